@@ -1,0 +1,33 @@
+"""Differentially private generative models with the scikit-learn API."""
+
+from __future__ import annotations
+
+import importlib
+
+__version__ = "0.1.0"
+
+# Public names and the rooms they live in; imported on first use, so that `import skdpgen` stays light
+# (no torch until a net is trained).
+_HOMES = {
+    "PrivacyAccountant": "accounting",
+    "PrivacyCard": "accounting",
+    "DPPCA": "decomposition",
+    "DPGaussianMixture": "mixture",
+    "P3GMSynthesizer": "synthesizers",
+    "sample_pipeline": "synthesizers",
+    "load": "synthesizers",
+    "Schema": "tabular",
+    "TableEncoder": "tabular",
+}
+
+__all__ = ["__version__", *_HOMES]
+
+
+def __getattr__(name):
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted([*globals(), *_HOMES])

@@ -1,0 +1,52 @@
+"""The two words every room shares: the neighbouring relation, and a sum whose sensitivity is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+__all__ = ["NEIGHBORING", "BoundedSum", "Neighboring", "check_neighboring"]
+
+Neighboring = Literal["add_or_remove_one", "replace_one"]
+NEIGHBORING: tuple[str, ...] = ("add_or_remove_one", "replace_one")
+
+
+def check_neighboring(neighboring: str) -> str:
+    """Return `neighboring` if it is one of the two relations, raise ValueError otherwise."""
+    if neighboring not in NEIGHBORING:
+        raise ValueError(f"neighboring must be one of {', '.join(NEIGHBORING)}; got {neighboring!r}")
+    return neighboring
+
+
+@dataclass(frozen=True, eq=False)
+class BoundedSum:
+    """A sum of one contribution per unit (record, group, subset), and how far one unit can move it.
+
+    Parameters
+    ----------
+    value : array or tensor
+        The sum itself: private, and not to leave the fit before noise is added.
+    l2_bound : float
+        Bound of ``norm(weights * c)`` over every possible contribution c of one unit.
+    difference_bound : float, default=None
+        Bound of ``norm(weights * (c - c'))`` over every two possible contributions;
+        None is the triangle inequality's ``2 * l2_bound``.
+    weights : float or array broadcast to `value`, default=1.0
+        The bounds hold for ``weights * value``; noise on `value` is divided by them.
+        Keeping the weights out of the sum keeps the sum on its lattice.
+    lattice : float, default=None
+        Power of two of which every entry of `value` is an exact multiple, so that adding
+        noise rounded to it is exact (PRIVACY of floating point: no low-order bits leak).
+    """
+
+    value: Any
+    l2_bound: float
+    difference_bound: float | None = None
+    weights: Any = 1.0
+    lattice: float | None = None
+
+    def sensitivity(self, neighboring: str) -> float:
+        """L2 sensitivity of ``weights * value`` under `neighboring`."""
+        if check_neighboring(neighboring) == "add_or_remove_one":
+            return self.l2_bound
+        return 2 * self.l2_bound if self.difference_bound is None else self.difference_bound

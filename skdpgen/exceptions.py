@@ -1,0 +1,41 @@
+"""Errors and warnings of the package, in one place."""
+
+from __future__ import annotations
+
+__all__ = [
+    "BudgetExceededError",
+    "DetachedAccountantError",
+    "InvalidInputError",
+    "LedgerError",
+    "PrivacyLeakWarning",
+    "SchemaError",
+    "UtilityWarning",
+]
+
+
+class BudgetExceededError(ValueError):
+    """A charge would take the accountant over its budget; nothing was charged."""
+
+
+class DetachedAccountantError(RuntimeError):
+    """A charge was asked of an accountant that was unpickled or loaded without its ledger file."""
+
+
+class LedgerError(RuntimeError):
+    """A ledger file cannot be read, written or trusted."""
+
+
+class InvalidInputError(ValueError):
+    """The data given do not have the shape, dtype or values that a fit can take; nothing was charged."""
+
+
+class SchemaError(InvalidInputError):
+    """A schema contradicts itself, or a frame contradicts its schema; nothing was charged."""
+
+
+class PrivacyLeakWarning(UserWarning):
+    """Something about to be done would reveal private values outside the guarantee."""
+
+
+class UtilityWarning(UserWarning):
+    """The noise is large beside the signal; said from released values alone, so it may be shown."""
