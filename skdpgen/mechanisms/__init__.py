@@ -1,0 +1,39 @@
+"""Sums of bounded contributions and the one function that adds noise to them; no budget, no estimator."""
+
+from __future__ import annotations
+
+from .clipping import clip_rows, lattice_rows
+from .gaussian import add_gaussian, exact_value
+from .histogram import histogram, joint_histogram, split_histogram
+from .mixture_sums import MixtureSums, mixture_sums, unpack_mixture_sums
+from .moments import Moments, class_first_moments, class_moments, first_moments, moments, second_moments, unpack_moments
+from .one_hot import OneHotMoments, one_hot_moments, unpack_one_hot_moments
+from .selection import log_edges, norm_histogram, outermost_bins, select_above, selection_threshold
+
+__all__ = [
+    "MixtureSums",
+    "Moments",
+    "OneHotMoments",
+    "add_gaussian",
+    "class_first_moments",
+    "class_moments",
+    "clip_rows",
+    "exact_value",
+    "first_moments",
+    "histogram",
+    "joint_histogram",
+    "lattice_rows",
+    "log_edges",
+    "mixture_sums",
+    "moments",
+    "norm_histogram",
+    "one_hot_moments",
+    "outermost_bins",
+    "second_moments",
+    "select_above",
+    "selection_threshold",
+    "split_histogram",
+    "unpack_mixture_sums",
+    "unpack_moments",
+    "unpack_one_hot_moments",
+]

@@ -1,0 +1,86 @@
+"""The Gaussian mechanism: the one place where noise meets a private sum."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .._types import BoundedSum, check_neighboring
+
+__all__ = ["add_gaussian", "exact_value"]
+
+
+def add_gaussian(bounded_sum, noise_multiplier, rng, neighboring):
+    """Release a bounded sum with Gaussian noise.
+
+    Parameters
+    ----------
+    bounded_sum : BoundedSum
+        Of arrays. An integer `value` counts steps of its lattice.
+    noise_multiplier : float
+        Standard deviation over sensitivity of the weighted sum; 0 adds no noise.
+    rng : NoiseGenerator
+    neighboring : {"add_or_remove_one", "replace_one"}
+
+    Returns
+    -------
+    array of the shape of ``bounded_sum.value``, float64
+        In the units of the value (weights undone): entry j has noise of standard deviation
+        ``noise_multiplier * sensitivity / weights[j]``.
+
+    Raises
+    ------
+    TypeError
+        If `bounded_sum` is not a `BoundedSum`: noise on a sum whose sensitivity nobody states proves nothing.
+    ValueError
+        If the noise multiplier is negative or not finite.
+
+    Notes
+    -----
+    Where the sum has a lattice, the noise is rounded to it and the two are added as integers, so that the low-order
+    bits of the result tell nothing of the sum (Mironov 2012; Holohan and Braghin 2021).
+
+    References
+    ----------
+    I. Mironov, On significance of the least significant bits for differential privacy, CCS 2012.
+    """
+    if not isinstance(bounded_sum, BoundedSum):
+        raise TypeError(f"noise is added to a BoundedSum and to nothing else; got {type(bounded_sum).__name__}")
+    noise_multiplier = float(noise_multiplier)
+    if not (np.isfinite(noise_multiplier) and noise_multiplier >= 0):
+        raise ValueError(f"noise_multiplier must be a finite number of at least 0; got {noise_multiplier!r}")
+    check_neighboring(neighboring)
+    if noise_multiplier == 0:
+        return exact_value(bounded_sum)
+    value = np.asarray(bounded_sum.value)
+    sd = noise_multiplier * bounded_sum.sensitivity(neighboring) / np.asarray(bounded_sum.weights, dtype=np.float64)
+    lattice = bounded_sum.lattice
+    if lattice is None:
+        return value + rng.standard_normal(value.shape) * sd
+    steps = value if value.dtype.kind in "iu" else np.rint(value / lattice)
+    released = steps.astype(np.int64) + _lattice_noise(sd / lattice, value.shape, rng)
+    return released.astype(np.float64) * float(lattice)
+
+
+def _lattice_noise(sd, shape, rng):
+    """Whole-number Gaussian noise; `sd` in steps, a number or an array broadcast to `shape`.
+
+    A double holds 53 bits, so noise of very many steps would be a multiple of 2, 4, ... and leave the low bits of the
+    sum bare. From 2^44 steps on, the low bits are drawn apart: next to the standard deviation they are nothing.
+    """
+    low_bits = max(0, int(np.ceil(np.log2(max(float(np.max(sd)), 1.0)))) - 44)
+    noise = np.rint(rng.standard_normal(shape) * (sd / 2.0**low_bits)).astype(np.int64)
+    if not low_bits:
+        return noise
+    if low_bits > 12:  # more than 62 bits in all: Python's integers have room
+        noise = noise.astype(object)
+    for piece in [20] * (low_bits // 20) + [low_bits % 20]:
+        noise = (noise << piece) + rng.integers(1 << piece, shape)
+    return noise
+
+
+def exact_value(bounded_sum):
+    """Return the sum without noise as float64: private; for noise multiplier 0 and for tests."""
+    value = np.asarray(bounded_sum.value)
+    if value.dtype.kind in "iu" and bounded_sum.lattice is not None:
+        return value * float(bounded_sum.lattice)
+    return np.array(value, dtype=np.float64)

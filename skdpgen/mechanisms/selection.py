@@ -1,0 +1,88 @@
+"""What may be kept of a noisy histogram: bounds, categories, the range of row norms (PRIVACY section 6)."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import ndtri
+
+from .histogram import histogram
+
+__all__ = ["log_edges", "norm_histogram", "outermost_bins", "select_above", "selection_threshold"]
+
+
+def selection_threshold(sd, delta, n_columns=1):
+    """Noisy count above which a category of unknown name may be told.
+
+    A category that one record alone carries has count 1; it passes in any of `n_columns` columns with probability at
+    most `delta`: 1 + sd * Phi^-1((1 - delta)^(1 / n_columns)).
+
+    Parameters
+    ----------
+    sd : float
+        Standard deviation of the noise on one count.
+    delta : float
+        What is charged beside the Gaussian event; 0 < delta < 1.
+    n_columns : int, default=1
+        Columns whose categories are selected in the same query (one record has one category in each).
+    """
+    if not 0 < delta < 1:
+        raise ValueError(f"delta must be in (0, 1); got {delta!r}")
+    # -Phi^-1(p) with the upper tail p = 1 - (1 - delta)^(1/n), which 1 - x would round away
+    tail = -np.expm1(np.log1p(-delta) / n_columns)
+    return 1.0 + float(sd) * -ndtri(tail)
+
+
+def select_above(noisy_counts, sd, delta, n_columns=1):
+    """Return the boolean mask of the categories whose noisy count passes `selection_threshold`.
+
+    Parameters
+    ----------
+    noisy_counts : array of shape (n_categories,)
+    sd, delta, n_columns
+        As in `selection_threshold`.
+    """
+    return np.asarray(noisy_counts) > selection_threshold(sd, delta, n_columns)
+
+
+def outermost_bins(noisy_counts, sd, failure=0.05):
+    """Return the first and last bin that stand above the noise, or None if none does.
+
+    Parameters
+    ----------
+    noisy_counts : array of shape (n_bins,)
+    sd : float
+        Standard deviation of the noise on one count; with 0 any count above 0 stands.
+    failure : float, default=0.05
+        Chance that an empty bin, of all, is taken for a full one.
+
+    Returns
+    -------
+    (int, int) or None
+        Post-processing of a release: costs nothing.
+    """
+    noisy_counts = np.asarray(noisy_counts)
+    threshold = sd * -ndtri(failure / noisy_counts.size)
+    above = np.flatnonzero(noisy_counts > threshold)
+    return (int(above[0]), int(above[-1])) if above.size else None
+
+
+def log_edges(lowest=-40, highest=40, per_octave=2):
+    """Return public edges 2^lowest ... 2^highest for positive sizes, `per_octave` to each doubling."""
+    return 2.0 ** (np.arange(lowest * per_octave, highest * per_octave + 1) / per_octave)
+
+
+def norm_histogram(norms, edges):
+    """Count the rows by size on public edges: one cell below the first edge, one above the last.
+
+    Parameters
+    ----------
+    norms : array of shape (n_samples,)
+    edges : array of shape (n_edges,)
+        Increasing, public. Cell j holds sizes in (edges[j-1], edges[j]].
+
+    Returns
+    -------
+    BoundedSum
+        `value` of shape (n_edges + 1,); sensitivity 1, or sqrt(2) when a row is replaced.
+    """
+    return histogram(np.searchsorted(edges, np.asarray(norms, dtype=np.float64), side="left"), len(edges) + 1)

@@ -1,0 +1,1 @@
+"""The noise generator, and the checks that scikit-learn keeps private."""

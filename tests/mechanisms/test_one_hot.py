@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from _claims import RELATIONS, assert_noise_at_scale, assert_sensitivity
+
+from skdpgen.mechanisms import add_gaussian, exact_value
+from skdpgen.mechanisms.one_hot import one_hot_moments, unpack_one_hot_moments
+from skdpgen.utils.noise import make_noise_generator
+
+N_LEVELS = [3, 2, 7, 1]
+N_CLASSES = 3
+
+
+def _rows(rng, n):
+    return np.stack([rng.integers(0, k, n) for k in N_LEVELS], axis=1)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_one_hot_sensitivity_is_attained_and_not_exceeded(rng, relation):
+    base, y = _rows(rng, 25), rng.integers(0, N_CLASSES, 25)
+
+    def joined(unit):
+        return (base, y) if unit is None else (np.vstack([base, unit[0]]), np.append(y, unit[1]))
+
+    units = [(row, k) for row in _rows(rng, 5) for k in (-1, 0, 2)]
+    units += [(np.array([0, 1, 9, -1]), 1), (np.full(4, -1), 0)]  # unknown levels count nowhere
+    if relation == "add_or_remove_one":
+        attained, pairs = [(None, (np.array([0, 1, 2, 0]), 1))], [(None, unit) for unit in units]
+    else:
+        attained = [((np.zeros(4, int), 0), (np.array([1, 1, 1, 0]), 1))]
+        pairs = [(one, other) for one in units for other in units]
+    assert_sensitivity(
+        lambda data: one_hot_moments(data[0], N_LEVELS, data[1], N_CLASSES),
+        [(joined(one), joined(other)) for one, other in pairs],
+        attained=[(joined(one), joined(other)) for one, other in attained],
+        relation=relation,
+    )
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_one_hot_noise_is_at_its_scale(rng, relation):
+    levels = [40, 60, 80]
+    codes = np.stack([rng.integers(0, k, 30) for k in levels], axis=1)
+    query = one_hot_moments(codes, levels, rng.integers(0, 12, 30), 12)
+    released = add_gaussian(query, 2.2, make_noise_generator("fast"), relation)
+    assert_noise_at_scale(released - exact_value(query), 2.2 * query.sensitivity(relation) / query.weights)
+
+
+def test_tables_are_counts_and_nothing_is_paid_inside_a_block(rng):
+    codes, y = _rows(rng, 200), rng.integers(0, N_CLASSES, 200)
+    query = one_hot_moments(codes, N_LEVELS, y, N_CLASSES)
+    count, one_way, pairs = unpack_one_hot_moments(exact_value(query), N_LEVELS)
+    assert count.tolist() == np.bincount(y, minlength=N_CLASSES).tolist()
+    mine = codes[y == 1]
+    assert one_way[1, 3:5].tolist() == np.bincount(mine[:, 1], minlength=2).tolist()
+    for i in range(3):
+        for j in range(2):
+            expected = np.sum((mine[:, 0] == i) & (mine[:, 1] == j))
+            assert pairs[1, i, 3 + j] == pairs[1, 3 + j, i] == expected
+    assert not pairs[:, :3, :3].any()
+    width = sum(N_LEVELS)
+    inside = sum(k * k for k in N_LEVELS)
+    assert query.value.shape == (N_CLASSES, 1 + width + (width**2 - inside) // 2)

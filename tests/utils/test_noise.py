@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import os
+import pickle
+
+import numpy as np
+import pytest
+from _claims import assert_noise_at_scale
+from scipy import stats
+
+from skdpgen.exceptions import PrivacyLeakWarning
+from skdpgen.testing import seeded_noise
+from skdpgen.utils.noise import NoiseGenerator, make_noise_generator
+
+KINDS = ["secure", "fast"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_normals_are_normal(kind):
+    normals = make_noise_generator(kind).standard_normal((1000, 201))
+    assert normals.shape == (1000, 201)
+    assert normals.dtype == np.float64
+    assert_noise_at_scale(normals, 1.0)
+    assert stats.kstest(normals.ravel(), "norm").pvalue > 1e-5
+    # both halves of each Box-Muller pair, and neighbours, are uncorrelated
+    flat = normals.ravel()[:200_000]
+    for lag in (1, 1 << 14):
+        assert abs(np.corrcoef(flat[:-lag], flat[lag:])[0, 1]) < 0.012
+
+
+def test_the_tail_is_that_of_64_bits():
+    rng = make_noise_generator("fast")
+    rng._words = lambda n: np.zeros(n, dtype=np.uint64)
+    assert rng.standard_normal() == pytest.approx((2 * 64 * np.log(2)) ** 0.5)
+    rng._words = lambda n: np.full(n, 2**64 - 1, dtype=np.uint64)
+    assert np.isfinite(rng.standard_normal(4)).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [None, 0, 1, 3, (2, 5), 2**15 + 1])
+def test_draws_have_the_size_asked_for(kind, size):
+    rng = make_noise_generator(kind)
+    for draw in (rng.standard_normal, rng.random, lambda s: rng.integers(5, s)):
+        drawn = draw(size)
+        if size is None:
+            assert isinstance(drawn, float | int)
+        else:
+            assert drawn.shape == np.empty(size).shape
+    assert rng.random_bytes(13).shape == (13,)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_uniforms_and_integers_are_uniform(kind):
+    rng = make_noise_generator(kind)
+    uniforms = rng.random(100_000)
+    assert uniforms.min() >= 0
+    assert uniforms.max() < 1
+    assert stats.kstest(uniforms, "uniform").pvalue > 1e-5
+    counts = np.bincount(rng.integers(7, 70_000), minlength=7)
+    assert stats.chisquare(counts).pvalue > 1e-5
+    assert np.unpackbits(rng.random_bytes(40_000)).mean() == pytest.approx(0.5, abs=0.005)
+
+
+def test_integers_are_drawn_again_past_the_last_whole_multiple():
+    rng = make_noise_generator("fast")
+    words = iter([np.array([2**64 - 1, 5], dtype=np.uint64), np.array([4], dtype=np.uint64)])
+    rng._words = lambda n: next(words)
+    assert rng.integers(3, 2).tolist() == [1, 2]
+    with pytest.raises(ValueError, match="high"):
+        rng.integers(0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_generators_differ_and_one_does_not_repeat(kind):
+    one, other = make_noise_generator(kind), make_noise_generator(kind)
+    draws = [one.standard_normal(4), other.standard_normal(4), one.standard_normal(4)]
+    assert len({tuple(d) for d in draws}) == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("copier", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_generator_cannot_be_pickled_or_copied(kind, copier):
+    with pytest.raises(TypeError, match="cannot be pickled or copied"):
+        copier(make_noise_generator(kind))
+
+
+def test_a_generator_cannot_be_used_after_a_fork(monkeypatch):
+    rng = make_noise_generator("fast")
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with pytest.raises(RuntimeError, match="fork"):
+        rng.standard_normal()
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
+def test_a_forked_child_draws_nothing():
+    rng = make_noise_generator()
+    read, write = os.pipe()
+    child = _fork_quietly()
+    if child == 0:
+        try:
+            rng.random(1)
+            os.write(write, b"drew")
+        except RuntimeError:
+            os.write(write, b"refused")
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 10) == b"refused"
+
+
+def _fork_quietly():
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # threads of the BLAS; the child does nothing but draw
+        return os.fork()
+
+
+def test_the_kind_is_checked_and_described():
+    with pytest.raises(ValueError, match="noise must be one of"):
+        make_noise_generator("seeded")
+    with pytest.raises(ValueError, match="seed"):
+        NoiseGenerator("fast", seed=1)
+    with pytest.raises(ValueError, match="seed"):
+        NoiseGenerator("seeded")
+    assert "AES" in make_noise_generator().description
+    assert "64-bit" in make_noise_generator("fast").description
+    assert make_noise_generator().private
+    assert make_noise_generator("fast").private
+
+
+def test_seeded_noise_repeats_and_says_it_is_not_private():
+    def draws():
+        return [make_noise_generator(kind).standard_normal(3).tolist() for kind in KINDS]
+
+    with seeded_noise(3, quiet=True):
+        first = draws()
+        assert not make_noise_generator().private
+        assert "NOT PRIVATE" in make_noise_generator().description
+    with seeded_noise(3, quiet=True):
+        assert draws() == first
+    with seeded_noise(4, quiet=True):
+        assert draws() != first
+    assert first[0] != first[1]
+    assert make_noise_generator().private
+    with seeded_noise(), pytest.warns(PrivacyLeakWarning, match="NOT private"):
+        make_noise_generator()
