@@ -1,0 +1,293 @@
+"""What a schema lacks, learned from noisy histograms (PRIVACY section 6); noise is added in between, by the caller."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pandas as pd
+
+from .._types import BoundedSum
+from ..exceptions import UtilityWarning
+from ..mechanisms import joint_histogram, outermost_bins, select_above, split_histogram
+from .binning import Binning, fine_grid, learned_binning
+from .columns import Categorical, Datetime, Numeric, dtype_range, family, output_dtype
+from .frames import check_columns, factorize, numeric_values
+from .schema import Schema
+
+__all__ = [
+    "DEFAULT_BOUNDS",
+    "SchemaHistogram",
+    "bins_from_histogram",
+    "bins_histogram",
+    "schema_from_histogram",
+    "schema_histogram",
+]
+
+# Bounds of a column of which nothing stood above the noise.
+DEFAULT_BOUNDS = {"numeric": (0, 1), "datetime": ("1970-01-01", "2069-12-31")}
+
+# The public grid of unknown bounds: +-[2^k, 2^(k+1)) for k = -21 ... 42, zero between them; smaller and larger
+# numbers count in the outermost bins of their sign.
+_LOWEST, _OCTAVES = -21, 64
+_ZERO = _OCTAVES
+_N_NUMERIC = 2 * _OCTAVES + 1
+_GAP = 16
+# Datetimes: one bin a year from 1920 to 2049, and what is before and after.
+_FIRST_YEAR, _N_YEARS = 1920, 130
+
+
+@dataclass(frozen=True, eq=False)
+class SchemaHistogram:
+    """One joint histogram over the columns whose bounds or categories are unknown.
+
+    Parameters
+    ----------
+    schema : Schema
+        The incomplete schema.
+    bounded_sum : BoundedSum
+        Counts, the columns one after another; sensitivity sqrt(d), or sqrt(2 d), for d columns.
+    keys : dict of column name -> tuple
+        Observed categories, one for each count: private, and so is their number. They leave
+        `schema_from_histogram` above its threshold only.
+    sizes : tuple of int
+        Number of counts of each column.
+    """
+
+    schema: Schema
+    bounded_sum: BoundedSum = field(repr=False)
+    keys: dict = field(repr=False)
+    sizes: tuple = field(repr=False)
+
+    @property
+    def needs_delta(self) -> bool:
+        """Whether categories are learned, so that `delta` of `schema_from_histogram` must be charged; public."""
+        return any(isinstance(self.schema[name], Categorical) for name in self.schema.incomplete)
+
+
+def schema_histogram(frame, schema) -> SchemaHistogram:
+    """Count the rows by order of magnitude (numbers), year (datetimes) or value (categories).
+
+    Parameters
+    ----------
+    frame : DataFrame or array of numbers, shape (n_rows, n_columns)
+    schema : Schema
+        Its incomplete columns are counted; a missing value has a cell of its own.
+
+    Returns
+    -------
+    SchemaHistogram
+
+    Raises
+    ------
+    SchemaError
+        The frame does not fit the schema.
+    ValueError
+        The schema is complete: there is nothing to learn.
+    """
+    if schema.complete:
+        raise ValueError("the schema is complete: there is nothing to learn")
+    frame = check_columns(frame, schema)
+    keys, codes, sizes = {}, [], []
+    for name in schema.incomplete:
+        column = schema[name]
+        if isinstance(column, Categorical):
+            found, uniques = factorize(frame[name], column)
+            keys[name] = tuple(uniques.tolist())
+            size = len(uniques)
+        else:
+            values = numeric_values(frame[name], column)
+            found, size = (_year_cells if isinstance(column, Datetime) else _octave_cells)(values, column)
+        codes.append(np.where(found < 0, size, found))
+        sizes.append(size + 1)
+    return SchemaHistogram(schema, joint_histogram(codes, sizes), keys, tuple(sizes))
+
+
+def schema_from_histogram(noisy, histogram, noise_sd, delta) -> Schema:
+    """Complete the schema from the released counts.
+
+    Parameters
+    ----------
+    noisy : array
+        ``histogram.bounded_sum`` with noise.
+    histogram : SchemaHistogram
+    noise_sd : float
+        Standard deviation of the noise on one count. With 0 (no privacy) every category is kept.
+    delta : float
+        Chance that a category which one row alone has is told; charged beside the Gaussian event. Not used where
+        `histogram.needs_delta` is False.
+
+    Returns
+    -------
+    Schema
+        Complete. Bounds are the outer edges of the outermost bins that stand above the noise (in all columns
+        together an empty bin does in 5 % of fits), widened to zero where zero is near beside their range.
+        Categories are those above the threshold, sorted; everything else is the level "other" (a number not
+        among the categories, -1 if it can be, where they are numbers). A column with nothing above the noise
+        gets `DEFAULT_BOUNDS`, or "other" alone.
+
+    Warns
+    -----
+    UtilityWarning
+        Names the columns of which nothing was learned: known from the released counts alone.
+    """
+    schema, learned, nothing = histogram.schema, [], []
+    names = schema.incomplete
+    n_categorical = sum(isinstance(schema[name], Categorical) for name in names)
+    for name, counts in zip(names, split_histogram(noisy, histogram.sizes)):
+        column, counts = schema[name], counts[:-1]
+        if isinstance(column, Categorical):
+            if noise_sd > 0:
+                # Noise is rounded to its lattice: the threshold is raised by a step, so that rounding adds no chance.
+                kept = select_above(counts - histogram.bounded_sum.lattice, noise_sd, delta, n_categorical)
+            else:
+                kept = counts > 0
+            column = _with_categories(column, [key for key, keep in zip(histogram.keys[name], kept) if keep])
+            found = bool(column.categories)
+        else:
+            outermost = outermost_bins(counts, noise_sd, 0.05 / (len(names) - n_categorical))
+            found = outermost is not None
+            bounds = _year_bounds if isinstance(column, Datetime) else _octave_bounds
+            column = replace(column, bounds=bounds(column, outermost))
+        learned.append(column)
+        if not found:
+            nothing.append(repr(name))
+    if nothing:
+        warnings.warn(
+            f"too few rows or too little budget to learn anything of {', '.join(nothing)}: declare their bounds or "
+            "categories, if those are public",
+            UtilityWarning,
+            stacklevel=2,
+        )
+    return schema.replace(*learned)
+
+
+def _octave_cells(values, column):
+    size = np.clip(np.frexp(np.abs(values))[1] - 1 - _LOWEST, 0, _OCTAVES - 1)
+    cells = np.where(values > 0, _ZERO + 1 + size, np.where(values < 0, _ZERO - 1 - size, _ZERO))
+    return np.where(np.isnan(values), -1, cells), _N_NUMERIC
+
+
+def _octave_bounds(column, outermost):
+    if outermost is None:
+        return DEFAULT_BOUNDS["numeric"]
+    lowest, highest = _octave_edges(outermost[0])[0], _octave_edges(outermost[1])[1]
+    # A first bin far below the last is a gap that only thin bins left: zero costs little and clips nothing.
+    if 0 < lowest <= highest / _GAP:
+        lowest = 0.0
+    elif 0 > highest >= lowest / _GAP:
+        highest = 0.0
+    if column.integer:
+        # bins hold their edge nearer to zero, not the other one
+        lowest = np.floor(lowest) + 1 if lowest < 0 else np.ceil(lowest)
+        highest = np.ceil(highest) - 1 if highest > 0 else np.floor(highest)
+    smallest, largest = dtype_range(column.dtype)
+    lowest, highest = max(lowest, smallest), min(highest, largest)
+    if lowest >= highest:
+        lowest, highest = (lowest, lowest + 1) if lowest < largest else (highest - 1, highest)
+    return (int(lowest), int(highest)) if column.integer else (float(lowest), float(highest))
+
+
+def _octave_edges(cell):
+    if cell == _ZERO:
+        return 0.0, 0.0
+    octave = abs(cell - _ZERO) - 1
+    low, high = (0.0 if octave == 0 else 2.0 ** (_LOWEST + octave)), 2.0 ** (_LOWEST + octave + 1)
+    return (low, high) if cell > _ZERO else (-high, -low)
+
+
+def _year_cells(values, column):
+    steps = pd.Timedelta(1, unit=column.resolution) // pd.Timedelta(1, unit="us")
+    moments = (np.nan_to_num(values).astype(np.int64) * steps).view("datetime64[us]")
+    years = moments.astype("datetime64[Y]").astype(np.int64) + 1970 - _FIRST_YEAR
+    return np.where(np.isnan(values), -1, np.clip(years, 0, _N_YEARS - 1)), _N_YEARS
+
+
+def _year_bounds(column, outermost):
+    if outermost is None:
+        return DEFAULT_BOUNDS["datetime"]
+    first, last = (_FIRST_YEAR + cell for cell in outermost)
+    return f"{first}-01-01", f"{last}-12-31T23:59:59.999999"
+
+
+def _with_categories(column, kept):
+    families = {family(key) for key in kept}
+    dtype = None if column.dtype is None else output_dtype(column.dtype)
+    if families == {"flag"} or (dtype is not None and pd.api.types.is_bool_dtype(dtype)):
+        # one truth value told tells the other
+        return replace(column, categories=(False, True))
+    kept = tuple(sorted(kept))
+    if families == {"number"} or (dtype is not None and pd.api.types.is_numeric_dtype(dtype)):
+        low, high = dtype_range(column.dtype) if pd.api.types.is_integer_dtype(dtype) else (-np.inf, np.inf)
+        options = (-1, *((int(kept[0]) - 1, int(kept[-1]) + 1) if kept else ()), *range(len(kept) + 1))
+        other = next((option for option in options if low <= option <= high and option not in kept), None)
+    else:
+        other = next(name for name in ("other", *(f"other_{i}" for i in range(len(kept) + 1))) if name not in kept)
+    return replace(column, categories=kept, other=other)
+
+
+def bins_histogram(frame, schema) -> BoundedSum:
+    """Count the rows in the cells of the fine public grids of all numeric and datetime columns.
+
+    Parameters
+    ----------
+    frame : DataFrame or array of numbers, shape (n_rows, n_columns)
+    schema : Schema
+        Complete; values outside its bounds count at the bound.
+
+    Returns
+    -------
+    BoundedSum
+        Counts, the columns one after another, a missing value in a last cell of its column; sensitivity sqrt(d),
+        or sqrt(2 d), for d numeric and datetime columns.
+
+    Raises
+    ------
+    SchemaError
+        The frame does not fit the schema.
+    ValueError
+        The schema has no numeric and no datetime column, or is incomplete.
+    """
+    frame = check_columns(frame, schema)
+    columns, sizes = _numeric_columns(schema)
+    codes = []
+    for column, size in zip(columns, sizes):
+        values = numeric_values(frame[column.name], column)
+        cells = np.searchsorted(fine_grid(column)[1:-1], values, side="right")
+        codes.append(np.where(np.isnan(values), size - 1, cells))
+    return joint_histogram(codes, sizes)
+
+
+def bins_from_histogram(noisy, schema, noise_sd, max_bins=32) -> dict[str, Binning]:
+    """Derive the bins of all numeric and datetime columns from the released counts.
+
+    Parameters
+    ----------
+    noisy : array
+        `bins_histogram` with noise.
+    schema : Schema
+        The one it was counted for.
+    noise_sd : float
+        Standard deviation of the noise on one count.
+    max_bins : int, default=32
+
+    Returns
+    -------
+    dict of column name -> Binning
+    """
+    columns, sizes = _numeric_columns(schema)
+    parts = split_histogram(noisy, sizes)
+    return {
+        column.name: learned_binning(counts[:-1], column, noise_sd, max_bins) for column, counts in zip(columns, parts)
+    }
+
+
+def _numeric_columns(schema):
+    columns = [column for column in schema.columns if isinstance(column, Numeric | Datetime)]
+    if not columns:
+        raise ValueError("the schema has no numeric and no datetime column: there are no bins to learn")
+    if open_ := [repr(column.name) for column in columns if not column.complete]:
+        raise ValueError(f"bounds are missing: {', '.join(open_)}; learn the schema first")
+    # edges, less one, plus the cell of missing values
+    return columns, [len(fine_grid(column)) for column in columns]

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skdpgen.tabular import Binning, Datetime, Numeric, Schema, bins_from_histogram, bins_histogram
+from skdpgen.tabular.binning import denoise, fine_grid, merge
+
+COLUMNS = [
+    Numeric("x", (0, 1)),
+    Numeric("x", (-1, 1)),
+    Numeric("x", (-3, 0)),
+    Numeric("x", (0.5, 1e9)),
+    Numeric("x", (-1e9, -2.5)),
+    Numeric("x", (1e-9, 2e-9)),
+    Numeric("x", (1e9, 1e9 + 1)),
+    Numeric("x", (-1e-300, 1e300)),
+    Numeric("x", (0, 1), integer=True),
+    Numeric("x", (17, 90), integer=True),
+    Numeric("x", (0, 127), integer=True),
+    Numeric("x", (0, 128), integer=True),
+    Numeric("x", (0, 99999), integer=True),
+    Numeric("x", (-500, 99999), integer=True),
+    Numeric("x", (-(2**53), 2**53), integer=True),
+    Datetime("x", ("2020-01-01", "2020-02-01"), resolution="D"),
+    Datetime("x", ("1900-01-01", "2020-02-01"), resolution="us"),
+]
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=str)
+def test_grid_covers_the_bounds_with_few_cells(column):
+    edges = fine_grid(column)
+    assert (np.diff(edges) > 0).all()
+    assert np.isfinite(edges).all()
+    assert 2 <= len(edges) <= 170
+    if column.integer:
+        assert (edges == np.rint(edges)).all()
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=str)
+def test_samples_of_a_bin_fall_into_it(column):
+    edges = fine_grid(column)
+    rng = np.random.default_rng(0)
+    mass = rng.random(len(edges) - 1)
+    mass[3:9] = 0
+    starts = sorted({0, *rng.integers(len(mass), size=12).tolist()})
+    binning = Binning(tuple(edges), tuple(starts), tuple(mass / mass.sum()), column.integer)
+    codes = np.repeat(np.arange(binning.n_bins), 50)
+    values = binning.sample(codes, rng)
+    np.testing.assert_array_equal(binning.codes(values), codes)
+    assert values.min() >= edges[0]
+    assert values.max() <= (edges[-1] - 1 if column.integer else edges[-1])
+    if column.integer:
+        assert (values == np.rint(values)).all()
+    again = Binning.from_dict(binning.to_dict())
+    assert again == binning
+    assert len(binning.labels) == binning.n_bins
+    assert binning.bin_mass.sum() == pytest.approx(1)
+
+
+def test_points_of_a_column_come_back_exactly():
+    for low, high in [(0.0, 10.0), (-10.0, 0.0), (-1.0, 3.0), (0.1, 0.7)]:
+        column = Numeric("x", (low, high))
+        points = np.array(sorted({low, high, 0.0} if low <= 0 <= high else {low, high}))
+        values = np.repeat(points, 500)
+        histogram = bins_histogram(values[:, None], Schema([column]))
+        binning = bins_from_histogram(histogram.value, Schema([column]), 0.0)["x"]
+        decoded = binning.sample(binning.codes(values), np.random.default_rng(0))
+        np.testing.assert_array_equal(decoded, values)
+
+
+def test_extremes_of_a_generator_stay_inside():
+    class Ends:
+        def __init__(self, value):
+            self.value = value
+
+        def random(self, size):
+            return np.full(size, self.value)
+
+    for column in COLUMNS:
+        binning = Binning.equal_width(column, 7)
+        for value in (0.0, 1 - 2**-53):
+            codes = np.arange(binning.n_bins)
+            np.testing.assert_array_equal(binning.codes(binning.sample(codes, Ends(value))), codes)
+
+
+def test_equal_width_bins_split_integers_evenly():
+    binning = Binning.equal_width(Numeric("x", (1, 4), integer=True), 16)
+    assert binning.labels == ((1, 1), (2, 2), (3, 3), (4, 4))
+    assert Binning.equal_width(Numeric("x", (0, 1)), 4).labels == ((0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1))
+
+
+def test_denoising_without_noise_returns_the_counts():
+    counts = np.array([0.0, 5.0, 3.0, -1.0])
+    np.testing.assert_array_equal(denoise(counts, np.ones(4), 0.0), [0, 5, 3, 0])
+
+
+def test_denoising_keeps_spikes_and_empties_the_rest():
+    rng = np.random.default_rng(0)
+    truth = np.zeros(130)
+    truth[[5, 60, 61, 129]] = [20_000, 800, 400, 900]
+    truth[90:100] = 150
+    errors = []
+    for _ in range(20):
+        noisy = truth + 40 * rng.standard_normal(130)
+        found = denoise(noisy, np.ones(130), 40.0)
+        assert (found >= 0).all()
+        assert found[[5, 60, 129]] == pytest.approx(truth[[5, 60, 129]], abs=200)
+        errors.append([np.abs(found - truth).sum(), np.abs(np.maximum(noisy, 0) - truth).sum()])
+    ours, clipped = np.mean(errors, axis=0)
+    assert ours < 0.35 * clipped
+
+
+def test_denoising_equals_the_average_over_all_partitions():
+    import itertools
+
+    rng = np.random.default_rng(0)
+    n, sd = 6, 2.0
+    noisy, measure = np.array([-1.0, 1.5, 9.0, 8.0, -2.0, 1.0]), rng.random(n) + 0.1
+    total, estimate, full = 0.0, np.zeros(n), np.zeros(n)
+    for cuts in itertools.product([False, True], repeat=n - 1):
+        parts = np.split(np.arange(n), np.flatnonzero(cuts) + 1)
+        # each run is empty, or has its best density at a price
+        fits, weights, chances = [], [], []
+        for part in parts:
+            density = max(noisy[part] @ measure[part], 0) / (measure[part] @ measure[part])
+            misfit = [((noisy[part] - d * measure[part]) ** 2).sum() for d in (0, density)]
+            likelihood = np.exp(-0.5 * np.array(misfit) / sd**2) * [n**-0.5, n**-0.75]
+            fits.append(density * measure[part] * likelihood[1] / likelihood.sum())
+            weights.append(likelihood.sum())
+            chances.append(np.full(len(part), likelihood[1] / likelihood.sum()))
+        weight = np.prod(weights)
+        total += weight
+        estimate += weight * np.concatenate(fits)
+        full += weight * np.concatenate(chances)
+    likely = np.flatnonzero(full > 0.5 * total)
+    estimate[: likely[0]] = estimate[likely[-1] + 1 :] = 0
+    assert likely[0] > 0
+    assert likely[-1] < n - 1
+    np.testing.assert_allclose(denoise(noisy, measure, sd), estimate / total, rtol=1e-9)
+
+
+def test_an_empty_tail_gets_nothing():
+    rng = np.random.default_rng(0)
+    column = Numeric("x", (0, 1e6))
+    values = np.exp(2 * rng.standard_normal(40_000) + 3)
+    counts = bins_histogram(values[:, None], Schema([column])).value
+    beyond = []
+    for _ in range(20):
+        binning = bins_from_histogram(counts + 40 * rng.standard_normal(len(counts)), Schema([column]), 40.0)["x"]
+        drawn = binning.sample(rng.choice(binning.n_bins, p=binning.bin_mass, size=40_000), rng)
+        beyond.append((drawn > 1e5).mean())
+        assert np.quantile(drawn, [0.1, 0.5, 0.8]) == pytest.approx(np.quantile(values, [0.1, 0.5, 0.8]), rel=0.2)
+    # a cell of pure noise now and then; 58 cells of clipped noise would hold .023
+    assert np.mean(beyond) < 0.004
+
+
+def test_merging_is_optimal_and_keeps_spikes_alone():
+    import itertools
+
+    rng = np.random.default_rng(0)
+    mass = rng.integers(0, 50, size=9).astype(float)
+    mass[4] = 500
+    for noise_sd, max_bins in [(0.0, 4), (2.0, 9), (10.0, 5)]:
+        starts = merge(mass, noise_sd, max_bins)
+
+        def cost(starts, noise_sd=noise_sd):
+            return (np.add.reduceat(mass, starts) ** 2).sum() + 25 * noise_sd**2 * len(starts)
+
+        options = ([0, *cuts] for size in range(max_bins) for cuts in itertools.combinations(range(1, len(mass)), size))
+        assert cost(starts) == pytest.approx(min(cost(list(option)) for option in options))
+        assert 4 in starts
+        assert 5 in starts
+    assert merge(mass, 0.0, 1) == [0]
+    assert len(merge(np.zeros(9), 1.0, 9)) == 1
+
+
+def test_bins_hold_at_most_the_number_asked_for():
+    rng = np.random.default_rng(0)
+    column = Numeric("x", (0, 1000))
+    noisy = 1000 * rng.random(len(fine_grid(column)))
+    for max_bins in (1, 2, 7, 500):
+        assert bins_from_histogram(noisy, Schema([column]), 1.0, max_bins)["x"].n_bins <= max_bins

@@ -1,0 +1,347 @@
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from _claims import RELATIONS, assert_sensitivity
+
+from skdpgen.exceptions import SchemaError, UtilityWarning
+from skdpgen.mechanisms import add_gaussian
+from skdpgen.tabular import (
+    Categorical,
+    Datetime,
+    Numeric,
+    Schema,
+    TableEncoder,
+    bins_from_histogram,
+    bins_histogram,
+    schema_from_histogram,
+    schema_histogram,
+)
+
+
+class Normals:
+    """Repeatable noise for tests."""
+
+    def __init__(self, seed=0):
+        self.rng = np.random.default_rng(seed)
+
+    def standard_normal(self, size):
+        return self.rng.standard_normal(size)
+
+    def integers(self, high, size):
+        return self.rng.integers(high, size=size)
+
+
+KINDS = Schema(
+    [
+        Numeric("money", missing=True),
+        Numeric("count", integer=True),
+        Datetime("when", missing=True),
+        Categorical("city", missing=True),
+        Categorical("code"),
+        Numeric("declared", (0, 1)),
+    ]
+)
+VALUES = {
+    "money": [0.0, -0.0, 1.0, -1.0, 1e-300, 1e300, -1e300, np.nan, 3.5],
+    "count": [0, 1, -1, 2**40, 7],
+    "when": pd.to_datetime(["1700-01-01", "2200-01-01", "2020-02-29", None]),
+    "city": ["a", "b", "", "other", None],
+    "code": [1, 2, -1],
+    "declared": [0.0, 9.0, -9.0],
+}
+
+
+def table(n, seed):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {name: pd.Series(values)[rng.integers(len(values), size=n)].array for name, values in VALUES.items()}
+    )
+
+
+def aligned(frame, names):
+    """The schema histogram with the categories of all tables in one order, absent ones counted as 0."""
+    histogram = schema_histogram(frame, KINDS)
+    parts = np.split(histogram.bounded_sum.value, np.cumsum(histogram.sizes)[:-1])
+    aligned_parts = []
+    for name, part in zip(KINDS.incomplete, parts):
+        if name in histogram.keys:
+            counts = dict(zip(histogram.keys[name], part))
+            part = np.append([counts.get(key, 0.0) for key in names[name]], part[-1])
+        aligned_parts.append(part)
+    return replace(histogram.bounded_sum, value=np.concatenate(aligned_parts))
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("query", ["schema", "bins"])
+def test_sensitivity_of_the_histograms_holds_and_is_attained(query, relation):
+    names = {name: [v for v in VALUES[name] if v is not None] for name in ("city", "code")}
+    declared = KINDS.replace(
+        Numeric("money", (-5, 5), missing=True),
+        Numeric("count", (0, 2000), integer=True),
+        Datetime("when", ("2000-01-01", "2030-01-01"), missing=True),
+        Categorical("city", ("a",), missing=True, other="other"),
+        Categorical("code", (1,), other=-1),
+    )
+
+    def count(frame):
+        return aligned(frame, names) if query == "schema" else bins_histogram(frame, declared)
+
+    pairs = []
+    for seed in range(30):
+        frame = table(6, seed)
+        if relation == "add_or_remove_one":
+            pairs.append((frame, frame.iloc[1:]))
+        else:
+            pairs.append((frame, pd.concat([frame.iloc[1:], table(1, seed + 100)], ignore_index=True)))
+    places = ({"count": 4, "when": 2}, {"money": 2, "city": 1, "code": 1, "declared": 1})
+    one, other = (
+        pd.DataFrame({name: pd.Series(values)[[place.get(name, 0)]].array for name, values in VALUES.items()})
+        for place in places
+    )
+    rest = table(4, 0)
+    attained = (
+        [(pd.concat([rest, one]), rest)]
+        if relation == "add_or_remove_one"
+        else [(pd.concat([rest, one]), pd.concat([rest, other]))]
+    )
+    assert_sensitivity(count, pairs, attained=attained, relation=relation)
+
+
+def learn(frame, schema, noise_sd, delta=1e-6, seed=0):
+    histogram = schema_histogram(frame, schema)
+    z = noise_sd / histogram.bounded_sum.sensitivity("add_or_remove_one")
+    noisy = add_gaussian(histogram.bounded_sum, z, Normals(seed), "add_or_remove_one")
+    return schema_from_histogram(noisy, histogram, noise_sd, delta)
+
+
+def test_bounds_are_the_octaves_that_hold_values():
+    frame = pd.DataFrame(
+        {
+            "ages": np.tile(np.arange(17, 91), 50),
+            "losses": np.tile([-300.0, -2.5, -4.0, -300.0, -300.0], 740),
+            "both": np.tile([-3, 0, 5, 6, 900], 740),
+            "zero": np.zeros(3700),
+            "one": np.ones(3700, dtype=int),
+            "small": np.full(3700, 2.0**-10),
+        }
+    )
+    schema = learn(frame, Schema.from_kinds(frame), 5.0)
+    assert {c.name: c.bounds for c in schema.columns} == {
+        "ages": (16, 127),
+        "losses": (-512.0, 0.0),  # zero is near beside -512
+        "both": (-3, 1023),
+        "zero": (0.0, 1.0),
+        "one": (1, 2),
+        "small": (2.0**-10, 2.0**-9),
+    }
+
+
+def test_learned_bounds_hold_every_octave():
+    rng = np.random.default_rng(0)
+    for integer in (False, True):
+        for _ in range(40):
+            value = float(rng.choice([-1, 1]) * 2.0 ** rng.uniform(0, 42))
+            value = np.rint(value) if integer else value
+            frame = pd.DataFrame({"x": np.full(100, value)})
+            low, high = learn(frame, Schema([Numeric("x", integer=integer)]), 0.0)["x"].bounds
+            assert low <= value <= high
+            assert high <= 2 * abs(value) + 1 if value > 0 else low >= -2 * abs(value) - 1
+
+
+def test_learned_bounds_fit_the_dtype():
+    frame = pd.DataFrame({"x": np.full(500, 200, dtype=np.uint8), "y": np.full(500, -128, dtype=np.int8)})
+    schema = learn(frame, Schema.from_kinds(frame), 3.0)
+    assert schema["x"].bounds == (128, 255)
+    assert schema["y"].bounds[0] == -128
+
+
+def test_datetimes_are_bounded_by_years():
+    frame = pd.DataFrame({"x": pd.to_datetime(["2019-03-01T00:00:00", "2021-12-31T23:59:59"] * 300)})
+    column = learn(frame, Schema.from_kinds(frame), 5.0)["x"]
+    assert column.bounds == ("2019-01-01T00:00:00", "2021-12-31T23:59:59")
+
+
+def test_frequent_categories_are_kept_sorted_and_the_rest_is_other():
+    values = ["b"] * 900 + ["a"] * 500 + ["rare"] * 3 + [None] * 30
+    schema = learn(pd.DataFrame({"x": values}), Schema([Categorical("x", missing=True)]), 20.0)
+    assert schema["x"] == Categorical("x", ("a", "b"), missing=True, other="other")
+    encoder = TableEncoder(schema).fit()
+    codes = encoder.codes(pd.DataFrame({"x": ["rare", "never seen", "b", None]}))
+    assert codes[:, 0].tolist() == [2, 2, 1, 3]
+
+
+def test_a_threshold_tells_a_single_row_with_chance_delta_at_most():
+    # two columns in which one row alone has a category: delta .05 is for both of them together
+    frame = pd.DataFrame({"a": ["only", *["many"] * 99], "b": ["only", *["many"] * 99]})
+    schema = Schema([Categorical("a"), Categorical("b")])
+    n, told = 2000, 0
+    histogram = schema_histogram(frame, schema)
+    for seed in range(n):
+        noisy = add_gaussian(histogram.bounded_sum, 5 / 2**0.5, Normals(seed), "add_or_remove_one")
+        learned = schema_from_histogram(noisy, histogram, 5.0, 0.05)
+        told += any("only" in column.categories for column in learned.columns)
+    sd = (0.05 * 0.95 / n) ** 0.5
+    assert told / n < 0.05 + 4 * sd
+    assert told / n > 0.05 - 4 * sd
+
+
+@pytest.mark.parametrize(
+    ("values", "column", "categories", "other", "dtype"),
+    [
+        ([5, 7], Categorical("x", dtype="int64"), (5, 7), -1, "int64"),
+        ([-1, 7], Categorical("x", dtype="int64"), (-1, 7), -2, "int64"),
+        ([0, 255], Categorical("x", dtype="uint8"), (0, 255), 1, "uint8"),
+        ([0.5, 1.0], Categorical("x"), (0.5, 1.0), -1, "float64"),
+        (["other", "x"], Categorical("x"), ("other", "x"), "other_0", "str"),
+        ([True, False], Categorical("x", dtype="object"), (False, True), None, "object"),
+        ([True, True], Categorical("x"), (False, True), None, "bool"),
+        # what a CSV reader made of the values does not matter where the schema has said the dtype
+        ([5, 7], Categorical("x", dtype="str"), ("5", "7"), "other", "str"),
+        ([5.0, 7.0], Categorical("x", dtype="string"), ("5", "7"), "other", "string"),
+        (["5", "7"], Categorical("x", dtype="int64"), (5.0, 7.0), -1, "int64"),
+        (["True", "0"], Categorical("x", dtype="bool"), (False, True), None, "bool"),
+        (pd.Categorical(["z", "a"]), Categorical("x", dtype="category"), ("a", "z"), "other", "category"),
+    ],
+)
+def test_other_is_a_value_that_fits_the_column(values, column, categories, other, dtype):
+    frame = pd.DataFrame({"x": values})
+    frame = frame.iloc[np.resize([0, 1], 400)]
+    learned = learn(frame, Schema([column]), 5.0)["x"]
+    assert learned.categories == categories
+    assert learned.other == other
+    assert learned.dtype == dtype
+    encoder = TableEncoder(Schema([learned])).fit(frame)
+    back = encoder.inverse_transform(np.eye(encoder.n_features_out_))
+    assert (
+        back["x"].dtype
+        == TableEncoder(Schema([learned])).fit().inverse_transform(np.eye(len(learned.values))).dtypes.iloc[0]
+    )
+    assert back["x"].tolist() == list(learned.values)
+
+
+def test_columns_of_which_nothing_is_seen_get_defaults_and_a_warning():
+    frame = pd.DataFrame({"x": [5.0], "n": [5], "c": ["a"], "k": [3], "t": pd.to_datetime(["2020-01-01"])})
+    schema = Schema.from_kinds(frame, categorical=["k"])
+    with pytest.warns(UtilityWarning, match="'x', 'n', 'c', 'k', 't'"):
+        learned = learn(frame, schema, 100.0)
+    assert learned.complete
+    assert learned["x"].bounds == (0.0, 1.0)
+    assert learned["c"].values == ("other",)
+    assert learned["k"].values == (-1,)
+    encoder = TableEncoder(learned).fit(frame)
+    back = encoder.inverse_transform(encoder.transform(frame))
+    assert [str(t) for t in back.dtypes] == [str(t) for t in frame.dtypes]
+    assert back["c"].tolist() == ["other"]
+
+
+def test_unobserved_categories_of_a_dtype_are_not_counted():
+    values = pd.Categorical(["a"] * 50, categories=["a", *map(str, range(1000))])
+    histogram = schema_histogram(pd.DataFrame({"x": values}), Schema([Categorical("x")]))
+    assert histogram.keys == {"x": ("a",)}
+
+
+def test_without_noise_every_category_is_kept():
+    frame = pd.DataFrame({"x": ["a", "b", "b"]})
+    schema = schema_histogram(frame, Schema([Categorical("x")]))
+    assert schema_from_histogram(schema.bounded_sum.value, schema, 0.0, 0.0)["x"].categories == ("a", "b")
+
+
+def test_private_categories_are_not_printed():
+    histogram = schema_histogram(pd.DataFrame({"x": ["Rumpelstiltskin"]}), Schema([Categorical("x")]))
+    assert "Rumpel" not in repr(histogram)
+    assert histogram.needs_delta
+    numbers = schema_histogram(pd.DataFrame({"x": [1.0]}), Schema([Numeric("x")]))
+    assert not numbers.needs_delta
+
+
+def test_nothing_to_learn_is_an_error():
+    frame = pd.DataFrame({"x": ["a"]})
+    with pytest.raises(ValueError, match="nothing to learn"):
+        schema_histogram(frame, Schema([Categorical("x", ("a",))]))
+    with pytest.raises(ValueError, match="no numeric"):
+        bins_histogram(frame, Schema([Categorical("x", ("a",))]))
+    with pytest.raises(ValueError, match="bounds are missing: 'x'"):
+        bins_histogram(frame, Schema([Numeric("x")]))
+    with pytest.raises(SchemaError, match="'x'"):
+        schema_histogram(pd.DataFrame({"x": [np.inf]}), Schema([Numeric("x")]))
+
+
+def test_what_is_learned_depends_on_released_counts_alone():
+    schema = Schema([Numeric("x", (0, 100), missing=True), Numeric("n", (0, 9), integer=True)])
+    noisy = 100 * np.random.default_rng(0).random(
+        len(bins_histogram(pd.DataFrame({"x": [1.0], "n": [1]}), schema).value)
+    )
+    assert bins_from_histogram(noisy, schema, 10.0) == bins_from_histogram(noisy.copy(), schema, 10.0)
+
+
+def test_nothing_learned_can_stop_a_fit_after_the_charge():
+    # any noise, any table that passed validation: schema, bins, codes and decoded rows come out
+    frame = table(40, 0)
+    for seed in range(8):
+        for noise_sd in (0.1, 3.0, 1e3, 1e9):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UtilityWarning)
+                schema = learn(frame, KINDS, noise_sd, seed=seed)
+            counts = bins_histogram(frame, schema)
+            z = noise_sd / counts.sensitivity("replace_one")
+            noisy = add_gaussian(counts, z, Normals(seed), "replace_one")
+            binnings = bins_from_histogram(noisy, schema, noise_sd, 20)
+            encoder = TableEncoder(schema, binnings=binnings).fit(frame)
+            back = encoder.inverse_transform(encoder.transform(frame), rng=np.random.default_rng(seed))
+            TableEncoder(schema, binnings=binnings, on_invalid="raise").fit(back)
+
+
+def test_learned_bins_follow_a_spiky_column():
+    rng = np.random.default_rng(0)
+    n = 40_000
+    gain = np.where(rng.random(n) < 0.92, 0, rng.choice([7298, 7688, 15024, 99999, 3000], size=n))
+    frame = pd.DataFrame({"gain": gain})
+    schema = Schema([Numeric("gain", (0, 99999), integer=True)])
+    counts = bins_histogram(frame, schema)
+    noisy = add_gaussian(counts, 40.0, Normals(), "add_or_remove_one")
+    binning = bins_from_histogram(noisy, schema, 40.0)["gain"]
+    back = binning.sample(rng.choice(binning.n_bins, p=binning.bin_mass, size=n), rng)
+    assert (back == 0).mean() == pytest.approx(0.92, abs=0.01)
+    assert (back == 99999).mean() == pytest.approx(0.016, abs=0.004)
+    edges = np.linspace(0, 99999, 11)
+    ours, theirs = (np.histogram(x, edges)[0] / n for x in (back, gain))
+    assert 0.5 * np.abs(ours - theirs).sum() < 0.02
+
+
+TYPES = {
+    "int": [1, 2, 300, -5, 2**40],
+    "float": [0.5, 1.0, -0.0, 1e300, np.nan],
+    "bool": [True, False],
+    "text": ["1", "0.5", "True", "x", "", None],
+    "object": [True, None],
+    "category": pd.Categorical(["1", None, "x"], categories=["x", "1", "unseen"]),
+    "nullable": pd.array([1, None, 300], dtype="Int64"),
+    "time": pd.to_datetime(["1700-01-01", "2200-01-01", None]),
+}
+DTYPES = [None, "str", "string", "object", "category", "int64", "Int64", "uint8", "float32", "bool", "boolean"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", sorted(TYPES))
+def test_a_column_is_refused_before_the_charge_or_not_at_all(kind, dtype):
+    frame = pd.DataFrame({"x": TYPES[kind]})
+    for missing in (False, True):
+        try:
+            schema = Schema([Categorical("x", missing=missing, dtype=dtype)])
+            histogram = schema_histogram(frame, schema)
+        except SchemaError:
+            continue
+        for seed in range(5):  # any part of the categories may be kept
+            noisy = np.random.default_rng(seed).choice([0.0, 100.0], size=len(histogram.bounded_sum.value))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UtilityWarning)
+                learned = schema_from_histogram(noisy, histogram, 1.0, 1e-6)
+            encoder = TableEncoder(learned).fit(frame)
+            back = encoder.inverse_transform(encoder.transform(frame))
+            encoder.fit(back)
+            assert Schema.from_json(learned.to_json()) == learned
