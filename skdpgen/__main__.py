@@ -1,0 +1,223 @@
+"""The command line: `skdpgen` or `python -m skdpgen`. Progress goes to stderr, results to stdout."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from pathlib import Path
+
+from skdpgen import __version__
+from skdpgen._types import NEIGHBORING
+
+__all__ = ["main"]
+
+
+def main(argv=None):
+    """Run one command; return the exit code: 0, or 2 with one line on stderr for bad input."""
+    arguments = _parser().parse_args(argv)
+    warnings.showwarning = _one_line_warning
+    try:
+        arguments.run(arguments)
+    except (ValueError, OSError, RuntimeError, ImportError) as error:
+        if arguments.traceback:
+            raise
+        print(f"skdpgen: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("skdpgen: interrupted; what was charged stays charged", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _one_line_warning(message, category, filename, lineno, file=None, line=None):
+    print(f"skdpgen: {category.__name__}: {message}", file=sys.stderr)
+
+
+def _parser():
+    parser = argparse.ArgumentParser(prog="skdpgen", description="Differentially private synthetic data.")
+    parser.add_argument("--version", action="version", version=f"skdpgen {__version__}")
+    parser.add_argument("--traceback", action="store_true", help="show where an error was raised")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    synthesize = _command(commands, "synthesize", _synthesize, "fit a private model to a table and write synthetic rows")
+    synthesize.add_argument("input", metavar="INPUT", help="CSV or Parquet file of sensitive rows")
+    _add_budget(synthesize)
+    synthesize.add_argument("--target", metavar="COLUMN", help="column to model the others by")
+    synthesize.add_argument("--schema", metavar="S.json", help="public facts; what it leaves open is learned and charged")
+    synthesize.add_argument("--missing", metavar="TEXT", action="append", default=[], help="text that stands for a missing value")
+    synthesize.add_argument("--rows", type=int, metavar="N", help="rows to write (default: the released row count)")
+    synthesize.add_argument("--seed", type=int, metavar="S", help="of initialisation and sampling; never of the noise")
+    synthesize.add_argument("--output", required=True, metavar="OUT.csv")
+    synthesize.add_argument("--card", metavar="CARD.json", help="write the privacy card")
+    synthesize.add_argument("--ledger", metavar="BUDGET.db", help="charge a ledger file, made if it is not there")
+    synthesize.add_argument("--save-model", metavar="M.safetensors", help="write the released model")
+
+    sample = _command(commands, "sample", _sample, "draw rows from a released model")
+    sample.add_argument("model", metavar="M.safetensors")
+    sample.add_argument("--rows", type=int, metavar="N", help="default: the released row count")
+    sample.add_argument("--seed", type=int, metavar="S")
+    sample.add_argument("--output", required=True, metavar="OUT.csv")
+
+    demo = _command(commands, "demo", _demo, "synthesize real data that ship with scikit-learn; no file needed")
+    demo.add_argument("--dataset", default="all", choices=["all", "digits", "breast_cancer", "adult"])
+    _add_budget(demo)
+    demo.add_argument("--data", metavar="DIR", help="folder of adult.csv.gz (default: SKDPGEN_DATA)")
+    demo.add_argument("--seed", type=int, metavar="S")
+    demo.add_argument("--output", default="skdpgen-demo", metavar="DIR")
+
+    schema = _command(commands, "schema", _schema, "write a schema to edit, from a table's columns")
+    schema.add_argument("input", metavar="INPUT")
+    schema.add_argument("--missing", metavar="TEXT", action="append", default=[])
+    schema.add_argument(
+        "--public",
+        metavar="COLUMN",
+        action="append",
+        default=[],
+        help="declare this column's bounds or categories, as seen in the file, public ('*' for all); repeatable",
+    )
+    schema.add_argument("--output", metavar="S.json", help="default: stdout")
+
+    verify = _command(commands, "verify", _verify, "recompute a privacy card's epsilon from its events alone")
+    verify.add_argument("card", metavar="CARD.json")
+
+    bench = _command(commands, "bench", _bench, "run a benchmark; one JSON line a result")
+    bench.add_argument("name", choices=["step", "adult", "mnist", "fashion_mnist"])
+    bench.add_argument("--seeds", type=int, nargs="+", default=None, metavar="S", help="default: 0 1 2 3 4; images: 0")
+    bench.add_argument("--epsilon", type=float, default=1.0, metavar="E")
+    bench.add_argument("--data", metavar="DIR", help="default: SKDPGEN_DATA")
+    bench.add_argument("--learned-schema", action="store_true", help="adult: learn bounds and categories under DP")
+    bench.add_argument("--output", metavar="results.jsonl", help="append the JSON lines to a file as well")
+    return parser
+
+
+def _command(commands, name, run, summary):
+    command = commands.add_parser(name, help=summary, description=summary)
+    command.set_defaults(run=run)
+    return command
+
+
+def _add_budget(parser):
+    parser.add_argument("--epsilon", type=float, default=1.0, metavar="E")
+    parser.add_argument("--delta", type=float, default=1e-5, metavar="D")
+    parser.add_argument("--neighboring", choices=NEIGHBORING, default=NEIGHBORING[0], metavar="R", help=" or ".join(NEIGHBORING))
+
+
+def _synthesize(arguments):
+    from skdpgen import P3GMSynthesizer, PrivacyAccountant, Schema
+    from skdpgen._table_files import read_table, write_table
+
+    schema = None if arguments.schema is None else Schema.from_json(Path(arguments.schema).read_text(encoding="utf-8"))
+    if arguments.rows is not None and arguments.rows < 1:
+        raise ValueError(f"--rows must be positive; got {arguments.rows}")
+    _check_writable(arguments.output, arguments.card, arguments.save_model)
+    frame = read_table(arguments.input, missing_values=arguments.missing)
+    accountant = None
+    if arguments.ledger is not None:
+        known = Path(arguments.ledger).exists()
+        accountant = (
+            PrivacyAccountant(ledger=arguments.ledger)
+            if known
+            else PrivacyAccountant(arguments.epsilon, arguments.delta, arguments.neighboring, ledger=arguments.ledger)
+        )
+    synthesizer = P3GMSynthesizer(
+        arguments.epsilon,
+        arguments.delta,
+        neighboring=arguments.neighboring,
+        target=arguments.target,
+        schema=schema,
+        accountant=accountant,
+        random_state=arguments.seed,
+        progress=True,
+    ).fit(frame)
+    synthetic = synthesizer.sample(arguments.rows)
+    write_table(synthetic, arguments.output)
+    if arguments.card:
+        synthesizer.card_.save(arguments.card)
+    if arguments.save_model:
+        synthesizer.save(arguments.save_model)
+    _print_ledger(synthesizer)
+    print(f"{len(synthetic)} synthetic rows written to {arguments.output}")
+
+
+def _check_writable(*paths):
+    for path in filter(None, paths):
+        folder = Path(path).resolve().parent
+        if not folder.is_dir():
+            raise ValueError(f"{path}: the folder {folder} is not there")
+
+
+def _print_ledger(synthesizer):
+    accountant = synthesizer.accountant_
+    print(accountant.report().to_string(index=False))
+    print(
+        f"spent epsilon {accountant.epsilon_spent():.4f} of {accountant.epsilon:g} at delta {accountant.delta:g} "
+        f"({accountant.neighboring})"
+    )
+
+
+def _sample(arguments):
+    import skdpgen
+    from skdpgen._table_files import write_table
+
+    synthesizer = skdpgen.load(arguments.model)
+    drawn = synthesizer.sample(arguments.rows, random_state=arguments.seed)
+    frame = synthesizer.as_frame(drawn)
+    write_table(frame, arguments.output)
+    print(f"{len(frame)} synthetic rows written to {arguments.output}")
+
+
+def _demo(arguments):
+    from skdpgen.benchmark.demo import run_demo
+
+    run_demo(
+        arguments.dataset,
+        arguments.output,
+        epsilon=arguments.epsilon,
+        delta=arguments.delta,
+        neighboring=arguments.neighboring,
+        data_dir=arguments.data,
+        random_state=arguments.seed,
+    )
+
+
+def _schema(arguments):
+    from skdpgen import Schema
+    from skdpgen._table_files import read_table
+
+    frame = read_table(arguments.input, missing_values=arguments.missing)
+    schema = Schema.from_kinds(frame)
+    public = list(frame.columns) if "*" in arguments.public else arguments.public
+    if public:
+        schema = schema.declare_public(frame, public)
+    text = schema.to_json()
+    if arguments.output:
+        Path(arguments.output).write_text(text + "\n", encoding="utf-8")
+        print(f"schema of {len(schema)} columns written to {arguments.output}")
+    else:
+        print(text)
+
+
+def _verify(arguments):
+    from skdpgen import PrivacyCard
+
+    card = PrivacyCard.load(arguments.card)
+    card.verify()
+    print(card.summary())
+
+
+def _bench(arguments):
+    from skdpgen.benchmark import run_benchmark
+
+    run_benchmark(
+        arguments.name,
+        seeds=arguments.seeds,
+        epsilon=arguments.epsilon,
+        data_dir=arguments.data,
+        learned_schema=arguments.learned_schema,
+        output=arguments.output,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

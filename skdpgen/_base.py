@@ -1,0 +1,151 @@
+"""What every private estimator shares: whose books are charged, when, and what a failed fit leaves behind."""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from numbers import Real
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+
+from skdpgen._types import NEIGHBORING
+from skdpgen.accounting import PrivacyAccountant, PrivacyCard
+from skdpgen.utils.noise import make_noise_generator
+from skdpgen.utils.validation import Interval, StrOptions
+
+__all__ = ["DEFAULT_DELTA", "PRIVACY_CONSTRAINTS", "PrivateEstimator"]
+
+DEFAULT_DELTA = 1e-5
+
+PRIVACY_CONSTRAINTS = {
+    "epsilon": [Interval(Real, 0, None, closed="right"), None],
+    "delta": [Interval(Real, 0, 1, closed="neither"), None],
+    "neighboring": [StrOptions(set(NEIGHBORING)), None],
+    "accountant": [PrivacyAccountant, None],
+    "noise": [StrOptions({"secure", "fast"})],
+    "random_state": ["random_state"],
+}
+
+
+class PrivateEstimator(BaseEstimator):
+    """Base of the private estimators: validate, plan, charge, and only then release.
+
+    A subclass has the constructor parameters `epsilon`, `delta`, `neighboring`, `accountant`, `noise`
+    and `random_state`, and writes its `fit` as::
+
+        with self._fitting():
+            accountant = self._resolve_accountant()
+            ...                                           # validate; nothing private has left yet
+            plan = self._calibrate(accountant, phases)    # public parameters alone
+            rng = self._charge(accountant, plan)          # paid; a crash from here on never refunds
+            ...                                           # release, set attributes
+
+    Attributes set here: ``accountant_`` (what the fit charged) and ``card_`` (the privacy card).
+    """
+
+    @contextmanager
+    def _fitting(self):
+        """Hold a fit together: refused before the charge, it loses nothing; failed after, it leaves the charge alone.
+
+        Within the block the estimator has no fitted attributes but those set in it.
+        """
+        parameters = self.get_params(deep=False).keys()
+        before = dict(vars(self))
+        self._forget_fit(parameters)
+        try:
+            yield
+        except BaseException:
+            charged = vars(self).get("accountant_")
+            self._forget_fit(parameters)
+            if charged is None:
+                vars(self).update(before)
+            else:
+                self.accountant_ = charged
+            raise
+
+    def _forget_fit(self, parameters):
+        for name in set(vars(self)) - set(parameters):
+            # set_output, metadata routing and callbacks are settings of the user, not results of a fit
+            if not name.startswith(("_sklearn", "_metadata", "_skl_", "_parent_callback")):
+                delattr(self, name)
+
+    def __sklearn_is_fitted__(self):
+        return "card_" in vars(self)
+
+    def _resolve_accountant(self) -> PrivacyAccountant:
+        """Return the shared accountant, or a fresh one with this estimator's whole budget."""
+        if self.accountant is None:
+            if self.epsilon is None:
+                raise ValueError("epsilon=None means 'all that is left of the accountant'; give an accountant or an epsilon")
+            return PrivacyAccountant(
+                self.epsilon,
+                DEFAULT_DELTA if self.delta is None else self.delta,
+                neighboring=self.neighboring or NEIGHBORING[0],
+            )
+        if self.neighboring not in (None, self.accountant.neighboring):
+            raise ValueError(
+                f"neighboring={self.neighboring!r} differs from the accountant's {self.accountant.neighboring!r}; "
+                "one set of books has one relation"
+            )
+        return self.accountant
+
+    def _calibrate(self, accountant, phases, *, extra_delta_share=0.0):
+        """Noise multipliers for all `phases` of this fit at once; depends on public parameters alone."""
+        return accountant.calibrate(
+            [phase for phase in phases if phase.share > 0],
+            label=type(self).__name__,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            extra_delta_share=extra_delta_share,
+        )
+
+    def _charge(self, accountant, plan):
+        """Charge the whole fit, then hand out the noise generator that its releases need."""
+        rng = make_noise_generator(self.noise)
+        accountant.charge(plan.event, plan.label, plan.extra_delta)
+        self.accountant_ = accountant
+        # The stream that `sample` advances: post-processing, so it may follow random_state. Noise never does.
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max) if self.random_state is not None else None
+        self._sampling_stream = np.random.default_rng(seed)
+        return rng
+
+    def _issue_card(self, plan, rng, public_assumptions):
+        """Write the privacy card: the last thing a fit does, and what makes it count as fitted."""
+        self.card_ = PrivacyCard.build(
+            plan,
+            self.accountant_,
+            model=type(self).__name__,
+            parameters=_plain(self.get_params(deep=False)),
+            public_assumptions=list(public_assumptions),
+            noise=rng.description,
+            private=rng.private and math.isfinite(plan.epsilon),
+        )
+
+    def _sampler(self, random_state):
+        """Return the generator for one `sample` call: the advancing stream, or a repeatable one if a seed is given."""
+        if random_state is None:
+            return self._sampling_stream
+        if isinstance(random_state, np.random.Generator):
+            return random_state
+        return np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def _plain(parameters):
+    """Constructor parameters as JSON can hold them; objects by their type, never by their contents."""
+    out = {}
+    for name, value in parameters.items():
+        if name in ("accountant", "random_state"):
+            continue
+        if isinstance(value, (str, bool, int, float, type(None))):
+            out[name] = value
+        elif isinstance(value, (np.integer, np.floating)):
+            out[name] = value.item()
+        elif isinstance(value, (list, tuple)) and all(isinstance(v, (str, bool, int, float)) for v in value):
+            out[name] = list(value)
+        elif isinstance(value, np.ndarray):
+            out[name] = value.tolist()
+        else:
+            out[name] = f"<{type(value).__name__}>"
+    return out

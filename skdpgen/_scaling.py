@@ -1,0 +1,195 @@
+"""Arrays into the unit box: bounds and row norms, declared public or learned under differential privacy."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from skdpgen.accounting import Phase
+from skdpgen.exceptions import InvalidInputError, UtilityWarning
+from skdpgen.mechanisms import add_gaussian, joint_histogram, norm_histogram, outermost_bins, split_histogram
+
+__all__ = ["RowScaling", "check_bounds", "learn_norm_bound", "learn_scaling", "scaling_phases"]
+
+# Public grid of magnitudes: 64 octaves of each sign around a cell for zero.
+_OCTAVES = 64
+_SMALLEST = -32
+_N_CELLS = 2 * _OCTAVES + 1
+# Public grid of row norms: 8 cells an octave below the largest norm that the unit box allows.
+_NORM_CELLS = 128
+# Share of the rows that a learned norm bound leaves unclipped. Noise falls with the square of the bound,
+# while the longest few rows keep their direction when clipped.
+_UNCLIPPED = 0.9
+
+
+@dataclass(frozen=True)
+class RowScaling:
+    """The public (or released) map of rows to the unit box, and the norm bound that holds after it.
+
+    Parameters
+    ----------
+    lower, upper : arrays of shape (n_features,)
+        Values outside are clipped.
+    l2_bound : float
+        Bound of the norm of a scaled row; longer rows are clipped by the mechanisms.
+    """
+
+    lower: np.ndarray
+    upper: np.ndarray
+    l2_bound: float
+
+    @property
+    def offset(self):
+        """The point of the bounds nearest to zero, which is mapped to zero: sparse rows stay sparse."""
+        return np.clip(0.0, self.lower, self.upper)
+
+    @property
+    def scale(self):
+        """Largest distance of a value from the offset: scaled values lie in [-1, 1], in [0, 1] if one sign is allowed."""
+        return np.maximum(self.upper - self.offset, self.offset - self.lower)
+
+    def transform(self, X):
+        """Clip to the bounds and scale; X of shape (n_samples, n_features), any numeric dtype."""
+        return (np.clip(np.asarray(X, dtype=np.float64), self.lower, self.upper) - self.offset) / self.scale
+
+    def inverse_transform(self, Z):
+        """Scaled rows back in the units of the data, inside the bounds."""
+        return np.clip(np.asarray(Z, dtype=np.float64) * self.scale + self.offset, self.lower, self.upper)
+
+
+def check_bounds(bounds, n_features):
+    """Return declared bounds as (lower, upper), arrays of shape (n_features,); None stays None.
+
+    `bounds` is one pair for all columns, or one pair a column (shape (n_features, 2)).
+    """
+    if bounds is None:
+        return None
+    pairs = np.asarray(bounds, dtype=np.float64)
+    if pairs.shape == (2,):
+        pairs = np.broadcast_to(pairs, (n_features, 2))
+    if pairs.shape != (n_features, 2):
+        raise InvalidInputError(f"bounds must be a pair, or one pair for each of {n_features} columns; got shape {pairs.shape}")
+    if not np.isfinite(pairs).all() or not (pairs[:, 0] < pairs[:, 1]).all():
+        raise InvalidInputError("bounds must be finite, with the lower below the upper in every column")
+    return pairs[:, 0].copy(), pairs[:, 1].copy()
+
+
+def scaling_phases(bounds, l2_bound, share):
+    """Return the releases that `learn_scaling` will make: none for what was declared."""
+    complete = bounds is not None and np.isfinite(bounds).all()
+    unknown = [name for name, known in (("bounds", complete), ("l2_bound", l2_bound is not None)) if not known]
+    return [Phase(name, share / len(unknown)) for name in unknown]
+
+
+def learn_scaling(X, bounds, l2_bound, noise_multipliers, rng, neighboring, *, project=None):
+    """Release what was not declared, after the charge.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+        Finite.
+    bounds : (lower, upper) or None
+        As `check_bounds` returns them; None, or the columns where they are NaN, are learned: one joint histogram of
+        magnitudes over those columns.
+    l2_bound : float or None
+        None is learned: one histogram of the norms of the scaled rows.
+    noise_multipliers : dict
+        Of the phases named by `scaling_phases`.
+    rng : NoiseGenerator
+    neighboring : str
+    project : callable, default=None
+        Public map of scaled rows to the rows whose norm counts.
+
+    Returns
+    -------
+    RowScaling
+    """
+    if bounds is None:
+        bounds = (np.full(X.shape[1], np.nan),) * 2
+    unknown = np.isnan(bounds[0])
+    if unknown.any():
+        learned = _learn_bounds(X[:, unknown], noise_multipliers["bounds"], rng, neighboring)
+        bounds = tuple(side.copy() for side in bounds)
+        for side, found in zip(bounds, learned):
+            side[unknown] = found
+    scaling = RowScaling(*bounds, l2_bound=1.0)
+    if l2_bound is None:
+        norms = _norms(X, scaling, project)
+        l2_bound = learn_norm_bound(norms, X.shape[1] ** 0.5, noise_multipliers["l2_bound"], rng, neighboring)
+    return RowScaling(*bounds, l2_bound=float(l2_bound))
+
+
+def _learn_bounds(X, noise_multiplier, rng, neighboring):
+    n_features = X.shape[1]
+    counts = joint_histogram([_magnitude_cells(column) for column in X.T], [_N_CELLS] * n_features)
+    sd = noise_multiplier * counts.sensitivity(neighboring)
+    columns = split_histogram(add_gaussian(counts, noise_multiplier, rng, neighboring), [_N_CELLS] * n_features)
+    # A column that drowns in the noise takes the range of all columns together.
+    pooled = outermost_bins(np.sum(columns, axis=0), sd * n_features**0.5)
+    # One false alarm in any column would stretch its bounds by many octaves: the chance is shared among all.
+    ranges = [outermost_bins(column, sd, 0.02 / n_features) or pooled for column in columns]
+    if None in ranges:
+        warnings.warn("the noise hides the range of every column; (-1, 1) is taken: declare bounds=", UtilityWarning, stacklevel=4)
+        ranges = [(_OCTAVES + _SMALLEST, _OCTAVES - _SMALLEST)] * n_features  # the cells that end at -1 and 1
+    lower = np.array([_cell_edges(first)[0] for first, _ in ranges])
+    upper = np.array([_cell_edges(last)[1] for _, last in ranges])
+    return lower, np.where(upper > lower, upper, lower + 1.0)
+
+
+def learn_norm_bound(norms, largest, noise_multiplier, rng, neighboring):
+    """Release a bound that about nine rows in ten keep: one histogram of norms on a public grid.
+
+    Parameters
+    ----------
+    norms : array of shape (n_samples,)
+        Private.
+    largest : float
+        Public or released; norms above it count in the last cell.
+
+    Returns
+    -------
+    float
+        At most `largest`; half of it where the noise hides everything. Without noise, no row is clipped.
+    """
+    edges = largest * 2.0 ** (np.arange(-_NORM_CELLS + 1, 1) / 8)
+    counts = norm_histogram(norms, edges)
+    sd = noise_multiplier * counts.sensitivity(neighboring)
+    noisy = add_gaussian(counts, noise_multiplier, rng, neighboring)
+    if noise_multiplier == 0:
+        return edges[min(np.flatnonzero(noisy)[-1], len(edges) - 1)]
+    tail = np.cumsum(noisy[::-1])[::-1]
+    # Rows above edge j are tail[j + 1]; move down while they are fewer than the share that may be clipped, noise aside.
+    slack = (1 - _UNCLIPPED) * max(tail[0], 0.0) + 2 * sd * np.sqrt(np.arange(len(tail), 0, -1))
+    above = np.flatnonzero(tail > slack)
+    if not above.size:
+        warnings.warn(
+            "the noise hides the norms of the rows; half the largest possible is taken", UtilityWarning, stacklevel=4
+        )
+        return largest / 2
+    return edges[min(above[-1], len(edges) - 1)]
+
+
+def _norms(X, scaling, project, chunk_rows=8192):
+    norms = np.empty(len(X))
+    for start in range(0, len(X), chunk_rows):
+        rows = scaling.transform(X[start : start + chunk_rows])
+        rows = rows if project is None else project(rows)
+        norms[start : start + chunk_rows] = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    return norms
+
+
+def _magnitude_cells(column):
+    column = np.asarray(column, dtype=np.float64)
+    _, exponent = np.frexp(column)  # column = m 2^exponent with 1/2 <= m < 1
+    size = np.clip(exponent - 1 - _SMALLEST, 0, _OCTAVES - 1) + 1
+    return _OCTAVES + np.sign(column).astype(np.int64) * size
+
+
+def _cell_edges(cell):
+    size = abs(cell - _OCTAVES)
+    if size == 0:
+        return 0.0, 0.0
+    low, high = 2.0 ** (size - 1 + _SMALLEST), 2.0 ** (size + _SMALLEST)
+    return (low, high) if cell > _OCTAVES else (-high, -low)

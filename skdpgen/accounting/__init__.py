@@ -1,0 +1,44 @@
+"""The books: events, calibration, the accountant with its ledger, and the privacy card."""
+
+from __future__ import annotations
+
+from .accountant import PrivacyAccountant
+from .calibration import FitPlan, Phase, calibrate, noise_multiplier_for
+from .card import PrivacyCard
+from .cost import delta_pld, epsilon_pld, epsilon_rdp
+from .events import (
+    Charge,
+    compose_events,
+    describe_event,
+    event_from_json,
+    event_to_json,
+    gaussian_event,
+    non_private_event,
+    poisson_gaussian_event,
+)
+from .filter import PrivacyFilter
+from .gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
+
+__all__ = [
+    "Charge",
+    "FitPlan",
+    "Phase",
+    "PrivacyAccountant",
+    "PrivacyCard",
+    "PrivacyFilter",
+    "calibrate",
+    "compose_events",
+    "delta_pld",
+    "describe_event",
+    "epsilon_pld",
+    "epsilon_rdp",
+    "event_from_json",
+    "event_to_json",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_event",
+    "gaussian_mu",
+    "noise_multiplier_for",
+    "non_private_event",
+    "poisson_gaussian_event",
+]

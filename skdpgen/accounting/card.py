@@ -1,0 +1,402 @@
+"""The privacy card: what was released and what it cost, in a file that anyone can recompute."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from numbers import Integral, Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._types import check_neighboring
+from ..exceptions import BudgetExceededError
+from .calibration import FitPlan
+from .cost import epsilon_pld, epsilon_rdp
+from .events import Charge, event_from_json, event_to_json, releases
+from .filter import Entry, PrivacyFilter
+
+if TYPE_CHECKING:
+    from .accountant import PrivacyAccountant, detached_accountant
+
+__all__ = ["PrivacyCard", "default_versions"]
+
+_FORMAT = "skdpgen-privacy-card-1"
+_FIELDS = (
+    *("format", "private", "neighboring", "unit", "model", "fit", "ledger", "sampler", "public_assumptions"),
+    *("noise", "versions", "digest"),
+)
+_FIT_FIELDS = ("label", "epsilon", "epsilon_asked", "epsilon_rdp", "delta", "charges")
+_LEDGER_FIELDS = (
+    *("budget_epsilon", "delta", "delta_reserve", "alpha", "epsilon_spent", "epsilon_if_fixed_in_advance"),
+    *("rule", "charges"),
+)
+# Room for another processor's rounding; a difference that small changes no guarantee.
+_TOLERANCE = 5e-4
+_RULES = {
+    "none": "no charge",
+    "one_batch": "privacy loss distribution of one batch fixed in advance",
+    "filter": "Renyi privacy filter: the guarantee is the budget, epsilon_spent is the book value",
+    "unlimited": "no limit: privacy loss distribution as if all had been fixed in advance",
+}
+_SAMPLERS = {
+    "gaussian": "none: every unit takes part in every Gaussian release",
+    "poisson_gaussian": "poisson: every unit takes part in a step independently, with probability sampling_rate",
+    "non_private": "not private: a release without noise",
+}
+
+
+class PrivacyCard:
+    """States what one fit released and cost, and the ledger that it was charged to.
+
+    Made by `build`, read by `load` or `from_json`.
+
+    Parameters
+    ----------
+    content : mapping
+        The card's fields; they are checked for presence, and by `verify` for truth.
+
+    Raises
+    ------
+    ValueError
+        When fields are missing or unknown.
+
+    Notes
+    -----
+    The digest shows that a card was changed by accident or by a careless hand. It is no
+    signature: that the events are those that ran is what the publisher vouches for.
+
+    Examples
+    --------
+    >>> from skdpgen.accounting import Phase, PrivacyAccountant, PrivacyCard
+    >>> accountant = PrivacyAccountant(1.0)
+    >>> plan = accountant.calibrate([Phase("moments", 1.0)], label="DPPCA")
+    >>> accountant.charge(plan.event, plan.label)
+    >>> card = PrivacyCard.build(plan, accountant, model="DPPCA", parameters={"n_components": 2}, noise="secure")
+    >>> PrivacyCard.from_json(card.to_json()).verify()["fit"]
+    {'epsilon': 0.99999..., 'delta': 1e-05}
+    """
+
+    def __init__(self, content: Mapping[str, Any]):
+        _check_fields(content, _FIELDS, "card")
+        _check_fields(content["fit"], _FIT_FIELDS, "fit")
+        _check_fields(content["ledger"], _LEDGER_FIELDS, "ledger")
+        self._content = json.loads(_canonical(content))
+
+    @classmethod
+    def build(
+        cls,
+        plan: FitPlan,
+        accountant: PrivacyAccountant,
+        *,
+        model: str,
+        parameters: Mapping[str, Any],
+        unit: str = "one row",
+        public_assumptions: Sequence[str] = (),
+        noise: str,
+        private: bool = True,
+        versions: Mapping[str, str] | None = None,
+    ) -> PrivacyCard:
+        """Write the card of a fit that has been charged.
+
+        Parameters
+        ----------
+        plan : FitPlan
+        accountant : PrivacyAccountant
+            That paid for the plan.
+        model : str
+            Name of the estimator.
+        parameters : mapping
+            Its public parameters; what JSON cannot hold is named by its type alone.
+        unit : str, default="one row"
+            What is added, removed or replaced between neighbouring data sets.
+        public_assumptions : sequence of str
+            What the caller declared public, and so was not paid for.
+        noise : str
+            Source of the noise, in words.
+        private : bool, default=True
+            False when something outside the accounting voids the guarantee, such as seeded noise.
+        versions : mapping of str to str, default=None
+            None is those of the interpreter, this package, numpy, scipy and dp-accounting.
+
+        Returns
+        -------
+        PrivacyCard
+
+        Raises
+        ------
+        ValueError
+            When the accountant's books do not hold the plan's charge.
+        """
+        entries = accountant.entries
+        if plan.charge not in [entry.charge for entry in entries if entry.status == "charged"]:
+            raise ValueError(f"the plan {plan.label!r} was not charged to this accountant")
+        rule = PrivacyFilter(accountant.epsilon, accountant.delta, accountant.neighboring, accountant.delta_reserve)
+        mechanisms = sorted({row.mechanism for row in releases(plan.event)})
+        everything = [entry.charge for entry in entries]
+        without_noise = any(row.mechanism == "non_private" for charge in everything for row in releases(charge.event))
+        content = {
+            "format": _FORMAT,
+            "private": bool(private) and not without_noise,
+            "neighboring": plan.neighboring,
+            "unit": unit,
+            "model": {"name": model, "parameters": _plain(dict(parameters))},
+            "fit": {
+                "label": plan.label,
+                "epsilon": _number(epsilon_pld(plan, plan.delta, plan.neighboring)),
+                "epsilon_asked": _number(plan.epsilon),
+                "epsilon_rdp": _number(epsilon_rdp(plan, plan.delta, plan.neighboring)),
+                "delta": plan.delta,
+                "charges": [_charge_to_json(plan.charge)],
+            },
+            "ledger": {
+                "budget_epsilon": _number(rule.epsilon),
+                "delta": rule.delta,
+                "delta_reserve": rule.delta_reserve,
+                "alpha": rule.alpha,
+                "epsilon_spent": _number(rule.spent(entries)),
+                "epsilon_if_fixed_in_advance": _number(epsilon_pld(everything, rule.delta, rule.neighboring)),
+                "rule": _RULES[_rule_of(rule, entries)],
+                "charges": [
+                    {**_charge_to_json(entry.charge), "batch": entry.batch, "status": entry.status} for entry in entries
+                ],
+            },
+            "sampler": [_SAMPLERS[mechanism] for mechanism in mechanisms],
+            "public_assumptions": [str(text) for text in public_assumptions],
+            "noise": str(noise),
+            "versions": dict(default_versions() if versions is None else versions),
+        }
+        return cls({**content, "digest": _digest(content)})
+
+    def __getitem__(self, name: str):
+        return self._content[name]
+
+    def __eq__(self, other):
+        return isinstance(other, PrivacyCard) and self._content == other._content
+
+    __hash__ = None
+
+    def __repr__(self):
+        fit = self["fit"]
+        return f"PrivacyCard({self['model']['name']}, epsilon={fit['epsilon']}, delta={fit['delta']})"
+
+    def to_json(self) -> str:
+        """Return the card as JSON text."""
+        return json.dumps(self._content, indent=2, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> PrivacyCard:
+        """Read a card from JSON text; ValueError if it is none."""
+        try:
+            content = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"a privacy card is JSON, and this is not: {error}") from None
+        return cls(content)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the card to a file."""
+        Path(path).write_text(self.to_json(), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> PrivacyCard:
+        """Read a card from a file; OSError if it cannot be read, ValueError if it is no card."""
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except UnicodeDecodeError:
+            raise ValueError(f"{path} is not a privacy card: it is not UTF-8 text") from None
+
+    def verify(self) -> dict[str, Any]:
+        """Recompute every figure from the events alone.
+
+        Returns
+        -------
+        dict
+            private, neighboring, and under "fit" and "ledger" the epsilon and delta recomputed.
+
+        Raises
+        ------
+        ValueError
+            At the first thing on the card that is not so; the message names it.
+        """
+        card = self._content
+        if card["format"] != _FORMAT:
+            raise ValueError(f"the card's format is {card['format']!r}; this version reads {_FORMAT!r}")
+        content = {name: value for name, value in card.items() if name != "digest"}
+        if card["digest"] != _digest(content):
+            raise ValueError("the card was changed after it was written: its digest does not match its content")
+        neighboring = check_neighboring(card["neighboring"])
+        fit = self._verify_fit(card["fit"], neighboring)
+        ledger, entries = self._verify_ledger(card["ledger"], neighboring)
+        paid = [entry.charge for entry in entries if entry.status == "charged"]
+        for charge in fit["charges"]:
+            if charge not in paid:
+                raise ValueError(f"the fit's charge {charge.label!r} is not in the ledger")
+            paid.remove(charge)
+        mechanisms = sorted({row.mechanism for charge in fit["charges"] for row in releases(charge.event)})
+        if card["sampler"] != [_SAMPLERS[mechanism] for mechanism in mechanisms]:
+            raise ValueError("the sampler stated is not that of the fit's events")
+        if card["private"] is not False and math.isinf(ledger["epsilon"]):
+            raise ValueError("the card says that the fit is private, and its events are not")
+        return {
+            "private": card["private"],
+            "neighboring": neighboring,
+            "fit": {"epsilon": fit["epsilon"], "delta": fit["delta"]},
+            "ledger": ledger,
+        }
+
+    def accountant(self) -> PrivacyAccountant:
+        """Return the books that the fit was charged to, as a detached accountant: they can be read, not charged.
+
+        Raises
+        ------
+        ValueError
+            When the ledger on the card does not hold together; see `verify`.
+        """
+        from .accountant import detached_accountant
+
+        ledger = self["ledger"]
+        entries = self._verify_ledger(ledger, check_neighboring(self["neighboring"]))[1]
+        budget = _float(ledger["budget_epsilon"], "ledger: budget_epsilon")
+        return detached_accountant(entries, (budget, ledger["delta"], self["neighboring"], ledger["delta_reserve"]))
+
+    @staticmethod
+    def _verify_fit(fit: Mapping[str, Any], neighboring: str) -> dict[str, Any]:
+        charges = [_charge_from_json(item, "fit") for item in _list(fit["charges"], "fit")]
+        if not charges:
+            raise ValueError("fit: there are no charges")
+        if fit["label"] not in [charge.label for charge in charges]:
+            raise ValueError(f"fit: its label {fit['label']!r} is not that of a charge")
+        delta = fit["delta"]
+        epsilon = epsilon_pld(charges, delta, neighboring)
+        by_rdp = epsilon_rdp(charges, delta, neighboring)
+        _agree(fit["epsilon"], epsilon, "fit: epsilon")
+        _agree(fit["epsilon_rdp"], by_rdp, "fit: epsilon_rdp")
+        asked = _float(fit["epsilon_asked"], "fit: epsilon_asked")
+        if not epsilon <= asked * (1 + _TOLERANCE):
+            raise ValueError(f"fit: the events cost epsilon {epsilon:.6g}, more than the {asked:.6g} asked for")
+        if by_rdp is not None and not epsilon <= 1.001 * by_rdp:
+            raise ValueError(f"fit: epsilon by PLD, {epsilon:.6g}, is above that by RDP, {by_rdp:.6g}")
+        return {"epsilon": epsilon, "delta": delta, "charges": charges}
+
+    @staticmethod
+    def _verify_ledger(ledger: Mapping[str, Any], neighboring: str) -> tuple[dict[str, Any], list[Entry]]:
+        rule = PrivacyFilter(
+            _float(ledger["budget_epsilon"], "ledger: budget_epsilon"),
+            ledger["delta"],
+            neighboring,
+            ledger["delta_reserve"],
+        )
+        _agree(ledger["alpha"], rule.alpha, "ledger: alpha")
+        entries: list[Entry] = []
+        for item in _list(ledger["charges"], "ledger"):
+            batch, status = item.get("batch"), item.get("status")
+            last = entries[-1].batch if entries else 0
+            if status not in ("planned", "charged") or isinstance(batch, bool) or batch not in (max(last, 1), last + 1):
+                raise ValueError("ledger: a charge has no lawful batch and status")
+            rest = {name: value for name, value in item.items() if name not in ("batch", "status")}
+            entries.append(Entry(_charge_from_json(rest, "ledger"), batch, status))
+        # the books are replayed batch by batch, as they were written
+        for batch in sorted({entry.batch for entry in entries}):
+            before = [entry for entry in entries if entry.batch < batch]
+            try:
+                rule.check(before, [entry.charge for entry in entries if entry.batch == batch])
+            except BudgetExceededError as error:
+                raise ValueError(f"ledger: its rule would have refused batch {batch}: {error}") from None
+        spent, total = rule.spent(entries), epsilon_pld([entry.charge for entry in entries], rule.delta, neighboring)
+        _agree(ledger["epsilon_spent"], spent, "ledger: epsilon_spent")
+        _agree(ledger["epsilon_if_fixed_in_advance"], total, "ledger: epsilon_if_fixed_in_advance")
+        if ledger["rule"] != _RULES[_rule_of(rule, entries)]:
+            raise ValueError("ledger: the rule stated is not the one that applied")
+        return {"epsilon": spent, "delta": rule.delta, "budget_epsilon": rule.epsilon}, entries
+
+
+def default_versions() -> dict[str, str]:
+    """Versions of the interpreter and of the packages that decide the figures on a card."""
+    from .. import __version__
+
+    packages = {name: metadata.version(name) for name in ("numpy", "scipy", "dp-accounting")}
+    return {"python": platform.python_version(), "skdpgen": __version__, **packages}
+
+
+def _rule_of(rule: PrivacyFilter, entries: Sequence[Entry]) -> str:
+    if not entries:
+        return "none"
+    if rule.alpha is None:
+        return "unlimited"
+    return "one_batch" if len({entry.batch for entry in entries}) == 1 else "filter"
+
+
+def _canonical(content: Any) -> str:
+    try:
+        return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"a card holds what JSON cannot: {error}") from None
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return "sha256:" + hashlib.sha256(_canonical(content).encode("utf-8")).hexdigest()
+
+
+def _number(value: float | None) -> float | str | None:
+    return "inf" if value is not None and math.isinf(value) else value
+
+
+def _float(value: Any, name: str) -> float:
+    if value == "inf":
+        return math.inf
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise ValueError(f"{name} must be a number or 'inf'; got {value!r}")
+    return float(value)
+
+
+def _agree(stated: Any, computed: float | None, name: str) -> None:
+    if computed is None or stated is None:
+        same = computed is None and stated is None
+    else:
+        same = math.isclose(_float(stated, name), computed, rel_tol=_TOLERANCE, abs_tol=1e-7)
+    if not same:
+        raise ValueError(f"{name} is stated as {stated!r}, and the events give {computed!r}")
+
+
+def _check_fields(value: Any, wanted: Sequence[str], name: str) -> None:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name}: expected a JSON object, found {type(value).__name__}")
+    missing, unknown = sorted(set(wanted) - set(value)), sorted(map(str, set(value) - set(wanted)))
+    if missing or unknown:
+        raise ValueError(f"{name}: missing fields {missing}, unknown fields {unknown}")
+
+
+def _list(value: Any, name: str) -> list[Mapping[str, Any]]:
+    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
+        raise ValueError(f"{name}: charges must be a list of JSON objects")
+    return value
+
+
+def _charge_to_json(charge: Charge) -> dict[str, Any]:
+    return {"label": charge.label, "event": event_to_json(charge.event), "extra_delta": charge.extra_delta}
+
+
+def _charge_from_json(value: Mapping[str, Any], name: str) -> Charge:
+    _check_fields(value, ("label", "event", "extra_delta"), f"{name}: charge")
+    return Charge(value["label"], event_from_json(value["event"]), value["extra_delta"])
+
+
+def _plain(value: Any) -> Any:
+    """Parameters as JSON. Objects are named by type: their repr might show data or a memory address."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value) if math.isfinite(value) else str(float(value))
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+        return _plain(value.item())
+    return f"<{type(value).__name__}>"

@@ -1,0 +1,73 @@
+"""The books, to be read: as a table and in a notebook."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .cost import epsilon_pld
+from .events import releases
+from .filter import Entry, PrivacyFilter
+from .renyi import rdp_at
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ledger_frame", "ledger_html", "ledger_totals"]
+
+_COLUMNS = ["label", "mechanism", "noise_multiplier", "sampling_rate", "count", "extra_delta", "rdp", "share", "status"]
+
+
+def ledger_totals(entries: Sequence[Entry], rule: PrivacyFilter) -> dict[str, Any]:
+    """Figures of the books as a whole."""
+    charges = [entry.charge for entry in entries]
+    return {
+        "budget_epsilon": rule.epsilon,
+        "budget_delta": rule.delta,
+        "neighboring": rule.neighboring,
+        "alpha": rule.alpha,
+        "epsilon_spent": rule.spent(entries),
+        "epsilon_if_fixed_in_advance": epsilon_pld(charges, rule.delta, rule.neighboring),
+        "remaining": rule.remaining(entries),
+        "private": all(row.mechanism != "non_private" for charge in charges for row in releases(charge.event)),
+    }
+
+
+def ledger_frame(entries: Sequence[Entry], rule: PrivacyFilter) -> pd.DataFrame:
+    """One row a primitive release; the totals are in `attrs`."""
+    import pandas as pd
+
+    rows = []
+    for entry in entries:
+        for k, row in enumerate(releases(entry.charge.event)):
+            rdp = math.nan if rule.alpha is None else rdp_at((row,), rule.alpha, rule.neighboring)
+            rate = math.nan if row.sampling_rate is None else row.sampling_rate
+            extra = 0.0 if k else entry.charge.extra_delta
+            line = (entry.charge.label, row.mechanism, row.noise_multiplier, rate, row.count, extra, rdp, 0.0)
+            rows.append((*line, entry.status))
+    frame = pd.DataFrame(rows, columns=_COLUMNS)
+    frame["share"] = frame["rdp"].astype(float) / (frame["rdp"].sum() or math.nan)
+    frame.attrs = ledger_totals(entries, rule)
+    return frame
+
+
+def ledger_html(entries: Sequence[Entry], rule: PrivacyFilter, *, path: str | None, detached: bool) -> str:
+    """Totals in one sentence, and the table."""
+    frame = ledger_frame(entries, rule)
+    totals = frame.attrs
+    left = "detached copy" if detached else f"{totals['remaining']:.4g} left for one more fit"
+    text = (
+        f"<b>PrivacyAccountant</b>: spent &epsilon; = {totals['epsilon_spent']:.4g} of {rule.epsilon:.4g} "
+        f"at &delta; = {rule.delta:.3g} ({rule.neighboring}); {left}; had all been fixed in advance: "
+        f"{totals['epsilon_if_fixed_in_advance']:.4g}"
+    )
+    if rule.alpha is not None and len({entry.batch for entry in entries}) > 1:
+        used = 1 - rule.rdp_left(entries) / rule.limit(entries)
+        text += f"; {used:.1%} of the filter is used (epsilons of separate fits do not add up: their squares nearly do)"
+    if not totals["private"]:
+        text += "; <b>not private: a release without noise was charged</b>"
+    if path is not None:
+        text += f"; ledger {html.escape(path)}"
+    return f"<div><p>{text}</p>{frame.to_html(index=False, na_rep='', float_format='{:.4g}'.format)}</div>"

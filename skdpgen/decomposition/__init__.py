@@ -1,0 +1,8 @@
+"""Principal components of released moments."""
+
+from __future__ import annotations
+
+from ._dp_pca import DPPCA
+from ._principal_components import PrincipalComponents, principal_components
+
+__all__ = ["DPPCA", "PrincipalComponents", "principal_components"]

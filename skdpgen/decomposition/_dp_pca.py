@@ -1,0 +1,321 @@
+"""Differentially private principal component analysis (PRIVACY section 1)."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
+from .._scaling import check_bounds, learn_scaling, scaling_phases
+from ..accounting import Phase
+from ..exceptions import InvalidInputError, UtilityWarning
+from ..mechanisms import add_gaussian, clip_rows, first_moments, moments, second_moments, unpack_moments
+from ..utils.validation import ClassNamePrefixFeaturesOutMixin, Interval, StrOptions, fit_context, validate_data
+from ._principal_components import principal_components
+
+__all__ = ["DPPCA"]
+
+# Share of the budget for the mean in two-round centring.
+_MEAN_SHARE = 0.1
+
+
+class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
+    """Principal component analysis that releases noisy moments of the rows, and nothing else.
+
+    One Gaussian release of count, sum and second moments of the clipped rows gives the mean and the covariance, and
+    its eigenvectors are post-processing. A drop-in for :class:`sklearn.decomposition.PCA`.
+
+    Parameters
+    ----------
+    n_components : int, float in (0, 1) or None, default=None
+        Number of components; a float keeps that share of the *released* variance; None keeps all.
+    epsilon : float or None, default=1.0
+        What a fit costs. ``numpy.inf`` is the non-private reference; None is all that is left of `accountant`.
+    delta : float or None, default=None
+        None is the accountant's, else 1e-5.
+    neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
+        None is the accountant's, else "add_or_remove_one".
+    accountant : PrivacyAccountant or None, default=None
+        The books to charge; None: books of its own, with this budget.
+    bounds : pair (low, high), one pair a column, or None, default=None
+        Public bounds of the values, which are clipped to them. None: learned under DP.
+    l2_bound : float or None, default=None
+        Public bound of the norm of a row after its columns are scaled to the unit box. None: learned under DP.
+    bounds_share : float, default=0.05
+        Share of the budget for learning what `bounds` and `l2_bound` leave open.
+    centering : {"joint", "two_round"}, default="joint"
+        "two_round" releases the mean first and then the second moments about it, clipped to `residual_bound`:
+        better when the mean is a large part of the norm and the budget is small.
+    residual_bound : float, default=0.85
+        For "two_round": bound of the distance to the released mean, as a share of `l2_bound`.
+    on_invalid : {"clip", "raise"}, default="clip"
+        What to do with values outside declared `bounds`.
+    noise : {"secure", "fast"}, default="secure"
+        Source of the noise.
+    random_state : int, RandomState instance or None, default=None
+        Not used for noise: two fits with one seed differ.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components_, n_features_in_)
+        Orthonormal, by decreasing variance.
+    mean_ : array of shape (n_features_in_,)
+    explained_variance_, explained_variance_ratio_ : arrays of shape (n_components_,)
+    noise_variance_ : float
+        Mean variance of the directions left out.
+    n_components_ : int
+    scaling_ : RowScaling
+        Bounds of columns and rows, declared or released; `transform` clips by them.
+    accountant_ : PrivacyAccountant
+        What the fit charged.
+    card_ : PrivacyCard
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Notes
+    -----
+    There are no singular values: they would need the exact number of rows, which is private.
+
+    References
+    ----------
+    .. [1] C. Dwork, K. Talwar, A. Thakurta and L. Zhang, Analyze Gauss: optimal bounds for privacy-preserving
+       principal component analysis, STOC 2014 (without their count, mean, and isometric weights).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpgen import DPPCA
+    >>> X = np.random.default_rng(0).normal(size=(20_000, 3)) * [3.0, 1.0, 0.1]
+    >>> pca = DPPCA(1, epsilon=1.0, bounds=(-12, 12)).fit(X)
+    >>> np.abs(pca.components_).round(1)
+    array([[1., 0., 0.]])
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **PRIVACY_CONSTRAINTS,
+        "n_components": [Interval(Integral, 1, None, closed="left"), Interval(Real, 0, 1, closed="neither"), None],
+        "bounds": ["array-like", None],
+        "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
+        "bounds_share": [Interval(Real, 0, 1, closed="neither")],
+        "centering": [StrOptions({"joint", "two_round"})],
+        "residual_bound": [Interval(Real, 0, 2, closed="right")],
+        "on_invalid": [StrOptions({"clip", "raise"})],
+    }
+
+    def __init__(
+        self,
+        n_components=None,
+        *,
+        epsilon=1.0,
+        delta=None,
+        neighboring=None,
+        accountant=None,
+        bounds=None,
+        l2_bound=None,
+        bounds_share=0.05,
+        centering="joint",
+        residual_bound=0.85,
+        on_invalid="clip",
+        noise="secure",
+        random_state=None,
+    ):
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.neighboring = neighboring
+        self.accountant = accountant
+        self.bounds = bounds
+        self.l2_bound = l2_bound
+        self.bounds_share = bounds_share
+        self.centering = centering
+        self.residual_bound = residual_bound
+        self.on_invalid = on_invalid
+        self.noise = noise
+        self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Release the moments of the rows and find their principal components.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Finite numbers, one row a person.
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Notes
+        -----
+        **Privacy.** The unit is one row, under `neighboring`. Charged before anything is released: one Gaussian event
+        for the moments (two with "two_round"), and one for each of `bounds` and `l2_bound` that is not declared,
+        together (`epsilon`, `delta`).
+        """
+        with self._fitting():
+            accountant = self._resolve_accountant()
+            X = validate_data(self, X, dtype="numeric", order=None)
+            self._check_n_components(X.shape[1])
+            bounds = check_bounds(self.bounds, X.shape[1])
+            if self.on_invalid == "raise":
+                _refuse_outside(X, bounds)
+            plan = self._calibrate(accountant, self._phases())
+            rng = self._charge(accountant, plan)
+            self.scaling_ = learn_scaling(X, bounds, self.l2_bound, plan.noise_multipliers, rng, accountant.neighboring)
+            noise_norm = self._release(X, plan, rng, accountant.neighboring)
+            self._issue_card(plan, rng, self._public_assumptions())
+        self._warn_if_drowned(noise_norm)
+        return self
+
+    def _phases(self):
+        learned = scaling_phases(self.bounds, self.l2_bound, self.bounds_share)
+        rest = 1.0 - (self.bounds_share if learned else 0.0)
+        if self.centering == "joint":
+            return [*learned, Phase("moments", rest)]
+        return [*learned, Phase("mean", rest * _MEAN_SHARE), Phase("moments", rest * (1 - _MEAN_SHARE))]
+
+    def _release(self, X, plan, rng, neighboring):
+        noise_multiplier = plan.noise_multipliers["moments"]
+        query = {"transform": self.scaling_.transform, "exact": noise_multiplier > 0}
+        d, l2_bound = X.shape[1], self.scaling_.l2_bound
+        # Under replace_one the number of rows is public, and exact.
+        count = float(len(X)) if neighboring == "replace_one" else None
+        center = None
+        if self.centering == "joint":
+            sums = moments(X, l2_bound=l2_bound, **query)
+            released = unpack_moments(add_gaussian(sums, noise_multiplier, rng, neighboring), d, l2_bound)
+            if count is None:
+                count = _above_noise(released.count, noise_multiplier, sums, neighboring)
+        else:
+            sums, noise_of_mean = first_moments(X, l2_bound=l2_bound, **query), plan.noise_multipliers["mean"]
+            first = add_gaussian(sums, noise_of_mean, rng, neighboring)
+            if count is None:
+                count = _above_noise(first[0], noise_of_mean, sums, neighboring)
+            center = clip_rows(first[None, 1:] * l2_bound / count, l2_bound)[0]
+            query["transform"] = _Residual(self.scaling_, center)
+            l2_bound *= self.residual_bound
+            sums = second_moments(X, l2_bound=l2_bound, **query)
+            released = unpack_moments(add_gaussian(sums, noise_multiplier, rng, neighboring), d, l2_bound)
+        scaling = self.scaling_
+        fitted = principal_components(
+            released, self.n_components, offset=scaling.offset, scale=scaling.scale, center=center, count=count
+        )
+        self.components_ = fitted.components
+        self.mean_ = fitted.mean
+        self.explained_variance_ = fitted.explained_variance
+        self.explained_variance_ratio_ = fitted.explained_variance / max(fitted.total_variance, 1e-300)
+        self.noise_variance_ = fitted.noise_variance
+        self.n_components_ = len(fitted.components)
+        self._principal = fitted
+        # Norm of a symmetric noise matrix with deviation sd / sqrt(2) off the diagonal, in the units of the user:
+        # sd sqrt(2 d) when all scales are equal.
+        sd = noise_multiplier * sums.sensitivity(neighboring) * l2_bound**2 / fitted.count
+        return sd * 2**0.5 * scaling.scale.max() * np.linalg.norm(scaling.scale)
+
+    def _warn_if_drowned(self, noise_norm):
+        """Say, from released values alone, that the components are noise; nobody asked for it with all of them kept."""
+        least = self.explained_variance_[-1]
+        if self.n_components is not None and noise_norm > least:
+            warnings.warn(
+                f"the noise of the released covariance ({noise_norm:.3g}) is above the variance of the last of the "
+                f"{self.n_components_} components ({least:.3g}): spend more epsilon, keep fewer components, or "
+                "declare tighter bounds",
+                UtilityWarning,
+                stacklevel=3,
+            )
+
+    def transform(self, X):
+        """Project rows, clipped as in `fit`, on the components.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples, n_components_)
+            A value for each record given: private, and not a release.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype="numeric", reset=False)
+        return self._principal.project(self._clip(X))
+
+    def inverse_transform(self, X):
+        """Return rows of shape (n_samples, n_features_in_) from coordinates of shape (n_samples, n_components_)."""
+        check_is_fitted(self)
+        X = np.asarray(X, dtype=np.float64)
+        if X.ndim != 2 or X.shape[1] != self.n_components_:
+            raise ValueError(f"expected an array of shape (n_samples, {self.n_components_}); got {X.shape}")
+        return self._principal.reconstruct(X)
+
+    def get_covariance(self):
+        """Return the released covariance of shape (n_features_in_, n_features_in_), as far as it was kept."""
+        check_is_fitted(self)
+        return self._principal.covariance
+
+    def score_samples(self, X):
+        """Return the log-likelihood of each row under the probabilistic model of the components.
+
+        The rows are read unpaid: what comes back is private, and is not to be published.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype="numeric", reset=False)
+        rows = self._clip(X) - self.mean_
+        values, vectors = np.linalg.eigh(self.get_covariance())
+        values = np.maximum(values, 1e-12 * max(values[-1], 1e-300))
+        whitened = rows @ vectors
+        quadratic = np.einsum("ij,ij,j->i", whitened, whitened, 1 / values)
+        return -0.5 * (quadratic + np.log(values).sum() + len(values) * np.log(2 * np.pi))
+
+    def score(self, X, y=None):
+        """Return the mean log-likelihood of the rows (higher is better); they are read unpaid: see `score_samples`."""
+        return float(self.score_samples(X).mean())
+
+    def _clip(self, X):
+        scaling = self.scaling_
+        return scaling.inverse_transform(clip_rows(scaling.transform(X), scaling.l2_bound))
+
+    def _check_n_components(self, n_features):
+        if self.n_components is not None and self.n_components > n_features:
+            raise InvalidInputError(
+                f"n_components={self.n_components} must be at most n_features={n_features}; nothing was charged"
+            )
+
+    def _public_assumptions(self):
+        declared = [name for name in ("bounds", "l2_bound") if getattr(self, name) is not None]
+        return [*(f"{name}: declared public by the caller" for name in declared), "number and order of columns"]
+
+    @property
+    def _n_features_out(self):
+        return self.n_components_
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        return tags
+
+
+class _Residual:
+    """Scaled rows, clipped to the ball of the first round, minus the released mean."""
+
+    def __init__(self, scaling, center):
+        self.scaling, self.center = scaling, center
+
+    def __call__(self, X):
+        return clip_rows(self.scaling.transform(X), self.scaling.l2_bound) - self.center
+
+
+def _above_noise(count, noise_multiplier, sums, neighboring):
+    """Released number of rows, floored at the deviation of its noise: it is a denominator."""
+    return max(float(count), noise_multiplier * sums.sensitivity(neighboring) / float(sums.weights[0]), 1.0)
+
+
+def _refuse_outside(X, bounds):
+    if bounds is not None and ((bounds[0] > X) | (bounds[1] < X)).any():
+        raise InvalidInputError("X holds values outside the declared bounds; nothing was charged")

@@ -1,0 +1,24 @@
+"""DP-SGD: Poisson batches, clipped sums of example gradients without the gradients themselves, and noise."""
+
+from __future__ import annotations
+
+from .checks import check_module, check_optimizer, choose_path
+from .clipping import ClippedSum, LossModule, clipped_sum
+from .loader import Batch, Chunk, PoissonLoader, poisson_batches
+from .noise import GradientNoise
+from .plan import DPSGDPlan
+
+__all__ = [
+    "Batch",
+    "Chunk",
+    "ClippedSum",
+    "DPSGDPlan",
+    "GradientNoise",
+    "LossModule",
+    "PoissonLoader",
+    "check_module",
+    "check_optimizer",
+    "choose_path",
+    "clipped_sum",
+    "poisson_batches",
+]

@@ -1,0 +1,358 @@
+"""Per-example gradient norms and clipped gradient sums, layer by layer, from activations and output gradients.
+
+Each rule takes a layer, its input ``a`` and the gradient ``g`` of the summed losses by its output, and returns
+the squared gradient norm of every example (float64) and a function that, given one factor an example, yields the
+layer's summed gradients. An example's gradient is formed only where that is the cheapest way to its norm.
+
+A layer may see a multiple of the batch: ``(batch, places, features)``, or ``(batch * places, ...)`` with an
+example's places side by side. Places of one example are summed *before* the norm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+__all__ = ["RULES", "LayerGradient", "Pool", "UnsupportedShapeError"]
+
+# Scalars of one block of unfolded patches or example gradients (2 MB: larger ones are slower, for they leave the
+# cache), and of a layer's example gradients kept until they are summed (128 MB).
+_BLOCK = 2**19
+_KEEP = 2**25
+# Gram matrices are multiplied in float64, at about this many times the cost of a float32 product.
+_GRAM_COST = 3
+# Rounding may hide a cancellation between the places of an example: the float32 sum of terms of total size S is
+# off by some 2**-20 S. Adding 2**-22 S**2 to the squared norm keeps that error below 2**-9 of the clip.
+_CANCELLATION = 2.0**-22
+
+
+class UnsupportedShapeError(ValueError):
+    """A layer's input does not have the batch as its leading dimension, so its rows cannot be told apart."""
+
+
+@dataclass
+class LayerGradient:
+    """Squared norms of one layer's example gradients and the way to their weighted sum.
+
+    Attributes
+    ----------
+    square_norms : tensor of float64, shape (batch,)
+    weighted_sum : callable
+        ``weighted_sum(factors, out, beta)``, factors of shape (batch,): each tensor of the dictionary `out`
+        (parameter name -> tensor) becomes ``beta * out + sum_i factors[i] * grad_i``; with ``beta=0`` its
+        content is not read.
+    """
+
+    square_norms: torch.Tensor
+    weighted_sum: Callable[[torch.Tensor, dict[str, torch.Tensor], int], None]
+
+
+class Pool(dict):
+    """Buffers that outlive a step: fresh ones of tens of megabytes would cost more than the products in them."""
+
+    def get_buffer(self, key, shape, like):
+        """Return a tensor of that shape whose content is arbitrary."""
+        buffer = self.get(key)
+        if buffer is None or buffer.shape != shape or buffer.device != like.device or buffer.dtype != like.dtype:
+            buffer = self[key] = like.new_empty(shape)
+        return buffer
+
+
+def _square_norms(x: torch.Tensor) -> torch.Tensor:
+    """Squared norm of each leading slice, accumulated in float64."""
+    return torch.linalg.vector_norm(x.flatten(1), dim=1, dtype=torch.float64).square_()
+
+
+def _by_example(x: torch.Tensor, batch: int) -> torch.Tensor:
+    """Reshape (batch * places, ...) to (batch, places, ...)."""
+    if x.shape[0] == batch:
+        return x.unsqueeze(1)
+    if x.shape[0] % batch:
+        raise UnsupportedShapeError("a layer's input does not start with the batch dimension")
+    return x.reshape(batch, -1, *x.shape[1:])
+
+
+def _gram_norms(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Squared norm of ``sum_t left[:, t] (x) right[:, t]`` from the two Gram matrices over t; shapes (b, T, .)."""
+    left, right = left.double(), right.double()
+    size = (left.square().sum(-1) * right.square().sum(-1)).sqrt_().sum(1)
+    gram = torch.bmm(left, left.transpose(1, 2)).mul_(torch.bmm(right, right.transpose(1, 2))).sum((1, 2))
+    return gram.clamp_(min=0).add_(size.square_(), alpha=_CANCELLATION)
+
+
+def _trainable(layer: nn.Module, name: str) -> bool:
+    parameter = getattr(layer, name, None)
+    return parameter is not None and parameter.requires_grad
+
+
+def _small(gradients: dict[str, torch.Tensor]) -> LayerGradient:
+    """Rule of parameters so few that the example gradients themselves are kept."""
+    norms = sum(_square_norms(gradient) for gradient in gradients.values())
+
+    def weighted_sum(factors, out, beta):
+        for name, gradient in gradients.items():
+            out[name].view(-1).addmv_(gradient.flatten(1).t(), factors, beta=beta)
+
+    return LayerGradient(norms, weighted_sum)
+
+
+def _put(out, value, beta):
+    out.add_(value) if beta else out.copy_(value)
+
+
+def _join(parts: list[LayerGradient]) -> LayerGradient:
+    def weighted_sum(factors, out, beta):
+        for part in parts:
+            part.weighted_sum(factors, out, beta)
+
+    return LayerGradient(sum(part.square_norms for part in parts), weighted_sum)
+
+
+def linear(layer: nn.Linear, a: torch.Tensor, g: torch.Tensor, batch: int, pool: Pool) -> LayerGradient:
+    """``norm(g_i a_i^T) = norm(g_i) norm(a_i)`` with one place, Gram matrices or the product itself with several."""
+    a = _by_example(a, batch).reshape(batch, -1, layer.in_features)
+    g = _by_example(g, batch).reshape(batch, -1, layer.out_features)
+    places = g.shape[1]
+    weight, bias = _trainable(layer, "weight"), _trainable(layer, "bias")
+    if places == 1:
+        # the gradient by the bias is g itself: an input of one more entry, 1
+        norms = _square_norms(g) * ((_square_norms(a) if weight else 0) + int(bias))
+        return LayerGradient(norms, _linear_sum(a, g))
+    parts = []
+    if weight:
+        whole_sum = _linear_sum(a, g)
+        if places * (layer.in_features + layer.out_features) * _GRAM_COST < layer.in_features * layer.out_features:
+            parts.append(LayerGradient(_gram_norms(a, g), whole_sum))
+        else:
+            key = (layer, batch)
+            parts.append(_outer_product(g.mT, lambda i, j: a[i:j], layer.in_features, whole_sum, pool, key))
+    if bias:
+        parts.append(_small({"bias": g.sum(1)}))
+    return _join(parts)
+
+
+def _linear_sum(a, g):
+    def weighted_sum(factors, out, beta):
+        if "weight" in out:
+            scale = factors.view(-1, 1, 1)
+            # one factor an example may sit on either side of the product: the narrower one is cheaper
+            left, right = (g * scale, a) if g.shape[-1] <= a.shape[-1] else (g, a * scale)
+            out["weight"].addmm_(left.flatten(0, 1).t(), right.flatten(0, 1), beta=beta)
+        if "bias" in out and g.shape[1] == 1:
+            out["bias"].addmv_(g.squeeze(1).t(), factors, beta=beta)
+
+    return weighted_sum
+
+
+def _outer_product(left, right_of, width, whole_sum, pool, key) -> LayerGradient:
+    """Rule from example gradients ``left @ right``; shapes (b, [G,] M, T) and (b, [G,] T, N = width).
+
+    `right_of(i, j)` makes the right-hand side of examples i to j. The gradients are kept for the weighted sum
+    when they fit in `_KEEP` scalars, else `whole_sum` is called.
+    """
+    batch, places = left.shape[0], left.shape[-1]
+    shape = (*left.shape[1:-1], width)
+    scalars = math.prod(shape)
+    keep = batch * scalars <= _KEEP
+    step = min(batch, max(1, _BLOCK // max(places * width, scalars)))
+    gradients = pool.get_buffer(key, (batch if keep else step, *shape), left)
+    double = pool.get_buffer("double", (step, scalars), torch.empty(0, dtype=torch.float64, device=left.device))
+    norms = left.new_empty(batch, dtype=torch.float64)
+    for i in range(0, batch, step):
+        j = min(batch, i + step)
+        right = right_of(i, j)
+        part = gradients[i:j] if keep else gradients[: j - i]
+        torch.matmul(left[i:j], right, out=part)
+        torch.linalg.vector_norm(double[: j - i].copy_(part.flatten(1)), dim=1, out=norms[i:j])
+        norms[i:j].square_()
+        if not keep:
+            # the sum will be rounded otherwise than these products were
+            norms[i:j] += _CANCELLATION * _square_norms(left[i:j]) * _square_norms(right)
+
+    def weighted_sum(factors, out, beta):
+        out["weight"].view(-1).addmv_(gradients.flatten(1).t(), factors, beta=beta)
+
+    return LayerGradient(norms, weighted_sum if keep else whole_sum)
+
+
+def _pair(value):
+    return (value, value) if isinstance(value, int) else tuple(value)
+
+
+def _patches(x, kernel, dilation, padding, stride, size, groups):
+    """Unfold (n, C, H, W) to (n, groups, size[0] * size[1], C / groups * kernel elements): one row a place."""
+    if _pair(kernel) == (1, 1) and _pair(stride) == (1, 1) and _pair(padding) == (0, 0):
+        unfolded = x
+    else:
+        pad_h, pad_w = _pair(padding)
+        if pad_h or pad_w:
+            x = functional.pad(x, (pad_w, pad_w, pad_h, pad_h))
+        n, channels, height, width = x.stride()
+        (k_h, k_w), (d_h, d_w), (s_h, s_w) = _pair(kernel), _pair(dilation), _pair(stride)
+        # a strided view, copied once by the product: several times faster than unfolding image by image
+        unfolded = x.as_strided(
+            (x.shape[0], x.shape[1], k_h, k_w, size[0], size[1]),
+            (n, channels, d_h * height, d_w * width, s_h * height, s_w * width),
+        )
+    return unfolded.reshape(x.shape[0], groups, -1, size[0] * size[1]).transpose(2, 3)
+
+
+def conv2d(layer: nn.Conv2d, a: torch.Tensor, g: torch.Tensor, batch: int, pool: Pool) -> LayerGradient:
+    """An example's gradient is the product of the output gradient and the unfolded input (im2col)."""
+    parts = []
+    if _trainable(layer, "bias"):
+        parts.append(_small({"bias": _by_example(g.flatten(2).sum(2), batch).sum(1)}))
+    if _trainable(layer, "weight"):
+        pads = _conv_padding(layer)
+        if layer.padding_mode != "zeros" or pads[0] != pads[1] or pads[2] != pads[3]:
+            mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
+            a, padding = functional.pad(a, pads, mode=mode), (0, 0)
+        else:
+            padding = (pads[2], pads[0])
+
+        def patches(x):
+            return _patches(x, layer.kernel_size, layer.dilation, padding, layer.stride, g.shape[2:], layer.groups)
+
+        def whole_sum(factors, out, beta):
+            scaled = _by_example(g, batch) * factors.view(-1, 1, 1, 1, 1)
+            gradient = torch.ops.aten.convolution_backward(
+                scaled.flatten(0, 1), a, layer.weight, None, _pair(layer.stride), padding, _pair(layer.dilation),
+                False, (0, 0), layer.groups, (False, True, False),
+            )  # fmt: skip
+            _put(out["weight"], gradient[1], beta)
+
+        left = g.unflatten(1, (layer.groups, -1)).flatten(3)
+        parts.append(_convolution(left, a, patches, whole_sum, batch, pool, layer))
+    return _join(parts)
+
+
+def conv_transpose2d(
+    layer: nn.ConvTranspose2d, a: torch.Tensor, g: torch.Tensor, batch: int, pool: Pool
+) -> LayerGradient:
+    """As a convolution with the roles of input and output gradient exchanged."""
+    parts = []
+    if _trainable(layer, "bias"):
+        parts.append(_small({"bias": _by_example(g.flatten(2).sum(2), batch).sum(1)}))
+    if _trainable(layer, "weight"):
+
+        def patches(x):
+            return _patches(
+                x, layer.kernel_size, layer.dilation, layer.padding, layer.stride, a.shape[2:], layer.groups
+            )
+
+        def whole_sum(factors, out, beta):
+            scaled = _by_example(g, batch) * factors.view(-1, 1, 1, 1, 1)
+            gradient = torch.ops.aten.convolution_backward(
+                scaled.flatten(0, 1), a, layer.weight, None, _pair(layer.stride), _pair(layer.padding),
+                _pair(layer.dilation), True, _pair(layer.output_padding), layer.groups, (False, True, False),
+            )  # fmt: skip
+            _put(out["weight"], gradient[1], beta)
+
+        left = a.unflatten(1, (layer.groups, -1)).flatten(3)
+        parts.append(_convolution(left, g, patches, whole_sum, batch, pool, layer))
+    return _join(parts)
+
+
+def _conv_padding(layer: nn.Conv2d) -> list[int]:
+    """Padding as functional.pad takes it: left, right, top, bottom."""
+    if layer.padding == "valid":
+        return [0, 0, 0, 0]
+    pads = []
+    for axis in (1, 0):
+        if layer.padding == "same":
+            total = layer.dilation[axis] * (layer.kernel_size[axis] - 1)
+            pads += [total // 2, total - total // 2]
+        else:
+            pads += [layer.padding[axis]] * 2
+    return pads
+
+
+def _convolution(left, image, patches, whole_sum, batch, pool, layer) -> LayerGradient:
+    """Choose between Gram matrices and example gradients; left (n, G, M, T), patches(image) (n, G, T, N)."""
+    left = _by_example(left, batch)
+    image = _by_example(image, batch)
+    _, folds, groups, rows, places = left.shape
+    left = left.permute(0, 2, 3, 1, 4).reshape(batch, groups, rows, folds * places)
+
+    def right_of(i, j):
+        block = patches(image[i:j].flatten(0, 1))
+        if folds == 1:
+            return block
+        return block.unflatten(0, (j - i, folds)).transpose(1, 2).flatten(2, 3)
+
+    places *= folds
+    width = right_of(0, min(1, batch)).shape[-1]
+    if groups == 1 and places * (rows + width) * _GRAM_COST < rows * width:
+        norms = left.new_empty(batch, dtype=torch.float64)
+        step = max(1, _BLOCK // (places * (width + places)))
+        for i in range(0, batch, step):
+            j = min(batch, i + step)
+            norms[i:j] = _gram_norms(right_of(i, j)[:, 0], left[i:j, 0].transpose(1, 2))
+        return LayerGradient(norms, whole_sum)
+    return _outer_product(left, right_of, width, whole_sum, pool, (layer, batch))
+
+
+def embedding(layer: nn.Embedding, a: torch.Tensor, g: torch.Tensor, batch: int, pool: Pool) -> LayerGradient:
+    """Rows of the table looked up twice by one example add before the norm: a Gram matrix masked by equality."""
+    index = _by_example(a, batch).reshape(batch, -1)
+    g = _by_example(g, batch).reshape(batch, -1, layer.embedding_dim)
+    if layer.padding_idx is not None:
+        g = torch.where((index == layer.padding_idx).unsqueeze(-1), torch.zeros_like(g), g)
+    if index.shape[1] == 1:
+        norms = _square_norms(g)
+    else:
+        double = g.double()
+        same = index.unsqueeze(1) == index.unsqueeze(2)
+        gram = torch.where(same, torch.bmm(double, double.transpose(1, 2)), 0.0).sum((1, 2))
+        size = torch.linalg.vector_norm(double, dim=2).sum(1)
+        norms = gram.clamp_(min=0).add_(size.square_(), alpha=_CANCELLATION)
+
+    def weighted_sum(factors, out, beta):
+        if not beta:
+            out["weight"].zero_()
+        out["weight"].index_add_(0, index.reshape(-1), (g * factors.view(-1, 1, 1)).flatten(0, 1))
+
+    return LayerGradient(norms, weighted_sum)
+
+
+def layer_norm(layer: nn.LayerNorm, a: torch.Tensor, g: torch.Tensor, batch: int, pool: Pool) -> LayerGradient:
+    """Few parameters: the example gradients are kept."""
+    shape = tuple(layer.normalized_shape)
+    normalised = functional.layer_norm(a, shape, None, None, layer.eps)
+    return _affine(layer, normalised, g, batch, lambda x: x.reshape(batch, -1, *shape).sum(1))
+
+
+def group_norm(layer: nn.GroupNorm, a: torch.Tensor, g: torch.Tensor, batch: int, pool: Pool) -> LayerGradient:
+    """Few parameters: the example gradients are kept."""
+    normalised = functional.group_norm(a, layer.num_groups, None, None, layer.eps)
+
+    def over_places(x):
+        return x.reshape(batch, -1, layer.num_channels, x[0, 0].numel()).sum((1, 3))
+
+    return _affine(layer, normalised, g, batch, over_places)
+
+
+def _affine(layer, normalised, g, batch, over_places) -> LayerGradient:
+    if g.shape[0] % batch:
+        raise UnsupportedShapeError("a layer's input does not start with the batch dimension")
+    gradients = {}
+    if _trainable(layer, "weight"):
+        gradients["weight"] = over_places(normalised * g)
+    if _trainable(layer, "bias"):
+        gradients["bias"] = over_places(g)
+    return _small(gradients)
+
+
+RULES: dict[type[nn.Module], Callable[..., LayerGradient]] = {
+    nn.Linear: linear,
+    nn.Conv2d: conv2d,
+    nn.ConvTranspose2d: conv_transpose2d,
+    nn.Embedding: embedding,
+    nn.LayerNorm: layer_norm,
+    nn.GroupNorm: group_norm,
+}

@@ -1,0 +1,397 @@
+"""A Gaussian mixture fitted by differentially private EM, or one Gaussian a class (PRIVACY sections 1, 2 and 6)."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import DensityMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
+from .._scaling import check_bounds, learn_scaling, scaling_phases
+from ..accounting import Phase
+from ..exceptions import InvalidInputError, UtilityWarning
+from ..mechanisms import add_gaussian, class_moments, clip_rows, moments, unpack_moments
+from ..utils.validation import Interval, StrOptions, check_classes, encode_labels, fit_context, validate_data
+from ._em import TransformedRows, class_gaussians, dp_em, initial_mixture
+from ._labels import frame_like, labels_of, learn_classes, series_like
+from ._parameters import GaussianMixtureParameters
+
+__all__ = ["DPGaussianMixture"]
+
+# Shares of what is left after the bounds: the classes of y, and the moments from which EM starts.
+_CLASSES_SHARE = 0.05
+_START_SHARE = 0.15
+# Share of delta for the threshold that a class of unknown name must pass (PRIVACY section 6).
+_EXTRA_DELTA_SHARE = 0.1
+
+
+class DPGaussianMixture(DensityMixin, PrivateEstimator):
+    """Gaussian mixture that releases noisy sums, once an iteration of EM; with y, one Gaussian a class in one release.
+
+    Parameters
+    ----------
+    n_components : int, default=1
+        Number of components; not used with y, when there is one a class.
+    covariance_type : {"full", "diag"}, default="full"
+    epsilon : float or None, default=1.0
+        What a fit costs. ``numpy.inf`` is the non-private reference; None is all that is left of `accountant`.
+    delta : float or None, default=None
+        None is the accountant's, else 1e-5.
+    neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
+        None is the accountant's, else "add_or_remove_one".
+    accountant : PrivacyAccountant or None, default=None
+        The books to charge; None: books of its own, with this budget.
+    n_iter : int, default=5
+        Iterations of EM: fixed, since a stop on the likelihood would tell of the rows. More iterations, more noise.
+    bounds : pair (low, high), one pair a column, or None, default=None
+        Public bounds of the values, which are clipped to them. None: learned under DP.
+    l2_bound : float or None, default=None
+        Public bound of the norm of a row after its columns are scaled to the unit box. None: learned under DP.
+    bounds_share : float, default=0.05
+        Share of the budget for learning what `bounds` and `l2_bound` leave open.
+    classes : array-like or None, default=None
+        Public classes of y. None: learned under DP when y is given.
+    shrinkage : float, default=0.1
+        With y: weight of the covariance pooled within classes in each class's own.
+    min_variance : float, default=1e-4
+        Floor of the variances, as a share of the squared bound of the norm of scaled rows.
+    means_init : array-like of shape (n_components, n_features) or None, default=None
+        Public means to start from, in the units of X. None: drawn around released moments, paid from the budget.
+    on_invalid : {"clip", "raise"}, default="clip"
+        What to do with values outside declared `bounds`.
+    noise : {"secure", "fast"}, default="secure"
+        Source of the noise.
+    random_state : int, RandomState instance or None, default=None
+        Seeds the start of EM and the stream of `sample`, never the noise: two fits with one seed differ.
+
+    Attributes
+    ----------
+    weights_ : array of shape (n_components_,)
+    means_ : array of shape (n_components_, n_features_in_)
+    covariances_ : array of shape (n_components_, n_features_in_[, n_features_in_])
+    n_components_ : int
+    count_ : float
+        Released number of rows.
+    classes_ : array of shape (n_components_,)
+        With y alone: declared or released, sorted; component k is class k.
+    scaling_ : RowScaling
+        Bounds of columns and rows, declared or released.
+    accountant_ : PrivacyAccountant
+        What the fit charged.
+    card_ : PrivacyCard
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    References
+    ----------
+    .. [1] M. Park, J. Foulds, K. Chaudhuri and M. Welling, DP-EM: differentially private expectation maximization,
+       AISTATS 2017 (here with one joint release an iteration instead of 2K + 1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpgen import DPGaussianMixture
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(-2, 0.3, (20_000, 1)), rng.normal(2, 0.3, (20_000, 1))])
+    >>> mixture = DPGaussianMixture(2, epsilon=1.0, bounds=(-4, 4), means_init=[[-1.0], [1.0]]).fit(X)
+    >>> np.abs(mixture.means_).round(1).ravel()
+    array([2., 2.])
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **PRIVACY_CONSTRAINTS,
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "covariance_type": [StrOptions({"full", "diag"})],
+        "n_iter": [Interval(Integral, 1, None, closed="left")],
+        "bounds": ["array-like", None],
+        "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
+        "bounds_share": [Interval(Real, 0, 1, closed="neither")],
+        "classes": ["array-like", None],
+        "shrinkage": [Interval(Real, 0, 1, closed="both")],
+        "min_variance": [Interval(Real, 0, 1, closed="neither")],
+        "means_init": ["array-like", None],
+        "on_invalid": [StrOptions({"clip", "raise"})],
+    }
+
+    def __init__(
+        self,
+        n_components=1,
+        *,
+        covariance_type="full",
+        epsilon=1.0,
+        delta=None,
+        neighboring=None,
+        accountant=None,
+        n_iter=5,
+        bounds=None,
+        l2_bound=None,
+        bounds_share=0.05,
+        classes=None,
+        shrinkage=0.1,
+        min_variance=1e-4,
+        means_init=None,
+        on_invalid="clip",
+        noise="secure",
+        random_state=None,
+    ):
+        self.n_components = n_components
+        self.covariance_type = covariance_type
+        self.epsilon = epsilon
+        self.delta = delta
+        self.neighboring = neighboring
+        self.accountant = accountant
+        self.n_iter = n_iter
+        self.bounds = bounds
+        self.l2_bound = l2_bound
+        self.bounds_share = bounds_share
+        self.classes = classes
+        self.shrinkage = shrinkage
+        self.min_variance = min_variance
+        self.means_init = means_init
+        self.on_invalid = on_invalid
+        self.noise = noise
+        self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Release the sums of each EM step, or with y the moments of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Finite numbers, one row a person.
+        y : array-like of shape (n_samples,) or None, default=None
+            Class labels.
+
+        Returns
+        -------
+        self
+
+        Notes
+        -----
+        **Privacy.** The unit is one row with its label, under `neighboring`. Charged before anything is released, and
+        together (`epsilon`, `delta`): without y, one Gaussian event an iteration and one for the start; with y, one
+        for the moments of all classes, and one with a share of delta for `classes` not declared; and one for each of
+        `bounds` and `l2_bound` not declared.
+        """
+        with self._fitting():
+            accountant = self._resolve_accountant()
+            frame, series = frame_like(X), series_like(y)
+            X = validate_data(self, X, dtype="numeric")
+            bounds = check_bounds(self.bounds, X.shape[1])
+            if self.on_invalid == "raise" and bounds is not None and ((bounds[0] > X) | (bounds[1] < X)).any():
+                raise InvalidInputError("X holds values outside the declared bounds; nothing was charged")
+            means_init = self._check_means_init(X.shape[1])
+            labels = None if y is None else labels_of(y, len(X))
+            classes = None if labels is None or self.classes is None else check_classes(self.classes)
+            codes = None if classes is None else encode_labels(labels, classes)
+            learned = labels is not None and classes is None
+            plan = self._calibrate(
+                accountant,
+                self._phases(labels is not None),
+                extra_delta_share=_EXTRA_DELTA_SHARE if learned else 0.0,
+            )
+            rng = self._charge(accountant, plan)
+            neighboring = accountant.neighboring
+            self.scaling_ = learn_scaling(X, bounds, self.l2_bound, plan.noise_multipliers, rng, neighboring)
+            if learned:
+                classes, codes = learn_classes(labels, plan, rng, neighboring)
+            if labels is None:
+                fitted = self._fit_em(X, means_init, plan, rng, neighboring)
+            else:
+                fitted = self._fit_classes(X, codes, max(len(classes), 1), plan, rng, neighboring)
+                self.classes_ = classes
+                self._series = series
+            self._frame = frame
+            self._keep(fitted.affine(self.scaling_.offset, self.scaling_.scale))
+            self._issue_card(plan, rng, self._public_assumptions())
+        if learned and not len(classes):
+            warnings.warn(
+                "the noise hides every class of y: one Gaussian stands for all; declare classes=",
+                UtilityWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def _phases(self, with_labels):
+        phases = scaling_phases(self.bounds, self.l2_bound, self.bounds_share)
+        rest = 1.0 - (self.bounds_share if phases else 0.0)
+        if with_labels and self.classes is None:
+            phases.append(Phase("classes", rest * _CLASSES_SHARE))
+            rest *= 1 - _CLASSES_SHARE
+        if with_labels or self.n_components == 1:
+            return [*phases, Phase("moments", rest)]
+        if self.means_init is None:
+            phases.append(Phase("start", rest * _START_SHARE))
+            rest *= 1 - _START_SHARE
+        return [*phases, Phase("em", rest, steps=self.n_iter)]
+
+    def _fit_classes(self, X, codes, n_classes, plan, rng, neighboring):
+        """One Gaussian a class from label-conditional moments: one release, however many classes."""
+        noise_multiplier, radius = plan.noise_multipliers["moments"], self.scaling_.l2_bound
+        sums = class_moments(
+            X, codes, n_classes, l2_bound=radius, transform=self.scaling_.transform, exact=noise_multiplier > 0
+        )
+        released = unpack_moments(add_gaussian(sums, noise_multiplier, rng, neighboring), X.shape[1], radius)
+        sd = noise_multiplier * sums.sensitivity(neighboring) / sums.weights[0]
+        return class_gaussians(
+            released,
+            shrinkage=self.shrinkage,
+            covariance_type=self.covariance_type,
+            min_variance=self.min_variance * radius**2,
+            max_variance=radius**2,
+            min_count=max(1.0, sd),
+        )
+
+    def _fit_em(self, X, means_init, plan, rng, neighboring):
+        radius, d = self.scaling_.l2_bound, X.shape[1]
+        if self.n_components == 1:
+            return self._fit_classes(X, np.zeros(len(X), dtype=np.int64), 1, plan, rng, neighboring)
+        public = {"covariance_type": self.covariance_type, "min_variance": self.min_variance * radius**2}
+        if means_init is None:
+            start = self._fit_start(X, plan, rng, neighboring, radius, public)
+        else:
+            wide = np.full((self.n_components, d), radius**2 / (4 * d))
+            if self.covariance_type == "full":
+                wide = wide[:, :, None] * np.eye(d)
+            means = self.scaling_.transform(means_init)
+            weights = np.full(self.n_components, 1 / self.n_components)
+            start = GaussianMixtureParameters(weights, clip_rows(means, radius), wide, self.covariance_type)
+        return dp_em(
+            TransformedRows(X, self.scaling_.transform),
+            start,
+            n_iter=self.n_iter,
+            noise_multiplier=plan.noise_multipliers["em"],
+            rng=rng,
+            neighboring=neighboring,
+            radius=radius,
+            min_variance=public["min_variance"],
+        )
+
+    def _fit_start(self, X, plan, rng, neighboring, radius, public):
+        noise_multiplier = plan.noise_multipliers["start"]
+        sums = moments(X, l2_bound=radius, transform=self.scaling_.transform, exact=noise_multiplier > 0)
+        released = unpack_moments(add_gaussian(sums, noise_multiplier, rng, neighboring), X.shape[1], radius)
+        count = max(float(released.count), 1.0, noise_multiplier * sums.sensitivity(neighboring) / sums.weights[0])
+        mean = released.sum / count
+        covariance = released.second / count - np.outer(mean, mean)
+        seed = None if self.random_state is None else check_random_state(self.random_state).randint(2**31 - 1)
+        return initial_mixture(
+            mean, covariance, self.n_components, np.random.default_rng(seed), radius=radius, **public
+        )
+
+    def _keep(self, parameters):
+        self._parameters = parameters
+        self.weights_, self.means_ = parameters.weights, parameters.means
+        self.covariances_ = parameters.covariances
+        self.n_components_ = parameters.n_components
+        self.count_ = parameters.count
+
+    def predict(self, X):
+        """Return the most probable component, or class when fitted with y, of each row: private, not a release."""
+        best = self._responsibilities(X).argmax(axis=1)
+        return self.classes_[best] if self._has_classes() else best
+
+    def predict_proba(self, X):
+        """Return the probability of each component given each row, shape (n_samples, n_components_): private."""
+        return self._responsibilities(X)
+
+    def score_samples(self, X):
+        """Return the log density at each row, in the units of X.
+
+        The rows are clipped as in `fit` and read unpaid: what comes back is private, and is not to be published.
+        """
+        rows = self._rows(X)
+        return self._parameters.log_prob(rows)
+
+    def score(self, X, y=None):
+        """Return the mean log-likelihood of the rows (higher is better); they are read unpaid: see `score_samples`."""
+        return float(self.score_samples(X).mean())
+
+    def sample(self, n_samples=None, *, y=None, class_ratio=None, random_state=None):
+        """Draw rows from the released mixture: post-processing, free, as often as wanted.
+
+        Parameters
+        ----------
+        n_samples : int or None, default=None
+            None is the released number of rows.
+        y : array-like or None, default=None
+            Classes of the rows to draw, when fitted with y; `n_samples` is then their number.
+        class_ratio : array-like of shape (n_components_,) or None, default=None
+            Weights of the components (classes) instead of the released ones.
+        random_state : int, RandomState instance or None, default=None
+            None advances the stream that `random_state` of the estimator seeded: two calls differ. A number repeats.
+
+        Returns
+        -------
+        X : array or DataFrame of shape (n_samples, n_features_in_)
+            The kind of thing that `fit` was given.
+        labels : array or Series of shape (n_samples,)
+            Components, or classes when fitted with y.
+        """
+        check_is_fitted(self)
+        rng = self._sampler(random_state)
+        if y is not None:
+            if not self._has_classes():
+                raise ValueError("y= needs a mixture fitted with y")
+            codes = encode_labels(y, self.classes_)
+            if n_samples is not None and n_samples != len(codes):
+                raise ValueError(f"n_samples={n_samples} and {len(codes)} labels were given")
+        else:
+            n = max(1, round(self.count_)) if n_samples is None else n_samples
+            if not isinstance(n, Integral) or n < 1:
+                raise ValueError(f"n_samples must be a whole number of at least 1; got {n_samples!r}")
+            codes = rng.choice(self.n_components_, size=n, p=self._ratio(class_ratio))
+        order = np.argsort(codes, kind="stable")
+        drawn, _ = self._parameters.sample(len(codes), rng, counts=np.bincount(codes, minlength=self.n_components_))
+        X = np.empty_like(drawn)
+        X[order] = drawn
+        labels = self.classes_[codes] if self._has_classes() else codes
+        if self._has_classes() and self._series is not None:
+            labels = self._series(labels)
+        return (X if self._frame is None else self._frame(X)), labels
+
+    def _ratio(self, class_ratio):
+        if class_ratio is None:
+            return self.weights_
+        ratio = np.asarray(class_ratio, dtype=np.float64)
+        if ratio.shape != self.weights_.shape or not (ratio >= 0).all() or not 0 < ratio.sum() < np.inf:
+            raise ValueError(f"class_ratio must be {self.n_components_} numbers of at least 0, not all 0")
+        return ratio / ratio.sum()
+
+    def _has_classes(self):
+        return len(getattr(self, "classes_", ())) > 0
+
+    def _responsibilities(self, X):
+        rows = self._rows(X)
+        return self._parameters.responsibilities(rows)
+
+    def _rows(self, X):
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype="numeric", reset=False)
+        scaling = self.scaling_
+        return scaling.inverse_transform(clip_rows(scaling.transform(X), scaling.l2_bound))
+
+    def _check_means_init(self, n_features):
+        if self.means_init is None:
+            return None
+        means = np.asarray(self.means_init, dtype=np.float64)
+        if means.shape != (self.n_components, n_features) or not np.isfinite(means).all():
+            raise InvalidInputError(
+                f"means_init must be finite and of shape ({self.n_components}, {n_features}); got shape {means.shape}"
+            )
+        return means
+
+    def _public_assumptions(self):
+        declared = [name for name in ("bounds", "l2_bound", "classes", "means_init") if getattr(self, name) is not None]
+        return [*(f"{name}: declared public by the caller" for name in declared), "number and order of columns"]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        return tags

@@ -1,0 +1,190 @@
+"""Steps of differentially private EM: pure functions of released sums (PRIVACY section 2)."""
+
+from __future__ import annotations
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from ..decomposition._principal_components import covariance_of
+from ..mechanisms import add_gaussian, mixture_sums, unpack_mixture_sums
+from ..mechanisms.moments import Moments
+from ._parameters import GaussianMixtureParameters
+
+__all__ = ["TransformedRows", "class_gaussians", "clip_covariances", "dp_em", "em_step", "initial_mixture"]
+
+
+def dp_em(X, start, *, n_iter, noise_multiplier, rng, neighboring, radius=1.0, min_variance=1e-4):
+    """Run `n_iter` steps of EM, each one Gaussian release of the sums of that step.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+        Rows; those longer than `radius` are clipped.
+    start : GaussianMixtureParameters
+        Data independent or released.
+    n_iter : int
+        Fixed in advance: nothing stops on a likelihood.
+    noise_multiplier : float
+        Of each step; the event is ``Gaussian(noise_multiplier)``, `n_iter` times, and was charged by the caller.
+    rng : NoiseGenerator
+    neighboring : {"add_or_remove_one", "replace_one"}
+    radius : float, default=1.0
+    min_variance : float, default=1e-4
+        As in `em_step`. Counts are floored at the standard deviation of their noise.
+
+    Returns
+    -------
+    GaussianMixtureParameters
+        Released, with the released number of rows.
+    """
+    parameters = start
+    kind = start.covariance_type
+    for _ in range(n_iter):
+        with threadpool_limits(1, "blas"):  # many small products: threads would wait for each other
+            sums = mixture_sums(
+                X, parameters.responsibilities, radius=radius, covariance_type=kind, exact=noise_multiplier > 0
+            )
+        noisy = add_gaussian(sums, noise_multiplier, rng, neighboring)
+        released = unpack_mixture_sums(noisy, X.shape[1], radius=radius, covariance_type=kind)
+        floor = max(1.0, noise_multiplier * sums.sensitivity(neighboring))  # the weight of counts is 1
+        parameters = em_step(released, radius=radius, covariance_type=kind, min_variance=min_variance, min_count=floor)
+    return parameters
+
+
+def em_step(released, *, radius=1.0, covariance_type="diag", min_variance=1e-4, min_count=1.0):
+    """Turn released sums of an EM step into mixture parameters (the M step).
+
+    Parameters
+    ----------
+    released : MixtureSums
+    radius : float, default=1.0
+        Means are projected to this ball, and no variance exceeds its square.
+    covariance_type : {"diag", "full"}, default="diag"
+    min_variance : float, default=1e-4
+        Floor of variances (of eigenvalues with "full"), in the units of the rows squared.
+    min_count : float, default=1.0
+        Floor of the counts.
+
+    Returns
+    -------
+    GaussianMixtureParameters
+    """
+    counts = np.maximum(released.counts, min_count)
+    means = _into_ball(released.sums / counts[:, None], radius)
+    if covariance_type == "diag":
+        covariances = released.seconds / counts[:, None] - means**2
+    else:
+        covariances = released.seconds / counts[:, None, None] - means[:, :, None] * means[:, None, :]
+    covariances = clip_covariances(covariances, min_variance, radius**2, covariance_type)
+    count = max(float(released.counts.sum()), 1.0)
+    return GaussianMixtureParameters(counts / counts.sum(), means, covariances, covariance_type, count)
+
+
+def initial_mixture(mean, covariance, n_components, rng, *, radius=1.0, covariance_type="diag", min_variance=1e-4):
+    """Draw a start for EM: means from one Gaussian, all covariances equal.
+
+    Parameters
+    ----------
+    mean : array of shape (n_features,)
+    covariance : array of shape (n_features, n_features)
+        Released or data independent.
+    n_components : int
+    rng : numpy.random.Generator
+        Not the noise: this may follow a seed.
+    radius, covariance_type, min_variance
+        As in `em_step`.
+
+    Returns
+    -------
+    GaussianMixtureParameters
+        Weights equal. The means carry half of the variance, and the components the other half.
+    """
+    covariance = clip_covariances(covariance[None], min_variance, radius**2, "full")[0]
+    if n_components == 1:
+        means, within = mean[None], covariance
+    else:
+        draws = rng.standard_normal((n_components, len(mean)))
+        means, within = mean + draws @ np.linalg.cholesky(covariance / 2).T, covariance / 2
+    if covariance_type == "diag":
+        within = np.diag(within)
+    covariances = np.repeat(within[None], n_components, axis=0)
+    return GaussianMixtureParameters(
+        np.full(n_components, 1 / n_components),
+        _into_ball(means, radius),
+        clip_covariances(covariances, min_variance, radius**2, covariance_type),
+        covariance_type,
+    )
+
+
+def class_gaussians(
+    moments, basis=None, *, shrinkage=0.1, covariance_type="full", min_variance=1e-4, max_variance=1.0, min_count=1.0
+):
+    """One Gaussian a class from released class moments, in the space of a released basis.
+
+    Parameters
+    ----------
+    moments : Moments
+        With a leading axis of classes.
+    basis : PrincipalComponents or (mean, components) or None, default=None
+        A row x has coordinates ``components @ (x - mean)``; None keeps the rows' own.
+    shrinkage : float in [0, 1], default=0.1
+        Weight of the covariance pooled within classes in each class's own; a class with few rows against the noise
+        does well with more.
+    covariance_type : {"diag", "full"}, default="full"
+    min_variance, max_variance : float
+        Bounds of variances (of eigenvalues with "full").
+    min_count : float, default=1.0
+        Floor of the counts; a class below it gets the pooled mean and covariance.
+
+    Returns
+    -------
+    GaussianMixtureParameters
+        Component k is class k; weights are the released class ratio.
+    """
+    counts = np.maximum(moments.count, min_count)
+    means = moments.sum / counts[:, None]
+    pooled = Moments(counts.sum(), moments.sum.sum(axis=0), moments.second.sum(axis=0))
+    # A class that is not there has noise for a mean; it takes everybody's.
+    absent = moments.count < min_count
+    means[absent] = pooled.sum / pooled.count
+    scatter = moments.second - counts[:, None, None] * means[:, :, None] * means[:, None, :]
+    scatter = np.where(absent[:, None, None], 0.0, scatter)
+    present = max(float(counts[~absent].sum()), 1.0)
+    within = scatter.sum(axis=0) / present if not absent.all() else covariance_of(pooled)[2]
+    share = np.where(absent, 1.0, shrinkage)[:, None, None]
+    covariances = (1 - share) * scatter / counts[:, None, None] + share * within
+    if basis is not None:
+        mean, components = (basis.mean, basis.components) if hasattr(basis, "components") else basis
+        means = (means - mean) @ components.T
+        covariances = components @ covariances @ components.T
+    if covariance_type == "diag":
+        covariances = np.diagonal(covariances, axis1=1, axis2=2)
+    covariances = clip_covariances(covariances, min_variance, max_variance, covariance_type)
+    count = max(float(moments.count.sum()), 1.0)
+    return GaussianMixtureParameters(counts / counts.sum(), means, covariances, covariance_type, count)
+
+
+def clip_covariances(covariances, low, high, covariance_type):
+    """Return covariances whose variances ("diag") or eigenvalues ("full") lie in [low, high]."""
+    if covariance_type == "diag":
+        return np.clip(covariances, low, high)
+    values, vectors = np.linalg.eigh((covariances + np.swapaxes(covariances, 1, 2)) / 2)
+    if values.size and low <= values.min() and values.max() <= high:
+        return (covariances + np.swapaxes(covariances, 1, 2)) / 2
+    values = np.clip(values, low, high)
+    return (vectors * values[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+
+
+class TransformedRows:
+    """Rows of an array, scaled as they are read: a whole scaled copy is never made."""
+
+    def __init__(self, X, transform):
+        self._X, self._transform, self.shape = X, transform, X.shape
+
+    def __getitem__(self, rows):
+        return self._transform(self._X[rows])
+
+
+def _into_ball(means, radius):
+    norms = np.linalg.norm(means, axis=1, keepdims=True)
+    return means * np.minimum(1.0, radius / np.maximum(norms, 1e-300))

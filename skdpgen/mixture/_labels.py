@@ -1,0 +1,83 @@
+"""Labels and containers: the classes of y, declared or released, and samples in the containers of the data."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import column_or_1d
+
+from ..exceptions import InvalidInputError
+from ..mechanisms import add_gaussian, histogram, select_above
+
+__all__ = ["frame_like", "labels_of", "learn_classes", "series_like"]
+
+
+def frame_like(X):
+    """Return a maker of frames with the columns of `X`, or None if `X` is no DataFrame."""
+    return partial(_frame, columns=X.columns) if isinstance(X, pd.DataFrame) else None
+
+
+def series_like(y):
+    """Return a maker of series with the name and dtype of `y`, or None if `y` is no Series."""
+    if not isinstance(y, pd.Series):
+        return None
+    # the categories of a categorical are private: values keep the dtype of their categories
+    dtype = y.dtype.categories.dtype if isinstance(y.dtype, pd.CategoricalDtype) else y.dtype
+    return partial(_series, name=y.name, dtype=dtype)
+
+
+def labels_of(y, n_samples):
+    """Return y as an array of labels that can be sorted.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are missing labels, another number of them than rows, or numbers with a fraction's dtype: whether y
+        is a class is told by its dtype, never by its values.
+    """
+    if isinstance(y, pd.Series):
+        missing = y.isna().any()
+        y = np.asarray(y.astype(object) if not isinstance(y.dtype, np.dtype) else y)
+        if missing:
+            raise InvalidInputError("Input y contains NaN; nothing was charged")
+    y = column_or_1d(y, warn=True)
+    if len(y) != n_samples:
+        raise InvalidInputError(f"X has {n_samples} rows and y {len(y)}; nothing was charged")
+    if y.dtype.kind in "fc":
+        raise InvalidInputError(
+            f"y must hold class labels; its dtype {y.dtype} says that it holds numbers. Give y as integers or strings "
+            "to fit one Gaussian a class, or leave it out"
+        )
+    if y.dtype.kind == "O":
+        if pd.isna(y).any():
+            raise InvalidInputError("Input y contains NaN; nothing was charged")
+        kinds = {type(label) for label in y}
+        if len(kinds) > 1:
+            raise InvalidInputError("y mixes labels of several types; nothing was charged")
+        return y.astype(str) if kinds == {str} else np.array(y.tolist())
+    return y
+
+
+def learn_classes(labels, plan, rng, neighboring):
+    """Release the classes that stand above the threshold; the rows of others are left out (code -1)."""
+    observed, codes = np.unique(labels, return_inverse=True)
+    noise_multiplier = plan.noise_multipliers["classes"]
+    counts = histogram(codes.ravel(), len(observed))
+    noisy = add_gaussian(counts, noise_multiplier, rng, neighboring)
+    sd = noise_multiplier * counts.sensitivity(neighboring)
+    kept = select_above(noisy, sd, plan.extra_delta) if noise_multiplier else np.ones(len(observed), dtype=bool)
+    if not kept.any():  # nothing can be told of y: one nameless component for all rows
+        return np.array([]), np.zeros(len(labels), dtype=np.int64)
+    # built anew: the dtype of all observed strings would tell the length of a label that was not kept
+    classes = np.array(observed[kept].tolist())
+    return classes, np.where(kept, np.cumsum(kept) - 1, -1)[codes.ravel()]
+
+
+def _frame(rows, columns):
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _series(labels, name, dtype):
+    return pd.Series(labels, name=name).astype(dtype)

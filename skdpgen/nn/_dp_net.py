@@ -1,0 +1,362 @@
+"""The one subclass of skorch's NeuralNet: its training step is the privacy boundary of every net we train."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+
+import torch
+from skorch import NeuralNet
+from torch import nn
+from tqdm import tqdm
+
+from ..dpsgd import ClippedSum, DPSGDPlan, GradientNoise, PoissonLoader, check_optimizer, choose_path
+from ..utils.noise import make_noise_generator
+
+__all__ = ["DPNet", "PerExampleLoss"]
+
+# skorch's parameters that would contradict the plan, and what to say instead.
+_REFUSED = {
+    "batch_size": "batches are drawn by Poisson sampling: their expected size follows from the plan's sampling_rate",
+    "max_epochs": "the number of steps is the plan's, which is what was charged",
+    "train_split": "a loss on records held out is private and not paid for",
+    "compile": "gradients of single records are found through hooks, which a compiled module does not call",
+    "iterator_train__batch_size": "batches are drawn by Poisson sampling at the plan's sampling_rate",
+}
+# What skorch hands to callbacks and must not leave the training step.
+_PRIVATE = ("X", "y", "batch", "dataset_train", "dataset_valid")
+
+
+class PerExampleLoss(nn.Module):
+    """Criterion of a module whose output is the losses already, shape (batch,)."""
+
+    def forward(self, y_pred, y_true=None):
+        return y_pred
+
+
+class _NetLoss(nn.Module):
+    """A net's modules and criteria as one module from (X, extras) to losses of shape (batch,)."""
+
+    def __init__(self, net):
+        super().__init__()
+        for name in net._modules + net._criteria:
+            part = getattr(net, name + "_")
+            if isinstance(part, nn.Module):
+                self.add_module(name, part)
+        self._net = [net]  # in a list, so that torch does not look into it
+
+    def forward(self, X, extras):
+        net = self._net[0]
+        noise = {} if "noise" not in extras else {"noise": extras["noise"]}
+        return net.get_loss(net.infer(X, **noise), extras.get("y"), X=X, training=True)
+
+
+def _inputs(chunk):
+    """What `_NetLoss` takes, without entries that are absent."""
+    return chunk.X, {key: x for key, x in (("y", chunk.y), ("noise", chunk.noise)) if x is not None}
+
+
+class DPNet(NeuralNet):
+    """Train a torch module by DP-SGD, following a plan that has been charged.
+
+    Every step draws its records by Poisson sampling, clips each record's gradient, adds Gaussian noise to the sum and
+    divides by the expected batch size; the optimiser sees nothing else, so optimisers, learning-rate schedules,
+    averages and checkpoints are post-processing.
+
+    Parameters
+    ----------
+    module : Module class or instance
+        With an attribute ``noise_shape`` (a tuple), its ``forward(X, noise)`` is given standard normals of
+        shape ``(batch, *noise_shape)`` for reparameterised samples, drawn from the private generator.
+    plan : DPSGDPlan, default=None
+        Needed when training starts. A plan is used up by its steps: training again takes another charge and
+        a new plan, even of equal numbers.
+    criterion : Module class, default=PerExampleLoss
+        Gives one loss for each record. Criteria with a `reduction` are made with ``reduction="none"``;
+        entries beyond the first dimension are averaged.
+    noise : {"secure", "fast"}, default="secure"
+        Source of sampling and noise; see `GradientNoise` for the bits.
+    optimizer : Optimizer class, default=torch.optim.Adam
+    lr : float, default=1e-3
+    random_state : int, default=None
+        Seeds the initial parameters alone, never the noise. None: torch's generator.
+    progress_text : str, default=""
+        Shown beside the progress bar: for example the epsilon charged.
+    verbose : int, default=1
+        0: silent; 1: a progress bar of steps on a terminal; 2: always a bar. The loss is private and never shown.
+    callbacks, device, iterator_train, dataset, predict_nonlinearity, warm_start, **kwargs
+        As in skorch (``module__``, ``optimizer__``, ...). Callbacks are called with X, y, batch and data sets None and
+        without losses or outputs. ``batch_size``, ``max_epochs``, ``train_split`` and ``compile`` are refused.
+
+    Attributes
+    ----------
+    module_, optimizer_, criterion_, history
+        As in skorch; the history holds epochs and steps (public), no losses and no batch sizes.
+    steps_taken_ : int
+        Of the current plan.
+    path_ : {"fast", "vmap", "loop"}
+        How gradients of single records are treated (see `skdpgen.dpsgd.choose_path`), with `path_reason_`.
+    noise_description_ : str
+        For the privacy card.
+
+    Notes
+    -----
+    An epoch, for callbacks, is ``round(1 / sampling_rate)`` steps. Dropout draws from torch's generator, which is
+    seeded for the length of the training with 64 secret bits of the noise generator.
+    `score`, `predict` and `forward` on private records give private values.
+    """
+
+    batch_size = 1024  # of prediction alone
+    max_epochs = None
+    train_split = None
+    compile = False
+
+    def __init__(
+        self,
+        module,
+        *,
+        plan=None,
+        criterion=PerExampleLoss,
+        noise="secure",
+        optimizer=torch.optim.Adam,
+        lr=1e-3,
+        random_state=None,
+        progress_text="",
+        iterator_train=PoissonLoader,
+        verbose=1,
+        **kwargs,
+    ):
+        _refuse(kwargs)
+        super().__init__(
+            module, criterion, optimizer=optimizer, lr=lr, iterator_train=iterator_train, verbose=verbose, **kwargs
+        )
+        for name in ("batch_size", "max_epochs", "train_split", "compile"):
+            del self.__dict__[name]  # no parameters here: the class's values stand
+        self.plan = plan
+        self.noise = noise
+        self.random_state = random_state
+        self.progress_text = progress_text
+
+    def set_params(self, **kwargs):
+        """Set parameters; those that would contradict the plan raise ValueError."""
+        _refuse(kwargs)
+        return super().set_params(**kwargs)
+
+    @property
+    def _default_callbacks(self):
+        return []  # skorch's print and record losses
+
+    def initialize(self):
+        """Make module, criterion and optimiser; seeded by `random_state`, which leaves torch's generator as it was."""
+        self.steps_taken_, self.used_plan_ = 0, getattr(self, "used_plan_", None)
+        with contextlib.ExitStack() as stack:
+            if self.random_state is not None:
+                stack.enter_context(torch.random.fork_rng(devices=_cuda(self.device)))
+                torch.manual_seed(int(self.random_state))
+            return super().initialize()
+
+    def initialize_criterion(self):
+        """As skorch, with ``reduction="none"`` wherever there is a choice."""
+        super().initialize_criterion()
+        for name in self._criteria:
+            criterion = getattr(self, name + "_")
+            if isinstance(getattr(criterion, "reduction", None), str):
+                criterion.reduction = "none"
+        return self
+
+    def initialize_optimizer(self, *args, **kwargs):
+        """As skorch, refusing optimisers that evaluate the loss themselves (LBFGS)."""
+        check_optimizer(self.optimizer)
+        return super().initialize_optimizer(*args, **kwargs)
+
+    def get_loss(self, y_pred, y_true, X=None, training=False):
+        """Return the losses of single records, shape (batch,)."""
+        losses = self.criterion_(y_pred, y_true)
+        return losses.flatten(1).mean(1) if losses.dim() > 1 else losses
+
+    def check(self, X, y=None):
+        """Refuse what cannot be trained privately: to be called before the charge.
+
+        Parameters
+        ----------
+        X, y : as in `fit`
+            Only shapes and dtypes are used.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For BatchNorm, losses that mix records, LBFGS, and the rest of `skdpgen.dpsgd.choose_path`.
+        """
+        if not self.initialized_:
+            self.initialize()
+        check_optimizer(self.optimizer_)
+        plan = DPSGDPlan(1.0, 1, 1.0, 0.0, 1.0, max_physical_batch=3)
+        loader = self._loader(X, y, plan, make_noise_generator(self.noise))
+        self._choose_path(_NetLoss(self), loader)
+        return self
+
+    def fit(self, X, y=None, **fit_params):
+        """Make the net anew and train it for all steps of the plan. See `partial_fit`."""
+        self._check_plan()
+        if self.plan.private and self.plan is getattr(self, "used_plan_", None):
+            raise RuntimeError("the plan was used by an earlier fit: charge again and set a new plan")
+        if not self.warm_start or not self.initialized_:
+            self.initialize()
+        return self.partial_fit(X, y, **fit_params)
+
+    def partial_fit(self, X, y=None, classes=None, **fit_params):
+        """Train the net as it is for the steps of the plan that are left.
+
+        **Privacy.** One row is one unit. The steps cost what was charged for ``plan``: nothing is charged here.
+
+        Raises
+        ------
+        RuntimeError
+            If all steps of the plan have been taken.
+        """
+        self._check_plan()
+        if not self.initialized_:
+            self.initialize()
+        if self.plan is not self.used_plan_:
+            self.steps_taken_ = 0
+        if self.steps_taken_ >= self.plan.steps:
+            raise RuntimeError(f"all {self.plan.steps} steps of the plan have been taken; more were not charged")
+        # a keyboard interrupt is not swallowed, as skorch does: half a training is not a fit
+        self.notify("on_train_begin")
+        self.fit_loop(X, y, **fit_params)
+        self.notify("on_train_end")
+        return self
+
+    def fit_loop(self, X, y=None, epochs=None, **fit_params):
+        """Run the steps of the plan that are left."""
+        if epochs is not None or fit_params:
+            raise ValueError("the number of epochs follows from the plan, and forward takes nothing but X and noise")
+        self.check_training_readiness()
+        check_optimizer(self.optimizer_)
+        plan, rng = self.plan, make_noise_generator(self.noise)
+        loader = self._loader(X, y, plan, rng)
+        root = _NetLoss(self)
+        self._choose_path(root, loader)
+        self.used_plan_ = plan
+        left = plan.steps - self.steps_taken_
+        clipper = ClippedSum(root, plan.l2_bound, clip_norm=plan.clip_norm, path=self.path_)
+        shapes = [p.shape for p in clipper.parameters]
+        device = clipper.parameters[0].device
+        with contextlib.ExitStack() as stack:
+            noise = GradientNoise(shapes, plan.noise_multiplier, rng, steps=left, device=device)
+            stack.enter_context(noise)
+            self.noise_description_ = noise.description
+            self.engine_ = (clipper, noise)
+            stack.callback(self.__dict__.pop, "engine_")
+            bar = stack.enter_context(self._bar(left))
+            stack.enter_context(torch.random.fork_rng(devices=_cuda(self.device)))
+            # dropout's draws: secret, and of one law whatever the batch
+            torch.manual_seed(int(rng.integers(2**62)))
+            steps = iter(loader)
+            while self.steps_taken_ < plan.steps:
+                self.notify("on_epoch_begin")
+                self.run_single_epoch(steps, training=True, prefix="train", step_fn=self.train_step, bar=bar)
+                self.notify("on_epoch_end")
+        return self
+
+    def run_single_epoch(self, iterator, training, prefix, step_fn, bar=None):
+        """Run the steps of one epoch: nothing of a step is recorded but that it was taken."""
+        if iterator is None:
+            return
+        first = self.steps_taken_
+        while self.steps_taken_ < min(first + self.plan.steps_per_epoch, self.plan.steps):
+            batch = next(iterator)
+            self.notify("on_batch_begin", training=training, step=self.steps_taken_)
+            step_fn(batch)
+            self.notify("on_batch_end", training=training, step=self.steps_taken_)
+            if bar is not None:
+                bar.update()
+        self.history.record(prefix + "_batch_count", self.steps_taken_ - first)
+
+    def train_step(self, batch, **fit_params):
+        """Take one step of the plan, refusing one more than planned."""
+        if self.steps_taken_ >= self.plan.steps:
+            raise RuntimeError(f"all {self.plan.steps} steps of the plan have been taken; more were not charged")
+        self.steps_taken_ += 1
+        step = self.train_step_single(batch)
+        self.notify(
+            "on_grad_computed",
+            named_parameters=list(self.get_all_learnable_params()),
+            training=True,
+            step=self.steps_taken_,
+        )
+        self._step_optimizer(None)
+        return step
+
+    def train_step_single(self, batch, **fit_params):
+        """Release one gradient: clipped sum -> noise -> ``p.grad``. The loss reported is nan, the true one private."""
+        clipper, noise = self.engine_
+        self._set_training(True)
+        clipper.reset()
+        for chunk in batch:
+            clipper.add(*_inputs(chunk), mask=chunk.mask)
+        for p in clipper.parameters:
+            if p.grad is None:
+                p.grad = torch.empty_like(p)
+        gradients = [p.grad for p in clipper.parameters]
+        noise.release(clipper.result(), divisor=self.plan.expected_batch_size, out=gradients)
+        return {"loss": torch.tensor(torch.nan), "y_pred": None}
+
+    def notify(self, method_name, **cb_kwargs):
+        """Call callbacks with everything private removed: they see the net, the step and noised gradients."""
+        if method_name != "on_grad_computed":
+            cb_kwargs.pop("named_parameters", None)
+        kept = {key: value for key, value in cb_kwargs.items() if key in ("training", "step", "named_parameters")}
+        kept.update(dict.fromkeys(_private_arguments(method_name)))
+        super().notify(method_name, **kept)
+
+    def get_iterator(self, dataset, training=False):
+        """Return skorch's iterator for prediction; training has its own (see `fit_loop`)."""
+        if training:
+            raise RuntimeError("records are drawn for training by the plan alone")
+        return super().get_iterator(dataset, training=False)
+
+    def _loader(self, X, y, plan, rng):
+        loader = self.iterator_train
+        if not (isinstance(loader, type) and issubclass(loader, PoissonLoader)):
+            raise ValueError("iterator_train must be PoissonLoader: other batches do not cost what the plan costs")
+        shape = getattr(self.module_, "noise_shape", None)
+        options = self.get_params_for("iterator_train")
+        return loader(
+            self.get_dataset(X, y), plan=plan, rng=rng, noise_shape=shape, device=self.device or "cpu", **options
+        )
+
+    def _choose_path(self, root, loader):
+        self.path_, self.path_reason_ = choose_path(root, _inputs(loader.example()))
+
+    def _check_plan(self):
+        if not isinstance(self.plan, DPSGDPlan):
+            raise ValueError(f"training needs plan=DPSGDPlan(...); got {type(self.plan).__name__}")
+
+    def _bar(self, steps):
+        hidden = {0: True, 1: None}.get(int(self.verbose), False)  # None: only where there is a terminal
+        text = f"DP-SGD {self.progress_text}".strip()
+        return tqdm(total=steps, desc=text, unit="step", disable=hidden, file=sys.stderr)
+
+
+def _refuse(parameters):
+    for name, reason in _REFUSED.items():
+        if name in parameters:
+            raise ValueError(f"{name} is not a parameter of DPNet: {reason}")
+
+
+def _private_arguments(method_name):
+    """Arguments that callbacks may name, to be given as None."""
+    if method_name.startswith("on_train"):
+        return ("X", "y")
+    if method_name.startswith("on_epoch"):
+        return ("dataset_train", "dataset_valid")
+    return ("batch",)
+
+
+def _cuda(device):
+    return [torch.device(device)] if device is not None and torch.device(device).type == "cuda" else []

@@ -1,0 +1,236 @@
+"""P3GM on arrays: release the moments, shape the latent space, and keep what sampling needs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skdpgen._scaling import learn_norm_bound
+from skdpgen.mechanisms import add_gaussian, class_first_moments, class_moments, clip_rows, unpack_moments
+from skdpgen.mixture import dp_em, initial_mixture
+
+from ._arrays import ArrayCodec
+from ._base import spread_components
+from ._decoder import NetGenerator, decoder_plan, train_decoder
+from ._gaussians import LatentSpace, LinearGenerator, class_latents
+
+__all__ = ["ArrayModel", "fit_array_model"]
+
+_MOST_COMPONENTS = 60
+# Weight of the count beside the second moments (PRIVACY section 1): classes of a few hundred rows need it.
+_COUNT_WEIGHT = 0.15
+# Directions left out have about half as much variance on images as those kept; clipping needs it for contrast.
+_IMAGE_VARIANCE_GAIN = 1.5
+_WARM_ROWS = 20_000
+
+
+class ArrayModel:
+    """Released state of P3GM on arrays.
+
+    Parameters
+    ----------
+    codec : ArrayCodec
+    generator : LinearGenerator or NetGenerator
+    row_count : float
+    component_weights : array of shape (n_components,)
+        Of classes, where the model has them, else of the Gaussians of the prior.
+    residual_variance : float
+        Mean variance of a scaled column in the directions left out.
+    """
+
+    kind = "array"
+
+    def __init__(self, codec, generator, row_count, component_weights, residual_variance):
+        self.codec, self.generator = codec, generator
+        self.row_count, self.component_weights = row_count, component_weights
+        self.residual_variance = residual_variance
+
+    @property
+    def n_latent(self):
+        """Number of latent dimensions."""
+        return self.generator.space.basis.shape[1]
+
+    @property
+    def class_ratio(self):
+        """Released share of each class."""
+        return self.component_weights / self.component_weights.sum()
+
+    def sample(self, components, rng):
+        """Rows, or (rows, y), of given components."""
+        return self.codec.decode(self.generator.sample(components, rng), components, rng)
+
+    def encode(self, X):
+        """Latent of rows."""
+        return self.generator.space.encode(self._scale(X))
+
+    def decode(self, latent, rng):
+        """Rows from latents; the columns of y are left out."""
+        generator = self.generator
+        scaled = generator.decode(latent) if isinstance(generator, NetGenerator) else generator.space.decode(latent)
+        scaled = np.clip(scaled, *self.codec.box)
+        return self.codec.scaling.inverse_transform(scaled)[:, : self.codec.n_features]
+
+    def score_samples(self, X, y=None):
+        """Log-likelihood of each row (ELBO with a network), y left out."""
+        scaled = self._scale(X)
+        if isinstance(self.generator, NetGenerator):
+            return self.generator.elbo(scaled, None if y is None or not self.codec.n_classes else self.codec.class_codes(y))
+        space, mixture = self.generator.space, self.generator.mixture
+        latent = space.encode(scaled)
+        left = np.square(scaled - space.decode(latent)).sum(axis=1)
+        rest = scaled.shape[1] - self.n_latent
+        residual = 0.0 if rest < 1 else -0.5 * (left / self.residual_variance + rest * np.log(2 * np.pi * self.residual_variance))
+        return mixture.log_prob(latent) + residual
+
+    def _scale(self, X):
+        """Scaled rows; columns of y that X lacks are at their released mean."""
+        missing = len(self.codec.scaling.lower) - X.shape[1]
+        if missing:
+            mean = self.codec.scaling.inverse_transform(self.generator.space.center)[-missing:]
+            X = np.column_stack([X, np.broadcast_to(mean, (len(X), missing))])
+        return self.codec.scale(X)
+
+    def to_state(self):
+        """Return plain values and arrays for a release file."""
+        return {
+            "kind": self.kind,
+            "codec": self.codec.to_state(),
+            "generator_kind": "net" if isinstance(self.generator, NetGenerator) else "linear",
+            "generator": self.generator.to_state(),
+            "row_count": self.row_count,
+            "component_weights": self.component_weights,
+            "residual_variance": self.residual_variance,
+        }
+
+    @classmethod
+    def from_state(cls, state):
+        """Rebuild from `to_state`."""
+        generator = NetGenerator if state["generator_kind"] == "net" else LinearGenerator
+        return cls(
+            ArrayCodec.from_state(state["codec"]),
+            generator.from_state(state["generator"]),
+            state["row_count"],
+            state["component_weights"],
+            state["residual_variance"],
+        )
+
+
+def fit_array_model(rows, settings, plan, rng, neighboring, stream):
+    """Make all releases of the fit, after its charge.
+
+    Parameters
+    ----------
+    rows : ArrayRows
+    settings : dict
+        Parameters of the synthesizer.
+    plan : FitPlan
+        Charged.
+    rng : NoiseGenerator
+    neighboring : str
+    stream : numpy.random.Generator
+        For what needs no privacy: starts of EM, synthetic rows for the warm start.
+
+    Returns
+    -------
+    ArrayModel
+    """
+    noise = plan.noise_multipliers
+    frequencies = None if rows.image_shape is None else n_frequencies(rows.image_shape, noise["moments"])
+    codec = rows.learn(noise, plan.extra_delta, rng, neighboring, n_frequencies=frequencies)
+    counts, means, space, mixture, residual = _release_moments(rows, codec, settings, noise, rng, neighboring)
+    row_count = float(len(rows.X)) if neighboring == "replace_one" else float(counts.sum())
+    component_means = means if codec.lowpass is None else means @ codec.lowpass.T
+    if settings["prior"] == "mixture":
+        mixture = _release_mixture(rows, codec, space, mixture, settings, noise, rng, neighboring, stream)
+        component_means = space.decode(mixture.means)
+    gain = 1.0 if rows.image_shape is None else _IMAGE_VARIANCE_GAIN
+    generator = LinearGenerator(space, mixture, component_means, *codec.box, gain)
+    if settings["decoder"] == "net":
+        generator = _train(rows, codec, generator, row_count, settings, plan, neighboring, stream)
+    return ArrayModel(codec, generator, row_count, mixture.weights, residual)
+
+
+def n_frequencies(image_shape, noise_multiplier):
+    """Cosines to keep along each side: half of 28 at the noise of epsilon 1, more where there is less; public."""
+    side = min(image_shape[:2])
+    most = max(image_shape[:2])
+    wanted = most if noise_multiplier == 0 else 14 * (4 / noise_multiplier) ** 0.18
+    return int(np.clip(round(wanted), min(side, 8), most))
+
+
+def _release_moments(rows, codec, settings, noise, rng, neighboring):
+    """Three releases: class means, the norm of rows about them, second moments about them."""
+    classes = max(codec.n_classes, 1)
+    query = {"transform": codec.encode, "exact": noise["moments"] > 0}
+    bound = codec.row_norm
+    first = class_first_moments(rows.X, rows.codes, classes, l2_bound=bound, count_weight=_COUNT_WEIGHT, **query)
+    first = add_gaussian(first, noise["mean"], rng, neighboring)
+    centers = clip_rows(first[:, 1:] * bound / _floored(first[:, :1]), bound)
+    radius = learn_norm_bound(rows.residual_norms(codec, centers), 2 * bound, noise["norm"], rng, neighboring)
+    second = class_moments(
+        rows.X, rows.codes, classes, l2_bound=radius, count_weight=_COUNT_WEIGHT, centers=centers, **query
+    )
+    released = unpack_moments(add_gaussian(second, noise["moments"], rng, neighboring), centers.shape[1], radius)
+    released = released._replace(count=_floored(released.count))
+    sd = noise["moments"] * second.sensitivity(neighboring) * radius**2
+    wanted = {"auto": _MOST_COMPONENTS, None: centers.shape[1]}.get(settings["n_components"], settings["n_components"])
+    counts, means, mean, vectors, mixture, residual = class_latents(
+        released, centers, sd, min(wanted, centers.shape[1])
+    )
+    lowpass = codec.lowpass
+    space = LatentSpace(mean, vectors) if lowpass is None else LatentSpace(lowpass @ mean, lowpass @ vectors)
+    return counts, means, space, mixture, residual
+
+
+def _floored(counts):
+    """Noisy counts away from zero: none below a twentieth of their mean, nor below 1."""
+    return np.maximum(counts, max(1.0, 0.05 * float(np.mean(counts))))
+
+
+def _release_mixture(rows, codec, space, gaussian, settings, noise, rng, neighboring, stream):
+    """DP-EM in the latent space, from a start drawn from the one Gaussian of the moments."""
+    latent = np.empty((len(rows.X), space.basis.shape[1]))
+    for part in range(0, len(latent), 8192):
+        latent[part : part + 8192] = space.encode(codec.scale(rows.X[part : part + 8192]))
+    covariance = gaussian.covariances[0]
+    radius = 2 * float(np.trace(covariance)) ** 0.5
+    floor = 1e-2 * float(np.trace(covariance)) / len(covariance)
+    kind = {"radius": radius, "min_variance": floor}
+    start = initial_mixture(
+        np.zeros(len(covariance)),
+        covariance,
+        settings["n_mixture"],
+        stream,
+        covariance_type=settings["covariance_type"],
+        **kind,
+    )
+    return dp_em(
+        latent,
+        start,
+        n_iter=settings["em_steps"],
+        noise_multiplier=noise["mixture"],
+        rng=rng,
+        neighboring=neighboring,
+        **kind,
+    )
+
+
+def _train(rows, codec, generator, row_count, settings, plan, neighboring, stream):
+    components = spread_components(_WARM_ROWS, generator.mixture.weights, stream)
+    warm = generator.sample(components, stream)
+    if codec.n_classes:
+        warm = np.concatenate([warm, np.eye(codec.n_classes, dtype=np.float32)[components]], axis=1)
+    likelihood = settings["likelihood"]
+    if likelihood == "auto":
+        likelihood = "bernoulli" if (codec.box[0] >= 0).all() else "gaussian"
+    return train_decoder(
+        rows.scaled_with_labels(codec),
+        decoder_plan(settings, plan, row_count, neighboring),
+        generator.space,
+        generator.mixture,
+        settings=settings,
+        likelihood=likelihood,
+        widths=None,
+        n_labels=codec.n_classes,
+        warm_rows=warm,
+        progress_text=f"epsilon {plan.epsilon:.3g}",
+    )

@@ -1,0 +1,156 @@
+"""What synthesizers share: sampling in the container that was fitted, and release files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from skdpgen._base import PrivateEstimator
+from skdpgen.accounting import PrivacyCard
+
+from ._model_file import save_state
+
+__all__ = ["BaseSynthesizer", "spread_components"]
+
+
+class BaseSynthesizer(PrivateEstimator):
+    """Base of the synthesizers: a released ``model_`` is all that `sample` and `save` need.
+
+    ``model_`` has `codec`, `row_count`, `component_weights` (shape (n_components,)) and
+    ``sample(components, rng)``, which gives the container that was fitted.
+    """
+
+    def sample(self, n_samples=None, *, y=None, class_ratio=None, random_state=None):
+        """Draw synthetic rows: post-processing, which charges nothing.
+
+        Parameters
+        ----------
+        n_samples : int, default=None
+            None is the released row count (the length of `y`, if given).
+        y : array-like of shape (n_samples,), default=None
+            Class of each row, for a class-conditional model.
+        class_ratio : dict or array of shape (n_classes,), default=None
+            Share of each class, by class or in the order of `classes_`; None is the released one.
+        random_state : int, RandomState, Generator or None, default=None
+            None advances the estimator's own stream, so that two calls differ; an integer repeats.
+
+        Returns
+        -------
+        DataFrame or array, or (X, y)
+            The kind of thing that was fitted; a pair if it was fitted with y.
+        """
+        check_is_fitted(self)
+        rng = self._sampler(random_state)
+        model = self.model_
+        if y is not None:
+            if class_ratio is not None or (n_samples is not None and n_samples != len(y)):
+                raise ValueError("y fixes the number of rows and the class of each: give it alone")
+            components = self._conditional("y").class_codes(y)
+        else:
+            n = max(1, round(model.row_count)) if n_samples is None else n_samples
+            if isinstance(n, bool) or n != int(n) or n < 1:
+                raise ValueError(f"n_samples must be a positive integer; got {n_samples!r}")
+            weights = model.component_weights if class_ratio is None else self._ratio(class_ratio)
+            components = spread_components(int(n), weights, rng)
+        return model.sample(components, rng)
+
+    def _conditional(self, name):
+        if not self.model_.codec.n_classes:
+            raise ValueError(f"{name} needs a class-conditional model: fit with a categorical y or target")
+        return self.model_.codec
+
+    def _ratio(self, class_ratio):
+        classes = list(self._conditional("class_ratio").classes)
+        if isinstance(class_ratio, dict):
+            if unknown := [c for c in class_ratio if c not in classes]:
+                raise ValueError(f"class_ratio names {len(unknown)} classes that the model does not have; see classes_")
+            class_ratio = [class_ratio.get(c, 0.0) for c in classes]
+        ratio = np.asarray(class_ratio, dtype=np.float64)
+        if ratio.shape != (len(classes),) or not np.isfinite(ratio).all() or ratio.min() < 0 or not ratio.sum() > 0:
+            raise ValueError(f"class_ratio must hold {len(classes)} shares, not negative and not all zero")
+        return ratio
+
+    def as_frame(self, drawn):
+        """Return what `sample` drew as one DataFrame, for writing to a file.
+
+        Parameters
+        ----------
+        drawn : DataFrame, array or (X, y)
+
+        Returns
+        -------
+        DataFrame
+            Columns of the fitted frame, or x0, x1, ...; y last, under its name or "y".
+        """
+        X, y = drawn if isinstance(drawn, tuple) else (drawn, None)
+        if not isinstance(X, pd.DataFrame):
+            names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(X.shape[1])])
+            X = pd.DataFrame(X, columns=list(names))
+        if y is None:
+            return X
+        name = getattr(y, "name", None)
+        return X.assign(**{"y" if name is None else str(name): np.asarray(y)})
+
+    def save(self, path):
+        """Write the released model to one .safetensors file: schema, parameters and card in its header, no pickle.
+
+        Parameters
+        ----------
+        path : str or Path
+            Read it back by ``skdpgen.load``.
+        """
+        check_is_fitted(self)
+        save_state(path, type(self).__name__, self._to_state())
+
+    def _to_state(self):
+        names = getattr(self, "feature_names_in_", None)
+        return {
+            "card": self.card_.to_json(),
+            "model": self.model_.to_state(),
+            "n_features_in": int(self.n_features_in_),
+            "feature_names_in": None if names is None else list(names),
+        }
+
+    @classmethod
+    def _from_state(cls, state):
+        """Fitted estimator of a release file, on detached books."""
+        card = PrivacyCard.from_json(state["card"])
+        self = cls(epsilon=_epsilon(card), delta=card["fit"]["delta"], neighboring=card["neighboring"])
+        self.n_features_in_ = state["n_features_in"]
+        if state["feature_names_in"] is not None:
+            self.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
+        self.accountant_ = card.accountant()
+        self._sampling_stream = np.random.default_rng()
+        self._set_model(cls._model_from_state(state["model"]))
+        self.card_ = card
+        return self
+
+    def _set_model(self, model):
+        """Set the fitted attributes that follow from the released model."""
+        self.model_ = model
+        self.row_count_ = model.row_count
+        if model.codec.n_classes:
+            self.classes_ = np.array(model.codec.classes)
+            self.class_ratio_ = model.class_ratio
+
+    def _seed(self):
+        """Seed of initialisations; follows `random_state`."""
+        if self.random_state is None:
+            return int(np.random.default_rng().integers(2**31))
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
+
+def _epsilon(card):
+    asked = card["fit"]["epsilon_asked"]
+    return np.inf if asked == "inf" else asked
+
+
+def spread_components(n, weights, rng):
+    """Component of each of n rows: every one within a row of its share, in random order."""
+    weights = np.maximum(np.asarray(weights, dtype=np.float64), 0.0)
+    total = weights.sum()
+    shares = np.cumsum(weights / total if total > 0 else np.full(len(weights), 1 / len(weights)))
+    positions = (np.arange(n) + rng.random()) / n
+    return rng.permutation(np.minimum(np.searchsorted(shares, positions, side="right"), len(weights) - 1))

@@ -1,0 +1,246 @@
+"""DataFrames in and out of P3GM: the rows while a fit lasts, and the released codec that decodes samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from skdpgen.accounting import Phase
+from skdpgen.exceptions import InvalidInputError
+from skdpgen.mechanisms import add_gaussian, histogram, one_hot_moments
+from skdpgen.tabular import (
+    Binning,
+    Boolean,
+    Categorical,
+    Schema,
+    TableEncoder,
+    bins_from_histogram,
+    bins_histogram,
+    schema_from_histogram,
+    schema_histogram,
+    validate_frame,
+)
+
+from ._labels import is_numeric_target
+from ._particles import plan_bins
+
+__all__ = ["FrameCodec", "FrameRows"]
+
+
+@dataclass(frozen=True, eq=False)
+class FrameCodec:
+    """Public or released: the schema and bins by which rows become level codes, and codes become rows.
+
+    Parameters
+    ----------
+    encoder : TableEncoder
+        Laid out for all columns, the target among them.
+    target : column name or None
+        The categorical column that the model is conditional on.
+    y : {"none", "series", "array"}, default="none"
+        Whether the last column came as y, and how it goes out.
+    """
+
+    encoder: TableEncoder
+    target: object = None
+    y: str = "none"
+
+    @property
+    def _target_at(self):
+        return None if self.target is None else self.encoder.schema_.names.index(self.target)
+
+    @property
+    def n_levels(self):
+        """Number of levels of every block but the target's, array of shape (n_blocks,)."""
+        at = self._target_at
+        return np.array([block.size for i, block in enumerate(self.encoder.blocks_) if i != at], dtype=np.int64)
+
+    @property
+    def row_norm(self):
+        """Norm of every encoded row: one level in each block."""
+        return len(self.n_levels) ** 0.5
+
+    @property
+    def n_classes(self):
+        """Levels of the target; 0 without one."""
+        return 0 if self.target is None else self.encoder.blocks_[self._target_at].size
+
+    def codes(self, frame):
+        """Level codes (n_samples, n_blocks) and class codes (n_samples,), or None without a target."""
+        codes = self.encoder.codes(frame)
+        if self.target is None:
+            return codes, None
+        return np.delete(codes, self._target_at, axis=1), codes[:, self._target_at]
+
+    def one_hot(self, codes):
+        """Encoded rows of shape (n_samples, n_levels.sum()), float32."""
+        sizes = self.n_levels
+        matrix = np.zeros((len(codes), int(sizes.sum())), dtype=np.float32)
+        offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        matrix[np.arange(len(codes))[:, None], codes + offsets] = 1.0
+        return matrix
+
+    def decode(self, codes, class_codes, rng):
+        """A frame, or (frame, y), from level codes; values inside bins are drawn from `rng`."""
+        if self.target is not None:
+            codes = np.insert(codes, self._target_at, class_codes, axis=1)
+        frame = self.encoder.decode(codes, rng=rng)
+        if self.y == "none":
+            return frame
+        y = frame[frame.columns[-1]]
+        return frame[frame.columns[:-1]], y if self.y == "series" else y.to_numpy()
+
+    def class_codes(self, y):
+        """Codes of the classes asked for at sampling; ValueError for one that the model does not have."""
+        levels = pd.Index(np.array(self.classes, dtype=object))
+        codes = levels.get_indexer(np.asarray(y, dtype=object))
+        if (codes < 0).any():
+            raise ValueError("y holds a class that the model does not have; see classes_")
+        return codes
+
+    @property
+    def classes(self):
+        """Values of the target's levels; None stands for a missing one."""
+        return self.encoder.blocks_[self._target_at].levels
+
+    def to_state(self):
+        """Return plain values for a release file."""
+        return {
+            "kind": "frame",
+            "schema": self.encoder.schema_.to_dict(),
+            # a list of pairs, since a column's name need not be a string
+            "binnings": [[name, binning.to_dict()] for name, binning in self.encoder.binnings_.items()],
+            "target": self.target,
+            "y": self.y,
+        }
+
+    @classmethod
+    def from_state(cls, state):
+        """Rebuild from `to_state`."""
+        binnings = {name: Binning.from_dict(content) for name, content in state["binnings"]}
+        encoder = TableEncoder(Schema.from_dict(state["schema"]), binnings=binnings).fit()
+        return cls(encoder, state["target"], state["y"])
+
+
+class FrameRows:
+    """The private rows of one fit, validated; dropped when the fit ends.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    y : array-like of shape (n_samples,) or None
+        Appended as the last column.
+    target, schema, classes, target_type, on_invalid
+        Parameters of the synthesizer.
+    conditional : bool, default=True
+        Whether the model has one prior a class; else a categorical target is a block like the others.
+    """
+
+    def __init__(self, frame, y, *, target, schema, classes, target_type, on_invalid, conditional=True):
+        self.y = "none"
+        if y is not None:
+            if target is not None:
+                raise InvalidInputError("give the labels as y or as the column `target`, not both")
+            frame, target = self._append(frame, y)
+        elif target is not None and target not in frame.columns:
+            raise InvalidInputError(f"the target {target!r} is not a column of the frame")
+        numeric = target is None or is_numeric_target(frame[target], target_type)
+        if schema is not None and target is not None and target in schema:
+            numeric = not isinstance(schema[target], Categorical | Boolean)
+        schema = Schema.from_kinds(frame, schema, categorical=() if numeric else (target,))
+        if classes is not None:
+            schema = self._declare(schema, target, numeric, classes)
+        self.frame = validate_frame(frame, schema, on_invalid)
+        self.schema, self.target = schema, target if conditional and not numeric else None
+
+    def _append(self, frame, y):
+        self.y = "series" if isinstance(y, pd.Series) else "array"
+        values = np.asarray(y) if self.y == "array" else y
+        if np.ndim(values) != 1 or len(values) != len(frame):
+            raise InvalidInputError(f"y must have shape ({len(frame)},); got {np.shape(values)}")
+        name = getattr(y, "name", None)
+        name = "target" if name is None else name
+        if name in frame.columns:
+            raise InvalidInputError(f"y has the name {name!r} of a column of X")
+        return frame.assign(**{name: values if self.y == "array" else y.array}) if isinstance(name, str) else (
+            pd.concat([frame, pd.Series(values, index=frame.index, name=name)], axis=1)
+        ), name
+
+    @staticmethod
+    def _declare(schema, target, numeric, classes):
+        if numeric:
+            raise InvalidInputError("classes= needs a categorical target")
+        if schema[target].complete:
+            raise InvalidInputError("classes= and a schema that has the target's categories: give one of them")
+        return schema.replace(replace(schema[target], categories=tuple(classes)))
+
+    @property
+    def learns_classes(self):
+        """Whether categories are learned, so that a threshold's delta is charged; public."""
+        return any(isinstance(self.schema[name], Categorical) for name in self.schema.incomplete)
+
+    def phases(self, share):
+        """Return the releases that `learn` makes."""
+        numbers = any(not isinstance(column, Categorical | Boolean) for column in self.schema.columns)
+        return [
+            *([] if self.schema.complete else [Phase("schema", share)]),
+            # with neither, the number of rows is not known well enough to choose what the moments should show
+            *([Phase("bins", share)] if numbers else [] if not self.schema.complete else [Phase("rows", share / 5)]),
+        ]
+
+    def encoder_phases(self, share):
+        """Return the release of the moments: one."""
+        return [Phase("moments", share)]
+
+    def learn(self, noise_multipliers, extra_delta, rng, neighboring):
+        """Release what was not declared, and the bins of numeric columns; returns the codec and the moments' plan.
+
+        Returns
+        -------
+        FrameCodec, float
+            The float is the one-way tables' share of the moments (see `plan_bins`).
+        """
+        schema, counts = self.schema, []
+        if not schema.complete:
+            query = schema_histogram(self.frame, schema)
+            noisy, sd = _release(query.bounded_sum, noise_multipliers["schema"], rng, neighboring)
+            counts.append(noisy.sum() / len(query.sizes))
+            schema = schema_from_histogram(noisy, query, sd, extra_delta)
+        if "rows" in noise_multipliers:
+            rows = histogram(np.zeros(len(self.frame), dtype=np.int64), 1)
+            counts.append(float(add_gaussian(rows, noise_multipliers["rows"], rng, neighboring)[0]))
+        numbers = [c for c in schema.columns if not isinstance(c, Categorical | Boolean)]
+        classes = 1 if self.target is None else _size(schema[self.target])
+        n_blocks = len(schema) - (self.target is not None)
+        if numbers:
+            noisy, sd = _release(bins_histogram(self.frame, schema), noise_multipliers["bins"], rng, neighboring)
+            counts.append(noisy.sum() / len(numbers))
+        n_bins, one_way_share = plan_bins(float(np.mean(counts)), n_blocks, classes, noise_multipliers["moments"])
+        binnings = bins_from_histogram(noisy, schema, sd, n_bins) if numbers else None
+        codec = FrameCodec(TableEncoder(schema, binnings=binnings).fit(), self.target, self.y)
+        self.codes, class_codes = codec.codes(self.frame)
+        self.class_codes = np.zeros(len(self.frame), dtype=np.int64) if class_codes is None else class_codes
+        return codec, one_way_share
+
+    def moments(self, codec, one_way_share):
+        """One-way and two-way tables, of each class where the model has classes: a BoundedSum."""
+        classes = max(codec.n_classes, 1)
+        return one_hot_moments(self.codes, codec.n_levels, self.class_codes, classes, one_way_share=one_way_share)
+
+    def one_hot_with_labels(self, codec):
+        """Encoded rows, float32, with one-hot classes at the end where conditional."""
+        matrix = codec.one_hot(self.codes)
+        if not codec.n_classes:
+            return matrix
+        return np.concatenate([matrix, np.eye(codec.n_classes, dtype=np.float32)[self.class_codes]], axis=1)
+
+
+def _size(column):
+    return len(column.values) + column.missing
+
+
+def _release(bounded_sum, noise_multiplier, rng, neighboring):
+    sd = noise_multiplier * bounded_sum.sensitivity(neighboring)
+    return add_gaussian(bounded_sum, noise_multiplier, rng, neighboring), sd

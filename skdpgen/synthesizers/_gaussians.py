@@ -1,0 +1,246 @@
+"""Gaussians in the space of the released principal components, and the linear decoder: post-processing alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+
+from skdpgen.mixture import GaussianMixtureParameters
+
+__all__ = ["LatentSpace", "LinearGenerator", "class_latents", "match_clipped_normal"]
+
+_SMALLEST_VARIANCE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class LatentSpace:
+    """A released affine map between scaled rows and latents.
+
+    Parameters
+    ----------
+    center : array of shape (n_features,)
+        In the unit box.
+    basis : array of shape (n_features, n_latent)
+        Orthonormal columns.
+    """
+
+    center: np.ndarray
+    basis: np.ndarray
+
+    def encode(self, scaled):
+        """Latent of scaled rows, shape (n_samples, n_latent)."""
+        return (scaled - self.center) @ self.basis
+
+    def decode(self, latent):
+        """Scaled rows, shape (n_samples, n_features); not clipped."""
+        return latent @ self.basis.T + self.center
+
+
+def class_latents(moments, centers, noise_sd, n_components):
+    """Principal components and one Gaussian a class from second-round class moments, shrunk by their known noise.
+
+    Parameters
+    ----------
+    moments : Moments
+        Released, with a leading axis of classes, of rows less the center of their class.
+    centers : array of shape (n_classes, d)
+        Released.
+    noise_sd : float
+        Standard deviation of the noise on a diagonal entry of ``moments.second``; off it, smaller by sqrt(2).
+    n_components : int
+
+    Returns
+    -------
+    counts : array of shape (n_classes,)
+        At least 1.
+    means : array of shape (n_classes, d)
+    mean : array of shape (d,)
+    components : array of shape (d, n_components)
+        Leading eigenvectors of the total covariance.
+    mixture : GaussianMixtureParameters
+        In their space, about `mean`.
+    residual_variance : float
+        Mean variance of the directions left out, at least 1e-6.
+
+    Notes
+    -----
+    Eigenvalues of a noisy symmetric matrix are too spread; each is moved back by twice the noise variance times the
+    Hilbert transform of the spectrum (the oracle estimator for additive Wigner noise of Bun, Allez, Bouchaud and
+    Potters, "Rotational invariant estimator for general noisy matrices", 2016). How far a class's covariance leaves the
+    pooled one is shrunk entry by entry, by empirical Bayes with one variance learned over all entries.
+    """
+    counts = np.maximum(moments.count, 1.0)
+    share = counts / counts.sum()
+    shift = moments.sum / counts[:, None]
+    covariances = moments.second / counts[:, None, None] - shift[:, :, None] * shift[:, None, :]
+    means = centers + shift
+    mean = share @ means
+    pooled = np.tensordot(share, covariances, 1)
+    sd = noise_sd / counts
+    pooled_variance = float(((share * sd) ** 2).sum())
+    between = (means - mean).T @ (share[:, None] * (means - mean))
+    values, vectors = np.linalg.eigh(pooled + between)
+    values, vectors = values[::-1], np.ascontiguousarray(vectors[:, ::-1][:, :n_components])
+    cleaned = _clean_eigenvalues(values, pooled_variance / 2)
+    k = vectors.shape[1]
+    residual = max(float(cleaned[k:].mean()) if k < len(cleaned) else 0.0, 1e-6)
+    cleaned = cleaned[:k]
+    keep = np.sqrt(np.clip(cleaned / np.maximum(values[: len(cleaned)], _SMALLEST_VARIANCE), 0.0, 1.0))
+    common = keep[:, None] * (vectors.T @ pooled @ vectors) * keep
+    own = vectors.T @ (covariances - pooled) @ vectors
+    covariance = common + _shrink(own, common, sd, share, pooled_variance)
+    mixture = GaussianMixtureParameters(share, (means - mean) @ vectors, _positive(covariance), "full")
+    return counts, means, mean, vectors, mixture, residual
+
+
+def _clean_eigenvalues(values, variance):
+    """Decreasing, positive eigenvalues of the matrix beneath noise of entrywise `variance` (off the diagonal)."""
+    d = len(values)
+    if variance > 0 and d > 1:
+        width = 2 * np.sqrt(variance * d) * d**-0.5
+        gaps = values[:, None] - values[None, :]
+        values = values - 2 * variance * (gaps / (gaps * gaps + width * width)).sum(axis=1)
+    return np.minimum.accumulate(np.maximum(values, _SMALLEST_VARIANCE))
+
+
+def _shrink(own, common, sd, share, pooled_variance):
+    """Differences of class covariances from the pooled one, scaled down by how much of them is noise."""
+    diagonal = np.eye(len(common), dtype=bool)
+    noise = (sd**2 * (1 - 2 * share) + pooled_variance)[:, None, None] * np.where(diagonal, 1.0, 0.5)
+    if not noise.min() > 0:
+        return own
+    size = np.maximum(np.diag(common), _SMALLEST_VARIANCE)
+    scale = np.outer(size, size) * np.where(diagonal, 2.0, 1.0)
+    ratio = scale / noise
+    weight = (ratio / ratio.max()) ** 2
+    spread = max(float((weight * (own**2 - noise) / scale).sum() / weight.sum()), 0.0)
+    return own * (spread * scale / (spread * scale + noise))
+
+
+def _positive(covariances):
+    values, vectors = np.linalg.eigh((covariances + np.swapaxes(covariances, 1, 2)) / 2)
+    floor = np.maximum(values.max(axis=1, keepdims=True) * 1e-6, _SMALLEST_VARIANCE)
+    return (vectors * np.maximum(values, floor)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+
+
+class LinearGenerator:
+    """Sample a latent Gaussian of the row's component, decode it through the inverse PCA, clip to the unit box.
+
+    Clipping would pull means away from the bounds and shrink variances, so each column's normal law is first changed,
+    component by component, so that after clipping it has the released mean and variance. On images this is what turns
+    grey smears into strokes.
+
+    Parameters
+    ----------
+    space : LatentSpace
+    mixture : GaussianMixtureParameters
+    component_means : array of shape (n_components, n_features)
+        Released mean of the scaled rows of each component.
+    low, high : arrays of shape (n_features,)
+        The box of scaled rows.
+    variance_gain : float, default=1.0
+        Variance asked for after clipping, over what the latent Gaussian has: more than 1 gives back what the
+        directions left out had.
+    """
+
+    def __init__(self, space, mixture, component_means, low, high, variance_gain=1.0):
+        self.space, self.mixture, self.component_means = space, mixture, component_means
+        self.low, self.high, self.variance_gain = low, high, variance_gain
+        width = high - low
+        basis = space.basis
+        variance = np.einsum("dk,mkl,dl->md", basis, _full(mixture), basis, optimize=True)
+        location, deviation = match_clipped_normal(
+            (component_means - low) / width, variance_gain * variance / width**2
+        )
+        self._location = location * width + low
+        self._gain = deviation * width / np.sqrt(np.maximum(variance, 1e-300))
+
+    def sample(self, components, rng):
+        """Draw scaled rows of shape (n_samples, n_features), float32, for rows of given components."""
+        rows = np.empty((len(components), len(self.low)), dtype=np.float32)
+        roots = np.linalg.cholesky(_full(self.mixture))
+        for k in np.unique(components):
+            where = np.flatnonzero(components == k)
+            for part in np.split(where, np.arange(8192, len(where), 8192)):
+                latent = rng.standard_normal((len(part), len(roots[k]))) @ roots[k].T
+                rows[part] = np.clip(self._location[k] + self._gain[k] * (latent @ self.space.basis.T), self.low, self.high)
+        return rows
+
+    def to_state(self):
+        """Return arrays for a release file."""
+        return {
+            "center": self.space.center,
+            "basis": self.space.basis,
+            "weights": self.mixture.weights,
+            "means": self.mixture.means,
+            "covariances": self.mixture.covariances,
+            "covariance_type": self.mixture.covariance_type,
+            "component_means": self.component_means,
+            "low": self.low,
+            "high": self.high,
+            "variance_gain": self.variance_gain,
+        }
+
+    @classmethod
+    def from_state(cls, state):
+        """Rebuild from `to_state`."""
+        mixture = GaussianMixtureParameters(
+            state["weights"], state["means"], state["covariances"], state["covariance_type"]
+        )
+        space = LatentSpace(state["center"], state["basis"])
+        return cls(space, mixture, state["component_means"], state["low"], state["high"], state["variance_gain"])
+
+
+def _full(mixture):
+    if mixture.covariance_type == "full":
+        return mixture.covariances
+    return np.stack([np.diag(row) for row in mixture.covariances])
+
+
+def match_clipped_normal(mean, variance):
+    """Parameters of the normal laws that have given moments once clipped to [0, 1].
+
+    Parameters
+    ----------
+    mean, variance : arrays of one shape
+        Moved inside what a law on [0, 1] can have.
+
+    Returns
+    -------
+    location, deviation : arrays of that shape
+    """
+    mean = np.clip(mean, 1e-3, 1 - 1e-3)
+    variance = np.clip(variance, 1e-6, 0.95 * mean * (1 - mean))
+    narrow, wide = np.full(mean.shape, np.log(1e-3)), np.full(mean.shape, np.log(3.0))
+    for _ in range(22):  # bisection of the deviation, and inside it of the location
+        deviation = np.exp((narrow + wide) / 2)
+        location = _locate(mean, deviation)
+        less = _clipped_moments(location, deviation)[1] < variance
+        narrow, wide = np.where(less, np.log(deviation), narrow), np.where(less, wide, np.log(deviation))
+    return location, deviation
+
+
+def _locate(mean, deviation):
+    low, high = -6 * deviation, 1 + 6 * deviation
+    for _ in range(25):
+        location = (low + high) / 2
+        less = _clipped_moments(location, deviation)[0] < mean
+        low, high = np.where(less, location, low), np.where(less, high, location)
+    return location
+
+
+def _clipped_moments(location, deviation):
+    """Mean and variance of clip(N(location, deviation^2), 0, 1)."""
+    a, b = -location / deviation, (1 - location) / deviation
+    density_a, density_b = (np.exp(-0.5 * t * t) / np.sqrt(2 * np.pi) for t in (a, b))
+    inside, above = ndtr(b) - ndtr(a), ndtr(-b)
+    mean = location * inside + deviation * (density_a - density_b) + above
+    square = (
+        (location**2 + deviation**2) * inside
+        + 2 * location * deviation * (density_a - density_b)
+        + deviation**2 * (a * density_a - b * density_b)
+        + above
+    )
+    return mean, np.maximum(square - mean**2, 0.0)

@@ -1,0 +1,118 @@
+"""Labels beside an array: codes while a fit lasts, and the released classes that decode them."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from skdpgen.exceptions import InvalidInputError, UtilityWarning
+from skdpgen.mechanisms import add_gaussian, histogram, select_above
+
+__all__ = ["Labels", "check_labels", "is_numeric_target", "label_codes", "learn_classes"]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Public or released facts about y: its classes (none when y is numeric), and the container it came in."""
+
+    classes: tuple | None
+    dtype: str
+    series: bool = False
+    name: str | None = None
+
+    def decode(self, values):
+        """Return class codes (or numbers, when y is numeric) as the kind of y that went in."""
+        if self.classes is not None:
+            values = np.array(self.classes, dtype=_array_dtype(self.dtype))[np.asarray(values, dtype=np.int64)]
+        if not self.series:
+            return values if self.classes is not None else values.astype(self.dtype)
+        return pd.Series(values, name=self.name).astype(self.dtype)
+
+    def to_state(self):
+        """Return plain values for a release file."""
+        classes = None if self.classes is None else list(self.classes)
+        return {"classes": classes, "dtype": self.dtype, "series": self.series, "name": self.name}
+
+    @classmethod
+    def from_state(cls, state):
+        """Rebuild from `to_state`."""
+        return cls(**{**state, "classes": None if state["classes"] is None else tuple(state["classes"])})
+
+
+def is_numeric_target(y, target_type):
+    """Tell from its dtype, never from its values, whether y is numeric; `target_type` overrides."""
+    if target_type is not None:
+        return target_type == "numeric"
+    return pd.api.types.is_float_dtype(getattr(y, "dtype", np.asarray(y).dtype))
+
+
+def check_labels(y, n_rows, *, numeric, classes):
+    """Validate y and return it as an array with what is public about it.
+
+    Raises
+    ------
+    InvalidInputError
+        Wrong shape, missing values, or a class that was not declared.
+    """
+    series = isinstance(y, pd.Series)
+    name = None if not series or y.name is None else str(y.name)
+    dtype = y.dtype if series else np.asarray(y).dtype
+    values = np.asarray(y.astype(object) if series and not isinstance(dtype, np.dtype) else y)
+    if values.shape == (n_rows, 1):
+        values = values[:, 0]
+    if values.shape != (n_rows,):
+        raise InvalidInputError(f"y must have shape ({n_rows},); got {values.shape}")
+    if numeric:
+        values = values.astype(np.float64)
+        if not np.isfinite(values).all():
+            raise InvalidInputError("Input y contains NaN or infinity.")
+        return values, Labels(None, "float64" if not isinstance(dtype, np.dtype) else str(dtype), series, name)
+    if pd.isna(values).any() or (values.dtype.kind == "f" and not np.isfinite(values).all()):
+        raise InvalidInputError("Input y contains NaN or infinity.")
+    if classes is not None:
+        classes = tuple(_plain(c) for c in classes)
+        if not classes or len(set(classes)) < len(classes):
+            raise ValueError("classes must be distinct, and at least one")
+        if not np.isin(values, np.array(classes, dtype=values.dtype if values.dtype == object else None)).all():
+            raise InvalidInputError("y holds a class that is not among the declared classes")
+    return values, Labels(classes, str(dtype) if isinstance(dtype, np.dtype) and dtype.kind in "biuf" else "object" if not series else str(dtype), series, name)
+
+
+def label_codes(values, classes):
+    """Position of each value in `classes`; -1 for the others."""
+    return pd.Index(np.array(classes, dtype=object)).get_indexer(np.asarray(values, dtype=object))
+
+
+def learn_classes(values, noise_multiplier, delta, rng, neighboring):
+    """Release the classes that stand above the noise, sorted (PRIVACY section 6); the rows of others are left out.
+
+    Returns
+    -------
+    tuple
+        Never empty: where the noise hides every class, one class stands for all rows.
+    """
+    observed = pd.unique(values)
+    observed = np.sort(observed) if observed.dtype != object else np.array(sorted(observed, key=str), dtype=object)
+    counts = histogram(label_codes(values, observed), len(observed))
+    noisy = add_gaussian(counts, noise_multiplier, rng, neighboring)
+    sd = noise_multiplier * counts.sensitivity(neighboring)
+    kept = observed[select_above(noisy, sd, delta)] if noise_multiplier else observed
+    if not len(kept):
+        warnings.warn("the noise hides every class of y; one stands for all: declare classes=", UtilityWarning, stacklevel=4)
+        return ("other",) if values.dtype.kind in "OUS" else (values.dtype.type(0).item(),)
+    return tuple(_plain(c) for c in kept)
+
+
+def _plain(value):
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _array_dtype(dtype):
+    try:
+        parsed = np.dtype(dtype)
+    except TypeError:
+        return object
+    return parsed if parsed.kind in "biuf" else object

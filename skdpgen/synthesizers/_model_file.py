@@ -1,0 +1,92 @@
+"""Release files: one .safetensors file of released state, with schema, parameters and card as JSON in its header."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+
+import numpy as np
+
+from skdpgen import __version__
+
+__all__ = ["load", "save_state"]
+
+_FORMAT = "skdpgen-model/1"
+
+
+def save_state(path, model, state):
+    """Write released state to one file.
+
+    Parameters
+    ----------
+    path : str or Path
+        Ends in .safetensors.
+    model : str
+        Class name of the synthesizer.
+    state : dict
+        Nested dicts of arrays and of what JSON holds; released or public values alone.
+    """
+    from safetensors.numpy import save
+
+    path = Path(path)
+    if path.suffix != ".safetensors":
+        raise ValueError(f"a model file ends in .safetensors; got {path.name!r}")
+    arrays = {}
+    header = {"format": _FORMAT, "model": model, "version": __version__, "state": _split(state, arrays, "")}
+    path.write_bytes(save(arrays, metadata={"skdpgen": json.dumps(header)}))
+
+
+def load(path):
+    """Read a released model: an estimator that samples, with the books it was fitted under, detached.
+
+    Parameters
+    ----------
+    path : str or Path
+        Written by ``save`` of a synthesizer. Nothing in it is executed: it holds arrays and JSON.
+
+    Returns
+    -------
+    synthesizer
+        Fitted; ``sample`` works, charging its accountant raises DetachedAccountantError.
+
+    Raises
+    ------
+    ValueError
+        The file is not a model of this package, or is of a newer format.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as read
+
+    content = Path(path).read_bytes()
+    try:
+        length = int.from_bytes(content[:8], "little")
+        header = json.loads(content[8 : 8 + length])["__metadata__"]["skdpgen"]
+        arrays = read(content)
+    except (SafetensorError, ValueError, KeyError, TypeError):
+        raise ValueError(f"{path}: not a model file of skdpgen") from None
+    header = json.loads(header)
+    if header.get("format") != _FORMAT:
+        raise ValueError(f"{path}: format {header.get('format')!r} is not {_FORMAT!r}; it may come from a newer skdpgen")
+    synthesizers = importlib.import_module("skdpgen.synthesizers")
+    if header["model"] not in synthesizers.__all__ or not hasattr(getattr(synthesizers, header["model"]), "_from_state"):
+        raise ValueError(f"{path}: unknown model {header['model']!r}")
+    return getattr(synthesizers, header["model"])._from_state(_join(header["state"], arrays))
+
+
+def _split(value, arrays, name):
+    """Move the arrays of nested dicts into `arrays`, leaving their names behind."""
+    if isinstance(value, np.ndarray):
+        arrays[name] = np.ascontiguousarray(value)
+        return {"__array__": name}
+    if isinstance(value, dict):
+        return {key: _split(item, arrays, f"{name}.{key}" if name else key) for key, item in value.items()}
+    return value
+
+
+def _join(value, arrays):
+    if isinstance(value, dict):
+        if set(value) == {"__array__"}:
+            return arrays[value["__array__"]]
+        return {key: _join(item, arrays) for key, item in value.items()}
+    return value

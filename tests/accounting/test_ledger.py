@@ -1,0 +1,232 @@
+"""The ledger file: shared by processes, surviving their deaths, and refused when it cannot be trusted."""
+
+import concurrent.futures
+import contextlib
+import multiprocessing
+import os
+import pickle
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from pathlib import Path
+
+import joblib
+import pytest
+
+from skdpgen.accounting import Charge, Phase, PrivacyAccountant, gaussian_event, poisson_gaussian_event
+from skdpgen.exceptions import BudgetExceededError, LedgerError
+
+EVENT = gaussian_event(20.0)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "budget.db"
+
+
+def edit(path, statement):
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement)
+
+
+def test_books_outlive_the_object(path):
+    first = PrivacyAccountant(2.0, 1e-6, "replace_one", ledger=path, delta_reserve=0.1)
+    plan = first.calibrate(
+        [Phase("a", 0.5), Phase("b", 0.5, 30, 0.01)], label="fit", epsilon=0.5, extra_delta_share=0.05
+    )
+    first.charge(plan.event, plan.label, plan.extra_delta)
+    first.plan([Charge("soon", EVENT)])
+    again = PrivacyAccountant(2.0, 1e-6, "replace_one", ledger=str(path), delta_reserve=0.1)
+    opened = PrivacyAccountant(ledger=path)
+    for other in (again, opened):
+        assert other.entries == first.entries
+        assert other.epsilon_spent() == first.epsilon_spent()
+        assert (other.epsilon, other.delta, other.neighboring, other.delta_reserve) == (2.0, 1e-6, "replace_one", 0.1)
+        assert other.alpha == first.alpha
+    opened.charge(EVENT, "soon")
+    assert [entry.status for entry in first.entries] == ["charged", "charged"]
+    assert os.path.isabs(first.ledger)
+
+
+def test_an_infinite_budget_round_trips(path):
+    PrivacyAccountant(float("inf"), ledger=path).charge(EVENT, "x")
+    assert PrivacyAccountant(ledger=path).epsilon == float("inf")
+
+
+@pytest.mark.parametrize(
+    "other", [{"epsilon": 2.0}, {"delta": 1e-6}, {"neighboring": "replace_one"}, {"delta_reserve": 0.1}]
+)
+def test_other_parameters_are_refused_by_name(path, other):
+    PrivacyAccountant(1.0, 1e-5, ledger=path)
+    (name,) = other
+    with pytest.raises(LedgerError, match=f"was made with {name}="):
+        PrivacyAccountant(**{"epsilon": 1.0, "ledger": path, **other})
+
+
+def test_opening_needs_a_ledger_that_is_there(path):
+    with pytest.raises(LedgerError, match="is not there"):
+        PrivacyAccountant(ledger=path)
+    assert not path.exists()
+    with pytest.raises(LedgerError, match="cannot create"):
+        PrivacyAccountant(1.0, ledger=path / "no" / "folder.db")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"not a database, but long enough to be read as one" * 40, b"SQLite format 3\0"]
+)
+def test_a_file_that_is_no_ledger_is_refused_and_left_alone(path, content):
+    path.write_bytes(content)
+    with pytest.raises(LedgerError, match="ledger"):
+        PrivacyAccountant(1.0, ledger=path)
+    assert path.read_bytes() == content
+
+
+def test_a_damaged_ledger_refuses_charges(path):
+    accountant = PrivacyAccountant(1.0, ledger=path)
+    accountant.charge(EVENT, "a")
+    accountant.charge(EVENT, "b")
+    intact = path.read_bytes()
+    for statement in (
+        "DELETE FROM charges WHERE label = 'b'",
+        "UPDATE charges SET event = '{}'",
+        "UPDATE charges SET status = 'forgiven'",
+        "UPDATE charges SET extra_delta = 'none'",
+        "DROP TABLE charges",
+        "DELETE FROM parameters WHERE name = 'format'",
+        "UPDATE parameters SET value = 'x'",
+    ):
+        edit(path, statement)
+        with pytest.raises(LedgerError, match=r"damaged|is not a ledger"):
+            accountant.charge(EVENT, "c")
+        path.write_bytes(intact)
+    path.write_bytes(intact[: len(intact) // 2])
+    with pytest.raises(LedgerError, match=r"damaged|is not a ledger"):
+        accountant.charge(EVENT, "c")
+    path.write_bytes(intact)
+    assert len(accountant.charges) == 2
+
+
+def test_a_ledger_deleted_or_made_again_is_not_taken_for_the_old_one(path):
+    accountant = PrivacyAccountant(1.0, ledger=path)
+    accountant.charge(EVENT, "a")
+    data = pickle.dumps(accountant)
+    path.unlink()
+    for holder in (accountant, pickle.loads(data)):
+        with pytest.raises(LedgerError, match="is not there"):
+            holder.charge(EVENT, "b")
+        assert "is not there" in holder._repr_html_()
+        assert repr(holder) == "PrivacyAccountant(1, 1e-05)"
+    PrivacyAccountant(1.0, ledger=path)
+    for holder in (accountant, pickle.loads(data)):
+        with pytest.raises(LedgerError, match="another ledger"):
+            holder.charge(EVENT, "b")
+
+
+def test_a_read_only_ledger_can_be_read_and_not_charged():
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "budget.db"
+        accountant = PrivacyAccountant(1.0, ledger=path)
+        accountant.charge(EVENT, "a")
+        path.chmod(0o444)
+        os.chmod(folder, 0o555)
+        root = os.geteuid() == 0
+        if root:  # root may write whatever the mode says
+            os.seteuid(65534)
+        try:
+            assert len(accountant.charges) == 1
+            with pytest.raises(LedgerError, match="read-only; nothing was charged"):
+                accountant.charge(EVENT, "b")
+        finally:
+            if root:
+                os.seteuid(0)
+            os.chmod(folder, 0o755)
+        assert len(accountant.charges) == 1
+
+
+def test_a_locked_ledger_is_an_error_and_not_a_charge(path, monkeypatch):
+    accountant = PrivacyAccountant(1.0, ledger=path)
+    monkeypatch.setattr("skdpgen.accounting.ledger._SECONDS", 0.05)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LedgerError, match="stayed locked"):
+            accountant.charge(EVENT, "a")
+        holder.execute("ROLLBACK")
+    assert accountant.charges == ()
+
+
+def test_a_pickle_re_attaches_and_does_not_change_with_charges(path):
+    accountant = PrivacyAccountant(1.0, ledger=path)
+    before = pickle.dumps(accountant)
+    other = pickle.loads(before)
+    other.charge(EVENT, "other")
+    assert not other.detached
+    assert accountant.charges == other.charges
+    assert pickle.dumps(accountant) == before
+    assert joblib.hash(accountant) == joblib.hash(other)
+
+
+def test_a_relative_path_is_kept_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    accountant = PrivacyAccountant(1.0, ledger="budget #1 100%.db")
+    data = pickle.dumps(accountant)
+    monkeypatch.chdir("/")
+    pickle.loads(data).charge(EVENT, "x")
+    assert len(accountant.charges) == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["budget #1 100%.db"]
+
+
+def test_sixteen_processes_never_overspend(path):
+    accountant = PrivacyAccountant(1.0, ledger=path)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["skdpgen.accounting"])
+    accepted = refused = 0
+    with concurrent.futures.ProcessPoolExecutor(16, mp_context=context) as pool:
+        for future in [pool.submit(accountant.charge, EVENT, f"charge {k}") for k in range(64)]:
+            try:
+                future.result()
+                accepted += 1
+            except BudgetExceededError:
+                refused += 1
+    alone = PrivacyAccountant(1.0)
+    with contextlib.suppress(BudgetExceededError):
+        for k in range(64):
+            alone.charge(EVENT, f"charge {k}")
+    assert accepted == len(accountant.charges) == len(alone.charges)
+    assert refused == 64 - accepted > 0
+    assert accountant.epsilon_spent() == alone.epsilon_spent() <= 1.0
+
+
+def test_a_killed_process_loses_no_charge_and_leaves_no_half_of_one(path):
+    accountant = PrivacyAccountant(1.0, ledger=path)
+    program = textwrap.dedent(
+        """
+        import os, pickle, signal, sys
+        from skdpgen.accounting import gaussian_event
+
+        accountant = pickle.loads(bytes.fromhex(sys.argv[1]))
+        if os.fork() == 0:  # dies inside the transaction, after the row is written and before the commit
+            from skdpgen.accounting import ledger
+            ledger.event_to_json = lambda event: os.kill(os.getpid(), signal.SIGKILL)
+            accountant.charge(gaussian_event(20.0), "inside")
+        os.wait()
+        accountant.charge(gaussian_event(20.0), "paid")
+        os.kill(os.getpid(), signal.SIGKILL)  # dies in the middle of its fit
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", program, pickle.dumps(accountant).hex()], check=False)
+    assert done.returncode == -9
+    assert [charge.label for charge in accountant.charges] == ["paid"]
+    accountant.charge(EVENT, "after")
+    assert len(accountant.charges) == 2
+
+
+def test_many_small_charges_are_quick(path):
+    accountant = PrivacyAccountant(5.0, ledger=path)
+    start = time.process_time()
+    for k in range(50):
+        accountant.charge(poisson_gaussian_event(0.001, 4.0, 10), f"fit {k}")
+    PrivacyAccountant(ledger=path).remaining()
+    assert time.process_time() - start < 2

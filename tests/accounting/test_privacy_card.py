@@ -1,0 +1,210 @@
+"""The privacy card: true when written, and caught when changed."""
+
+import copy
+import json
+import math
+
+import numpy as np
+import pytest
+
+from skdpgen.accounting import Phase, PrivacyAccountant, PrivacyCard, epsilon_pld
+from skdpgen.accounting import card as module
+
+PHASES = [Phase("moments", 0.3), Phase("decoder", 0.7, 20, 0.2)]
+
+
+def make_card(neighboring="add_or_remove_one", epsilon=1.0, later=False, **options):
+    accountant = PrivacyAccountant(3.0 if later else epsilon, 1e-5, neighboring)
+    plan = accountant.calibrate(PHASES, label="P3GM", epsilon=epsilon, extra_delta_share=0.1)
+    accountant.charge(plan.event, plan.label, plan.extra_delta)
+    if later:
+        more = accountant.calibrate([Phase("moments", 1.0)], label="later", epsilon=0.3)
+        accountant.charge(more.event, more.label)
+    return PrivacyCard.build(
+        plan,
+        accountant,
+        model="P3GMSynthesizer",
+        parameters={"n_components": np.int64(10), "lr": 1e-3, "epsilon": math.inf, "net": object(), "x": [1, None]},
+        public_assumptions=["bounds of column age"],
+        noise="AES-CTR, 64 bits a uniform",
+        **options,
+    )
+
+
+def signed(content):
+    """The card with a digest that fits, as a forger would write it."""
+    body = {name: value for name, value in content.items() if name != "digest"}
+    return PrivacyCard({**body, "digest": module._digest(body)})
+
+
+def leaves(value, trail=()):
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from leaves(item, (*trail, name))
+    elif isinstance(value, list):
+        for k, item in enumerate(value):
+            yield from leaves(item, (*trail, k))
+    else:
+        yield trail
+
+
+def changed(content, trail):
+    content = copy.deepcopy(content)
+    inner = content
+    for step in trail[:-1]:
+        inner = inner[step]
+    old = inner[trail[-1]]
+    if isinstance(old, bool) or old is None:
+        inner[trail[-1]] = 1 if old is None else not old
+    elif isinstance(old, (int, float)):
+        inner[trail[-1]] = old * 1.5 + 1e-7 if isinstance(old, float) else old + 1
+    else:
+        inner[trail[-1]] = old + "x"
+    return content
+
+
+@pytest.mark.parametrize("neighboring", ["add_or_remove_one", "replace_one"])
+@pytest.mark.parametrize("later", [False, True])
+def test_a_true_card_verifies_after_a_trip_through_a_file(neighboring, later, tmp_path):
+    card = make_card(neighboring, later=later)
+    card.save(tmp_path / "card.json")
+    loaded = PrivacyCard.load(tmp_path / "card.json")
+    assert loaded == card
+    found = loaded.verify()
+    assert found["private"] is True
+    assert found["neighboring"] == neighboring
+    assert 0.999 <= found["fit"]["epsilon"] <= 1.0
+    assert found["fit"]["delta"] == 1e-5
+    assert found["ledger"]["epsilon"] <= found["ledger"]["budget_epsilon"] == (3.0 if later else 1.0)
+    assert (card["fit"]["epsilon_rdp"] is None) == (neighboring == "replace_one")
+    assert card["model"]["parameters"] == {
+        "n_components": 10,
+        "lr": 1e-3,
+        "epsilon": "inf",
+        "net": "<object>",
+        "x": [1, None],
+    }
+
+
+def test_any_changed_field_breaks_the_digest():
+    content = json.loads(make_card(later=True).to_json())
+    for trail in leaves(content):
+        with pytest.raises(ValueError, match=r"digest|format"):
+            PrivacyCard(changed(content, trail)).verify()
+
+
+def test_a_changed_event_or_figure_fails_even_with_a_new_digest():
+    content = json.loads(make_card(later=True).to_json())
+    free = {"unit", "model", "public_assumptions", "noise", "versions", "digest"}
+    # the first two say less privacy than there is; the last is another fit's name
+    harmless = {("private",), ("fit", "epsilon_asked"), ("ledger", "charges", 1, "label")}
+    missed = []
+    for trail in leaves(content):
+        if trail[0] in free or trail in harmless:
+            continue
+        try:
+            signed(changed(content, trail)).verify()
+        except ValueError:
+            continue
+        missed.append(trail)
+    assert missed == []
+    content["fit"]["epsilon_asked"] = 0.9
+    with pytest.raises(ValueError, match=r"more than the 0\.9 asked for"):
+        signed(content).verify()
+
+
+def test_a_smaller_epsilon_or_more_noise_than_ran_is_caught():
+    content = json.loads(make_card().to_json())
+    content["fit"]["epsilon"] = 0.5
+    with pytest.raises(ValueError, match=r"fit: epsilon is stated as 0\.5, and the events give"):
+        signed(content).verify()
+    content = json.loads(make_card().to_json())
+    content["fit"]["charges"][0]["event"]["events"][1]["noise_multiplier"] *= 1.01
+    with pytest.raises(ValueError, match="fit: epsilon is stated as"):
+        signed(content).verify()
+
+
+def test_a_fit_missing_from_the_ledger_and_a_ledger_over_budget_are_caught():
+    content = json.loads(make_card(later=True).to_json())
+    content["ledger"]["charges"][0]["label"] = "another"
+    with pytest.raises(ValueError, match="is not in the ledger"):
+        signed(content).verify()
+    content = json.loads(make_card(later=True).to_json())
+    content["ledger"]["budget_epsilon"] = 1.05
+    with pytest.raises(ValueError, match=r"alpha|would have refused"):
+        signed(content).verify()
+
+
+def test_only_a_charged_plan_gets_a_card():
+    accountant = PrivacyAccountant(1.0)
+    plan = accountant.calibrate([Phase("a", 1.0)], label="x")
+    build = {"model": "M", "parameters": {}, "noise": "secure"}
+    with pytest.raises(ValueError, match="was not charged"):
+        PrivacyCard.build(plan, accountant, **build)
+    accountant.plan([plan])
+    with pytest.raises(ValueError, match="was not charged"):
+        PrivacyCard.build(plan, accountant, **build)
+    accountant.charge(plan.event, plan.label)
+    PrivacyCard.build(plan, accountant, **build).verify()
+
+
+def test_the_reference_without_privacy_says_so():
+    card = make_card(epsilon=math.inf)
+    assert card["private"] is False
+    assert card["fit"]["epsilon"] == "inf"
+    assert card.verify()["fit"]["epsilon"] == math.inf
+    content = json.loads(card.to_json())
+    content["private"] = True
+    with pytest.raises(ValueError, match="says that the fit is private"):
+        signed(content).verify()
+
+
+def test_seeded_noise_is_stated_and_still_verifies():
+    card = make_card(private=False)
+    assert card["private"] is False
+    assert card.verify()["private"] is False
+
+
+def test_pld_above_rdp_is_caught(monkeypatch):
+    card = make_card()
+    monkeypatch.setattr(module, "epsilon_rdp", lambda *args: 0.5)
+    content = json.loads(card.to_json())
+    content["fit"]["epsilon_rdp"] = 0.5
+    with pytest.raises(ValueError, match="is above that by RDP"):
+        signed(content).verify()
+
+
+def test_a_card_of_a_detached_accountant_still_prints_the_price():
+    card = make_card(later=True)
+    events = card["fit"]["charges"][0]["event"]["events"]
+    assert [event["type"] for event in events] == ["gaussian", "poisson_gaussian"]
+    assert card["sampler"][1].startswith("poisson")
+    assert set(card["versions"]) == {"python", "skdpgen", "numpy", "scipy", "dp-accounting"}
+    assert card["ledger"]["epsilon_if_fixed_in_advance"] >= card["fit"]["epsilon"]
+    assert epsilon_pld([], 1e-5, "replace_one") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is JSON, and this is not"),
+        ("[1]", "expected a JSON object"),
+        ("{}", "missing fields"),
+    ],
+)
+def test_what_is_no_card_is_refused(text, message, tmp_path):
+    (tmp_path / "card.json").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        PrivacyCard.load(tmp_path / "card.json")
+
+
+def test_files_that_cannot_be_read_are_refused(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        PrivacyCard.load(tmp_path / "none.json")
+    (tmp_path / "card.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match="not UTF-8"):
+        PrivacyCard.load(tmp_path / "card.json")
+    content = json.loads(make_card().to_json())
+    for name, bad in (("fit", []), ("ledger", None), ("extra", 1)):
+        with pytest.raises(ValueError, match=r"expected a JSON object|unknown fields"):
+            PrivacyCard({**content, name: bad})

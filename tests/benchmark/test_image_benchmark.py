@@ -1,0 +1,73 @@
+"""The image protocol: the judge learns, its result depends on its seed alone, one row comes per seed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.utils import Bunch
+
+from skdpgen.benchmark import images as image_room
+from skdpgen.benchmark._image_classifiers import cnn_accuracy, fit_cnn, predict_cnn
+
+DIGITS = {"image_shape": (8, 8), "batch_size": 64, "progress": False}
+
+
+def _digits():
+    X, y = load_digits(return_X_y=True)
+    return X * 255 / 16, y
+
+
+def test_cnn_learns_digits_and_names_their_own_labels():
+    X, y = _digits()
+    labels = y + 3  # compared by value, not by code
+    assert cnn_accuracy(X[:1200], labels[:1200], X[1200:], labels[1200:], epochs=6, **DIGITS) > 0.8
+
+
+def test_cnn_depends_on_its_seed_alone():
+    import torch
+
+    X, y = _digits()
+    before = torch.get_rng_state()
+    first, second = (predict_cnn(fit_cnn(X[:200], y[:200], epochs=1, **DIGITS), X, image_shape=(8, 8)) for _ in "ab")
+    np.testing.assert_array_equal(first, second)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_cnn_refuses_images_of_another_shape():
+    with pytest.raises(ValueError, match="28 x 28 pixels expected"):
+        cnn_accuracy(np.zeros((4, 64)), [0, 1, 0, 1], np.zeros((4, 64)), [0, 1, 0, 1], progress=False)
+
+
+class _Resampler:
+    """Stands in for a synthesizer: gives back what it saw."""
+
+    def fit(self, X, y):
+        self.seen_ = X, y
+        return self
+
+    def sample(self, n):
+        X, y = self.seen_
+        return X[:n], y[:n]
+
+
+def test_image_benchmark_yields_one_row_per_seed(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 256, size=(60, 784), dtype=np.uint8), np.arange(60) % 10
+    bunch = Bunch(data=X, target=y, data_test=X, target_test=y)
+    monkeypatch.setattr(image_room, "_load", lambda dataset, data: bunch)
+    asked = []
+
+    def make(epsilon, delta, seed):
+        asked.append((epsilon, delta, seed))
+        return _Resampler()
+
+    rows = list(image_room.image_benchmark("mnist", make, (3, 4), epsilon=2.0, n_samples=50, epochs=1, progress=False))
+    assert asked == [(2.0, 1e-5, 3), (2.0, 1e-5, 4)]
+    assert [row["seed"] for row in rows] == [3, 4]
+    assert all(0 <= row["accuracy"] <= 1 and row["epsilon_card"] is None and row["n_samples"] == 50 for row in rows)
+
+
+def test_image_benchmark_refuses_an_unknown_dataset():
+    with pytest.raises(ValueError, match="dataset must be one of"):
+        next(image_room.image_benchmark("cifar"))

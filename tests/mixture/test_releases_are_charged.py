@@ -1,0 +1,81 @@
+"""Steps run are steps charged: every noise that was added is in the event, at its multiplier, and nothing else is."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from skdpgen import DPPCA, DPGaussianMixture, _scaling
+from skdpgen.accounting import describe_event
+from skdpgen.mechanisms import add_gaussian
+
+X = np.random.default_rng(0).normal(size=(3000, 3))
+Y = np.random.default_rng(1).integers(0, 2, 3000)
+MODULES = [
+    _scaling,
+    sys.modules["skdpgen.decomposition._dp_pca"],
+    sys.modules["skdpgen.mixture._dp_gaussian_mixture"],
+    sys.modules["skdpgen.mixture._em"],
+    sys.modules["skdpgen.mixture._labels"],
+]
+PUBLIC = {"bounds": (-5, 5), "l2_bound": 1.0}
+
+
+def _releases(monkeypatch, fit):
+    """Noise multipliers of the releases of a fit, in order, with the event it was charged."""
+    released = []
+
+    def counted(query, noise_multiplier, rng, neighboring):
+        released.append(noise_multiplier)
+        return add_gaussian(query, noise_multiplier, rng, neighboring)
+
+    for module in MODULES:
+        monkeypatch.setattr(module, "add_gaussian", counted)
+    (charge,) = fit().accountant_.charges
+    charged = [row["noise_multiplier"] for row in describe_event(charge.event) for _ in range(row["count"])]
+    return sorted(released), sorted(charged)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "data", "n_releases"),
+    [
+        (DPPCA(2, **PUBLIC), (X,), 1),
+        (DPPCA(2, centering="two_round", **PUBLIC), (X,), 2),
+        (DPPCA(2), (X,), 3),
+        (DPGaussianMixture(**PUBLIC), (X,), 1),
+        (DPGaussianMixture(3, n_iter=4, **PUBLIC), (X,), 5),
+        (DPGaussianMixture(2, n_iter=4, means_init=np.eye(2, 3), **PUBLIC), (X,), 4),
+        (DPGaussianMixture(2, bounds=(-5, 5), n_iter=1), (X,), 3),
+        (DPGaussianMixture(classes=[0, 1], **PUBLIC), (X, Y), 1),
+        (DPGaussianMixture(**PUBLIC), (X, Y), 2),
+    ],
+)
+@pytest.mark.parametrize("neighboring", ["add_or_remove_one", "replace_one"])
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_every_release_is_charged_at_its_noise(monkeypatch, estimator, data, n_releases, neighboring):
+    estimator.set_params(neighboring=neighboring)
+    released, charged = _releases(monkeypatch, lambda: estimator.fit(*data))
+    assert len(released) == n_releases
+    assert released == pytest.approx(charged)
+
+
+def test_a_step_more_than_charged_is_caught(monkeypatch):
+    em = sys.modules["skdpgen.mixture._em"]
+    shipped = em.dp_em
+    monkeypatch.setattr(
+        sys.modules["skdpgen.mixture._dp_gaussian_mixture"],
+        "dp_em",
+        lambda *args, n_iter, **kwargs: shipped(*args, n_iter=n_iter + 1, **kwargs),
+    )
+    released, charged = _releases(monkeypatch, lambda: DPGaussianMixture(2, n_iter=3, **PUBLIC).fit(X))
+    assert len(released) == len(charged) + 1
+
+
+@pytest.mark.parametrize("centering", ["joint", "two_round"])
+def test_a_phase_left_out_of_the_plan_cannot_run(monkeypatch, centering):
+    shipped = DPPCA._phases
+    monkeypatch.setattr(DPPCA, "_phases", lambda self: shipped(self)[1:])
+    with pytest.raises((KeyError, ValueError)):
+        DPPCA(2, centering=centering, bounds=(-5, 5)).fit(X)

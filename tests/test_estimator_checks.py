@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.utils import check_random_state
+
+from skdpgen import DPPCA, DPGaussianMixture
+from skdpgen._base import PrivateEstimator
+from skdpgen.accounting import Phase
+from skdpgen.estimator_checks import check_private_estimator, parametrize_with_checks
+from skdpgen.mechanisms import add_gaussian, moments
+from skdpgen.utils.noise import NoiseGenerator, make_noise_generator
+
+ESTIMATORS = [
+    DPPCA(2, epsilon=2.0),
+    DPPCA(2, centering="two_round", neighboring="replace_one", bounds=(-1, 1), l2_bound=1.0),
+    DPGaussianMixture(2, epsilon=2.0, n_iter=2),
+    DPGaussianMixture(1, neighboring="replace_one", covariance_type="diag"),
+]
+
+
+@parametrize_with_checks(ESTIMATORS)
+def test_private_estimator(estimator, check):
+    check(estimator)
+
+
+@parametrize_with_checks(
+    [DPGaussianMixture(epsilon=2.0, classes=[0, 1]), DPGaussianMixture(epsilon=2.0)],
+    data=lambda estimator, n_rows, seed: (
+        np.random.default_rng(seed).normal(size=(n_rows, 2)),
+        np.random.default_rng(seed).integers(0, 2, n_rows),
+    ),
+)
+def test_private_estimator_with_labels(estimator, check):
+    check(estimator)
+
+
+class _Means(PrivateEstimator):
+    """Releases a mean; `fault` breaks one promise."""
+
+    def __init__(
+        self,
+        fault=None,
+        *,
+        epsilon=1.0,
+        delta=None,
+        neighboring=None,
+        accountant=None,
+        noise="secure",
+        random_state=None,
+    ):
+        self.fault = fault
+        self.epsilon = epsilon
+        self.delta = delta
+        self.neighboring = neighboring
+        self.accountant = accountant
+        self.noise = noise
+        self.random_state = random_state
+
+    def fit(self, X, y=None):
+        if self.epsilon is None or self.epsilon <= 0 or (self.delta is not None and not 0 < self.delta < 1):
+            raise ValueError("epsilon or delta")
+        if not len(X) or not np.isfinite(X).all():
+            raise ValueError("rows")
+        with self._fitting():
+            accountant = self._resolve_accountant()
+            phases = [Phase("moments", 1.0, steps=len(X) if self.fault == "event" else 1)]
+            plan = self._calibrate(accountant, phases)
+            if self.fault == "early":
+                self.early_ = add_gaussian(moments(X), 1.0, make_noise_generator(), "add_or_remove_one")
+            if self.fault == "twice":
+                accountant.charge(plan.event, plan.label)
+            rng = self._charge(accountant, plan)
+            if self.fault == "seeded":
+                rng = NoiseGenerator("seeded", seed=check_random_state(self.random_state).randint(100))
+            if self.fault == "rows":
+                self.rows_ = {"kept": [X[:, 0]]}
+            if self.fault == "count":
+                self.n_samples_ = len(X)
+            noise = plan.noise_multipliers["moments"]
+            self.released_ = add_gaussian(moments(X), noise, rng, accountant.neighboring)
+            self._issue_card(plan, rng, [])
+        return self
+
+    def transform(self, X):
+        return X
+
+
+def test_an_honest_estimator_passes():
+    check_private_estimator(_Means())
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("event", "depends on the data"),
+        ("early", "before the charge"),
+        ("twice", "2 charges"),
+        ("seeded", "no noise was drawn"),
+        ("rows", "one entry a row"),
+        ("count", "number of rows"),
+    ],
+)
+def test_each_broken_promise_is_caught(fault, message):
+    with pytest.raises(AssertionError, match=message):
+        check_private_estimator(_Means(fault))
