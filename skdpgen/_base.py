@@ -93,9 +93,11 @@ class PrivateEstimator(BaseEstimator):
 
     def _calibrate(self, accountant, phases, *, extra_delta_share=0.0):
         """Noise multipliers for all `phases` of this fit at once; depends on public parameters alone."""
+        phases = [phase for phase in phases if phase.share > 0]
         return accountant.calibrate(
-            [phase for phase in phases if phase.share > 0],
-            label=type(self).__name__,
+            phases,
+            # one line of the ledger a release, in this order
+            label=f"{type(self).__name__}: {', '.join(phase.label for phase in phases)}",
             epsilon=self.epsilon,
             delta=self.delta,
             extra_delta_share=extra_delta_share,

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 __all__ = ["run_demo"]
 
@@ -123,7 +124,7 @@ def _draw_table(real, synthetic, path, n_columns=8):
     names = list(real.columns[: n_columns - 1]) + [real.columns[-1]]
     figure, axes = plt.subplots(2, (len(names) + 1) // 2, figsize=(12, 5.2), layout="constrained")
     for ax, name in zip(axes.flat, names):
-        if np.issubdtype(real[name].dtype, np.number):
+        if pd.api.types.is_numeric_dtype(real[name]):
             edges = np.histogram_bin_edges(np.concatenate([real[name], synthetic[name]]).astype(float), 20)
             for frame, label, style in ((real, "real", {"alpha": 0.45}), (synthetic, "synthetic", {"histtype": "step", "lw": 1.8})):
                 ax.hist(frame[name].astype(float), edges, density=True, label=label, **style)

@@ -57,10 +57,11 @@ class Pool(dict):
 
     def get_buffer(self, key, shape, like):
         """Return a tensor of that shape whose content is arbitrary."""
+        size = math.prod(shape)
         buffer = self.get(key)
-        if buffer is None or buffer.shape != shape or buffer.device != like.device or buffer.dtype != like.dtype:
-            buffer = self[key] = like.new_empty(shape)
-        return buffer
+        if buffer is None or buffer.numel() < size or buffer.device != like.device or buffer.dtype != like.dtype:
+            buffer = self[key] = like.new_empty(size)
+        return buffer[:size].view(shape)
 
 
 def _square_norms(x: torch.Tensor) -> torch.Tensor:
@@ -122,10 +123,10 @@ def linear(layer: nn.Linear, a: torch.Tensor, g: torch.Tensor, batch: int, pool:
     if places == 1:
         # the gradient by the bias is g itself: an input of one more entry, 1
         norms = _square_norms(g) * ((_square_norms(a) if weight else 0) + int(bias))
-        return LayerGradient(norms, _linear_sum(a, g))
+        return LayerGradient(norms, _linear_sum(a, g, pool))
     parts = []
     if weight:
-        whole_sum = _linear_sum(a, g)
+        whole_sum = _linear_sum(a, g, pool)
         if places * (layer.in_features + layer.out_features) * _GRAM_COST < layer.in_features * layer.out_features:
             parts.append(LayerGradient(_gram_norms(a, g), whole_sum))
         else:
@@ -136,12 +137,14 @@ def linear(layer: nn.Linear, a: torch.Tensor, g: torch.Tensor, batch: int, pool:
     return _join(parts)
 
 
-def _linear_sum(a, g):
+def _linear_sum(a, g, pool):
     def weighted_sum(factors, out, beta):
         if "weight" in out:
             scale = factors.view(-1, 1, 1)
             # one factor an example may sit on either side of the product: the narrower one is cheaper
-            left, right = (g * scale, a) if g.shape[-1] <= a.shape[-1] else (g, a * scale)
+            narrow, wide = (g, a) if g.shape[-1] <= a.shape[-1] else (a, g)
+            scaled = torch.mul(narrow, scale, out=pool.get_buffer("scaled", narrow.shape, narrow))
+            left, right = (scaled, wide) if narrow is g else (wide, scaled)
             out["weight"].addmm_(left.flatten(0, 1).t(), right.flatten(0, 1), beta=beta)
         if "bias" in out and g.shape[1] == 1:
             out["bias"].addmv_(g.squeeze(1).t(), factors, beta=beta)

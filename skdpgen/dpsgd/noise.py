@@ -6,6 +6,7 @@ import math
 import os
 import queue
 import threading
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,9 +16,9 @@ from .._types import BoundedSum
 
 __all__ = ["GradientNoise"]
 
-# Normals of one piece of work, of which a few arrays fit in a core's cache. Its half is not above the size at which
-# torch starts threads of its own: in the drawing thread they would fight the training for the cores.
-_PIECE = 2**16
+# Normals of one piece of work, of which a few arrays fit in a core's cache. Half a piece of the secure method is no
+# more than torch takes on in one thread: threads of its own would fight the training for the cores.
+_PIECE = {"secure": 2**16, "fast": 2**17}
 # Entries of a sum brought to the lattice at once: the scratch array stays in the cache.
 _SUM_PIECE = 2**17
 # Steps of noise kept ready. One would make the training wait for the thread after each step.
@@ -79,7 +80,7 @@ class GradientNoise:
         bounded : BoundedSum
             Its value is a list of tensors; the standard deviation is ``noise_multiplier * bounded.l2_bound``.
         divisor : float, default=1.0
-            A public constant, the expected batch size.
+            A public constant, the expected batch size; it and the bound are the same in all calls.
         out : list of tensor, default=None
             Where to write.
 
@@ -99,37 +100,45 @@ class GradientNoise:
                 torch.div(value, divisor, out=target)
             return out
         std = self.noise_multiplier * bounded.l2_bound
-        drawn = self._draw()
+        drawn = self._draw(std / divisor)
         start = 0
         for target, value, end in zip(out, bounded.value, self._ends):
-            noise = drawn[start:end].to(self.device, non_blocking=True)
-            (_add_on_lattice if self.lattice else _add)(value.reshape(-1), noise, std, divisor, target.view(-1))
+            noise, value, target = drawn[start:end].to(self.device), value.reshape(-1), target.view(-1)
+            if self.lattice:
+                _add_on_lattice(value, noise, std, divisor, target)
+            else:
+                torch.add(noise, value, alpha=1.0 / divisor, out=target)
             start = end
         self._spare.put(drawn)
         return out
 
-    def _draw(self):
+    def _draw(self, scale):
+        """Return what `_fill_secure` or `_fill_fast` made, the latter with standard deviation `scale`."""
         if os.getpid() != self._pid:
             raise RuntimeError("noise cannot be drawn after a fork: parent and child would draw equal noise")
         if self._left <= 0:
             raise RuntimeError("more noise was asked for than the steps of the plan")
         self._left -= 1
         if self._thread is None:
-            self._start()
+            self._start(scale)
+        if scale != self._scale:
+            raise ValueError("the bound or the divisor changed: noise of the first release's scale is drawn already")
         drawn = self._ready.get()
         if isinstance(drawn, BaseException):
             raise RuntimeError("drawing noise failed") from drawn
         return drawn
 
-    def _start(self):
+    def _start(self, scale):
+        self._scale = scale
         self._ready, self._spare, self._stop = queue.Queue(), queue.Queue(), threading.Event()
         size = self._ends[-1] if self._ends else 0
         dtype = torch.float64 if self.lattice else torch.float32
         for _ in range(min(_AHEAD, self._left + 1)):
             buffer = torch.empty(size, dtype=dtype, pin_memory=self.device.type == "cuda")
             self._spare.put(buffer)
-        fill = _fill_secure if self.lattice else _fill_fast
-        args = (fill, self._key, self._left + 1, self._ready, self._spare, self._stop)
+        stream = _Stream(self._key, _PIECE["secure" if self.lattice else "fast"])
+        fill = _fill_secure if self.lattice else partial(_fill_fast, scale=scale)
+        args = (fill, stream, self._left + 1, self._ready, self._spare, self._stop)
         self._key = None
         self._thread = threading.Thread(target=_work, args=args, name="skdpgen-noise", daemon=True)
         self._thread.start()
@@ -152,18 +161,17 @@ class GradientNoise:
         raise TypeError("noise cannot be pickled or copied: two releases would share it")
 
 
-def _work(fill, key, draws, ready, spare, stop):
+def _work(fill, stream, draws, ready, spare, stop):
     """Body of the drawing thread."""
     try:
-        stream = _Stream(key)
         while draws > 0:
             buffer = spare.get()
             if buffer is None:
                 return
-            for start in range(0, buffer.numel(), _PIECE):
+            for start in range(0, buffer.numel(), stream.piece):
                 if stop.is_set():
                     return
-                fill(stream, buffer[start : start + _PIECE])
+                fill(stream, buffer[start : start + stream.piece])
             ready.put(buffer)
             draws -= 1
     except BaseException as error:
@@ -173,25 +181,26 @@ def _work(fill, key, draws, ready, spare, stop):
 class _Stream:
     """AES-256 in counter mode, and the scratch arrays of one piece."""
 
-    def __init__(self, key):
+    def __init__(self, key, piece):
+        self.piece = piece
         self._cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
-        self._zeros = bytes(8 * _PIECE)
-        self._bytes = bytearray(8 * _PIECE + 15)
-        self.words = np.frombuffer(self._bytes, dtype=np.int64, count=_PIECE)
-        self.half = [np.empty(_PIECE // 2) for _ in range(2)]
-        self.single = [np.empty(_PIECE // 2, dtype=np.float32) for _ in range(2)]
+        self._zeros = bytes(8 * piece)
+        self._bytes = bytearray(8 * piece + 15)
+        self._words = np.frombuffer(self._bytes, dtype=np.int64, count=piece)
+        self.double = [np.empty(piece // 2) for _ in range(2)]
+        self.single = [np.empty(piece // 2, dtype=np.float32) for _ in range(2)]
 
     def draw(self, words):
         """Return that many 64-bit words, valid until the next call."""
         self._cipher.update_into(memoryview(self._zeros)[: 8 * words], self._bytes)
-        return self.words[:words]
+        return self._words[:words]
 
 
 def _fill_secure(stream, out):
     """Fill with float64 standard normals that are multiples of 2**-30: adding them on the lattice is exact."""
     pairs = -(-out.numel() // 2)
     words = stream.draw(2 * pairs)
-    radius, angle = (scratch[:pairs] for scratch in stream.half)
+    radius, angle = (scratch[:pairs] for scratch in stream.double)
     # |k| over 63 bits, half a step away from zero: never 0, and the smallest is 2**-64
     np.bitwise_and(words[:pairs], 2**63 - 1, out=words[:pairs])
     np.copyto(radius, words[:pairs])
@@ -211,8 +220,8 @@ def _fill_secure(stream, out):
     np.rint(out.numpy(), out=out.numpy())  # torch would round a piece of this length in several threads
 
 
-def _fill_fast(stream, out):
-    """Fill with float32 standard normals: 39 bits of radius in the tail, 31 elsewhere, and 32 of angle."""
+def _fill_fast(stream, out, scale):
+    """Fill with float32 normals of standard deviation `scale`: 31 bits of radius, 39 in its tail, and 32 of angle."""
     pairs = -(-out.numel() // 2)
     words = stream.draw(pairs).view(np.int32)
     turn, height = words[:pairs], words[pairs:]
@@ -225,7 +234,7 @@ def _fill_fast(stream, out):
     radius[rare] = height[rare] + ((turn[rare] & 255) + 0.5) / 256
     radius *= 2.0**-31
     np.log(radius, out=radius)
-    radius *= -2.0
+    radius *= -2.0 * scale**2
     np.sqrt(radius, out=radius)
     np.copyto(angle, turn, casting="same_kind")
     angle *= math.pi * 2.0**-31
@@ -235,10 +244,6 @@ def _fill_fast(stream, out):
     np.sin(angle[:rest], out=out[pairs:])
     out[:pairs] *= radius
     out[pairs:] *= radius[:rest]
-
-
-def _add(value, noise, std, divisor, out):
-    torch.add(value, noise, alpha=std, out=out).mul_(1.0 / divisor)
 
 
 def _add_on_lattice(value, noise, std, divisor, out):

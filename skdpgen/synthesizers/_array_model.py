@@ -6,6 +6,7 @@ import numpy as np
 
 from skdpgen._scaling import learn_norm_bound
 from skdpgen.mechanisms import add_gaussian, class_first_moments, class_moments, clip_rows, unpack_moments
+from skdpgen.mechanisms.moments import MEAN_WEIGHT
 from skdpgen.mixture import dp_em, initial_mixture
 
 from ._arrays import ArrayCodec
@@ -171,10 +172,10 @@ def _release_moments(rows, codec, settings, noise, rng, neighboring):
     )
     released = unpack_moments(add_gaussian(second, noise["moments"], rng, neighboring), centers.shape[1], radius)
     released = released._replace(count=_floored(released.count))
-    sd = noise["moments"] * second.sensitivity(neighboring) * radius**2
+    sd = noise["moments"] * second.sensitivity(neighboring)
     wanted = {"auto": _MOST_COMPONENTS, None: centers.shape[1]}.get(settings["n_components"], settings["n_components"])
     counts, means, mean, vectors, mixture, residual = class_latents(
-        released, centers, sd, min(wanted, centers.shape[1])
+        released, centers, sd * radius**2, sd * radius / MEAN_WEIGHT, min(wanted, centers.shape[1])
     )
     lowpass = codec.lowpass
     space = LatentSpace(mean, vectors) if lowpass is None else LatentSpace(lowpass @ mean, lowpass @ vectors)

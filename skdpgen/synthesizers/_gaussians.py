@@ -38,7 +38,7 @@ class LatentSpace:
         return latent @ self.basis.T + self.center
 
 
-def class_latents(moments, centers, noise_sd, n_components):
+def class_latents(moments, centers, noise_sd, mean_noise_sd, n_components):
     """Principal components and one Gaussian a class from second-round class moments, shrunk by their known noise.
 
     Parameters
@@ -49,6 +49,8 @@ def class_latents(moments, centers, noise_sd, n_components):
         Released.
     noise_sd : float
         Standard deviation of the noise on a diagonal entry of ``moments.second``; off it, smaller by sqrt(2).
+    mean_noise_sd : float
+        That on an entry of ``moments.sum``.
     n_components : int
 
     Returns
@@ -69,13 +71,14 @@ def class_latents(moments, centers, noise_sd, n_components):
     Eigenvalues of a noisy symmetric matrix are too spread; each is moved back by twice the noise variance times the
     Hilbert transform of the spectrum (the oracle estimator for additive Wigner noise of Bun, Allez, Bouchaud and
     Potters, "Rotational invariant estimator for general noisy matrices", 2016). How far a class's covariance leaves the
-    pooled one is shrunk entry by entry, by empirical Bayes with one variance learned over all entries.
+    pooled one is shrunk entry by entry, by empirical Bayes with one variance learned over all entries; how far its mean
+    leaves the common one, column by column.
     """
     counts = np.maximum(moments.count, 1.0)
     share = counts / counts.sum()
     shift = moments.sum / counts[:, None]
     covariances = moments.second / counts[:, None, None] - shift[:, :, None] * shift[:, None, :]
-    means = centers + shift
+    means = _shrink_means(centers + shift, share, mean_noise_sd / counts)
     mean = share @ means
     pooled = np.tensordot(share, covariances, 1)
     sd = noise_sd / counts
@@ -93,6 +96,17 @@ def class_latents(moments, centers, noise_sd, n_components):
     covariance = common + _shrink(own, common, sd, share, pooled_variance)
     mixture = GaussianMixtureParameters(share, (means - mean) @ vectors, _positive(covariance), "full")
     return counts, means, mean, vectors, mixture, residual
+
+
+def _shrink_means(means, share, sd):
+    """Class means moved to their mean, column by column, by how much of their spread is noise (James and Stein)."""
+    n_classes = len(means)
+    if n_classes < 4:
+        return means
+    mean = share @ means
+    gap = means - mean
+    noise = (n_classes - 3) * float(np.mean(sd**2))
+    return mean + gap * np.clip(1 - noise / np.maximum((gap**2).sum(axis=0), 1e-300), 0.0, 1.0)
 
 
 def _clean_eigenvalues(values, variance):

@@ -36,6 +36,8 @@ _N_NUMERIC = 2 * _OCTAVES + 1
 _GAP = 16
 # Datetimes: one bin a year from 1920 to 2049, and what is before and after.
 _FIRST_YEAR, _N_YEARS = 1920, 130
+# Rows, in standard deviations of the noise on one cell, below which a fine histogram says nothing.
+_DROWNED = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,8 +277,12 @@ def bins_from_histogram(noisy, schema, noise_sd, max_bins=32) -> dict[str, Binni
     Returns
     -------
     dict of column name -> Binning
+        Of equal width where the rows are too few for the noise: a histogram that is noise alone would put spikes
+        anywhere.
     """
     columns, sizes = _numeric_columns(schema)
+    if np.sum(noisy) / len(columns) < _DROWNED * noise_sd:
+        return {column.name: Binning.equal_width(column, max_bins) for column in columns}
     parts = split_histogram(noisy, sizes)
     return {
         column.name: learned_binning(counts[:-1], column, noise_sd, max_bins) for column, counts in zip(columns, parts)
