@@ -132,7 +132,7 @@ class ClippedSum:
         with _plain_float32(self.parameters[0].device):
             if self.path == "fast":
                 return sum(rule.square_norms for _, rule in _rules(self._record(inputs, mask), batch, self._pool))
-            return sum(_square_norms(g) for g in self._example_gradients(inputs, batch, self.path))
+            return sum(self._pool.square_norms(g) for g in self._example_gradients(inputs, batch, self.path))
 
     def _factors(self, square_norms, mask):
         """Clip factors; zero for padding and for examples without a finite gradient."""
@@ -215,7 +215,7 @@ class ClippedSum:
         for i in range(0, batch, step):
             j = min(i + step, batch)
             gradients = self._example_gradients(tree_map(lambda x: x[i:j], inputs), j - i, path)  # noqa: B023
-            factors = self._factors(sum(_square_norms(g) for g in gradients), mask[i:j])
+            factors = self._factors(sum(self._pool.square_norms(g) for g in gradients), mask[i:j])
             for total, gradient in zip(self._sums, gradients):
                 rows = torch.where((factors > 0).unsqueeze(1), gradient.flatten(1), 0.0)
                 total.view(-1).addmv_(rows.t(), factors, beta=self._beta)
@@ -255,10 +255,6 @@ def clipped_sum(module, per_example_loss, batch, l2_bound, *, path="fast") -> Bo
     tensor([[0.6000, 1.3000]])
     """
     return ClippedSum(LossModule(module, per_example_loss), l2_bound, path=path)(*batch)
-
-
-def _square_norms(gradient):
-    return torch.linalg.vector_norm(gradient.flatten(1), dim=1, dtype=torch.float64).square_()
 
 
 def _has_trainable(module) -> bool:

@@ -24,6 +24,8 @@ __all__ = ["RULES", "LayerGradient", "Pool", "UnsupportedShapeError"]
 # cache), and of a layer's example gradients kept until they are summed (128 MB).
 _BLOCK = 2**19
 _KEEP = 2**25
+# Scalars brought to float64 at once (2 MB).
+_DOUBLE = 2**18
 # Gram matrices are multiplied in float64, at about this many times the cost of a float32 product.
 _GRAM_COST = 3
 # Rounding may hide a cancellation between the places of an example: the float32 sum of terms of total size S is
@@ -63,10 +65,17 @@ class Pool(dict):
             buffer = self[key] = like.new_empty(size)
         return buffer[:size].view(shape)
 
-
-def _square_norms(x: torch.Tensor) -> torch.Tensor:
-    """Squared norm of each leading slice, accumulated in float64."""
-    return torch.linalg.vector_norm(x.flatten(1), dim=1, dtype=torch.float64).square_()
+    def square_norms(self, x):
+        """Squared norm of each leading slice of a tensor, accumulated in float64."""
+        x = x.flatten(1)
+        rows, columns = x.shape
+        norms = x.new_empty(rows, dtype=torch.float64)
+        step = max(1, min(rows, _DOUBLE // max(1, columns)))
+        double = self.get_buffer("double", (step, columns), norms)
+        for i in range(0, rows, step):
+            part = x[i : i + step]
+            torch.linalg.vector_norm(double[: len(part)].copy_(part), dim=1, out=norms[i : i + step])
+        return norms.square_()
 
 
 def _by_example(x: torch.Tensor, batch: int) -> torch.Tensor:
@@ -91,9 +100,9 @@ def _trainable(layer: nn.Module, name: str) -> bool:
     return parameter is not None and parameter.requires_grad
 
 
-def _small(gradients: dict[str, torch.Tensor]) -> LayerGradient:
+def _small(gradients: dict[str, torch.Tensor], pool: Pool) -> LayerGradient:
     """Rule of parameters so few that the example gradients themselves are kept."""
-    norms = sum(_square_norms(gradient) for gradient in gradients.values())
+    norms = sum(pool.square_norms(gradient) for gradient in gradients.values())
 
     def weighted_sum(factors, out, beta):
         for name, gradient in gradients.items():
@@ -122,7 +131,7 @@ def linear(layer: nn.Linear, a: torch.Tensor, g: torch.Tensor, batch: int, pool:
     weight, bias = _trainable(layer, "weight"), _trainable(layer, "bias")
     if places == 1:
         # the gradient by the bias is g itself: an input of one more entry, 1
-        norms = _square_norms(g) * ((_square_norms(a) if weight else 0) + int(bias))
+        norms = pool.square_norms(g) * ((pool.square_norms(a) if weight else 0) + int(bias))
         return LayerGradient(norms, _linear_sum(a, g, pool))
     parts = []
     if weight:
@@ -133,7 +142,7 @@ def linear(layer: nn.Linear, a: torch.Tensor, g: torch.Tensor, batch: int, pool:
             key = (layer, batch)
             parts.append(_outer_product(g.mT, lambda i, j: a[i:j], layer.in_features, whole_sum, pool, key))
     if bias:
-        parts.append(_small({"bias": g.sum(1)}))
+        parts.append(_small({"bias": g.sum(1)}, pool))
     return _join(parts)
 
 
@@ -164,18 +173,16 @@ def _outer_product(left, right_of, width, whole_sum, pool, key) -> LayerGradient
     keep = batch * scalars <= _KEEP
     step = min(batch, max(1, _BLOCK // max(places * width, scalars)))
     gradients = pool.get_buffer(key, (batch if keep else step, *shape), left)
-    double = pool.get_buffer("double", (step, scalars), torch.empty(0, dtype=torch.float64, device=left.device))
     norms = left.new_empty(batch, dtype=torch.float64)
     for i in range(0, batch, step):
         j = min(batch, i + step)
         right = right_of(i, j)
         part = gradients[i:j] if keep else gradients[: j - i]
         torch.matmul(left[i:j], right, out=part)
-        torch.linalg.vector_norm(double[: j - i].copy_(part.flatten(1)), dim=1, out=norms[i:j])
-        norms[i:j].square_()
+        norms[i:j] = pool.square_norms(part)
         if not keep:
             # the sum will be rounded otherwise than these products were
-            norms[i:j] += _CANCELLATION * _square_norms(left[i:j]) * _square_norms(right)
+            norms[i:j] += _CANCELLATION * pool.square_norms(left[i:j]) * pool.square_norms(right)
 
     def weighted_sum(factors, out, beta):
         out["weight"].view(-1).addmv_(gradients.flatten(1).t(), factors, beta=beta)
@@ -209,7 +216,7 @@ def conv2d(layer: nn.Conv2d, a: torch.Tensor, g: torch.Tensor, batch: int, pool:
     """An example's gradient is the product of the output gradient and the unfolded input (im2col)."""
     parts = []
     if _trainable(layer, "bias"):
-        parts.append(_small({"bias": _by_example(g.flatten(2).sum(2), batch).sum(1)}))
+        parts.append(_small({"bias": _by_example(g.flatten(2).sum(2), batch).sum(1)}, pool))
     if _trainable(layer, "weight"):
         pads = _conv_padding(layer)
         if layer.padding_mode != "zeros" or pads[0] != pads[1] or pads[2] != pads[3]:
@@ -240,7 +247,7 @@ def conv_transpose2d(
     """As a convolution with the roles of input and output gradient exchanged."""
     parts = []
     if _trainable(layer, "bias"):
-        parts.append(_small({"bias": _by_example(g.flatten(2).sum(2), batch).sum(1)}))
+        parts.append(_small({"bias": _by_example(g.flatten(2).sum(2), batch).sum(1)}, pool))
     if _trainable(layer, "weight"):
 
         def patches(x):
@@ -307,7 +314,7 @@ def embedding(layer: nn.Embedding, a: torch.Tensor, g: torch.Tensor, batch: int,
     if layer.padding_idx is not None:
         g = torch.where((index == layer.padding_idx).unsqueeze(-1), torch.zeros_like(g), g)
     if index.shape[1] == 1:
-        norms = _square_norms(g)
+        norms = pool.square_norms(g)
     else:
         double = g.double()
         same = index.unsqueeze(1) == index.unsqueeze(2)
@@ -327,7 +334,7 @@ def layer_norm(layer: nn.LayerNorm, a: torch.Tensor, g: torch.Tensor, batch: int
     """Few parameters: the example gradients are kept."""
     shape = tuple(layer.normalized_shape)
     normalised = functional.layer_norm(a, shape, None, None, layer.eps)
-    return _affine(layer, normalised, g, batch, lambda x: x.reshape(batch, -1, *shape).sum(1))
+    return _affine(layer, normalised, g, batch, pool, lambda x: x.reshape(batch, -1, *shape).sum(1))
 
 
 def group_norm(layer: nn.GroupNorm, a: torch.Tensor, g: torch.Tensor, batch: int, pool: Pool) -> LayerGradient:
@@ -337,10 +344,10 @@ def group_norm(layer: nn.GroupNorm, a: torch.Tensor, g: torch.Tensor, batch: int
     def over_places(x):
         return x.reshape(batch, -1, layer.num_channels, x[0, 0].numel()).sum((1, 3))
 
-    return _affine(layer, normalised, g, batch, over_places)
+    return _affine(layer, normalised, g, batch, pool, over_places)
 
 
-def _affine(layer, normalised, g, batch, over_places) -> LayerGradient:
+def _affine(layer, normalised, g, batch, pool, over_places) -> LayerGradient:
     if g.shape[0] % batch:
         raise UnsupportedShapeError("a layer's input does not start with the batch dimension")
     gradients = {}
@@ -348,7 +355,7 @@ def _affine(layer, normalised, g, batch, over_places) -> LayerGradient:
         gradients["weight"] = over_places(normalised * g)
     if _trainable(layer, "bias"):
         gradients["bias"] = over_places(g)
-    return _small(gradients)
+    return _small(gradients, pool)
 
 
 RULES: dict[type[nn.Module], Callable[..., LayerGradient]] = {

@@ -6,7 +6,6 @@ import numpy as np
 
 from skdpgen._scaling import learn_norm_bound
 from skdpgen.mechanisms import add_gaussian, class_first_moments, class_moments, clip_rows, unpack_moments
-from skdpgen.mechanisms.moments import MEAN_WEIGHT
 from skdpgen.mixture import dp_em, initial_mixture
 
 from ._arrays import ArrayCodec
@@ -19,6 +18,8 @@ __all__ = ["ArrayModel", "fit_array_model"]
 _MOST_COMPONENTS = 60
 # Weight of the count beside the second moments (PRIVACY section 1): classes of a few hundred rows need it.
 _COUNT_WEIGHT = 0.15
+# Weight of the sum in the second round: it mends what the first round's noise did to the class means.
+_MEAN_WEIGHT = 0.3**0.5
 # Directions left out have about half as much variance on images as those kept; clipping needs it for contrast.
 _IMAGE_VARIANCE_GAIN = 1.5
 _WARM_ROWS = 20_000
@@ -155,7 +156,7 @@ def n_frequencies(image_shape, noise_multiplier):
     side = min(image_shape[:2])
     most = max(image_shape[:2])
     wanted = most if noise_multiplier == 0 else 14 * (4 / noise_multiplier) ** 0.18
-    return int(np.clip(round(wanted), min(side, 8), most))
+    return int(np.clip(round(wanted), min(side, 7), most))
 
 
 def _release_moments(rows, codec, settings, noise, rng, neighboring):
@@ -167,15 +168,14 @@ def _release_moments(rows, codec, settings, noise, rng, neighboring):
     first = add_gaussian(first, noise["mean"], rng, neighboring)
     centers = clip_rows(first[:, 1:] * bound / _floored(first[:, :1]), bound)
     radius = learn_norm_bound(rows.residual_norms(codec, centers), 2 * bound, noise["norm"], rng, neighboring)
-    second = class_moments(
-        rows.X, rows.codes, classes, l2_bound=radius, count_weight=_COUNT_WEIGHT, centers=centers, **query
-    )
+    weights = {"count_weight": _COUNT_WEIGHT, "mean_weight": _MEAN_WEIGHT}
+    second = class_moments(rows.X, rows.codes, classes, l2_bound=radius, centers=centers, **weights, **query)
     released = unpack_moments(add_gaussian(second, noise["moments"], rng, neighboring), centers.shape[1], radius)
     released = released._replace(count=_floored(released.count))
     sd = noise["moments"] * second.sensitivity(neighboring)
     wanted = {"auto": _MOST_COMPONENTS, None: centers.shape[1]}.get(settings["n_components"], settings["n_components"])
     counts, means, mean, vectors, mixture, residual = class_latents(
-        released, centers, sd * radius**2, sd * radius / MEAN_WEIGHT, min(wanted, centers.shape[1])
+        released, centers, sd * radius**2, sd * radius / _MEAN_WEIGHT, min(wanted, centers.shape[1])
     )
     lowpass = codec.lowpass
     space = LatentSpace(mean, vectors) if lowpass is None else LatentSpace(lowpass @ mean, lowpass @ vectors)

@@ -37,7 +37,7 @@ _GAP = 16
 # Datetimes: one bin a year from 1920 to 2049, and what is before and after.
 _FIRST_YEAR, _N_YEARS = 1920, 130
 # Rows, in standard deviations of the noise on one cell, below which a fine histogram says nothing.
-_DROWNED = 20
+_DROWNED = 60
 
 
 @dataclass(frozen=True, eq=False)
