@@ -78,7 +78,9 @@ class PrivateEstimator(BaseEstimator):
         """Return the shared accountant, or a fresh one with this estimator's whole budget."""
         if self.accountant is None:
             if self.epsilon is None:
-                raise ValueError("epsilon=None means 'all that is left of the accountant'; give an accountant or an epsilon")
+                raise ValueError(
+                    "epsilon=None means 'all that is left of the accountant'; give an accountant or an epsilon"
+                )
             return PrivacyAccountant(
                 self.epsilon,
                 DEFAULT_DELTA if self.delta is None else self.delta,
@@ -109,7 +111,11 @@ class PrivateEstimator(BaseEstimator):
         accountant.charge(plan.event, plan.label, plan.extra_delta)
         self.accountant_ = accountant
         # The stream that `sample` advances: post-processing, so it may follow random_state. Noise never does.
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max) if self.random_state is not None else None
+        seed = (
+            check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+            if self.random_state is not None
+            else None
+        )
         self._sampling_stream = np.random.default_rng(seed)
         return rng
 

@@ -47,7 +47,7 @@ class RowScaling:
 
     @property
     def scale(self):
-        """Largest distance of a value from the offset: scaled values lie in [-1, 1], in [0, 1] if one sign is allowed."""
+        """Largest distance of a value from the offset: scaled values lie in [-1, 1], with one sign in [0, 1]."""
         return np.maximum(self.upper - self.offset, self.offset - self.lower)
 
     def transform(self, X):
@@ -70,7 +70,9 @@ def check_bounds(bounds, n_features):
     if pairs.shape == (2,):
         pairs = np.broadcast_to(pairs, (n_features, 2))
     if pairs.shape != (n_features, 2):
-        raise InvalidInputError(f"bounds must be a pair, or one pair for each of {n_features} columns; got shape {pairs.shape}")
+        raise InvalidInputError(
+            f"bounds must be a pair, or one pair for each of {n_features} columns; got shape {pairs.shape}"
+        )
     if not np.isfinite(pairs).all() or not (pairs[:, 0] < pairs[:, 1]).all():
         raise InvalidInputError("bounds must be finite, with the lower below the upper in every column")
     return pairs[:, 0].copy(), pairs[:, 1].copy()
@@ -132,7 +134,9 @@ def _learn_bounds(X, noise_multiplier, rng, neighboring):
     # One false alarm in any column would stretch its bounds by many octaves: the chance is shared among all.
     ranges = [outermost_bins(column, sd, 0.02 / n_features) or pooled for column in columns]
     if None in ranges:
-        warnings.warn("the noise hides the range of every column; (-1, 1) is taken: declare bounds=", UtilityWarning, stacklevel=4)
+        warnings.warn(
+            "the noise hides the range of every column; (-1, 1) is taken: declare bounds=", UtilityWarning, stacklevel=4
+        )
         ranges = [(_OCTAVES + _SMALLEST, _OCTAVES - _SMALLEST)] * n_features  # the cells that end at -1 and 1
     lower = np.array([_cell_edges(first)[0] for first, _ in ranges])
     upper = np.array([_cell_edges(last)[1] for _, last in ranges])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.utils import check_random_state
 
-from skdpgen import DPPCA, DPGaussianMixture
+from skdpgen import DPPCA, DPGaussianMixture, P3GMSynthesizer
 from skdpgen._base import PrivateEstimator
 from skdpgen.accounting import Phase
 from skdpgen.estimator_checks import check_private_estimator, parametrize_with_checks
@@ -16,6 +16,9 @@ ESTIMATORS = [
     DPPCA(2, centering="two_round", neighboring="replace_one", bounds=(-1, 1), l2_bound=1.0),
     DPGaussianMixture(2, epsilon=2.0, n_iter=2),
     DPGaussianMixture(1, neighboring="replace_one", covariance_type="diag"),
+    P3GMSynthesizer(epsilon=2.0),
+    P3GMSynthesizer(epsilon=2.0, neighboring="replace_one", prior="mixture", bounds=(-1, 1), l2_bound=1.5),
+    P3GMSynthesizer(epsilon=2.0, decoder="net", steps=2, warm_start_steps=2, sampling_rate=0.1),
 ]
 
 
@@ -25,7 +28,12 @@ def test_private_estimator(estimator, check):
 
 
 @parametrize_with_checks(
-    [DPGaussianMixture(epsilon=2.0, classes=[0, 1]), DPGaussianMixture(epsilon=2.0)],
+    [
+        DPGaussianMixture(epsilon=2.0, classes=[0, 1]),
+        DPGaussianMixture(epsilon=2.0),
+        P3GMSynthesizer(epsilon=2.0, classes=[0, 1]),
+        P3GMSynthesizer(epsilon=2.0),
+    ],
     data=lambda estimator, n_rows, seed: (
         np.random.default_rng(seed).normal(size=(n_rows, 2)),
         np.random.default_rng(seed).integers(0, 2, n_rows),

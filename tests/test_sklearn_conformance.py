@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from skdpgen import DPPCA, DPGaussianMixture
+from skdpgen import DPPCA, DPGaussianMixture, P3GMSynthesizer
 from skdpgen.testing import seeded_noise
 
 ESTIMATORS = [
@@ -15,6 +15,9 @@ ESTIMATORS = [
     DPPCA(1, epsilon=np.inf),
     DPGaussianMixture(2, n_iter=2, random_state=0),
     DPGaussianMixture(2, n_iter=2, epsilon=np.inf, classes=[0, 1, 2, 3]),
+    P3GMSynthesizer(random_state=0),
+    P3GMSynthesizer(epsilon=np.inf, prior="mixture", n_components=1),
+    P3GMSynthesizer(decoder="net", steps=2, warm_start_steps=2, sampling_rate=0.1, random_state=0),
 ]
 
 # Each fails every time (strict), for the reason given.

@@ -21,7 +21,7 @@ from .events import Charge, event_from_json, event_to_json, releases
 from .filter import Entry, PrivacyFilter
 
 if TYPE_CHECKING:
-    from .accountant import PrivacyAccountant, detached_accountant
+    from .accountant import PrivacyAccountant
 
 __all__ = ["PrivacyCard", "default_versions"]
 

@@ -4,17 +4,40 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 import pandas as pd
+from sklearn.model_selection import train_test_split
 
-__all__ = ["run_demo"]
+__all__ = ["DEMO_EPSILON", "run_demo"]
+
+# What a data set is shown at by default: a few hundred rows at epsilon 1 leave little but noise.
+DEMO_EPSILON = {"digits": 3.0, "breast_cancer": 3.0, "adult": 1.0}
+_HELD_OUT = 0.2
+_ADVICE = """
+What to try next. The noise depends on epsilon and hardly on the number of rows, so twice the rows weigh about as much
+as twice the epsilon:
+  skdpgen demo --epsilon 1 --output weaker     # the same few rows, a third of the budget
+  skdpgen demo --epsilon 10 --output stronger  # little noise, and little of a promise
+  skdpgen demo --dataset adult                 # 45,222 rows of a census: good at epsilon 1
+                                               # (fetched, or read from the folder named by SKDPGEN_DATA)
+  skdpgen verify {card}
+The pictures and the scores show real rows exactly, which is no private release. These data are public; of your own,
+publish the synthetic rows, the model and the card, and nothing else."""
 
 
 def run_demo(
-    dataset="all", output="skdpgen-demo", *, epsilon=1.0, delta=1e-5, neighboring=None, data_dir=None, random_state=None
+    dataset="all",
+    output="skdpgen-demo",
+    *,
+    epsilon=None,
+    delta=1e-5,
+    neighboring=None,
+    data_dir=None,
+    random_state=None,
 ):
-    """Fit P3GM, write synthetic rows, a picture and a privacy card, and print the ledger.
+    """Fit P3GM, write synthetic rows, a picture and a privacy card, and print the ledger and a score on real rows.
 
     Parameters
     ----------
@@ -22,8 +45,10 @@ def run_demo(
         "all" is the two that ship inside scikit-learn.
     output : str or path, default="skdpgen-demo"
         Folder, made if it is not there.
-    epsilon, delta, neighboring
-        Budget of each data set and its neighbouring relation.
+    epsilon : float, default=None
+        Budget of each data set; None is 3 for the two small ones and 1 for Adult.
+    delta, neighboring
+        The rest of the budget, and its neighbouring relation.
     data_dir : str or path, default=None
         Folder of adult.csv.gz.
     random_state : int, default=None
@@ -36,106 +61,180 @@ def run_demo(
     """
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    budget = {"epsilon": epsilon, "delta": delta, "neighboring": neighboring, "random_state": random_state}
     written = []
     for name in ("digits", "breast_cancer") if dataset == "all" else (dataset,):
-        synthesizer, real, synthetic, picture = _RUNS[name](budget, data_dir)
-        paths = [folder / f"{name}{suffix}" for suffix in (".csv", ".card.json", ".safetensors")]
-        synthesizer.as_frame(synthetic).to_csv(paths[0], index=False)
-        synthesizer.card_.save(paths[1])
-        synthesizer.save(paths[2])
-        figure = _draw(picture, real, synthetic, folder / f"{name}.png")
-        paths += [figure] if figure else []
-        spent = synthesizer.accountant_.epsilon_spent()
-        print(f"\n{name}: {_size(real)} real rows, epsilon {spent:.4f} at delta {delta:g}, one row the unit")
-        print(synthesizer.accountant_.report().to_string(index=False))
-        print("\n".join(f"  wrote {path}" for path in paths))
-        written += paths
+        asked = DEMO_EPSILON[name] if epsilon is None else epsilon
+        budget = {"epsilon": asked, "delta": delta, "neighboring": neighboring, "random_state": random_state}
+        written += _run(name, budget, folder, data_dir)
+    print(_ADVICE.format(card=next(path for path in written if path.name.endswith(".card.json"))))
     return written
 
 
-def _digits(budget, data_dir):
-    from skdpgen import P3GMSynthesizer
-    from skdpgen.datasets import load_digits_table
-
-    digits = load_digits_table()
-    synthesizer = P3GMSynthesizer(**budget, bounds=digits.bounds, classes=digits.classes, image_shape=digits.image_shape)
-    synthesizer.set_params(progress=True).fit(digits.data, digits.target)
-    return synthesizer, (digits.data, digits.target), synthesizer.sample(len(digits.data)), "images"
-
-
-def _breast_cancer(budget, data_dir):
-    from skdpgen.datasets import load_breast_cancer_table
-
-    return _table(load_breast_cancer_table(), budget)
-
-
-def _adult(budget, data_dir):
-    from skdpgen.datasets import load_adult
-
-    return _table(load_adult(data_dir), budget)
-
-
-def _table(data, budget):
-    from skdpgen import P3GMSynthesizer
-
-    synthesizer = P3GMSynthesizer(**budget, schema=data.schema, target=data.target, progress=True).fit(data.frame)
-    return synthesizer, data.frame, synthesizer.sample(len(data.frame)), "table"
-
-
-_RUNS = {"digits": _digits, "breast_cancer": _breast_cancer, "adult": _adult}
+def _run(name, budget, folder, data_dir):
+    run = _Images() if name == "digits" else _Table(name, data_dir)
+    start = perf_counter()
+    synthesizer = run.fit(budget)
+    seconds = perf_counter() - start
+    synthetic = synthesizer.sample()
+    paths = [folder / f"{name}{suffix}" for suffix in (".csv", ".card.json", ".safetensors", ".png")]
+    synthesizer.as_frame(synthetic).to_csv(paths[0], index=False)
+    synthesizer.card_.save(paths[1])
+    synthesizer.save(paths[2])
+    accountant = synthesizer.accountant_
+    print(f"\n{name}: {run.describe()}, fitted in {seconds:.1f} s")
+    print(_ledger(accountant))
+    print(
+        f"  spent: epsilon {accountant.epsilon_spent():.4f} at delta {accountant.delta:g} "
+        f"({accountant.neighboring}; the unit is one row)"
+    )
+    scores = {"synthetic": run.score(synthetic), "real": run.score(run.train[0] if run.single else run.train)}
+    print(
+        f"  {run.metric} of a logistic regression on {len(run.test[-1]):,} real rows held out: "
+        f"{scores['synthetic']:.3f} trained on the synthetic rows, {scores['real']:.3f} on the real ones"
+    )
+    if not _draw(run, synthetic, paths[3], f"epsilon {budget['epsilon']:g}: {run.metric} {scores['synthetic']:.2f}"):
+        paths.pop()
+    print("\n".join(f"  wrote {path}" for path in paths))
+    return paths
 
 
-def _size(data):
-    return len(data[0]) if isinstance(data, tuple) else len(data)
+def _ledger(accountant):
+    """The books, one line a release, under the names that the label gives them."""
+    report = accountant.report()
+    names = [name for label in report["label"].unique() for name in label.partition(": ")[2].split(", ")]
+    table = report[["label", "mechanism", "noise_multiplier", "count", "share"]]
+    if len(names) == len(table):
+        table = table.assign(label=names)
+    columns = {"label": "release", "noise_multiplier": "noise multiplier", "share": "share of the budget"}
+    text = table.rename(columns=columns).to_string(
+        index=False, formatters={"noise multiplier": "{:.2f}".format, "share of the budget": "{:.1%}".format}
+    )
+    return "\n".join("  " + line for line in text.splitlines())
 
 
-def _draw(kind, real, synthetic, path):
+class _Images:
+    """The digits: arrays with labels."""
+
+    metric, single = "accuracy", False
+
+    def __init__(self):
+        from skdpgen.datasets import load_digits_table
+
+        self.data = load_digits_table()
+        parts = train_test_split(self.data.data, self.data.target, test_size=_HELD_OUT, random_state=0)
+        self.train, self.test = (parts[0], parts[2]), (parts[1], parts[3])
+
+    def describe(self):
+        return f"P3GM on {len(self.train[0]):,} real images of 8 x 8 pixels with their labels"
+
+    def fit(self, budget):
+        from skdpgen import P3GMSynthesizer
+
+        data = self.data
+        public = {"bounds": data.bounds, "classes": data.classes, "image_shape": data.image_shape}
+        return P3GMSynthesizer(**budget, **public, progress=True).fit(*self.train)
+
+    def score(self, rows):
+        X, y = rows
+        if len(np.unique(y)) < 2:
+            return float(np.mean(self.test[1] == y[0]))
+        return float(_classifier().fit(X / 16, y).score(self.test[0] / 16, self.test[1]))
+
+    def draw(self, synthetic, figure, title):
+        axes = figure.subplots(1, 2)
+        for ax, rows, name in zip(axes, (self.train, synthetic), ("real", f"synthetic, {title}")):
+            ax.imshow(_sheet(*rows, self.data.classes), cmap="gray_r", vmin=0, vmax=16)
+            ax.set_title(name, fontsize=11)
+            ax.set_axis_off()
+
+
+class _Table:
+    """A table with a target of two classes."""
+
+    metric, single = "AUROC", True
+
+    def __init__(self, name, data_dir):
+        from skdpgen import datasets
+
+        self.data = datasets.load_adult(data_dir) if name == "adult" else datasets.load_breast_cancer_table()
+        parts = train_test_split(self.data.frame, test_size=_HELD_OUT, random_state=0)
+        self.train, self.test = ([part.reset_index(drop=True)] for part in parts)
+
+    def describe(self):
+        n_rows, n_columns = self.train[0].shape
+        return f"P3GM on {n_rows:,} real rows of {n_columns} columns"
+
+    def fit(self, budget):
+        from skdpgen import P3GMSynthesizer
+
+        data = self.data
+        return P3GMSynthesizer(**budget, schema=data.schema, target=data.target, progress=True).fit(self.train[0])
+
+    def score(self, rows):
+        from skdpgen.metrics import tstr_report
+
+        data, classifiers = self.data, {"logistic": _classifier()}
+        report = tstr_report(rows, self.test[0], target=data.target, positive=data.positive, classifiers=classifiers)
+        return report["logistic"]["auroc"]
+
+    def draw(self, synthetic, figure, title, n_columns=8):
+        """Marginals of the first columns and of the target, side by side."""
+        names = [name for name in self.data.schema.names if name != self.data.target][: n_columns - 1]
+        for ax, name in zip(figure.subplots(2, n_columns // 2).flat, [*names, self.data.target]):
+            (_draw_numbers if pd.api.types.is_numeric_dtype(synthetic[name]) else _draw_levels)(
+                ax, self.train[0][name], synthetic[name]
+            )
+            ax.set_title(str(name), fontsize=10)
+            ax.set_yticks([])
+            ax.tick_params(labelsize=8)
+            ax.spines[["top", "right", "left"]].set_visible(False)
+        figure.axes[0].legend(fontsize=8, frameon=False)
+        figure.suptitle(f"real and synthetic rows, {title}", fontsize=11)
+
+
+def _classifier():
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(max_iter=5000)
+
+
+def _draw(run, synthetic, path, title):
+    """Write the picture; False, with a word on stderr, where matplotlib is not installed."""
     try:
-        import matplotlib
+        from matplotlib.figure import Figure
     except ImportError:
-        print("matplotlib is not installed: no picture", file=sys.stderr)
-        return None
-    matplotlib.use("Agg")
-    (_draw_images if kind == "images" else _draw_table)(real, synthetic, path)
-    return path
+        print('no picture: matplotlib is not installed (pip install "skdpgen[plot]")', file=sys.stderr)
+        return False
+    figure = Figure(figsize=(11, 5.2), layout="constrained")  # without pyplot: no window system is asked for
+    run.draw(synthetic, figure, title)
+    figure.savefig(path, dpi=110)
+    return True
 
 
-def _draw_images(real, synthetic, path, per_class=8):
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(9, 4.8), layout="constrained")
-    for ax, (X, y), title in zip(axes, (real, synthetic), ("real (never published)", "synthetic")):
-        side = round(X.shape[1] ** 0.5)
-        rows = [X[y == label][:per_class] for label in np.unique(real[1])]
-        blank = np.zeros((per_class, X.shape[1]))
-        grid = np.stack([np.concatenate([row, blank])[:per_class] for row in rows]).reshape(-1, per_class, side, side)
-        ax.imshow(grid.transpose(1, 2, 0, 3).reshape(per_class * side, -1), cmap="gray_r", vmin=0, vmax=16)
-        ax.set(title=title, xlabel="digit", xticks=np.arange(len(rows)) * side + side / 2 - 0.5, yticks=[])
-        ax.set_xticklabels(range(len(rows)))
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+def _sheet(X, y, classes, n_shown=10, gap=1):
+    """One array of pixels: a row of images for each class, white between them and where there are too few."""
+    side = round(X.shape[1] ** 0.5)
+    sheet = np.zeros((len(classes), side + gap, n_shown, side + gap))
+    for row, label in enumerate(classes):
+        images = X[y == label][:n_shown].reshape(-1, side, side)
+        sheet[row, :side, : len(images), :side] = images.transpose(1, 0, 2)
+    return sheet.reshape(len(classes) * (side + gap), -1)
 
 
-def _draw_table(real, synthetic, path, n_columns=8):
-    """Marginals of the first columns side by side, real and synthetic."""
-    import matplotlib.pyplot as plt
+def _draw_numbers(ax, real, synthetic):
+    """Histograms over the middle 99 % of both."""
+    values = [column.dropna().to_numpy(dtype=float) for column in (real, synthetic)]
+    edges = np.quantile(np.concatenate(values), (0.005, 0.995))
+    grid = np.linspace(edges[0], max(edges[1], edges[0] + 1e-9), 21)
+    for column, name, style in zip(values, ("real", "synthetic"), ({"alpha": 0.4}, {"histtype": "step", "lw": 1.8})):
+        ax.hist(column, grid, density=True, label=name, **style)
 
-    names = list(real.columns[: n_columns - 1]) + [real.columns[-1]]
-    figure, axes = plt.subplots(2, (len(names) + 1) // 2, figsize=(12, 5.2), layout="constrained")
-    for ax, name in zip(axes.flat, names):
-        if pd.api.types.is_numeric_dtype(real[name]):
-            edges = np.histogram_bin_edges(np.concatenate([real[name], synthetic[name]]).astype(float), 20)
-            for frame, label, style in ((real, "real", {"alpha": 0.45}), (synthetic, "synthetic", {"histtype": "step", "lw": 1.8})):
-                ax.hist(frame[name].astype(float), edges, density=True, label=label, **style)
-        else:
-            shares = [frame[name].astype(str).value_counts(normalize=True) for frame in (real, synthetic)]
-            levels = shares[0].index[:8]
-            for offset, share, label in ((-0.2, shares[0], "real"), (0.2, shares[1], "synthetic")):
-                ax.bar(np.arange(len(levels)) + offset, share.reindex(levels, fill_value=0.0), 0.4, label=label)
-            ax.set_xticks(np.arange(len(levels)), [str(level)[:12] for level in levels], rotation=40, ha="right", fontsize=7)
-        ax.set_title(str(name), fontsize=9)
-        ax.set_yticks([])
-    axes.flat[0].legend(fontsize=8)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+
+def _draw_levels(ax, real, synthetic, n_shown=8):
+    """Shares of the levels that are most frequent in the real rows."""
+    shares = [column.astype(str).value_counts(normalize=True) for column in (real, synthetic)]
+    levels = shares[0].index[:n_shown]
+    at, heights = np.arange(len(levels)), [share.reindex(levels, fill_value=0.0) for share in shares]
+    ax.bar(at, heights[0], 0.8, alpha=0.4, label="real")
+    ax.bar(at, heights[1], 0.8, fill=False, edgecolor="C1", linewidth=1.8, label="synthetic")
+    ax.set_xticks(at, [str(level)[:14] for level in levels], rotation=35, ha="right")

@@ -90,7 +90,10 @@ def _summary(name, results):
         if any(isinstance(result.get(figure), float) for result in results)
     ]
     if name == "step":
-        rows = [[str(result.get("case", result.get("name", ""))), *(_cell([result[f]]) for f in figures)] for result in results]
+        rows = [
+            [str(result.get("case", result.get("name", ""))), *(_cell([result[f]]) for f in figures)]
+            for result in results
+        ]
     else:
         rows = [[f"P3GMSynthesizer ({len(results)} seeds)", *(_cell([r[f] for r in results]) for f in figures)]]
         rows += [

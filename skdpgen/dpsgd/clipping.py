@@ -135,12 +135,16 @@ class ClippedSum:
             return sum(self._pool.square_norms(g) for g in self._example_gradients(inputs, batch, self.path))
 
     def _factors(self, square_norms, mask):
-        """Clip factors; zero for padding and for examples without a finite gradient."""
+        """Clip factors; zero for padding and for examples without a finite gradient.
+
+        Norms above 2**100 clips are taken for infinite: below 2**-126 a float32 factor would lose its precision.
+        """
         usable = mask & torch.isfinite(square_norms)
         if math.isinf(self.clip_norm):
             factors = torch.ones_like(square_norms)
         else:
             factors = (self.clip_norm / square_norms.sqrt()).clamp_(max=1.0)
+            usable &= factors >= 2.0**-100
         return torch.where(usable, factors, 0.0).to(self._sums[0].dtype)
 
     def _record(self, inputs, mask):

@@ -36,7 +36,8 @@ class ParameterAverage(Callback):
     def on_batch_end(self, net, training=True, **kwargs):
         self.step_ += 1
         decay = min(self.decay, (1 + self.step_) / (10 + self.step_))
-        torch._foreach_lerp_(self.average_, [p.detach() for p in _parameters(net)], 1 - decay)
+        for average, p in zip(self.average_, _parameters(net)):
+            average.lerp_(p, 1 - decay)
 
     @torch.no_grad()
     def on_train_end(self, net, **kwargs):

@@ -148,7 +148,8 @@ class DPNet(NeuralNet):
 
     def initialize(self):
         """Make module, criterion and optimiser; seeded by `random_state`, which leaves torch's generator as it was."""
-        self.steps_taken_, self.used_plan_ = 0, getattr(self, "used_plan_", None)
+        if not hasattr(self, "steps_taken_"):  # a net made anew has not got its steps back
+            self.steps_taken_, self.used_plan_ = 0, None
         with contextlib.ExitStack() as stack:
             if self.random_state is not None:
                 stack.enter_context(torch.random.fork_rng(devices=_cuda(self.device)))
@@ -202,8 +203,10 @@ class DPNet(NeuralNet):
     def fit(self, X, y=None, **fit_params):
         """Make the net anew and train it for all steps of the plan. See `partial_fit`."""
         self._check_plan()
-        if self.plan.private and self.plan is getattr(self, "used_plan_", None):
-            raise RuntimeError("the plan was used by an earlier fit: charge again and set a new plan")
+        if self.plan is getattr(self, "used_plan_", None):
+            if self.plan.private:
+                raise RuntimeError("the plan was used by an earlier fit: charge again and set a new plan")
+            self.used_plan_ = None  # without noise there is nothing to count
         if not self.warm_start or not self.initialized_:
             self.initialize()
         return self.partial_fit(X, y, **fit_params)
@@ -301,7 +304,7 @@ class DPNet(NeuralNet):
             clipper.add(*_inputs(chunk), mask=chunk.mask)
         for p in clipper.parameters:
             if p.grad is None:
-                p.grad = torch.empty_like(p)
+                p.grad = torch.zeros_like(p)  # not what happens to be in memory
         gradients = [p.grad for p in clipper.parameters]
         noise.release(clipper.result(), divisor=self.plan.expected_batch_size, out=gradients)
         return {"loss": torch.tensor(torch.nan), "y_pred": None}
@@ -324,11 +327,14 @@ class DPNet(NeuralNet):
         loader = self.iterator_train
         if not (isinstance(loader, type) and issubclass(loader, PoissonLoader)):
             raise ValueError("iterator_train must be PoissonLoader: other batches do not cost what the plan costs")
-        shape = getattr(self.module_, "noise_shape", None)
-        options = self.get_params_for("iterator_train")
-        return loader(
-            self.get_dataset(X, y), plan=plan, rng=rng, noise_shape=shape, device=self.device or "cpu", **options
-        )
+        dtypes = [p.dtype for _, p in self.get_all_learnable_params() if p.is_floating_point()]
+        options = {
+            "noise_shape": getattr(self.module_, "noise_shape", None),
+            "device": self.device or "cpu",
+            "dtype": dtypes[0] if dtypes else torch.float32,
+            **self.get_params_for("iterator_train"),
+        }
+        return loader(self.get_dataset(X, y), plan=plan, rng=rng, **options)
 
     def _choose_path(self, root, loader):
         self.path_, self.path_reason_ = choose_path(root, _inputs(loader.example()))

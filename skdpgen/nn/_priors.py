@@ -23,16 +23,19 @@ class MixturePrior(nn.Module):
 
     def __init__(self, weights, means, covariances):
         super().__init__()
-        weights, means, covariances = (torch.as_tensor(a, dtype=torch.float32) for a in (weights, means, covariances))
+        # in double precision: rounding to float32 first could make a narrow covariance indefinite
+        weights, means, covariances = (torch.as_tensor(a, dtype=torch.float64) for a in (weights, means, covariances))
         if covariances.ndim == 2:
             covariances = torch.diag_embed(covariances)
-        precision = torch.linalg.inv(covariances.double())
-        self.register_buffer("log_weights", torch.log(weights.clamp_min(1e-12)))
-        self.register_buffer("means", means)
-        # x^T P x as a squared norm of L^T x: positive by construction in float32
-        self.register_buffer("factors", torch.linalg.cholesky(precision).float())
-        self.register_buffer("precision_diagonals", torch.diagonal(precision, dim1=-2, dim2=-1).float())
-        self.register_buffer("log_dets", torch.linalg.slogdet(covariances.double())[1].float())
+        values, vectors = torch.linalg.eigh(covariances)
+        values = values.clamp_min(1e-12)
+        self.register_buffer("log_weights", torch.log(weights.clamp_min(1e-12)).float())
+        self.register_buffer("means", means.float())
+        # x^T P x as the squared norm of F^T x, P = F F^T: positive by construction in float32
+        factors = vectors / values.sqrt()[:, None, :]
+        self.register_buffer("factors", factors.float())
+        self.register_buffer("precision_diagonals", factors.square().sum(-1).float())
+        self.register_buffer("log_dets", values.log().sum(-1).float())
 
     def component_kl(self, mean, log_variance):
         """KL(N(mean, diag(exp(log_variance))) || component b), shape (batch, n_mixture)."""

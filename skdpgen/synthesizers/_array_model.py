@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from skdpgen._scaling import learn_norm_bound
 from skdpgen.mechanisms import add_gaussian, class_first_moments, class_moments, clip_rows, unpack_moments
 from skdpgen.mixture import dp_em, initial_mixture
+from skdpgen.mixture._em import clip_covariances
 
 from ._arrays import ArrayCodec
 from ._base import spread_components
 from ._decoder import NetGenerator, decoder_plan, train_decoder
-from ._gaussians import LatentSpace, LinearGenerator, class_latents
+from ._gaussians import LatentSpace, LinearGenerator, class_latents, image_contrast
+from ._labels import label_codes
 
 __all__ = ["ArrayModel", "fit_array_model"]
 
@@ -20,8 +24,6 @@ _MOST_COMPONENTS = 60
 _COUNT_WEIGHT = 0.15
 # Weight of the sum in the second round: it mends what the first round's noise did to the class means.
 _MEAN_WEIGHT = 0.3**0.5
-# Directions left out have about half as much variance on images as those kept; clipping needs it for contrast.
-_IMAGE_VARIANCE_GAIN = 1.5
 _WARM_ROWS = 20_000
 
 
@@ -36,7 +38,7 @@ class ArrayModel:
     component_weights : array of shape (n_components,)
         Of classes, where the model has them, else of the Gaussians of the prior.
     residual_variance : float
-        Mean variance of a scaled column in the directions left out.
+        Mean variance of a scaled row in the directions left out, and the least in any other when rows are scored.
     """
 
     kind = "array"
@@ -75,13 +77,19 @@ class ArrayModel:
         """Log-likelihood of each row (ELBO with a network), y left out."""
         scaled = self._scale(X)
         if isinstance(self.generator, NetGenerator):
-            return self.generator.elbo(scaled, None if y is None or not self.codec.n_classes else self.codec.class_codes(y))
+            known = y is not None and self.codec.n_classes
+            return self.generator.elbo(scaled, label_codes(y, self.codec.classes) if known else None)
         space, mixture = self.generator.space, self.generator.mixture
         latent = space.encode(scaled)
         left = np.square(scaled - space.decode(latent)).sum(axis=1)
         rest = scaled.shape[1] - self.n_latent
-        residual = 0.0 if rest < 1 else -0.5 * (left / self.residual_variance + rest * np.log(2 * np.pi * self.residual_variance))
-        return mixture.log_prob(latent) + residual
+        residual = (
+            0.0
+            if rest < 1
+            else -0.5 * (left / self.residual_variance + rest * np.log(2 * np.pi * self.residual_variance))
+        )
+        covariances = clip_covariances(mixture.covariances, self.residual_variance, np.inf, mixture.covariance_type)
+        return replace(mixture, covariances=covariances).log_prob(latent) + residual
 
     def _scale(self, X):
         """Scaled rows; columns of y that X lacks are at their released mean."""
@@ -144,7 +152,7 @@ def fit_array_model(rows, settings, plan, rng, neighboring, stream):
     if settings["prior"] == "mixture":
         mixture = _release_mixture(rows, codec, space, mixture, settings, noise, rng, neighboring, stream)
         component_means = space.decode(mixture.means)
-    gain = 1.0 if rows.image_shape is None else _IMAGE_VARIANCE_GAIN
+    gain = 1.0 if rows.image_shape is None else image_contrast(space, mixture, component_means, *codec.box)
     generator = LinearGenerator(space, mixture, component_means, *codec.box, gain)
     if settings["decoder"] == "net":
         generator = _train(rows, codec, generator, row_count, settings, plan, neighboring, stream)

@@ -169,6 +169,19 @@ class ArrayRows:
         self.X, self.bounds, self.l2_bound, self.conditional = X, pairs, l2_bound, conditional
         self.numeric_target = self.labels is not None and X.shape[1] != self.n_features
 
+    public_assumptions = ()
+
+    def __len__(self):
+        return len(self.X)
+
+    def network_shape(self, settings, plan):
+        """Numbers of columns and latents of the network, and whether they are known before classes are learned."""
+        width, latent = self.X.shape[1], settings["n_components"]
+        if not self.conditional and self.labels is not None and not self.numeric_target:
+            width += len(self.labels.classes or ())
+        latent = {"auto": 60, None: width}.get(latent, latent)
+        return width, min(latent, width), self.image_shape is None and (self.conditional or not self.learns_classes)
+
     @property
     def learns_classes(self):
         """Whether classes are learned, so that a threshold's delta is charged; public."""
@@ -220,7 +233,7 @@ class ArrayRows:
             yield part, codec.encode(self.X[part])
 
     def residual_norms(self, codec, centers):
-        """Distance of each encoded row to the center of its class, shape (n_samples,); rows of no class are left out."""
+        """Distance of each encoded row to the center of its class; rows of no class are left out."""
         norms = np.empty(len(self.X))
         for part, rows in self.encoded(codec):
             norms[part] = np.linalg.norm(rows - centers[np.maximum(self.codes[part], 0)], axis=1)

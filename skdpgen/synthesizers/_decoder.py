@@ -8,7 +8,7 @@ from skdpgen.mixture import GaussianMixtureParameters
 
 from ._gaussians import LatentSpace
 
-__all__ = ["NetGenerator", "check_net", "decoder_plan", "train_decoder"]
+__all__ = ["NetGenerator", "check_network", "decoder_plan", "train_decoder"]
 
 _WARM_BATCH = 256
 
@@ -69,22 +69,23 @@ class NetGenerator:
         return np.concatenate([block / block.sum(axis=1, keepdims=True) for block in blocks], axis=1)
 
     def elbo(self, rows, components=None):
-        """ELBO of each row by one draw of its latent, shape (n_samples,)."""
+        """ELBO of each row by one draw of its latent, shape (n_samples,); a component of -1 is not known."""
         if self.module is None:
             raise ValueError("a loaded model keeps no encoder variance, so it has no ELBO")
         import torch
 
         x = np.asarray(rows, dtype=np.float32)
         n_labels = self.module.n_labels
-        if n_labels and components is None:  # the component that the row's latent makes most likely
-            components = self.mixture.component_log_prob(self.space.encode(x)).argmax(axis=1)
-        if n_labels:
+        if n_labels:  # the component that the row's latent makes most likely, where none is known
+            likely = self.mixture.component_log_prob(self.space.encode(x)).argmax(axis=1)
+            components = likely if components is None else np.where(np.asarray(components) < 0, likely, components)
             x = np.concatenate([x, np.eye(n_labels, dtype=np.float32)[components]], axis=1)
         shape = getattr(self.module, "noise_shape", None)
+        generator = torch.Generator().manual_seed(0)  # one stream for all models that are compared
         scores = []
         with torch.inference_mode():
             for part in torch.from_numpy(x).split(4096):
-                noise = None if shape is None else torch.randn(len(part), *shape)
+                noise = None if shape is None else torch.randn(len(part), *shape, generator=generator)
                 scores.append(-self.module(part, noise).numpy())
         return np.concatenate(scores)
 
@@ -110,26 +111,53 @@ class NetGenerator:
         mixture = GaussianMixtureParameters(
             state["weights"], state["means"], state["covariances"], state["covariance_type"]
         )
-        layers = [(layer["weight"], layer["bias"]) for _, layer in sorted(state["layers"].items(), key=lambda x: int(x[0]))]
+        layers = [
+            (layer["weight"], layer["bias"]) for _, layer in sorted(state["layers"].items(), key=lambda x: int(x[0]))
+        ]
         return cls(LatentSpace(state["center"], state["basis"]), mixture, layers, state["likelihood"], state["widths"])
 
 
-def check_net(net):
-    """Refuse, before anything is charged, a net that cannot be trained privately."""
-    from torch import nn
+def check_network(settings, n_features, n_latent, exact):
+    """Refuse, before anything is charged, a network that cannot be trained privately, or at all.
+
+    Parameters
+    ----------
+    settings : dict
+        Parameters of the synthesizer.
+    n_features, n_latent : int
+        Columns and latents of the network.
+    exact : bool
+        Whether they are those of the fit; if not, nothing but the kind of the layers is checked.
+
+    Raises
+    ------
+    ValueError
+        For what is no DPNet, BatchNorm, LBFGS, a module of other shapes, a device that is not there.
+    """
+    import torch
 
     from skdpgen.dpsgd import check_module, check_optimizer
     from skdpgen.nn import DPNet
 
-    if not isinstance(net, DPNet):
-        raise ValueError(f"net must be a DPNet; got {type(net).__name__}")
+    if not isinstance(settings["net"], DPNet | None):
+        raise ValueError(f"net must be a DPNet; got {type(settings['net']).__name__}")
+    try:
+        torch.zeros(1, device=settings["device"])
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device={settings['device']!r} cannot be used: {str(error).splitlines()[0]}") from None
+    widths = None if settings["likelihood"] != "table" else [n_features]
+    prior = GaussianMixtureParameters(np.ones(1), np.zeros((1, n_latent)), np.eye(n_latent)[None], "full")
+    space = LatentSpace(np.zeros(n_features), np.eye(n_features)[:, :n_latent])
+    likelihood = "gaussian" if settings["likelihood"] == "auto" else settings["likelihood"]
+    net = _make_net(settings, space, prior, likelihood, widths, 0, plan=None, progress_text="")
     check_optimizer(net.optimizer)
-    for value in net.get_params(deep=False).values():
-        if isinstance(value, nn.Module):
-            check_module(value)
-    for name, value in net.get_params().items():
-        if name.startswith("module__") and isinstance(value, nn.Module):
-            check_module(value)
+    net.initialize()
+    check_module(net.module_)
+    if exact:
+        try:
+            net.check(np.zeros((4, n_features), dtype=np.float32))
+        except RuntimeError as error:  # shapes that do not fit one another
+            raise ValueError(f"the network does not fit {n_latent} latents and {n_features} columns: {error}") from None
 
 
 def decoder_plan(settings, plan, row_count, neighboring):
@@ -146,9 +174,7 @@ def decoder_plan(settings, plan, row_count, neighboring):
     )
 
 
-def train_decoder(
-    rows, plan, space, mixture, *, settings, likelihood, widths, n_labels, warm_rows, progress_text
-):
+def train_decoder(rows, plan, space, mixture, *, settings, likelihood, widths, n_labels, warm_rows, progress_text):
     """Train P3GM's network on private rows under a plan that was charged; returns what may be released of it.
 
     Parameters
@@ -174,33 +200,39 @@ def train_decoder(
     NetGenerator
     """
     import torch
-    from sklearn.base import clone
 
-    from skdpgen.nn import BernoulliLikelihood, DPNet, GaussianLikelihood, MixturePrior, P3GMModule, TableLikelihood
-
-    net = DPNet(P3GMModule) if settings["net"] is None else clone(settings["net"])
-    laws = {"bernoulli": BernoulliLikelihood, "gaussian": GaussianLikelihood}
-    net.set_params(
-        plan=plan,
-        noise=settings["noise"],
-        device=settings["device"],
-        random_state=settings["seed"],
-        progress_text=progress_text,
-        verbose=2 if settings["progress"] else 0,
-        module__basis=space.basis,
-        module__center=space.center,
-        module__prior=MixturePrior(mixture.weights, mixture.means, mixture.covariances),
-        module__likelihood=TableLikelihood(widths) if likelihood == "table" else laws[likelihood](),
-        module__n_labels=n_labels,
-        module__latent_variance=settings["latent_variance"],
-        module__n_monte_carlo=settings["n_monte_carlo"],
-    )
+    net = _make_net(settings, space, mixture, likelihood, widths, n_labels, plan=plan, progress_text=progress_text)
     net.initialize()
     if settings["warm_start_steps"]:
         _warm_start(net.module_, torch.from_numpy(warm_rows), settings["warm_start_steps"], settings["seed"])
     net.partial_fit(rows)
     module = net.module_.cpu().eval()
     return NetGenerator(space, mixture, _layers(module.decoder), likelihood, widths, module)
+
+
+def _make_net(settings, space, mixture, likelihood, widths, n_labels, *, plan, progress_text):
+    """The net of the settings, or the default, given what was released."""
+    from sklearn.base import clone
+
+    from skdpgen.nn import BernoulliLikelihood, DPNet, GaussianLikelihood, MixturePrior, P3GMModule, TableLikelihood
+
+    net = DPNet(P3GMModule) if settings["net"] is None else clone(settings["net"])
+    laws = {"bernoulli": BernoulliLikelihood, "gaussian": GaussianLikelihood}
+    return net.set_params(
+        plan=plan,
+        noise=settings["noise"],
+        device=settings["device"],
+        random_state=settings["seed"],
+        progress_text=progress_text,
+        verbose=2 if settings["progress"] else 0,
+        module__basis=space.basis.copy(),  # eigenvectors may lie backwards in memory, which torch refuses
+        module__center=space.center.copy(),
+        module__prior=MixturePrior(mixture.weights, mixture.means, mixture.covariances),
+        module__likelihood=TableLikelihood(widths) if likelihood == "table" else laws[likelihood](),
+        module__n_labels=n_labels,
+        module__latent_variance=settings["latent_variance"],
+        module__n_monte_carlo=settings["n_monte_carlo"],
+    )
 
 
 def _warm_start(module, rows, steps, seed):
@@ -227,6 +259,9 @@ def _layers(decoder):
     if not isinstance(decoder, nn.Sequential):
         return None
     parts = list(decoder)
-    if not all(isinstance(part, nn.ReLU if i % 2 else nn.Linear) for i, part in enumerate(parts)) or len(parts) % 2 == 0:
+    if (
+        not all(isinstance(part, nn.ReLU if i % 2 else nn.Linear) for i, part in enumerate(parts))
+        or len(parts) % 2 == 0
+    ):
         return None
     return [(part.weight.detach().numpy().copy(), part.bias.detach().numpy().copy()) for part in parts[::2]]

@@ -101,9 +101,7 @@ class FrameModel:
         if self.mixture is not None:
             return self.mixture.log_prob(self.particles.encode(self.codec.one_hot(codes)))
         if classes is None and self.codec.n_classes:
-            scores = [
-                self.particles.score_samples(codes, np.full(len(codes), k)) for k in range(self.codec.n_classes)
-            ]
+            scores = [self.particles.score_samples(codes, np.full(len(codes), k)) for k in range(self.codec.n_classes)]
             return np.logaddexp.reduce(scores, axis=0)
         return self.particles.score_samples(codes, np.zeros(len(codes), dtype=np.int64) if classes is None else classes)
 
@@ -182,7 +180,9 @@ def fit_frame_model(rows, settings, plan, rng, neighboring, stream):
 
 
 def _bar(steps):
-    return tqdm(steps, desc="fitting prior and decoder to the released tables", unit="step", file=sys.stderr, leave=False)
+    return tqdm(
+        steps, desc="fitting prior and decoder to the released tables", unit="step", file=sys.stderr, leave=False
+    )
 
 
 def _noise_sd(tables: BoundedSum, noise_multiplier, neighboring):

@@ -22,11 +22,15 @@ from skdpgen.tabular import (
     schema_histogram,
     validate_frame,
 )
+from skdpgen.tabular.schema import check_unique
 
 from ._labels import is_numeric_target
 from ._particles import plan_bins
 
-__all__ = ["FrameCodec", "FrameRows"]
+__all__ = ["PUBLIC_ASSUMPTIONS", "FrameCodec", "FrameRows"]
+
+# Key of `DataFrame.attrs` under which a reader of files says what it took for public, for the privacy card.
+PUBLIC_ASSUMPTIONS = "public_assumptions"
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +144,8 @@ class FrameRows:
 
     def __init__(self, frame, y, *, target, schema, classes, target_type, on_invalid, conditional=True):
         self.y = "none"
+        self.public_assumptions = list(frame.attrs.get(PUBLIC_ASSUMPTIONS, ()))
+        check_unique(frame.columns)
         if y is not None:
             if target is not None:
                 raise InvalidInputError("give the labels as y or as the column `target`, not both")
@@ -147,9 +153,14 @@ class FrameRows:
         elif target is not None and target not in frame.columns:
             raise InvalidInputError(f"the target {target!r} is not a column of the frame")
         numeric = target is None or is_numeric_target(frame[target], target_type)
-        if schema is not None and target is not None and target in schema:
-            numeric = not isinstance(schema[target], Categorical | Boolean)
         schema = Schema.from_kinds(frame, schema, categorical=() if numeric else (target,))
+        if target is not None:
+            # the schema's word, and datetimes, which are modelled as numbers whatever their dtype suggests
+            numeric = not isinstance(schema[target], Categorical | Boolean)
+            wanted = {None: numeric, "numeric": True, "categorical": False}[target_type]
+            if numeric != wanted:
+                kind = type(schema[target]).__name__
+                raise InvalidInputError(f"target_type={target_type!r}, but the target {target!r} is {kind}")
         if classes is not None:
             schema = self._declare(schema, target, numeric, classes)
         self.frame = validate_frame(frame, schema, on_invalid)
@@ -164,9 +175,9 @@ class FrameRows:
         name = "target" if name is None else name
         if name in frame.columns:
             raise InvalidInputError(f"y has the name {name!r} of a column of X")
-        return frame.assign(**{name: values if self.y == "array" else y.array}) if isinstance(name, str) else (
-            pd.concat([frame, pd.Series(values, index=frame.index, name=name)], axis=1)
-        ), name
+        # by position: the index of y says nothing
+        column = pd.Series(values if self.y == "array" else y.array, index=frame.index, name=name)
+        return pd.concat([frame, column], axis=1), name
 
     @staticmethod
     def _declare(schema, target, numeric, classes):
@@ -175,6 +186,13 @@ class FrameRows:
         if schema[target].complete:
             raise InvalidInputError("classes= and a schema that has the target's categories: give one of them")
         return schema.replace(replace(schema[target], categories=tuple(classes)))
+
+    def __len__(self):
+        return len(self.frame)
+
+    def network_shape(self, settings, plan):
+        """Stand-ins for columns and latents of the network, which follow from what is not learned yet."""
+        return 2 * len(self.schema), 2, False
 
     @property
     def learns_classes(self):

@@ -13,6 +13,9 @@ from skdpgen.mechanisms import add_gaussian, histogram, select_above
 
 __all__ = ["Labels", "check_labels", "is_numeric_target", "label_codes", "learn_classes"]
 
+# What pandas.api.types.infer_dtype may answer for classes: what a release file can hold.
+_KINDS = {"string", "boolean", "integer", "floating", "mixed-integer-float"}
+
 
 @dataclass(frozen=True)
 class Labels:
@@ -27,9 +30,9 @@ class Labels:
         """Return class codes (or numbers, when y is numeric) as the kind of y that went in."""
         if self.classes is not None:
             values = np.array(self.classes, dtype=_array_dtype(self.dtype))[np.asarray(values, dtype=np.int64)]
-        if not self.series:
-            return values if self.classes is not None else values.astype(self.dtype)
-        return pd.Series(values, name=self.name).astype(self.dtype)
+        else:
+            values = _as_numbers(values, self.dtype)
+        return values if not self.series else pd.Series(values, name=self.name).astype(self.dtype)
 
     def to_state(self):
         """Return plain values for a release file."""
@@ -58,7 +61,7 @@ def check_labels(y, n_rows, *, numeric, classes):
         Wrong shape, missing values, or a class that was not declared.
     """
     series = isinstance(y, pd.Series)
-    name = None if not series or y.name is None else str(y.name)
+    name = None if not series or y.name is None else y.name if isinstance(y.name, int) else str(y.name)
     dtype = y.dtype if series else np.asarray(y).dtype
     values = np.asarray(y.astype(object) if series and not isinstance(dtype, np.dtype) else y)
     if values.shape == (n_rows, 1):
@@ -66,19 +69,26 @@ def check_labels(y, n_rows, *, numeric, classes):
     if values.shape != (n_rows,):
         raise InvalidInputError(f"y must have shape ({n_rows},); got {values.shape}")
     if numeric:
-        values = values.astype(np.float64)
+        try:
+            values = values.astype(np.float64)
+        except (TypeError, ValueError):  # numpy's message holds the value
+            raise InvalidInputError("y is to be numeric, and holds what is no number") from None
         if not np.isfinite(values).all():
             raise InvalidInputError("Input y contains NaN or infinity.")
-        return values, Labels(None, "float64" if not isinstance(dtype, np.dtype) else str(dtype), series, name)
+        plain = pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
+        return values, Labels(None, str(dtype) if plain else "float64", series, name)
     if pd.isna(values).any() or (values.dtype.kind == "f" and not np.isfinite(values).all()):
         raise InvalidInputError("Input y contains NaN or infinity.")
+    if pd.api.types.infer_dtype(values, skipna=False) not in _KINDS:
+        raise InvalidInputError(f"y must hold numbers, text or booleans, of one kind; its dtype is {dtype}")
     if classes is not None:
         classes = tuple(_plain(c) for c in classes)
         if not classes or len(set(classes)) < len(classes):
             raise ValueError("classes must be distinct, and at least one")
         if not np.isin(values, np.array(classes, dtype=values.dtype if values.dtype == object else None)).all():
             raise InvalidInputError("y holds a class that is not among the declared classes")
-    return values, Labels(classes, str(dtype) if isinstance(dtype, np.dtype) and dtype.kind in "biuf" else "object" if not series else str(dtype), series, name)
+    plain = series or dtype.kind in "biuf"
+    return values, Labels(classes, str(dtype) if plain else "object", series, name)
 
 
 def label_codes(values, classes):
@@ -101,9 +111,24 @@ def learn_classes(values, noise_multiplier, delta, rng, neighboring):
     sd = noise_multiplier * counts.sensitivity(neighboring)
     kept = observed[select_above(noisy, sd, delta)] if noise_multiplier else observed
     if not len(kept):
-        warnings.warn("the noise hides every class of y; one stands for all: declare classes=", UtilityWarning, stacklevel=4)
+        warnings.warn(
+            "the noise hides every class of y; one stands for all: declare classes=", UtilityWarning, stacklevel=4
+        )
         return ("other",) if values.dtype.kind in "OUS" else (values.dtype.type(0).item(),)
     return tuple(_plain(c) for c in kept)
+
+
+def _as_numbers(values, dtype):
+    """Numbers as `dtype` holds them: integers are rounded, and stay in its range."""
+    dtype = pd.api.types.pandas_dtype(dtype)
+    dtype = np.dtype(getattr(dtype, "numpy_dtype", dtype))  # of a nullable dtype
+    if dtype.kind not in "iu":
+        return values.astype(dtype)
+    limits = np.iinfo(dtype)
+    highest = float(limits.max)
+    if int(highest) > limits.max:  # 2^63 is no int64; the double below it is
+        highest = np.nextafter(highest, 0.0)
+    return np.clip(np.rint(values), float(limits.min), highest).astype(dtype)
 
 
 def _plain(value):

@@ -67,9 +67,13 @@ def load(path):
         raise ValueError(f"{path}: not a model file of skdpgen") from None
     header = json.loads(header)
     if header.get("format") != _FORMAT:
-        raise ValueError(f"{path}: format {header.get('format')!r} is not {_FORMAT!r}; it may come from a newer skdpgen")
+        raise ValueError(
+            f"{path}: format {header.get('format')!r} is not {_FORMAT!r}; it may come from a newer skdpgen"
+        )
     synthesizers = importlib.import_module("skdpgen.synthesizers")
-    if header["model"] not in synthesizers.__all__ or not hasattr(getattr(synthesizers, header["model"]), "_from_state"):
+    if header["model"] not in synthesizers.__all__ or not hasattr(
+        getattr(synthesizers, header["model"]), "_from_state"
+    ):
         raise ValueError(f"{path}: unknown model {header['model']!r}")
     return getattr(synthesizers, header["model"])._from_state(_join(header["state"], arrays))
 

@@ -13,13 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 from skdpgen._base import PRIVACY_CONSTRAINTS
 from skdpgen.accounting import Phase
 from skdpgen.exceptions import InvalidInputError
-from skdpgen.tabular import Schema, sample_levels
-from skdpgen.utils.validation import Interval, StrOptions, fit_context, validate_data
+from skdpgen.tabular import Schema
+from skdpgen.utils.validation import ClassNamePrefixFeaturesOutMixin, Interval, StrOptions, fit_context, validate_data
 
 from ._array_model import ArrayModel, fit_array_model
 from ._arrays import ArrayRows
 from ._base import BaseSynthesizer
-from ._decoder import check_net
+from ._decoder import check_network
 from ._frame_model import FrameModel, fit_frame_model
 from ._frames import FrameRows
 from ._presets import paper_settings
@@ -36,7 +36,7 @@ _SPLITS = {
 }
 
 
-class P3GMSynthesizer(TransformerMixin, BaseSynthesizer):
+class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSynthesizer):
     """Phased private generative model: what one release of moments teaches, and a decoder on top.
 
     Releases the parameters of a generative model of the rows, and nothing else: noisy moments give a DP-PCA and the
@@ -297,9 +297,11 @@ class P3GMSynthesizer(TransformerMixin, BaseSynthesizer):
             accountant = self._resolve_accountant()
             settings = self._settings(accountant)
             rows = self._read(X, y, settings)
-            settings.update(self._sampling(len(rows.frame if hasattr(rows, "frame") else rows.X), accountant))
+            settings.update(self._sampling(len(rows), accountant, settings))
             phases = self._phases(rows, settings)
             plan = self._calibrate(accountant, phases, extra_delta_share=0.1 if rows.learns_classes else 0.0)
+            if settings["decoder"] == "net":
+                check_network(settings, *rows.network_shape(settings, plan))
             rng = self._charge(accountant, plan)
             fit_model = fit_frame_model if isinstance(rows, FrameRows) else fit_array_model
             self._set_model(fit_model(rows, settings, plan, rng, accountant.neighboring, self._sampling_stream))
@@ -315,8 +317,6 @@ class P3GMSynthesizer(TransformerMixin, BaseSynthesizer):
         if settings["net"] is not None or settings["decoder"] == "net":
             if settings["decoder"] != "net":
                 raise ValueError('net= is used with decoder="net" alone')
-            if settings["net"] is not None:
-                check_net(settings["net"])
         if settings["budget_split"] is not None:
             split = np.asarray(settings["budget_split"], dtype=float)
             if split.shape != (3,) or not np.isfinite(split).all() or split.min() < 0 or not split.sum() > 0:
@@ -346,10 +346,8 @@ class P3GMSynthesizer(TransformerMixin, BaseSynthesizer):
             refused = [name for name in ("schema", "target") if getattr(self, name) is not None]
             if refused:
                 raise InvalidInputError(f"{', '.join(refused)}: for DataFrames; an array takes bounds and y")
-            X = validate_data(self, X, dtype="numeric", order=None)
-            rows = ArrayRows(
-                X, y, bounds=self.bounds, l2_bound=self.l2_bound, image_shape=self.image_shape, **shared
-            )
+            X = self._validate_array(X, order=None)
+            rows = ArrayRows(X, y, bounds=self.bounds, l2_bound=self.l2_bound, image_shape=self.image_shape, **shared)
             limit = rows.X.shape[1]
             if isinstance(settings["n_components"], Integral) and settings["n_components"] > limit:
                 raise InvalidInputError(f"n_components={settings['n_components']} must be at most {limit}")
@@ -360,16 +358,26 @@ class P3GMSynthesizer(TransformerMixin, BaseSynthesizer):
             settings["prior"] = "class_conditional" if classes else "gaussian"
         return rows
 
-    def _sampling(self, n_rows, accountant):
-        if self.batch_size is None and self.epochs is None:
+    def _validate_array(self, X, **kwargs):
+        try:
+            return validate_data(self, X, dtype="numeric", **kwargs)
+        except (TypeError, ValueError) as error:
+            if "could not convert" in str(error):  # numpy's message holds the value
+                raise InvalidInputError("X holds values that are not numbers; a table of them goes in as a DataFrame") from None
+            raise
+
+    @staticmethod
+    def _sampling(n_rows, accountant, settings):
+        batch_size, epochs = settings["batch_size"], settings["epochs"]
+        if batch_size is None and epochs is None:
             return {}
         if accountant.neighboring != "replace_one":
             raise ValueError(
                 "batch_size and epochs need the number of rows, which is private under add_or_remove_one: "
                 "give sampling_rate and steps"
             )
-        rate = self.sampling_rate if self.batch_size is None else min(1.0, self.batch_size / n_rows)
-        return {"sampling_rate": rate, "steps": self.steps if self.epochs is None else math.ceil(self.epochs / rate)}
+        rate = settings["sampling_rate"] if batch_size is None else min(1.0, batch_size / n_rows)
+        return {"sampling_rate": rate, "steps": settings["steps"] if epochs is None else math.ceil(epochs / rate)}
 
     def _phases(self, rows, settings):
         mixture, net = settings["prior"] == "mixture", settings["decoder"] == "net"
@@ -394,8 +402,10 @@ class P3GMSynthesizer(TransformerMixin, BaseSynthesizer):
     def _public_assumptions(self, rows):
         names = ("schema", "classes", "bounds", "l2_bound", "image_shape")
         declared = [f"{name}: declared public by the caller" for name in names if getattr(self, name) is not None]
+        if self.batch_size is not None or self.epochs is not None:
+            declared.append("number of rows: public under replace_one")
         kinds = "names, order and kinds (dtypes) of the columns" if isinstance(rows, FrameRows) else "number of columns"
-        return [*declared, kinds]
+        return [*declared, kinds, *rows.public_assumptions]
 
     # ---- using the model -------------------------------------------------------------------------------------
     def transform(self, X):
@@ -428,7 +438,7 @@ class P3GMSynthesizer(TransformerMixin, BaseSynthesizer):
             return X
         if self.model_.kind == "frame":
             raise InvalidInputError("fitted on a DataFrame: expected one")
-        return validate_data(self, X, dtype="numeric", reset=False)
+        return self._validate_array(X, reset=False)
 
     @staticmethod
     def _model_from_state(state):

@@ -1,14 +1,15 @@
 """A latent mixture for tables, fitted to released one-way and two-way tables: post-processing alone.
 
-The latent space is that of the DP-PCA of the one-hot table. The prior of a class is a mixture of equally likely latent
-points ("particles"), started as draws of the class's Gaussian; the decoder maps a point to one distribution a block, a
-softmax of an affine map. Given the point the blocks are independent, so the model's expected pair tables of a class of n
-rows are n P^T P / n_particles exactly: sampling levels from the decoder's distribution loses nothing. Particles and
-decoder are fitted to the released tables by least squares weighted with the known noise.
+The latent space is that of the DP-PCA of the one-hot table. The prior of a class is a mixture of equally likely
+latent points ("particles"), started as draws of the class's Gaussian; the decoder maps a point to one distribution a
+block, a softmax of an affine map. Given the point the blocks are independent, so the model's expected pair tables of a
+class of n rows are n P^T P / n_particles exactly: sampling levels from the decoder's distribution loses nothing.
+Particles and decoder are fitted to the released tables by least squares weighted with the known noise.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -176,9 +177,12 @@ def fit_particles(
     share = counts / counts.sum() if counts.sum() > 0 else np.full(n_classes, 1 / n_classes)
     mean = share @ marginals
     n_components = int(np.clip(n_components, 1, max(1, len(mean) - len(n_levels))))
-    components, class_means, class_covariances = _gaussian_prior(released, counts, marginals, share, n_components, n_levels)
+    components, class_means, class_covariances = _gaussian_prior(
+        released, counts, marginals, share, n_components, n_levels
+    )
     second = np.einsum("c,cii->i", share, class_covariances) + share @ class_means**2
-    scale = np.sqrt(np.maximum(second, 1e-12))
+    # a direction whose variance drowned would otherwise blow the latents of real rows up
+    scale = np.sqrt(np.maximum(second, max(1e-3 * second.max(), 1e-9)))
     class_means, class_covariances = class_means / scale, class_covariances / np.outer(scale, scale)
     size = int(np.clip(particle_budget // n_classes, 50, n_particles))
     particles = np.stack(
@@ -187,12 +191,13 @@ def fit_particles(
     # half the first-order expansion of log(mean + components^T z) about the mean: its exponential stays tame
     weight = (0.5 * components * scale[:, None] / np.maximum(mean, 0.02)).astype(np.float32)
     bias = np.log(np.maximum(mean, _SMALLEST_PROBABILITY)).astype(np.float32)
-    if released.pairs is None:  # nothing says how the columns hang together: one particle a class, its marginals
-        particles, weight = particles[:, :1] * 0, weight * 0
-    steps = range(n_iter) if progress is None else progress(range(n_iter))
-    # Small products, thousands of them: threads that wait for one another cost more than they save.
-    with threadpool_limits(1, "blas"):
-        _fit_to_tables(released, noise_sd, n_levels, counts, marginals, particles, weight, bias, steps, learning_rate)
+    if released.pairs is None or len(n_levels) < 2:
+        particles, weight, bias = _one_particle_a_class(marginals, class_means)
+    else:
+        steps = range(n_iter) if progress is None else progress(range(n_iter))
+        # Small products, thousands of them: threads that wait for one another cost more than they save.
+        with threadpool_limits(1, "blas"):
+            _fit_to_tables(released, noise_sd, n_levels, counts, particles, weight, bias, steps, learning_rate)
     return ParticleModel(
         n_levels, counts, mean, components, scale, class_means, class_covariances, particles, weight, bias
     )
@@ -210,7 +215,7 @@ def consistent_marginals(released, noise_sd, n_levels):
     value = released.one_way * precision
     if released.pairs is not None:
         variance = _variance(noise_sd.pairs[0])
-        for j, (start, stop) in enumerate(zip(starts[:-1], starts[1:])):
+        for j, (start, stop) in enumerate(itertools.pairwise(starts)):
             weight = np.where(block != j, 1 / (variance[:, start] * n_levels[j]), 0.0)
             value = value + released.pairs[:, :, start:stop].sum(axis=2) * weight
             precision = precision + weight
@@ -224,7 +229,7 @@ def consistent_marginals(released, noise_sd, n_levels):
     counts = np.where(hidden & ~hidden.all(), 0.0, np.maximum(counts, 0.0))
     marginals = np.empty_like(estimate)
     for k in range(len(counts)):
-        for start, stop in zip(starts[:-1], starts[1:]):
+        for start, stop in itertools.pairwise(starts):
             marginals[k, start:stop] = _to_simplex(estimate[k, start:stop] / max(counts[k], 1.0))
     return counts, marginals
 
@@ -246,17 +251,21 @@ def _gaussian_prior(released, counts, marginals, share, n_components, n_levels):
     return components, shift @ components.T, np.array([root @ root.T for root in roots])
 
 
-def _fit_to_tables(released, noise_sd, n_levels, counts, marginals, particles, weight, bias, steps, learning_rate):
+def _one_particle_a_class(marginals, class_means):
+    """One particle a class and the decoder that gives the class's marginals there: all that one-way tables say."""
+    log_p = np.log(np.maximum(marginals, 1e-9))
+    affine = np.column_stack([class_means, np.ones(len(class_means))])
+    solution = np.linalg.lstsq(affine, log_p, rcond=None)[0]
+    return class_means[:, None, :], solution[:-1], solution[-1]
+
+
+def _fit_to_tables(released, noise_sd, n_levels, counts, particles, weight, bias, steps, learning_rate):
     """Adam, in place, on particles and decoder: weighted squared error of expected against released tables."""
     offsets, block = np.concatenate([[0], np.cumsum(n_levels)]), _blocks(n_levels)
     n_classes, size, _ = particles.shape
     one_way_weight = (1 / _variance(noise_sd.one_way[0])).astype(np.float32)
-    one_way, pairs = released.one_way.astype(np.float32), None
-    if released.pairs is None:
-        one_way, one_way_weight = (marginals * np.maximum(counts, 1.0)[:, None]).astype(np.float32), np.ones_like(one_way_weight)
-    else:
-        pair_weight = np.where(block[:, None] == block, 0.0, 1 / _variance(noise_sd.pairs[0])).astype(np.float32)
-        pairs = released.pairs.astype(np.float32)
+    one_way, pairs = released.one_way.astype(np.float32), released.pairs.astype(np.float32)
+    pair_weight = np.where(block[:, None] == block, 0.0, 1 / _variance(noise_sd.pairs[0])).astype(np.float32)
     parameters = [weight, bias, particles]
     averages = [[np.zeros_like(q), np.zeros_like(q)] for q in parameters]
     for step in steps:
@@ -264,9 +273,9 @@ def _fit_to_tables(released, noise_sd, n_levels, counts, marginals, particles, w
         for k in range(n_classes):
             n, z = np.float32(max(counts[k], 1.0)), particles[k]
             p = _softmax(z @ weight + bias, offsets, block)
-            gradient = np.broadcast_to(n / size * one_way_weight * (n * p.mean(axis=0) - one_way[k]), p.shape)
-            if pairs is not None:
-                gradient = gradient + (n / size) * (p @ (((n / size) * (p.T @ p) - pairs[k]) * pair_weight))
+            each = n / size  # rows that one particle stands for
+            gradient = each * (p @ ((each * (p.T @ p) - pairs[k]) * pair_weight))
+            gradient += each * one_way_weight * (each * p.sum(axis=0) - one_way[k])
             gradient = p * (gradient - np.add.reduceat(p * gradient, offsets[:-1], axis=1)[:, block])
             gradients[0] += z.T @ gradient
             gradients[1] += gradient.sum(axis=0)

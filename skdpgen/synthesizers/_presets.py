@@ -42,7 +42,9 @@ def paper_settings(preset, epsilon, delta):
     kind, _, name = preset.partition("/")
     row = PAPER_ROWS.get(name or "mnist")
     if kind != "paper" or row is None:
-        raise ValueError(f"preset must be 'paper' or one of {', '.join(f'paper/{n}' for n in PAPER_ROWS)}; got {preset!r}")
+        raise ValueError(
+            f"preset must be 'paper' or one of {', '.join(f'paper/{n}' for n in PAPER_ROWS)}; got {preset!r}"
+        )
     rate = row["batch_size"] / row["rows"]
     steps = round(row["epochs"] / rate)
     whole = gaussian_mu(1.0, 1e-5) ** 2

@@ -70,8 +70,13 @@ def test_mixing_of_records_by_hand_is_refused():
         def forward(self, x):
             return super().forward(x - x.mean(0))
 
-    with pytest.raises(ValueError, match="depends on the others"):
-        path(Centred(nn.Linear(4, 2)))
+    class CentredInTraining(Net):
+        def forward(self, x):
+            return super().forward(x - x.mean(0) if self.training else x)
+
+    for mixing in (Centred, CentredInTraining):
+        with pytest.raises(ValueError, match="depends on the others"):
+            path(mixing(nn.Linear(4, 2)))
 
 
 def test_reduced_and_random_losses_are_refused():

@@ -203,8 +203,24 @@ def test_one_more_step_than_planned_is_refused(X):
         net.partial_fit(X)
     with pytest.raises(RuntimeError, match="earlier fit"):
         net.fit(X)
+    with pytest.raises(RuntimeError, match="not charged"):
+        net.initialize().partial_fit(X)  # a net made anew has not got its steps back
     net.set_params(plan=make_plan(steps=3))
     assert net.partial_fit(X).steps_taken_ == 3
+
+
+def test_reference_without_noise_may_be_fitted_again(X):
+    net = make_net(plan=make_plan(z=0.0))
+    assert net.fit(X).fit(X).steps_taken_ == 12
+
+
+def test_float64_nets_are_given_float64(X):
+    class Double(Autoencoder):
+        def __init__(self):
+            super().__init__()
+            self.double()
+
+    assert make_net(Double).fit(X.astype(float)).path_ == "fast"
 
 
 def test_interrupt_is_not_swallowed_and_its_steps_stay_taken(X):

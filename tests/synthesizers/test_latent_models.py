@@ -1,0 +1,149 @@
+"""Post-processing of released moments and tables: without noise it finds what is there, with noise it shrinks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skdpgen.mechanisms import Moments, OneHotMoments, exact_value, one_hot_moments, unpack_one_hot_moments
+from skdpgen.synthesizers._gaussians import (
+    LatentSpace,
+    LinearGenerator,
+    class_latents,
+    image_contrast,
+    match_clipped_normal,
+)
+from skdpgen.synthesizers._lowpass import lowpass_basis
+from skdpgen.synthesizers._particles import consistent_marginals, fit_particles, plan_bins
+
+
+def _class_moments(rng, n_classes=3, d=6, n=4000):
+    rows = rng.normal(size=(n, d)) * np.linspace(1.0, 0.2, d)
+    y = rng.integers(0, n_classes, n)
+    rows[:, 0] += y
+    parts = [rows[y == k] for k in range(n_classes)]
+    counts = np.array([len(p) for p in parts], dtype=float)
+    return rows, y, Moments(counts, np.array([p.sum(0) for p in parts]), np.array([p.T @ p for p in parts]))
+
+
+def test_without_noise_class_latents_are_the_classes_own_means_and_covariances(rng):
+    rows, y, moments = _class_moments(rng)
+    counts, means, mean, vectors, mixture, _ = class_latents(moments, np.zeros((3, 6)), 0.0, 0.0, 6)
+    np.testing.assert_allclose(counts, np.bincount(y))
+    for k in range(3):
+        np.testing.assert_allclose(means[k], rows[y == k].mean(0))
+        np.testing.assert_allclose(
+            vectors @ mixture.covariances[k] @ vectors.T, np.cov(rows[y == k].T, ddof=0), atol=1e-6
+        )
+    np.testing.assert_allclose(mean, rows.mean(0))
+
+
+def test_class_covariances_that_are_noise_become_the_pooled_one(rng):
+    _, _, moments = _class_moments(rng)
+    noise_sd = 50.0 * moments.count.mean()
+    noisy = moments._replace(second=moments.second + noise_sd * np.diag(rng.normal(size=6)))
+    *_, mixture, _ = class_latents(noisy, np.zeros((3, 6)), noise_sd, 0.0, 6)
+    spread = np.ptp(mixture.covariances, axis=0).max()
+    assert spread < 0.2 * np.abs(mixture.covariances).max()
+
+
+def test_class_means_that_are_noise_become_the_common_one(rng):
+    counts = np.full(8, 100.0)
+    sums = rng.normal(size=(8, 5)) * 30
+    moments = Moments(counts, sums, np.broadcast_to(100.0 * np.eye(5), (8, 5, 5)).copy())
+    shrunk = class_latents(moments, np.zeros((8, 5)), 1.0, 30.0, 5)[1]
+    assert np.ptp(shrunk, axis=0).mean() < 0.7 * np.ptp(sums / 100, axis=0).mean()
+
+
+@pytest.mark.parametrize(("mean", "variance"), [(0.5, 0.01), (0.1, 0.05), (0.9, 0.03), (0.02, 0.01)])
+def test_a_matched_normal_has_the_moments_asked_for_after_clipping(mean, variance, rng):
+    location, deviation = match_clipped_normal(np.array([mean]), np.array([variance]))
+    drawn = np.clip(location + deviation * rng.normal(size=200_000), 0, 1)
+    assert drawn.mean() == pytest.approx(mean, abs=3e-3)
+    assert drawn.var() == pytest.approx(variance, rel=0.03)
+
+
+def test_a_linear_generator_keeps_to_its_box_and_its_means(rng):
+    _, _, moments = _class_moments(rng)
+    _, means, mean, vectors, mixture, _ = class_latents(moments, np.zeros((3, 6)), 0.0, 0.0, 6)
+    low, high = np.full(6, -4.0), np.full(6, 5.0)
+    generator = LinearGenerator(LatentSpace(mean, vectors), mixture, means, low, high)
+    components = np.repeat([0, 1, 2], 4000)
+    rows = generator.sample(components, rng)
+    assert low.max() <= rows.min()
+    assert rows.max() <= high.min()
+    for k in range(3):
+        np.testing.assert_allclose(rows[components == k].mean(0), means[k], atol=0.1)
+        np.testing.assert_allclose(
+            rows[components == k].var(0), np.diag(vectors @ mixture.covariances[k] @ vectors.T), rtol=0.15
+        )
+    again = LinearGenerator.from_state(generator.to_state())
+    seeds = (np.random.default_rng(3) for _ in range(2))
+    np.testing.assert_array_equal(*(g.sample(components, s) for g, s in zip((generator, again), seeds)))
+
+
+def test_contrast_is_between_its_limits(rng):
+    _, _, moments = _class_moments(rng)
+    _, means, mean, vectors, mixture, _ = class_latents(moments, np.zeros((3, 6)), 0.0, 0.0, 2)
+    assert 1.0 <= image_contrast(LatentSpace(mean, vectors), mixture, means, np.full(6, -4.0), np.full(6, 5.0)) <= 3.0
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (6, 9), (5, 5, 3)])
+def test_the_lowpass_basis_is_orthonormal_and_keeps_flat_images(shape):
+    basis = lowpass_basis(shape, 4)
+    np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-12)
+    flat = np.ones(np.prod(shape))
+    np.testing.assert_allclose(basis @ (basis.T @ flat), flat, atol=1e-12)
+
+
+def _table(rng, n=6000):
+    a = rng.integers(0, 3, n)
+    b = np.where(rng.random(n) < 0.8, a, rng.integers(0, 3, n))
+    c = rng.integers(0, 4, n)
+    y = (rng.random(n) < np.where(a == 0, 0.9, 0.2)).astype(int)
+    return np.column_stack([a, b, c]), y, np.array([3, 3, 4])
+
+
+def _released(codes, y, levels, share=0.1):
+    tables = one_hot_moments(codes, levels, y, 2, one_way_share=share)
+    return unpack_one_hot_moments(exact_value(tables), levels)
+
+
+def _zeros_like(moments):
+    return OneHotMoments(*(None if a is None else np.zeros_like(a) for a in moments))
+
+
+def test_particles_fitted_to_exact_tables_sample_tables_near_them(rng):
+    codes, y, levels = _table(rng)
+    released = _released(codes, y, levels)
+    model = fit_particles(released, _zeros_like(released), levels, rng)
+    drawn = model.sample(y, rng)
+    again = _released(drawn, y, levels)
+    assert np.abs(again.pairs - released.pairs).max() < 0.02 * len(y)
+    assert np.abs(again.one_way - released.one_way).max() < 0.02 * len(y)
+    assert model.score_samples(codes, y).mean() > model.score_samples(rng.permuted(codes, axis=0), y).mean()
+
+
+def test_without_pairs_particles_are_the_marginals_of_each_class(rng):
+    codes, y, levels = _table(rng)
+    released = _released(codes, y, levels, share=1.0)
+    assert released.pairs is None
+    model = fit_particles(released, _zeros_like(released), levels, rng)
+    again = _released(model.sample(y, rng), y, levels)
+    assert np.abs(again.one_way - released.one_way).max() < 0.01 * len(y)
+
+
+def test_marginals_are_consistent_whatever_the_noise(rng):
+    codes, y, levels = _table(rng)
+    released = _released(codes, y, levels)
+    noisy = OneHotMoments(*(a + 500 * rng.normal(size=a.shape) for a in released))
+    counts, marginals = consistent_marginals(noisy, OneHotMoments(*(np.full(a.shape, 500.0) for a in released)), levels)
+    assert counts.min() >= 0
+    assert marginals.min() >= 0
+    np.testing.assert_allclose(np.add.reduceat(marginals, [0, 3, 6], axis=1), 1.0)
+
+
+def test_few_rows_get_few_bins_and_no_pairs():
+    assert plan_bins(45_000, 14, 2, 3.9)[0] == 16
+    assert plan_bins(45_000, 14, 2, 3.9)[1] < 0.4
+    assert plan_bins(500, 30, 2, 3.9) == (4, 1.0)
