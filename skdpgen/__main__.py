@@ -16,13 +16,14 @@ __all__ = ["main"]
 def main(argv=None):
     """Run one command; return the exit code: 0, or 2 with one line on stderr for bad input."""
     arguments = _parser().parse_args(argv)
-    warnings.showwarning = _one_line_warning
     try:
-        arguments.run(arguments)
+        with warnings.catch_warnings():
+            warnings.showwarning = _one_line_warning
+            arguments.run(arguments)
     except (ValueError, OSError, RuntimeError, ImportError) as error:
         if arguments.traceback:
             raise
-        print(f"skdpgen: {error}", file=sys.stderr)
+        print(f"skdpgen: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("skdpgen: interrupted; what was charged stays charged", file=sys.stderr)
@@ -40,17 +41,26 @@ def _parser():
     parser.add_argument("--traceback", action="store_true", help="show where an error was raised")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    synthesize = _command(commands, "synthesize", _synthesize, "fit a private model to a table and write synthetic rows")
+    synthesize = _command(
+        commands, "synthesize", _synthesize, "fit a private model to a table and write synthetic rows"
+    )
     synthesize.add_argument("input", metavar="INPUT", help="CSV or Parquet file of sensitive rows")
     _add_budget(synthesize)
+    synthesize.add_argument("--ledger", metavar="BUDGET.db", help="charge a ledger file, made if it is not there")
+    synthesize.add_argument(
+        "--budget", type=float, metavar="E", help="epsilon of a ledger that is made (default: that of this fit)"
+    )
     synthesize.add_argument("--target", metavar="COLUMN", help="column to model the others by")
-    synthesize.add_argument("--schema", metavar="S.json", help="public facts; what it leaves open is learned and charged")
-    synthesize.add_argument("--missing", metavar="TEXT", action="append", default=[], help="text that stands for a missing value")
+    synthesize.add_argument(
+        "--schema", metavar="S.json", help="public facts; what it leaves open is learned and charged"
+    )
+    synthesize.add_argument(
+        "--missing", metavar="TEXT", action="append", default=[], help="text that stands for a missing value"
+    )
     synthesize.add_argument("--rows", type=int, metavar="N", help="rows to write (default: the released row count)")
     synthesize.add_argument("--seed", type=int, metavar="S", help="of initialisation and sampling; never of the noise")
     synthesize.add_argument("--output", required=True, metavar="OUT.csv")
     synthesize.add_argument("--card", metavar="CARD.json", help="write the privacy card")
-    synthesize.add_argument("--ledger", metavar="BUDGET.db", help="charge a ledger file, made if it is not there")
     synthesize.add_argument("--save-model", metavar="M.safetensors", help="write the released model")
 
     sample = _command(commands, "sample", _sample, "draw rows from a released model")
@@ -98,27 +108,38 @@ def _command(commands, name, run, summary):
 
 
 def _add_budget(parser):
-    parser.add_argument("--epsilon", type=float, default=1.0, metavar="E")
-    parser.add_argument("--delta", type=float, default=1e-5, metavar="D")
-    parser.add_argument("--neighboring", choices=NEIGHBORING, default=NEIGHBORING[0], metavar="R", help=" or ".join(NEIGHBORING))
+    parser.add_argument("--epsilon", type=float, default=1.0, metavar="E", help="default: 1")
+    parser.add_argument("--delta", type=float, metavar="D", help="default: that of the ledger, else 1e-5")
+    parser.add_argument(
+        "--neighboring",
+        choices=NEIGHBORING,
+        metavar="R",
+        help=f"{' or '.join(NEIGHBORING)}; default: that of the ledger, else {NEIGHBORING[0]}",
+    )
 
 
 def _synthesize(arguments):
     from skdpgen import P3GMSynthesizer, PrivacyAccountant, Schema
-    from skdpgen._table_files import read_table, write_table
+    from skdpgen._table_files import check_output, read_table, write_table
 
     schema = None if arguments.schema is None else Schema.from_json(Path(arguments.schema).read_text(encoding="utf-8"))
     if arguments.rows is not None and arguments.rows < 1:
         raise ValueError(f"--rows must be positive; got {arguments.rows}")
-    _check_writable(arguments.output, arguments.card, arguments.save_model)
+    for path in filter(None, (arguments.output, arguments.card, arguments.save_model)):
+        check_output(path)
+    if arguments.save_model and Path(arguments.save_model).suffix != ".safetensors":
+        raise ValueError(f"--save-model must end in .safetensors; got {arguments.save_model}")
+    if arguments.budget is not None and (arguments.ledger is None or Path(arguments.ledger).exists()):
+        raise ValueError("--budget is for a --ledger that is not there yet; another has its own")
     frame = read_table(arguments.input, missing_values=arguments.missing)
     accountant = None
     if arguments.ledger is not None:
         known = Path(arguments.ledger).exists()
+        whole = arguments.epsilon if arguments.budget is None else arguments.budget
         accountant = (
             PrivacyAccountant(ledger=arguments.ledger)
             if known
-            else PrivacyAccountant(arguments.epsilon, arguments.delta, arguments.neighboring, ledger=arguments.ledger)
+            else PrivacyAccountant(whole, arguments.delta, arguments.neighboring, ledger=arguments.ledger)
         )
     synthesizer = P3GMSynthesizer(
         arguments.epsilon,
@@ -130,21 +151,15 @@ def _synthesize(arguments):
         random_state=arguments.seed,
         progress=True,
     ).fit(frame)
-    synthetic = synthesizer.sample(arguments.rows)
-    write_table(synthetic, arguments.output)
-    if arguments.card:
-        synthesizer.card_.save(arguments.card)
+    # what was paid for first: a table can be sampled again
     if arguments.save_model:
         synthesizer.save(arguments.save_model)
+    if arguments.card:
+        synthesizer.card_.save(arguments.card)
+    synthetic = synthesizer.sample(arguments.rows)
+    write_table(synthetic, arguments.output)
     _print_ledger(synthesizer)
     print(f"{len(synthetic)} synthetic rows written to {arguments.output}")
-
-
-def _check_writable(*paths):
-    for path in filter(None, paths):
-        folder = Path(path).resolve().parent
-        if not folder.is_dir():
-            raise ValueError(f"{path}: the folder {folder} is not there")
 
 
 def _print_ledger(synthesizer):
@@ -158,11 +173,11 @@ def _print_ledger(synthesizer):
 
 def _sample(arguments):
     import skdpgen
-    from skdpgen._table_files import write_table
+    from skdpgen._table_files import check_output, write_table
 
+    check_output(arguments.output)
     synthesizer = skdpgen.load(arguments.model)
-    drawn = synthesizer.sample(arguments.rows, random_state=arguments.seed)
-    frame = synthesizer.as_frame(drawn)
+    frame = synthesizer.as_frame(synthesizer.sample(arguments.rows, random_state=arguments.seed))
     write_table(frame, arguments.output)
     print(f"{len(frame)} synthetic rows written to {arguments.output}")
 
@@ -174,7 +189,7 @@ def _demo(arguments):
         arguments.dataset,
         arguments.output,
         epsilon=arguments.epsilon,
-        delta=arguments.delta,
+        delta=1e-5 if arguments.delta is None else arguments.delta,
         neighboring=arguments.neighboring,
         data_dir=arguments.data,
         random_state=arguments.seed,
@@ -183,27 +198,36 @@ def _demo(arguments):
 
 def _schema(arguments):
     from skdpgen import Schema
-    from skdpgen._table_files import read_table
+    from skdpgen._table_files import check_output, declare_public, read_table
 
+    if arguments.output:
+        check_output(arguments.output)
     frame = read_table(arguments.input, missing_values=arguments.missing)
     schema = Schema.from_kinds(frame)
-    public = list(frame.columns) if "*" in arguments.public else arguments.public
-    if public:
-        schema = schema.declare_public(frame, public)
-    text = schema.to_json()
+    schema = declare_public(schema, frame, list(schema) if "*" in arguments.public else arguments.public)
+    print("skdpgen: names and kinds of the columns are taken as public; edit what is not", file=sys.stderr)
     if arguments.output:
-        Path(arguments.output).write_text(text + "\n", encoding="utf-8")
+        schema.save(arguments.output)
         print(f"schema of {len(schema)} columns written to {arguments.output}")
     else:
-        print(text)
+        print(schema.to_json())
 
 
 def _verify(arguments):
     from skdpgen import PrivacyCard
 
     card = PrivacyCard.load(arguments.card)
-    card.verify()
-    print(card.summary())
+    computed = card.verify()
+    fit, ledger = computed["fit"], computed["ledger"]
+    print(f"{arguments.card}: holds together; recomputed from its events alone:")
+    print(f"  model    {card['model']['name']}")
+    print(f"  private  {'yes' if card['private'] else 'NO: without noise, or with noise that can be repeated'}")
+    print(f"  fit      epsilon {fit['epsilon']:.6g} at delta {fit['delta']:.3g}")
+    print(f"  ledger   epsilon {ledger['epsilon']:.6g} of {ledger['budget_epsilon']:g} at delta {ledger['delta']:.3g}")
+    print(f"  unit     {card['unit']}, {card['neighboring']}")
+    print(f"  noise    {card['noise']}")
+    for text in card["public_assumptions"] or ["none"]:
+        print(f"  public   {text}")
 
 
 def _bench(arguments):

@@ -119,16 +119,25 @@ class PrivateEstimator(BaseEstimator):
         self._sampling_stream = np.random.default_rng(seed)
         return rng
 
-    def _issue_card(self, plan, rng, public_assumptions):
-        """Write the privacy card: the last thing a fit does, and what makes it count as fitted."""
+    def _issue_card(self, plan, rng, public_assumptions, gradient_noise=None):
+        """Write the privacy card: the last thing a fit does, and what makes it count as fitted.
+
+        `gradient_noise` is the (description, private) of the noise of DP-SGD, where there was any.
+        """
+        description, private = rng.description, rng.private
+        if gradient_noise is not None:
+            description, private = f"{description}; gradients: {gradient_noise[0]}", private and gradient_noise[1]
+        public_assumptions = list(public_assumptions)
+        if plan.neighboring == "replace_one":
+            public_assumptions.append("number of rows: public under replace_one")
         self.card_ = PrivacyCard.build(
             plan,
             self.accountant_,
             model=type(self).__name__,
             parameters=_plain(self.get_params(deep=False)),
-            public_assumptions=list(public_assumptions),
-            noise=rng.description,
-            private=rng.private and math.isfinite(plan.epsilon),
+            public_assumptions=public_assumptions,
+            noise=description,
+            private=private and math.isfinite(plan.epsilon),
         )
 
     def _sampler(self, random_state):

@@ -10,6 +10,7 @@ import numpy as np
 from skdpgen.accounting import Phase
 from skdpgen.exceptions import InvalidInputError, UtilityWarning
 from skdpgen.mechanisms import add_gaussian, joint_histogram, norm_histogram, outermost_bins, split_histogram
+from skdpgen.utils.blocks import map_blocks
 
 __all__ = ["RowScaling", "check_bounds", "learn_norm_bound", "learn_scaling", "scaling_phases"]
 
@@ -75,6 +76,8 @@ def check_bounds(bounds, n_features):
         )
     if not np.isfinite(pairs).all() or not (pairs[:, 0] < pairs[:, 1]).all():
         raise InvalidInputError("bounds must be finite, with the lower below the upper in every column")
+    if np.abs(pairs).max() > 1e100:
+        raise InvalidInputError("bounds beyond 1e100 cannot be squared: rescale the columns")
     return pairs[:, 0].copy(), pairs[:, 1].copy()
 
 
@@ -156,9 +159,10 @@ def learn_norm_bound(norms, largest, noise_multiplier, rng, neighboring):
     Returns
     -------
     float
-        At most `largest`; half of it where the noise hides everything. Without noise, no row is clipped.
+        At most a cell above `largest`; half of it where the noise hides everything. Without noise, no row is clipped.
     """
-    edges = largest * 2.0 ** (np.arange(-_NORM_CELLS + 1, 1) / 8)
+    # Edges of a random place, so that no row lies on one: rounding cannot then move a row to another cell.
+    edges = largest * 2.0 ** ((np.arange(-_NORM_CELLS + 1, 1) + float(rng.random(1)[0])) / 8)
     counts = norm_histogram(norms, edges)
     sd = noise_multiplier * counts.sensitivity(neighboring)
     noisy = add_gaussian(counts, noise_multiplier, rng, neighboring)
@@ -176,12 +180,11 @@ def learn_norm_bound(norms, largest, noise_multiplier, rng, neighboring):
     return edges[min(above[-1], len(edges) - 1)]
 
 
-def _norms(X, scaling, project, chunk_rows=8192):
+def _norms(X, scaling, project):
     norms = np.empty(len(X))
-    for start in range(0, len(X), chunk_rows):
-        rows = scaling.transform(X[start : start + chunk_rows])
-        rows = rows if project is None else project(rows)
-        norms[start : start + chunk_rows] = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    encode = scaling.transform if project is None else lambda rows: project(scaling.transform(rows))
+    for part, rows in map_blocks(encode, X):
+        norms[part] = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     return norms
 
 

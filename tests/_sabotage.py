@@ -1,40 +1,33 @@
-"""What the sabotage suite is made of: patched sources, an audit of releases, and a search for private values."""
+"""What the sabotage suite is made of: claims, patched sources, and an audit of releases."""
 
 from __future__ import annotations
 
-import __future__
 import ast
+import functools
 import inspect
-import pickle
 import sys
 import textwrap
 import types
 import warnings
-import weakref
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
-import torch
 
 import skdpgen.nn
 import skdpgen.synthesizers  # noqa: F401  every module is loaded, so that none is missed below
 from skdpgen.accounting import PrivacyAccountant, describe_event
 from skdpgen.dpsgd import GradientNoise, PoissonLoader, poisson_batches
+from skdpgen.exceptions import BudgetExceededError
 from skdpgen.mechanisms import add_gaussian, select_above
-from skdpgen.utils.noise import NoiseGenerator
 
-__all__ = ["Audit", "find_private", "load_claims", "patch_source"]
+__all__ = ["Audit", "Claim", "assert_caught", "mutant_ids", "patch_source", "quietly"]
 
 _TESTS = Path(__file__).parent
 
 
-def load_claims(*rooms):
-    """Put the tests of other rooms on the path: their test functions are the claims that sabotage must break."""
-    for room in rooms:
-        if (folder := str(_TESTS / room)) not in sys.path:
-            sys.path.append(folder)
+# the test functions of other rooms are the claims that sabotage must break
+sys.path.extend(str(_TESTS / room) for room in ("accounting", "decomposition", "dpsgd", "mechanisms", "nn"))
 
 
 # ---- sabotage --------------------------------------------------------------------------------------------
@@ -56,11 +49,10 @@ def patch_source(monkeypatch, function, *edits):
     tree = ast.parse(source)
     tree.body[0].decorator_list = []
     if "__class__" in function.__code__.co_freevars:  # super() needs a class around it
-        tree.body = ast.parse("class Around: pass").body + []
-        tree.body[0].body = ast.parse(source).body
-        tree.body[0].body[0].decorator_list = []
+        around = ast.parse("class Around: pass")
+        around.body[0].body, tree = tree.body, around
     ast.fix_missing_locations(tree)
-    code = compile(tree, "<sabotage>", "exec", __future__.annotations.compiler_flag, dont_inherit=True)
+    code = compile(tree, "<sabotage>", "exec")
     monkeypatch.setattr(function, "__code__", _find(code, function.__name__))
 
 
@@ -72,6 +64,62 @@ def _find(code, name):
             if constant.co_name == "Around":
                 return _find(constant, name)
     raise AssertionError(f"no code of {name}")
+
+
+class Claim:
+    """A claim-checking function with its arguments: an ordinary test's, or one of `_fits`.
+
+    Parameters
+    ----------
+    function : callable
+        Raises AssertionError (or pytest's Failed) if the claim does not hold. Parameters named rng and X are given as
+        the fixtures of the ordinary tests give them.
+    *arguments : hashable
+    """
+
+    def __init__(self, function, *arguments):
+        self.function, self.arguments = function, arguments
+
+    def __str__(self):
+        return " ".join([self.function.__name__.removeprefix("test_"), *map(str, self.arguments)])
+
+    def check(self):
+        """Raise if the claim does not hold."""
+        fixtures = {"rng": lambda: np.random.default_rng(20240917), "X": lambda: _records()}
+        parameters = list(inspect.signature(self.function).parameters)
+        self.function(*(fixtures[name]() for name in parameters if name in fixtures), *self.arguments)
+
+    def holds_unpatched(self):
+        """Check the shipped code, once for all that ask."""
+        _check_once(self.function, self.arguments)
+
+
+@functools.cache
+def _check_once(function, arguments):
+    Claim(function, *arguments).check()
+
+
+def _records():
+    return np.random.default_rng(20240917).standard_normal((60, 4)).astype(np.float32)
+
+
+def mutant_ids(mutants):
+    """Name each mutant by its sabotage and the first claim that catches it."""
+    return [f"{name} -> {claims[0].function.__name__.removeprefix('test_')}" for name, claims, *_ in mutants]
+
+
+def assert_caught(monkeypatch, claims, *changes):
+    """Assert that each claim holds on the shipped code, and fails once it is changed."""
+    for claim in claims:
+        claim.holds_unpatched()
+    for function, *edits in changes:
+        patch_source(monkeypatch, function, *edits)
+    for claim in claims:
+        try:
+            claim.check()
+        except (AssertionError, pytest.fail.Exception):
+            continue
+        raise AssertionError(f"not caught: {claim}")
 
 
 # ---- audit of releases -----------------------------------------------------------------------------------
@@ -141,8 +189,16 @@ class Audit:
         assert kinds.count("charge") == 1, "not exactly one charge"
         assert kinds[0] == "charge", "a release came before the charge"
         _, event, extra_delta = self.log[0]
-        ran = [(entry[1], None if entry[0] == "release" else entry[2]) for entry in self.log if entry[0] in ("release", "step")]
-        paid = [(row["noise_multiplier"], row["sampling_rate"]) for row in describe_event(event) for _ in range(row["count"])]
+        ran = [
+            (entry[1], None if entry[0] == "release" else entry[2])
+            for entry in self.log
+            if entry[0] in ("release", "step")
+        ]
+        paid = [
+            (row["noise_multiplier"], row["sampling_rate"])
+            for row in describe_event(event)
+            for _ in range(row["count"])
+        ]
         assert _sorted(ran) == _sorted(paid), "what was released is not what was charged"
         assert {entry[1] for entry in self.log if entry[0] == "threshold"} == ({extra_delta} if extra_delta else set())
         assert self.relations <= {accountant.neighboring}, "noise was scaled for another relation"
@@ -170,163 +226,7 @@ def quietly(fit):
         warnings.simplefilter("ignore")
         try:
             return fit()
+        except BudgetExceededError:
+            raise
         except (ValueError, KeyError, RuntimeError) as error:
             raise AssertionError(f"refused by a guard of the fit itself: {error}") from error
-
-
-# ---- search for private values ---------------------------------------------------------------------------
-def find_private(root, frame, y=None, *, count_is_public=False):
-    """Search everything that hangs on a fitted object for exact private values.
-
-    Parameters
-    ----------
-    root : object
-        Its attributes, items, closures, modules and pickles are searched.
-    frame : DataFrame
-        What was fitted: continuous numbers, and strings of which one that a single record has contains "rare".
-    y : array, default=None
-    count_is_public : bool, default=False
-        Under replace_one.
-
-    Returns
-    -------
-    list of str
-        What was found and where; empty if nothing was.
-    """
-    found = []
-    private = _Private(frame, y, count_is_public)
-    _walk(root, "fit", private, found, {})
-    try:
-        raw = pickle.dumps(root)
-    except (TypeError, AttributeError, pickle.PicklingError):  # a net with a local class, a closure
-        raw = b""
-    found += [f"pickle: {what}" for what in private.in_bytes(raw)]
-    return found
-
-
-class _Private:
-    def __init__(self, frame, y, count_is_public):
-        frame = frame if y is None else frame.assign(label=np.asarray(y))
-        numbers = frame.select_dtypes("number")
-        self.n = len(frame)
-        self.cells = np.unique(numbers.to_numpy(float))
-        self.rows = numbers.to_numpy(float)[::25, :2]
-        names = ("mean", "std", "var", "min", "max", "median", "sum", "skew")
-        self.vectors = [np.atleast_1d(getattr(numbers, name)().to_numpy(float)) for name in names]
-        self.vectors += [numbers.std(ddof=0).to_numpy(float), numbers.var(ddof=0).to_numpy(float)]
-        scalars = np.concatenate(self.vectors)
-        if not count_is_public:
-            counts = [self.n, self.n - 1]
-            for name in frame.columns.difference(numbers.columns):
-                levels = frame[name].value_counts().to_numpy()
-                counts += [c for c in levels if c > 30]  # small whole numbers are found everywhere
-                scalars = np.append(scalars, levels[levels > 1] / self.n)
-            scalars = np.concatenate([scalars, counts, [1 / self.n, self.n**0.5]])
-        self.count_is_public = count_is_public
-        self.scalars = np.unique(scalars[np.abs(scalars) > 1e-12])
-
-    def in_array(self, array):
-        """What of the private data an array holds."""
-        if not self.count_is_public and self.n in array.shape:
-            yield f"an array of shape {array.shape}: one entry a row"
-        if array.dtype.kind in "US" and array.size:
-            longest = max(1, *(len(text) for text in array.ravel().tolist()))
-            if array.dtype.itemsize > longest * (4 if array.dtype.kind == "U" else 1):
-                yield "a dtype that tells the length of a string that is not there"
-        if array.dtype.kind in "OUS":
-            for value in array.ravel().tolist():
-                yield from self.in_scalar(value)
-            return
-        if array.dtype.kind not in "fiu" or not array.size:
-            return
-        flat = array.ravel()
-        if array.dtype == np.float64 and np.isin(flat, self.cells).any():
-            yield "a cell of the data"
-        if array.dtype.kind == "f" and array.dtype != np.float64:
-            yield from self.in_bytes(flat.tobytes())
-        for vector in self.vectors if array.dtype.kind == "f" and flat.size >= len(self.vectors[0]) > 1 else ():
-            windows = np.lib.stride_tricks.sliding_window_view(flat, len(vector))
-            if np.isclose(windows, vector, rtol=1e-5, atol=0).all(axis=1).any():
-                yield "exact statistics of the columns"
-        if array.dtype != np.float32:
-            values = flat.astype(float)
-            at = np.clip(np.searchsorted(self.scalars, values), 1, len(self.scalars) - 1)
-            near = np.minimum(np.abs(values - self.scalars[at]), np.abs(values - self.scalars[at - 1]))
-            if (near <= 1e-12 * np.abs(values)).any():
-                yield "an exact count or statistic"
-
-    def in_scalar(self, value):
-        """What of the private data a number or a text holds."""
-        if isinstance(value, str):
-            if "rare" in value:
-                yield "a category of one record"
-        elif isinstance(value, (int, float, np.number)) and not isinstance(value, (bool, np.bool_)):
-            yield from self.in_array(np.array([float(value)]))
-
-    def in_bytes(self, raw):
-        """What of the private data bytes hold: pairs of cells that are neighbours in a row, in either precision."""
-        if b"rare" in raw:
-            yield "a category of one record"
-        for dtype in (np.float64, np.float32):
-            if self.rows.shape[1] == 2 and any(row.tobytes() in raw for row in self.rows.astype(dtype)):
-                yield "rows of the data"
-
-
-_SKIPPED = (type, types.ModuleType, types.BuiltinFunctionType, weakref.ref, np.random.Generator, NoiseGenerator, torch.dtype)
-
-
-def _walk(thing, where, private, found, seen):
-    if thing is None or isinstance(thing, (bool, *_SKIPPED)) or id(thing) in seen:
-        return
-    seen[id(thing)] = thing  # kept, so that no id is used twice
-    if isinstance(thing, (int, float, np.number, str)):
-        found += [f"{where}: {what}" for what in private.in_scalar(thing)]
-        return
-    if isinstance(thing, (bytes, bytearray)):
-        found += [f"{where}: {what}" for what in private.in_bytes(bytes(thing))]
-        return
-    if isinstance(thing, torch.Tensor):
-        tensor = thing.detach().cpu()
-        whole = tensor.new_empty(0).set_(tensor.untyped_storage())  # a view holds on to all of it
-        found += [f"{where}: {what}" for part in (tensor, whole) for what in private.in_array(part.numpy())]
-        return
-    if isinstance(thing, np.ndarray):
-        found += [f"{where}: {what}" for what in private.in_array(thing)]
-        if isinstance(thing.base, np.ndarray):
-            _walk(thing.base, f"{where}.base", private, found, seen)
-        return
-    for name, part in _parts(thing):
-        _walk(part, f"{where}{name}", private, found, seen)
-
-
-def _parts(thing):
-    """Yield (name, part) of everything that a container, an object or a function holds on to."""
-    if isinstance(thing, pd.DataFrame):
-        yield from ((f"[{name!r}]", thing[name]) for name in thing.columns)
-    elif isinstance(thing, (pd.Series, pd.Index)):
-        yield ".values", np.asarray(thing)
-        if isinstance(thing.dtype, pd.CategoricalDtype):
-            yield ".categories", np.asarray(thing.dtype.categories)
-    elif isinstance(thing, pd.CategoricalDtype):
-        yield ".categories", np.asarray(thing.categories) if thing.categories is not None else None
-    elif isinstance(thing, (dict, types.MappingProxyType)):
-        yield from ((f"[key {i}]", key) for i, key in enumerate(thing))
-        yield from ((f"[{key!r}]", value) for key, value in thing.items())
-    elif isinstance(thing, (list, tuple, set, frozenset)):
-        yield from ((f"[{i}]", part) for i, part in enumerate(thing))
-    elif isinstance(thing, types.FunctionType):
-        cells = zip(thing.__code__.co_freevars, thing.__closure__ or ())
-        yield from ((f".{name}", cell.cell_contents) for name, cell in cells)
-        yield ".defaults", (thing.__defaults__, thing.__kwdefaults__)
-    elif isinstance(thing, types.MethodType):
-        yield ".self", thing.__self__
-        yield ".function", thing.__func__
-    else:
-        if hasattr(thing, "func") and hasattr(thing, "keywords"):  # functools.partial
-            yield ".partial", (thing.func, thing.args, thing.keywords)
-        yield from ((f".{name}", part) for name, part in getattr(thing, "__dict__", {}).items())
-        for cls in type(thing).__mro__:
-            slots = cls.__dict__.get("__slots__", ())
-            for name in (slots,) if isinstance(slots, str) else slots:
-                if name not in ("__dict__", "__weakref__"):
-                    yield f".{name}", getattr(thing, name, None)

@@ -92,7 +92,8 @@ def _run(name, budget, folder, data_dir):
         f"  {run.metric} of a logistic regression on {len(run.test[-1]):,} real rows held out: "
         f"{scores['synthetic']:.3f} trained on the synthetic rows, {scores['real']:.3f} on the real ones"
     )
-    if not _draw(run, synthetic, paths[3], f"epsilon {budget['epsilon']:g}: {run.metric} {scores['synthetic']:.2f}"):
+    title = "epsilon {:g}: {} {:.2f} (real: {:.2f})".format(budget["epsilon"], run.metric, *scores.values())
+    if not _draw(run, synthetic, paths[3], title):
         paths.pop()
     print("\n".join(f"  wrote {path}" for path in paths))
     return paths
@@ -181,9 +182,8 @@ class _Table:
         """Marginals of the first columns and of the target, side by side."""
         names = [name for name in self.data.schema.names if name != self.data.target][: n_columns - 1]
         for ax, name in zip(figure.subplots(2, n_columns // 2).flat, [*names, self.data.target]):
-            (_draw_numbers if pd.api.types.is_numeric_dtype(synthetic[name]) else _draw_levels)(
-                ax, self.train[0][name], synthetic[name]
-            )
+            draw = _draw_numbers if pd.api.types.is_numeric_dtype(synthetic[name]) else _draw_levels
+            draw(ax, self.train[0][name], synthetic[name])
             ax.set_title(str(name), fontsize=10)
             ax.set_yticks([])
             ax.tick_params(labelsize=8)
@@ -228,6 +228,7 @@ def _draw_numbers(ax, real, synthetic):
     grid = np.linspace(edges[0], max(edges[1], edges[0] + 1e-9), 21)
     for column, name, style in zip(values, ("real", "synthetic"), ({"alpha": 0.4}, {"histtype": "step", "lw": 1.8})):
         ax.hist(column, grid, density=True, label=name, **style)
+    ax.locator_params(axis="x", nbins=4)
 
 
 def _draw_levels(ax, real, synthetic, n_shown=8):

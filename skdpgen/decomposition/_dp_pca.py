@@ -15,7 +15,7 @@ from .._scaling import check_bounds, learn_scaling, scaling_phases
 from ..accounting import Phase
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import add_gaussian, clip_rows, first_moments, moments, second_moments, unpack_moments
-from ..utils.validation import ClassNamePrefixFeaturesOutMixin, Interval, StrOptions, fit_context, validate_data
+from ..utils.validation import ClassNamePrefixFeaturesOutMixin, Interval, StrOptions, fit_context, validate_rows
 from ._principal_components import principal_components
 
 __all__ = ["DPPCA"]
@@ -160,7 +160,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         """
         with self._fitting():
             accountant = self._resolve_accountant()
-            X = validate_data(self, X, dtype="numeric", order=None)
+            X = validate_rows(self, X, order=None)
             self._check_n_components(X.shape[1])
             bounds = check_bounds(self.bounds, X.shape[1])
             if self.on_invalid == "raise":
@@ -243,7 +243,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
             A value for each record given: private, and not a release.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype="numeric", reset=False)
+        X = validate_rows(self, X, reset=False)
         return self._principal.project(self._clip(X))
 
     def inverse_transform(self, X):
@@ -265,7 +265,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         The rows are read unpaid: what comes back is private, and is not to be published.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype="numeric", reset=False)
+        X = validate_rows(self, X, reset=False)
         rows = self._clip(X) - self.mean_
         values, vectors = np.linalg.eigh(self.get_covariance())
         values = np.maximum(values, 1e-12 * max(values[-1], 1e-300))

@@ -64,10 +64,13 @@ class GradientNoise:
         self._pid = os.getpid()
         self._thread = None
         self._key = bytes(rng.random_bytes(32))
+        self.private = rng.private
 
     @property
     def description(self) -> str:
         """Bits and method, for the privacy card."""
+        if not self.private:
+            return "AES-256-CTR with a known seed: NOT PRIVATE, for tests only"
         if self.lattice:
             return "AES-256-CTR; Box-Muller in float64 on 64-bit uniforms (tail to 9.4 sd), lattice 2^-30 sd"
         return "AES-256-CTR; Box-Muller in float32 on 31-bit uniforms, 39-bit in the tail (to 7.4 sd), no lattice"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
 from .._types import check_neighboring
 
@@ -61,6 +61,30 @@ class DPSGDPlan:
     expected_batch_size: float
     neighboring: str = "add_or_remove_one"
     max_physical_batch: int | None = None
+    # Whose training used the plan up: one for the plan and all its copies.
+    _user: list = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def claim(self, user) -> bool:
+        """Use the plan up for `user` (any object, the same for one training); False if another training has used it before.
+
+        A plan was charged once, so one training may follow it, and go on with it after an interruption. A plan
+        without noise costs nothing and may be used again.
+        """
+        if self.private and self._user and self._user[0] is not user:
+            return False
+        if not self._user:
+            self._user.append(user)
+        return True
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        values = [getattr(self, f.name) for f in fields(self) if f.init]
+        return _used_up, (type(self), values)
 
     def __post_init__(self):
         check_neighboring(self.neighboring)
@@ -118,3 +142,10 @@ class DPSGDPlan:
     def steps_per_epoch(self) -> int:
         """Steps in which a record takes part once on average; public."""
         return max(1, round(1 / self.sampling_rate))
+
+
+def _used_up(cls, values):
+    """A plan out of a pickle: what it paid for may have been trained already."""
+    plan = cls(*values)
+    plan.claim(object())
+    return plan

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._types import BoundedSum
+from ..utils.blocks import map_blocks
 from .clipping import check_bound, lattice_rows
 
 __all__ = [
@@ -286,12 +287,12 @@ def _accumulate(X, codes, n_classes, l2_bound, transform, exact, chunk_rows, sum
     step = min(chunk_rows or max(256, _CHUNK_ENTRIES // max(width, 1)), _MAX_CHUNK)
     sums = sums or _AllSums(width)
     total = np.zeros((n_classes, sums.size(width)), dtype=np.int64 if exact else np.float64)
-    for start in range(0, n, step):
-        rows = X[start : start + step] if transform is None else transform(X[start : start + step])
+    chunks = ((slice(i, i + step), X[i : i + step]) for i in range(0, n, step))
+    for where, rows in chunks if transform is None else map_blocks(transform, X, step):
         if centers is not None:  # a code outside the classes is left out below, whatever is subtracted here
-            rows = rows - centers[np.clip(codes[start : start + step], 0, n_classes - 1)]
+            rows = rows - centers[np.clip(codes[where], 0, n_classes - 1)]
         rows = lattice_rows(rows, l2_bound, ROW_STEP if exact else None)
-        for k, part in _by_class(rows, None if codes is None else codes[start : start + step], n_classes):
+        for k, part in _by_class(rows, None if codes is None else codes[where], n_classes):
             for piece, entries in sums(part):
                 if exact:  # a whole number of steps by construction: the cast loses nothing
                     entries = (entries * (1 / LATTICE)).astype(np.int64)

@@ -16,7 +16,7 @@ from .._scaling import check_bounds, learn_scaling, scaling_phases
 from ..accounting import Phase
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import add_gaussian, class_moments, clip_rows, moments, unpack_moments
-from ..utils.validation import Interval, StrOptions, check_classes, encode_labels, fit_context, validate_data
+from ..utils.validation import Interval, StrOptions, check_classes, encode_labels, fit_context, validate_rows
 from ._em import TransformedRows, class_gaussians, dp_em, initial_mixture
 from ._labels import frame_like, labels_of, learn_classes, series_like
 from ._parameters import GaussianMixtureParameters
@@ -182,7 +182,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         with self._fitting():
             accountant = self._resolve_accountant()
             frame, series = frame_like(X), series_like(y)
-            X = validate_data(self, X, dtype="numeric")
+            X = validate_rows(self, X)
             bounds = check_bounds(self.bounds, X.shape[1])
             if self.on_invalid == "raise" and bounds is not None and ((bounds[0] > X) | (bounds[1] < X)).any():
                 raise InvalidInputError("X holds values outside the declared bounds; nothing was charged")
@@ -373,7 +373,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
 
     def _rows(self, X):
         check_is_fitted(self)
-        X = validate_data(self, X, dtype="numeric", reset=False)
+        X = validate_rows(self, X, reset=False)
         scaling = self.scaling_
         return scaling.inverse_transform(clip_rows(scaling.transform(X), scaling.l2_bound))
 

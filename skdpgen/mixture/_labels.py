@@ -67,7 +67,12 @@ def learn_classes(labels, plan, rng, neighboring):
     counts = histogram(codes.ravel(), len(observed))
     noisy = add_gaussian(counts, noise_multiplier, rng, neighboring)
     sd = noise_multiplier * counts.sensitivity(neighboring)
-    kept = select_above(noisy, sd, plan.extra_delta) if noise_multiplier else np.ones(len(observed), dtype=bool)
+    # noise is rounded to its lattice: the threshold is raised by a step, so that rounding adds no chance
+    kept = (
+        select_above(noisy - counts.lattice, sd, plan.extra_delta)
+        if noise_multiplier
+        else np.ones(len(observed), dtype=bool)
+    )
     if not kept.any():  # nothing can be told of y: one nameless component for all rows
         return np.array([]), np.zeros(len(labels), dtype=np.int64)
     # built anew: the dtype of all observed strings would tell the length of a label that was not kept

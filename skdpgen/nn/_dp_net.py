@@ -96,7 +96,7 @@ class DPNet(NeuralNet):
         Of the current plan.
     path_ : {"fast", "vmap", "loop"}
         How gradients of single records are treated (see `skdpgen.dpsgd.choose_path`), with `path_reason_`.
-    noise_description_ : str
+    noise_description_, noise_private_ : str, bool
         For the privacy card.
 
     Notes
@@ -219,13 +219,13 @@ class DPNet(NeuralNet):
         Raises
         ------
         RuntimeError
-            If all steps of the plan have been taken.
+            If all steps of the plan have been taken, or another net, a clone of this one for example, has used it.
         """
         self._check_plan()
         if not self.initialized_:
             self.initialize()
         if self.plan is not self.used_plan_:
-            self.steps_taken_ = 0
+            self.steps_taken_, self.plan_token_ = 0, object()
         if self.steps_taken_ >= self.plan.steps:
             raise RuntimeError(f"all {self.plan.steps} steps of the plan have been taken; more were not charged")
         # a keyboard interrupt is not swallowed, as skorch does: half a training is not a fit
@@ -244,6 +244,8 @@ class DPNet(NeuralNet):
         loader = self._loader(X, y, plan, rng)
         root = _NetLoss(self)
         self._choose_path(root, loader)
+        if not plan.claim(self.plan_token_):
+            raise RuntimeError("the plan was used by another training: charge again and set a new plan")
         self.used_plan_ = plan
         left = plan.steps - self.steps_taken_
         clipper = ClippedSum(root, plan.l2_bound, clip_norm=plan.clip_norm, path=self.path_)
@@ -252,7 +254,7 @@ class DPNet(NeuralNet):
         with contextlib.ExitStack() as stack:
             noise = GradientNoise(shapes, plan.noise_multiplier, rng, steps=left, device=device)
             stack.enter_context(noise)
-            self.noise_description_ = noise.description
+            self.noise_description_, self.noise_private_ = noise.description, noise.private
             self.engine_ = (clipper, noise)
             stack.callback(self.__dict__.pop, "engine_")
             bar = stack.enter_context(self._bar(left))

@@ -10,6 +10,7 @@ from skdpgen._scaling import learn_norm_bound
 from skdpgen.mechanisms import add_gaussian, class_first_moments, class_moments, clip_rows, unpack_moments
 from skdpgen.mixture import dp_em, initial_mixture
 from skdpgen.mixture._em import clip_covariances
+from skdpgen.utils.blocks import map_blocks
 
 from ._arrays import ArrayCodec
 from ._base import spread_components
@@ -52,6 +53,11 @@ class ArrayModel:
     def n_latent(self):
         """Number of latent dimensions."""
         return self.generator.space.basis.shape[1]
+
+    @property
+    def gradient_noise(self):
+        """Source of the noise of DP-SGD and whether it was private, where there was any."""
+        return self.generator.noise if isinstance(self.generator, NetGenerator) else None
 
     @property
     def class_ratio(self):
@@ -198,8 +204,8 @@ def _floored(counts):
 def _release_mixture(rows, codec, space, gaussian, settings, noise, rng, neighboring, stream):
     """DP-EM in the latent space, from a start drawn from the one Gaussian of the moments."""
     latent = np.empty((len(rows.X), space.basis.shape[1]))
-    for part in range(0, len(latent), 8192):
-        latent[part : part + 8192] = space.encode(codec.scale(rows.X[part : part + 8192]))
+    for part, encoded in map_blocks(lambda chunk: space.encode(codec.scale(chunk)), rows.X):
+        latent[part] = encoded
     covariance = gaussian.covariances[0]
     radius = 2 * float(np.trace(covariance)) ** 0.5
     floor = 1e-2 * float(np.trace(covariance)) / len(covariance)

@@ -12,6 +12,7 @@ from skdpgen._scaling import RowScaling, check_bounds, learn_scaling, scaling_ph
 from skdpgen.accounting import Phase
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.tabular import sample_levels
+from skdpgen.utils.blocks import map_blocks
 
 from ._labels import Labels, check_labels, is_numeric_target, label_codes, learn_classes
 from ._lowpass import lowpass_basis
@@ -200,7 +201,8 @@ class ArrayRows:
         """Release what was not declared; returns the codec."""
         labels = self.labels
         if self.learns_classes:
-            classes = learn_classes(self.y, noise_multipliers["classes"], extra_delta, rng, neighboring)
+            noise = noise_multipliers["classes"]
+            classes = learn_classes(self.y, labels.dtype, noise, extra_delta, rng, neighboring)
             labels = Labels(classes, labels.dtype, labels.series, labels.name)
         self.codes = np.zeros(len(self.X), dtype=np.int64)
         if labels is not None and labels.classes is not None:
@@ -226,16 +228,10 @@ class ArrayRows:
             self.bounds = (np.full(self.n_features, np.nan),) * 2
         self.bounds = tuple(np.append(side, np.full(n_classes, edge)) for side, edge in zip(self.bounds, (0.0, 1.0)))
 
-    def encoded(self, codec, chunk_rows=8192):
-        """Yield chunks of (slice, encoded rows)."""
-        for start in range(0, len(self.X), chunk_rows):
-            part = slice(start, start + chunk_rows)
-            yield part, codec.encode(self.X[part])
-
     def residual_norms(self, codec, centers):
         """Distance of each encoded row to the center of its class; rows of no class are left out."""
         norms = np.empty(len(self.X))
-        for part, rows in self.encoded(codec):
+        for part, rows in map_blocks(codec.encode, self.X):
             norms[part] = np.linalg.norm(rows - centers[np.maximum(self.codes[part], 0)], axis=1)
         return norms[self.codes >= 0]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Real
+
 import numpy as np
 import pandas as pd
 from sklearn.utils import check_random_state
@@ -50,7 +52,7 @@ class BaseSynthesizer(PrivateEstimator):
             components = self._conditional("y").class_codes(y)
         else:
             n = max(1, round(model.row_count)) if n_samples is None else n_samples
-            if isinstance(n, bool) or n != int(n) or n < 1:
+            if isinstance(n, bool) or not isinstance(n, Real) or n % 1 or n < 1:
                 raise ValueError(f"n_samples must be a positive integer; got {n_samples!r}")
             weights = model.component_weights if class_ratio is None else self._ratio(class_ratio)
             components = spread_components(int(n), weights, rng)
@@ -91,7 +93,10 @@ class BaseSynthesizer(PrivateEstimator):
         if y is None:
             return X
         name = getattr(y, "name", None)
-        return X.assign(**{"y" if name is None else str(name): np.asarray(y)})
+        name = "y" if name is None else str(name)
+        while name in X.columns:
+            name += "_"
+        return X.assign(**{name: y.array if isinstance(y, pd.Series) else y})
 
     def save(self, path):
         """Write the released model to one .safetensors file: schema, parameters and card in its header, no pickle.
@@ -117,6 +122,7 @@ class BaseSynthesizer(PrivateEstimator):
     def _from_state(cls, state):
         """Fitted estimator of a release file, on detached books."""
         card = PrivacyCard.from_json(state["card"])
+        card.verify()
         self = cls(epsilon=_epsilon(card), delta=card["fit"]["delta"], neighboring=card["neighboring"])
         self.n_features_in_ = state["n_features_in"]
         if state["feature_names_in"] is not None:

@@ -27,7 +27,14 @@ class NetGenerator:
     widths : array of int or None
         Number of levels of each block; None for rows of [0, 1].
     likelihood : {"bernoulli", "gaussian", "table"}
+
+    Attributes
+    ----------
+    noise : (str, bool) or None
+        Source of the noise of its training, in words, and whether it was private.
     """
+
+    noise = None
 
     def __init__(self, space, mixture, layers, likelihood, widths=None, module=None):
         self.space, self.mixture, self.layers, self.module = space, mixture, layers, module
@@ -207,7 +214,9 @@ def train_decoder(rows, plan, space, mixture, *, settings, likelihood, widths, n
         _warm_start(net.module_, torch.from_numpy(warm_rows), settings["warm_start_steps"], settings["seed"])
     net.partial_fit(rows)
     module = net.module_.cpu().eval()
-    return NetGenerator(space, mixture, _layers(module.decoder), likelihood, widths, module)
+    generator = NetGenerator(space, mixture, _layers(module.decoder), likelihood, widths, module)
+    generator.noise = (net.noise_description_, net.noise_private_)
+    return generator
 
 
 def _make_net(settings, space, mixture, likelihood, widths, n_labels, *, plan, progress_text):

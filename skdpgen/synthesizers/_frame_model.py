@@ -11,6 +11,7 @@ from skdpgen._types import BoundedSum
 from skdpgen.mechanisms import add_gaussian, unpack_one_hot_moments
 from skdpgen.mixture import GaussianMixtureParameters, dp_em, initial_mixture
 from skdpgen.tabular import sample_levels
+from skdpgen.utils.blocks import map_blocks
 
 from ._base import spread_components
 from ._decoder import NetGenerator, decoder_plan, train_decoder
@@ -54,6 +55,11 @@ class FrameModel:
     def component_weights(self):
         """Shares of the classes, or of the Gaussians of a mixture."""
         return self.particles.class_counts if self.mixture is None else self.mixture.weights
+
+    @property
+    def gradient_noise(self):
+        """Source of the noise of DP-SGD and whether it was private, where there was any."""
+        return None if self.net is None else self.net.noise
 
     @property
     def class_ratio(self):
@@ -190,11 +196,10 @@ def _noise_sd(tables: BoundedSum, noise_multiplier, neighboring):
     return np.broadcast_to(sd, (1, len(sd)))
 
 
-def _latents(rows, codec, particles, chunk_rows=8192):
+def _latents(rows, codec, particles):
     latent = np.empty((len(rows.codes), len(particles.components)))
-    for start in range(0, len(latent), chunk_rows):
-        part = slice(start, start + chunk_rows)
-        latent[part] = particles.encode(codec.one_hot(rows.codes[part]))
+    for part, encoded in map_blocks(lambda chunk: particles.encode(codec.one_hot(chunk)), rows.codes):
+        latent[part] = encoded
     return latent
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Integral
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,6 @@ from skdpgen.tabular import (
     schema_histogram,
     validate_frame,
 )
-from skdpgen.tabular.schema import check_unique
 
 from ._labels import is_numeric_target
 from ._particles import plan_bins
@@ -45,11 +45,14 @@ class FrameCodec:
         The categorical column that the model is conditional on.
     y : {"none", "series", "array"}, default="none"
         Whether the last column came as y, and how it goes out.
+    y_name : str or int, default=None
+        The name under which a series goes out.
     """
 
     encoder: TableEncoder
     target: object = None
     y: str = "none"
+    y_name: object = None
 
     @property
     def _target_at(self):
@@ -94,7 +97,7 @@ class FrameCodec:
         if self.y == "none":
             return frame
         y = frame[frame.columns[-1]]
-        return frame[frame.columns[:-1]], y if self.y == "series" else y.to_numpy()
+        return frame[frame.columns[:-1]], y.rename(self.y_name) if self.y == "series" else y.to_numpy()
 
     def class_codes(self, y):
         """Codes of the classes asked for at sampling; ValueError for one that the model does not have."""
@@ -118,6 +121,7 @@ class FrameCodec:
             "binnings": [[name, binning.to_dict()] for name, binning in self.encoder.binnings_.items()],
             "target": self.target,
             "y": self.y,
+            "y_name": self.y_name,
         }
 
     @classmethod
@@ -125,7 +129,7 @@ class FrameCodec:
         """Rebuild from `to_state`."""
         binnings = {name: Binning.from_dict(content) for name, content in state["binnings"]}
         encoder = TableEncoder(Schema.from_dict(state["schema"]), binnings=binnings).fit()
-        return cls(encoder, state["target"], state["y"])
+        return cls(encoder, state["target"], state["y"], state["y_name"])
 
 
 class FrameRows:
@@ -143,9 +147,8 @@ class FrameRows:
     """
 
     def __init__(self, frame, y, *, target, schema, classes, target_type, on_invalid, conditional=True):
-        self.y = "none"
+        self.y, self.y_name = "none", None
         self.public_assumptions = list(frame.attrs.get(PUBLIC_ASSUMPTIONS, ()))
-        check_unique(frame.columns)
         if y is not None:
             if target is not None:
                 raise InvalidInputError("give the labels as y or as the column `target`, not both")
@@ -171,9 +174,14 @@ class FrameRows:
         values = np.asarray(y) if self.y == "array" else y
         if np.ndim(values) != 1 or len(values) != len(frame):
             raise InvalidInputError(f"y must have shape ({len(frame)},); got {np.shape(values)}")
-        name = getattr(y, "name", None)
-        name = "target" if name is None else name
-        if name in frame.columns:
+        self.y_name = getattr(y, "name", None)
+        name = "target" if self.y_name is None else self.y_name
+        names = list(frame.columns)
+        if all(isinstance(n, str) for n in names):  # scikit-learn refuses names of several types
+            name = str(name)
+        elif isinstance(name, str) and all(isinstance(n, Integral) for n in names):
+            name = max(names) + 1
+        if name in names:
             raise InvalidInputError(f"y has the name {name!r} of a column of X")
         # by position: the index of y says nothing
         column = pd.Series(values if self.y == "array" else y.array, index=frame.index, name=name)
@@ -204,8 +212,9 @@ class FrameRows:
         numbers = any(not isinstance(column, Categorical | Boolean) for column in self.schema.columns)
         return [
             *([] if self.schema.complete else [Phase("schema", share)]),
-            # with neither, the number of rows is not known well enough to choose what the moments should show
-            *([Phase("bins", share)] if numbers else [] if not self.schema.complete else [Phase("rows", share / 5)]),
+            # The number of rows, by which the moments are planned, comes from cells of a public grid alone: learned
+            # categories have as many cells as there are distinct values, which the noise of their sum would tell.
+            Phase("bins", share) if numbers else Phase("rows", share / 5),
         ]
 
     def encoder_phases(self, share):
@@ -220,24 +229,23 @@ class FrameRows:
         FrameCodec, float
             The float is the one-way tables' share of the moments (see `plan_bins`).
         """
-        schema, counts = self.schema, []
+        schema = self.schema
         if not schema.complete:
             query = schema_histogram(self.frame, schema)
             noisy, sd = _release(query.bounded_sum, noise_multipliers["schema"], rng, neighboring)
-            counts.append(noisy.sum() / len(query.sizes))
             schema = schema_from_histogram(noisy, query, sd, extra_delta)
         if "rows" in noise_multipliers:
             rows = histogram(np.zeros(len(self.frame), dtype=np.int64), 1)
-            counts.append(float(add_gaussian(rows, noise_multipliers["rows"], rng, neighboring)[0]))
+            row_count = float(add_gaussian(rows, noise_multipliers["rows"], rng, neighboring)[0])
         numbers = [c for c in schema.columns if not isinstance(c, Categorical | Boolean)]
         classes = 1 if self.target is None else _size(schema[self.target])
         n_blocks = len(schema) - (self.target is not None)
         if numbers:
             noisy, sd = _release(bins_histogram(self.frame, schema), noise_multipliers["bins"], rng, neighboring)
-            counts.append(noisy.sum() / len(numbers))
-        n_bins, one_way_share = plan_bins(float(np.mean(counts)), n_blocks, classes, noise_multipliers["moments"])
+            row_count = float(noisy.sum()) / len(numbers)
+        n_bins, one_way_share = plan_bins(row_count, n_blocks, classes, noise_multipliers["moments"])
         binnings = bins_from_histogram(noisy, schema, sd, n_bins) if numbers else None
-        codec = FrameCodec(TableEncoder(schema, binnings=binnings).fit(), self.target, self.y)
+        codec = FrameCodec(TableEncoder(schema, binnings=binnings).fit(), self.target, self.y, self.y_name)
         self.codes, class_codes = codec.codes(self.frame)
         self.class_codes = np.zeros(len(self.frame), dtype=np.int64) if class_codes is None else class_codes
         return codec, one_way_share

@@ -96,7 +96,7 @@ def label_codes(values, classes):
     return pd.Index(np.array(classes, dtype=object)).get_indexer(np.asarray(values, dtype=object))
 
 
-def learn_classes(values, noise_multiplier, delta, rng, neighboring):
+def learn_classes(values, dtype, noise_multiplier, delta, rng, neighboring):
     """Release the classes that stand above the noise, sorted (PRIVACY section 6); the rows of others are left out.
 
     Returns
@@ -109,12 +109,16 @@ def learn_classes(values, noise_multiplier, delta, rng, neighboring):
     counts = histogram(label_codes(values, observed), len(observed))
     noisy = add_gaussian(counts, noise_multiplier, rng, neighboring)
     sd = noise_multiplier * counts.sensitivity(neighboring)
-    kept = observed[select_above(noisy, sd, delta)] if noise_multiplier else observed
+    # Noise is rounded to its lattice: the threshold is raised by a step, so that rounding adds no chance.
+    kept = observed[select_above(noisy - counts.lattice, sd, delta)] if noise_multiplier else observed
     if not len(kept):
         warnings.warn(
             "the noise hides every class of y; one stands for all: declare classes=", UtilityWarning, stacklevel=4
         )
-        return ("other",) if values.dtype.kind in "OUS" else (values.dtype.type(0).item(),)
+        parsed = pd.api.types.pandas_dtype(dtype)
+        if pd.api.types.is_bool_dtype(parsed):
+            return (False,)
+        return (0,) if pd.api.types.is_numeric_dtype(parsed) else ("other",)
     return tuple(_plain(c) for c in kept)
 
 

@@ -53,7 +53,7 @@ def load(path):
     Raises
     ------
     ValueError
-        The file is not a model of this package, or is of a newer format.
+        The file is not a model of this package, is of a newer format, or its card was changed.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load as read
@@ -61,21 +61,21 @@ def load(path):
     content = Path(path).read_bytes()
     try:
         length = int.from_bytes(content[:8], "little")
-        header = json.loads(content[8 : 8 + length])["__metadata__"]["skdpgen"]
+        header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["skdpgen"])
         arrays = read(content)
     except (SafetensorError, ValueError, KeyError, TypeError):
         raise ValueError(f"{path}: not a model file of skdpgen") from None
-    header = json.loads(header)
-    if header.get("format") != _FORMAT:
-        raise ValueError(
-            f"{path}: format {header.get('format')!r} is not {_FORMAT!r}; it may come from a newer skdpgen"
-        )
+    if not isinstance(header, dict) or header.get("format") != _FORMAT:
+        found = header.get("format") if isinstance(header, dict) else None
+        raise ValueError(f"{path}: format {found!r} is not {_FORMAT!r}; it may come from a newer skdpgen")
     synthesizers = importlib.import_module("skdpgen.synthesizers")
-    if header["model"] not in synthesizers.__all__ or not hasattr(
-        getattr(synthesizers, header["model"]), "_from_state"
-    ):
-        raise ValueError(f"{path}: unknown model {header['model']!r}")
-    return getattr(synthesizers, header["model"])._from_state(_join(header["state"], arrays))
+    model = getattr(synthesizers, str(header.get("model")), None)
+    if header.get("model") not in synthesizers.__all__ or not hasattr(model, "_from_state"):
+        raise ValueError(f"{path}: unknown model {header.get('model')!r}")
+    try:
+        return model._from_state(_join(header["state"], arrays))
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: not a model file of skdpgen ({type(error).__name__} in its state)") from None
 
 
 def _split(value, arrays, name):

@@ -14,7 +14,15 @@ from skdpgen._base import PRIVACY_CONSTRAINTS
 from skdpgen.accounting import Phase
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.tabular import Schema
-from skdpgen.utils.validation import ClassNamePrefixFeaturesOutMixin, Interval, StrOptions, fit_context, validate_data
+from skdpgen.tabular.schema import check_unique
+from skdpgen.utils.validation import (
+    ClassNamePrefixFeaturesOutMixin,
+    Interval,
+    StrOptions,
+    fit_context,
+    validate_data,
+    validate_rows,
+)
 
 from ._array_model import ArrayModel, fit_array_model
 from ._arrays import ArrayRows
@@ -305,7 +313,7 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
             rng = self._charge(accountant, plan)
             fit_model = fit_frame_model if isinstance(rows, FrameRows) else fit_array_model
             self._set_model(fit_model(rows, settings, plan, rng, accountant.neighboring, self._sampling_stream))
-            self._issue_card(plan, rng, self._public_assumptions(rows))
+            self._issue_card(plan, rng, self._public_assumptions(rows), self.model_.gradient_noise)
         return self
 
     # ---- planning: public parameters alone -------------------------------------------------------------------
@@ -314,9 +322,8 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
         settings = {name: value for name, value in self.get_params(deep=False).items() if name != "accountant"}
         if self.preset is not None:
             settings.update(paper_settings(self.preset, self.epsilon, self.delta))
-        if settings["net"] is not None or settings["decoder"] == "net":
-            if settings["decoder"] != "net":
-                raise ValueError('net= is used with decoder="net" alone')
+        if settings["net"] is not None and settings["decoder"] != "net":
+            raise ValueError('net= is used with decoder="net" alone')
         if settings["budget_split"] is not None:
             split = np.asarray(settings["budget_split"], dtype=float)
             if split.shape != (3,) or not np.isfinite(split).all() or split.min() < 0 or not split.sum() > 0:
@@ -339,6 +346,7 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
             refused = [name for name in ("bounds", "l2_bound", "image_shape") if getattr(self, name) is not None]
             if refused:
                 raise InvalidInputError(f"{', '.join(refused)}: for arrays; a DataFrame takes a schema")
+            check_unique(X.columns)
             validate_data(self, X, skip_check_array=True)
             rows = FrameRows(X, y, target=self.target, schema=self.schema, **shared)
             classes = rows.target is not None
@@ -346,7 +354,7 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
             refused = [name for name in ("schema", "target") if getattr(self, name) is not None]
             if refused:
                 raise InvalidInputError(f"{', '.join(refused)}: for DataFrames; an array takes bounds and y")
-            X = self._validate_array(X, order=None)
+            X = validate_rows(self, X, order=None)
             rows = ArrayRows(X, y, bounds=self.bounds, l2_bound=self.l2_bound, image_shape=self.image_shape, **shared)
             limit = rows.X.shape[1]
             if isinstance(settings["n_components"], Integral) and settings["n_components"] > limit:
@@ -357,14 +365,6 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
         if settings["prior"] == "auto":
             settings["prior"] = "class_conditional" if classes else "gaussian"
         return rows
-
-    def _validate_array(self, X, **kwargs):
-        try:
-            return validate_data(self, X, dtype="numeric", **kwargs)
-        except (TypeError, ValueError) as error:
-            if "could not convert" in str(error):  # numpy's message holds the value
-                raise InvalidInputError("X holds values that are not numbers; a table of them goes in as a DataFrame") from None
-            raise
 
     @staticmethod
     def _sampling(n_rows, accountant, settings):
@@ -381,7 +381,7 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
 
     def _phases(self, rows, settings):
         mixture, net = settings["prior"] == "mixture", settings["decoder"] == "net"
-        split = settings["budget_split"] or _SPLITS[mixture, net]
+        split = _SPLITS[mixture, net] if settings["budget_split"] is None else tuple(settings["budget_split"])
         for share, used, name in zip(split, (True, mixture, net), ("encoder", "mixture", "decoder")):
             if used and not share > 0:
                 raise ValueError(f"budget_split gives nothing to the {name}, which this model has")
@@ -438,7 +438,7 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
             return X
         if self.model_.kind == "frame":
             raise InvalidInputError("fitted on a DataFrame: expected one")
-        return self._validate_array(X, reset=False)
+        return validate_rows(self, X, reset=False)
 
     @staticmethod
     def _model_from_state(state):

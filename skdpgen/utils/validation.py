@@ -24,12 +24,52 @@ __all__ = [
     "get_feature_names",
     "num_samples",
     "validate_data",
+    "validate_rows",
 ]
 
 fit_context = _fit_context
 check_feature_names = _check_feature_names
 get_feature_names = _get_feature_names
 num_samples = _num_samples
+
+
+# Sums of more rows would leave the integers that hold them exactly.
+_MAX_ROWS = 1 << 24
+
+
+def validate_rows(estimator, X, **options):
+    """Validate an array of numbers as scikit-learn does, without showing a cell in a message.
+
+    Parameters
+    ----------
+    estimator : estimator
+    X : array-like of shape (n_samples, n_features)
+    **options
+        Of scikit-learn's `validate_data`.
+
+    Returns
+    -------
+    array of shape (n_samples, n_features)
+
+    Raises
+    ------
+    InvalidInputError
+        For text, complex numbers, or more rows than can be summed exactly; before anything is charged.
+    """
+    try:
+        X = validate_data(estimator, X, dtype="numeric", **options)
+    except ValueError as error:
+        text = str(error)
+        if "could not convert" in text:  # numpy's message holds the value
+            raise InvalidInputError(
+                "X holds values that are not numbers; P3GMSynthesizer takes a table of them as a DataFrame"
+            ) from None
+        if text.startswith("Complex data not supported"):  # and scikit-learn's the array
+            raise InvalidInputError("Complex data not supported") from None
+        raise
+    if len(X) > _MAX_ROWS:
+        raise InvalidInputError(f"at most {_MAX_ROWS} rows can be summed exactly: fit on a random part of them")
+    return X
 
 
 def check_classes(classes):

@@ -132,7 +132,7 @@ def test_drowned_components_are_said_to_be_noise():
         ({}, np.full((5, 2), np.nan), "NaN"),
         ({}, np.full((5, 2), np.inf), "infinity"),
         ({}, np.zeros((0, 2)), "0 sample"),
-        ({}, np.array([["a", "b"]] * 5, dtype=object), "convert string to float"),
+        ({}, np.array([["a", "b"]] * 5, dtype=object), "not numbers"),
         ({"centering": "none"}, _wide(50), "centering"),
         ({"epsilon": -1.0}, _wide(50), "epsilon"),
         ({"delta": 1.0}, _wide(50), "delta"),

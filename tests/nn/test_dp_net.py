@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 
 import numpy as np
@@ -118,6 +119,17 @@ def test_callbacks_see_nothing_private(X):
     }  # fmt: skip
 
 
+def test_notify_removes_what_it_is_handed(X):
+    spy = Spy()
+    net = make_net(callbacks=[spy]).initialize()
+    net.notify("on_train_begin", X=X, y=X)
+    net.notify("on_epoch_begin", dataset_train=X, dataset_valid=X)
+    net.notify("on_batch_begin", batch=X, training=True)
+    net.notify("on_batch_end", batch=X, y_pred=X, loss=X, training=True, step=1)
+    for _, kwargs in spy.calls:
+        assert all(value is None for key, value in kwargs.items() if key not in ("training", "step"))
+
+
 def test_no_loss_and_no_batch_size_is_recorded_or_printed(X, capsys):
     net = make_net()
     net.set_params(verbose=2).fit(X)
@@ -187,11 +199,11 @@ def test_released_gradients_carry_noise_of_the_plan(X):
 
 def test_one_record_moves_a_release_by_at_most_the_bound(X):
     X[0] = 1e4
-    plan = make_plan(rate=1.0, steps=1, z=1e-6, expected_batch_size=1.0)
+    plan = {"rate": 1.0, "steps": 1, "z": 1e-6, "expected_batch_size": 1.0}
     with seeded_noise(quiet=True):
-        (whole,) = first_release(X, plan)
+        (whole,) = first_release(X, make_plan(**plan))
     with seeded_noise(quiet=True):
-        (without,) = first_release(X[1:], plan)
+        (without,) = first_release(X[1:], make_plan(**plan))
     assert 0.98 < float((whole - without).norm()) <= 1.0
 
 
@@ -358,3 +370,30 @@ def test_shuffled_loader_subclass_is_what_the_plan_allows(X):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_training_on_cuda(X):
     assert make_net(device="cuda").fit(X).steps_taken_ == 12
+
+
+def test_a_plan_pays_for_one_training_whoever_holds_it():
+    plan = DPSGDPlan(0.5, 3, 1.0, 1.0, 10.0)
+    other = DPSGDPlan(0.5, 3, 1.0, 1.0, 10.0)
+    X = np.random.default_rng(0).normal(size=(20, 4)).astype("float32")
+    net = DPNet(_Squares, module__n=4, plan=plan, verbose=0).fit(X)
+    for again in (clone(net), copy.deepcopy(net), DPNet(_Squares, module__n=4, plan=plan, verbose=0)):
+        with pytest.raises(RuntimeError, match="plan was used"):
+            again.fit(X)
+    with pytest.raises(RuntimeError, match="plan was used"):
+        DPNet(_Squares, module__n=4, plan=pickle.loads(pickle.dumps(other)), verbose=0).fit(X)
+    net.set_params(plan=other).fit(X)
+    with pytest.raises(RuntimeError, match="plan was used"):
+        net.set_params(plan=plan).fit(X)
+    free = DPSGDPlan(0.5, 3, 1.0, 0.0, 10.0)
+    for _ in range(2):
+        DPNet(_Squares, module__n=4, plan=free, verbose=0).fit(X)
+
+
+class _Squares(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.layer = torch.nn.Linear(n, 1)
+
+    def forward(self, X):
+        return self.layer(X)[:, 0] ** 2

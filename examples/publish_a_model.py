@@ -1,0 +1,49 @@
+"""Publish a model: one file that samples, one card that proves what it cost.
+
+The model file holds released state alone (arrays and JSON, no pickle: nothing in it is executed). Whoever has it
+draws as many rows as they want; nothing they do with it can spend more privacy.
+"""
+
+import tempfile
+from pathlib import Path
+
+import skdpgen
+from skdpgen import P3GMSynthesizer, PrivacyCard
+from skdpgen.accounting import gaussian_event
+from skdpgen.datasets import load_digits_table
+from skdpgen.exceptions import DetachedAccountantError
+
+folder = Path(tempfile.mkdtemp())
+digits = load_digits_table()
+
+# ---- the data holder --------------------------------------------------------------------------------------------
+synthesizer = P3GMSynthesizer(
+    epsilon=3.0, bounds=digits.bounds, classes=digits.classes, image_shape=digits.image_shape
+).fit(digits.data, digits.target)
+synthesizer.save(folder / "digits.safetensors")
+synthesizer.card_.save(folder / "digits.card.json")
+print({path.name: f"{path.stat().st_size / 1e3:.0f} kB" for path in sorted(folder.iterdir())})
+
+# ---- anybody else -----------------------------------------------------------------------------------------------
+loaded = skdpgen.load(folder / "digits.safetensors")
+X, y = loaded.sample(500)
+print("drawn from the file:", X.shape, y.shape)
+
+card = PrivacyCard.load(folder / "digits.card.json")
+print("recomputed from the events alone:", card.verify()["fit"])
+print("assumed public:", card["public_assumptions"])
+
+# A card that claims less than its events cost does not verify.
+text = card.to_json().replace('"epsilon_asked": 3.0', '"epsilon_asked": 1.0')
+try:
+    PrivacyCard.from_json(text).verify()
+except ValueError as error:
+    print("a changed card:", error)
+
+# The books come along to be read; they cannot be charged, for they are a copy.
+try:
+    loaded.accountant_.charge(gaussian_event(100.0), "one more look")
+except DetachedAccountantError as error:
+    print("refused:", error)
+
+print(loaded.accountant_.report().to_string(index=False))

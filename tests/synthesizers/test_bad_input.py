@@ -1,0 +1,250 @@
+"""Bad input: a clear error, no value of a cell in it, nothing charged, and the fit before it kept."""
+
+from __future__ import annotations
+
+import traceback
+
+import numpy as np
+import pandas as pd
+import pytest
+from torch import nn, optim
+
+from skdpgen import P3GMSynthesizer, PrivacyAccountant, Schema
+from skdpgen.exceptions import BudgetExceededError, DetachedAccountantError, InvalidInputError, LedgerError
+from skdpgen.nn import DPNet, P3GMModule
+from skdpgen.tabular import Boolean, Categorical, Numeric
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")  # few rows
+
+RNG = np.random.default_rng(5)
+X = RNG.uniform(-1, 1, (60, 3))
+Y = RNG.integers(0, 2, 60)
+FRAME = pd.DataFrame({"age": RNG.integers(20, 60, 60), "town": RNG.choice(["north", "south"], 60), "ill": Y == 1})
+SCHEMA = Schema([Numeric("age", (0, 99), integer=True), Categorical("town", ("north", "south")), Boolean("ill")])
+SECRET = "hunter2"
+NUMBER = 987654321.5
+NET = {"decoder": "net", "steps": 2, "warm_start_steps": 1, "sampling_rate": 0.1}
+
+
+def _with(X, value, row=7, column=1):
+    X = X.astype(object) if isinstance(value, str) else X.copy()
+    X[row, column] = value
+    return X
+
+
+def _cell(column, value):
+    frame = FRAME.astype({column: object} if not isinstance(value, float) else {column: float})
+    frame.loc[7, column] = value
+    return frame
+
+
+def _net(**parameters):
+    return {**NET, "net": DPNet(P3GMModule, module__n_hidden=4, **parameters)}
+
+
+ARRAYS = {
+    "NaN": ({}, (_with(X, np.nan),), "NaN"),
+    "infinity": ({}, (_with(X, np.inf),), "infinity"),
+    "NaN in y": ({}, (X, np.where(Y, np.nan, 1.0)), "y contains NaN"),
+    "None in y": ({}, (X, np.where(Y, None, SECRET)), "y contains NaN"),
+    "infinity in y": ({}, (X, np.where(Y, np.inf, 1.0)), "y contains NaN"),
+    "text in an object array": ({}, (_with(X, SECRET),), "not numbers"),
+    "an array of text": ({}, (np.full((60, 2), SECRET),), "strings"),
+    "text in a numeric y": ({"target_type": "numeric"}, (X, np.full(60, SECRET)), "no number"),
+    "dates in y": ({}, (X, np.full(60, np.datetime64("2001-01-01"))), "numbers, text or booleans"),
+    "mixed y": ({}, (X, pd.Series([SECRET, *range(59)], dtype=object)), "one kind"),
+    "undeclared class": ({"classes": ["a", "b"]}, (X, np.array(["a", SECRET])[Y]), "declared classes"),
+    "no classes": ({"classes": []}, (X, Y), "at least one"),
+    "a class twice": ({"classes": [0, 1, 1]}, (X, Y), "distinct"),
+    "outside bounds": ({"bounds": (-1, 1), "on_invalid": "raise"}, (_with(X, NUMBER),), "outside the declared bounds"),
+    "bounds upside down": ({"bounds": (1, -1)}, (X,), "lower below the upper"),
+    "bounds of other columns": ({"bounds": [(0, 1)] * 2}, (X,), "one pair for each of 3"),
+    "infinite bounds": ({"bounds": (0, np.inf)}, (X,), "finite"),
+    "no rows": ({}, (X[:0],), "0 sample"),
+    "no columns": ({}, (X[:, :0],), "0 feature"),
+    "one dimension": ({}, (X[:, 0],), "2D array"),
+    "three dimensions": ({}, (X.reshape(20, 3, 3),), "dim"),
+    "complex": ({}, (X + 1j,), "Complex"),
+    "another length of y": ({}, (X, Y[:-1]), "y must have shape"),
+    "two columns of y": ({}, (X, np.stack([Y, Y], axis=1)), "y must have shape"),
+    "nothing left for the model": ({"bounds_share": 0.6}, (X, Y), "leaves nothing"),
+    "schema for an array": ({"schema": SCHEMA}, (X,), "for DataFrames"),
+    "target for an array": ({"target": "age"}, (X,), "for DataFrames"),
+    "image of another size": ({"image_shape": (2, 2)}, (X,), "does not fit rows"),
+    "image with a numeric y": ({"image_shape": (3, 1)}, (X, X[:, 0]), "classes as y"),
+    "components over the limit": ({"n_components": 4}, (X,), "at most 3"),
+    "no components": ({"n_components": 0}, (X,), "n_components"),
+    "class-conditional without y": ({"prior": "class_conditional"}, (X,), "needs a categorical y"),
+    "class-conditional on numbers": ({"prior": "class_conditional"}, (X, X[:, 0]), "needs a categorical y"),
+}
+FRAMES = {
+    "NaN": ({"schema": SCHEMA}, (_cell("age", np.nan),), "missing values"),
+    "infinity": ({}, (FRAME.assign(age=np.where(Y, np.inf, 1.0)),), "infinite"),
+    "undeclared category": ({"schema": SCHEMA}, (_cell("town", SECRET),), "not among its declared categories"),
+    "text in a number": ({"schema": SCHEMA}, (_cell("age", SECRET),), "text"),
+    "outside bounds": ({"schema": SCHEMA, "on_invalid": "raise"}, (_cell("age", NUMBER),), "integers|outside"),
+    "columns missing": ({"schema": SCHEMA}, (FRAME[["age", "town"]],), "ill"),
+    "columns twice": ({}, (FRAME[["age", "town", "town"]],), "duplicate column names: 'town'"),
+    "target twice": ({"target": "town"}, (FRAME[["age", "town", "town"]],), "duplicate column names: 'town'"),
+    "names of several types": ({}, (FRAME.rename(columns={"age": 3}),), "string names"),
+    "no rows": ({}, (FRAME[:0],), "0 sample"),
+    "no columns": ({}, (FRAME[[]],), "at least one column"),
+    "a dtype without a kind": ({}, (FRAME.assign(span=pd.Timedelta(1, "D")),), "no kind"),
+    "mixed values": ({}, (FRAME.assign(town=[SECRET, *range(59)]),), "mixed"),
+    "target not there": ({"target": "nobody"}, (FRAME,), "not a column"),
+    "target and y": ({"target": "ill"}, (FRAME, Y), "not both"),
+    "y named as a column": ({}, (FRAME, pd.Series(Y, name="town")), "name 'town'"),
+    "another length of y": ({}, (FRAME, Y[:-1]), "y must have shape"),
+    "bounds for a frame": ({"bounds": (0, 1)}, (FRAME,), "takes a schema"),
+    "image of a frame": ({"image_shape": (1, 3), "target": "ill"}, (FRAME,), "for arrays"),
+    "classes twice declared": ({"schema": SCHEMA, "target": "town", "classes": ["a"]}, (FRAME,), "one of them"),
+    "classes of numbers": ({"target": "age", "target_type": "numeric", "classes": [1]}, (FRAME,), "categorical target"),
+    "undeclared class": ({"target": "town", "classes": ["north"]}, (_cell("town", SECRET),), "declared categories"),
+    "dates as classes": (
+        {"target": "day", "target_type": "categorical"},
+        (FRAME.assign(day=pd.Timestamp("2001-01-01")),),
+        "Datetime",
+    ),
+    "a column that the schema lacks": ({"schema": SCHEMA}, (FRAME.rename(columns={"ill": "sick"}),), "not in the frame"),
+}
+PARAMETERS = {
+    "epsilon 0": ({"epsilon": 0.0}, "epsilon"),
+    "epsilon below 0": ({"epsilon": -1}, "epsilon"),
+    "epsilon nan": ({"epsilon": np.nan}, "epsilon"),
+    "delta 0": ({"delta": 0.0}, "delta"),
+    "delta 1": ({"delta": 1.0}, "delta"),
+    "delta above 1": ({"delta": 2}, "delta"),
+    "no such relation": ({"neighboring": "nobody"}, "neighboring"),
+    "no such noise": ({"noise": "quiet"}, "noise"),
+    "another relation": ({"neighboring": "replace_one"}, "one set of books"),
+    "split of two": ({"budget_split": (1, 1)}, "three shares"),
+    "negative split": ({"budget_split": (1, -1, 0)}, "not negative"),
+    "split without an encoder": ({"budget_split": (0, 0, 1), **NET}, "nothing to the encoder"),
+    "split for a decoder that is not": ({"budget_split": (1, 0, 1)}, "does not have"),
+    "split without a mixture": ({"budget_split": (1, 0, 0), "prior": "mixture"}, "nothing to the mixture"),
+    "preset": ({"preset": "paper/nothing"}, "preset must be"),
+    "batch_size without a public count": ({**NET, "batch_size": 10}, "private under add_or_remove_one"),
+    "epochs without a public count": ({**NET, "epochs": 10}, "private under add_or_remove_one"),
+    "sampling_rate above 1": ({"sampling_rate": 1.5}, "sampling_rate"),
+    "a net and no decoder": ({"net": DPNet(P3GMModule)}, 'decoder="net"'),
+    "no net": ({**NET, "net": "a net"}, "must be a DPNet"),
+    "no such device": ({**NET, "device": "nothing"}, "device"),
+    "BatchNorm": (_net(module__decoder=nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))), "BatchNorm"),
+    "BatchNorm in the encoder": (_net(module__variance=nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 3))), "BatchNorm"),
+    "LBFGS": (_net(optimizer=optim.LBFGS), "LBFGS"),
+    "a decoder of another shape": (_net(module__decoder=nn.Linear(2, 9)), "does not fit"),
+    "no such parameter of the module": (_net(module__colour="red"), "colour"),
+    "a loader of other batches": (_net(iterator_train=list), "PoissonLoader"),
+}
+
+
+def _assert_refused(parameters, data, message, errors=(ValueError, TypeError)):
+    accountant = PrivacyAccountant(100.0)
+    synth = P3GMSynthesizer(epsilon=1.0, accountant=accountant).fit(X)
+    before = {name: value for name, value in vars(synth).items() if name not in synth.get_params(deep=False)}
+    with pytest.raises(errors, match=message) as caught:
+        synth.set_params(**parameters).fit(*data)
+    text = "".join(traceback.format_exception_only(caught.value))
+    assert SECRET not in text
+    assert "987654" not in text
+    assert caught.value.__cause__ is None or SECRET not in str(caught.value.__cause__)
+    assert len(accountant.charges) == 1
+    after = {name: value for name, value in vars(synth).items() if name not in synth.get_params(deep=False)}
+    assert after.keys() == before.keys()
+    assert all(after[name] is before[name] for name in before)
+    synth.sample(2)
+
+
+@pytest.mark.parametrize(("parameters", "data", "message"), ARRAYS.values(), ids=ARRAYS)
+def test_bad_arrays_are_refused(parameters, data, message):
+    _assert_refused(parameters, data, message)
+
+
+@pytest.mark.parametrize(("parameters", "data", "message"), FRAMES.values(), ids=FRAMES)
+def test_bad_frames_are_refused(parameters, data, message):
+    _assert_refused(parameters, data, message)
+
+
+@pytest.mark.parametrize(("parameters", "message"), PARAMETERS.values(), ids=PARAMETERS)
+def test_bad_parameters_are_refused(parameters, message):
+    _assert_refused(parameters, (X,), message)
+
+
+@pytest.mark.parametrize("parameter", ["net__batch_size", "net__max_epochs", "net__train_split"])
+def test_parameters_that_contradict_the_plan_are_no_parameters(parameter):
+    with pytest.raises(ValueError, match="not a parameter of DPNet"):
+        P3GMSynthesizer(**_net()).set_params(**{parameter: 10})
+
+
+def test_epsilon_none_needs_an_accountant():
+    with pytest.raises(ValueError, match="give an accountant"):
+        P3GMSynthesizer(epsilon=None).fit(X)
+    budget = PrivacyAccountant(1.0)
+    P3GMSynthesizer(epsilon=None, accountant=budget).fit(X)
+    assert budget.epsilon_spent() == pytest.approx(1.0, rel=1e-3)
+    _refused_books(budget, BudgetExceededError, epsilon=None)
+
+
+def _refused_books(accountant, error, **parameters):
+    charges = accountant.charges
+    synth = P3GMSynthesizer(**{"epsilon": 1.0, **parameters}, accountant=accountant)
+    with pytest.raises(error):
+        synth.fit(X)
+    assert accountant.charges == charges
+    assert not hasattr(synth, "card_")
+
+
+def test_books_that_cannot_be_charged_refuse_the_fit(tmp_path):
+    import pickle
+    import sqlite3
+
+    full = PrivacyAccountant(1.0, ledger=tmp_path / "full.db")
+    P3GMSynthesizer(epsilon=1.0, accountant=full).fit(X)
+    _refused_books(full, BudgetExceededError)
+    detached = pickle.loads(pickle.dumps(PrivacyAccountant(9.0)))
+    _refused_books(detached, DetachedAccountantError)
+    corrupt = PrivacyAccountant(9.0, ledger=tmp_path / "corrupt.db")
+    (tmp_path / "corrupt.db").write_bytes(b"SQLite format 3\0" + b"x" * 4000)
+    with pytest.raises(LedgerError):
+        P3GMSynthesizer(epsilon=1.0, accountant=corrupt).fit(X)
+    locked = PrivacyAccountant(9.0, ledger=tmp_path / "locked.db")
+    with sqlite3.connect(tmp_path / "locked.db") as connection:
+        # a trigger stands for a disk that cannot be written: root may write to read-only files
+        tables = [row[0] for row in connection.execute("select name from sqlite_master where name not like 'sqlite%' and type = 'table'")]
+        for table in tables:
+            connection.execute(
+                f"create trigger no_{table} before insert on {table} begin select raise(abort, 'read-only'); end"
+            )
+    connection.close()
+    _refused_books(locked, LedgerError)
+
+
+def test_rows_unlike_those_of_fit_are_refused():
+    synth = P3GMSynthesizer(epsilon=1.0).fit(X)
+    for method in (synth.transform, synth.score):
+        for wrong, message in (
+            (X[:, :2], "2 features"),
+            (_with(X, np.nan), "NaN"),
+            (_with(X, SECRET), "not numbers"),
+            (X[0], "2D"),
+        ):
+            with pytest.raises(ValueError, match=message) as caught:
+                method(wrong)
+            assert SECRET not in str(caught.value)
+    synth = P3GMSynthesizer(epsilon=5.0, schema=SCHEMA).fit(FRAME)
+    for wrong, message in (
+        (FRAME[["town", "age", "ill"]], "order"),
+        (FRAME[["age", "town"]], "missing"),
+        (FRAME.assign(more=1), "unseen at fit"),
+        (_cell("town", SECRET), "declared categories"),
+        (FRAME.to_numpy(), "expected one"),
+    ):
+        with pytest.raises(ValueError, match=message) as caught:
+            synth.transform(wrong)
+        assert SECRET not in str(caught.value)
+
+
+def test_errors_about_data_are_of_the_packages_own_kind():
+    for data in ((_with(X, SECRET),), (FRAME[["age", "age"]],)):
+        with pytest.raises(InvalidInputError):
+            P3GMSynthesizer().fit(*data)

@@ -1,0 +1,170 @@
+"""One safetensors file: released state alone, no pickle, and a model that samples on detached books."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import skdpgen
+from skdpgen import P3GMSynthesizer, Schema
+from skdpgen.exceptions import DetachedAccountantError
+from skdpgen.nn import DPNet, P3GMModule
+from skdpgen.tabular import Categorical, Numeric
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+
+RNG = np.random.default_rng(9)
+N = 311
+X = RNG.uniform(-1, 1, (N, 4))
+Y = np.array(["no", "yes"])[RNG.integers(0, 2, N)]
+RARE = "only one person lives in Nowhere-upon-Sea"
+FRAME = pd.DataFrame(
+    {"pay": RNG.normal(50, 9, N), "town": np.where(X[:, 0] > 0, "north", "south"), "ill": Y == "yes"}
+)
+FRAME.loc[5, "town"] = RARE
+NET = {
+    "decoder": "net",
+    "steps": 3,
+    "warm_start_steps": 2,
+    "sampling_rate": 0.05,
+    "net": DPNet(P3GMModule, module__n_hidden=4),
+}
+MODELS = {
+    "array": ({}, (X,)),
+    "array, y": ({"bounds": (-1, 1)}, (X, Y)),
+    "array, series": ({"bounds": (-1, 1)}, (X, pd.Series(Y, name="answer"))),
+    "array, numbers": ({"bounds": (-1, 1)}, (X, X[:, 0])),
+    "array, mixture": ({"prior": "mixture", "em_steps": 2}, (X, Y)),
+    "array, net": (NET, (X, Y)),
+    "images": ({"image_shape": (2, 2), "bounds": (-1, 1)}, (X, Y)),
+    "frame": ({}, (FRAME,)),
+    "frame, target": ({"target": "town", "neighboring": "replace_one"}, (FRAME,)),
+    "frame, y": ({}, (FRAME, pd.Series(Y, name=4))),
+    "frame, mixture": ({"prior": "mixture", "em_steps": 2, "covariance_type": "diag"}, (FRAME,)),
+    "frame, net": ({**NET, "target": "ill"}, (FRAME,)),
+    "numbered columns": ({}, (FRAME.set_axis(range(3), axis=1),)),
+}
+
+
+@pytest.mark.parametrize(("parameters", "data"), MODELS.values(), ids=MODELS)
+def test_a_loaded_model_samples_as_the_fitted_one(tmp_path, parameters, data):
+    synth = P3GMSynthesizer(epsilon=2.0, **parameters).fit(*data)
+    synth.save(tmp_path / "model.safetensors")
+    again = skdpgen.load(tmp_path / "model.safetensors")
+    one, other = (s.sample(40, random_state=0) for s in (synth, again))
+    for a, b in zip(*((pair if isinstance(pair, tuple) else (pair,)) for pair in (one, other))):
+        assert type(a) is type(b)
+        if isinstance(a, pd.DataFrame):
+            pd.testing.assert_frame_equal(a, b)
+        elif isinstance(a, pd.Series):
+            pd.testing.assert_series_equal(a, b)
+        else:
+            np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(synth.transform(data[0][:5]), again.transform(data[0][:5]))
+    assert again.row_count_ == synth.row_count_
+    assert again.card_ == synth.card_
+    assert again.accountant_.detached
+    assert again.accountant_.epsilon_spent() == pytest.approx(2.0, rel=1e-3)
+    assert getattr(again, "feature_names_in_", None) is None or list(again.feature_names_in_) == list(data[0].columns)
+    with pytest.raises(DetachedAccountantError):
+        again.accountant_.charge(again.accountant_.charges[0].event, "more")
+
+
+def test_a_loaded_model_is_fitted_anew_on_books_of_its_own(tmp_path):
+    P3GMSynthesizer(epsilon=2.0, neighboring="replace_one").fit(X).save(tmp_path / "m.safetensors")
+    again = skdpgen.load(tmp_path / "m.safetensors")
+    assert (again.epsilon, again.neighboring) == (2.0, "replace_one")
+    again.fit(X)
+    assert not again.accountant_.detached
+    assert again.accountant_.epsilon_spent() == pytest.approx(2.0, rel=1e-3)
+
+
+def test_the_file_holds_no_value_of_a_row(tmp_path):
+    path = tmp_path / "model.safetensors"
+    wide = X * [1.0, 1e3, 1e6, np.pi]
+    P3GMSynthesizer(target="town").fit(FRAME).save(path)
+    content = path.read_bytes()
+    assert b"Nowhere" not in content
+    assert b"pickle" not in content
+    assert not any(value.tobytes() in content for value in FRAME["pay"].to_numpy())
+    assert not any(np.float32(value).tobytes() in content for value in FRAME["pay"])
+    P3GMSynthesizer().fit(wide, Y).save(path)
+    content = path.read_bytes()
+    for dtype in (np.float64, np.float32):
+        assert not any(value.tobytes() in content for value in wide.astype(dtype).ravel())
+    # the exact number of rows is private, and in no figure of the header
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    assert str(N) not in json.dumps(json.loads(header["__metadata__"]["skdpgen"])["state"]["model"])
+
+
+def test_declared_facts_are_in_the_file(tmp_path):
+    schema = Schema([Numeric("pay", (0, 100)), Categorical("town", ("north", "south", RARE))])
+    synth = P3GMSynthesizer(schema=schema).fit(FRAME[["pay", "town"]])
+    synth.save(tmp_path / "m.safetensors")
+    assert skdpgen.load(tmp_path / "m.safetensors").model_.codec.encoder.schema_["pay"].bounds == (0, 100)
+
+
+def test_the_elbo_of_a_net_needs_what_is_not_in_the_file(tmp_path):
+    P3GMSynthesizer(**NET).fit(X).save(tmp_path / "m.safetensors")
+    with pytest.raises(ValueError, match="encoder variance"):
+        skdpgen.load(tmp_path / "m.safetensors").score(X)
+
+
+def test_save_needs_a_fit_and_the_right_ending(tmp_path):
+    with pytest.raises(ValueError, match="not fitted"):
+        P3GMSynthesizer().save(tmp_path / "m.safetensors")
+    with pytest.raises(ValueError, match="ends in .safetensors"):
+        P3GMSynthesizer().fit(X).save(tmp_path / "m.pkl")
+
+
+def test_a_file_that_is_no_model_is_refused(tmp_path):
+    from safetensors.numpy import save
+
+    path = tmp_path / "m.safetensors"
+    P3GMSynthesizer().fit(X).save(path)
+    whole = path.read_bytes()
+    header = {"format": "skdpgen-model/1", "model": "P3GMSynthesizer", "version": "0", "state": {}}
+    strange = [
+        b"",
+        b"\x00" * 5,
+        whole[: len(whole) // 2],
+        b"\xff" * 200,
+        save({"a": np.zeros(2)}),
+        save({"a": np.zeros(2)}, metadata={"skdpgen": "no JSON"}),
+        save({"a": np.zeros(2)}, metadata={"skdpgen": json.dumps([1])}),
+        save({"a": np.zeros(2)}, metadata={"skdpgen": json.dumps({**header, "format": "skdpgen-model/9"})}),
+        save({"a": np.zeros(2)}, metadata={"skdpgen": json.dumps({**header, "model": "load"})}),
+        save({"a": np.zeros(2)}, metadata={"skdpgen": json.dumps({**header, "model": "os"})}),
+        save({"a": np.zeros(2)}, metadata={"skdpgen": json.dumps(header)}),
+    ]
+    for content in strange:
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="not a model file|format|unknown model"):
+            skdpgen.load(path)
+    with pytest.raises(FileNotFoundError):
+        skdpgen.load(tmp_path / "nothing.safetensors")
+
+
+def test_a_file_whose_card_was_changed_is_refused(tmp_path):
+    path = tmp_path / "m.safetensors"
+    P3GMSynthesizer(epsilon=2.0).fit(X).save(path)
+    content = path.read_bytes()
+    assert content.count(b"one row") == 1
+    path.write_bytes(content.replace(b"one row", b"two row"))
+    with pytest.raises(ValueError, match="changed after it was written"):
+        skdpgen.load(path)
+
+
+def test_as_frame_joins_rows_and_labels():
+    synth = P3GMSynthesizer(bounds=(-1, 1)).fit(X, Y)
+    assert list(synth.as_frame(synth.sample(3)).columns) == ["x0", "x1", "x2", "x3", "y"]
+    frame = pd.DataFrame({"y": X[:, 0], "z": X[:, 1]})
+    synth = P3GMSynthesizer().fit(frame, Y)
+    assert list(synth.as_frame(synth.sample(3)).columns) == ["y", "z", "y_"]
+    named = P3GMSynthesizer().fit(frame, pd.Series(Y, name="answer", dtype="category"))
+    joined = named.as_frame(named.sample(3))
+    assert list(joined.columns) == ["y", "z", "answer"]
+    assert joined["answer"].dtype == "category"

@@ -1,0 +1,303 @@
+"""The command line, run in this process: exit code, the one line on stderr, and the files it writes."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import skdpgen
+from skdpgen import P3GMSynthesizer, PrivacyAccountant, Schema
+from skdpgen.__main__ import main
+from skdpgen.exceptions import PrivacyLeakWarning
+from skdpgen.tabular import Boolean, Categorical, Numeric
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+
+RNG = np.random.default_rng(1)
+N = 300
+FRAME = pd.DataFrame(
+    {
+        "age": RNG.integers(18, 80, N),
+        "pay": RNG.normal(2000, 500, N).round(2),
+        "town": RNG.choice(["north", "south", "?"], N),
+        "ill": RNG.random(N) < 0.3,
+    }
+)
+SCHEMA = Schema(
+    [
+        Numeric("age", (18, 80), integer=True, missing=True, dtype="Int64"),
+        Numeric("pay", (0, 5000), missing=True, dtype="Float64", decimals=2),
+        Categorical("town", ("north", "south"), missing=True, dtype="string"),
+        Boolean("ill", missing=True, dtype="boolean"),
+    ]
+)
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    FRAME.to_csv("table.csv", index=False)
+    return "table.csv"
+
+
+def _refused(capsys, *arguments):
+    """Exit code 2 and one line on stderr, which is returned."""
+    assert main(list(arguments)) == 2
+    out, err = capsys.readouterr()
+    lines = [line for line in err.splitlines() if line]
+    assert len(lines) == 1, err
+    assert lines[0].startswith("skdpgen: ")
+    assert not out
+    return lines[0]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_synthesize_writes_rows_card_and_model_and_prints_the_ledger(table, capsys, kind, tmp_path):
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+        FRAME.to_parquet("table.parquet")
+    code = main(
+        f"synthesize table.{kind} --epsilon 4 --target ill --rows 50 --seed 0 --output out.{kind} "
+        "--card card.json --save-model model.safetensors".split()
+    )
+    assert code == 0
+    out = capsys.readouterr().out
+    assert f"50 synthetic rows written to out.{kind}" in out
+    assert "P3GMSynthesizer" in out
+    assert "spent epsilon 4.0000 of 4" in out
+    drawn = pd.read_csv("out.csv") if kind == "csv" else pd.read_parquet("out.parquet")
+    assert list(drawn.columns) == list(FRAME.columns)
+    assert len(drawn) == 50
+    card = json.loads((tmp_path / "card.json").read_text())
+    assert card["fit"]["epsilon"] == pytest.approx(4, rel=1e-3)
+    told = [text for text in card["public_assumptions"] if "told from the values of the CSV file" in text]
+    assert bool(told) == (kind == "csv")
+    assert len(skdpgen.load("model.safetensors").sample(3)) == 3
+    assert main(f"sample model.safetensors --rows 7 --seed 1 --output more.{kind}".split()) == 0
+    assert f"7 synthetic rows written to more.{kind}" in capsys.readouterr().out
+
+
+def test_a_schema_and_a_text_for_missing_values_are_used(table, tmp_path):
+    SCHEMA.save("schema.json")
+    command = "synthesize table.csv --schema schema.json --missing ? --epsilon 9 --rows 400 --output out.csv --card c.json"
+    assert main(command.split()) == 0
+    drawn = pd.read_csv("out.csv", keep_default_na=False)
+    assert set(drawn["town"]) == {"north", "south", ""}
+    assert drawn["town"].eq("").mean() == pytest.approx(1 / 3, abs=0.15)
+    card = json.loads((tmp_path / "c.json").read_text())
+    assert any(text.startswith("schema") for text in card["public_assumptions"])
+
+
+def test_a_ledger_is_made_charged_and_kept(table, capsys):
+    command = "synthesize table.csv --output out.csv --ledger budget.db --neighboring replace_one".split()
+    assert main([*command, "--epsilon", "1", "--budget", "2.5", "--delta", "1e-6"]) == 0
+    # the relation and delta of the books that are there
+    assert main("synthesize table.csv --output out.csv --ledger budget.db --epsilon 1".split()) == 0
+    books = PrivacyAccountant(ledger="budget.db")
+    assert (books.epsilon, books.delta, books.neighboring) == (2.5, 1e-6, "replace_one")
+    assert len(books.charges) == 2
+    capsys.readouterr()
+    line = _refused(capsys, *"synthesize table.csv --output out.csv --ledger budget.db --epsilon 2".split())
+    assert "nothing was charged" in line
+    assert "one set of books" in _refused(
+        capsys, *"synthesize table.csv --output o.csv --ledger budget.db --neighboring add_or_remove_one".split()
+    )
+    assert "has its own" in _refused(
+        capsys, *"synthesize table.csv --output o.csv --ledger budget.db --budget 9".split()
+    )
+    assert len(books.charges) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "no such file"),
+        (b"", "empty"),
+        (b"\n\n", "empty"),
+        (b"age,town\n", "a header and no rows"),
+        (b"age,town\n1,north\n2\n", "line 3 has 1 fields"),
+        (b"age,town\n1,north,hunter2\n", "line 2 has 3 fields"),
+        ("age,town\n1,köln\n".encode("latin-1"), "not UTF-8"),
+        (b"age,age\n1,2\n", "duplicate column names: 'age'"),
+        (b"\x1f\x8b\x08\x00nonsense", "UTF-8|cannot be read"),
+        (b'age,town\n1,"open\n', "fields|cannot be read"),
+    ],
+    ids=["not there", "empty", "blank", "header only", "short row", "long row", "latin-1", "duplicate", "gzip", "quote"],
+)
+@pytest.mark.parametrize("command", ["synthesize {} --output out.csv --ledger budget.db", "schema {}"])
+def test_a_bad_csv_is_one_line_and_charges_nothing(tmp_path, monkeypatch, capsys, content, message, command):
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        (tmp_path / "bad.csv").write_bytes(content)
+    line = _refused(capsys, *command.format("bad.csv").split())
+    assert re.search(message, line), line
+    assert "hunter2" not in line
+    assert not (tmp_path / "budget.db").exists()
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_damaged_archives_and_parquet_files_are_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    FRAME.to_csv("table.csv.gz", index=False)
+    whole = (tmp_path / "table.csv.gz").read_bytes()
+    assert main("schema table.csv.gz".split()) == 0
+    capsys.readouterr()
+    (tmp_path / "half.csv.gz").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "none.csv.gz").write_bytes(b"no gzip at all")
+    (tmp_path / "none.parquet").write_bytes(b"PAR1 no parquet at all PAR1")
+    for name in ("half.csv.gz", "none.csv.gz", "none.parquet"):
+        _refused(capsys, "schema", name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--epsilon 0", "epsilon"),
+        ("--epsilon -1", "epsilon"),
+        ("--epsilon nan", "epsilon"),
+        ("--delta 0", "delta"),
+        ("--delta 1.5", "delta"),
+        ("--target nobody", "'nobody' is not a column"),
+        ("--rows 0", "--rows must be positive"),
+        ("--schema nowhere.json", "nowhere.json"),
+        ("--schema table.csv", "not JSON"),
+        ("--schema other.json", "not in the frame"),
+        ("--schema narrow.json", "not among its declared categories"),
+        ("--card nowhere/card.json", "is not there"),
+        ("--output nowhere/out.csv", "is not there"),
+        ("--output .", "is a folder"),
+        ("--save-model model.pkl", "must end in .safetensors"),
+        ("--seed -5", "random_state"),
+        ("--budget 3", "--budget is for"),
+    ],
+)
+def test_bad_arguments_are_one_line_and_charge_nothing(table, capsys, tmp_path, arguments, message):
+    PrivacyAccountant(50.0, ledger="books.db")
+    Schema([Numeric("height", (0, 3))]).save("other.json")
+    Schema([Categorical("town", ("north", "south"), missing=True, dtype="string")]).save("narrow.json")
+    ledger = [] if "--budget" in arguments else ["--ledger", "books.db"]
+    line = _refused(capsys, "synthesize", table, "--output", "out.csv", *ledger, *arguments.split())
+    assert re.search(message, line), line
+    assert not PrivacyAccountant(ledger="books.db").charges
+    assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize("arguments", ["", "synthesize", "synthesize t.csv", "fly", "bench fly", "bench step --seeds x"])
+def test_argument_errors_exit_with_2(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments.split())
+    assert caught.value.code == 2
+    assert "usage" in capsys.readouterr().err
+
+
+def test_bench_without_its_data_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("SKDPGEN_DATA", raising=False)
+    assert main(["bench", "mnist", "--data", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.filterwarnings("default::skdpgen.exceptions.PrivacyLeakWarning")
+def test_schema_reads_no_value_unless_told_to(table, capsys, tmp_path):
+    assert main(["schema", table]) == 0
+    schema = Schema.from_json(capsys.readouterr().out)
+    assert schema.incomplete == ("age", "pay", "town")
+    assert main(["schema", table, "--public", "age", "--public", "town", "--missing", "?", "--output", "s.json"]) == 0
+    err = capsys.readouterr().err
+    assert "PrivacyLeakWarning" in err
+    assert "'age', 'town'" in err
+    schema = Schema.load("s.json")
+    assert schema["age"].bounds == (FRAME["age"].min(), FRAME["age"].max())
+    assert schema["town"].categories == ("north", "south")
+    assert schema.incomplete == ("pay",)
+    assert main(["schema", table, "--public", "*"]) == 0
+    assert Schema.from_json(capsys.readouterr().out).complete
+    assert "not columns of the table: 'nobody'" in _refused(capsys, "schema", table, "--public", "nobody")
+
+
+def test_declaring_values_public_warns():
+    from skdpgen._table_files import declare_public
+
+    frame = pd.DataFrame(
+        {
+            "day": pd.to_datetime(["2020-01-01", "2021-05-01"]),
+            "one": [3, 3],
+            "flag": [True, False],
+            "none": pd.Series([None, None], dtype="string"),
+        }
+    )
+    schema = Schema.from_kinds(frame)
+    with pytest.warns(PrivacyLeakWarning, match="'day'"):
+        known = declare_public(schema, frame, ["day", "flag"])
+    assert known["day"].complete
+    assert declare_public(schema, frame, ["flag"]) == schema  # two values are all there can be
+    for name, message in (("one", "makes no bounds"), ("none", "no value")):
+        with pytest.raises(ValueError, match=message):
+            declare_public(schema, frame, [name])
+
+
+def test_verify_prints_what_it_recomputes_and_refuses_a_changed_card(table, capsys, tmp_path):
+    synth = P3GMSynthesizer(epsilon=2.0).fit(FRAME)
+    synth.card_.save("card.json")
+    assert main(["verify", "card.json"]) == 0
+    out = capsys.readouterr().out
+    for text in ("private  yes", "delta 1e-05", "add_or_remove_one", "one row", "P3GMSynthesizer"):
+        assert text in out
+    told = re.search(r"fit +epsilon ([\d.]+) at", out).group(1)
+    assert float(told) == pytest.approx(2.0, rel=1e-3)
+    P3GMSynthesizer(epsilon=np.inf).fit(FRAME).card_.save("open.json")
+    assert main(["verify", "open.json"]) == 0
+    assert "private  NO" in capsys.readouterr().out
+    text = (tmp_path / "card.json").read_text()
+    for old, new in (('"one row"', '"one table"'), ("add_or_remove_one", "replace_one"), ('"delta": 1e-05', '"delta": 1e-09')):
+        (tmp_path / "changed.json").write_text(text.replace(old, new))
+        assert "changed after it was written" in _refused(capsys, "verify", "changed.json")
+    (tmp_path / "cut.json").write_text(text[:-50])
+    _refused(capsys, "verify", "cut.json")
+    _refused(capsys, "verify", "nowhere.json")
+
+
+def test_sample_refuses_what_is_no_model(table, capsys, tmp_path):
+    assert "not a model file" in _refused(capsys, "sample", table, "--output", "o.csv")
+    _refused(capsys, *"sample nowhere.safetensors --output o.csv".split())
+    P3GMSynthesizer().fit(FRAME).save("m.safetensors")
+    assert "n_samples" in _refused(capsys, *"sample m.safetensors --rows 0 --output o.csv".split())
+    _refused(capsys, *"sample m.safetensors --rows 5 --output nowhere/o.csv".split())
+
+
+def test_demo_writes_rows_picture_model_and_card(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib")
+    assert main(["demo", "--dataset", "breast_cancer", "--epsilon", "2", "--output", str(tmp_path / "demo")]) == 0
+    out, err = capsys.readouterr()
+    names = {path.name for path in (tmp_path / "demo").iterdir()}
+    assert names == {f"breast_cancer{suffix}" for suffix in (".csv", ".png", ".safetensors", ".card.json")}
+    assert "P3GM" in out
+    assert "epsilon" in out
+    assert "Traceback" not in err
+    assert main(["verify", str(tmp_path / "demo" / "breast_cancer.card.json")]) == 0
+    assert main(["demo", "--dataset", "breast_cancer", "--epsilon", "0", "--output", str(tmp_path / "demo")]) == 2
+
+
+def test_an_interrupt_says_that_the_charge_stays(table, monkeypatch, capsys):
+    def stop(self, X, y=None):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(P3GMSynthesizer, "fit", stop)
+    assert main(["synthesize", table, "--output", "out.csv"]) == 130
+    assert "stays charged" in capsys.readouterr().err
+
+
+def test_traceback_shows_where_an_error_was_raised(table):
+    with pytest.raises(ValueError, match="nobody"):
+        main(["--traceback", "synthesize", table, "--output", "out.csv", "--target", "nobody"])
+
+
+def test_warnings_are_shown_as_before_once_a_command_is_done(table):
+    import warnings
+
+    before = warnings.showwarning
+    main(["schema", table])
+    assert warnings.showwarning is before

@@ -1,0 +1,134 @@
+"""Who may import whom: DESIGN's list of rooms, read from the source."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import skdpgen
+
+ROOT = Path(skdpgen.__file__).parent
+# A room imports rooms of a smaller number and itself.
+LEVELS = {
+    "exceptions": 0,
+    "_types": 0,
+    "utils": 1,
+    "testing": 2,
+    "mechanisms": 2,
+    "accounting": 2,
+    "_base": 3,
+    "_scaling": 3,
+    "tabular": 3,
+    "dpsgd": 3,
+    "decomposition": 4,
+    "mixture": 4,
+    "nn": 4,
+    "synthesizers": 5,
+    "estimator_checks": 6,
+    "metrics": 6,
+    "datasets": 6,
+    "_table_files": 6,
+    "benchmark": 7,
+    "__main__": 8,
+}
+# The one pair on one level: the mixture symmetrises and cleans released moments as DP-PCA does.
+SAME_LEVEL = {("mixture", "decomposition")}
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+def _room(path):
+    return path.relative_to(ROOT).with_suffix("").parts[0]
+
+
+def _imports(path):
+    """Absolute names of the modules that a file imports, at its top or anywhere in it."""
+    package = ["skdpgen", *path.relative_to(ROOT).with_suffix("").parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            yield module, node
+            yield from ((f"{module}.{alias.name}", node) for alias in node.names)
+
+
+def _typing_only(path):
+    """Lines of imports for annotations alone."""
+    lines = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
+            lines.update(range(node.lineno, node.end_lineno + 1))
+    return lines
+
+
+def _rooms_imported(path):
+    for name, node in _imports(path):
+        parts = name.split(".")
+        if parts[0] == "skdpgen" and len(parts) > 1 and parts[1] in LEVELS and node.lineno not in _typing_only(path):
+            yield parts[1], node.lineno
+
+
+def test_every_room_has_a_level():
+    assert {_room(path) for path in FILES} - {"__init__"} == set(LEVELS)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_up_the_list(path):
+    room = _room(path)
+    if room == "__init__":
+        return
+    for other, line in _rooms_imported(path):
+        allowed = other == room or LEVELS[other] < LEVELS[room] or (room, other) in SAME_LEVEL
+        assert allowed, f"{path.relative_to(ROOT)}:{line} imports {other}"
+
+
+def test_mechanisms_and_accounting_do_not_know_each_other():
+    for room, other in (("mechanisms", "accounting"), ("accounting", "mechanisms")):
+        for path in (ROOT / room).rglob("*.py"):
+            assert other not in {name for name, _ in _rooms_imported(path)}
+
+
+def _users(wanted):
+    return {
+        _room(path) for path in FILES for name, _ in _imports(path) if wanted(name.split("."), path)
+    }
+
+
+def test_accounting_alone_imports_dp_accounting():
+    assert _users(lambda parts, path: parts[0] == "dp_accounting") == {"accounting"}
+
+
+def test_utils_alone_imports_what_scikit_learn_keeps_private():
+    assert _users(lambda parts, path: parts[0] == "sklearn" and any(p.startswith("_") for p in parts)) == {"utils"}
+
+
+def test_skorch_is_imported_by_nn_alone_and_torch_by_rooms_that_train():
+    assert _users(lambda parts, path: parts[0] == "skorch") <= {"nn", "benchmark"}
+    assert _users(lambda parts, path: parts[0] == "torch") <= {"nn", "dpsgd", "synthesizers", "benchmark"}
+
+
+def test_importing_the_package_and_fitting_without_a_net_does_not_import_torch():
+    code = """
+import sys
+import skdpgen
+assert "torch" not in sys.modules and "pandas" not in sys.modules
+for name in skdpgen.__all__:
+    getattr(skdpgen, name)
+import skdpgen.synthesizers, skdpgen.tabular, skdpgen.metrics, skdpgen.datasets, skdpgen.__main__
+skdpgen.P3GMSynthesizer(bounds=(0, 1)).fit([[0.0, 1.0]] * 50).sample(3)
+assert "torch" not in sys.modules, "torch"
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_public_name_is_there():
+    for name in skdpgen.__all__:
+        assert getattr(skdpgen, name) is not None
+    with pytest.raises(AttributeError):
+        skdpgen.nothing_of_the_kind  # noqa: B018

@@ -1,0 +1,371 @@
+"""Every sabotage of a mechanism, of DP-SGD or of the accounting is caught by a named test (fits: beside this file).
+
+Each row of the table names a sabotage, the claims that must catch it (the ordinary tests' own, or one of `_fits`),
+and the change it makes to the source of a shipped function. A claim must hold on the shipped code and fail on the
+changed one.
+"""
+
+from __future__ import annotations
+
+import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
+import pytest
+import test_accountant
+import test_clipped_sum
+import test_cost
+import test_dp_net
+import test_filter
+import test_gaussian_histogram_selection as test_gaussian
+import test_loader
+import test_mixture_sums
+import test_moments
+import test_noise_and_plan
+import test_one_hot
+import test_privacy_card
+from _fits import (
+    class_first_moments_sensitivity_is_attained_and_not_exceeded,
+    the_sum_is_that_of_clipped_gradients,
+)
+from _sabotage import Claim, assert_caught, mutant_ids
+
+from skdpgen._types import BoundedSum
+from skdpgen.accounting import PrivacyAccountant, PrivacyCard, cost
+from skdpgen.accounting.filter import PrivacyFilter
+from skdpgen.dpsgd import ClippedSum, DPSGDPlan, GradientNoise, PoissonLoader, loader, noise, poisson_batches
+from skdpgen.dpsgd.loader import Batch
+from skdpgen.mechanisms import (
+    add_gaussian,
+    class_first_moments,
+    class_moments,
+    first_moments,
+    joint_histogram,
+    lattice_rows,
+    mixture_sums,
+    moments,
+    one_hot_moments,
+    second_moments,
+    selection_threshold,
+)
+from skdpgen.mechanisms.clipping import _clip_in_place
+from skdpgen.mechanisms.gaussian import _lattice_noise
+from skdpgen.mechanisms.mixture_sums import _difference, _simplex_rows
+from skdpgen.mechanisms.moments import _same_class_difference, _weights
+from skdpgen.mechanisms.one_hot import _weights as one_hot_weights
+from skdpgen.nn import DPNet
+from skdpgen.utils.noise import NoiseGenerator
+
+AR, RO = "add_or_remove_one", "replace_one"
+A, B, WIDE = 0.05, 0.1**0.5, 0.5**0.5  # WIDE: b^2 = .5, where two rows of one class are the worst
+
+# ---- the claims of the ordinary tests --------------------------------------------------------------------
+G_NOISE = [Claim(test_gaussian.test_gaussian_noise_is_at_its_scale, AR, lattice) for lattice in (None, 2.0**-20)]
+G_NOISE_RO = Claim(test_gaussian.test_gaussian_noise_is_at_its_scale, RO, None)
+G_LATTICE = Claim(test_gaussian.test_noise_is_rounded_to_the_lattice_and_added_exactly)
+CLIPPED = Claim(test_gaussian.test_clipped_rows_are_inside_exactly, 1.0)
+ON_LATTICE = Claim(test_gaussian.test_lattice_rows_are_inside_exactly_and_never_longer)
+HISTOGRAM = {r: Claim(test_gaussian.test_joint_histogram_sensitivity_is_attained_and_not_exceeded, r) for r in (AR, RO)}
+THRESHOLD = {
+    n: Claim(test_gaussian.test_a_category_of_one_record_passes_with_probability_delta_at_most, n) for n in (1, 8)
+}
+
+
+def _moments(relation, b=B, a=A):
+    return Claim(test_moments.test_moments_sensitivity_is_attained_and_not_exceeded, relation, a, b)
+
+
+def _class_moments(relation, b=B, a=A):
+    return Claim(test_moments.test_class_moments_sensitivity_is_attained_and_not_exceeded, relation, a, b)
+
+
+def _mixture(relation, weights=(1, 1, 1), kind="diag"):
+    return Claim(
+        test_mixture_sums.test_mixture_sums_sensitivity_is_attained_and_not_exceeded, relation, kind, weights, 1.0
+    )
+
+
+MOMENTS_NOISE = Claim(test_moments.test_moments_noise_is_at_its_scale, AR, False)
+OFF_DIAGONAL = Claim(test_moments.test_noise_off_the_diagonal_is_smaller_by_sqrt_2)
+BOTH_TERMS = Claim(test_moments.test_label_conditional_difference_needs_both_terms)
+FIRST = Claim(test_moments.test_first_moments_sensitivity_is_attained_and_not_exceeded, RO, A)
+SECOND = Claim(test_moments.test_second_moments_sensitivity_is_attained_and_not_exceeded, RO)
+CLASS_FIRST = {r: Claim(class_first_moments_sensitivity_is_attained_and_not_exceeded, r) for r in (AR, RO)}
+ONE_HOT = {r: Claim(test_one_hot.test_one_hot_sensitivity_is_attained_and_not_exceeded, r) for r in (AR, RO)}
+ONE_HOT_NOISE = Claim(test_one_hot.test_one_hot_noise_is_at_its_scale, AR)
+
+GRADIENT_NOISE = {
+    kind: Claim(test_noise_and_plan.test_noise_is_at_its_scale_and_fails_at_two_thirds_and_three_halves, kind)
+    for kind in ("secure", "fast")
+}
+NOISE_LEFT = Claim(test_noise_and_plan.test_more_draws_than_planned_are_refused)
+CLIP = {path: Claim(test_clipped_sum.test_clip_is_attained_and_never_exceeded, path) for path in ("fast", "vmap")}
+SUM_OF_CLIPPED = Claim(the_sum_is_that_of_clipped_gradients)
+REFERENCE = Claim(test_clipped_sum.test_fast_path_equals_reference, "conv", 4)
+NAN = {
+    path: Claim(test_clipped_sum.test_record_without_finite_gradient_contributes_nothing, path, float("nan"))
+    for path in ("fast", "vmap")
+}
+BATCH_SIZES = Claim(test_loader.test_batch_sizes_vary_as_poisson_sampling_says)
+INDEPENDENT = Claim(test_loader.test_inclusion_is_independent_of_record_and_step)
+WHOLE_BATCHES = Claim(test_loader.test_large_batches_come_whole_in_chunks_of_one_shape)
+EMPTY_BATCHES = Claim(test_loader.test_empty_batches_are_steps)
+PRICE_RO = Claim(test_cost.test_mnist_steps_cost_the_regression_value, RO, 0.732)
+FILTER = Claim(test_filter.test_the_fully_adaptive_counterexample_is_refused)
+BUDGET = Claim(test_accountant.test_budget_is_kept_and_a_refused_charge_changes_nothing)
+CLONES = [
+    Claim(test_accountant.test_clone_copy_and_deepcopy_are_the_same_books),
+    Claim(test_accountant.test_pipelines_and_grid_searches_charge_the_same_books),
+]
+CARD_DIGEST = Claim(test_privacy_card.test_any_changed_field_breaks_the_digest)
+CARD_FIGURES = Claim(test_privacy_card.test_a_smaller_epsilon_or_more_noise_than_ran_is_caught)
+CARD_LEDGER = Claim(test_privacy_card.test_a_fit_missing_from_the_ledger_and_a_ledger_over_budget_are_caught)
+
+
+NET_STEPS = Claim(test_dp_net.test_one_more_step_than_planned_is_refused)
+NET_ONE_RECORD = Claim(test_dp_net.test_one_record_moves_a_release_by_at_most_the_bound)
+NET_SEED = Claim(test_dp_net.test_random_state_seeds_the_parameters_and_never_the_noise)
+NET_LOADERS = Claim(test_dp_net.test_other_loaders_and_fit_parameters_are_refused)
+NET_STATE = Claim(test_dp_net.test_no_private_state_outlives_fit)
+NET_NOISE = Claim(test_dp_net.test_released_gradients_carry_noise_of_the_plan)
+
+
+SEEDED = "type(make_noise_generator())('seeded', seed=0)"
+COPIED = "return PrivacyAccountant(self.epsilon, self.delta, self.neighboring)"
+
+# (sabotage, claims that catch it, (function, (old, new), ...) changed)
+MUTANTS = [
+    # noise
+    ("noise halved", [*G_NOISE, MOMENTS_NOISE], (add_gaussian, ("sd = noise", "sd = 0.5 * noise"))),
+    ("noise off by sqrt2", G_NOISE, (add_gaussian, ("sd = noise", "sd = 0.5**0.5 * noise"))),
+    ("noise doubled", G_NOISE, (add_gaussian, ("sd = noise", "sd = 2 * noise"))),
+    ("noise halved on the lattice", G_NOISE[1:], (_lattice_noise, ("* (sd /", "* (0.5 * sd /"))),
+    ("normals off by sqrt2", G_NOISE, (NoiseGenerator._fill_normals, ("*= -2.0", "*= -1.0"))),
+    (
+        "noise that forgets the weights",
+        [G_NOISE[0], MOMENTS_NOISE, ONE_HOT_NOISE],
+        (add_gaussian, (" / np.asarray(bounded_sum.weights, dtype=np.float64)", "")),
+    ),
+    (
+        "noise that forgets replace_one",
+        [G_NOISE_RO],
+        (add_gaussian, ("bounded_sum.sensitivity(neighboring)", "bounded_sum.l2_bound")),
+    ),
+    ("noise off the lattice", [G_LATTICE], (add_gaussian, ("if lattice is None", "if True"))),
+    ("gradient noise halved", list(GRADIENT_NOISE.values()), (GradientNoise.release, ("std = ", "std = 0.5 * "))),
+    ("gradient noise off by sqrt2", [NET_NOISE], (GradientNoise.release, ("std = ", "std = 0.5**0.5 * "))),
+    (
+        "gradient noise without the bound",
+        [GRADIENT_NOISE["secure"]],
+        (GradientNoise.release, ("std = self.noise_multiplier * bounded.l2_bound", "std = self.noise_multiplier")),
+    ),
+    ("secure gradient normals off by sqrt2", [GRADIENT_NOISE["secure"]], (noise._fill_secure, ("*= -2.0", "*= -1.0"))),
+    ("fast gradient normals off by sqrt2", [GRADIENT_NOISE["fast"]], (noise._fill_fast, ("*= -2.0 *", "*= -1.0 *"))),
+    # clipping
+    (
+        "row clipping dropped",
+        [CLIPPED, _moments(AR), _class_moments(RO), _mixture(AR)],
+        (_clip_in_place, ("long = norms > limit", "long = np.zeros(len(norms), dtype=bool)")),
+    ),
+    (
+        "row clipping dropped before the lattice",
+        [ON_LATTICE, _moments(AR), _mixture(RO)],
+        (lattice_rows, ("rows = _clip_in_place(rows, check_bound(l2_bound))", "check_bound(l2_bound)")),
+    ),
+    ("rows rounded outward", [ON_LATTICE], (lattice_rows, ("np.trunc(", "np.ceil("))),
+    (
+        "responsibilities above 1",
+        [_mixture(AR)],
+        (_simplex_rows, ("r /= np.maximum(sums, 1.0)[:, None]", "pass")),
+    ),
+    (
+        "gradient clipping dropped",
+        [*CLIP.values(), NET_ONE_RECORD],
+        (ClippedSum._factors, ("math.isinf(self.clip_norm)", "True")),
+    ),
+    (
+        "gradients clipped batch by batch",
+        [SUM_OF_CLIPPED],
+        (ClippedSum._factors, ("self.clip_norm / square_norms.sqrt()", "self.clip_norm / square_norms.sqrt().max()")),
+    ),
+    (
+        "a layer left out of the norms",
+        [REFERENCE],
+        (ClippedSum._add_fast, ("for _, rule in rules)", "for _, rule in rules[1:])")),
+    ),
+    (
+        "clip norm above the bound",
+        [NET_ONE_RECORD],
+        (DPSGDPlan.clip_norm, ("self.l2_bound / (1 + self.slack)", "2 * self.l2_bound")),
+    ),
+    # gradients that are not finite
+    (
+        "NaN gradient kept by its factor",
+        list(NAN.values()),
+        (
+            ClippedSum._factors,
+            ("mask & torch.isfinite(square_norms)", "mask.clone()"),
+            ("usable &= factors >= 2.0**-100", "pass"),
+        ),
+    ),
+    ("NaN gradient times 0", [NAN["fast"]], (ClippedSum._add_fast, ("bool(unusable.any())", "False"))),
+    (
+        "NaN gradient times 0, reference",
+        [NAN["vmap"]],
+        (
+            ClippedSum._add_reference,
+            ("torch.where((factors > 0).unsqueeze(1), gradient.flatten(1), 0.0)", "gradient.flatten(1)"),
+        ),
+    ),
+    # sensitivities
+    (
+        "replace_one factor dropped",
+        [_moments(RO), _class_moments(RO), SECOND, _mixture(RO), HISTOGRAM[RO], ONE_HOT[RO], CLASS_FIRST[RO]],
+        (
+            BoundedSum.sensitivity,
+            ("2 * self.l2_bound if self.difference_bound is None else self.difference_bound", "self.l2_bound"),
+        ),
+    ),
+    ("count and mean weights not paid", [_moments(AR)], (moments, ("l2_bound=(a2 + b2 + 1) ** 0.5", "l2_bound=1.0"))),
+    (
+        "moments' replace_one by the cosine of b = 0",
+        [_moments(RO, WIDE), _class_moments(RO, WIDE)],
+        (_same_class_difference, ("(2 + b2) ** 2 / 2", "2.0")),
+    ),
+    ("sqrt2 left off the half-vector", [OFF_DIAGONAL, _moments(RO, WIDE)], (_weights, ("2**0.5", "1.0"))),
+    ("2 for sqrt2 on the half-vector", [_moments(AR)], (_weights, ("2**0.5", "2.0"))),
+    (
+        "label-conditional moments by different classes alone",
+        [_class_moments(RO, WIDE), BOTH_TERMS],
+        (class_moments, ("max(apart, _same_class_difference(b2))", "apart")),
+    ),
+    (
+        "sqrt2 dropped between classes",
+        [_class_moments(RO, 1.0, 1.0)],
+        (class_moments, ("2 * one if n_classes > 1 else one", "one")),
+    ),
+    ("first moments' replace_one dropped", [FIRST], (first_moments, ("=2.0", "=(count_weight**2 + 1) ** 0.5"))),
+    (
+        "second moments' replace_one dropped",
+        [SECOND],
+        (second_moments, ("difference_bound=2**0.5", "difference_bound=1.0")),
+    ),
+    ("class means' replace_one dropped", [CLASS_FIRST[RO]], (class_first_moments, ("max(2 * one, 4.0)", "one"))),
+    (
+        "class means' opposite rows forgotten",
+        [CLASS_FIRST[RO]],
+        (class_first_moments, ("max(2 * one, 4.0)", "2 * one")),
+    ),
+    ("class means' count not paid", [CLASS_FIRST[AR]], (class_first_moments, ("l2_bound=one**0.5", "l2_bound=1.0"))),
+    ("mixture sums' counts not paid", [_mixture(AR)], (mixture_sums, ("l2_bound=(w0**2 + ", "l2_bound=("))),
+    (
+        "mixture sums' replace_one dropped",
+        [_mixture(RO), _mixture(RO, kind="full")],
+        (mixture_sums, ("_difference(w0**2, w1**2, w2**2, total.shape[0])", "(w0**2 + w1**2 + w2**2)")),
+    ),
+    (
+        "mixture sums by different vertices alone",
+        [_mixture(RO, (0.3, 1, 1))],
+        (_difference, ("max(2 * (w0 + a + b), same_vertex)", "2 * (w0 + a + b)")),
+    ),
+    (
+        "one-hot pairs not paid",
+        [ONE_HOT[AR], ONE_HOT[RO]],
+        (one_hot_weights, ("_COUNT_SQUARE + one_way_square + pair_square", "_COUNT_SQUARE + one_way_square")),
+    ),
+    ("one-hot label count not paid", [ONE_HOT[AR]], (one_hot_weights, ("_COUNT_SQUARE + one_way", "one_way"))),
+    ("one-hot weights squared", [ONE_HOT[AR]], (one_hot_weights, ("np.sqrt(squares)", "squares"))),
+    ("one-hot replace_one dropped", [ONE_HOT[RO]], (one_hot_moments, ("(2 * square) ** 0.5", "square**0.5"))),
+    ("histogram pays for one column", [HISTOGRAM[AR]], (joint_histogram, ("l2_bound=d**0.5", "l2_bound=1.0"))),
+    ("histogram's replace_one dropped", [HISTOGRAM[RO]], (joint_histogram, ("(2 * d) ** 0.5", "d**0.5"))),
+    # sampling
+    (
+        "shuffled batches for Poisson",
+        [BATCH_SIZES, INDEPENDENT],
+        (
+            poisson_batches,
+            (
+                "yield hits[i:j] - step * n_records",
+                "order = np.argsort(rng.random(n_records)) if step % round(1 / sampling_rate) == 0 else order\n"
+                "            yield np.sort(order[step % round(1 / sampling_rate) :: round(1 / sampling_rate)])",
+            ),
+        ),
+    ),
+    (
+        "batches of a fixed size, drawn anew",
+        [BATCH_SIZES],
+        (
+            poisson_batches,
+            (
+                "yield hits[i:j] - step * n_records",
+                "yield np.sort(np.argsort(rng.random(n_records))[: round(n_records * sampling_rate)])",
+            ),
+        ),
+    ),
+    (
+        "sampling at twice the rate",
+        [BATCH_SIZES],
+        (PoissonLoader.__iter__, ("plan.sampling_rate", "2 * plan.sampling_rate")),
+    ),
+    (
+        "sampling at the square of the rate",
+        [INDEPENDENT],
+        (loader._successes, ("np.log1p(-rate)", "np.log1p(-rate**2)")),
+    ),
+    (
+        "large batches truncated",
+        [WHOLE_BATCHES],
+        (Batch.__iter__, ("len(self._indices), size", "min(size, len(self._indices)), size")),
+    ),
+    (
+        "empty batches skipped",
+        [EMPTY_BATCHES],
+        (PoissonLoader.__iter__, ("yield Batch", "if len(indices): yield Batch")),
+    ),
+    # steps
+    ("net's noise seeded", [NET_SEED], (DPNet.fit_loop, ("make_noise_generator(self.noise)", SEEDED))),
+    (
+        "records kept by the net",
+        [NET_STATE],
+        (DPNet.fit_loop, ("steps = iter(loader)", "steps = iter(loader); self.seen_ = X")),
+    ),
+    # thresholds
+    ("threshold without the one record", list(THRESHOLD.values()), (selection_threshold, ("return 1.0 +", "return"))),
+    (
+        "threshold's delta for each column",
+        [THRESHOLD[8]],
+        (selection_threshold, ("(np.log1p(-delta) / n_columns)", "(np.log1p(-delta))")),
+    ),
+    # accounting
+    (
+        "replace_one priced as add_or_remove_one",
+        [PRICE_RO],
+        (cost.epsilon_pld, ("float(delta) - extra, neighboring)", f"float(delta) - extra, {AR!r})")),
+    ),
+    ("later charges not filtered", [FILTER], (PrivacyFilter.check, ("if not total <= limit:", "if False:"))),
+    ("first charge not limited", [BUDGET], (PrivacyFilter.check, ("if not cost <= self.epsilon:", "if False:"))),
+    ("books copied by clone", CLONES, (PrivacyAccountant.__sklearn_clone__, ("return self", COPIED))),
+    ("books copied by deepcopy", CLONES[:1], (PrivacyAccountant.__deepcopy__, ("return self", COPIED))),
+    (
+        "card edited, digest not checked",
+        [CARD_DIGEST],
+        (PrivacyCard.verify, ('if card["digest"] != _digest(content):', "if False:")),
+    ),
+    (
+        "card edited, epsilon not recomputed",
+        [CARD_FIGURES],
+        (PrivacyCard._verify_fit, ('_agree(fit["epsilon"], epsilon, "fit: epsilon")', "pass")),
+    ),
+    (
+        "card edited, fit not in the ledger",
+        [CARD_LEDGER],
+        (PrivacyCard.verify, ("if charge not in paid:", "if False:")),
+    ),
+]
+
+
+@pytest.mark.parametrize(("claims", "changes"), [mutant[1:] for mutant in MUTANTS], ids=mutant_ids(MUTANTS))
+def test_sabotage_is_caught(monkeypatch, claims, changes):
+    assert_caught(monkeypatch, claims, changes)
+
+
+@pytest.mark.parametrize("relation", [AR, RO])
+def test_class_first_moments_sensitivity_is_attained_and_not_exceeded(relation):
+    CLASS_FIRST[relation].holds_unpatched()

@@ -1,0 +1,336 @@
+"""Every sabotage of a whole fit is caught: unpaid or cheap releases, private values kept, seeded noise."""
+
+from __future__ import annotations
+
+import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
+import pytest
+import test_dp_pca
+from _fits import (
+    FITS,
+    a_category_of_one_record_is_not_told,
+    a_clone_charges_the_same_books,
+    a_refused_fit_releases_nothing,
+    fits_under_one_seed_differ,
+    ledger_is_what_ran,
+    nothing_private_is_kept,
+    the_row_count_is_hidden,
+)
+from _sabotage import Claim, assert_caught, mutant_ids
+
+from skdpgen import DPPCA, DPGaussianMixture, PrivacyAccountant, _scaling
+from skdpgen._base import PrivateEstimator
+from skdpgen.mixture import _em, _labels
+from skdpgen.nn import DPNet
+from skdpgen.synthesizers import _array_model, _decoder, _frame_model, _frames
+from skdpgen.synthesizers import _labels as _array_labels
+from skdpgen.tabular import learning
+
+LEARNING = ["mixture by class", "arrays", "frame"]
+ESTIMATORS = ["pca", "mixture", "arrays", "frame"]
+
+
+def _ledger(*names):
+    return [Claim(ledger_is_what_ran, name) for name in names]
+
+
+def _kept(*names):
+    return [Claim(nothing_private_is_kept, name) for name in names]
+
+
+def _count(*names):
+    return [Claim(the_row_count_is_hidden, name) for name in names]
+
+
+def _told(name):
+    return [Claim(a_category_of_one_record_is_not_told, name)]
+
+
+SEEDS = [Claim(fits_under_one_seed_differ, name) for name in ESTIMATORS]
+REFUSED = [Claim(a_refused_fit_releases_nothing, name) for name in ESTIMATORS]
+CLONES = [Claim(a_clone_charges_the_same_books, name) for name in ESTIMATORS]
+SHARED = Claim(test_dp_pca.test_a_shared_budget_is_charged_and_kept)
+PCA_SEED = Claim(test_dp_pca.test_two_fits_under_one_seed_differ_and_no_noise_is_seeded)
+SEEDED = "type(make_noise_generator())('seeded', seed=self.random_state or 0)"
+TWICE = "add_gaussian({0}, {1}, rng, neighboring); "
+UNTHRESHOLDED = ("select_above(", "(lambda noisy, *_: noisy > 0)(")
+EXACT = ("(counts, noise_multiplier,", "(counts, 0.0,")
+TRAIN = "net.partial_fit(rows)"
+STORE = "scaling = self.scaling_"
+LATE = "self._late = (plan.event, plan.label, plan.extra_delta)"
+
+# (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
+MUTANTS = [
+    # more released than charged
+    (
+        "unpaid release in DPPCA",
+        _ledger("pca", "pca, replace_one"),
+        (DPPCA._release, ("sums = moments(", TWICE.format("moments(X, l2_bound=l2_bound)", 9.0) + "sums = moments(")),
+    ),
+    (
+        "unpaid release in DPGaussianMixture",
+        _ledger("mixture by class"),
+        (DPGaussianMixture._fit_classes, ("released =", TWICE.format("sums", "noise_multiplier") + "released =")),
+    ),
+    (
+        "unpaid release in P3GM on arrays",
+        _ledger("arrays", "arrays, replace_one", "arrays, net"),
+        (_array_model._release_moments, ("released = unpack", TWICE.format("second", 50.0) + "released = unpack")),
+    ),
+    (
+        "unpaid release in P3GM on frames",
+        _ledger("frame", "frame, levels", "frame, net"),
+        (_frame_model.fit_frame_model, ("released = unpack", TWICE.format("tables", 50.0) + "released = unpack")),
+    ),
+    (
+        "an EM step more than charged",
+        _ledger("mixture", "arrays, net", "frame, net"),
+        (_em.dp_em, ("range(n_iter)", "range(n_iter + 1)")),
+    ),
+    (
+        "a DP-SGD step more than charged",
+        _ledger("arrays, net", "frame, net by class"),
+        (_decoder.decoder_plan, ('settings["steps"]', 'settings["steps"] + 1')),
+    ),
+    (
+        "training twice",
+        _ledger("frame, net"),
+        (_decoder.train_decoder, (TRAIN, TRAIN + ".initialize().partial_fit(rows)")),
+    ),
+    # less noise than charged
+    (
+        "noise multiplier of DPPCA below the charge",
+        _ledger("pca", "pca in two rounds"),
+        (DPPCA._release, ('plan.noise_multipliers["moments"]', '0.9 * plan.noise_multipliers["moments"]')),
+    ),
+    (
+        "noise multiplier of EM below the charge",
+        _ledger("mixture", "mixture, replace_one"),
+        (DPGaussianMixture._fit_em, ('noise_multiplier=plan.noise_multipliers["em"]', "noise_multiplier=0.5")),
+    ),
+    (
+        "noise multiplier of arrays below the charge",
+        _ledger("arrays", "arrays, declared"),
+        (
+            _array_model._release_moments,
+            ('add_gaussian(second, noise["moments"]', 'add_gaussian(second, 0.9 * noise["moments"]'),
+        ),
+    ),
+    (
+        "noise multiplier of frames below the charge",
+        _ledger("frame"),
+        (
+            _frame_model.fit_frame_model,
+            ('add_gaussian(tables, noise["moments"]', 'add_gaussian(tables, 0.9 * noise["moments"]'),
+        ),
+    ),
+    (
+        "noise multiplier of DP-SGD below the charge",
+        _ledger("arrays, net"),
+        (_decoder.decoder_plan, ('plan.noise_multipliers["decoder"]', '0.9 * plan.noise_multipliers["decoder"]')),
+    ),
+    (
+        "sampling rate above the charge",
+        _ledger("frame, net"),
+        (
+            _decoder.decoder_plan,
+            ('sampling_rate=settings["sampling_rate"]', 'sampling_rate=2 * settings["sampling_rate"]'),
+        ),
+    ),
+    ("an uncharged phase: exact bounds", _ledger("pca", "mixture", "arrays"), (_scaling._learn_bounds, EXACT)),
+    ("an uncharged phase: exact norms", _ledger("pca", "arrays"), (_scaling.learn_norm_bound, EXACT)),
+    ("an uncharged phase: exact classes", _ledger("arrays"), (_array_labels.learn_classes, EXACT)),
+    (
+        "an uncharged phase: exact schema and bins",
+        _ledger("frame"),
+        (_frames._release, ("add_gaussian(bounded_sum, noise_multiplier,", "add_gaussian(bounded_sum, 0.0,")),
+    ),
+    (
+        "an uncharged phase: only the first is charged",
+        _ledger(*ESTIMATORS),
+        (
+            PrivateEstimator._charge,
+            ("charge(plan.event,", "charge(plan.phases[0].event(plan.noise_multipliers[plan.phases[0].label]),"),
+        ),
+    ),
+    (
+        "thresholds not charged",
+        _ledger("arrays", "mixture by class", "frame"),
+        (PrivateEstimator._charge, ("plan.extra_delta)", "0.0)")),
+    ),
+    (
+        "threshold at ten times the delta charged",
+        _ledger("mixture by class"),
+        (_labels.learn_classes, ("plan.extra_delta)", "10 * plan.extra_delta)")),
+    ),
+    (
+        "noise for add_or_remove_one in a fit under replace_one",
+        _ledger("arrays, replace_one"),
+        (_array_model.fit_array_model, ("codec = rows", "neighboring = 'add_or_remove_one'; codec = rows")),
+    ),
+    (
+        "a release before the charge",
+        [*_ledger(*ESTIMATORS), *REFUSED],
+        (PrivateEstimator._charge, ("accountant.charge(plan.event, plan.label, plan.extra_delta)", LATE)),
+        (PrivateEstimator._issue_card, ("self.card_ =", "self.accountant_.charge(*self._late); self.card_ =")),
+    ),
+    (
+        "denominator from the realised batch",
+        _ledger("arrays, net"),
+        (
+            DPNet.train_step_single,
+            ("chunk in batch:", "chunk in (chunks := list(batch)):"),
+            (
+                "divisor=self.plan.expected_batch_size",
+                "divisor=max(1.0, float(sum(chunk.mask.sum() for chunk in chunks)))",
+            ),
+        ),
+    ),
+    (
+        "denominator from the exact row count",
+        _ledger("arrays, net"),
+        (_array_model._train, ("decoder_plan(settings, plan, row_count,", "decoder_plan(settings, plan, len(rows.X),")),
+    ),
+    # private values kept
+    ("exact row count kept", _kept("pca"), (DPPCA._release, (STORE, STORE + "; self.n_samples_ = len(X)"))),
+    ("exact means kept", _kept("pca"), (DPPCA._release, (STORE, STORE + "; self.center_ = X.mean(axis=0)"))),
+    ("exact minimum kept", _kept("pca"), (DPPCA._release, (STORE, STORE + "; self.least_ = float(X[:, 2].min())"))),
+    (
+        "one row kept",
+        _kept("mixture"),
+        (DPGaussianMixture._fit_em, ("radius, d =", "self.start_ = X[:1]; radius, d =")),
+    ),
+    (
+        "rows kept by a closure",
+        _kept("mixture by class"),
+        (
+            DPGaussianMixture._fit_classes,
+            ("sums = class_moments(", "self._again = lambda: X\n    sums = class_moments("),
+        ),
+    ),
+    (
+        "values of each record kept",
+        _kept("mixture"),
+        (DPGaussianMixture._fit_em, ("radius, d =", "self._assigned = {'first': [X.sum(axis=1)]}; radius, d =")),
+    ),
+    (
+        "rows kept with the model of arrays",
+        _kept("arrays"),
+        (_array_model.fit_array_model, ("row_count =", "codec.__dict__['rows'] = rows; row_count =")),
+    ),
+    (
+        "exact class ratio kept",
+        _kept("arrays"),
+        (
+            _array_model.fit_array_model,
+            ("row_count =", "codec.__dict__['share'] = float((rows.codes == 0).mean()); row_count ="),
+        ),
+    ),
+    (
+        "training rows kept in the net of arrays",
+        _kept("arrays, net"),
+        (_decoder.train_decoder, (TRAIN, TRAIN + "; net.module_.decoder.seen = torch.from_numpy(rows)[:5]")),
+    ),
+    (
+        "training rows kept as a buffer of the net of a frame",
+        _kept("frame, net"),
+        (_decoder.train_decoder, (TRAIN, TRAIN + "; net.module_.register_buffer('seen', torch.from_numpy(rows))")),
+    ),
+    (
+        "the frame kept with the model",
+        _kept("frame", "frame, category"),
+        (
+            _frame_model.fit_frame_model,
+            ("model = FrameModel(", "codec.__dict__['frame'] = rows.frame.head(2); model = FrameModel("),
+        ),
+    ),
+    (
+        "labels with the dtype of all that were seen",
+        _kept("mixture by class"),
+        (
+            _labels.learn_classes,
+            ("np.array(observed[kept].tolist())", "observed[kept].astype(observed.astype(str).dtype)"),
+        ),
+    ),
+    # row count
+    (
+        "exact row count used by sample of arrays",
+        [*_count("arrays"), *_kept("arrays")],
+        (
+            _array_model.fit_array_model,
+            ('float(len(rows.X)) if neighboring == "replace_one" else float(counts.sum())', "float(len(rows.X))"),
+        ),
+    ),
+    (
+        "exact row count used by sample of frames",
+        [*_count("frame"), *_kept("frame")],
+        (_frame_model.fit_frame_model, ('if neighboring == "replace_one" else', "if True else")),
+    ),
+    (
+        "exact row count used by sample of a mixture",
+        [*_count("mixture"), *_kept("mixture")],
+        (DPGaussianMixture._fit_em, ("radius, d =", "self._n = len(X); radius, d =")),
+        (DPGaussianMixture._keep, ("parameters.count", "self._n")),
+    ),
+    # categories
+    (
+        "a class kept without its threshold (mixture)",
+        _told("mixture by class"),
+        (_labels.learn_classes, UNTHRESHOLDED),
+    ),
+    (
+        "a class kept without its threshold (arrays)",
+        _told("arrays"),
+        (_array_labels.learn_classes, UNTHRESHOLDED),
+    ),
+    (
+        "a category kept without its threshold (schema)",
+        _told("frame"),
+        (learning.schema_from_histogram, ("if noise_sd > 0:", "if False:")),
+    ),
+    # noise and books
+    (
+        "noise seeded by random_state",
+        [*SEEDS, PCA_SEED],
+        (PrivateEstimator._charge, ("make_noise_generator(self.noise)", SEEDED)),
+    ),
+    (
+        "books copied by clone",
+        [*CLONES, SHARED],
+        (
+            PrivacyAccountant.__sklearn_clone__,
+            ("return self", "return PrivacyAccountant(self.epsilon, self.delta, self.neighboring)"),
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))
+def test_sabotage_of_a_fit_is_caught(monkeypatch, mutant):
+    _, claims, *changes = mutant
+    assert_caught(monkeypatch, claims, *changes)
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_ledger_is_what_ran(name):
+    Claim(ledger_is_what_ran, name).holds_unpatched()
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_nothing_private_is_kept(name):
+    Claim(nothing_private_is_kept, name).holds_unpatched()
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_fits_under_one_seed_differ_and_a_refused_one_releases_nothing(name):
+    for claim in (fits_under_one_seed_differ, a_refused_fit_releases_nothing, a_clone_charges_the_same_books):
+        Claim(claim, name).holds_unpatched()
+
+
+@pytest.mark.parametrize("name", ["mixture", "mixture by class", "arrays", "frame", "frame, levels"])
+def test_the_row_count_is_hidden(name):
+    Claim(the_row_count_is_hidden, name).holds_unpatched()
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_a_category_of_one_record_is_not_told(name):
+    Claim(a_category_of_one_record_is_not_told, name).holds_unpatched()

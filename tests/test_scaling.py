@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skdpgen._scaling import RowScaling, check_bounds, learn_norm_bound, learn_scaling, scaling_phases
+from skdpgen.exceptions import InvalidInputError, UtilityWarning
+from skdpgen.utils.noise import make_noise_generator
+
+RNG = np.random.default_rng(2)
+AR = "add_or_remove_one"
+
+
+def _learn(X, bounds=None, l2_bound=None, noise=5.0, relation=AR, **kwargs):
+    noises = {"bounds": noise, "l2_bound": noise}
+    return learn_scaling(X, check_bounds(bounds, X.shape[1]), l2_bound, noises, make_noise_generator(), relation, **kwargs)
+
+
+def test_scaled_rows_lie_in_the_unit_box_and_come_back():
+    scaling = RowScaling(np.array([-1.0, 0, 10, -8]), np.array([3.0, 5, 20, -4]), 1.0)
+    X = RNG.uniform(scaling.lower, scaling.upper, (50, 4))
+    scaled = scaling.transform(X)
+    assert np.abs(scaled).max() <= 1
+    assert scaled[:, 1].min() >= 0  # values of one sign stay of one sign
+    np.testing.assert_allclose(scaling.inverse_transform(scaled), X)
+    assert not scaling.transform([[0.0, 0, 10, -4]]).any()  # the bound nearest to zero is mapped to zero
+    np.testing.assert_array_equal(scaling.transform([[99.0, -1, 0, 0]]), scaling.transform([[3.0, 0, 10, -4]]))
+
+
+@pytest.mark.parametrize("bounds", [(0, 0), (1, 0), [(0, 1)], (0, np.nan), (-np.inf, 1), [1, 2, 3], "ab"])
+def test_bounds_that_are_none_are_refused(bounds):
+    with pytest.raises((InvalidInputError, ValueError)):
+        check_bounds(bounds, 4)
+
+
+def test_what_is_declared_is_not_released():
+    assert scaling_phases(None, None, 0.1) != scaling_phases(None, 2.0, 0.1)
+    assert [p.label for p in scaling_phases(check_bounds((0, 1), 2), None, 0.1)] == ["l2_bound"]
+    assert scaling_phases(check_bounds((0, 1), 2), 1.0, 0.1) == []
+    for phases in (scaling_phases(None, None, 0.1), scaling_phases(None, 1.0, 0.1)):
+        assert sum(p.share for p in phases) == pytest.approx(0.1)
+    scaling = _learn(RNG.normal(size=(30, 2)), bounds=(-3, 3), l2_bound=1.25)
+    assert (scaling.lower.tolist(), scaling.upper.tolist(), scaling.l2_bound) == ([-3, -3], [3, 3], 1.25)
+
+
+@pytest.mark.parametrize("relation", [AR, "replace_one"])
+def test_learned_bounds_hold_the_rows_within_an_octave(relation):
+    X = RNG.normal(size=(4000, 3)) * [1e-3, 1.0, 1e5] + [0, 50, 0]
+    scaling = _learn(X, relation=relation)
+    inside = (X >= scaling.lower) & (X <= scaling.upper)
+    assert inside.mean() > 0.97
+    width = np.maximum(np.abs(X.min(axis=0)), np.abs(X.max(axis=0)))
+    assert (np.maximum(scaling.upper, -scaling.lower) <= 2.01 * width).all()
+    # a column of one sign, far from zero
+    assert scaling.lower[1] >= 32 - 1e-9 or scaling.lower[1] >= 0
+
+
+def test_without_noise_no_row_is_clipped():
+    X = RNG.normal(size=(500, 3))
+    scaling = _learn(X, noise=0.0)
+    assert (X >= scaling.lower).all()
+    assert (X <= scaling.upper).all()
+    assert np.linalg.norm(scaling.transform(X), axis=1).max() <= scaling.l2_bound
+
+
+def test_a_learned_norm_leaves_about_nine_rows_in_ten_whole():
+    norms = np.linalg.norm(RNG.normal(size=(20_000, 4)), axis=1)
+    bound = learn_norm_bound(norms, 64.0, 5.0, make_noise_generator(), AR)
+    assert 0.85 < np.mean(norms <= bound) < 0.99
+
+
+@pytest.mark.parametrize("X", [np.zeros((300, 2)), np.full((300, 2), 7.0), np.full((1, 2), -1e-20), np.full((9, 1), 1e300)])
+def test_constant_tiny_and_huge_columns_have_bounds(X):
+    with np.errstate(all="raise"):
+        scaling = _learn(X, noise=0.0)
+    assert (scaling.upper > scaling.lower).all()
+    assert np.isfinite(scaling.transform(X)).all()
+    assert scaling.l2_bound > 0
+
+
+def test_noise_that_hides_everything_is_said():
+    with pytest.warns(UtilityWarning, match="hides the range"), pytest.warns(UtilityWarning, match="hides the norms"):
+        scaling = _learn(RNG.normal(size=(20, 2)), noise=1e6)
+    assert scaling.lower.tolist() == [-1, -1]
+    assert scaling.upper.tolist() == [1, 1]
+    assert 0 < scaling.l2_bound <= 2**0.5
+
+
+def test_columns_that_are_nan_in_the_bounds_are_learned():
+    pairs = (np.array([0.0, np.nan]), np.array([1.0, np.nan]))
+    X = np.column_stack([RNG.random(3000), 100 * RNG.random(3000)])
+    scaling = learn_scaling(X, pairs, 1.0, {"bounds": 3.0}, make_noise_generator(), AR)
+    assert (scaling.lower[0], scaling.upper[0]) == (0, 1)
+    assert scaling.upper[1] == 128
+
+
+def test_norms_are_those_of_the_projected_rows():
+    X = RNG.normal(size=(3000, 3))
+    scaling = _learn(X, bounds=(-4, 4), noise=0.0, project=lambda rows: 0.1 * rows)
+    whole = _learn(X, bounds=(-4, 4), noise=0.0)
+    assert scaling.l2_bound == pytest.approx(0.1 * whole.l2_bound, rel=0.1)

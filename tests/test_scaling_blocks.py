@@ -1,0 +1,68 @@
+"""What BLAS returns for one row must not hang on how many other rows there are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skdpgen._scaling import RowScaling, _norms, learn_norm_bound
+from skdpgen.mechanisms import class_moments, exact_value
+from skdpgen.synthesizers._lowpass import lowpass_basis
+from skdpgen.testing import seeded_noise
+from skdpgen.utils.blocks import map_blocks
+from skdpgen.utils.noise import make_noise_generator
+
+BASIS = lowpass_basis((28, 28), 14)
+
+
+def _project(rows):
+    return rows @ BASIS
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 17, 40, 4095, 4096, 4097, 4100, 4120])
+def test_a_joining_row_leaves_the_norms_of_the_others_bit_for_bit(n):
+    # constant images: their norms are exactly 28, on what would be an edge of the public grid
+    X = np.full((n + 1, 784), 255, dtype=np.uint8)
+    scaling = RowScaling(np.zeros(784), np.full(784, 255.0), 1.0)
+    np.testing.assert_array_equal(_norms(X, scaling, _project)[:n], _norms(X[:n], scaling, _project))
+
+
+@pytest.mark.parametrize("n", [3, 100, 5000])
+def test_a_joining_row_moves_projected_moments_by_its_own_contribution_alone(n, rng):
+    X = rng.normal(size=(n + 1, 784)) / 28
+    codes = np.arange(n + 1) % 3
+    query = {"transform": _project, "chunk_rows": 512}
+    moved = class_moments(X, codes, 3, **query).value - class_moments(X[:n], codes[:n], 3, **query).value
+    alone = class_moments(X[n:], codes[n:], 3, **query).value
+    np.testing.assert_array_equal(moved, alone)
+
+
+def test_unpadded_blocks_would_be_seen(rng):
+    """The claim is about padding: without it, the last rows of a chunk are rounded otherwise on this machine or not."""
+    X = rng.normal(size=(4100, 50))
+    padded = np.concatenate([image for _, image in map_blocks(lambda block: block, X)])
+    np.testing.assert_array_equal(padded, X)
+    shapes = []
+    list(map_blocks(lambda block: shapes.append(block.shape) or block, X))
+    assert shapes == [(4096, 50)] * 2
+
+
+def test_edges_of_the_norm_histogram_are_at_a_random_place():
+    norms = np.full(5000, 28.0)
+    with seeded_noise(quiet=True):
+        bounds = {learn_norm_bound(norms, 28.0, 1.0, make_noise_generator(), "add_or_remove_one") for _ in range(5)}
+    assert len(bounds) == 5
+    assert all(28.0 <= bound <= 28.0 * 2**0.125 for bound in bounds)
+
+
+def test_without_noise_no_row_is_clipped(rng):
+    norms = rng.random(500) * 3
+    for _ in range(20):
+        assert learn_norm_bound(norms, 5.0, 0.0, rng, "add_or_remove_one") >= norms.max()
+
+
+def test_exact_values_do_not_depend_on_the_chunks(rng):
+    X = rng.normal(size=(700, 784)) / 28
+    codes = np.zeros(700, dtype=int)
+    whole, parts = (exact_value(class_moments(X, codes, 1, chunk_rows=c)) for c in (700, 64))
+    np.testing.assert_array_equal(whole, parts)
