@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import sklearn
 from sklearn.utils.estimator_checks import estimator_checks_generator
+from sklearn.utils.fixes import parse_version
 
 from skdpgen import DPPCA, DPGaussianMixture, P3GMSynthesizer
 from skdpgen.testing import seeded_noise
@@ -25,7 +27,12 @@ EXPECTED_FAILURES = {
     "DPGaussianMixture": {
         "check_estimators_nan_inf": "the check gives a y of floats, which by its dtype is a number and no class",
     },
+    "P3GMSynthesizer": {},
 }
+if parse_version(sklearn.__version__) < parse_version("1.7"):
+    EXPECTED_FAILURES["P3GMSynthesizer"]["check_positive_only_tag_during_fit"] = (
+        "the check itself fails for every estimator that takes categories: it subtracts a mean from integers in place"
+    )
 
 
 def _cases():
