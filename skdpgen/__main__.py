@@ -71,7 +71,7 @@ def _parser():
 
     demo = _command(commands, "demo", _demo, "synthesize real data that ship with scikit-learn; no file needed")
     demo.add_argument("--dataset", default="all", choices=["all", "digits", "breast_cancer", "adult"])
-    _add_budget(demo)
+    _add_budget(demo, None, "3 for the small tables, 1 for Adult")
     demo.add_argument("--data", metavar="DIR", help="folder of adult.csv.gz (default: SKDPGEN_DATA)")
     demo.add_argument("--seed", type=int, metavar="S")
     demo.add_argument("--output", default="skdpgen-demo", metavar="DIR")
@@ -107,8 +107,8 @@ def _command(commands, name, run, summary):
     return command
 
 
-def _add_budget(parser):
-    parser.add_argument("--epsilon", type=float, default=1.0, metavar="E", help="default: 1")
+def _add_budget(parser, epsilon=1.0, default="1"):
+    parser.add_argument("--epsilon", type=float, default=epsilon, metavar="E", help=f"default: {default}")
     parser.add_argument("--delta", type=float, metavar="D", help="default: that of the ledger, else 1e-5")
     parser.add_argument(
         "--neighboring",

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from numbers import Real
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
 from skdpgen._types import NEIGHBORING
@@ -37,13 +37,36 @@ class PrivateEstimator(BaseEstimator):
 
         with self._fitting():
             accountant = self._resolve_accountant()
-            ...                                           # validate; nothing private has left yet
-            plan = self._calibrate(accountant, phases)    # public parameters alone
+            rows, plan = self._prepare(X, y, accountant)  # validated; planned from public parameters alone
             rng = self._charge(accountant, plan)          # paid; a crash from here on never refunds
             ...                                           # release, set attributes
+            self._issue_card(...)
 
     Attributes set here: ``accountant_`` (what the fit charged) and ``card_`` (the privacy card).
     """
+
+    _parameter_constraints = PRIVACY_CONSTRAINTS
+
+    def plan(self, X, y=None):
+        """Return what `fit` on these data would charge: nothing is charged, released or kept.
+
+        **Privacy**: rows are read to refuse bad ones; the plan depends on public facts alone.
+
+        Parameters
+        ----------
+        X, y
+            As in `fit`.
+
+        Returns
+        -------
+        FitPlan
+            With the noise of each release; for ``accountant.plan([a.plan(X), b.plan(X)])``, which pays for fits that
+            are declared together without the price of choosing one after the other.
+        """
+        trial = clone(self)
+        trial._validate_params()
+        with trial._fitting():
+            return trial._prepare(X, y, trial._resolve_accountant())[1]
 
     @contextmanager
     def _fitting(self):

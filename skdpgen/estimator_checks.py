@@ -116,6 +116,21 @@ def check_fit_charges_once(estimator, data):
 
 
 @_check
+def check_a_plan_is_what_fit_charges(estimator, data):
+    """`plan`, where there is one, charges nothing, keeps nothing, and tells what `fit` then charges."""
+    if not hasattr(estimator, "plan"):
+        return
+    accountant = _books(estimator, 100.0)
+    planned = _charging(estimator, accountant)
+    before = dict(vars(planned))
+    plan = planned.plan(*data())
+    assert not accountant.charges
+    assert vars(planned) == before
+    planned.fit(*data())
+    assert accountant.charges == (plan.charge,)
+
+
+@_check
 def check_charge_precedes_every_draw_of_noise(estimator, data):
     """Nothing is released before it is paid: the first draw of noise finds the charge in the books."""
     accountant = _books(estimator, 100.0)

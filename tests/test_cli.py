@@ -83,7 +83,9 @@ def test_synthesize_writes_rows_card_and_model_and_prints_the_ledger(table, caps
 
 def test_a_schema_and_a_text_for_missing_values_are_used(table, tmp_path):
     SCHEMA.save("schema.json")
-    command = "synthesize table.csv --schema schema.json --missing ? --epsilon 9 --rows 400 --output out.csv --card c.json"
+    command = (
+        "synthesize table.csv --schema schema.json --missing ? --epsilon 9 --rows 400 --output out.csv --card c.json"
+    )
     assert main(command.split()) == 0
     drawn = pd.read_csv("out.csv", keep_default_na=False)
     assert set(drawn["town"]) == {"north", "south", ""}
@@ -93,21 +95,42 @@ def test_a_schema_and_a_text_for_missing_values_are_used(table, tmp_path):
 
 
 def test_a_ledger_is_made_charged_and_kept(table, capsys):
-    command = "synthesize table.csv --output out.csv --ledger budget.db --neighboring replace_one".split()
+    command = [
+        "synthesize",
+        "table.csv",
+        "--output",
+        "out.csv",
+        "--ledger",
+        "budget.db",
+        "--neighboring",
+        "replace_one",
+    ]
     assert main([*command, "--epsilon", "1", "--budget", "2.5", "--delta", "1e-6"]) == 0
     # the relation and delta of the books that are there
-    assert main("synthesize table.csv --output out.csv --ledger budget.db --epsilon 1".split()) == 0
+    assert main(["synthesize", "table.csv", "--output", "out.csv", "--ledger", "budget.db", "--epsilon", "1"]) == 0
     books = PrivacyAccountant(ledger="budget.db")
     assert (books.epsilon, books.delta, books.neighboring) == (2.5, 1e-6, "replace_one")
     assert len(books.charges) == 2
     capsys.readouterr()
-    line = _refused(capsys, *"synthesize table.csv --output out.csv --ledger budget.db --epsilon 2".split())
+    line = _refused(
+        capsys, *["synthesize", "table.csv", "--output", "out.csv", "--ledger", "budget.db", "--epsilon", "2"]
+    )
     assert "nothing was charged" in line
     assert "one set of books" in _refused(
-        capsys, *"synthesize table.csv --output o.csv --ledger budget.db --neighboring add_or_remove_one".split()
+        capsys,
+        *[
+            "synthesize",
+            "table.csv",
+            "--output",
+            "o.csv",
+            "--ledger",
+            "budget.db",
+            "--neighboring",
+            "add_or_remove_one",
+        ],
     )
     assert "has its own" in _refused(
-        capsys, *"synthesize table.csv --output o.csv --ledger budget.db --budget 9".split()
+        capsys, *["synthesize", "table.csv", "--output", "o.csv", "--ledger", "budget.db", "--budget", "9"]
     )
     assert len(books.charges) == 2
 
@@ -126,7 +149,18 @@ def test_a_ledger_is_made_charged_and_kept(table, capsys):
         (b"\x1f\x8b\x08\x00nonsense", "UTF-8|cannot be read"),
         (b'age,town\n1,"open\n', "fields|cannot be read"),
     ],
-    ids=["not there", "empty", "blank", "header only", "short row", "long row", "latin-1", "duplicate", "gzip", "quote"],
+    ids=[
+        "not there",
+        "empty",
+        "blank",
+        "header only",
+        "short row",
+        "long row",
+        "latin-1",
+        "duplicate",
+        "gzip",
+        "quote",
+    ],
 )
 @pytest.mark.parametrize("command", ["synthesize {} --output out.csv --ledger budget.db", "schema {}"])
 def test_a_bad_csv_is_one_line_and_charges_nothing(tmp_path, monkeypatch, capsys, content, message, command):
@@ -144,7 +178,7 @@ def test_damaged_archives_and_parquet_files_are_one_line(tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     FRAME.to_csv("table.csv.gz", index=False)
     whole = (tmp_path / "table.csv.gz").read_bytes()
-    assert main("schema table.csv.gz".split()) == 0
+    assert main(["schema", "table.csv.gz"]) == 0
     capsys.readouterr()
     (tmp_path / "half.csv.gz").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "none.csv.gz").write_bytes(b"no gzip at all")
@@ -186,7 +220,9 @@ def test_bad_arguments_are_one_line_and_charge_nothing(table, capsys, tmp_path, 
     assert not (tmp_path / "out.csv").exists()
 
 
-@pytest.mark.parametrize("arguments", ["", "synthesize", "synthesize t.csv", "fly", "bench fly", "bench step --seeds x"])
+@pytest.mark.parametrize(
+    "arguments", ["", "synthesize", "synthesize t.csv", "fly", "bench fly", "bench step --seeds x"]
+)
 def test_argument_errors_exit_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         main(arguments.split())
@@ -252,7 +288,11 @@ def test_verify_prints_what_it_recomputes_and_refuses_a_changed_card(table, caps
     assert main(["verify", "open.json"]) == 0
     assert "private  NO" in capsys.readouterr().out
     text = (tmp_path / "card.json").read_text()
-    for old, new in (('"one row"', '"one table"'), ("add_or_remove_one", "replace_one"), ('"delta": 1e-05', '"delta": 1e-09')):
+    for old, new in (
+        ('"one row"', '"one table"'),
+        ("add_or_remove_one", "replace_one"),
+        ('"delta": 1e-05', '"delta": 1e-09'),
+    ):
         (tmp_path / "changed.json").write_text(text.replace(old, new))
         assert "changed after it was written" in _refused(capsys, "verify", "changed.json")
     (tmp_path / "cut.json").write_text(text[:-50])
@@ -262,10 +302,10 @@ def test_verify_prints_what_it_recomputes_and_refuses_a_changed_card(table, caps
 
 def test_sample_refuses_what_is_no_model(table, capsys, tmp_path):
     assert "not a model file" in _refused(capsys, "sample", table, "--output", "o.csv")
-    _refused(capsys, *"sample nowhere.safetensors --output o.csv".split())
+    _refused(capsys, *["sample", "nowhere.safetensors", "--output", "o.csv"])
     P3GMSynthesizer().fit(FRAME).save("m.safetensors")
-    assert "n_samples" in _refused(capsys, *"sample m.safetensors --rows 0 --output o.csv".split())
-    _refused(capsys, *"sample m.safetensors --rows 5 --output nowhere/o.csv".split())
+    assert "n_samples" in _refused(capsys, *["sample", "m.safetensors", "--rows", "0", "--output", "o.csv"])
+    _refused(capsys, *["sample", "m.safetensors", "--rows", "5", "--output", "nowhere/o.csv"])
 
 
 def test_demo_writes_rows_picture_model_and_card(tmp_path, monkeypatch, capsys):

@@ -65,6 +65,10 @@ class _Means(PrivateEstimator):
         self.noise = noise
         self.random_state = random_state
 
+    def _prepare(self, X, y, accountant):
+        phases = [Phase("moments", 1.0, steps=len(X) if self.fault == "event" else 1)]
+        return X, self._calibrate(accountant, phases)
+
     def fit(self, X, y=None):
         if self.epsilon is None or self.epsilon <= 0 or (self.delta is not None and not 0 < self.delta < 1):
             raise ValueError("epsilon or delta")
@@ -72,8 +76,7 @@ class _Means(PrivateEstimator):
             raise ValueError("rows")
         with self._fitting():
             accountant = self._resolve_accountant()
-            phases = [Phase("moments", 1.0, steps=len(X) if self.fault == "event" else 1)]
-            plan = self._calibrate(accountant, phases)
+            X, plan = self._prepare(X, y, accountant)
             if self.fault == "early":
                 self.early_ = add_gaussian(moments(X), 1.0, make_noise_generator(), "add_or_remove_one")
             if self.fault == "twice":

@@ -94,9 +94,7 @@ def test_mechanisms_and_accounting_do_not_know_each_other():
 
 
 def _users(wanted):
-    return {
-        _room(path) for path in FILES for name, _ in _imports(path) if wanted(name.split("."), path)
-    }
+    return {_room(path) for path in FILES for name, _ in _imports(path) if wanted(name.split("."), path)}
 
 
 def test_accounting_alone_imports_dp_accounting():

@@ -13,7 +13,9 @@ AR = "add_or_remove_one"
 
 def _learn(X, bounds=None, l2_bound=None, noise=5.0, relation=AR, **kwargs):
     noises = {"bounds": noise, "l2_bound": noise}
-    return learn_scaling(X, check_bounds(bounds, X.shape[1]), l2_bound, noises, make_noise_generator(), relation, **kwargs)
+    return learn_scaling(
+        X, check_bounds(bounds, X.shape[1]), l2_bound, noises, make_noise_generator(), relation, **kwargs
+    )
 
 
 def test_scaled_rows_lie_in_the_unit_box_and_come_back():
@@ -69,7 +71,9 @@ def test_a_learned_norm_leaves_about_nine_rows_in_ten_whole():
     assert 0.85 < np.mean(norms <= bound) < 0.99
 
 
-@pytest.mark.parametrize("X", [np.zeros((300, 2)), np.full((300, 2), 7.0), np.full((1, 2), -1e-20), np.full((9, 1), 1e300)])
+@pytest.mark.parametrize(
+    "X", [np.zeros((300, 2)), np.full((300, 2), 7.0), np.full((1, 2), -1e-20), np.full((9, 1), 1e300)]
+)
 def test_constant_tiny_and_huge_columns_have_bounds(X):
     with np.errstate(all="raise"):
         scaling = _learn(X, noise=0.0)

@@ -122,7 +122,7 @@ def _fit_and_sample(synthesizer, train, epsilon, delta):
     synthetic = synthesizer.sample(len(train))
     sampled = time.perf_counter()
     card = getattr(synthesizer, "card_", None)
-    if card is not None:
-        card.verify()  # raises when the events do not cost what the card says
+    if card is not None:  # recomputed from the events; raises when they do not cost what the card says
+        epsilon = card.verify()["fit"]["epsilon"]
     cost = {"fit_seconds": fitted - start, "sample_seconds": sampled - fitted, "epsilon": epsilon, "delta": delta}
     return synthetic, cost

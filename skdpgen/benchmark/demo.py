@@ -193,7 +193,7 @@ class _Table:
 
 
 def _held_out(n_rows, rng):
-    """Rows for the judge alone, each by a draw of its own: a row that joins moves no other, as the relation wants it."""
+    """Rows for the judge alone, each by a draw of its own: a row that joins moves no other row."""
     return rng.random(n_rows) < _HELD_OUT
 
 

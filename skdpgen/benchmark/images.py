@@ -129,7 +129,7 @@ def _judge(images, labels, bunch, *, epochs, seed, progress):
 def _card_epsilon(synthesizer):
     """Epsilon recomputed from the events of the fit's own card, None for a model without a card."""
     card = getattr(synthesizer, "card_", None)
-    return None if card is None else card.epsilon
+    return None if card is None else card.verify()["fit"]["epsilon"]
 
 
 def _load(dataset, data):

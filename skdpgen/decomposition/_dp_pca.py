@@ -160,18 +160,21 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         """
         with self._fitting():
             accountant = self._resolve_accountant()
-            X = validate_rows(self, X, order=None)
-            self._check_n_components(X.shape[1])
-            bounds = check_bounds(self.bounds, X.shape[1])
-            if self.on_invalid == "raise":
-                _refuse_outside(X, bounds)
-            plan = self._calibrate(accountant, self._phases())
+            (X, bounds), plan = self._prepare(X, y, accountant)
             rng = self._charge(accountant, plan)
             self.scaling_ = learn_scaling(X, bounds, self.l2_bound, plan.noise_multipliers, rng, accountant.neighboring)
             noise_norm = self._release(X, plan, rng, accountant.neighboring)
             self._issue_card(plan, rng, self._public_assumptions())
         self._warn_if_drowned(noise_norm)
         return self
+
+    def _prepare(self, X, y, accountant):
+        X = validate_rows(self, X, order=None)
+        self._check_n_components(X.shape[1])
+        bounds = check_bounds(self.bounds, X.shape[1])
+        if self.on_invalid == "raise":
+            _refuse_outside(X, bounds)
+        return (X, bounds), self._calibrate(accountant, self._phases())
 
     def _phases(self):
         learned = scaling_phases(self.bounds, self.l2_bound, self.bounds_share)

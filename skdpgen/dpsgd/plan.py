@@ -65,7 +65,7 @@ class DPSGDPlan:
     _user: list = field(default_factory=list, init=False, repr=False, compare=False)
 
     def claim(self, user) -> bool:
-        """Use the plan up for `user` (any object, the same for one training); False if another training has used it before.
+        """Use the plan up for `user` (any object, the same for one training); False if another one has used it.
 
         A plan was charged once, so one training may follow it, and go on with it after an interruption. A plan
         without noise costs nothing and may be used again.

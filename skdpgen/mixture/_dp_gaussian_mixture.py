@@ -182,20 +182,8 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         with self._fitting():
             accountant = self._resolve_accountant()
             frame, series = frame_like(X), series_like(y)
-            X = validate_rows(self, X)
-            bounds = check_bounds(self.bounds, X.shape[1])
-            if self.on_invalid == "raise" and bounds is not None and ((bounds[0] > X) | (bounds[1] < X)).any():
-                raise InvalidInputError("X holds values outside the declared bounds; nothing was charged")
-            means_init = self._check_means_init(X.shape[1])
-            labels = None if y is None else labels_of(y, len(X))
-            classes = None if labels is None or self.classes is None else check_classes(self.classes)
-            codes = None if classes is None else encode_labels(labels, classes)
+            (X, bounds, means_init, labels, classes, codes), plan = self._prepare(X, y, accountant)
             learned = labels is not None and classes is None
-            plan = self._calibrate(
-                accountant,
-                self._phases(labels is not None),
-                extra_delta_share=_EXTRA_DELTA_SHARE if learned else 0.0,
-            )
             rng = self._charge(accountant, plan)
             neighboring = accountant.neighboring
             self.scaling_ = learn_scaling(X, bounds, self.l2_bound, plan.noise_multipliers, rng, neighboring)
@@ -217,6 +205,19 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
                 stacklevel=2,
             )
         return self
+
+    def _prepare(self, X, y, accountant):
+        X = validate_rows(self, X)
+        bounds = check_bounds(self.bounds, X.shape[1])
+        if self.on_invalid == "raise" and bounds is not None and ((bounds[0] > X) | (bounds[1] < X)).any():
+            raise InvalidInputError("X holds values outside the declared bounds; nothing was charged")
+        means_init = self._check_means_init(X.shape[1])
+        labels = None if y is None else labels_of(y, len(X))
+        classes = None if labels is None or self.classes is None else check_classes(self.classes)
+        codes = None if classes is None else encode_labels(labels, classes)
+        share = _EXTRA_DELTA_SHARE if labels is not None and classes is None else 0.0
+        plan = self._calibrate(accountant, self._phases(labels is not None), extra_delta_share=share)
+        return (X, bounds, means_init, labels, classes, codes), plan
 
     def _phases(self, with_labels):
         phases = scaling_phases(self.bounds, self.l2_bound, self.bounds_share)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Integral, Real
 
 import numpy as np
@@ -11,7 +10,6 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skdpgen._base import PRIVACY_CONSTRAINTS
-from skdpgen.accounting import Phase
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.tabular import Schema
 from skdpgen.tabular.schema import check_unique
@@ -30,18 +28,9 @@ from ._base import BaseSynthesizer
 from ._decoder import check_network
 from ._frame_model import FrameModel, fit_frame_model
 from ._frames import FrameRows
-from ._presets import paper_settings
+from ._planning import plan_phases, resolve_sampling, resolve_settings
 
 __all__ = ["P3GMSynthesizer"]
-
-# Shares of the budget (encoder, mixture, decoder) by prior and decoder. Where DP-SGD trains the decoder from a mixture
-# prior, moments need little; where the moments are the whole model, they get all.
-_SPLITS = {
-    (False, False): (1.0, 0.0, 0.0),
-    (True, False): (0.5, 0.5, 0.0),
-    (False, True): (0.6, 0.0, 0.4),
-    (True, True): (0.1, 0.15, 0.75),
-}
 
 
 class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSynthesizer):
@@ -303,35 +292,22 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
         """
         with self._fitting():
             accountant = self._resolve_accountant()
-            settings = self._settings(accountant)
-            rows = self._read(X, y, settings)
-            settings.update(self._sampling(len(rows), accountant, settings))
-            phases = self._phases(rows, settings)
-            plan = self._calibrate(accountant, phases, extra_delta_share=0.1 if rows.learns_classes else 0.0)
-            if settings["decoder"] == "net":
-                check_network(settings, *rows.network_shape(settings, plan))
+            (rows, settings), plan = self._prepare(X, y, accountant)
             rng = self._charge(accountant, plan)
             fit_model = fit_frame_model if isinstance(rows, FrameRows) else fit_array_model
             self._set_model(fit_model(rows, settings, plan, rng, accountant.neighboring, self._sampling_stream))
             self._issue_card(plan, rng, self._public_assumptions(rows), self.model_.gradient_noise)
         return self
 
-    # ---- planning: public parameters alone -------------------------------------------------------------------
-    def _settings(self, accountant):
-        """Parameters of the model as a dict, a preset's in the place of those it concerns."""
-        settings = {name: value for name, value in self.get_params(deep=False).items() if name != "accountant"}
-        if self.preset is not None:
-            settings.update(paper_settings(self.preset, self.epsilon, self.delta))
-        if settings["net"] is not None and settings["decoder"] != "net":
-            raise ValueError('net= is used with decoder="net" alone')
-        if settings["budget_split"] is not None:
-            split = np.asarray(settings["budget_split"], dtype=float)
-            if split.shape != (3,) or not np.isfinite(split).all() or split.min() < 0 or not split.sum() > 0:
-                raise ValueError("budget_split must be three shares (encoder, mixture, decoder), not negative")
-        if settings["image_shape"] is not None and settings["target"] is not None:
-            raise ValueError("image_shape is for arrays, target for DataFrames")
-        settings["seed"] = self._seed()
-        return settings
+    def _prepare(self, X, y, accountant):
+        settings = {**resolve_settings(self.get_params(deep=False)), "seed": self._seed()}
+        rows = self._read(X, y, settings)
+        settings.update(resolve_sampling(settings, len(rows), accountant.neighboring))
+        phases = plan_phases(rows, settings)
+        plan = self._calibrate(accountant, phases, extra_delta_share=0.1 if rows.learns_classes else 0.0)
+        if settings["decoder"] == "net":
+            check_network(settings, *rows.network_shape(settings, plan))
+        return (rows, settings), plan
 
     def _read(self, X, y, settings):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""
@@ -365,39 +341,6 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
         if settings["prior"] == "auto":
             settings["prior"] = "class_conditional" if classes else "gaussian"
         return rows
-
-    @staticmethod
-    def _sampling(n_rows, accountant, settings):
-        batch_size, epochs = settings["batch_size"], settings["epochs"]
-        if batch_size is None and epochs is None:
-            return {}
-        if accountant.neighboring != "replace_one":
-            raise ValueError(
-                "batch_size and epochs need the number of rows, which is private under add_or_remove_one: "
-                "give sampling_rate and steps"
-            )
-        rate = settings["sampling_rate"] if batch_size is None else min(1.0, batch_size / n_rows)
-        return {"sampling_rate": rate, "steps": settings["steps"] if epochs is None else math.ceil(epochs / rate)}
-
-    def _phases(self, rows, settings):
-        mixture, net = settings["prior"] == "mixture", settings["decoder"] == "net"
-        split = _SPLITS[mixture, net] if settings["budget_split"] is None else tuple(settings["budget_split"])
-        for share, used, name in zip(split, (True, mixture, net), ("encoder", "mixture", "decoder")):
-            if used and not share > 0:
-                raise ValueError(f"budget_split gives nothing to the {name}, which this model has")
-            if share > 0 and not used:
-                raise ValueError(f"budget_split gives a share to the {name}, which this model does not have")
-        learned = rows.phases(self.bounds_share)
-        rest = (1 - sum(phase.share for phase in learned)) / sum(split)
-        if rest <= 0:
-            raise ValueError(f"bounds_share={self.bounds_share} leaves nothing to the model")
-        encoder, em, decoder = (share * rest for share in split)
-        phases = [*learned, *rows.encoder_phases(encoder)]
-        if mixture:
-            phases.append(Phase("mixture", em, steps=settings["em_steps"]))
-        if net:
-            phases.append(Phase("decoder", decoder, steps=settings["steps"], sampling_rate=settings["sampling_rate"]))
-        return phases
 
     def _public_assumptions(self, rows):
         names = ("schema", "classes", "bounds", "l2_bound", "image_shape")

@@ -65,6 +65,7 @@ def test_a_cached_pipeline_step_is_paid_once_with_a_ledger_file(tmp_path):
         pipe.fit(X)
         first = pipe[0].components_
         pipe.fit(X)
-    assert [charge.label.partition(":")[0] for charge in budget.charges] == ["DPPCA", "DPGaussianMixture", "DPGaussianMixture"]
+    fits = [charge.label.partition(":")[0] for charge in budget.charges]
+    assert fits == ["DPPCA", "DPGaussianMixture", "DPGaussianMixture"]
     assert np.array_equal(pipe[0].components_, first)
     assert not pipe[0].accountant_.detached

@@ -105,7 +105,11 @@ FRAMES = {
         (FRAME.assign(day=pd.Timestamp("2001-01-01")),),
         "Datetime",
     ),
-    "a column that the schema lacks": ({"schema": SCHEMA}, (FRAME.rename(columns={"ill": "sick"}),), "not in the frame"),
+    "a column that the schema lacks": (
+        {"schema": SCHEMA},
+        (FRAME.rename(columns={"ill": "sick"}),),
+        "not in the frame",
+    ),
 }
 PARAMETERS = {
     "epsilon 0": ({"epsilon": 0.0}, "epsilon"),
@@ -129,7 +133,10 @@ PARAMETERS = {
     "a net and no decoder": ({"net": DPNet(P3GMModule)}, 'decoder="net"'),
     "no net": ({**NET, "net": "a net"}, "must be a DPNet"),
     "no such device": ({**NET, "device": "nothing"}, "device"),
-    "BatchNorm": (_net(module__decoder=nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))), "BatchNorm"),
+    "BatchNorm": (
+        _net(module__decoder=nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))),
+        "BatchNorm",
+    ),
     "BatchNorm in the encoder": (_net(module__variance=nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 3))), "BatchNorm"),
     "LBFGS": (_net(optimizer=optim.LBFGS), "LBFGS"),
     "a decoder of another shape": (_net(module__decoder=nn.Linear(2, 9)), "does not fit"),
@@ -210,7 +217,12 @@ def test_books_that_cannot_be_charged_refuse_the_fit(tmp_path):
     locked = PrivacyAccountant(9.0, ledger=tmp_path / "locked.db")
     with sqlite3.connect(tmp_path / "locked.db") as connection:
         # a trigger stands for a disk that cannot be written: root may write to read-only files
-        tables = [row[0] for row in connection.execute("select name from sqlite_master where name not like 'sqlite%' and type = 'table'")]
+        tables = [
+            row[0]
+            for row in connection.execute(
+                "select name from sqlite_master where name not like 'sqlite%' and type = 'table'"
+            )
+        ]
         for table in tables:
             connection.execute(
                 f"create trigger no_{table} before insert on {table} begin select raise(abort, 'read-only'); end"

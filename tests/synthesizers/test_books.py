@@ -45,7 +45,7 @@ PUBLIC = {"bounds": (-1, 1), "l2_bound": 1.8}
         ((X, Y), {}, ["bounds", "l2_bound", "classes", "mean", "norm", "moments"]),
         ((X,), {**PUBLIC, **EVERYTHING}, ["mean", "norm", "moments", "mixture", "decoder"]),
         ((FRAME,), {}, ["schema", "bins", "moments"]),
-        ((FRAME[["b"]],), {}, ["schema", "moments"]),
+        ((FRAME[["b"]],), {}, ["schema", "rows", "moments"]),
     ],
     ids=["declared", "learned", "learned classes", "mixture and net", "frame", "categories"],
 )

@@ -21,9 +21,7 @@ N = 311
 X = RNG.uniform(-1, 1, (N, 4))
 Y = np.array(["no", "yes"])[RNG.integers(0, 2, N)]
 RARE = "only one person lives in Nowhere-upon-Sea"
-FRAME = pd.DataFrame(
-    {"pay": RNG.normal(50, 9, N), "town": np.where(X[:, 0] > 0, "north", "south"), "ill": Y == "yes"}
-)
+FRAME = pd.DataFrame({"pay": RNG.normal(50, 9, N), "town": np.where(X[:, 0] > 0, "north", "south"), "ill": Y == "yes"})
 FRAME.loc[5, "town"] = RARE
 NET = {
     "decoder": "net",
@@ -97,7 +95,13 @@ def test_the_file_holds_no_value_of_a_row(tmp_path):
         assert not any(value.tobytes() in content for value in wide.astype(dtype).ravel())
     # the exact number of rows is private, and in no figure of the header
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    assert str(N) not in json.dumps(json.loads(header["__metadata__"]["skdpgen"])["state"]["model"])
+    assert N not in _numbers(json.loads(header["__metadata__"]["skdpgen"])["state"])
+
+
+def _numbers(value):
+    if isinstance(value, dict | list):
+        return [n for item in (value.values() if isinstance(value, dict) else value) for n in _numbers(item)]
+    return [value] if isinstance(value, int | float) else []
 
 
 def test_declared_facts_are_in_the_file(tmp_path):
@@ -116,7 +120,7 @@ def test_the_elbo_of_a_net_needs_what_is_not_in_the_file(tmp_path):
 def test_save_needs_a_fit_and_the_right_ending(tmp_path):
     with pytest.raises(ValueError, match="not fitted"):
         P3GMSynthesizer().save(tmp_path / "m.safetensors")
-    with pytest.raises(ValueError, match="ends in .safetensors"):
+    with pytest.raises(ValueError, match="ends in"):
         P3GMSynthesizer().fit(X).save(tmp_path / "m.pkl")
 
 
@@ -142,7 +146,7 @@ def test_a_file_that_is_no_model_is_refused(tmp_path):
     ]
     for content in strange:
         path.write_bytes(content)
-        with pytest.raises(ValueError, match="not a model file|format|unknown model"):
+        with pytest.raises(ValueError, match=r"not a model file|format|unknown model"):
             skdpgen.load(path)
     with pytest.raises(FileNotFoundError):
         skdpgen.load(tmp_path / "nothing.safetensors")

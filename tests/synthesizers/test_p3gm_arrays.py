@@ -164,7 +164,7 @@ def test_sample_takes_classes_and_ratios():
         {"n_samples": "many"},
         {"n_samples": True},
     ):
-        with pytest.raises(ValueError, match="class|n_samples|shares|number of rows"):
+        with pytest.raises(ValueError, match=r"class|n_samples|shares|number of rows"):
             synth.sample(**wrong)
     with pytest.raises(ValueError, match="class-conditional"):
         _fit(**PUBLIC).sample(y=asked)

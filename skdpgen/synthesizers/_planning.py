@@ -1,0 +1,92 @@
+"""What P3GM releases in a fit and at which share of the budget: a function of public parameters alone."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from skdpgen.accounting import Phase
+
+from ._presets import paper_settings
+
+__all__ = ["plan_phases", "resolve_sampling", "resolve_settings"]
+
+# Shares of the budget (encoder, mixture, decoder) by prior and decoder. Where DP-SGD trains the decoder from a mixture
+# prior, moments need little; where the moments are the whole model, they get all.
+_SPLITS = {
+    (False, False): (1.0, 0.0, 0.0),
+    (True, False): (0.5, 0.5, 0.0),
+    (False, True): (0.6, 0.0, 0.4),
+    (True, True): (0.1, 0.15, 0.75),
+}
+
+
+def resolve_settings(parameters):
+    """Return the parameters of a synthesizer as a dict, a preset's in the place of those it concerns.
+
+    Raises
+    ------
+    ValueError
+        Parameters that contradict one another.
+    """
+    settings = {name: value for name, value in parameters.items() if name != "accountant"}
+    if settings["preset"] is not None:
+        settings.update(paper_settings(settings["preset"], settings["epsilon"], settings["delta"]))
+    if settings["net"] is not None and settings["decoder"] != "net":
+        raise ValueError('net= is used with decoder="net" alone')
+    if settings["budget_split"] is not None:
+        split = np.asarray(settings["budget_split"], dtype=float)
+        if split.shape != (3,) or not np.isfinite(split).all() or split.min() < 0 or not split.sum() > 0:
+            raise ValueError("budget_split must be three shares (encoder, mixture, decoder), not negative")
+    if settings["image_shape"] is not None and settings["target"] is not None:
+        raise ValueError("image_shape is for arrays, target for DataFrames")
+    return settings
+
+
+def resolve_sampling(settings, n_rows, neighboring):
+    """Return `sampling_rate` and `steps` as `batch_size` and `epochs` set them, where the number of rows is public."""
+    batch_size, epochs = settings["batch_size"], settings["epochs"]
+    if batch_size is None and epochs is None:
+        return {}
+    if neighboring != "replace_one":
+        raise ValueError(
+            "batch_size and epochs need the number of rows, which is private under add_or_remove_one: "
+            "give sampling_rate and steps"
+        )
+    rate = settings["sampling_rate"] if batch_size is None else min(1.0, batch_size / n_rows)
+    return {"sampling_rate": rate, "steps": settings["steps"] if epochs is None else math.ceil(epochs / rate)}
+
+
+def plan_phases(rows, settings):
+    """Return the phases of a fit, in the order of their releases.
+
+    Parameters
+    ----------
+    rows : ArrayRows or FrameRows
+        Only what is public of them: which facts were declared.
+    settings : dict
+        With `prior` resolved.
+
+    Returns
+    -------
+    list of Phase
+    """
+    mixture, net = settings["prior"] == "mixture", settings["decoder"] == "net"
+    split = _SPLITS[mixture, net] if settings["budget_split"] is None else tuple(settings["budget_split"])
+    for share, used, name in zip(split, (True, mixture, net), ("encoder", "mixture", "decoder")):
+        if used and not share > 0:
+            raise ValueError(f"budget_split gives nothing to the {name}, which this model has")
+        if share > 0 and not used:
+            raise ValueError(f"budget_split gives a share to the {name}, which this model does not have")
+    learned = rows.phases(settings["bounds_share"])
+    rest = (1 - sum(phase.share for phase in learned)) / sum(split)
+    if rest <= 0:
+        raise ValueError(f"bounds_share={settings['bounds_share']} leaves nothing to the model")
+    encoder, em, decoder = (share * rest for share in split)
+    phases = [*learned, *rows.encoder_phases(encoder)]
+    if mixture:
+        phases.append(Phase("mixture", em, steps=settings["em_steps"]))
+    if net:
+        phases.append(Phase("decoder", decoder, steps=settings["steps"], sampling_rate=settings["sampling_rate"]))
+    return phases
