@@ -57,6 +57,7 @@ def _parser():
     synthesize.add_argument(
         "--missing", metavar="TEXT", action="append", default=[], help="text that stands for a missing value"
     )
+    _add_separator(synthesize)
     synthesize.add_argument("--rows", type=int, metavar="N", help="rows to write (default: the released row count)")
     synthesize.add_argument("--seed", type=int, metavar="S", help="of initialisation and sampling; never of the noise")
     synthesize.add_argument("--output", required=True, metavar="OUT.csv")
@@ -79,6 +80,7 @@ def _parser():
     schema = _command(commands, "schema", _schema, "write a schema to edit, from a table's columns")
     schema.add_argument("input", metavar="INPUT")
     schema.add_argument("--missing", metavar="TEXT", action="append", default=[])
+    _add_separator(schema)
     schema.add_argument(
         "--public",
         metavar="COLUMN",
@@ -107,6 +109,12 @@ def _command(commands, name, run, summary):
     return command
 
 
+def _add_separator(parser):
+    parser.add_argument(
+        "--separator", metavar="C", help="between the fields of a CSV file: a character, or tab (default: comma)"
+    )
+
+
 def _add_budget(parser, epsilon=1.0, default="1"):
     parser.add_argument("--epsilon", type=float, default=epsilon, metavar="E", help=f"default: {default}")
     parser.add_argument("--delta", type=float, metavar="D", help="default: that of the ledger, else 1e-5")
@@ -121,17 +129,19 @@ def _add_budget(parser, epsilon=1.0, default="1"):
 def _synthesize(arguments):
     from skdpgen import P3GMSynthesizer, PrivacyAccountant, Schema
     from skdpgen._table_files import check_output, read_table, write_table
+    from skdpgen.exceptions import SchemaError
 
     schema = None if arguments.schema is None else Schema.from_json(Path(arguments.schema).read_text(encoding="utf-8"))
     if arguments.rows is not None and arguments.rows < 1:
         raise ValueError(f"--rows must be positive; got {arguments.rows}")
-    for path in filter(None, (arguments.output, arguments.card, arguments.save_model)):
+    check_output(arguments.output, table=True)
+    for path in filter(None, (arguments.card, arguments.save_model)):
         check_output(path)
     if arguments.save_model and Path(arguments.save_model).suffix != ".safetensors":
         raise ValueError(f"--save-model must end in .safetensors; got {arguments.save_model}")
     if arguments.budget is not None and (arguments.ledger is None or Path(arguments.ledger).exists()):
         raise ValueError("--budget is for a --ledger that is not there yet; another has its own")
-    frame = read_table(arguments.input, missing_values=arguments.missing)
+    frame = read_table(arguments.input, missing_values=arguments.missing, separator=arguments.separator, schema=schema)
     accountant = None
     if arguments.ledger is not None:
         known = Path(arguments.ledger).exists()
@@ -150,7 +160,17 @@ def _synthesize(arguments):
         accountant=accountant,
         random_state=arguments.seed,
         progress=True,
-    ).fit(frame)
+    )
+    try:
+        synthesizer.fit(frame)
+    except SchemaError as error:
+        said, undeclared, _ = str(error).partition("among its declared categories")
+        if not undeclared:
+            raise
+        raise SchemaError(
+            f'{said}{undeclared}: add them to its categories, give it an "other", or name a text that stands for a '
+            "missing value by --missing TEXT"
+        ) from error
     # what was paid for first: a table can be sampled again
     if arguments.save_model:
         synthesizer.save(arguments.save_model)
@@ -175,7 +195,7 @@ def _sample(arguments):
     import skdpgen
     from skdpgen._table_files import check_output, write_table
 
-    check_output(arguments.output)
+    check_output(arguments.output, table=True)
     synthesizer = skdpgen.load(arguments.model)
     frame = synthesizer.as_frame(synthesizer.sample(arguments.rows, random_state=arguments.seed))
     write_table(frame, arguments.output)
@@ -202,10 +222,15 @@ def _schema(arguments):
 
     if arguments.output:
         check_output(arguments.output)
-    frame = read_table(arguments.input, missing_values=arguments.missing)
+    frame = read_table(arguments.input, missing_values=arguments.missing, separator=arguments.separator)
     schema = Schema.from_kinds(frame)
     schema = declare_public(schema, frame, list(schema) if "*" in arguments.public else arguments.public)
-    print("skdpgen: names and kinds of the columns are taken as public; edit what is not", file=sys.stderr)
+    print(
+        "skdpgen: names and kinds of the columns are taken as public; edit what is not, write in the bounds and "
+        'categories that are public knowledge (null is learned, and paid for), and set "missing" to false where no '
+        "value can be missing",
+        file=sys.stderr,
+    )
     if arguments.output:
         schema.save(arguments.output)
         print(f"schema of {len(schema)} columns written to {arguments.output}")

@@ -62,7 +62,17 @@ class PrivateEstimator(BaseEstimator):
         FitPlan
             With the noise of each release; for ``accountant.plan([a.plan(X), b.plan(X)])``, which pays for fits that
             are declared together without the price of choosing one after the other.
+
+        Raises
+        ------
+        ValueError
+            With ``epsilon=None``: what is left is known when `fit` is called.
         """
+        if self.epsilon is None:
+            raise ValueError(
+                "epsilon=None is what is left when fit is called, and a planned charge would leave nothing: "
+                "give epsilon a number for plan()"
+            )
         trial = clone(self)
         trial._validate_params()
         with trial._fitting():

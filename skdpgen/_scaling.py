@@ -18,7 +18,7 @@ __all__ = ["RowScaling", "check_bounds", "learn_norm_bound", "learn_scaling", "s
 _OCTAVES = 64
 _SMALLEST = -32
 _N_CELLS = 2 * _OCTAVES + 1
-# Public grid of row norms: 8 cells an octave below the largest norm that the unit box allows.
+# Grid of row norms: 8 cells an octave, shifted at random (see `learn_norm_bound`), below the largest norm of the box.
 _NORM_CELLS = 128
 # Share of the rows that a learned norm bound leaves unclipped. Noise falls with the square of the bound,
 # while the longest few rows keep their direction when clipped.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import warnings
 import zlib
 from dataclasses import replace
@@ -18,10 +19,23 @@ from skdpgen.tabular import Categorical, Datetime
 __all__ = ["check_output", "declare_public", "read_table", "write_table"]
 
 _PARQUET = (".parquet", ".pq")
-_DTYPES_OF_CSV = "kinds (dtypes) of the columns: told from the values of the CSV file, and taken as public"
+_OUTPUTS = (".csv", ".tsv", ".txt", ".gz", *_PARQUET)
+_NO_TABLES = (".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".dta", ".sav", ".sas7bdat", ".pkl", ".zip")
+_DTYPES_OF_CSV = (
+    "kinds (dtypes) of the columns, dates among them: told from the values of the CSV file, and taken as public"
+)
+# One format for a whole column, and the resolution that it has.
+_DATE = r"\d{4}-\d{2}-\d{2}"
+_ISO_FORMATS = {
+    "D": (_DATE,),
+    "min": (_DATE + r"T\d{2}:\d{2}", _DATE + r" \d{2}:\d{2}"),
+    "s": (_DATE + r"T\d{2}:\d{2}:\d{2}", _DATE + r" \d{2}:\d{2}:\d{2}"),
+    "us": (_DATE + r"T\d{2}:\d{2}:\d{2}\.\d{1,6}", _DATE + r" \d{2}:\d{2}:\d{2}\.\d{1,6}"),
+}
+_SEPARATORS = {"tab": "\t", "\\t": "\t"}
 
 
-def read_table(path, *, missing_values=()):
+def read_table(path, *, missing_values=(), separator=None, schema=None):
     """Read a CSV or Parquet file into a frame of nullable dtypes.
 
     Parameters
@@ -30,6 +44,11 @@ def read_table(path, *, missing_values=()):
         ``.parquet`` or ``.pq`` is read as Parquet, everything else as UTF-8 CSV with a header row.
     missing_values : sequence of str
         Texts that stand for a missing value, beside the empty field.
+    separator : str, default=None
+        Between the fields of a CSV file: one character, or "tab". None is a tab for ``.tsv`` and a comma else.
+    schema : Schema, default=None
+        Its columns of text are left as text: it says what they are. Of the others, those whose values are all dates
+        (or times) in one ISO 8601 format become datetimes.
 
     Returns
     -------
@@ -40,26 +59,37 @@ def read_table(path, *, missing_values=()):
     Raises
     ------
     InvalidInputError
-        The file is not there, is empty, has ragged rows, or is not UTF-8.
+        The file is not there, is empty, has ragged rows, is not UTF-8, or has a column without a name; or all of it is
+        one column that another separator would cut.
+
+    Warns
+    -----
+    UserWarning
+        A column would be numeric but for one text, which may stand for a missing value. For the data holder alone.
     """
     path = Path(path)
     if not path.is_file():
         raise InvalidInputError(f"{path}: no such file")
+    if path.suffix.lower() in _NO_TABLES:
+        raise InvalidInputError(f"{path}: only CSV and Parquet are read; save it as one of them")
     if path.suffix in _PARQUET:
         try:
             return pd.read_parquet(path, dtype_backend="numpy_nullable")
         except (OSError, ValueError):
             raise InvalidInputError(f"{path}: cannot be read as Parquet") from None
+    separator = _separator(path, separator)
     try:
-        _check_rectangular(path)
+        _check_rectangular(path, separator)
         frame = pd.read_csv(
             path,
+            sep=separator,
             dtype_backend="numpy_nullable",
             keep_default_na=False,
             na_values=["", *missing_values],
             encoding="utf-8-sig",
-            skipinitialspace=True,
+            skipinitialspace=separator == ",",
         )
+        frame = _with_dates(frame, () if schema is None else schema.names)
         frame.attrs[PUBLIC_ASSUMPTIONS] = [_DTYPES_OF_CSV]
         return frame
     except UnicodeDecodeError:
@@ -70,14 +100,67 @@ def read_table(path, *, missing_values=()):
         raise InvalidInputError(f"{path}: cannot be read as CSV ({type(error).__name__})") from None
 
 
-def _check_rectangular(path):
+def _separator(path, separator):
+    if separator is None:
+        return "\t" if ".tsv" in path.suffixes[-2:] else ","
+    separator = _SEPARATORS.get(separator, separator)
+    if len(separator) != 1 or separator in '"\r\n':
+        raise InvalidInputError('the separator must be one character, or "tab"')
+    return separator
+
+
+def _with_dates(frame, declared):
+    """Make datetimes of text columns that hold dates alone; say which columns a text keeps from being numeric."""
+    resolutions, almost = {}, []
+    for name in frame.columns:
+        if name in declared or not pd.api.types.is_string_dtype(frame[name].dtype):
+            continue
+        values = frame[name].dropna()
+        if values.empty:
+            continue
+        for resolution, formats in _ISO_FORMATS.items():
+            if any(
+                re.fullmatch(pattern, values.iloc[0]) and values.str.fullmatch(pattern).all() for pattern in formats
+            ):
+                moments = pd.to_datetime(frame[name].astype(object), errors="coerce", format="ISO8601")
+                if moments.notna().sum() == len(values):
+                    frame[name] = moments.astype("datetime64[us]")
+                    resolutions[name] = resolution
+        if name not in resolutions:
+            numbers = pd.to_numeric(values, errors="coerce").isna()
+            if not numbers.all() and values[numbers].nunique() == 1:
+                almost.append(repr(name))
+    if almost:
+        warnings.warn(
+            f"taken for text, though all values but a text that is no number are numbers: {', '.join(almost)}. If that "
+            "text stands for a missing value, give it as --missing TEXT",
+            UserWarning,
+            stacklevel=3,
+        )
+    frame.attrs["resolutions"] = resolutions
+    return frame
+
+
+def _check_rectangular(path, separator):
     # pandas fills short rows with missing values and takes the first column for an index when rows are long
     opener = _open_text(path)
     with opener as file:
-        rows = csv.reader(file, skipinitialspace=True)
+        rows = csv.reader(file, delimiter=separator, skipinitialspace=separator == ",")
         header = next(rows, None)
         if not header:
             raise InvalidInputError(f"{path}: the file is empty")
+        found = [mark for mark in ",;\t|" if mark != separator and mark in header[0]]
+        if len(header) == 1 and found:
+            mark = "tab" if found[0] == "\t" else found[0]
+            raise InvalidInputError(
+                f"{path}: one column, whose header holds {found[0]!r}: if that is what separates the fields, give "
+                f"--separator {mark!r}; else rename the column"
+            )
+        if "" in header:
+            raise InvalidInputError(
+                f"{path}: column {header.index('') + 1} has no name: if it is an index, which would tell rows apart, "
+                "write the file without it; else name it"
+            )
         duplicates = sorted({name for name in header if header.count(name) > 1})
         if duplicates:
             raise InvalidInputError(f"{path}: duplicate column names: {', '.join(map(repr, duplicates))}")
@@ -99,9 +182,18 @@ def _open_text(path):
     return open(path, encoding="utf-8-sig", newline="")
 
 
-def check_output(path):
-    """Refuse, before anything is charged, a file that could not be written in the end."""
+def check_output(path, *, table=False):
+    """Refuse, before anything is charged, a file that could not be written in the end.
+
+    Parameters
+    ----------
+    path : str or Path
+    table : bool, default=False
+        Whether rows are to be written there: its suffix must then be one of CSV or Parquet, or none.
+    """
     path = Path(path)
+    if table and path.suffix and path.suffix.lower() not in _OUTPUTS:
+        raise InvalidInputError(f"{path}: rows are written as CSV or Parquet; got the suffix {path.suffix!r}")
     folder = path.resolve().parent
     if not folder.is_dir():
         raise InvalidInputError(f"{path}: the folder {folder} is not there")
@@ -112,12 +204,12 @@ def check_output(path):
 
 
 def write_table(frame, path):
-    """Write `frame` to a CSV file, or to Parquet when `path` ends in .parquet or .pq."""
+    """Write `frame` to a CSV file (with tabs where `path` ends in .tsv), or to Parquet: .parquet or .pq."""
     path = Path(path)
     if path.suffix in _PARQUET:
         frame.to_parquet(path, index=False)
     else:
-        frame.to_csv(path, index=False)
+        frame.to_csv(path, index=False, sep=_separator(path, None))
 
 
 def declare_public(schema, frame, names):

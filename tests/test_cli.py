@@ -341,3 +341,107 @@ def test_warnings_are_shown_as_before_once_a_command_is_done(table):
     before = warnings.showwarning
     main(["schema", table])
     assert warnings.showwarning is before
+
+
+def test_a_table_without_gaps_gets_none_and_its_integers_stay_integers(table, capsys):
+    FRAME.loc[np.arange(3000) % N].to_csv("full.csv", index=False)
+    assert main(["synthesize", "full.csv", "--epsilon", "3", "--target", "ill", "--output", "out.csv"]) == 0
+    drawn = pd.read_csv("out.csv", dtype=str, keep_default_na=False)
+    assert not drawn.eq("").any(axis=None)
+    assert drawn["age"].str.fullmatch(r"\d+").all()
+    assert drawn["pay"].str.fullmatch(r"-?\d+\.\d{1,2}").all()
+    assert set(drawn["town"]) == {"north", "south", "?"}
+
+
+@pytest.mark.parametrize(
+    ("form", "resolution"), [("%Y-%m-%d", "D"), ("%Y-%m-%dT%H:%M", "min"), ("%Y-%m-%d %H:%M:%S", "s")]
+)
+def test_iso_dates_of_a_csv_come_back_as_dates(tmp_path, monkeypatch, capsys, form, resolution):
+    monkeypatch.chdir(tmp_path)
+    days = pd.date_range("2020-01-01", periods=2000, freq="D")
+    frame = pd.DataFrame({"day": days.strftime(form), "mixed": np.where(days.day < 3, "2020-01-01", "2020/01/01")})
+    frame.loc[::5, "day"] = ""
+    frame.to_csv("days.csv", index=False)
+    assert main(["schema", "days.csv"]) == 0
+    schema = Schema.from_json(capsys.readouterr().out)
+    assert (schema["day"].resolution, type(schema["mixed"])) == (resolution, Categorical)
+    assert main(["synthesize", "days.csv", "--epsilon", "5", "--output", "out.csv", "--card", "c.json"]) == 0
+    drawn = pd.read_csv("out.csv", keep_default_na=False)["day"]
+    drawn = pd.to_datetime(drawn[drawn != ""], format="ISO8601")
+    assert drawn.between("1920-01-01", "2049-12-31").all()
+    assert drawn.between("2020-01-01", "2025-12-31").mean() > 0.7
+    if resolution == "D":
+        assert (drawn == drawn.dt.floor("D")).all()
+    assert "dates among them" in (tmp_path / "c.json").read_text()
+    # the word of a schema settles it
+    known = Schema([Categorical("day", missing=True, dtype="string"), Categorical("mixed", missing=True)])
+    known.save("text.json")
+    assert main(["synthesize", "days.csv", "--epsilon", "5", "--schema", "text.json", "--output", "out.csv"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "age;town\n1;north\n", "--separator ';'"),
+        ("a.csv", "age\ttown\n1\tnorth\n", "--separator 'tab'"),
+        ("a.csv", ",age\n0,1\n", "column 1 has no name"),
+        ("a.csv", "age,town,\n0,1,\n", "column 3 has no name"),
+        ("a.xlsx", "age\n1\n", "only CSV and Parquet"),
+    ],
+)
+def test_a_file_that_is_not_what_it_seems_is_one_line(tmp_path, monkeypatch, capsys, name, content, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text(content)
+    assert message in _refused(capsys, "synthesize", name, "--output", "out.csv", "--ledger", "budget.db")
+    assert not (tmp_path / "budget.db").exists()
+    assert message in _refused(capsys, "schema", name)
+
+
+@pytest.mark.parametrize(
+    ("name", "mark", "option"), [("a.csv", ";", ";"), ("a.txt", "\t", "tab"), ("a.tsv", "\t", None)]
+)
+def test_another_separator_is_read(tmp_path, monkeypatch, capsys, name, mark, option):
+    monkeypatch.chdir(tmp_path)
+    FRAME.to_csv(name, index=False, sep=mark)
+    more = [] if option is None else ["--separator", option]
+    assert main(["schema", name, *more]) == 0
+    assert Schema.from_json(capsys.readouterr().out).names == tuple(FRAME.columns)
+    assert main(["synthesize", name, "--output", "out.tsv", *more]) == 0
+    assert list(pd.read_csv("out.tsv", sep="\t").columns) == list(FRAME.columns)
+    capsys.readouterr()
+    assert "one character" in _refused(capsys, "schema", name, "--separator", "ab")
+
+
+def test_rows_are_not_written_to_a_file_of_another_kind(table, capsys, tmp_path):
+    assert "'.xlsx'" in _refused(capsys, *["synthesize", table, "--output", "o.xlsx", "--ledger", "budget.db"])
+    assert not (tmp_path / "budget.db").exists()
+
+
+@pytest.mark.filterwarnings("default::UserWarning")
+def test_a_text_among_numbers_is_hinted_at_without_its_value(table, capsys):
+    frame = FRAME.assign(age=FRAME["age"].astype(str))
+    frame.loc[::7, "age"] = "hunter2"
+    frame.to_csv("gaps.csv", index=False)
+    assert main(["schema", "gaps.csv"]) == 0
+    err = capsys.readouterr().err
+    assert re.search("UserWarning: .*'age'.*--missing TEXT", err)
+    assert "hunter2" not in err
+    assert main(["schema", "gaps.csv", "--missing", "hunter2"]) == 0
+    assert "--missing" not in capsys.readouterr().err
+
+
+def test_an_undeclared_category_is_refused_in_the_words_of_the_command_line(table, capsys):
+    Schema([Categorical("town", ("north", "south"), missing=True, dtype="string")]).save("narrow.json")
+    line = _refused(capsys, "synthesize", table, "--schema", "narrow.json", "--output", "out.csv")
+    assert "--missing TEXT" in line
+    assert "frame[" not in line
+
+
+def test_no_bar_goes_to_a_stderr_that_is_no_terminal(table, capsys):
+    assert main(["synthesize", table, "--epsilon", "50", "--output", "out.csv"]) == 0
+    assert "step" not in capsys.readouterr().err
+
+
+def test_schema_says_what_is_to_be_edited(table, capsys):
+    main(["schema", table])
+    assert 'set "missing" to false' in capsys.readouterr().err

@@ -257,7 +257,10 @@ MUTANTS = [
         [*_count("arrays"), *_kept("arrays")],
         (
             _array_model.fit_array_model,
-            ('float(len(rows.X)) if neighboring == "replace_one" else float(counts.sum())', "float(len(rows.X))"),
+            (
+                'float(len(rows.X)) if neighboring == "replace_one" else float(latents.counts.sum())',
+                "float(len(rows.X))",
+            ),
         ),
     ),
     (

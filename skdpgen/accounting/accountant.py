@@ -320,8 +320,9 @@ class PrivacyAccountant:
         Returns
         -------
         pandas.DataFrame
-            Columns label, mechanism, noise_multiplier, sampling_rate (NaN without sampling), count, extra_delta (on
-            the first row of its charge), rdp (at the filter's order), share (of all RDP spent) and status.
+            Columns label, release (its name, where the label of the charge lists one for each row; else empty),
+            mechanism, noise_multiplier, sampling_rate (NaN without sampling), count, extra_delta (on the first row of
+            its charge), rdp (at the filter's order), share (of all RDP spent) and status.
             `attrs` holds the totals: budget_epsilon, budget_delta, neighboring, alpha, epsilon_spent,
             epsilon_if_fixed_in_advance (the PLD total, were all charges known beforehand), remaining, private.
         """

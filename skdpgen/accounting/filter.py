@@ -169,19 +169,16 @@ class PrivacyFilter:
             )
         total, limit = self.rdp([*charges, *new]), self.limit(entries)
         if not total <= limit:
-            if self.rdp(first_batch(entries)) > limit:
-                raise BudgetExceededError(
-                    f"{asked}: the first charge alone took this ledger past its limit for anything chosen later "
-                    f"(RDP at order {self.alpha:g}: {self.rdp(first_batch(entries)):.4g} of at most {limit:.4g}); "
-                    "accountant.plan shares a budget among fits fixed in advance; nothing was charged"
-                )
-            left = self.remaining(entries)
-            cost = epsilon_pld(new, self.delta, self.neighboring)
+            left, cost = self.remaining(entries), epsilon_pld(new, self.delta, self.neighboring)
+            first = self.rdp(first_batch(entries)) > limit
+            amount = f"about {left:.4g}" if left else "nothing"
+            words = f"{amount} of {self.epsilon:g} is left for a charge chosen after earlier ones"
+            words += ": the first charge alone spent it" if first else ""
+            advice = "epsilon=None spends what is left, and " if left else ""
             raise BudgetExceededError(
-                f"{asked} costs epsilon {cost:.4g} alone, and about {left:.4g} of {self.epsilon:g} is left for a "
-                f"charge chosen after earlier ones (RDP at order {self.alpha:g}: {total:.4g} of at most {limit:.4g}); "
-                "epsilon=None spends what is left, and accountant.plan shares a budget among fits fixed in advance; "
-                "nothing was charged"
+                f"{asked} costs epsilon {cost:.4g} alone, and {words}; {advice}accountant.plan shares a budget among "
+                f"fits fixed in advance; nothing was charged (RDP at order {self.alpha:g}: {total:.4g} of at most "
+                f"{limit:.4g})"
             )
 
     def accepts(self, entries: Sequence[Entry], new: Sequence[Charge]) -> bool:

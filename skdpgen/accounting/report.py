@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ledger_frame", "ledger_html", "ledger_totals"]
 
-_COLUMNS = ["label", "mechanism", "noise_multiplier", "sampling_rate", "count", "extra_delta", "rdp", "share", "status"]
+_COLUMNS = [
+    "label", "release", "mechanism", "noise_multiplier", "sampling_rate", "count", "extra_delta", "rdp", "share",
+    "status",
+]  # fmt: skip
 
 
 def ledger_totals(entries: Sequence[Entry], rule: PrivacyFilter) -> dict[str, Any]:
@@ -41,16 +44,25 @@ def ledger_frame(entries: Sequence[Entry], rule: PrivacyFilter) -> pd.DataFrame:
 
     rows = []
     for entry in entries:
-        for k, row in enumerate(releases(entry.charge.event)):
+        found = releases(entry.charge.event)
+        label, names = _names(entry.charge.label, len(found))
+        for k, row in enumerate(found):
             rdp = math.nan if rule.alpha is None else rdp_at((row,), rule.alpha, rule.neighboring)
             rate = math.nan if row.sampling_rate is None else row.sampling_rate
             extra = 0.0 if k else entry.charge.extra_delta
-            line = (entry.charge.label, row.mechanism, row.noise_multiplier, rate, row.count, extra, rdp, 0.0)
+            line = (label, names[k], row.mechanism, row.noise_multiplier, rate, row.count, extra, rdp, 0.0)
             rows.append((*line, entry.status))
     frame = pd.DataFrame(rows, columns=_COLUMNS)
     frame["share"] = frame["rdp"].astype(float) / (frame["rdp"].sum() or math.nan)
     frame.attrs = ledger_totals(entries, rule)
     return frame
+
+
+def _names(label, n_releases):
+    """Label and names of the releases, of a charge whose label is "label: name, name"; else empty names."""
+    head, colon, tail = label.partition(": ")
+    names = tail.split(", ")
+    return (head, names) if colon and len(names) == n_releases else (label, [""] * n_releases)
 
 
 def ledger_html(entries: Sequence[Entry], rule: PrivacyFilter, *, path: str | None, detached: bool) -> str:

@@ -100,13 +100,10 @@ def _run(name, budget, folder, data_dir):
 
 
 def _ledger(accountant):
-    """The books, one line a release, under the names that the label gives them."""
+    """The books, one line a release."""
     report = accountant.report()
-    names = [name for label in report["label"].unique() for name in label.partition(": ")[2].split(", ")]
-    table = report[["label", "mechanism", "noise_multiplier", "count", "share"]]
-    if len(names) == len(table):
-        table = table.assign(label=names)
-    columns = {"label": "release", "noise_multiplier": "noise multiplier", "share": "share of the budget"}
+    table = report[["release", "mechanism", "noise_multiplier", "count", "share"]]
+    columns = {"noise_multiplier": "noise multiplier", "share": "share of the budget"}
     text = table.rename(columns=columns).to_string(
         index=False, formatters={"noise multiplier": "{:.2f}".format, "share of the budget": "{:.1%}".format}
     )

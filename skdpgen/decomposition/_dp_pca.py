@@ -22,6 +22,8 @@ __all__ = ["DPPCA"]
 
 # Share of the budget for the mean in two-round centring.
 _MEAN_SHARE = 0.1
+# Default: the distance to the mean is smaller than the norm.
+_RESIDUAL_BOUND = 0.85
 
 
 class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
@@ -47,18 +49,18 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
     l2_bound : float or None, default=None
         Public bound of the norm of a row after its columns are scaled to the unit box. None: learned under DP.
     bounds_share : float, default=0.05
-        Share of the budget for learning what `bounds` and `l2_bound` leave open.
+        Share of the budget for learning `bounds`, half of it for `l2_bound`; nothing for what is declared.
     centering : {"joint", "two_round"}, default="joint"
         "two_round" releases the mean first and then the second moments about it, clipped to `residual_bound`:
         better when the mean is a large part of the norm and the budget is small.
     residual_bound : float, default=0.85
-        For "two_round": bound of the distance to the released mean, as a share of `l2_bound`.
+        For "two_round", and refused with "joint": bound of the distance to the released mean, as a share of `l2_bound`.
     on_invalid : {"clip", "raise"}, default="clip"
         What to do with values outside declared `bounds`.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise.
     random_state : int, RandomState instance or None, default=None
-        Not used for noise: two fits with one seed differ.
+        Accepted as by every estimator; nothing in the fit is random but the noise, which never follows a seed.
 
     Attributes
     ----------
@@ -119,7 +121,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         l2_bound=None,
         bounds_share=0.05,
         centering="joint",
-        residual_bound=0.85,
+        residual_bound=_RESIDUAL_BOUND,
         on_invalid="clip",
         noise="secure",
         random_state=None,
@@ -172,13 +174,17 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         X = validate_rows(self, X, order=None)
         self._check_n_components(X.shape[1])
         bounds = check_bounds(self.bounds, X.shape[1])
+        if self.centering == "joint" and self.residual_bound != _RESIDUAL_BOUND:
+            raise ValueError('residual_bound= is used with centering="two_round" alone')
         if self.on_invalid == "raise":
             _refuse_outside(X, bounds)
         return (X, bounds), self._calibrate(accountant, self._phases())
 
     def _phases(self):
         learned = scaling_phases(self.bounds, self.l2_bound, self.bounds_share)
-        rest = 1.0 - (self.bounds_share if learned else 0.0)
+        rest = 1.0 - sum(phase.share for phase in learned)
+        if rest <= 0:
+            raise ValueError(f"bounds_share={self.bounds_share} leaves nothing to the moments")
         if self.centering == "joint":
             return [*learned, Phase("moments", rest)]
         return [*learned, Phase("mean", rest * _MEAN_SHARE), Phase("moments", rest * (1 - _MEAN_SHARE))]

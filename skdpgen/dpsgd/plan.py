@@ -35,7 +35,7 @@ class DPSGDPlan:
         ``sampling_rate`` times the public or released number of rows: the constant denominator
         of every step. Never the realised batch size.
     neighboring : {"add_or_remove_one", "replace_one"}, default="add_or_remove_one"
-        Relation under which the plan was charged.
+        Relation under which the plan is charged, and `epsilon` is told.
     max_physical_batch : int, default=None
         Rows computed at once. A larger batch is accumulated over several of these, a smaller
         one is padded, so that every pass has one shape. None: two standard deviations above
@@ -61,8 +61,9 @@ class DPSGDPlan:
     expected_batch_size: float
     neighboring: str = "add_or_remove_one"
     max_physical_batch: int | None = None
-    # Whose training used the plan up: one for the plan and all its copies.
+    # Whose training used the plan up, and its steps: one list of each for the plan and all its copies.
     _user: list = field(default_factory=list, init=False, repr=False, compare=False)
+    _taken: list = field(default_factory=list, init=False, repr=False, compare=False)
 
     def claim(self, user) -> bool:
         """Use the plan up for `user` (any object, the same for one training); False if another one has used it.
@@ -70,11 +71,23 @@ class DPSGDPlan:
         A plan was charged once, so one training may follow it, and go on with it after an interruption. A plan
         without noise costs nothing and may be used again.
         """
-        if self.private and self._user and self._user[0] is not user:
-            return False
-        if not self._user:
-            self._user.append(user)
-        return True
+        self._user.append(user)  # one atomic act: of several threads, the first stays the user
+        return not self.private or self._user[0] is user
+
+    @property
+    def steps_taken(self) -> int:
+        """Steps trained under the plan so far, whichever copies of a net took them; not counted without noise."""
+        return len(self._taken)
+
+    def take_step(self) -> None:
+        """Count one step, before it is taken; RuntimeError if all have been.
+
+        Copies of a net share the plan and this count with it, so that together they run the steps that were charged.
+        """
+        if self.private:
+            self._taken.append(None)  # atomic, and counted before it is asked
+            if len(self._taken) > self.steps:
+                raise RuntimeError(f"all {self.steps} steps of the plan have been taken; more were not charged")
 
     def __copy__(self):
         return self
@@ -101,6 +114,21 @@ class DPSGDPlan:
         size = self.max_physical_batch
         if size is not None and (int(size) != size or size < 1):
             raise ValueError(f"max_physical_batch must be a positive whole number or None; got {size!r}")
+
+    @property
+    def event(self):
+        """What to charge for the plan: ``accountant.charge(plan.event, "my training")``."""
+        from ..accounting import non_private_event, poisson_gaussian_event
+
+        if not self.private:
+            return non_private_event()
+        return poisson_gaussian_event(self.sampling_rate, self.noise_multiplier, int(self.steps))
+
+    def epsilon(self, delta) -> float:
+        """Return what the plan costs alone at `delta`, under `neighboring`."""
+        from ..accounting import epsilon_pld
+
+        return epsilon_pld(self.event, delta, self.neighboring)
 
     @property
     def private(self) -> bool:

@@ -8,7 +8,8 @@ from .histogram import histogram, joint_histogram, split_histogram
 from .mixture_sums import MixtureSums, mixture_sums, unpack_mixture_sums
 from .moments import Moments, class_first_moments, class_moments, first_moments, moments, second_moments, unpack_moments
 from .one_hot import OneHotMoments, one_hot_moments, unpack_one_hot_moments
-from .selection import log_edges, norm_histogram, outermost_bins, select_above, selection_threshold
+from .selection import norm_histogram, outermost_bins, select_above, selection_threshold
+from .total import total
 
 __all__ = [
     "MixtureSums",
@@ -23,7 +24,6 @@ __all__ = [
     "histogram",
     "joint_histogram",
     "lattice_rows",
-    "log_edges",
     "mixture_sums",
     "moments",
     "norm_histogram",
@@ -33,6 +33,7 @@ __all__ = [
     "select_above",
     "selection_threshold",
     "split_histogram",
+    "total",
     "unpack_mixture_sums",
     "unpack_moments",
     "unpack_one_hot_moments",

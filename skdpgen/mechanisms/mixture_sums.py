@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._types import BoundedSum
+from ..utils.validation import MAX_ROWS
 from .clipping import check_bound, lattice_rows
 
 __all__ = ["MixtureSums", "mixture_sums", "unpack_mixture_sums"]
@@ -16,7 +17,6 @@ ROW_STEP = 2.0**-13
 RESPONSIBILITY_STEP = 2.0**-12
 LATTICE = ROW_STEP**2 * RESPONSIBILITY_STEP
 _CHUNK = 1 << 13
-_MAX_ROWS = 1 << 24
 
 
 class MixtureSums(NamedTuple):
@@ -63,8 +63,8 @@ def mixture_sums(X, responsibilities, *, radius=1.0, covariance_type="diag", wei
     if covariance_type not in ("diag", "full"):
         raise ValueError(f"covariance_type must be 'diag' or 'full'; got {covariance_type!r}")
     n, d = X.shape
-    if n > _MAX_ROWS:
-        raise ValueError(f"at most {_MAX_ROWS} rows can be summed exactly; got {n}")
+    if n > MAX_ROWS:
+        raise ValueError(f"at most {MAX_ROWS} rows can be summed exactly; got {n}")
     if not callable(responsibilities) and len(responsibilities) != n:
         raise ValueError(f"responsibilities has {len(responsibilities)} rows for {n} rows of X")
     upper = np.triu_indices(d)

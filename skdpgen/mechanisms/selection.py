@@ -7,7 +7,7 @@ from scipy.special import ndtri
 
 from .histogram import histogram
 
-__all__ = ["log_edges", "norm_histogram", "outermost_bins", "select_above", "selection_threshold"]
+__all__ = ["norm_histogram", "outermost_bins", "select_above", "selection_threshold"]
 
 
 def selection_threshold(sd, delta, n_columns=1):
@@ -64,11 +64,6 @@ def outermost_bins(noisy_counts, sd, failure=0.05):
     threshold = sd * -ndtri(failure / noisy_counts.size)
     above = np.flatnonzero(noisy_counts > threshold)
     return (int(above[0]), int(above[-1])) if above.size else None
-
-
-def log_edges(lowest=-40, highest=40, per_octave=2):
-    """Return public edges 2^lowest ... 2^highest for positive sizes, `per_octave` to each doubling."""
-    return 2.0 ** (np.arange(lowest * per_octave, highest * per_octave + 1) / per_octave)
 
 
 def norm_histogram(norms, edges):

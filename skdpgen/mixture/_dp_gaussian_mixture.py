@@ -26,6 +26,10 @@ __all__ = ["DPGaussianMixture"]
 # Shares of what is left after the bounds: the classes of y, and the moments from which EM starts.
 _CLASSES_SHARE = 0.05
 _START_SHARE = 0.15
+# Floor of a class's variances, in deviations of the noise of one entry of its covariance.
+_NOISE_FLOOR = 2.0
+# EM has not settled when its last step moved a mean by more than this share of the norm bound, noise aside.
+_SETTLED = 0.01
 # Share of delta for the threshold that a class of unknown name must pass (PRIVACY section 6).
 _EXTRA_DELTA_SHARE = 0.1
 
@@ -46,22 +50,25 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         None is the accountant's, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
         The books to charge; None: books of its own, with this budget.
-    n_iter : int, default=5
-        Iterations of EM: fixed, since a stop on the likelihood would tell of the rows. More iterations, more noise.
+    n_iter : int, default=8
+        Iterations of EM, with several components: fixed, since a stop on the likelihood would tell of the rows. More
+        iterations, more noise.
     bounds : pair (low, high), one pair a column, or None, default=None
         Public bounds of the values, which are clipped to them. None: learned under DP.
     l2_bound : float or None, default=None
         Public bound of the norm of a row after its columns are scaled to the unit box. None: learned under DP.
     bounds_share : float, default=0.05
-        Share of the budget for learning what `bounds` and `l2_bound` leave open.
+        Share of the budget for learning `bounds`, half of it for `l2_bound`; nothing for what is declared.
     classes : array-like or None, default=None
-        Public classes of y. None: learned under DP when y is given.
+        Public classes of y; refused without y. None: learned under DP when y is given.
     shrinkage : float, default=0.1
         With y: weight of the covariance pooled within classes in each class's own.
     min_variance : float, default=1e-4
-        Floor of the variances, as a share of the squared bound of the norm of scaled rows.
+        Floor of the variances, as a share of the squared bound of the norm of scaled rows. With y, or one component,
+        the noise of a class's released covariance is a floor too.
     means_init : array-like of shape (n_components, n_features) or None, default=None
-        Public means to start from, in the units of X. None: drawn around released moments, paid from the budget.
+        Public means to start from, in the units of X; refused where there is no EM (with y, or one component). None:
+        drawn around released moments, paid from the budget.
     on_invalid : {"clip", "raise"}, default="clip"
         What to do with values outside declared `bounds`.
     noise : {"secure", "fast"}, default="secure"
@@ -127,7 +134,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         delta=None,
         neighboring=None,
         accountant=None,
-        n_iter=5,
+        n_iter=8,
         bounds=None,
         l2_bound=None,
         bounds_share=0.05,
@@ -211,6 +218,10 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         bounds = check_bounds(self.bounds, X.shape[1])
         if self.on_invalid == "raise" and bounds is not None and ((bounds[0] > X) | (bounds[1] < X)).any():
             raise InvalidInputError("X holds values outside the declared bounds; nothing was charged")
+        if self.classes is not None and y is None:
+            raise ValueError("classes= is used with y alone")
+        if self.means_init is not None and (y is not None or self.n_components == 1):
+            raise ValueError("means_init= is used without y, and with more components than one, alone")
         means_init = self._check_means_init(X.shape[1])
         labels = None if y is None else labels_of(y, len(X))
         classes = None if labels is None or self.classes is None else check_classes(self.classes)
@@ -221,7 +232,9 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
 
     def _phases(self, with_labels):
         phases = scaling_phases(self.bounds, self.l2_bound, self.bounds_share)
-        rest = 1.0 - (self.bounds_share if phases else 0.0)
+        rest = 1.0 - sum(phase.share for phase in phases)
+        if rest <= 0:
+            raise ValueError(f"bounds_share={self.bounds_share} leaves nothing to the model")
         if with_labels and self.classes is None:
             phases.append(Phase("classes", rest * _CLASSES_SHARE))
             rest *= 1 - _CLASSES_SHARE
@@ -239,14 +252,18 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
             X, codes, n_classes, l2_bound=radius, transform=self.scaling_.transform, exact=noise_multiplier > 0
         )
         released = unpack_moments(add_gaussian(sums, noise_multiplier, rng, neighboring), X.shape[1], radius)
-        sd = noise_multiplier * sums.sensitivity(neighboring) / sums.weights[0]
+        noise = noise_multiplier * sums.sensitivity(neighboring)
+        min_count = max(1.0, noise / sums.weights[0])
+        # An eigenvalue below the noise of its class's covariance may be anything, zero too: a near-singular class
+        # gives rows beside its plane a density of nothing.
+        blur = _NOISE_FLOOR * noise / np.maximum(released.count, min_count)
         return class_gaussians(
             released,
             shrinkage=self.shrinkage,
             covariance_type=self.covariance_type,
-            min_variance=self.min_variance * radius**2,
+            min_variance=np.clip(blur, self.min_variance, 1 / X.shape[1]) * radius**2,
             max_variance=radius**2,
-            min_count=max(1.0, sd),
+            min_count=min_count,
         )
 
     def _fit_em(self, X, means_init, plan, rng, neighboring):
@@ -263,7 +280,8 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
             means = self.scaling_.transform(means_init)
             weights = np.full(self.n_components, 1 / self.n_components)
             start = GaussianMixtureParameters(weights, clip_rows(means, radius), wide, self.covariance_type)
-        return dp_em(
+        steps = []
+        fitted = dp_em(
             TransformedRows(X, self.scaling_.transform),
             start,
             n_iter=self.n_iter,
@@ -272,7 +290,10 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
             neighboring=neighboring,
             radius=radius,
             min_variance=public["min_variance"],
+            steps=steps,
         )
+        _warn_if_unsettled(steps, radius)
+        return fitted
 
     def _fit_start(self, X, plan, rng, neighboring, radius, public):
         noise_multiplier = plan.noise_multipliers["start"]
@@ -396,3 +417,19 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
         return tags
+
+
+def _warn_if_unsettled(steps, radius):
+    """Say, from released values alone, that EM was still under way at its last step."""
+    if len(steps) < 2:
+        return
+    (before, _), (after, noise) = steps[-2:]
+    moved = np.linalg.norm(after.means - before.means, axis=1)
+    # both means carry noise; a component with fewer rows than it has no mean to speak of
+    if (moved > 3 * 2**0.5 * np.minimum(noise, radius) + _SETTLED * radius).any():
+        warnings.warn(
+            f"the last of {len(steps)} iterations of EM still moved a mean by {moved.max() / radius:.2g} of the norm "
+            "bound: give it more iterations or more epsilon, or declare means_init=",
+            UtilityWarning,
+            stacklevel=4,
+        )

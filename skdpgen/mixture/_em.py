@@ -13,7 +13,7 @@ from ._parameters import GaussianMixtureParameters
 __all__ = ["TransformedRows", "class_gaussians", "clip_covariances", "dp_em", "em_step", "initial_mixture"]
 
 
-def dp_em(X, start, *, n_iter, noise_multiplier, rng, neighboring, radius=1.0, min_variance=1e-4):
+def dp_em(X, start, *, n_iter, noise_multiplier, rng, neighboring, radius=1.0, min_variance=1e-4, steps=None):
     """Run `n_iter` steps of EM, each one Gaussian release of the sums of that step.
 
     Parameters
@@ -31,6 +31,8 @@ def dp_em(X, start, *, n_iter, noise_multiplier, rng, neighboring, radius=1.0, m
     radius : float, default=1.0
     min_variance : float, default=1e-4
         As in `em_step`. Counts are floored at the standard deviation of their noise.
+    steps : list or None, default=None
+        Given the parameters after each step and the norm of the noise of each mean, both released.
 
     Returns
     -------
@@ -48,6 +50,9 @@ def dp_em(X, start, *, n_iter, noise_multiplier, rng, neighboring, radius=1.0, m
         released = unpack_mixture_sums(noisy, X.shape[1], radius=radius, covariance_type=kind)
         floor = max(1.0, noise_multiplier * sums.sensitivity(neighboring))  # the weight of counts is 1
         parameters = em_step(released, radius=radius, covariance_type=kind, min_variance=min_variance, min_count=floor)
+        if steps is not None:
+            counts = np.maximum(released.counts, floor)
+            steps.append((parameters, floor * radius * X.shape[1] ** 0.5 / counts))
     return parameters
 
 
@@ -131,8 +136,8 @@ def class_gaussians(
         Weight of the covariance pooled within classes in each class's own; a class with few rows against the noise
         does well with more.
     covariance_type : {"diag", "full"}, default="full"
-    min_variance, max_variance : float
-        Bounds of variances (of eigenvalues with "full").
+    min_variance, max_variance : float or array of shape (n_classes,)
+        Bounds of variances (of eigenvalues with "full"), of each class if they are arrays.
     min_count : float, default=1.0
         Floor of the counts; a class below it gets the pooled mean and covariance.
 
@@ -165,11 +170,12 @@ def class_gaussians(
 
 
 def clip_covariances(covariances, low, high, covariance_type):
-    """Return covariances whose variances ("diag") or eigenvalues ("full") lie in [low, high]."""
+    """Return covariances whose variances ("diag") or eigenvalues ("full") lie in [low, high]: numbers, or one each."""
+    low, high = (np.broadcast_to(np.asarray(b, dtype=np.float64), len(covariances))[:, None] for b in (low, high))
     if covariance_type == "diag":
         return np.clip(covariances, low, high)
     values, vectors = np.linalg.eigh((covariances + np.swapaxes(covariances, 1, 2)) / 2)
-    if values.size and low <= values.min() and values.max() <= high:
+    if values.size and (low <= values).all() and (values <= high).all():
         return (covariances + np.swapaxes(covariances, 1, 2)) / 2
     values = np.clip(values, low, high)
     return (vectors * values[:, None, :]) @ np.swapaxes(vectors, 1, 2)

@@ -96,7 +96,9 @@ class DPNet(NeuralNet):
         Of the current plan.
     path_ : {"fast", "vmap", "loop"}
         How gradients of single records are treated (see `skdpgen.dpsgd.choose_path`), with `path_reason_`.
-    noise_description_, noise_private_ : str, bool
+    noise_description_ : str
+        For the privacy card.
+    noise_private_ : bool
         For the privacy card.
 
     Notes
@@ -286,6 +288,7 @@ class DPNet(NeuralNet):
         """Take one step of the plan, refusing one more than planned."""
         if self.steps_taken_ >= self.plan.steps:
             raise RuntimeError(f"all {self.plan.steps} steps of the plan have been taken; more were not charged")
+        self.plan.take_step()
         self.steps_taken_ += 1
         step = self.train_step_single(batch)
         self.notify(

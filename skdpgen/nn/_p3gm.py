@@ -33,7 +33,8 @@ class P3GMModule(nn.Module):
     n_monte_carlo : int, default=1
         Latent samples a record (L of equation 7).
     decoder, variance : module, default=None
-        Replacements for the networks: latent -> output, row -> log-variance. No batch normalisation.
+        Replacements for the networks: latent -> output, row -> log-variance. No batch normalisation. The decoder gets
+        (batch, n_latent), or (batch, n_monte_carlo, n_latent) where there are several samples a record.
 
     References
     ----------
@@ -83,6 +84,9 @@ class P3GMModule(nn.Module):
         mean, log_variance = self.encode(x)
         if log_variance is None:
             return self.likelihood.log_prob(self.decoder(mean), x), torch.zeros_like(mean[:, 0])
+        if self.n_monte_carlo == 1:  # no axis of samples: a decoder of convolutions takes (batch, n_latent)
+            latent = mean + torch.exp(0.5 * log_variance) * noise[:, 0]
+            return self.likelihood.log_prob(self.decoder(latent), x), self.prior.kl(mean, log_variance, label)
         latent = mean[:, None, :] + torch.exp(0.5 * log_variance)[:, None, :] * noise
         reconstruction = self.likelihood.log_prob(self.decoder(latent), x[:, None, :]).mean(dim=1)
         return reconstruction, self.prior.kl(mean, log_variance, label)

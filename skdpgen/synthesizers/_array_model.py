@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from skdpgen._scaling import learn_norm_bound
-from skdpgen.mechanisms import add_gaussian, class_first_moments, class_moments, clip_rows, unpack_moments
+from skdpgen.mechanisms import add_gaussian, class_first_moments, class_moments, clip_rows, total, unpack_moments
 from skdpgen.mixture import dp_em, initial_mixture
 from skdpgen.mixture._em import clip_covariances
 from skdpgen.utils.blocks import map_blocks
@@ -152,17 +152,21 @@ def fit_array_model(rows, settings, plan, rng, neighboring, stream):
     noise = plan.noise_multipliers
     frequencies = None if rows.image_shape is None else n_frequencies(rows.image_shape, noise["moments"])
     codec = rows.learn(noise, plan.extra_delta, rng, neighboring, n_frequencies=frequencies)
-    counts, means, space, mixture, residual = _release_moments(rows, codec, settings, noise, rng, neighboring)
-    row_count = float(len(rows.X)) if neighboring == "replace_one" else float(counts.sum())
-    component_means = means if codec.lowpass is None else means @ codec.lowpass.T
+    latents, space = _release_moments(rows, codec, settings, noise, rng, neighboring)
+    mixture = latents.mixture
+    row_count = float(len(rows.X)) if neighboring == "replace_one" else float(latents.counts.sum())
+    component_means = latents.means if codec.lowpass is None else latents.means @ codec.lowpass.T
     if settings["prior"] == "mixture":
         mixture = _release_mixture(rows, codec, space, mixture, settings, noise, rng, neighboring, stream)
         component_means = space.decode(mixture.means)
-    gain = 1.0 if rows.image_shape is None else image_contrast(space, mixture, component_means, *codec.box)
-    generator = LinearGenerator(space, mixture, component_means, *codec.box, gain)
+    gain = 1.0
+    if rows.image_shape is not None:
+        released = add_gaussian(total(rows.grey_pixels(codec), rows.n_features), noise["greys"], rng, neighboring)
+        gain = image_contrast(float(released[0]) / (row_count * rows.n_features))
+    generator = LinearGenerator(space, mixture, component_means, *codec.box, gain, latents.dither)
     if settings["decoder"] == "net":
         generator = _train(rows, codec, generator, row_count, settings, plan, neighboring, stream)
-    return ArrayModel(codec, generator, row_count, mixture.weights, residual)
+    return ArrayModel(codec, generator, row_count, mixture.weights, latents.residual_variance)
 
 
 def n_frequencies(image_shape, noise_multiplier):
@@ -188,12 +192,13 @@ def _release_moments(rows, codec, settings, noise, rng, neighboring):
     released = released._replace(count=_floored(released.count))
     sd = noise["moments"] * second.sensitivity(neighboring)
     wanted = {"auto": _MOST_COMPONENTS, None: centers.shape[1]}.get(settings["n_components"], settings["n_components"])
-    counts, means, mean, vectors, mixture, residual = class_latents(
+    latents = class_latents(
         released, centers, sd * radius**2, sd * radius / _MEAN_WEIGHT, min(wanted, centers.shape[1])
     )
-    lowpass = codec.lowpass
-    space = LatentSpace(mean, vectors) if lowpass is None else LatentSpace(lowpass @ mean, lowpass @ vectors)
-    return counts, means, space, mixture, residual
+    space = LatentSpace(latents.mean, latents.components)
+    if codec.lowpass is not None:
+        space = LatentSpace(codec.lowpass @ latents.mean, codec.lowpass @ latents.components)
+    return latents, space
 
 
 def _floored(counts):

@@ -158,9 +158,13 @@ class ArrayRows:
         pairs = check_bounds(bounds, self.n_features)
         if on_invalid == "raise" and pairs is not None and ((X < pairs[0]) | (X > pairs[1])).any():
             raise InvalidInputError("X holds values outside the declared bounds; nothing was charged")
+        if y is None and (classes is not None or target_type is not None):
+            raise InvalidInputError("classes= and target_type= are used with y (or the target of a DataFrame) alone")
         self.codes = self.labels = None
         if y is not None:
             numeric = is_numeric_target(y, target_type)
+            if numeric and classes is not None:
+                raise InvalidInputError("classes= needs a categorical y")
             if numeric and self.image_shape is not None:
                 raise InvalidInputError("images take classes as y, not numbers")
             self.y, self.labels = check_labels(y, len(X), numeric=numeric, classes=classes)
@@ -170,7 +174,10 @@ class ArrayRows:
         self.X, self.bounds, self.l2_bound, self.conditional = X, pairs, l2_bound, conditional
         self.numeric_target = self.labels is not None and X.shape[1] != self.n_features
 
-    public_assumptions = ()
+    @property
+    def public_assumptions(self):
+        """What else the fit took for public, for the privacy card."""
+        return [] if self.labels is None else ["kind (dtype) of y"]
 
     def __len__(self):
         return len(self.X)
@@ -194,8 +201,9 @@ class ArrayRows:
         return [*learned, Phase("classes", share)] if self.learns_classes else learned
 
     def encoder_phases(self, share):
-        """Return the releases of the moments: class means, norms about them, second moments about them."""
-        return [Phase("mean", 0.06 * share), Phase("norm", 0.01 * share), Phase("moments", 0.93 * share)]
+        """Return the releases of the moments: class means, norms about them, second moments; grey pixels of images."""
+        phases = [Phase("mean", 0.06 * share), Phase("norm", 0.01 * share), Phase("moments", 0.93 * share)]
+        return phases if self.image_shape is None else [*phases, Phase("greys", 0.005 * share)]
 
     def learn(self, noise_multipliers, extra_delta, rng, neighboring, *, n_frequencies=None):
         """Release what was not declared; returns the codec."""
@@ -234,6 +242,16 @@ class ArrayRows:
         for part, rows in map_blocks(codec.encode, self.X):
             norms[part] = np.linalg.norm(rows - centers[np.maximum(self.codes[part], 0)], axis=1)
         return norms[self.codes >= 0]
+
+    def grey_pixels(self, codec):
+        """Number of pixels of each image that are neither within a tenth of the lowest nor of the highest value."""
+        low, high = (side[: self.n_features] for side in (codec.scaling.lower, codec.scaling.upper))
+        margin = 0.1 * (high - low)
+        greys = np.empty(len(self.X), dtype=np.int64)
+        for start in range(0, len(self.X), 8192):
+            pixels = self.X[start : start + 8192, : self.n_features]
+            greys[start : start + 8192] = ((pixels > low + margin) & (pixels < high - margin)).sum(axis=1)
+        return greys
 
     def scaled_with_labels(self, codec):
         """Scaled rows, float32, with one-hot classes where conditional."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import warnings
 
 import numpy as np
 from tqdm import tqdm
 
 from skdpgen._types import BoundedSum
+from skdpgen.exceptions import UtilityWarning
 from skdpgen.mechanisms import add_gaussian, unpack_one_hot_moments
 from skdpgen.mixture import GaussianMixtureParameters, dp_em, initial_mixture
 from skdpgen.tabular import sample_levels
@@ -84,7 +86,8 @@ class FrameModel:
         return self._draw_levels(self.particles.decode(latent), rng)
 
     def _draw_levels(self, probabilities, rng):
-        blocks = np.split(probabilities, self.particles.offsets[1:-1], axis=1)
+        # a network was never told which levels are absent
+        blocks = np.split(probabilities * self.particles.present, self.particles.offsets[1:-1], axis=1)
         return np.stack([sample_levels(block, rng) for block in blocks], axis=1)
 
     def encode(self, frame):
@@ -173,9 +176,11 @@ def fit_frame_model(rows, settings, plan, rng, neighboring, stream):
         unpack_one_hot_moments(_noise_sd(tables, noise["moments"], neighboring), codec.n_levels),
         codec.n_levels,
         stream,
+        optional=codec.optional_levels,
         n_components=wanted.get(settings["n_components"], settings["n_components"]),
         progress=_bar if settings["progress"] else None,
     )
+    _warn_of_what_is_lost(codec, particles, pairs=released.pairs is not None)
     row_count = float(len(rows.frame)) if neighboring == "replace_one" else float(particles.class_counts.sum())
     model = FrameModel(codec, particles, row_count)
     if settings["prior"] == "mixture":
@@ -185,9 +190,36 @@ def fit_frame_model(rows, settings, plan, rng, neighboring, stream):
     return model
 
 
+def _warn_of_what_is_lost(codec, particles, pairs):
+    """Tell, from released values alone, what the noise left nothing of."""
+    if not pairs and len(codec.n_levels) > 1:
+        warnings.warn(
+            "too few rows for the noise to tell what columns have to do with one another: they are modelled as "
+            "independent" + (" within a class" if codec.n_classes else ""),
+            UtilityWarning,
+            stacklevel=2,
+        )
+    if codec.n_classes:
+        gone = (particles.class_counts == 0) & ~codec.optional_classes
+        if gone.any():
+            names = [repr(name) for name, lost in zip(codec.classes, gone) if lost]
+            told = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+            warnings.warn(
+                f"too few rows for the noise in the classes {told} of {codec.target!r}: taken for absent, they are "
+                "drawn only where asked for by name",
+                UtilityWarning,
+                stacklevel=2,
+            )
+
+
 def _bar(steps):
     return tqdm(
-        steps, desc="fitting prior and decoder to the released tables", unit="step", file=sys.stderr, leave=False
+        steps,
+        desc="fitting prior and decoder to the released tables",
+        unit="step",
+        file=sys.stderr,
+        leave=False,
+        disable=None,  # where stderr is no terminal
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from numbers import Integral
 
@@ -9,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from skdpgen.accounting import Phase
-from skdpgen.exceptions import InvalidInputError
+from skdpgen.exceptions import InvalidInputError, UtilityWarning
 from skdpgen.mechanisms import add_gaussian, histogram, one_hot_moments
 from skdpgen.tabular import (
     Binning,
@@ -23,6 +24,7 @@ from skdpgen.tabular import (
     schema_histogram,
     validate_frame,
 )
+from skdpgen.utils.validation import check_row_count
 
 from ._labels import is_numeric_target
 from ._particles import plan_bins
@@ -31,6 +33,12 @@ __all__ = ["PUBLIC_ASSUMPTIONS", "FrameCodec", "FrameRows"]
 
 # Key of `DataFrame.attrs` under which a reader of files says what it took for public, for the privacy card.
 PUBLIC_ASSUMPTIONS = "public_assumptions"
+
+# Levels of a declared column that draw a warning, and bytes of two-way tables beyond which a frame is refused.
+_MANY_LEVELS = 500
+_MOST_BYTES = 2 << 30
+# (bins of a numeric column, learned categories of a column), at most: the first that fits into _MOST_BYTES.
+_ROOM = ((16, 200), (16, 150), (16, 100), (16, 70), (16, 50), (12, 35), (8, 25), (4, 12))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +71,23 @@ class FrameCodec:
         """Number of levels of every block but the target's, array of shape (n_blocks,)."""
         at = self._target_at
         return np.array([block.size for i, block in enumerate(self.encoder.blocks_) if i != at], dtype=np.int64)
+
+    @property
+    def optional_levels(self):
+        """Levels that stand for a missing or for another value, bool array of shape (n_levels.sum(),)."""
+        at = self._target_at
+        levels = [self._optional(block) for i, block in enumerate(self.encoder.blocks_) if i != at]
+        return np.concatenate([np.zeros(0, dtype=bool), *levels])
+
+    @property
+    def optional_classes(self):
+        """The same of the target, shape (n_classes,)."""
+        return self._optional(self.encoder.blocks_[self._target_at])
+
+    def _optional(self, block):
+        column = self.encoder.schema_[block.name]
+        other = getattr(column, "other", None)
+        return np.array([level is None or (other is not None and level == other) for level in block.levels])
 
     @property
     def row_norm(self):
@@ -101,8 +126,8 @@ class FrameCodec:
 
     def class_codes(self, y):
         """Codes of the classes asked for at sampling; ValueError for one that the model does not have."""
-        levels = pd.Index(np.array(self.classes, dtype=object))
-        codes = levels.get_indexer(np.asarray(y, dtype=object))
+        levels = pd.Index(np.array(self.classes, dtype=object), dtype=object)
+        codes = levels.get_indexer(pd.Index(np.asarray(y, dtype=object), dtype=object))
         if (codes < 0).any():
             raise ValueError("y holds a class that the model does not have; see classes_")
         return codes
@@ -147,6 +172,7 @@ class FrameRows:
     """
 
     def __init__(self, frame, y, *, target, schema, classes, target_type, on_invalid, conditional=True):
+        check_row_count(len(frame))
         self.y, self.y_name = "none", None
         self.public_assumptions = list(frame.attrs.get(PUBLIC_ASSUMPTIONS, ()))
         if y is not None:
@@ -155,6 +181,8 @@ class FrameRows:
             frame, target = self._append(frame, y)
         elif target is not None and target not in frame.columns:
             raise InvalidInputError(f"the target {target!r} is not a column of the frame")
+        if target is None and (classes is not None or target_type is not None):
+            raise InvalidInputError("classes= and target_type= are used with y or a target alone")
         numeric = target is None or is_numeric_target(frame[target], target_type)
         schema = Schema.from_kinds(frame, schema, categorical=() if numeric else (target,))
         if target is not None:
@@ -166,8 +194,9 @@ class FrameRows:
                 raise InvalidInputError(f"target_type={target_type!r}, but the target {target!r} is {kind}")
         if classes is not None:
             schema = self._declare(schema, target, numeric, classes)
-        self.frame = validate_frame(frame, schema, on_invalid)
         self.schema, self.target = schema, target if conditional and not numeric else None
+        self.most_bins, self.most_categories = _room(schema, self.target)
+        self.frame = validate_frame(frame, schema, on_invalid)
 
     def _append(self, frame, y):
         self.y = "series" if isinstance(y, pd.Series) else "array"
@@ -233,7 +262,7 @@ class FrameRows:
         if not schema.complete:
             query = schema_histogram(self.frame, schema)
             noisy, sd = _release(query.bounded_sum, noise_multipliers["schema"], rng, neighboring)
-            schema = schema_from_histogram(noisy, query, sd, extra_delta)
+            schema = schema_from_histogram(noisy, query, sd, extra_delta, self.most_categories)
         if "rows" in noise_multipliers:
             rows = histogram(np.zeros(len(self.frame), dtype=np.int64), 1)
             row_count = float(add_gaussian(rows, noise_multipliers["rows"], rng, neighboring)[0])
@@ -243,7 +272,9 @@ class FrameRows:
         if numbers:
             noisy, sd = _release(bins_histogram(self.frame, schema), noise_multipliers["bins"], rng, neighboring)
             row_count = float(noisy.sum()) / len(numbers)
-        n_bins, one_way_share = plan_bins(row_count, n_blocks, classes, noise_multipliers["moments"])
+        n_bins, one_way_share = plan_bins(
+            row_count, n_blocks, classes, noise_multipliers["moments"], most=self.most_bins
+        )
         binnings = bins_from_histogram(noisy, schema, sd, n_bins) if numbers else None
         codec = FrameCodec(TableEncoder(schema, binnings=binnings).fit(), self.target, self.y, self.y_name)
         self.codes, class_codes = codec.codes(self.frame)
@@ -265,6 +296,35 @@ class FrameRows:
 
 def _size(column):
     return len(column.values) + column.missing
+
+
+def _room(schema, target):
+    """Return bins and learned categories a column may have, from public facts alone; refuse what would not fit."""
+    known = {c.name: _size(c) for c in schema.columns if isinstance(c, Categorical | Boolean) and c.complete}
+    many = sorted((name for name in known if known[name] > _MANY_LEVELS), key=known.get, reverse=True)
+    told = ", ".join(f"{name!r} ({known[name]})" for name in many[:5])
+    for bins, categories in _ROOM:
+        sizes = {
+            c.name: known.get(c.name, (categories + 1 if isinstance(c, Categorical) else bins) + c.missing)
+            for c in schema.columns
+        }
+        classes = 1 if target is None else sizes.pop(target)
+        if 8 * classes * sum(sizes.values()) ** 2 <= _MOST_BYTES:
+            break
+    else:
+        raise InvalidInputError(
+            f"the two-way tables of {classes} classes and {sum(sizes.values())} levels would take more than "
+            f"{_MOST_BYTES >> 30} GiB: drop columns, or merge categories"
+            + (f"; those with the most are {told}" if told else "")
+        )
+    if many:
+        warnings.warn(
+            f"columns with more than {_MANY_LEVELS} declared categories: {told}. Each is one more thing to hide: the "
+            "fit is slow, and rare ones drown in the noise; merge them, or drop the column",
+            UtilityWarning,
+            stacklevel=2,
+        )
+    return bins, categories
 
 
 def _release(bounded_sum, noise_multiplier, rng, neighboring):

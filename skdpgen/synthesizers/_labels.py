@@ -10,6 +10,7 @@ import pandas as pd
 
 from skdpgen.exceptions import InvalidInputError, UtilityWarning
 from skdpgen.mechanisms import add_gaussian, histogram, select_above
+from skdpgen.utils.validation import is_unicode
 
 __all__ = ["Labels", "check_labels", "is_numeric_target", "label_codes", "learn_classes"]
 
@@ -81,6 +82,8 @@ def check_labels(y, n_rows, *, numeric, classes):
         raise InvalidInputError("Input y contains NaN or infinity.")
     if pd.api.types.infer_dtype(values, skipna=False) not in _KINDS:
         raise InvalidInputError(f"y must hold numbers, text or booleans, of one kind; its dtype is {dtype}")
+    if values.dtype.kind in "OU" and not is_unicode(pd.unique(values)):
+        raise InvalidInputError("y holds text that is no Unicode (lone surrogates)")
     if classes is not None:
         classes = tuple(_plain(c) for c in classes)
         if not classes or len(set(classes)) < len(classes):
@@ -93,7 +96,10 @@ def check_labels(y, n_rows, *, numeric, classes):
 
 def label_codes(values, classes):
     """Position of each value in `classes`; -1 for the others."""
-    return pd.Index(np.array(classes, dtype=object)).get_indexer(np.asarray(values, dtype=object))
+    # both of dtype object: pandas would make strings of them, which fails on text that is no Unicode
+    return pd.Index(np.array(classes, dtype=object), dtype=object).get_indexer(
+        pd.Index(np.asarray(values, dtype=object), dtype=object)
+    )
 
 
 def learn_classes(values, dtype, noise_multiplier, delta, rng, neighboring):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from numbers import Integral, Real
 
 import numpy as np
@@ -66,12 +67,14 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
     image_shape : (height, width) or (height, width, channels) or None, default=None
         Arrays: rows are images. Their moments are taken over the low frequencies of a cosine basis.
     bounds_share : float, default=0.05
-        Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, row norm,
-        classes.
+        Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
+        Half of it for the row norm, a fifth for the number of rows of a table without numbers. Whatever is declared
+        leaves its share to the moments.
     on_invalid : {"clip", "raise"}, default="clip"
         What to do with values outside declared bounds.
     n_components : int, "auto" or None, default="auto"
         Latent dimensions; "auto" is at most 30 for DataFrames and 60 for arrays, None is no reduction.
+        Arrays refuse more than they have columns; DataFrames, whose levels may be learned, have as many as there are.
     prior : {"auto", "class_conditional", "gaussian", "mixture"}, default="auto"
         Law of the latents: of each class of a categorical y, from class-conditional moments ("auto" with such a y); of
         all rows ("auto" without); or a mixture of Gaussians by DP-EM, y a column like the others, as in the paper.
@@ -88,7 +91,9 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
     latent_variance : {"learned", "zero"}, default="learned"
         "net": the encoder's variance; "zero" is the paper's AE.
     likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
-        "net" on arrays; "auto" is Bernoulli for values of one sign. DataFrames have one categorical law a column.
+        "net" on arrays; "auto" is Bernoulli for values that are not negative; "bernoulli" needs
+        `bounds` that say so. DataFrames have one
+        categorical law a column.
     n_monte_carlo : int, default=1
         "net": latent samples a record.
     sampling_rate : float, default=0.005
@@ -286,9 +291,9 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
         Notes
         -----
         **Privacy.** The unit is one row, under `neighboring`. Charged before anything is released, as one composed
-        event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not declared (`bounds_share`
-        each; learned categories also spend a tenth of `delta`); one for the moments (three for arrays: mean, norm about
-        it, second moments); with "mixture", `em_steps` more; with "net", `steps` Poisson-sampled ones.
+        event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not declared (at its part of
+        `bounds_share`; learned categories also spend a tenth of `delta`); one for the moments (three for arrays: mean,
+        norm about it, second moments); with "mixture", `em_steps` more; with "net", `steps` Poisson-sampled ones.
         """
         with self._fitting():
             accountant = self._resolve_accountant()
@@ -300,7 +305,7 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
         return self
 
     def _prepare(self, X, y, accountant):
-        settings = {**resolve_settings(self.get_params(deep=False)), "seed": self._seed()}
+        settings = {**resolve_settings(self.get_params(deep=False), self._defaults()), "seed": self._seed()}
         rows = self._read(X, y, settings)
         settings.update(resolve_sampling(settings, len(rows), accountant.neighboring))
         phases = plan_phases(rows, settings)
@@ -308,6 +313,10 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
         if settings["decoder"] == "net":
             check_network(settings, *rows.network_shape(settings, plan))
         return (rows, settings), plan
+
+    @classmethod
+    def _defaults(cls):
+        return {name: p.default for name, p in inspect.signature(cls.__init__).parameters.items() if name != "self"}
 
     def _read(self, X, y, settings):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""
@@ -322,6 +331,8 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
             refused = [name for name in ("bounds", "l2_bound", "image_shape") if getattr(self, name) is not None]
             if refused:
                 raise InvalidInputError(f"{', '.join(refused)}: for arrays; a DataFrame takes a schema")
+            if settings["likelihood"] != "auto":
+                raise ValueError("likelihood= is for arrays: a DataFrame has one categorical law a column")
             check_unique(X.columns)
             validate_data(self, X, skip_check_array=True)
             rows = FrameRows(X, y, target=self.target, schema=self.schema, **shared)
@@ -332,6 +343,9 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
                 raise InvalidInputError(f"{', '.join(refused)}: for DataFrames; an array takes bounds and y")
             X = validate_rows(self, X, order=None)
             rows = ArrayRows(X, y, bounds=self.bounds, l2_bound=self.l2_bound, image_shape=self.image_shape, **shared)
+            lowest = None if rows.bounds is None else rows.bounds[0]
+            if settings["likelihood"] == "bernoulli" and (lowest is None or not (lowest >= 0).all()):
+                raise ValueError('likelihood="bernoulli" needs declared bounds that are not negative, and no numeric y')
             limit = rows.X.shape[1]
             if isinstance(settings["n_components"], Integral) and settings["n_components"] > limit:
                 raise InvalidInputError(f"n_components={settings['n_components']} must be at most {limit}")
@@ -345,8 +359,6 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
     def _public_assumptions(self, rows):
         names = ("schema", "classes", "bounds", "l2_bound", "image_shape")
         declared = [f"{name}: declared public by the caller" for name in names if getattr(self, name) is not None]
-        if self.batch_size is not None or self.epochs is not None:
-            declared.append("number of rows: public under replace_one")
         kinds = "names, order and kinds (dtypes) of the columns" if isinstance(rows, FrameRows) else "number of columns"
         return [*declared, kinds, *rows.public_assumptions]
 

@@ -13,12 +13,16 @@ import itertools
 from dataclasses import dataclass, fields
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import logsumexp, ndtri
 from threadpoolctl import threadpool_limits
 
 __all__ = ["ParticleModel", "fit_particles", "plan_bins"]
 
 _SMALLEST_PROBABILITY = 1e-4  # of a level where the decoder starts
+_ABSENT = -1e4  # bias of a level that is never drawn: its softmax is 0 exactly, and so is its gradient
+_MOST_PRODUCTS = 2e11  # of a fit, in multiplications of its larger products; some seconds
+_FEWEST_STEPS = 60
+_LEVEL_TOO_MANY = 1e-3  # chance that the noise makes any of the optional levels, all of them empty, look present
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +55,11 @@ class ParticleModel:
     particles: np.ndarray
     weight: np.ndarray
     bias: np.ndarray
+
+    @property
+    def present(self):
+        """Levels that may be drawn: bool array of shape (n_columns_encoded,)."""
+        return np.asarray(self.bias) > _ABSENT / 2
 
     @property
     def offsets(self):
@@ -142,6 +151,7 @@ def fit_particles(
     n_levels,
     rng,
     *,
+    optional=None,
     n_components=30,
     n_particles=600,
     n_iter=300,
@@ -158,12 +168,17 @@ def fit_particles(
     n_levels : array of int of shape (n_blocks,)
     rng : numpy.random.Generator
         Initial particles only; the noise is already in `released`.
+    optional : array of bool of shape (n_columns_encoded,), default=None
+        Levels that the data need not have ("missing", "other"): where the released count, over all classes, is below
+        three standard deviations of its noise (up to four where such levels are many), the level is taken for absent
+        and never drawn.
     n_components : int, default=30
         Latent dimensions, at most the number of levels less that of blocks.
     n_particles : int, default=600
         Of a class; fewer where all classes together would exceed `particle_budget`.
     n_iter, learning_rate
-        Steps of Adam; the rate falls to 3/10 after half of them and to 1/10 after four fifths.
+        Steps of Adam, fewer where levels are many; the rate falls to 3/10 after half of them and to 1/10 after four
+        fifths.
     progress : callable, default=None
         Wraps the iterable of steps (a tqdm bar).
 
@@ -172,13 +187,13 @@ def fit_particles(
     ParticleModel
     """
     n_levels = np.asarray(n_levels, dtype=np.int64)
-    counts, marginals = consistent_marginals(released, noise_sd, n_levels)
+    counts, marginals, absent = consistent_marginals(released, noise_sd, n_levels, optional)
     n_classes = len(counts)
     share = counts / counts.sum() if counts.sum() > 0 else np.full(n_classes, 1 / n_classes)
     mean = share @ marginals
     n_components = int(np.clip(n_components, 1, max(1, len(mean) - len(n_levels))))
     components, class_means, class_covariances = _gaussian_prior(
-        released, counts, marginals, share, n_components, n_levels
+        released, counts, marginals, share, n_components, n_levels, absent
     )
     second = np.einsum("c,cii->i", share, class_covariances) + share @ class_means**2
     # a direction whose variance drowned would otherwise blow the latents of real rows up
@@ -191,9 +206,13 @@ def fit_particles(
     # half the first-order expansion of log(mean + components^T z) about the mean: its exponential stays tame
     weight = (0.5 * components * scale[:, None] / np.maximum(mean, 0.02)).astype(np.float32)
     bias = np.log(np.maximum(mean, _SMALLEST_PROBABILITY)).astype(np.float32)
-    if released.pairs is None or len(n_levels) < 2:
+    one_way_alone = released.pairs is None or len(n_levels) < 2
+    if one_way_alone:
         particles, weight, bias = _one_particle_a_class(marginals, class_means)
-    else:
+    weight[:, absent], bias[absent] = 0.0, _ABSENT
+    if not one_way_alone:
+        affordable = int(_MOST_PRODUCTS / (2 * n_classes * size * len(mean) ** 2))
+        n_iter = min(n_iter, max(affordable, _FEWEST_STEPS))
         steps = range(n_iter) if progress is None else progress(range(n_iter))
         # Small products, thousands of them: threads that wait for one another cost more than they save.
         with threadpool_limits(1, "blas"):
@@ -203,9 +222,10 @@ def fit_particles(
     )
 
 
-def consistent_marginals(released, noise_sd, n_levels):
-    """Class counts (n_classes,) and class marginals (n_classes, n_columns_encoded), every block summing to one.
+def consistent_marginals(released, noise_sd, n_levels, optional=None):
+    """Class counts, class marginals, every block of which sums to one, and the `optional` levels taken for absent.
 
+    Of shapes (n_classes,), (n_classes, n_columns_encoded) and (n_columns_encoded,), the last one bool.
     The marginal of a block is the inverse-variance mean of its one-way table and of the row sums of its two-way tables,
     projected on the simplex; the class count that of the direct count and of the blocks' totals.
     """
@@ -224,17 +244,30 @@ def consistent_marginals(released, noise_sd, n_levels):
     total_precision = 1 / np.add.reduceat(1 / precision, starts[:-1])
     count_precision = 1 / _variance(noise_sd.count[0])
     counts = (totals @ total_precision + released.count * count_precision) / (total_precision.sum() + count_precision)
-    # A class that the noise hides is taken for absent, unless all are.
-    hidden = counts < 3 * (total_precision.sum() + count_precision) ** -0.5
+    # A class that the noise hides is taken for absent, unless all are. Two blocks share the noise of their pair table,
+    # so that the variance is up to twice that of independent totals.
+    variance = (1 if released.pairs is None else 2) / (total_precision.sum() + count_precision)
+    hidden = counts < 3 * variance**0.5
     counts = np.where(hidden & ~hidden.all(), 0.0, np.maximum(counts, 0.0))
-    marginals = np.empty_like(estimate)
+    absent = np.zeros(len(block), dtype=bool)
+    if optional is not None:
+        deviations = max(3.0, -ndtri(_LEVEL_TOO_MANY / max(np.count_nonzero(optional), 1)))
+        noise = deviations * (len(counts) / precision) ** 0.5
+        noise = np.where(noise_sd.one_way[0] > 0, noise, 0.5)  # exact counts are whole
+        over_classes = estimate.sum(axis=0)
+        absent = np.asarray(optional, dtype=bool) & (over_classes < noise)
+        for start, stop in itertools.pairwise(starts):
+            if absent[start:stop].all():
+                absent[start + np.argmax(over_classes[start:stop])] = False
+    marginals = np.zeros_like(estimate)
     for k in range(len(counts)):
         for start, stop in itertools.pairwise(starts):
-            marginals[k, start:stop] = _to_simplex(estimate[k, start:stop] / max(counts[k], 1.0))
-    return counts, marginals
+            kept = start + np.flatnonzero(~absent[start:stop])
+            marginals[k, kept] = _to_simplex(estimate[k, kept] / max(counts[k], 1.0))
+    return counts, marginals, absent
 
 
-def _gaussian_prior(released, counts, marginals, share, n_components, n_levels):
+def _gaussian_prior(released, counts, marginals, share, n_components, n_levels, absent):
     """DP-PCA of the one-hot table and one Gaussian a class in its space; entries within a block are structural."""
     block = _blocks(n_levels)
     same = block[:, None] == block[None, :]
@@ -243,7 +276,7 @@ def _gaussian_prior(released, counts, marginals, share, n_components, n_levels):
         outer = np.outer(p, p)
         cross = 0.0 if released.pairs is None else released.pairs[k] / max(counts[k], 1.0) - outer
         covariances.append(np.where(same, np.diag(p) - outer, cross))
-    covariances = np.array(covariances)
+    covariances = np.where(absent[:, None] | absent, 0.0, np.array(covariances))
     shift = marginals - share @ marginals
     _, vectors = np.linalg.eigh(np.tensordot(share, covariances, 1) + (shift.T * share) @ shift)
     components = np.ascontiguousarray(vectors[:, ::-1][:, :n_components].T)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 
 import numpy as np
 
@@ -22,19 +23,45 @@ _SPLITS = {
 }
 
 
-def resolve_settings(parameters):
+# Parameters that act under one value of another alone.
+_ACTS = {
+    **dict.fromkeys(("n_mixture", "covariance_type", "em_steps"), ("prior", "mixture")),
+    **dict.fromkeys(
+        (
+            "latent_variance", "likelihood", "n_monte_carlo", "sampling_rate", "steps", "batch_size", "epochs",
+            "gradient_bound", "warm_start_steps", "net", "device",
+        ),
+        ("decoder", "net"),
+    ),
+}  # fmt: skip
+
+
+def resolve_settings(parameters, defaults):
     """Return the parameters of a synthesizer as a dict, a preset's in the place of those it concerns.
+
+    Parameters
+    ----------
+    parameters, defaults : dict
+        What was asked for, and the constructor's defaults.
 
     Raises
     ------
     ValueError
-        Parameters that contradict one another.
+        Parameters that contradict one another, or that would do nothing in this combination.
     """
     settings = {name: value for name, value in parameters.items() if name != "accountant"}
+    given = {name for name, value in settings.items() if not _same(value, defaults[name])}
     if settings["preset"] is not None:
-        settings.update(paper_settings(settings["preset"], settings["epsilon"], settings["delta"]))
-    if settings["net"] is not None and settings["decoder"] != "net":
-        raise ValueError('net= is used with decoder="net" alone')
+        preset = paper_settings(settings["preset"])
+        if both := sorted(name for name in given & preset.keys() if not _same(settings[name], preset[name])):
+            raise ValueError(f"preset={settings['preset']!r} sets {', '.join(both)}: leave out the one or the other")
+        settings.update(preset)
+    for name, (switch, value) in _ACTS.items():
+        if name in given and settings[switch] != value:
+            raise ValueError(f'{name}= is used with {switch}="{value}" alone')
+    for name, other in (("sampling_rate", "batch_size"), ("steps", "epochs")):
+        if settings[other] is not None and name in given:
+            raise ValueError(f"{name} and {other} set the same thing: give one of them")
     if settings["budget_split"] is not None:
         split = np.asarray(settings["budget_split"], dtype=float)
         if split.shape != (3,) or not np.isfinite(split).all() or split.min() < 0 or not split.sum() > 0:
@@ -42,6 +69,11 @@ def resolve_settings(parameters):
     if settings["image_shape"] is not None and settings["target"] is not None:
         raise ValueError("image_shape is for arrays, target for DataFrames")
     return settings
+
+
+def _same(one, other):
+    plain = (str, Real, tuple)  # arrays and objects are never a default
+    return one is other or (isinstance(one, plain) and isinstance(other, plain) and one == other)
 
 
 def resolve_sampling(settings, n_rows, neighboring):

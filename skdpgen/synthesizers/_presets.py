@@ -19,7 +19,7 @@ PAPER_ROWS = {
 }
 
 
-def paper_settings(preset, epsilon, delta):
+def paper_settings(preset):
     """Parameters of P3GMSynthesizer that the paper's Table IV sets for a data set.
 
     The split is that of the paper at (1, 1e-5): epsilon .1 for the PCA, the noise multiplier of Table IV for DP-SGD,
@@ -29,7 +29,6 @@ def paper_settings(preset, epsilon, delta):
     ----------
     preset : str
         "paper/adult" and so on; "paper" alone is "paper/mnist".
-    epsilon, delta : float
 
     Returns
     -------

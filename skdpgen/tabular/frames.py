@@ -9,6 +9,7 @@ import pandas as pd
 from pandas.api import types as pdt
 
 from ..exceptions import SchemaError
+from ..utils.validation import is_unicode
 from .columns import Boolean, Categorical, Datetime, fit_dtype, output_dtype, unit_microseconds
 from .columns import family as family_of
 from .schema import check_unique
@@ -252,7 +253,9 @@ def level_codes(series, column):
     codes, uniques = factorize(series, column)
     if column.values is None:
         return None
-    found = pd.Index(np.array(column.categories, dtype=object)).get_indexer(uniques)
+    found = pd.Index(np.array(column.categories, dtype=object), dtype=object).get_indexer(
+        pd.Index(uniques, dtype=object)
+    )
     other = getattr(column, "other", None)
     if other is None and (found < 0).any():
         _refuse(
@@ -285,8 +288,10 @@ def factorize(series, column):
         uniques = np.asarray(uniques, dtype=object)
     kind = pdt.infer_dtype(uniques, skipna=True)
     _check_family(kind, column)
-    if kind in _NUMBERS and not np.isfinite(uniques.astype(np.float64)).all():
+    if kind in _NUMBERS and not _finite(uniques):
         _refuse(column, "holds infinite values (inf)")
+    if kind == "string" and not is_unicode(uniques):
+        _refuse(column, "holds text that is no Unicode (lone surrogates)")
     _check_missing(codes < 0, column)
     uniques = _as_family(uniques, _declared_family(column), column.categories)
     if column.categories is None:
@@ -296,6 +301,13 @@ def factorize(series, column):
         merged, uniques = pd.factorize(uniques)
         codes = np.append(merged, -1)[codes]
     return codes, uniques
+
+
+def _finite(numbers):
+    try:
+        return np.isfinite(numbers.astype(np.float64)).all()
+    except OverflowError:  # an integer of hundreds of digits
+        return False
 
 
 def _check_family(kind, column):

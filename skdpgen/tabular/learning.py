@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass, field, replace
 
@@ -36,6 +37,8 @@ _N_NUMERIC = 2 * _OCTAVES + 1
 _GAP = 16
 # Datetimes: one bin a year from 1920 to 2049, and what is before and after.
 _FIRST_YEAR, _N_YEARS = 1920, 130
+# Learned categories of one column, at most.
+MAX_CATEGORIES = 200
 # Rows, in standard deviations of the noise on one cell, below which a fine histogram says nothing.
 _DROWNED = 60
 
@@ -106,7 +109,7 @@ def schema_histogram(frame, schema) -> SchemaHistogram:
     return SchemaHistogram(schema, joint_histogram(codes, sizes), keys, tuple(sizes))
 
 
-def schema_from_histogram(noisy, histogram, noise_sd, delta) -> Schema:
+def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_CATEGORIES) -> Schema:
     """Complete the schema from the released counts.
 
     Parameters
@@ -119,6 +122,8 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta) -> Schema:
     delta : float
         Chance that a category which one row alone has is told; charged beside the Gaussian event. Not used where
         `histogram.needs_delta` is False.
+    max_categories : int, default=200
+        Of one column: those with the largest released counts are kept.
 
     Returns
     -------
@@ -127,7 +132,8 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta) -> Schema:
         together an empty bin does in 5 % of fits), widened to zero where zero is near beside their range.
         Categories are those above the threshold, sorted; everything else is the level "other" (a number not
         among the categories, -1 if it can be, where they are numbers). A column with nothing above the noise
-        gets `DEFAULT_BOUNDS`, or "other" alone.
+        gets `DEFAULT_BOUNDS`, or "other" alone. A column that is not of integers gets `decimals` by its learned
+        bounds: so many that their distance has four significant digits, but two at least.
 
     Warns
     -----
@@ -145,6 +151,9 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta) -> Schema:
                 kept = select_above(counts - histogram.bounded_sum.lattice, noise_sd, delta, n_categorical)
             else:
                 kept = counts > 0
+            if np.count_nonzero(kept) > max_categories:
+                kept &= counts >= np.sort(counts[kept])[-max_categories]
+                kept[np.flatnonzero(kept)[max_categories:]] = False  # of equal counts
             column = _with_categories(column, [key for key, keep in zip(histogram.keys[name], kept) if keep])
             found = bool(column.categories)
         else:
@@ -152,13 +161,22 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta) -> Schema:
             found = outermost is not None
             bounds = _year_bounds if isinstance(column, Datetime) else _octave_bounds
             column = replace(column, bounds=bounds(column, outermost))
+            if not column.integer and column.decimals is None:
+                column = replace(column, decimals=_decimals(*column.bounds))
         learned.append(column)
         if not found:
             nothing.append(repr(name))
     if nothing:
+        texts = [repr(column.name) for column in learned if isinstance(column, Categorical) and not column.categories]
         warnings.warn(
             f"too few rows or too little budget to learn anything of {', '.join(nothing)}: declare their bounds or "
-            "categories, if those are public",
+            "categories, if those are public"
+            + (
+                f". In {', '.join(texts)} no value is shared by enough rows: a column of unique values (ids, free "
+                "text) cannot be kept private and is better dropped"
+                if texts
+                else ""
+            ),
             UtilityWarning,
             stacklevel=2,
         )
@@ -189,6 +207,10 @@ def _octave_bounds(column, outermost):
     if lowest >= highest:
         lowest, highest = (lowest, lowest + 1) if lowest < largest else (highest - 1, highest)
     return (int(lowest), int(highest)) if column.integer else (float(lowest), float(highest))
+
+
+def _decimals(low, high):
+    return max(2, 3 - math.floor(math.log10(high - low)))
 
 
 def _octave_edges(cell):

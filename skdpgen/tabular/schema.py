@@ -122,7 +122,8 @@ class Schema:
         No value is read: integers, floats, bools and datetimes are taken as such, everything else as
         categorical; a column may be missing wherever its dtype can hold that; bounds and categories are left
         to be learned. The dtypes are taken as public (reading a CSV file derives them from the values: they
-        are then an assumption of the caller).
+        are then an assumption of the caller; so is the resolution of dates, which the reader leaves in
+        ``frame.attrs["resolutions"]``).
 
         Parameters
         ----------
@@ -149,12 +150,15 @@ class Schema:
                 raise SchemaError("expected a DataFrame, or an array of numbers with two dimensions")
             frame = pd.DataFrame(array[:0], columns=[f"x{i}" for i in range(array.shape[1])])
         check_unique(frame.columns)
+        resolutions = frame.attrs.get("resolutions", {})
         known = {} if known is None else {column.name: column for column in known.columns}
         if absent := [name for name in [*known, *categorical] if name not in frame.columns]:
             raise SchemaError(f"declared, but not in the frame: {', '.join(map(repr, absent))}")
         return cls(
             tuple(
-                known[name] if name in known else _column_of_dtype(name, dtype, name in set(categorical))
+                known[name]
+                if name in known
+                else _column_of_dtype(name, dtype, name in set(categorical), resolutions.get(name, "s"))
                 for name, dtype in frame.dtypes.items()
             )
         )
@@ -195,7 +199,7 @@ class Schema:
         return cls.from_json(Path(path).read_text(encoding="utf-8"))
 
 
-def _column_of_dtype(name, dtype, categorical):
+def _column_of_dtype(name, dtype, categorical, resolution):
     missing = holds_missing(dtype)
     text = str(dtype)
     if isinstance(dtype, pd.SparseDtype):
@@ -205,7 +209,7 @@ def _column_of_dtype(name, dtype, categorical):
     if pdt.is_bool_dtype(dtype) and not categorical:
         return Boolean(name, missing=missing, dtype=text)
     if pdt.is_datetime64_any_dtype(dtype):
-        return Datetime(name, missing=missing, dtype=text)
+        return Datetime(name, resolution=resolution, missing=missing, dtype=text)
     if pdt.is_numeric_dtype(dtype) and not pdt.is_complex_dtype(dtype):
         if categorical:
             return Categorical(name, missing=missing, dtype=text)

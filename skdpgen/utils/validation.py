@@ -10,6 +10,7 @@ from sklearn.utils.validation import _check_feature_names, _get_feature_names, _
 from ..exceptions import InvalidInputError
 
 __all__ = [
+    "MAX_ROWS",
     "ClassNamePrefixFeaturesOutMixin",
     "HasMethods",
     "Hidden",
@@ -19,9 +20,11 @@ __all__ = [
     "StrOptions",
     "check_classes",
     "check_feature_names",
+    "check_row_count",
     "encode_labels",
     "fit_context",
     "get_feature_names",
+    "is_unicode",
     "num_samples",
     "validate_data",
     "validate_rows",
@@ -33,8 +36,25 @@ get_feature_names = _get_feature_names
 num_samples = _num_samples
 
 
-# Sums of more rows would leave the integers that hold them exactly.
-_MAX_ROWS = 1 << 24
+# Rows of the narrowest of the exact sums: those of a mixture hold 2^38 steps a unit in integers of 64 bits.
+MAX_ROWS = 1 << 24
+
+
+def check_row_count(n_samples):
+    """Refuse, before anything is charged, more rows than every mechanism can sum exactly."""
+    if n_samples > MAX_ROWS:
+        raise InvalidInputError(f"at most {MAX_ROWS} rows can be summed exactly: fit on a random part of them")
+
+
+def is_unicode(values):
+    """Tell whether all text among `values` can be written: a lone surrogate cannot, and pandas fails on it anywhere."""
+    try:
+        for value in values:
+            if isinstance(value, str) and not value.isascii():
+                value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def validate_rows(estimator, X, **options):
@@ -54,21 +74,32 @@ def validate_rows(estimator, X, **options):
     Raises
     ------
     InvalidInputError
-        For text, complex numbers, or more rows than can be summed exactly; before anything is charged.
+        For what is no table of finite numbers, or more rows than can be summed exactly; before anything is charged.
     """
     try:
         X = validate_data(estimator, X, dtype="numeric", **options)
-    except ValueError as error:
+        if X.dtype.kind not in "biufO":
+            raise InvalidInputError(f"X holds values that are not numbers, of dtype {X.dtype}")
+        if X.dtype.kind == "O":  # frames of categories or periods come back as objects: they must fail here
+            X = X.astype(np.float64)
+            if not np.isfinite(X).all():
+                raise InvalidInputError("X holds text or objects for numbers that are not finite")
+    except (ValueError, OverflowError) as error:  # a TypeError names types alone
         text = str(error)
-        if "could not convert" in text:  # numpy's message holds the value
+        # messages of a conversion hold the value, or have it as an attribute
+        if "could not convert" in text or isinstance(error, OverflowError | UnicodeError):
             raise InvalidInputError(
                 "X holds values that are not numbers; P3GMSynthesizer takes a table of them as a DataFrame"
+            ) from None
+        if text.startswith("Expected 2D array"):  # scikit-learn's holds the array
+            raise InvalidInputError(
+                f"{text.splitlines()[0].split(' instead')[0]} instead. Reshape your data by X.reshape(-1, 1) if it "
+                "is one column, or X.reshape(1, -1) if it is one row"
             ) from None
         if text.startswith("Complex data not supported"):  # and scikit-learn's the array
             raise InvalidInputError("Complex data not supported") from None
         raise
-    if len(X) > _MAX_ROWS:
-        raise InvalidInputError(f"at most {_MAX_ROWS} rows can be summed exactly: fit on a random part of them")
+    check_row_count(len(X))
     return X
 
 

@@ -269,6 +269,16 @@ def test_books_in_memory_are_detached_beyond_a_fork(monkeypatch):
         accountant.charge(SMALL, "child")
 
 
+def test_report_names_the_releases_that_a_label_lists():
+    accountant = PrivacyAccountant(2.0)
+    plan = accountant.calibrate(MNIST, label="P3GM: pca, mixture, decoder", epsilon=0.5)
+    accountant.charge(plan.event, plan.label)
+    accountant.charge(gaussian_event(30.0), "look: one, two")
+    frame = accountant.report()
+    assert list(frame["label"]) == ["P3GM"] * 3 + ["look: one, two"]
+    assert list(frame["release"]) == ["pca", "mixture", "decoder", ""]
+
+
 def test_report_has_a_row_for_each_primitive_release():
     accountant = PrivacyAccountant(2.0)
     plan = accountant.calibrate(MNIST, label="P3GM", epsilon=0.5, extra_delta_share=0.1)
@@ -276,6 +286,7 @@ def test_report_has_a_row_for_each_primitive_release():
     accountant.charge(gaussian_event(30.0), "later")
     frame = accountant.report()
     assert list(frame["label"]) == ["P3GM"] * 3 + ["later"]
+    assert list(frame["release"]) == [""] * 4
     assert list(frame["mechanism"]) == ["gaussian", "gaussian", "poisson_gaussian", "gaussian"]
     assert list(frame["count"]) == [1, 20, 840, 1]
     assert frame["extra_delta"].sum() == pytest.approx(1e-6)

@@ -37,7 +37,8 @@ def _same_pca(one, other, k, atol):
 @pytest.mark.parametrize("neighboring", ["add_or_remove_one", "replace_one"])
 def test_without_noise_it_is_scikit_learns_pca(X, k, centering, neighboring):
     reference = PCA(k, svd_solver="covariance_eigh").fit(X)
-    pca = DPPCA(k, epsilon=np.inf, centering=centering, residual_bound=2.0, neighboring=neighboring).fit(X)
+    options = {"residual_bound": 2.0} if centering == "two_round" else {}
+    pca = DPPCA(k, epsilon=np.inf, centering=centering, neighboring=neighboring, **options).fit(X)
     _same_pca(pca, reference, k, 1e-8)
     np.testing.assert_allclose(pca.transform(X), reference.transform(X), atol=1e-4)
     np.testing.assert_allclose(pca.noise_variance_, reference.noise_variance_, rtol=1e-6)
@@ -192,3 +193,24 @@ def test_a_projected_row_does_not_hang_on_the_other_rows():
 def test_too_many_components_name_the_limit():
     with pytest.raises(InvalidInputError, match="at most n_features=5"):
         DPPCA(9).fit(_wide(10))
+
+
+def test_a_residual_bound_without_residuals_is_refused():
+    with pytest.raises(ValueError, match="two_round"):
+        DPPCA(residual_bound=0.5).fit(CANCER)
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        ({}, 0.075),
+        ({"bounds": (0, 4000)}, 0.025),
+        ({"l2_bound": 1.0}, 0.05),
+        ({"bounds": (0, 4000), "l2_bound": 1.0}, 0),
+    ],
+)
+def test_what_is_learned_takes_its_share_of_the_whole_budget(declared, expected):
+    report = DPPCA(2, epsilon=1.0, **declared).plan(CANCER)
+    squares = {name: z**-2.0 for name, z in report.noise_multipliers.items()}
+    learned = sum(value for name, value in squares.items() if name != "moments")
+    assert learned / sum(squares.values()) == pytest.approx(expected, abs=1e-3)

@@ -11,6 +11,7 @@ import torch
 from _claims import assert_noise_at_scale
 
 from skdpgen._types import BoundedSum
+from skdpgen.accounting import epsilon_pld, poisson_gaussian_event
 from skdpgen.dpsgd import DPSGDPlan, GradientNoise
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import make_noise_generator
@@ -138,3 +139,11 @@ def test_plan_refuses_numbers_out_of_range(changes):
 def test_plan_is_frozen():
     with pytest.raises(AttributeError):
         plan().steps = 11
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+def test_a_plan_tells_what_it_costs_under_its_relation(relation):
+    ours = plan(neighboring=relation)
+    event = poisson_gaussian_event(ours.sampling_rate, ours.noise_multiplier, ours.steps)
+    assert ours.epsilon(1e-5) == epsilon_pld(event, 1e-5, relation)
+    assert plan(noise_multiplier=0.0).epsilon(1e-5) == float("inf")

@@ -12,14 +12,15 @@ from skdpgen.mechanisms import (
     histogram,
     joint_histogram,
     lattice_rows,
-    log_edges,
     norm_histogram,
     outermost_bins,
     select_above,
     selection_threshold,
     split_histogram,
+    total,
 )
 from skdpgen.mechanisms.gaussian import _lattice_noise
+from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import make_noise_generator
 
 RNG = make_noise_generator("fast")
@@ -145,9 +146,7 @@ def test_outermost_bins_are_those_above_the_noise(rng):
 
 
 def test_norm_histogram_covers_every_size():
-    edges = log_edges(-2, 2)
-    assert edges[0] == 0.25
-    assert edges[-1] == 4.0
+    edges = 2.0 ** np.arange(-2, 3)
     counts = norm_histogram(np.array([0.0, 0.25, 0.26, 4.0, 4.1, 1e300]), edges).value
     assert counts.sum() == 6
     assert counts[0] == 2
@@ -181,3 +180,22 @@ def test_lattice_rows_are_inside_exactly_and_never_longer(rng):
 def test_a_wrong_bound_is_refused(wrong):
     with pytest.raises(ValueError, match="l2_bound"):
         clip_rows(np.zeros((1, 1)), wrong)
+
+
+def test_a_total_is_moved_by_at_most_one_unit(rng):
+    counts = rng.integers(0, 785, 50)
+    for row in (0, 784, 10_000, -3):
+        whole, without = (total(c, 784) for c in (np.append(counts, row), counts))
+        change = abs(float((whole.value - without.value)[0])) * whole.weights
+        assert change <= whole.sensitivity("add_or_remove_one") == 1.0
+        assert change == pytest.approx(0.0 if row <= 0 else 1.0)
+    replaced = [float(total(np.append(counts, row), 784).value[0]) for row in (0, 784)]
+    assert (replaced[1] - replaced[0]) / 784 == total(counts, 784).sensitivity("replace_one") == 1.0
+
+
+def test_the_noise_of_a_total_is_at_its_scale():
+    with seeded_noise(quiet=True):
+        generator = make_noise_generator()
+        noisy = [float(add_gaussian(total([3, 5], 10), 2.0, generator, "replace_one")[0]) for _ in range(4000)]
+    assert np.mean(noisy) == pytest.approx(8.0, abs=2.0)
+    assert np.std(noisy) == pytest.approx(20.0, rel=0.06)

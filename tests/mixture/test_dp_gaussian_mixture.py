@@ -15,6 +15,8 @@ from skdpgen.mechanisms import class_moments, exact_value, unpack_moments
 from skdpgen.mixture import GaussianMixtureParameters, class_gaussians, dp_em
 from skdpgen.testing import seeded_noise
 
+pytestmark = pytest.mark.filterwarnings("ignore:the last of:skdpgen.exceptions.UtilityWarning")  # few iterations
+
 CENTRES = np.array([[-2.0, 0.0], [2.0, 1.0], [0.0, -2.5]])
 
 
@@ -124,7 +126,7 @@ def test_a_noisy_fit_is_near_the_blobs(covariance_type, neighboring):
     with seeded_noise(0, quiet=True):
         mixture = DPGaussianMixture(
             3, epsilon=8.0, bounds=(-5, 5), l2_bound=1.0, means_init=MEANS_INIT, covariance_type=covariance_type,
-            neighboring=neighboring, random_state=0,
+            neighboring=neighboring, random_state=0, n_iter=5,
         ).fit(X)  # fmt: skip
     np.testing.assert_allclose(mixture.means_, CENTRES, atol=0.3)
     np.testing.assert_allclose(mixture.weights_, [0.5, 0.3, 0.2], atol=0.05)
@@ -270,6 +272,43 @@ def test_bad_input_is_refused_and_nothing_is_charged(parameters, data, message):
     assert not accountant.charges
     with pytest.raises(NotFittedError):
         mixture.sample(3)
+
+
+@pytest.mark.filterwarnings("default:the last of:skdpgen.exceptions.UtilityWarning")
+def test_em_that_has_not_settled_is_said_and_one_that_has_is_not(recwarn):
+    options = {"epsilon": np.inf, "bounds": (-5, 5), "means_init": MEANS_INIT}
+    with pytest.warns(UtilityWarning, match="of EM still moved a mean"):
+        DPGaussianMixture(3, n_iter=2, **{**options, "means_init": np.array(MEANS_INIT) / 4}).fit(X)
+    recwarn.clear()
+    DPGaussianMixture(3, n_iter=30, **options).fit(X)
+    assert not [w for w in recwarn if "of EM still" in str(w.message)]
+
+
+def test_no_class_is_thinner_than_the_noise_of_its_covariance():
+    flat = np.column_stack([X[:, 0], 0.01 * X[:, 1]])
+    for seed in range(5):
+        with seeded_noise(seed, quiet=True):
+            mixture = DPGaussianMixture(epsilon=1.0, bounds=(-5, 5), l2_bound=1.5, classes=[0, 1, 2]).fit(flat, Y)
+        multiplier = mixture.accountant_.report()["noise_multiplier"].iloc[-1]
+        counts = mixture.weights_ * mixture.count_
+        least = np.array([np.linalg.eigvalsh(c)[0] for c in mixture.covariances_])
+        assert (least > (multiplier / counts) * (5 * 1.5) ** 2).all()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "y", "message"),
+    [
+        ({"classes": [0, 1, 2]}, None, "classes= is used with y"),
+        ({"means_init": [[0.0, 0.0]]}, None, "means_init= is used without y"),
+        ({"means_init": [[0.0, 0.0]] * 2, "n_components": 2}, Y, "means_init= is used without y"),
+        ({"bounds_share": 0.7}, None, "leaves nothing"),
+    ],
+)
+def test_parameters_that_would_do_nothing_are_refused_uncharged(parameters, y, message):
+    accountant = PrivacyAccountant(1.0)
+    with pytest.raises(ValueError, match=message):
+        DPGaussianMixture(accountant=accountant, **parameters).fit(X, y)
+    assert accountant.charges == ()
 
 
 # ---- class_gaussians ----

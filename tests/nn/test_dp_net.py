@@ -390,6 +390,16 @@ def test_a_plan_pays_for_one_training_whoever_holds_it():
         DPNet(_Squares, module__n=4, plan=free, verbose=0).fit(X)
 
 
+def test_copies_of_an_interrupted_net_share_the_steps_that_are_left(X):
+    net = make_net(plan=make_plan(steps=3)).initialize()
+    net.fit(X)
+    twin = copy.copy(net)
+    twin.steps_taken_ = 1  # as a copy made after the first step has it
+    with pytest.raises(RuntimeError, match="not charged"):
+        twin.partial_fit(X)
+    assert twin.steps_taken_ == 1
+
+
 class _Squares(torch.nn.Module):
     def __init__(self, n):
         super().__init__()

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from torch import nn, optim
 
-from skdpgen import P3GMSynthesizer, PrivacyAccountant, Schema
+from skdpgen import DPPCA, DPGaussianMixture, P3GMSynthesizer, PrivacyAccountant, Schema
 from skdpgen.exceptions import BudgetExceededError, DetachedAccountantError, InvalidInputError, LedgerError
 from skdpgen.nn import DPNet, P3GMModule
 from skdpgen.tabular import Boolean, Categorical, Numeric
@@ -23,6 +23,7 @@ FRAME = pd.DataFrame({"age": RNG.integers(20, 60, 60), "town": RNG.choice(["nort
 SCHEMA = Schema([Numeric("age", (0, 99), integer=True), Categorical("town", ("north", "south")), Boolean("ill")])
 SECRET = "hunter2"
 NUMBER = 987654321.5
+SURROGATES = pd.Categorical.from_codes(Y, pd.Index(np.array(["north", "\udc80" + SECRET], dtype=object), dtype=object))
 NET = {"decoder": "net", "steps": 2, "warm_start_steps": 1, "sampling_rate": 0.1}
 
 
@@ -74,6 +75,11 @@ ARRAYS = {
     "image with a numeric y": ({"image_shape": (3, 1)}, (X, X[:, 0]), "classes as y"),
     "components over the limit": ({"n_components": 4}, (X,), "at most 3"),
     "no components": ({"n_components": 0}, (X,), "n_components"),
+    "classes without y": ({"classes": [0, 1]}, (X,), "used with y"),
+    "target_type without y": ({"target_type": "numeric"}, (X,), "used with y"),
+    "classes of a numeric y": ({"classes": [0, 1]}, (X, X[:, 0]), "categorical y"),
+    "text that is no Unicode in y": ({}, (X, np.array(["a", "\udc80" + SECRET], dtype=object)[Y]), "no Unicode"),
+    "Bernoulli values of both signs": ({**NET, "likelihood": "bernoulli", "bounds": (-1, 1)}, (X,), "not negative"),
     "class-conditional without y": ({"prior": "class_conditional"}, (X,), "needs a categorical y"),
     "class-conditional on numbers": ({"prior": "class_conditional"}, (X, X[:, 0]), "needs a categorical y"),
 }
@@ -105,6 +111,14 @@ FRAMES = {
         (FRAME.assign(day=pd.Timestamp("2001-01-01")),),
         "Datetime",
     ),
+    "target_type without a target": ({"target_type": "numeric"}, (FRAME,), "a target alone"),
+    "likelihood of a frame": ({**NET, "likelihood": "gaussian"}, (FRAME,), "for arrays"),
+    "text that is no Unicode": ({}, (_cell("town", "\udc80" + SECRET),), "no Unicode"),
+    "a category that is no Unicode": (
+        {},
+        (FRAME.assign(town=SURROGATES),),
+        "no Unicode",
+    ),
     "a column that the schema lacks": (
         {"schema": SCHEMA},
         (FRAME.rename(columns={"ill": "sick"}),),
@@ -127,9 +141,15 @@ PARAMETERS = {
     "split for a decoder that is not": ({"budget_split": (1, 0, 1)}, "does not have"),
     "split without a mixture": ({"budget_split": (1, 0, 0), "prior": "mixture"}, "nothing to the mixture"),
     "preset": ({"preset": "paper/nothing"}, "preset must be"),
-    "batch_size without a public count": ({**NET, "batch_size": 10}, "private under add_or_remove_one"),
-    "epochs without a public count": ({**NET, "epochs": 10}, "private under add_or_remove_one"),
+    "batch_size without a public count": ({"decoder": "net", "batch_size": 10}, "private under add_or_remove_one"),
+    "epochs without a public count": ({"decoder": "net", "epochs": 10}, "private under add_or_remove_one"),
     "sampling_rate above 1": ({"sampling_rate": 1.5}, "sampling_rate"),
+    "steps and no decoder": ({"steps": 5}, "steps= is used with"),
+    "a device and no decoder": ({"device": "cpu:0"}, "device= is used with"),
+    "em_steps without a mixture": ({"em_steps": 3}, "em_steps= is used with"),
+    "a preset and what it sets": ({"preset": "paper/adult", "n_components": 2}, "sets n_components"),
+    "steps and epochs": ({**NET, "epochs": 2}, "steps and epochs"),
+    "sampling_rate and batch_size": ({**NET, "batch_size": 2}, "sampling_rate and batch_size"),
     "a net and no decoder": ({"net": DPNet(P3GMModule)}, 'decoder="net"'),
     "no net": ({**NET, "net": "a net"}, "must be a DPNet"),
     "no such device": ({**NET, "device": "nothing"}, "device"),
@@ -260,3 +280,42 @@ def test_errors_about_data_are_of_the_packages_own_kind():
     for data in ((_with(X, SECRET),), (FRAME[["age", "age"]],)):
         with pytest.raises(InvalidInputError):
             P3GMSynthesizer().fit(*data)
+
+
+@pytest.mark.parametrize("make", [DPPCA, DPGaussianMixture, P3GMSynthesizer])
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Categorical(["1"] * 59 + [SECRET]), pd.period_range("2020", periods=60, freq="D"), pd.interval_range(0, 60),
+        pd.to_datetime(["2020-01-01"] * 60, utc=True), pd.Categorical(["1", "2"] * 30), ["1"] * 59 + ["nan"],
+        pd.array(["1"] * 59 + ["1e400"], dtype="string"), [1j] * 60, [{SECRET: 1}] * 60,
+    ],
+    ids=lambda column: str(getattr(column, "dtype", type(column[-1]).__name__)),
+)  # fmt: skip
+def test_odd_dtypes_fit_or_are_refused_uncharged(make, column):
+    accountant = PrivacyAccountant(1.0)
+    text = ""
+    try:
+        make(accountant=accountant).fit(pd.DataFrame({"a": column, "b": np.arange(60.0)}))
+    except (ValueError, TypeError) as error:
+        text = str(error)
+    assert bool(text) == (accountant.charges == ())
+    assert SECRET not in text
+
+
+@pytest.mark.parametrize("make", [DPPCA, DPGaussianMixture, P3GMSynthesizer])
+def test_an_array_of_another_shape_is_not_shown(make):
+    for array in ([SECRET, "x"], SECRET, np.full(3, NUMBER)):
+        with pytest.raises(InvalidInputError, match=r"Expected 2D array.*Reshape your data") as caught:
+            make().fit(array)
+        assert SECRET not in str(caught.value)
+        assert "987654" not in str(caught.value)
+
+
+def test_more_rows_than_can_be_summed_are_refused_uncharged(monkeypatch):
+    monkeypatch.setattr("skdpgen.utils.validation.MAX_ROWS", 59)
+    for data in ((X,), (FRAME,)):
+        accountant = PrivacyAccountant(1.0)
+        with pytest.raises(InvalidInputError, match="at most 59 rows"):
+            P3GMSynthesizer(accountant=accountant, prior="mixture").fit(*data)
+        assert accountant.charges == ()

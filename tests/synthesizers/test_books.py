@@ -257,3 +257,18 @@ class _NoInverse:
 
     def transform(self, X):
         return X
+
+
+def test_all_that_is_left_cannot_be_planned():
+    accountant = PrivacyAccountant(1.0)
+    with pytest.raises(ValueError, match="give epsilon a number"):
+        P3GMSynthesizer(epsilon=None, accountant=accountant).plan(np.zeros((9, 2)))
+    assert accountant.charges == ()
+
+
+def test_the_card_names_each_public_fact_once():
+    rows, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
+    synth = P3GMSynthesizer(neighboring="replace_one", bounds=(-3, 3)).fit(rows, y)
+    facts = synth.card_["public_assumptions"]
+    assert len(set(facts)) == len(facts)
+    assert "kind (dtype) of y" in facts

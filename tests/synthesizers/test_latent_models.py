@@ -28,7 +28,7 @@ def _class_moments(rng, n_classes=3, d=6, n=4000):
 
 def test_without_noise_class_latents_are_the_classes_own_means_and_covariances(rng):
     rows, y, moments = _class_moments(rng)
-    counts, means, mean, vectors, mixture, _ = class_latents(moments, np.zeros((3, 6)), 0.0, 0.0, 6)
+    counts, means, mean, vectors, mixture, *_ = class_latents(moments, np.zeros((3, 6)), 0.0, 0.0, 6)
     np.testing.assert_allclose(counts, np.bincount(y))
     for k in range(3):
         np.testing.assert_allclose(means[k], rows[y == k].mean(0))
@@ -42,7 +42,7 @@ def test_class_covariances_that_are_noise_become_the_pooled_one(rng):
     _, _, moments = _class_moments(rng)
     noise_sd = 50.0 * moments.count.mean()
     noisy = moments._replace(second=moments.second + noise_sd * np.diag(rng.normal(size=6)))
-    *_, mixture, _ = class_latents(noisy, np.zeros((3, 6)), noise_sd, 0.0, 6)
+    mixture = class_latents(noisy, np.zeros((3, 6)), noise_sd, 0.0, 6).mixture
     spread = np.ptp(mixture.covariances, axis=0).max()
     assert spread < 0.2 * np.abs(mixture.covariances).max()
 
@@ -65,7 +65,7 @@ def test_a_matched_normal_has_the_moments_asked_for_after_clipping(mean, varianc
 
 def test_a_linear_generator_keeps_to_its_box_and_its_means(rng):
     _, _, moments = _class_moments(rng)
-    _, means, mean, vectors, mixture, _ = class_latents(moments, np.zeros((3, 6)), 0.0, 0.0, 6)
+    _, means, mean, vectors, mixture, *_ = class_latents(moments, np.zeros((3, 6)), 0.0, 0.0, 6)
     low, high = np.full(6, -4.0), np.full(6, 5.0)
     generator = LinearGenerator(LatentSpace(mean, vectors), mixture, means, low, high)
     components = np.repeat([0, 1, 2], 4000)
@@ -82,10 +82,10 @@ def test_a_linear_generator_keeps_to_its_box_and_its_means(rng):
     np.testing.assert_array_equal(*(g.sample(components, s) for g, s in zip((generator, again), seeds)))
 
 
-def test_contrast_is_between_its_limits(rng):
-    _, _, moments = _class_moments(rng)
-    _, means, mean, vectors, mixture, _ = class_latents(moments, np.zeros((3, 6)), 0.0, 0.0, 2)
-    assert 1.0 <= image_contrast(LatentSpace(mean, vectors), mixture, means, np.full(6, -4.0), np.full(6, 5.0)) <= 3.0
+def test_pen_strokes_get_contrast_and_photographs_none():
+    assert image_contrast(0.09) > 2.5
+    assert image_contrast(0.4) == image_contrast(0.9) == 1.0
+    assert image_contrast(-0.1) == 3.0
 
 
 @pytest.mark.parametrize("shape", [(8, 8), (6, 9), (5, 5, 3)])
@@ -137,7 +137,9 @@ def test_marginals_are_consistent_whatever_the_noise(rng):
     codes, y, levels = _table(rng)
     released = _released(codes, y, levels)
     noisy = OneHotMoments(*(a + 500 * rng.normal(size=a.shape) for a in released))
-    counts, marginals = consistent_marginals(noisy, OneHotMoments(*(np.full(a.shape, 500.0) for a in released)), levels)
+    noise_sd = OneHotMoments(*(np.full(a.shape, 500.0) for a in released))
+    counts, marginals, absent = consistent_marginals(noisy, noise_sd, levels)
+    assert not absent.any()
     assert counts.min() >= 0
     assert marginals.min() >= 0
     np.testing.assert_allclose(np.add.reduceat(marginals, [0, 3, 6], axis=1), 1.0)
@@ -147,3 +149,54 @@ def test_few_rows_get_few_bins_and_no_pairs():
     assert plan_bins(45_000, 14, 2, 3.9)[0] == 16
     assert plan_bins(45_000, 14, 2, 3.9)[1] < 0.4
     assert plan_bins(500, 30, 2, 3.9) == (4, 1.0)
+
+
+def test_a_level_that_need_not_be_there_is_never_drawn_where_the_noise_hides_it(rng):
+    codes, y, levels = _table(rng)
+    levels = levels + 1  # one more level in each block, of which the data have none but for the second
+    codes[:900, 1] = 3
+    optional = np.isin(np.arange(levels.sum()), np.cumsum(levels) - 1)
+    for share in (0.1, 1.0):
+        released = _released(codes, y, levels, share)
+        noisy = OneHotMoments(*(None if a is None else a + 20 * rng.normal(size=a.shape) for a in released))
+        noise_sd = OneHotMoments(*(None if a is None else np.full(a.shape, 20.0) for a in released))
+        lost = noisy._replace(one_way=noisy.one_way + np.where(optional & (released.one_way == 0), 10.0, 0.0))
+        model = fit_particles(lost, noise_sd, levels, rng, optional=optional)
+        assert model.present.tolist() == (~optional | (np.arange(levels.sum()) == 7)).tolist()
+        assert (model.decode(rng.normal(size=(50, len(model.components))))[:, ~model.present] == 0).all()
+        drawn = model.sample(y, rng)
+        assert (drawn[:, 1] == 3).mean() == pytest.approx(900 / len(y), abs=0.03)
+        assert (drawn[:, 0] < 3).all()
+        assert (drawn[:, 2] < 4).all()
+        assert np.isfinite(model.score_samples(codes, y)).all()
+
+
+def test_without_noise_a_level_of_one_row_is_kept_and_one_of_none_is_not(rng):
+    codes, y, levels = _table(rng)
+    codes[0, 0] = 3
+    released = _released(codes, y, levels + 1)
+    absent = consistent_marginals(released, _zeros_like(released), levels + 1, np.ones(len(released.one_way[0])))[2]
+    assert absent.tolist() == [False] * 7 + [True] + [False] * 4 + [True]
+
+
+def test_a_block_keeps_one_level_at_least(rng):
+    released = OneHotMoments(np.array([5.0]), np.array([[1.0, 4.0, 3.0, 2.0]]), None)
+    noise_sd = OneHotMoments(np.array([50.0]), np.full((1, 4), 50.0), None)
+    _, marginals, absent = consistent_marginals(released, noise_sd, np.array([2, 2]), np.ones(4, dtype=bool))
+    assert absent.tolist() == [True, False, False, True]
+    np.testing.assert_allclose(marginals, [[0, 1, 1, 0]])
+
+
+def test_many_levels_take_fewer_steps(rng):
+    codes, y, levels = _table(rng)
+    released = _released(codes, y, levels)
+    steps = []
+    fit_particles(released, _zeros_like(released), levels, rng, progress=lambda it: steps.append(len(it)) or it)
+    wide = OneHotMoments(np.array([9.0]), np.zeros((1, 900)), np.zeros((1, 900, 900)))
+
+    def stop(it):
+        steps.append(len(it))
+        return it[:0]
+
+    fit_particles(wide, _zeros_like(wide), np.array([450, 450]), rng, progress=stop)
+    assert steps == [300, 205]

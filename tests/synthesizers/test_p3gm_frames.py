@@ -4,8 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpgen import P3GMSynthesizer, Schema
+from skdpgen import P3GMSynthesizer, PrivacyAccountant, Schema
+from skdpgen.exceptions import BudgetExceededError, InvalidInputError, UtilityWarning
 from skdpgen.nn import DPNet, P3GMModule
+from skdpgen.synthesizers._frames import FrameRows
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric
 
 RNG = np.random.default_rng(11)
@@ -172,7 +174,8 @@ def test_a_column_of_integers_is_a_categorical_target_and_a_column_of_floats_is_
 
 
 def test_classes_are_declared_apart_from_the_schema():
-    synth = _fit(FRAME[["age", "town"]], target="town", classes=["north", "south", "west", "east"])
+    with pytest.warns(UtilityWarning, match="classes 'east'"):
+        synth = _fit(FRAME[["age", "town"]], target="town", classes=["north", "south", "west", "east"])
     assert synth.classes_.tolist()[:4] == ["north", "south", "west", "east"]
     assert (synth.sample(y=["east"] * 3)["town"] == "east").all()
     assert any("classes" in text for text in synth.card_["public_assumptions"])
@@ -217,5 +220,62 @@ def test_few_rows_and_constant_columns_fit(frame):
 def test_one_class_and_an_absent_class_fit():
     schema = Schema([Numeric("age", (18, 90), integer=True), Categorical("town", ("north", "south", "east"))])
     frame = FRAME.loc[FRAME["town"] == "north", ["age", "town"]]
-    synth = _fit(frame, schema=schema, target="town")
+    with pytest.warns(UtilityWarning, match="classes 'south', 'east'"):
+        synth = _fit(frame, schema=schema, target="town")
     assert (synth.sample(y=["south", "east"])["town"] == ["south", "east"]).all()
+
+
+@pytest.mark.parametrize(
+    "parameters", [{}, {"prior": "mixture", "em_steps": 2}, NET], ids=["released", "mixture", "net"]
+)
+def test_what_no_row_has_is_not_drawn(parameters):
+    schema = SCHEMA.replace(
+        Numeric("age", (18, 90), integer=True, missing=True, dtype="Int64"),
+        Categorical("town", ("north", "south", "west"), missing=True, other="other", dtype=str(FRAME["town"].dtype)),
+        Boolean("sick", missing=True, dtype="boolean"),
+    )
+    frame = pd.concat([FRAME] * 3, ignore_index=True)
+    synth = _fit(frame, schema=schema, target="sick", **{**parameters, "epsilon": 20.0})
+    drawn = [synth.sample(3000)]
+    drawn.append(synth.inverse_transform(synth.transform(frame[:500])))
+    for rows in drawn:
+        assert rows["age"].notna().all()
+        assert set(rows["town"]) <= {"north", "south", "west"}
+        assert rows["weight"].isna().mean() == pytest.approx(1 / 9, abs=0.08)
+    assert drawn[0]["sick"].notna().all()
+
+
+def test_a_fit_says_that_columns_are_independent_and_that_a_class_is_lost():
+    schema = SCHEMA.replace(Categorical("town", ("north", "east")))
+    frame = FRAME[:300].assign(town=["east"] + ["north"] * 299)
+    with pytest.warns(UtilityWarning) as told:
+        synth = _fit(frame, schema=schema, target="town", epsilon=1.0)
+    said = [str(warning.message) for warning in told]
+    assert any("independent within a class" in text for text in said)
+    assert any("classes 'east' of 'town'" in text for text in said)
+    assert (synth.sample(500)["town"] == "north").all()
+
+
+def test_many_declared_categories_are_named_before_the_charge():
+    schema = Schema([Categorical("id", tuple(f"i{k}" for k in range(600))), Boolean("sick")])
+    frame = FRAME[["sick"]].assign(id="i3")[["id", "sick"]]
+    books = PrivacyAccountant(0.01)
+    with pytest.warns(UtilityWarning, match=r"'id' \(600\)"), pytest.raises(BudgetExceededError):
+        P3GMSynthesizer(1.0, schema=schema, accountant=books).fit(frame)
+
+
+def test_tables_that_would_not_fit_into_memory_are_refused_before_the_charge():
+    schema = Schema([Categorical(name, tuple(f"{k}" for k in range(9000))) for name in ("id", "code")])
+    frame = pd.DataFrame({"id": ["1"] * 9, "code": ["2"] * 9})
+    books = PrivacyAccountant(5.0)
+    with pytest.raises(InvalidInputError, match=r"18000 levels would take more than 2 GiB.*'id' \(9000\)"):
+        P3GMSynthesizer(1.0, schema=schema, accountant=books).fit(frame)
+    assert not books.charges
+
+
+def test_learned_categories_are_as_many_as_fit_into_memory():
+    few = FrameRows(FRAME, None, target="town", schema=None, classes=None, target_type=None, on_invalid="clip")
+    assert (few.most_bins, few.most_categories) == (16, 200)
+    wide = pd.DataFrame({f"c{k}": ["x", "y"] for k in range(60)})
+    many = FrameRows(wide, None, target="c0", schema=None, classes=None, target_type=None, on_invalid="clip")
+    assert 8 * (many.most_categories + 2) * (59 * (many.most_categories + 2)) ** 2 <= 2**31

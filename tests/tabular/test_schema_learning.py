@@ -345,3 +345,27 @@ def test_a_column_is_refused_before_the_charge_or_not_at_all(kind, dtype):
             back = encoder.inverse_transform(encoder.transform(frame))
             encoder.fit(back)
             assert Schema.from_json(learned.to_json()) == learned
+
+
+def test_the_largest_released_counts_are_the_categories_where_they_are_many():
+    frame = pd.DataFrame({"x": np.repeat([f"v{k:03d}" for k in range(300)], np.arange(1, 301))})
+    kept = learn(frame, Schema([Categorical("x")]), 0.0)["x"].categories
+    assert kept == tuple(f"v{k:03d}" for k in range(100, 300))
+    histogram = schema_histogram(pd.DataFrame({"x": list("abcd")}), Schema([Categorical("x")]))
+    assert len(schema_from_histogram(histogram.bounded_sum.value, histogram, 0.0, 0.0, 3)["x"].categories) == 3
+
+
+def test_text_that_is_all_different_is_said_to_be_better_dropped():
+    frame = pd.DataFrame({"id": [f"i{k}" for k in range(2000)], "n": 5.0})
+    with pytest.warns(UtilityWarning, match="In 'id' no value is shared.*better dropped"):
+        learn(frame, Schema.from_kinds(frame), 5.0)
+
+
+@pytest.mark.parametrize(("top", "decimals"), [(900.0, 2), (1e6, 2), (12.0, 2), (0.9, 3), (9e-4, 7)])
+def test_decimals_of_floats_follow_from_learned_bounds(top, decimals):
+    frame = pd.DataFrame({"x": np.linspace(top / 100, top, 4000), "n": 3})
+    learned = learn(frame, Schema.from_kinds(frame), 1.0)
+    assert learned["x"].decimals == decimals
+    assert learned["n"].decimals is None
+    declared = Schema([Numeric("x", decimals=0)])
+    assert learn(frame[["x"]], declared, 1.0)["x"].decimals == 0
