@@ -146,7 +146,7 @@ def _learn_bounds(X, noise_multiplier, rng, neighboring):
     return lower, np.where(upper > lower, upper, lower + 1.0)
 
 
-def learn_norm_bound(norms, largest, noise_multiplier, rng, neighboring):
+def learn_norm_bound(norms, largest, noise_multiplier, rng, neighboring, *, count=None):
     """Release a bound that about nine rows in ten keep: one histogram of norms on a public grid.
 
     Parameters
@@ -155,6 +155,8 @@ def learn_norm_bound(norms, largest, noise_multiplier, rng, neighboring):
         Private.
     largest : float
         Public or released; norms above it count in the last cell.
+    count : float, default=None
+        Released number of rows; None takes the histogram's own sum.
 
     Returns
     -------
@@ -170,8 +172,10 @@ def learn_norm_bound(norms, largest, noise_multiplier, rng, neighboring):
         return edges[min(np.flatnonzero(noisy)[-1], len(edges) - 1)]
     tail = np.cumsum(noisy[::-1])[::-1]
     # Rows above edge j are tail[j + 1]; move down while they are fewer than the share that may be clipped, noise aside.
-    slack = (1 - _UNCLIPPED) * max(tail[0], 0.0) + 2 * sd * np.sqrt(np.arange(len(tail), 0, -1))
-    above = np.flatnonzero(tail > slack)
+    rows = max(tail[0] if count is None else count, 0.0)
+    noise = 2 * sd * np.sqrt(np.arange(len(tail), 0, -1))
+    # Where the noise of the cells above could pass for half of the rows, it might pass for a bound far too small.
+    above = np.flatnonzero((tail > (1 - _UNCLIPPED) * rows + noise) & (noise < 0.5 * rows))
     if not above.size:
         warnings.warn(
             "the noise hides the norms of the rows; half the largest possible is taken", UtilityWarning, stacklevel=4

@@ -185,7 +185,8 @@ def _release_moments(rows, codec, settings, noise, rng, neighboring):
     first = class_first_moments(rows.X, rows.codes, classes, l2_bound=bound, count_weight=_COUNT_WEIGHT, **query)
     first = add_gaussian(first, noise["mean"], rng, neighboring)
     centers = clip_rows(first[:, 1:] * bound / _floored(first[:, :1]), bound)
-    radius = learn_norm_bound(rows.residual_norms(codec, centers), 2 * bound, noise["norm"], rng, neighboring)
+    residuals, count = rows.residual_norms(codec, centers), float(first[:, 0].sum())
+    radius = learn_norm_bound(residuals, 2 * bound, noise["norm"], rng, neighboring, count=count)
     weights = {"count_weight": _COUNT_WEIGHT, "mean_weight": _MEAN_WEIGHT}
     second = class_moments(rows.X, rows.codes, classes, l2_bound=radius, centers=centers, **weights, **query)
     released = unpack_moments(add_gaussian(second, noise["moments"], rng, neighboring), centers.shape[1], radius)

@@ -17,6 +17,7 @@ from skdpgen import DPPCA, DPGaussianMixture, P3GMSynthesizer, PrivacyAccountant
 from skdpgen.exceptions import BudgetExceededError, DetachedAccountantError
 from skdpgen.nn import DPNet, P3GMModule
 from skdpgen.synthesizers import _array_model, _frame_model, _frames
+from skdpgen.testing import seeded_noise
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 
@@ -230,7 +231,9 @@ def test_sample_pipeline_inverts_the_steps_before_the_last():
         FunctionTransformer(lambda X: X / 10, inverse_func=lambda X: X * 10, check_inverse=False),
         "passthrough",
         P3GMSynthesizer(**PUBLIC),
-    ).fit(10 * X, Y)
+    )
+    with seeded_noise(0, quiet=True):
+        pipe.fit(10 * X, Y)
     rows, labels = sample_pipeline(pipe, 400, random_state=0)
     assert 8 < np.abs(rows).max() <= 10
     assert set(labels) <= {0, 1}
