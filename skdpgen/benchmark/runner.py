@@ -91,7 +91,10 @@ def _summary(name, results):
     ]
     if name == "step":
         rows = [
-            [str(result.get("case", result.get("name", ""))), *(_cell([result[f]]) for f in figures)]
+            [
+                " ".join(str(result[key]) for key in ("net", "method", "noise") if result.get(key)),
+                *(_cell([result[f]]) for f in figures),
+            ]
             for result in results
         ]
     else:
