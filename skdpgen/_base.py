@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
+import warnings
+from contextlib import contextmanager, suppress
 from numbers import Real
 
 import numpy as np
@@ -82,13 +83,16 @@ class PrivateEstimator(BaseEstimator):
     def _fitting(self):
         """Hold a fit together: refused before the charge, it loses nothing; failed after, it leaves the charge alone.
 
-        Within the block the estimator has no fitted attributes but those set in it.
+        Within the block the estimator has no fitted attributes but those set in it. Warnings wait until it is over: where
+        they are errors, a fit that was paid for would be lost to one.
         """
         parameters = self.get_params(deep=False).keys()
         before = dict(vars(self))
         self._forget_fit(parameters)
         try:
-            yield
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                yield
         except BaseException:
             charged = vars(self).get("accountant_")
             self._forget_fit(parameters)
@@ -96,7 +100,10 @@ class PrivateEstimator(BaseEstimator):
                 vars(self).update(before)
             else:
                 self.accountant_ = charged
+            with suppress(Warning):  # one taken for an error does not hide why the fit failed
+                _repeat(said)
             raise
+        _repeat(said)
 
     def _forget_fit(self, parameters):
         for name in set(vars(self)) - set(parameters):
@@ -180,6 +187,12 @@ class PrivateEstimator(BaseEstimator):
         if isinstance(random_state, np.random.Generator):
             return random_state
         return np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def _repeat(said):
+    """Give warnings that were held back, through the filters of the caller."""
+    for warning in said:
+        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def _plain(parameters):

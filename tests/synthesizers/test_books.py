@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpgen import DPPCA, DPGaussianMixture, P3GMSynthesizer, PrivacyAccountant, sample_pipeline
-from skdpgen.exceptions import BudgetExceededError, DetachedAccountantError
+from skdpgen.exceptions import BudgetExceededError, DetachedAccountantError, UtilityWarning
 from skdpgen.nn import DPNet, P3GMModule
 from skdpgen.synthesizers import _array_model, _frame_model, _frames
 from skdpgen.testing import seeded_noise
@@ -275,3 +276,12 @@ def test_the_card_names_each_public_fact_once():
     facts = synth.card_["public_assumptions"]
     assert len(set(facts)) == len(facts)
     assert "kind (dtype) of y" in facts
+
+
+def test_a_warning_taken_for_an_error_does_not_lose_a_paid_fit():
+    synth = P3GMSynthesizer(0.5, bounds=(-1, 1))
+    with warnings.catch_warnings(), pytest.raises(UtilityWarning):
+        warnings.simplefilter("error")
+        synth.fit(X[:20])
+    assert len(synth.accountant_.charges) == 1
+    assert synth.sample(3).shape == (3, X.shape[1])
