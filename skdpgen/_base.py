@@ -83,8 +83,8 @@ class PrivateEstimator(BaseEstimator):
     def _fitting(self):
         """Hold a fit together: refused before the charge, it loses nothing; failed after, it leaves the charge alone.
 
-        Within the block the estimator has no fitted attributes but those set in it. Warnings wait until it is over: where
-        they are errors, a fit that was paid for would be lost to one.
+        Within the block the estimator has no fitted attributes but those set in it. Warnings wait until it is over:
+        where they are errors, a fit that was paid for would be lost to one.
         """
         parameters = self.get_params(deep=False).keys()
         before = dict(vars(self))

@@ -280,8 +280,9 @@ def test_the_card_names_each_public_fact_once():
 
 def test_a_warning_taken_for_an_error_does_not_lose_a_paid_fit():
     synth = P3GMSynthesizer(0.5, bounds=(-1, 1))
-    with warnings.catch_warnings(), pytest.raises(UtilityWarning):
+    with warnings.catch_warnings():
         warnings.simplefilter("error")
-        synth.fit(X[:20])
+        with pytest.raises(UtilityWarning):
+            synth.fit(X[:20])
     assert len(synth.accountant_.charges) == 1
     assert synth.sample(3).shape == (3, X.shape[1])
