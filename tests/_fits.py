@@ -180,10 +180,12 @@ def a_clone_charges_the_same_books(name):
 
 def a_category_of_one_record_is_not_told(name):
     """A label that one record alone has passes with chance delta, in ten fits of one that learns its categories."""
+    told = set()
     for _ in range(10):
         fitted, _ = _fit(name)
         assert RARE not in list(fitted.classes_)
-    assert {"baker", "nurse"} <= set(fitted.classes_) or {"no", "yes"} == set(fitted.classes_)
+        told |= set(fitted.classes_)
+    assert told >= {"baker", "nurse"} or told >= {"no", "yes"}
 
 
 # ---- sensitivities that no other test has ----------------------------------------------------------------
