@@ -134,8 +134,7 @@ def _learn_bounds(X, noise_multiplier, rng, neighboring):
     columns = split_histogram(add_gaussian(counts, noise_multiplier, rng, neighboring), [_N_CELLS] * n_features)
     # A column that drowns in the noise takes the range of all columns together.
     pooled = outermost_bins(np.sum(columns, axis=0), sd * n_features**0.5)
-    # One false alarm in any column would stretch its bounds by many octaves: the chance is shared among all.
-    ranges = [outermost_bins(column, sd, 0.02 / n_features) or pooled for column in columns]
+    ranges = [outermost_bins(column, sd, n_features) or pooled for column in columns]
     if None in ranges:
         warnings.warn(
             "the noise hides the range of every column; (-1, 1) is taken: declare bounds=", UtilityWarning, stacklevel=4

@@ -139,7 +139,7 @@ def check_charge_precedes_every_draw_of_noise(estimator, data):
     def seen():
         draws.append(len(accountant.charges))
 
-    with override_noise(lambda: _Watched(seen)):
+    with override_noise(lambda kind: _Watched(seen)):
         _charging(estimator, accountant).fit(*data())
     assert draws, "no noise was drawn"
     assert min(draws) == 1, "noise was drawn before the charge"
@@ -151,7 +151,7 @@ def check_full_budget_refuses_and_releases_nothing(estimator, data):
     accountant = _books(estimator, 1e-3)
     draws = []
     refused = _charging(estimator, accountant)
-    with override_noise(lambda: _Watched(lambda: draws.append(1))), _raises(BudgetExceededError):
+    with override_noise(lambda kind: _Watched(lambda: draws.append(1))), _raises(BudgetExceededError):
         refused.fit(*data())
     assert not accountant.charges
     assert not draws
@@ -277,7 +277,7 @@ def check_an_interrupted_fit_is_charged_and_not_fitted(estimator, data):
     def interrupt():
         raise KeyboardInterrupt
 
-    with override_noise(lambda: _Watched(interrupt)), _raises(KeyboardInterrupt):
+    with override_noise(lambda kind: _Watched(interrupt)), _raises(KeyboardInterrupt):
         fitted.fit(*data())
     assert len(accountant.charges) == 1
     assert "card_" not in vars(fitted)

@@ -36,7 +36,7 @@ def seeded_noise(seed=0, *, quiet=False, repeat=False):
     """
     fits = itertools.count()
 
-    def make():
+    def make(noise):
         if not quiet:
             warnings.warn(
                 "noise is seeded (skdpgen.testing.seeded_noise): this fit is NOT private and is for tests only",

@@ -33,7 +33,8 @@ LEVELS = {
     "datasets": 6,
     "_table_files": 6,
     "benchmark": 7,
-    "__main__": 8,
+    "commands": 8,
+    "__main__": 9,
 }
 # The one pair on one level: the mixture symmetrises and cleans released moments as DP-PCA does.
 SAME_LEVEL = {("mixture", "decomposition")}

@@ -41,10 +41,10 @@ def adult_benchmark(
     seeds=TABLE_SEEDS,
     epsilon=1.0,
     delta=1e-5,
-    declared_schema=True,
+    learned_schema=False,
     development=False,
     classifiers=None,
-    data_dir=None,
+    data=None,
 ):
     """Fit, sample and judge a synthesizer on Adult, one result a seed.
 
@@ -60,50 +60,55 @@ def adult_benchmark(
         One split, one fit and one result each.
     epsilon, delta : float
         Budget of one fit.
-    declared_schema : bool, default=True
-        Give the synthesizer the public schema; False passes None, and everything is learned under
-        the same budget.
+    learned_schema : bool, default=False
+        Give the synthesizer no schema: everything is learned under the same budget.
     development : bool, default=False
         Judge on a part of the training rows and never touch the test rows: for choosing defaults.
     classifiers : dict of str to classifier, default=None
         None is the protocol's four.
-    data_dir : str or path, default=None
+    data : str or path, default=None
         As for ``load_adult``.
 
     Yields
     ------
     result : dict
-        ``seed``, ``auroc``, ``auprc`` (means over the classifiers), ``two_way_tvd``, ``one_way_tvd`` (against
-        the training rows), ``fit_seconds``, ``sample_seconds``, ``epsilon`` and ``delta`` (of the card where the
-        synthesizer has one: recomputed from its events), ``rows``, ``declared_schema``, ``development`` and
+        ``seed``, ``model``, ``auroc``, ``auprc`` (means over the classifiers), ``two_way_tvd``, ``one_way_tvd``
+        (against the training rows), ``fit_seconds``, ``sample_seconds``, ``epsilon`` and ``delta`` (of the card where the
+        synthesizer has one: recomputed from its events), ``rows``, ``learned_schema``, ``development`` and
         ``classifiers``, each one's scores.
 
     References
     ----------
     S. Takagi, T. Takahashi, Y. Cao, M. Yoshikawa, "P3GM", ICDE 2021, Tables VI and VIII.
     """
-    data = load_adult(data_dir)
+    bunch = load_adult(data)
     for seed in seeds:
-        train, test = split_rows(data.frame, seed)
+        train, test = split_rows(bunch.frame, seed)
         if development:
             train, test = split_rows(train, seed)
         if make_synthesizer == "real":
-            synthetic, cost = train, {"fit_seconds": 0.0, "sample_seconds": 0.0, "epsilon": np.inf, "delta": 0.0}
+            model, synthetic, cost = (
+                "real data",
+                train,
+                {"fit_seconds": 0.0, "sample_seconds": 0.0, "epsilon": np.inf, "delta": 0.0},
+            )
         else:
             synthesizer = (make_synthesizer or _default_synthesizer)(
-                epsilon=epsilon, delta=delta, target=data.target, schema=data.schema if declared_schema else None
+                epsilon=epsilon, delta=delta, target=bunch.target, schema=None if learned_schema else bunch.schema
             )
+            model = type(synthesizer).__name__
             synthetic, cost = _fit_and_sample(synthesizer, train, epsilon, delta)
-        report = tstr_report(synthetic, test, target=data.target, positive=data.positive, classifiers=classifiers)
+        report = tstr_report(synthetic, test, target=bunch.target, positive=bunch.positive, classifiers=classifiers)
         yield {
             "seed": int(seed),
+            "model": model,
             "auroc": float(np.mean([scores["auroc"] for scores in report.values()])),
             "auprc": float(np.mean([scores["auprc"] for scores in report.values()])),
-            "two_way_tvd": two_way_tvd(train, synthetic, data.schema),
-            "one_way_tvd": one_way_tvd(train, synthetic, data.schema),
+            "two_way_tvd": two_way_tvd(train, synthetic, bunch.schema),
+            "one_way_tvd": one_way_tvd(train, synthetic, bunch.schema),
             **cost,
             "rows": len(train),
-            "declared_schema": bool(declared_schema),
+            "learned_schema": bool(learned_schema),
             "development": bool(development),
             "classifiers": report,
         }

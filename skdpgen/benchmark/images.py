@@ -14,7 +14,7 @@ IMAGE_DATASETS = ("mnist", "fashion_mnist")
 def image_benchmark(
     dataset="mnist",
     make_synthesizer=None,
-    seeds=range(5),
+    seeds=(0,),
     *,
     epsilon=1.0,
     delta=1e-5,
@@ -37,7 +37,7 @@ def image_benchmark(
         Called as ``make_synthesizer(epsilon, delta, seed)``; returns an unfitted synthesizer with
         ``fit(X, y)`` and ``sample(n) -> (X, y)``. None is
         ``P3GMSynthesizer(epsilon=epsilon, delta=delta, bounds=(0, 255), image_shape=(28, 28), random_state=seed)``.
-    seeds : iterable of int, default=range(5)
+    seeds : iterable of int, default=(0,)
         One fit and one result each.
     epsilon, delta : float, default=1.0, 1e-5
         Budget of each fit.

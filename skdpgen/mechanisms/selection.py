@@ -10,6 +10,9 @@ from .histogram import histogram
 __all__ = ["norm_histogram", "outermost_bins", "select_above", "selection_threshold"]
 
 
+_FALSE_ALARMS = (0.001, 0.05)
+
+
 def selection_threshold(sd, delta, n_columns=1):
     """Noisy count above which a category of unknown name may be told.
 
@@ -44,7 +47,7 @@ def select_above(noisy_counts, sd, delta, n_columns=1):
     return np.asarray(noisy_counts) > selection_threshold(sd, delta, n_columns)
 
 
-def outermost_bins(noisy_counts, sd, failure=0.05):
+def outermost_bins(noisy_counts, sd, n_columns=1):
     """Return the first and last bin that stand above the noise, or None if none does.
 
     Parameters
@@ -52,8 +55,9 @@ def outermost_bins(noisy_counts, sd, failure=0.05):
     noisy_counts : array of shape (n_bins,)
     sd : float
         Standard deviation of the noise on one count; with 0 any count above 0 stands.
-    failure : float, default=0.05
-        Chance that an empty bin, of all, is taken for a full one.
+    n_columns : int, default=1
+        Columns that share the chance that an empty bin is taken for a full one: a thousandth of all fits, for it
+        stretches a range by many octaves; a twentieth in a column where nothing stands so high.
 
     Returns
     -------
@@ -61,9 +65,11 @@ def outermost_bins(noisy_counts, sd, failure=0.05):
         Post-processing of a release: costs nothing.
     """
     noisy_counts = np.asarray(noisy_counts)
-    threshold = sd * -ndtri(failure / noisy_counts.size)
-    above = np.flatnonzero(noisy_counts > threshold)
-    return (int(above[0]), int(above[-1])) if above.size else None
+    for failure in _FALSE_ALARMS:
+        above = np.flatnonzero(noisy_counts > sd * -ndtri(failure / n_columns / noisy_counts.size))
+        if above.size:
+            return int(above[0]), int(above[-1])
+    return None
 
 
 def norm_histogram(norms, edges):

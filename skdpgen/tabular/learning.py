@@ -128,8 +128,8 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
     Returns
     -------
     Schema
-        Complete. Bounds are the outer edges of the outermost bins that stand above the noise (in all columns
-        together an empty bin does in 5 % of fits), widened to zero where zero is near beside their range.
+        Complete. Bounds are the outer edges of the outermost bins that stand above the noise
+        (`skdpgen.mechanisms.outermost_bins`), widened to zero where zero is near beside their range.
         Categories are those above the threshold, sorted; everything else is the level "other" (a number not
         among the categories, -1 if it can be, where they are numbers). A column with nothing above the noise
         gets `DEFAULT_BOUNDS`, or "other" alone. A column that is not of integers gets `decimals` by its learned
@@ -157,7 +157,7 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
             column = _with_categories(column, [key for key, keep in zip(histogram.keys[name], kept) if keep])
             found = bool(column.categories)
         else:
-            outermost = outermost_bins(counts, noise_sd, 0.05 / (len(names) - n_categorical))
+            outermost = outermost_bins(counts, noise_sd, len(names) - n_categorical)
             found = outermost is not None
             bounds = _year_bounds if isinstance(column, Datetime) else _octave_bounds
             column = replace(column, bounds=bounds(column, outermost))

@@ -21,7 +21,7 @@ _DESCRIPTIONS = {
 _CHUNK = 1 << 14
 _TWO_PI = 2 * np.pi
 
-# Set by skdpgen.testing.seeded_noise alone; a callable that returns the generator to use instead.
+# Set by `override_noise` alone; a callable of the kind asked for that returns the generator to use instead.
 _override = None
 
 
@@ -46,13 +46,13 @@ def make_noise_generator(noise="secure"):
     if noise not in NOISE_KINDS:
         raise ValueError(f"noise must be one of {', '.join(map(repr, NOISE_KINDS))}; got {noise!r}")
     if _override is not None:
-        return _override()
+        return _override(noise)
     return NoiseGenerator(noise)
 
 
 @contextmanager
 def override_noise(factory):
-    """Make `make_noise_generator` return ``factory()`` inside the block (see `skdpgen.testing.seeded_noise`)."""
+    """Make `make_noise_generator` return ``factory(noise)`` inside the block (see `skdpgen.testing.seeded_noise`)."""
     global _override
     outer, _override = _override, factory
     try:

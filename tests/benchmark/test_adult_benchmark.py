@@ -73,7 +73,7 @@ def test_synthesizer_gets_the_budget_and_the_schema_or_none(small_table):
         return Memoriser()
 
     for declared in (True, False):
-        next(adult_benchmark(make, seeds=(0,), epsilon=2.0, declared_schema=declared, classifiers=CLASSIFIERS))
+        next(adult_benchmark(make, seeds=(0,), epsilon=2.0, learned_schema=not declared, classifiers=CLASSIFIERS))
     assert seen[0]["schema"] is not None
     assert seen[1]["schema"] is None
     assert seen[0]["epsilon"] == 2.0

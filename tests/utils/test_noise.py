@@ -14,6 +14,8 @@ from skdpgen.exceptions import PrivacyLeakWarning
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import NoiseGenerator, make_noise_generator
 
+pytestmark = pytest.mark.system_noise
+
 KINDS = ["secure", "fast"]
 
 

@@ -1,0 +1,40 @@
+"""What several commands share: how a command is registered, and the options of a budget and of a file."""
+
+from __future__ import annotations
+
+from skdpgen._types import NEIGHBORING
+
+__all__ = ["add_budget", "add_command", "add_separator", "print_ledger"]
+
+
+def add_command(commands, name, run, summary):
+    """Register a command and return its parser; ``run(arguments)`` does the work."""
+    command = commands.add_parser(name, help=summary, description=summary)
+    command.set_defaults(run=run)
+    return command
+
+
+def add_separator(parser):
+    parser.add_argument(
+        "--separator", metavar="C", help="between the fields of a CSV file: a character, or tab (default: comma)"
+    )
+
+
+def add_budget(parser, epsilon=1.0, default="1"):
+    parser.add_argument("--epsilon", type=float, default=epsilon, metavar="E", help=f"default: {default}")
+    parser.add_argument("--delta", type=float, metavar="D", help="default: that of the ledger, else 1e-5")
+    parser.add_argument(
+        "--neighboring",
+        choices=NEIGHBORING,
+        metavar="R",
+        help=f"{' or '.join(NEIGHBORING)}; default: that of the ledger, else {NEIGHBORING[0]}",
+    )
+
+
+def print_ledger(accountant):
+    """Print the charges of an accountant, and what is spent."""
+    print(accountant.report().to_string(index=False))
+    print(
+        f"spent epsilon {accountant.epsilon_spent():.4f} of {accountant.epsilon:g} at delta {accountant.delta:g} "
+        f"({accountant.neighboring})"
+    )

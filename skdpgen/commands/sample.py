@@ -1,0 +1,27 @@
+"""`skdpgen sample`: draw rows from a released model."""
+
+from __future__ import annotations
+
+from ._arguments import add_command
+
+__all__ = ["add", "run"]
+
+
+def add(commands):
+    """Register the command."""
+    command = add_command(commands, "sample", run, "draw rows from a released model")
+    command.add_argument("model", metavar="M.safetensors")
+    command.add_argument("--rows", type=int, metavar="N", help="default: the released row count")
+    command.add_argument("--seed", type=int, metavar="S")
+    command.add_argument("--output", required=True, metavar="OUT.csv")
+
+
+def run(arguments):
+    import skdpgen
+    from skdpgen._table_files import check_output, write_table
+
+    check_output(arguments.output, table=True)
+    synthesizer = skdpgen.load(arguments.model)
+    frame = synthesizer.as_frame(synthesizer.sample(arguments.rows, random_state=arguments.seed))
+    write_table(frame, arguments.output)
+    print(f"{len(frame)} synthetic rows written to {arguments.output}")
