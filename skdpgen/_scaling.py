@@ -9,15 +9,20 @@ import numpy as np
 
 from skdpgen.accounting import Phase
 from skdpgen.exceptions import InvalidInputError, UtilityWarning
-from skdpgen.mechanisms import add_gaussian, joint_histogram, norm_histogram, outermost_bins, split_histogram
+from skdpgen.mechanisms import (
+    N_OCTAVE_CELLS,
+    add_gaussian,
+    joint_histogram,
+    norm_histogram,
+    octave_cells,
+    octave_edges,
+    outermost_bins,
+    split_histogram,
+)
 from skdpgen.utils.blocks import map_blocks
 
 __all__ = ["RowScaling", "check_bounds", "learn_norm_bound", "learn_scaling", "scaling_phases"]
 
-# Public grid of magnitudes: 64 octaves of each sign around a cell for zero.
-_OCTAVES = 64
-_SMALLEST = -32
-_N_CELLS = 2 * _OCTAVES + 1
 # Grid of row norms: 8 cells an octave, shifted at random (see `learn_norm_bound`), below the largest norm of the box.
 _NORM_CELLS = 128
 # Share of the rows that a learned norm bound leaves unclipped. Noise falls with the square of the bound,
@@ -129,9 +134,10 @@ def learn_scaling(X, bounds, l2_bound, noise_multipliers, rng, neighboring, *, p
 
 def _learn_bounds(X, noise_multiplier, rng, neighboring):
     n_features = X.shape[1]
-    counts = joint_histogram([_magnitude_cells(column) for column in X.T], [_N_CELLS] * n_features)
+    sizes = [N_OCTAVE_CELLS] * n_features
+    counts = joint_histogram([octave_cells(column) for column in X.T], sizes)
     sd = noise_multiplier * counts.sensitivity(neighboring)
-    columns = split_histogram(add_gaussian(counts, noise_multiplier, rng, neighboring), [_N_CELLS] * n_features)
+    columns = split_histogram(add_gaussian(counts, noise_multiplier, rng, neighboring), sizes)
     # A column that drowns in the noise takes the range of all columns together.
     pooled = outermost_bins(np.sum(columns, axis=0), sd * n_features**0.5)
     ranges = [outermost_bins(column, sd, n_features) or pooled for column in columns]
@@ -139,9 +145,9 @@ def _learn_bounds(X, noise_multiplier, rng, neighboring):
         warnings.warn(
             "the noise hides the range of every column; (-1, 1) is taken: declare bounds=", UtilityWarning, stacklevel=4
         )
-        ranges = [(_OCTAVES + _SMALLEST, _OCTAVES - _SMALLEST)] * n_features  # the cells that end at -1 and 1
-    lower = np.array([_cell_edges(first)[0] for first, _ in ranges])
-    upper = np.array([_cell_edges(last)[1] for _, last in ranges])
+        ranges = [octave_cells([-0.5, 0.5])] * n_features  # the cells that end at -1 and 1
+    lower = np.array([octave_edges(first)[0] for first, _ in ranges])
+    upper = np.array([octave_edges(last)[1] for _, last in ranges])
     return lower, np.where(upper > lower, upper, lower + 1.0)
 
 
@@ -189,18 +195,3 @@ def _norms(X, scaling, project):
     for part, rows in map_blocks(encode, X):
         norms[part] = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     return norms
-
-
-def _magnitude_cells(column):
-    column = np.asarray(column, dtype=np.float64)
-    _, exponent = np.frexp(column)  # column = m 2^exponent with 1/2 <= m < 1
-    size = np.clip(exponent - 1 - _SMALLEST, 0, _OCTAVES - 1) + 1
-    return _OCTAVES + np.sign(column).astype(np.int64) * size
-
-
-def _cell_edges(cell):
-    size = abs(cell - _OCTAVES)
-    if size == 0:
-        return 0.0, 0.0
-    low, high = 2.0 ** (size - 1 + _SMALLEST), 2.0 ** (size + _SMALLEST)
-    return (low, high) if cell > _OCTAVES else (-high, -low)

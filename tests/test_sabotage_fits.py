@@ -19,6 +19,7 @@ from _sabotage import Claim, assert_caught, mutant_ids
 
 from skdpgen import DPPCA, DPGaussianMixture, PrivacyAccountant, _scaling
 from skdpgen._base import PrivateEstimator
+from skdpgen.mechanisms import selection
 from skdpgen.mixture import _em, _labels
 from skdpgen.nn import DPNet
 from skdpgen.synthesizers import _array_model, _decoder, _frame_model, _frames
@@ -52,7 +53,7 @@ SHARED = Claim(test_dp_pca.test_a_shared_budget_is_charged_and_kept)
 PCA_SEED = Claim(test_dp_pca.test_two_fits_under_one_seed_differ_and_no_noise_is_seeded)
 SEEDED = "type(make_noise_generator())('seeded', seed=self.random_state or 0)"
 TWICE = "add_gaussian({0}, {1}, rng, neighboring); "
-UNTHRESHOLDED = ("select_above(", "(lambda noisy, *_: noisy > 0)(")
+UNTHRESHOLDED = ("above_threshold(", "(lambda noisy, *_: noisy > 0)(")
 EXACT = ("(counts, noise_multiplier,", "(counts, 0.0,")
 TRAIN = "net.partial_fit(rows)"
 STORE = "scaling = self.scaling_"
@@ -160,7 +161,7 @@ MUTANTS = [
     (
         "threshold at ten times the delta charged",
         _ledger("mixture by class"),
-        (_labels.learn_classes, ("plan.extra_delta)", "10 * plan.extra_delta)")),
+        (_labels.learn_classes, ("plan.extra_delta,", "10 * plan.extra_delta,")),
     ),
     (
         "noise for add_or_remove_one in a fit under replace_one",
@@ -278,12 +279,12 @@ MUTANTS = [
     (
         "a class kept without its threshold (mixture)",
         _told("mixture by class"),
-        (_labels.learn_classes, UNTHRESHOLDED),
+        (selection.release_kept, UNTHRESHOLDED),
     ),
     (
         "a class kept without its threshold (arrays)",
         _told("arrays"),
-        (_array_labels.learn_classes, UNTHRESHOLDED),
+        (selection.release_kept, UNTHRESHOLDED),
     ),
     (
         "a category kept without its threshold (schema)",

@@ -73,9 +73,9 @@ def adult_benchmark(
     ------
     result : dict
         ``seed``, ``model``, ``auroc``, ``auprc`` (means over the classifiers), ``two_way_tvd``, ``one_way_tvd``
-        (against the training rows), ``fit_seconds``, ``sample_seconds``, ``epsilon`` and ``delta`` (of the card where the
-        synthesizer has one: recomputed from its events), ``rows``, ``learned_schema``, ``development`` and
-        ``classifiers``, each one's scores.
+        (against the training rows), ``fit_seconds``, ``sample_seconds``, ``epsilon`` and ``delta`` (of the card
+        where the synthesizer has one: recomputed from its events), ``rows``, ``learned_schema``, ``development``
+        and ``classifiers``, each one's scores.
 
     References
     ----------

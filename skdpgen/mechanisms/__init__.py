@@ -7,11 +7,13 @@ from .gaussian import add_gaussian, exact_value
 from .histogram import histogram, joint_histogram, split_histogram
 from .mixture_sums import MixtureSums, mixture_sums, unpack_mixture_sums
 from .moments import Moments, class_first_moments, class_moments, first_moments, moments, second_moments, unpack_moments
+from .octaves import N_OCTAVE_CELLS, octave_cells, octave_edges
 from .one_hot import OneHotMoments, one_hot_moments, unpack_one_hot_moments
-from .selection import norm_histogram, outermost_bins, select_above, selection_threshold
+from .selection import norm_histogram, outermost_bins, release_kept, select_above, selection_threshold
 from .total import total
 
 __all__ = [
+    "N_OCTAVE_CELLS",
     "MixtureSums",
     "Moments",
     "OneHotMoments",
@@ -27,8 +29,11 @@ __all__ = [
     "mixture_sums",
     "moments",
     "norm_histogram",
+    "octave_cells",
+    "octave_edges",
     "one_hot_moments",
     "outermost_bins",
+    "release_kept",
     "second_moments",
     "select_above",
     "selection_threshold",

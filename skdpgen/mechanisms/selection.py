@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtri
 
+from .gaussian import add_gaussian
 from .histogram import histogram
 
-__all__ = ["norm_histogram", "outermost_bins", "select_above", "selection_threshold"]
+__all__ = ["norm_histogram", "outermost_bins", "release_kept", "select_above", "selection_threshold"]
 
-
+# Chances, over all columns, that an empty bin passes for a full one (see `outermost_bins`).
 _FALSE_ALARMS = (0.001, 0.05)
 
 
@@ -45,6 +46,39 @@ def select_above(noisy_counts, sd, delta, n_columns=1):
         As in `selection_threshold`.
     """
     return np.asarray(noisy_counts) > selection_threshold(sd, delta, n_columns)
+
+
+def release_kept(counts, noise_multiplier, delta, rng, neighboring):
+    """Release which of the observed categories of one column many rows share.
+
+    Parameters
+    ----------
+    counts : BoundedSum
+        `histogram` of the categories observed, each of which is private.
+    noise_multiplier : float
+        0 (no privacy) keeps all.
+    delta : float
+        Chance that a category of one record is told; charged beside the Gaussian event.
+    rng : NoiseGenerator
+    neighboring : str
+
+    Returns
+    -------
+    mask : bool array of shape (n_categories,)
+        Its true entries are the release; where they stand among the others is private.
+    """
+    noisy = add_gaussian(counts, noise_multiplier, rng, neighboring)
+    if noise_multiplier == 0:
+        return np.ones(noisy.shape, dtype=bool)
+    return above_threshold(noisy, counts, noise_multiplier * counts.sensitivity(neighboring), delta)
+
+
+def above_threshold(noisy, counts, sd, delta, n_columns=1):
+    """Return the mask of what passes `select_above`, by a step of the lattice to which the noise was rounded.
+
+    Rounding adds no chance to the threshold then. Arguments as in `select_above`; `counts` is the BoundedSum.
+    """
+    return select_above(noisy - counts.lattice, sd, delta, n_columns)
 
 
 def outermost_bins(noisy_counts, sd, n_columns=1):

@@ -9,7 +9,7 @@ import pandas as pd
 from sklearn.utils.validation import column_or_1d
 
 from ..exceptions import InvalidInputError
-from ..mechanisms import add_gaussian, histogram, select_above
+from ..mechanisms import histogram, release_kept
 
 __all__ = ["frame_like", "labels_of", "learn_classes", "series_like"]
 
@@ -63,16 +63,8 @@ def labels_of(y, n_samples):
 def learn_classes(labels, plan, rng, neighboring):
     """Release the classes that stand above the threshold; the rows of others are left out (code -1)."""
     observed, codes = np.unique(labels, return_inverse=True)
-    noise_multiplier = plan.noise_multipliers["classes"]
     counts = histogram(codes.ravel(), len(observed))
-    noisy = add_gaussian(counts, noise_multiplier, rng, neighboring)
-    sd = noise_multiplier * counts.sensitivity(neighboring)
-    # noise is rounded to its lattice: the threshold is raised by a step, so that rounding adds no chance
-    kept = (
-        select_above(noisy - counts.lattice, sd, plan.extra_delta)
-        if noise_multiplier
-        else np.ones(len(observed), dtype=bool)
-    )
+    kept = release_kept(counts, plan.noise_multipliers["classes"], plan.extra_delta, rng, neighboring)
     if not kept.any():  # nothing can be told of y: one nameless component for all rows
         return np.array([]), np.zeros(len(labels), dtype=np.int64)
     # built anew: the dtype of all observed strings would tell the length of a label that was not kept

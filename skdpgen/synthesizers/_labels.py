@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from skdpgen.exceptions import InvalidInputError, UtilityWarning
-from skdpgen.mechanisms import add_gaussian, histogram, select_above
+from skdpgen.mechanisms import histogram, release_kept
 from skdpgen.utils.validation import is_unicode
 
 __all__ = ["Labels", "check_labels", "is_numeric_target", "label_codes", "learn_classes"]
@@ -113,10 +113,7 @@ def learn_classes(values, dtype, noise_multiplier, delta, rng, neighboring):
     observed = pd.unique(values)
     observed = np.sort(observed) if observed.dtype != object else np.array(sorted(observed, key=str), dtype=object)
     counts = histogram(label_codes(values, observed), len(observed))
-    noisy = add_gaussian(counts, noise_multiplier, rng, neighboring)
-    sd = noise_multiplier * counts.sensitivity(neighboring)
-    # Noise is rounded to its lattice: the threshold is raised by a step, so that rounding adds no chance.
-    kept = observed[select_above(noisy - counts.lattice, sd, delta)] if noise_multiplier else observed
+    kept = observed[release_kept(counts, noise_multiplier, delta, rng, neighboring)]
     if not len(kept):
         warnings.warn(
             "the noise hides every class of y; one stands for all: declare classes=", UtilityWarning, stacklevel=4

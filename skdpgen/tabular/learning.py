@@ -11,7 +11,8 @@ import pandas as pd
 
 from .._types import BoundedSum
 from ..exceptions import UtilityWarning
-from ..mechanisms import joint_histogram, outermost_bins, select_above, split_histogram
+from ..mechanisms import N_OCTAVE_CELLS, joint_histogram, octave_cells, octave_edges, outermost_bins, split_histogram
+from ..mechanisms.selection import above_threshold
 from .binning import Binning, fine_grid, learned_binning
 from .columns import Categorical, Datetime, Numeric, dtype_range, family, output_dtype
 from .frames import check_columns, factorize, numeric_values
@@ -29,11 +30,7 @@ __all__ = [
 # Bounds of a column of which nothing stood above the noise.
 DEFAULT_BOUNDS = {"numeric": (0, 1), "datetime": ("1970-01-01", "2069-12-31")}
 
-# The public grid of unknown bounds: +-[2^k, 2^(k+1)) for k = -21 ... 42, zero between them; smaller and larger
-# numbers count in the outermost bins of their sign.
-_LOWEST, _OCTAVES = -21, 64
-_ZERO = _OCTAVES
-_N_NUMERIC = 2 * _OCTAVES + 1
+# A range is widened to zero where zero is so many times nearer than its far end.
 _GAP = 16
 # Datetimes: one bin a year from 1920 to 2049, and what is before and after.
 _FIRST_YEAR, _N_YEARS = 1920, 130
@@ -147,8 +144,7 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
         column, counts = schema[name], counts[:-1]
         if isinstance(column, Categorical):
             if noise_sd > 0:
-                # Noise is rounded to its lattice: the threshold is raised by a step, so that rounding adds no chance.
-                kept = select_above(counts - histogram.bounded_sum.lattice, noise_sd, delta, n_categorical)
+                kept = above_threshold(counts, histogram.bounded_sum, noise_sd, delta, n_categorical)
             else:
                 kept = counts > 0
             if np.count_nonzero(kept) > max_categories:
@@ -184,15 +180,13 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
 
 
 def _octave_cells(values, column):
-    size = np.clip(np.frexp(np.abs(values))[1] - 1 - _LOWEST, 0, _OCTAVES - 1)
-    cells = np.where(values > 0, _ZERO + 1 + size, np.where(values < 0, _ZERO - 1 - size, _ZERO))
-    return np.where(np.isnan(values), -1, cells), _N_NUMERIC
+    return np.where(np.isnan(values), -1, octave_cells(values)), N_OCTAVE_CELLS
 
 
 def _octave_bounds(column, outermost):
     if outermost is None:
         return DEFAULT_BOUNDS["numeric"]
-    lowest, highest = _octave_edges(outermost[0])[0], _octave_edges(outermost[1])[1]
+    lowest, highest = octave_edges(outermost[0])[0], octave_edges(outermost[1])[1]
     # A first bin far below the last is a gap that only thin bins left: zero costs little and clips nothing.
     if 0 < lowest <= highest / _GAP:
         lowest = 0.0
@@ -211,14 +205,6 @@ def _octave_bounds(column, outermost):
 
 def _decimals(low, high):
     return max(2, 3 - math.floor(math.log10(high - low)))
-
-
-def _octave_edges(cell):
-    if cell == _ZERO:
-        return 0.0, 0.0
-    octave = abs(cell - _ZERO) - 1
-    low, high = (0.0 if octave == 0 else 2.0 ** (_LOWEST + octave)), 2.0 ** (_LOWEST + octave + 1)
-    return (low, high) if cell > _ZERO else (-high, -low)
 
 
 def _year_cells(values, column):

@@ -6,20 +6,14 @@ import sys
 
 import numpy as np
 import pytest
+from _sabotage import everywhere
 
-from skdpgen import DPPCA, DPGaussianMixture, _scaling
+from skdpgen import DPPCA, DPGaussianMixture
 from skdpgen.accounting import describe_event
 from skdpgen.mechanisms import add_gaussian
 
 X = np.random.default_rng(0).normal(size=(3000, 3))
 Y = np.random.default_rng(1).integers(0, 2, 3000)
-MODULES = [
-    _scaling,
-    sys.modules["skdpgen.decomposition._dp_pca"],
-    sys.modules["skdpgen.mixture._dp_gaussian_mixture"],
-    sys.modules["skdpgen.mixture._em"],
-    sys.modules["skdpgen.mixture._labels"],
-]
 PUBLIC = {"bounds": (-5, 5), "l2_bound": 1.0}
 
 
@@ -31,8 +25,7 @@ def _releases(monkeypatch, fit):
         released.append(noise_multiplier)
         return add_gaussian(query, noise_multiplier, rng, neighboring)
 
-    for module in MODULES:
-        monkeypatch.setattr(module, "add_gaussian", counted)
+    everywhere(monkeypatch, add_gaussian, counted)
     (charge,) = fit().accountant_.charges
     charged = [row["noise_multiplier"] for row in describe_event(charge.event) for _ in range(row["count"])]
     return sorted(released), sorted(charged)
