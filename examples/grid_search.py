@@ -17,9 +17,10 @@ from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
 from skdpgen import DPPCA, PrivacyAccountant
 from skdpgen.datasets import load_digits_table
-from skdpgen.exceptions import UtilityWarning
+from skdpgen.exceptions import PrivacyLeakWarning, UtilityWarning
 
 warnings.simplefilter("ignore", UtilityWarning)  # a seventh of the budget on 1,200 rows is little: it says so each time
+warnings.filterwarnings("ignore", "fitted inside a search", PrivacyLeakWarning)  # what it says is said above
 digits = load_digits_table()
 
 folder = tempfile.TemporaryDirectory()

@@ -13,7 +13,9 @@ from sklearn.utils import check_random_state
 
 from skdpgen._types import NEIGHBORING
 from skdpgen.accounting import PrivacyAccountant, PrivacyCard
+from skdpgen.exceptions import PrivacyLeakWarning
 from skdpgen.utils.noise import make_noise_generator
+from skdpgen.utils.searching import EXACT_SCORES, inside_search
 from skdpgen.utils.validation import Interval, StrOptions
 
 __all__ = ["DEFAULT_DELTA", "PRIVACY_CONSTRAINTS", "PrivateEstimator"]
@@ -93,6 +95,8 @@ class PrivateEstimator(BaseEstimator):
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always")
                 yield
+                if inside_search():
+                    warnings.warn(EXACT_SCORES, PrivacyLeakWarning, stacklevel=4)
         except BaseException:
             charged = vars(self).get("accountant_")
             self._forget_fit(parameters)
@@ -195,8 +199,22 @@ def _repeat(said):
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
+# Arrays up to this size are told on the card: bounds, classes, weights.
+_MOST_NUMBERS = 1024
+
+
+def _shape_of(rows):
+    """Type, shape and names of columns, never a cell."""
+    if isinstance(rows, tuple):
+        return [_shape_of(part) for part in rows]
+    shape = getattr(rows, "shape", None)
+    text = type(rows).__name__ + ("" if shape is None else f" of shape {tuple(shape)}")
+    columns = getattr(rows, "columns", None)
+    return f"<{text}>" if columns is None else f"<{text}: {', '.join(map(str, columns))}>"
+
+
 def _plain(parameters):
-    """Constructor parameters as JSON can hold them; objects by their type, never by their contents."""
+    """Constructor parameters as JSON can hold them; objects by their type, rows by their shape, never by contents."""
     out = {}
     for name, value in parameters.items():
         if name in ("accountant", "random_state"):
@@ -205,6 +223,8 @@ def _plain(parameters):
             out[name] = value
         elif isinstance(value, (np.integer, np.floating)):
             out[name] = value.item()
+        elif name == "public_data" or (isinstance(value, np.ndarray) and value.size > _MOST_NUMBERS):
+            out[name] = _shape_of(value)
         elif isinstance(value, (list, tuple)) and all(isinstance(v, (str, bool, int, float)) for v in value):
             out[name] = list(value)
         elif isinstance(value, np.ndarray):

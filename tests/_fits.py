@@ -13,11 +13,21 @@ from _private_values import find_private
 from _sabotage import Audit, quietly
 from sklearn.base import clone
 
-from skdpgen import DPPCA, DPGaussianMixture, P3GMSynthesizer, PrivacyAccountant
+from skdpgen import (
+    DPPCA,
+    DP2VAESynthesizer,
+    DPGaussianMixture,
+    DPMERFSynthesizer,
+    DPVAESynthesizer,
+    MomentSynthesizer,
+    P3GMSynthesizer,
+    PrivacyAccountant,
+    PriVAESynthesizer,
+)
 from skdpgen.dpsgd import ClippedSum, LossModule
 from skdpgen.exceptions import BudgetExceededError
 from skdpgen.mechanisms import class_first_moments, class_moments
-from skdpgen.nn import DPNet, P3GMModule
+from skdpgen.nn import DPNet, DPNetClassifier, P3GMModule, PriVAEModule
 from skdpgen.synthesizers._particles import fit_particles
 from skdpgen.tabular import Categorical, Schema
 
@@ -57,6 +67,30 @@ def _net():
     return DPNet(P3GMModule, module__n_hidden=5)
 
 
+_SHALLOW = {"n_components": 2, "steps": 6, "sampling_rate": 0.05, "random_state": 0}
+
+
+def _vae():
+    return DPNet(PriVAEModule, module__n_hidden=5)
+
+
+def _privae(**parameters):
+    return PriVAESynthesizer(net=_vae(), **_SHALLOW, **parameters)
+
+
+def _merf(**parameters):
+    return DPMERFSynthesizer(steps=2, n_frequencies=8, hidden_layer_sizes=(6,), random_state=0, **parameters)
+
+
+def _subsets(**parameters):
+    shared = {"n_subsets": 7, "pretrain_steps": 2, "steps": 4, "n_components": 2, "random_state": 0}
+    return DP2VAESynthesizer(**shared, **parameters)
+
+
+def _classifier(**parameters):
+    return DPNetClassifier(hidden_layer_sizes=(5,), steps=6, sampling_rate=0.05, random_state=0, **parameters)
+
+
 # Every kind of release: what is declared and what is learned, each prior and decoder, both relations.
 FITS = {
     "pca": lambda: (DPPCA(2, random_state=0), X),
@@ -70,6 +104,8 @@ FITS = {
     "arrays, declared": lambda: (P3GMSynthesizer(prior="gaussian", **_PUBLIC), X),
     "arrays, replace_one": lambda: (P3GMSynthesizer(neighboring="replace_one"), X, Y),
     "arrays, net": lambda: (P3GMSynthesizer(net=_net(), **_DEEP), X, Y),
+    "arrays, moments": lambda: (MomentSynthesizer(random_state=0), X, Y),
+    "frame, moments": lambda: (MomentSynthesizer(target=["job", "age"], constraints="dose < 9"), FRAME),
     "frame": lambda: (P3GMSynthesizer(target="job", random_state=0), FRAME),
     "frame, replace_one": lambda: (P3GMSynthesizer(target="job", neighboring="replace_one"), FRAME),
     "frame, category": lambda: (P3GMSynthesizer(), _CATEGORY, pd.Series(Y, name="label", dtype="category")),
@@ -79,6 +115,26 @@ FITS = {
         P3GMSynthesizer(net=_net(), **{**_DEEP, "prior": "auto", "em_steps": 8}, target="job"),
         FRAME,
     ),
+    "arrays, termwise net": lambda: (_privae(divergence="mmd", n_groups=3), X, Y),
+    "arrays, termwise net, replace_one": lambda: (
+        _privae(divergence="kl_prior", prior="sparse", n_groups=2, neighboring="replace_one"),
+        X,
+    ),
+    "arrays, whole-batch net": lambda: (_privae(divergence="mmd", aggregation="micro"), X),
+    "frame, termwise net": lambda: (_privae(divergence="mmd", prior="mixture", n_groups=3, target="job"), FRAME),
+    "frame, DP-VAE net": lambda: (DPVAESynthesizer(net=_vae(), **_SHALLOW), FRAME, Y),
+    "arrays, subsets": lambda: (_subsets(start_steps=2), X, Y),
+    "arrays, one subset a step": lambda: (
+        _subsets(start="random", sampler="one_of_k", encoder_update="on_query", neighboring="replace_one"),
+        X,
+    ),
+    "frame, subsets": lambda: (_subsets(start="random", encoder_update="round_robin", target="job"), FRAME),
+    "frame, subsets from tables": lambda: (_subsets(start_steps=2), FRAME, Y),
+    "arrays, embedding": lambda: (_merf(), X, Y),
+    "arrays, embedding, replace_one": lambda: (_merf(neighboring="replace_one"), X, Y),
+    "frame, embedding": lambda: (_merf(target="job"), FRAME),
+    "classifier, net": lambda: (_classifier(), X, Y),
+    "classifier, net, replace_one": lambda: (_classifier(neighboring="replace_one"), X, Y),
 }
 _CATEGORY = FRAME.astype({"job": "category"})
 
@@ -134,7 +190,7 @@ def fits_under_one_seed_differ(name):
 
 
 def _released(fitted):
-    if isinstance(fitted, P3GMSynthesizer):
+    if isinstance(fitted, MomentSynthesizer | P3GMSynthesizer):
         generator = getattr(fitted.model_, "generator", None) or fitted.model_.particles
         space = getattr(generator, "space", None)
         return [fitted.model_.row_count, generator.mean if space is None else space.center]

@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 
 import skdpgen.nn
+import skdpgen.nn._dp2vae_decoder  # imported by fits alone
 import skdpgen.synthesizers  # noqa: F401  every module is loaded, so that none is missed below
 from skdpgen.accounting import PrivacyAccountant, describe_event
 from skdpgen.dpsgd import GradientNoise, PoissonLoader, poisson_batches
+from skdpgen.dpsgd.subsets import subset_draws
 from skdpgen.exceptions import BudgetExceededError
 from skdpgen.mechanisms import add_gaussian, select_above
 
@@ -132,12 +134,13 @@ class Audit:
         ("charge", event, extra_delta), ("release", noise_multiplier), ("step", noise_multiplier, sampling_rate),
         ("threshold", delta).
     plans : list of DPSGDPlan
+    subset_plans : list of SubsetPlan
     relations : set of str
         Under which noise was scaled.
     """
 
     def __init__(self):
-        self.log, self.plans, self.relations = [], [], set()
+        self.log, self.plans, self.subset_plans, self.relations = [], [], [], set()
         self._rate = None
 
     def __enter__(self):
@@ -145,6 +148,7 @@ class Audit:
         everywhere(self._patch, add_gaussian, self._add_gaussian)
         everywhere(self._patch, select_above, self._select_above)
         everywhere(self._patch, poisson_batches, self._poisson_batches)
+        everywhere(self._patch, subset_draws, self._subset_draws)
         audit, charge, release, start = self, PrivacyAccountant.charge, GradientNoise.release, PoissonLoader.__init__
 
         def charged(accountant, event, label, extra_delta=0.0):
@@ -152,6 +156,11 @@ class Audit:
             audit.log.append(("charge", event, extra_delta))
 
         def released(noise, bounded, divisor=1.0, out=None):
+            if audit.subset_plans:  # the unit is a subset, and a plan says what the noise is a multiple of
+                plan = audit.subset_plans[-1]
+                assert (divisor, bounded.l2_bound) == (plan.per_step, plan.reach)
+                audit.log.append(("step", noise.noise_multiplier, plan.sampling_rate))
+                return release(noise, bounded, divisor, out)
             plan = audit.plans[-1]
             assert divisor == plan.expected_batch_size, "the denominator is not the expected batch size of the plan"
             assert bounded.l2_bound == plan.l2_bound
@@ -179,6 +188,10 @@ class Audit:
         self.log.append(("threshold", delta))
         return select_above(noisy_counts, sd, delta, n_columns)
 
+    def _subset_draws(self, plan, rng):
+        self.subset_plans.append(plan)
+        return subset_draws(plan, rng)
+
     def _poisson_batches(self, n_records, sampling_rate, steps, rng):
         self._rate = sampling_rate
         return poisson_batches(n_records, sampling_rate, steps, rng)
@@ -202,7 +215,8 @@ class Audit:
         assert _sorted(ran) == _sorted(paid), "what was released is not what was charged"
         assert {entry[1] for entry in self.log if entry[0] == "threshold"} == ({extra_delta} if extra_delta else set())
         assert self.relations <= {accountant.neighboring}, "noise was scaled for another relation"
-        assert all(plan.neighboring == accountant.neighboring for plan in self.plans)
+        # a plan without noise is that of the check of a net on made-up rows, before the charge
+        assert all(plan.neighboring == accountant.neighboring for plan in self.plans if plan.private)
         books = [(charge.event, charge.extra_delta) for charge in accountant.charges]
         assert books == [(event, extra_delta)], "the books do not hold what was charged"
 

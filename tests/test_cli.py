@@ -55,6 +55,14 @@ def _refused(capsys, *arguments):
     return lines[0]
 
 
+def test_synthesize_fits_the_model_asked_for(table, capsys):
+    command = "synthesize table.csv --model moment --epsilon 4 --target ill --rows 30 --output out.csv"
+    assert main([*command.split(), "--save-model", "m.safetensors"]) == 0
+    assert "MomentSynthesizer" in capsys.readouterr().out
+    assert list(pd.read_csv("out.csv").columns) == list(FRAME.columns)
+    assert isinstance(skdpgen.load("m.safetensors"), skdpgen.MomentSynthesizer)
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_synthesize_writes_rows_card_and_model_and_prints_the_ledger(table, capsys, kind, tmp_path):
     if kind == "parquet":

@@ -4,11 +4,22 @@ import numpy as np
 import pytest
 from sklearn.utils import check_random_state
 
-from skdpgen import DPPCA, DPGaussianMixture, P3GMSynthesizer
+from skdpgen import (
+    DPPCA,
+    DP2VAESynthesizer,
+    DPGaussianMixture,
+    DPMERFSynthesizer,
+    DPVAESynthesizer,
+    MomentSynthesizer,
+    P3GMSynthesizer,
+    PriVAESynthesizer,
+    PrivateSearchCV,
+)
 from skdpgen._base import PrivateEstimator
 from skdpgen.accounting import Phase
 from skdpgen.estimator_checks import check_private_estimator, parametrize_with_checks
 from skdpgen.mechanisms import add_gaussian, moments
+from skdpgen.nn import DPNetClassifier
 from skdpgen.utils.noise import NoiseGenerator, make_noise_generator
 
 ESTIMATORS = [
@@ -16,10 +27,34 @@ ESTIMATORS = [
     DPPCA(2, centering="two_round", neighboring="replace_one", bounds=(-1, 1), l2_bound=1.0),
     DPGaussianMixture(2, epsilon=2.0, n_iter=2),
     DPGaussianMixture(1, neighboring="replace_one", covariance_type="diag"),
+    PrivateSearchCV(
+        DPPCA(2, bounds=(-1, 1)),
+        {"bounds_share": [0.05, 0.1]},
+        runs="logarithmic",
+        mean_runs=1.5,
+        score_bounds=(-30, 10),
+    ),
+    MomentSynthesizer(epsilon=2.0),
+    MomentSynthesizer(epsilon=2.0, neighboring="replace_one", bounds=(-1, 1), l2_bound=1.5),
     P3GMSynthesizer(epsilon=2.0),
     P3GMSynthesizer(epsilon=2.0, neighboring="replace_one", prior="mixture", bounds=(-1, 1), l2_bound=1.5),
     P3GMSynthesizer(epsilon=2.0, decoder="net", steps=2, warm_start_steps=2, sampling_rate=0.1),
-]
+    PriVAESynthesizer(epsilon=2.0, divergence="mmd", n_groups=2, n_components=2, steps=2, sampling_rate=0.1),
+    PriVAESynthesizer(
+        epsilon=2.0, neighboring="replace_one", prior="sparse", divergence="kl_prior", n_groups=2, n_components=2,
+        batch_size=20, steps=2, bounds=(-1, 1),
+    ),
+    DPVAESynthesizer(epsilon=2.0, n_components=2, steps=2, sampling_rate=0.1),
+    DP2VAESynthesizer(epsilon=2.0, n_subsets=10, pretrain_steps=2, steps=2, start_steps=2, n_components=2),
+    DP2VAESynthesizer(
+        epsilon=2.0, neighboring="replace_one", start="random", sampler="one_of_k", encoder_update="on_query",
+        n_subsets=10, pretrain_steps=2, steps=2, n_components=2, bounds=(-1, 1),
+    ),
+    DPMERFSynthesizer(epsilon=2.0, steps=2, n_frequencies=8),
+    DPMERFSynthesizer(epsilon=2.0, neighboring="replace_one", bounds=(-1, 1), l2_bound=1.5, steps=2, n_frequencies=8),
+    DPNetClassifier(2.0, steps=2, sampling_rate=0.1, hidden_layer_sizes=(3,)),
+    DPNetClassifier(2.0, classes=[0, 1], bounds=(-1, 1), steps=2, sampling_rate=0.1, neighboring="replace_one"),
+]  # fmt: skip
 
 
 @parametrize_with_checks(ESTIMATORS)
@@ -31,8 +66,10 @@ def test_private_estimator(estimator, check):
     [
         DPGaussianMixture(epsilon=2.0, classes=[0, 1]),
         DPGaussianMixture(epsilon=2.0),
+        MomentSynthesizer(epsilon=2.0),
         P3GMSynthesizer(epsilon=2.0, classes=[0, 1]),
         P3GMSynthesizer(epsilon=2.0),
+        PriVAESynthesizer(epsilon=2.0, divergence="mmd", n_groups=2, n_components=2, steps=2, sampling_rate=0.1),
     ],
     data=lambda estimator, n_rows, seed: (
         np.random.default_rng(seed).normal(size=(n_rows, 2)),

@@ -337,7 +337,10 @@ MUTANTS = [
     (
         "replace_one priced as add_or_remove_one",
         [PRICE_RO],
-        (cost.epsilon_pld, ("float(delta) - extra, neighboring)", f"float(delta) - extra, {AR!r})")),
+        (
+            cost.epsilon_pld,
+            ("neighboring), float(delta) - extra, neighboring)", f"{AR!r}), float(delta) - extra, {AR!r})"),
+        ),
     ),
     ("later charges not filtered", [FILTER], (PrivacyFilter.check, ("if not total <= limit:", "if False:"))),
     ("first charge not limited", [BUDGET], (PrivacyFilter.check, ("if not cost <= self.epsilon:", "if False:"))),
@@ -346,12 +349,12 @@ MUTANTS = [
     (
         "card edited, digest not checked",
         [CARD_DIGEST],
-        (PrivacyCard.verify, ('if card["digest"] != _digest(content):', "if False:")),
+        (PrivacyCard.verify, ('if card["digest"] != digest(content):', "if False:")),
     ),
     (
         "card edited, epsilon not recomputed",
         [CARD_FIGURES],
-        (PrivacyCard._verify_fit, ('_agree(fit["epsilon"], epsilon, "fit: epsilon")', "pass")),
+        (PrivacyCard._verify_fit, ('agree(fit["epsilon"], epsilon, "fit: epsilon")', "pass")),
     ),
     (
         "card edited, fit not in the ledger",

@@ -6,20 +6,23 @@ from .accountant import PrivacyAccountant
 from .calibration import FitPlan, Phase, calibrate, noise_multiplier_for
 from .card import PrivacyCard
 from .cost import delta_pld, epsilon_pld, epsilon_rdp
+from .event_json import event_from_json, event_to_json
 from .events import (
     Charge,
     compose_events,
     describe_event,
-    event_from_json,
-    event_to_json,
     gaussian_event,
     non_private_event,
     poisson_gaussian_event,
+    repeat_and_select_event,
+    subset_gaussian_event,
 )
 from .filter import PrivacyFilter
 from .gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
+from .planning import BudgetPlan
 
 __all__ = [
+    "BudgetPlan",
     "Charge",
     "FitPlan",
     "Phase",
@@ -41,4 +44,6 @@ __all__ = [
     "noise_multiplier_for",
     "non_private_event",
     "poisson_gaussian_event",
+    "repeat_and_select_event",
+    "subset_gaussian_event",
 ]

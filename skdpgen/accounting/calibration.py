@@ -14,10 +14,11 @@ from scipy.optimize import brentq
 
 from .._types import check_neighboring
 from .cost import check_delta, check_epsilon, delta_pld, epsilon_pld, epsilon_rdp
-from .events import Charge, compose_events, gaussian_event, non_private_event, poisson_gaussian_event, releases
+from .events import Charge, Release, compose_events, compose_releases, non_private_event, releases
 from .gaussian import gaussian_mu
 from .privacy_loss import COARSE, FINE, combine, epsilon_of
 from .renyi import rdp_at
+from .subset_sampling import SUBSET_MECHANISMS, sampled_noise_multiplier
 
 __all__ = [
     "FitPlan",
@@ -47,12 +48,15 @@ class Phase:
     label : str
         Names the phase; unique within a fit.
     share : float
-        Its share, > 0, of the fit's squared Gaussian-DP parameter mu**2. Shares are relative to
-        each other; they need not sum to 1.
+        Its share, > 0, of the fit's squared Gaussian-DP parameter mu**2. Shares are relative; they need not sum to 1.
     steps : int, default=1
         Number of equal releases.
     sampling_rate : float, default=None
-        None: plain Gaussian releases. In (0, 1]: each step is made on a fresh Poisson sample.
+        None: plain Gaussian releases. In (0, 1]: each step is made on a fresh sample,
+    mechanism : str, default="poisson_gaussian"
+        of the units by Poisson's law, or of subsets of them (see `subset_gaussian_event`).
+    signal : float, default=None
+        Most that a step can add up to, over what the noise is a multiple of; None: the rows expected in it.
 
     Raises
     ------
@@ -61,13 +65,9 @@ class Phase:
 
     Notes
     -----
-    At scale mu a Gaussian phase gets noise multiplier ``sqrt(steps / (share mu^2))``, and a sampled
-    one ``1 / sqrt(log1p(share mu^2 / (sampling_rate^2 steps)))``: the central limit of its privacy
-    loss. Only the split rests on that limit; the price is computed without it.
-
-    References
-    ----------
-    Bu, Dong, Long and Su, "Deep learning with Gaussian differential privacy", 2020, Corollary 5.4.
+    At scale mu a Gaussian phase gets noise multiplier ``sqrt(steps / (share mu^2))``, and a Poisson-sampled one
+    ``1 / sqrt(log1p(share mu^2 / (sampling_rate^2 steps)))``: the central limit of its privacy loss (Bu, Dong, Long and
+    Su 2020, Corollary 5.4). Only the split rests on that limit; the price is computed without it.
 
     Examples
     --------
@@ -80,6 +80,8 @@ class Phase:
     share: float
     steps: int = 1
     sampling_rate: float | None = None
+    mechanism: str = "poisson_gaussian"
+    signal: float | None = None
 
     def __post_init__(self):
         if not isinstance(self.label, str) or not self.label.strip():
@@ -91,6 +93,8 @@ class Phase:
         rate = self.sampling_rate
         if rate is not None and not (isinstance(rate, numbers.Real) and 0 < rate <= 1):
             raise ValueError(f"phase {self.label!r}: sampling_rate must be None or lie in (0, 1]; got {rate!r}")
+        if self.mechanism != "poisson_gaussian" and (rate is None or self.mechanism not in SUBSET_MECHANISMS):
+            raise ValueError(f"phase {self.label!r}: no such mechanism of sampled steps: {self.mechanism!r}")
         object.__setattr__(self, "share", float(self.share))
         object.__setattr__(self, "steps", int(self.steps))
         object.__setattr__(self, "sampling_rate", None if rate is None else float(rate))
@@ -100,13 +104,12 @@ class Phase:
         squared = self.share * mu * mu
         if self.sampling_rate is None:
             return math.sqrt(self.steps / squared)
-        return 1 / math.sqrt(math.log1p(squared / (self.sampling_rate**2 * self.steps)))
+        return sampled_noise_multiplier(self.mechanism, self.sampling_rate, self.steps, squared)
 
     def event(self, noise_multiplier: float) -> DpEvent:
         """Return the phase's event at a given noise multiplier."""
-        if self.sampling_rate is None:
-            return gaussian_event(noise_multiplier, self.steps)
-        return poisson_gaussian_event(self.sampling_rate, noise_multiplier, self.steps)
+        mechanism = "gaussian" if self.sampling_rate is None else self.mechanism
+        return compose_releases((Release(mechanism, noise_multiplier, self.sampling_rate, self.steps),))
 
 
 @dataclass(frozen=True)
@@ -121,10 +124,8 @@ class FitPlan:
         By phase label; 0.0 for every phase when epsilon is infinite.
     event : dp_accounting.DpEvent
         All phases, composed.
-    extra_delta : float
-        Part of delta spent by threshold rules.
-    epsilon, delta : float
-        What the fit costs, alone; delta includes extra_delta.
+    epsilon, delta, extra_delta : float
+        What the fit costs, alone; extra_delta is the part of delta spent by threshold rules.
     neighboring : {"add_or_remove_one", "replace_one"}
     """
 

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
 from importlib import metadata
-from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._types import check_neighboring
 from ..exceptions import BudgetExceededError
 from .calibration import FitPlan
+from .card_json import (
+    TOLERANCE,
+    agree,
+    canonical,
+    charge_from_json,
+    charge_to_json,
+    check_fields,
+    digest,
+    finite_or_inf,
+    plain,
+    read_float,
+    read_list,
+)
 from .cost import epsilon_pld, epsilon_rdp
-from .events import Charge, event_from_json, event_to_json, releases
+from .events import mechanisms, releases
 from .filter import Entry, PrivacyFilter
 
 if TYPE_CHECKING:
@@ -35,18 +46,21 @@ _LEDGER_FIELDS = (
     *("budget_epsilon", "delta", "delta_reserve", "alpha", "epsilon_spent", "epsilon_if_fixed_in_advance"),
     *("rule", "charges"),
 )
-# Room for another processor's rounding; a difference that small changes no guarantee.
-_TOLERANCE = 5e-4
 _RULES = {
     "none": "no charge",
     "one_batch": "privacy loss distribution of one batch fixed in advance",
+    "one_batch_rdp": "Renyi differential privacy of one batch fixed in advance",
     "filter": "Renyi privacy filter: the guarantee is the budget, epsilon_spent is the book value",
     "unlimited": "no limit: privacy loss distribution as if all had been fixed in advance",
 }
 _SAMPLERS = {
-    "gaussian": "none: every unit takes part in every Gaussian release",
+    "gaussian": "none: no draw is hidden; each Gaussian release charged counts as one in which every unit takes part",
     "poisson_gaussian": "poisson: every unit takes part in a step independently, with probability sampling_rate",
+    "poisson_subsets": "poisson over subsets of the records: each takes part in a step with probability sampling_rate",
+    "one_of_k": "exactly one subset of the records a step, drawn uniformly: sampling_rate is one over their number",
+    "index_revealed": "drawn subsets of the records, accounted as if the draws were public",
     "non_private": "not private: a release without noise",
+    "repeat_and_select": "repeat and select: a random number of runs, of which the best alone is released",
 }
 
 
@@ -82,10 +96,10 @@ class PrivacyCard:
     """
 
     def __init__(self, content: Mapping[str, Any]):
-        _check_fields(content, _FIELDS, "card")
-        _check_fields(content["fit"], _FIT_FIELDS, "fit")
-        _check_fields(content["ledger"], _LEDGER_FIELDS, "ledger")
-        self._content = json.loads(_canonical(content))
+        check_fields(content, _FIELDS, "card")
+        check_fields(content["fit"], _FIT_FIELDS, "fit")
+        check_fields(content["ledger"], _LEDGER_FIELDS, "ledger")
+        self._content = json.loads(canonical(content))
 
     @classmethod
     def build(
@@ -136,7 +150,6 @@ class PrivacyCard:
         if plan.charge not in [entry.charge for entry in entries if entry.status == "charged"]:
             raise ValueError(f"the plan {plan.label!r} was not charged to this accountant")
         rule = PrivacyFilter(accountant.epsilon, accountant.delta, accountant.neighboring, accountant.delta_reserve)
-        mechanisms = sorted({row.mechanism for row in releases(plan.event)})
         everything = [entry.charge for entry in entries]
         without_noise = any(row.mechanism == "non_private" for charge in everything for row in releases(charge.event))
         content = {
@@ -144,33 +157,33 @@ class PrivacyCard:
             "private": bool(private) and not without_noise,
             "neighboring": plan.neighboring,
             "unit": unit,
-            "model": {"name": model, "parameters": _plain(dict(parameters))},
+            "model": {"name": model, "parameters": plain(dict(parameters))},
             "fit": {
                 "label": plan.label,
-                "epsilon": _number(epsilon_pld(plan, plan.delta, plan.neighboring)),
-                "epsilon_asked": _number(plan.epsilon),
-                "epsilon_rdp": _number(epsilon_rdp(plan, plan.delta, plan.neighboring)),
+                "epsilon": finite_or_inf(epsilon_pld(plan, plan.delta, plan.neighboring)),
+                "epsilon_asked": finite_or_inf(plan.epsilon),
+                "epsilon_rdp": finite_or_inf(epsilon_rdp(plan, plan.delta, plan.neighboring)),
                 "delta": plan.delta,
-                "charges": [_charge_to_json(plan.charge)],
+                "charges": [charge_to_json(plan.charge)],
             },
             "ledger": {
-                "budget_epsilon": _number(rule.epsilon),
+                "budget_epsilon": finite_or_inf(rule.epsilon),
                 "delta": rule.delta,
                 "delta_reserve": rule.delta_reserve,
                 "alpha": rule.alpha,
-                "epsilon_spent": _number(rule.spent(entries)),
-                "epsilon_if_fixed_in_advance": _number(epsilon_pld(everything, rule.delta, rule.neighboring)),
+                "epsilon_spent": finite_or_inf(rule.spent(entries)),
+                "epsilon_if_fixed_in_advance": finite_or_inf(epsilon_pld(everything, rule.delta, rule.neighboring)),
                 "rule": _RULES[_rule_of(rule, entries)],
                 "charges": [
-                    {**_charge_to_json(entry.charge), "batch": entry.batch, "status": entry.status} for entry in entries
+                    {**charge_to_json(entry.charge), "batch": entry.batch, "status": entry.status} for entry in entries
                 ],
             },
-            "sampler": [_SAMPLERS[mechanism] for mechanism in mechanisms],
+            "sampler": [_SAMPLERS[mechanism] for mechanism in mechanisms(plan.event)],
             "public_assumptions": [str(text) for text in public_assumptions],
             "noise": str(noise),
             "versions": dict(default_versions() if versions is None else versions),
         }
-        return cls({**content, "digest": _digest(content)})
+        return cls({**content, "digest": digest(content)})
 
     def __getitem__(self, name: str):
         return self._content[name]
@@ -226,7 +239,7 @@ class PrivacyCard:
         if card["format"] != _FORMAT:
             raise ValueError(f"the card's format is {card['format']!r}; this version reads {_FORMAT!r}")
         content = {name: value for name, value in card.items() if name != "digest"}
-        if card["digest"] != _digest(content):
+        if card["digest"] != digest(content):
             raise ValueError("the card was changed after it was written: its digest does not match its content")
         neighboring = check_neighboring(card["neighboring"])
         fit = self._verify_fit(card["fit"], neighboring)
@@ -236,8 +249,8 @@ class PrivacyCard:
             if charge not in paid:
                 raise ValueError(f"the fit's charge {charge.label!r} is not in the ledger")
             paid.remove(charge)
-        mechanisms = sorted({row.mechanism for charge in fit["charges"] for row in releases(charge.event)})
-        if card["sampler"] != [_SAMPLERS[mechanism] for mechanism in mechanisms]:
+        found = sorted({mechanism for charge in fit["charges"] for mechanism in mechanisms(charge.event)})
+        if card["sampler"] != [_SAMPLERS[mechanism] for mechanism in found]:
             raise ValueError("the sampler stated is not that of the fit's events")
         if card["private"] is not False and math.isinf(ledger["epsilon"]):
             raise ValueError("the card says that the fit is private, and its events are not")
@@ -260,12 +273,12 @@ class PrivacyCard:
 
         ledger = self["ledger"]
         entries = self._verify_ledger(ledger, check_neighboring(self["neighboring"]))[1]
-        budget = _float(ledger["budget_epsilon"], "ledger: budget_epsilon")
+        budget = read_float(ledger["budget_epsilon"], "ledger: budget_epsilon")
         return detached_accountant(entries, (budget, ledger["delta"], self["neighboring"], ledger["delta_reserve"]))
 
     @staticmethod
     def _verify_fit(fit: Mapping[str, Any], neighboring: str) -> dict[str, Any]:
-        charges = [_charge_from_json(item, "fit") for item in _list(fit["charges"], "fit")]
+        charges = [charge_from_json(item, "fit") for item in read_list(fit["charges"], "fit")]
         if not charges:
             raise ValueError("fit: there are no charges")
         if fit["label"] not in [charge.label for charge in charges]:
@@ -273,10 +286,10 @@ class PrivacyCard:
         delta = fit["delta"]
         epsilon = epsilon_pld(charges, delta, neighboring)
         by_rdp = epsilon_rdp(charges, delta, neighboring)
-        _agree(fit["epsilon"], epsilon, "fit: epsilon")
-        _agree(fit["epsilon_rdp"], by_rdp, "fit: epsilon_rdp")
-        asked = _float(fit["epsilon_asked"], "fit: epsilon_asked")
-        if not epsilon <= asked * (1 + _TOLERANCE):
+        agree(fit["epsilon"], epsilon, "fit: epsilon")
+        agree(fit["epsilon_rdp"], by_rdp, "fit: epsilon_rdp")
+        asked = read_float(fit["epsilon_asked"], "fit: epsilon_asked")
+        if not epsilon <= asked * (1 + TOLERANCE):
             raise ValueError(f"fit: the events cost epsilon {epsilon:.6g}, more than the {asked:.6g} asked for")
         if by_rdp is not None and not epsilon <= 1.001 * by_rdp:
             raise ValueError(f"fit: epsilon by PLD, {epsilon:.6g}, is above that by RDP, {by_rdp:.6g}")
@@ -285,20 +298,20 @@ class PrivacyCard:
     @staticmethod
     def _verify_ledger(ledger: Mapping[str, Any], neighboring: str) -> tuple[dict[str, Any], list[Entry]]:
         rule = PrivacyFilter(
-            _float(ledger["budget_epsilon"], "ledger: budget_epsilon"),
+            read_float(ledger["budget_epsilon"], "ledger: budget_epsilon"),
             ledger["delta"],
             neighboring,
             ledger["delta_reserve"],
         )
-        _agree(ledger["alpha"], rule.alpha, "ledger: alpha")
+        agree(ledger["alpha"], rule.alpha, "ledger: alpha")
         entries: list[Entry] = []
-        for item in _list(ledger["charges"], "ledger"):
+        for item in read_list(ledger["charges"], "ledger"):
             batch, status = item.get("batch"), item.get("status")
             last = entries[-1].batch if entries else 0
             if status not in ("planned", "charged") or isinstance(batch, bool) or batch not in (max(last, 1), last + 1):
                 raise ValueError("ledger: a charge has no lawful batch and status")
             rest = {name: value for name, value in item.items() if name not in ("batch", "status")}
-            entries.append(Entry(_charge_from_json(rest, "ledger"), batch, status))
+            entries.append(Entry(charge_from_json(rest, "ledger"), batch, status))
         # the books are replayed batch by batch, as they were written
         for batch in sorted({entry.batch for entry in entries}):
             before = [entry for entry in entries if entry.batch < batch]
@@ -307,8 +320,8 @@ class PrivacyCard:
             except BudgetExceededError as error:
                 raise ValueError(f"ledger: its rule would have refused batch {batch}: {error}") from None
         spent, total = rule.spent(entries), epsilon_pld([entry.charge for entry in entries], rule.delta, neighboring)
-        _agree(ledger["epsilon_spent"], spent, "ledger: epsilon_spent")
-        _agree(ledger["epsilon_if_fixed_in_advance"], total, "ledger: epsilon_if_fixed_in_advance")
+        agree(ledger["epsilon_spent"], spent, "ledger: epsilon_spent")
+        agree(ledger["epsilon_if_fixed_in_advance"], total, "ledger: epsilon_if_fixed_in_advance")
         if ledger["rule"] != _RULES[_rule_of(rule, entries)]:
             raise ValueError("ledger: the rule stated is not the one that applied")
         return {"epsilon": spent, "delta": rule.delta, "budget_epsilon": rule.epsilon}, entries
@@ -327,76 +340,7 @@ def _rule_of(rule: PrivacyFilter, entries: Sequence[Entry]) -> str:
         return "none"
     if rule.alpha is None:
         return "unlimited"
-    return "one_batch" if len({entry.batch for entry in entries}) == 1 else "filter"
-
-
-def _canonical(content: Any) -> str:
-    try:
-        return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"a card holds what JSON cannot: {error}") from None
-
-
-def _digest(content: Mapping[str, Any]) -> str:
-    return "sha256:" + hashlib.sha256(_canonical(content).encode("utf-8")).hexdigest()
-
-
-def _number(value: float | None) -> float | str | None:
-    return "inf" if value is not None and math.isinf(value) else value
-
-
-def _float(value: Any, name: str) -> float:
-    if value == "inf":
-        return math.inf
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        raise ValueError(f"{name} must be a number or 'inf'; got {value!r}")
-    return float(value)
-
-
-def _agree(stated: Any, computed: float | None, name: str) -> None:
-    if computed is None or stated is None:
-        same = computed is None and stated is None
-    else:
-        same = math.isclose(_float(stated, name), computed, rel_tol=_TOLERANCE, abs_tol=1e-7)
-    if not same:
-        raise ValueError(f"{name} is stated as {stated!r}, and the events give {computed!r}")
-
-
-def _check_fields(value: Any, wanted: Sequence[str], name: str) -> None:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{name}: expected a JSON object, found {type(value).__name__}")
-    missing, unknown = sorted(set(wanted) - set(value)), sorted(map(str, set(value) - set(wanted)))
-    if missing or unknown:
-        raise ValueError(f"{name}: missing fields {missing}, unknown fields {unknown}")
-
-
-def _list(value: Any, name: str) -> list[Mapping[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
-        raise ValueError(f"{name}: charges must be a list of JSON objects")
-    return value
-
-
-def _charge_to_json(charge: Charge) -> dict[str, Any]:
-    return {"label": charge.label, "event": event_to_json(charge.event), "extra_delta": charge.extra_delta}
-
-
-def _charge_from_json(value: Mapping[str, Any], name: str) -> Charge:
-    _check_fields(value, ("label", "event", "extra_delta"), f"{name}: charge")
-    return Charge(value["label"], event_from_json(value["event"]), value["extra_delta"])
-
-
-def _plain(value: Any) -> Any:
-    """Parameters as JSON. Objects are named by type: their repr might show data or a memory address."""
-    if value is None or isinstance(value, (bool, str)):
-        return value
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, Real):
-        return float(value) if math.isfinite(value) else str(float(value))
-    if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
-        return _plain(value.item())
-    return f"<{type(value).__name__}>"
+    if len({entry.batch for entry in entries}) > 1:
+        return "filter"
+    repeated = any("repeat_and_select" in mechanisms(entry.charge.event) for entry in entries)
+    return "one_batch_rdp" if repeated else "one_batch"

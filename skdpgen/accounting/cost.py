@@ -11,7 +11,7 @@ from dp_accounting import DpEvent
 from .._types import check_neighboring
 from .events import Charge, Release, releases
 from .privacy_loss import combine, delta_of, epsilon_of
-from .renyi import epsilon_by_rdp
+from .renyi import delta_of_repetitions, epsilon_by_rdp, epsilon_of_repetitions
 
 __all__ = ["check_delta", "check_epsilon", "delta_pld", "epsilon_pld", "epsilon_rdp"]
 
@@ -41,6 +41,12 @@ def _gather(what: DpEvent | Charge | Iterable) -> tuple[tuple[Release, ...], flo
     return tuple(row for rows, _ in parts for row in rows), math.fsum(extra for _, extra in parts)
 
 
+def _repeated(rows: tuple[Release, ...]) -> bool:
+    """Whether a repetition is among releases that are all private: it has no privacy loss distribution."""
+    kinds = {row.mechanism for row in rows}
+    return "repeat_and_select" in kinds and "non_private" not in kinds
+
+
 def epsilon_pld(charges_or_events, delta: float, neighboring: str) -> float:
     """Epsilon of releases that were all fixed in advance, by privacy loss distributions.
 
@@ -55,8 +61,9 @@ def epsilon_pld(charges_or_events, delta: float, neighboring: str) -> float:
     Returns
     -------
     float
-        Never below the true value and above it by less than 0.1 %; closed form when all is Gaussian;
-        0.0 for nothing; infinity when something is not private or the extra deltas exhaust `delta`.
+        Never below the true value and above it by less than 0.1 %; closed form when all is Gaussian; by RDP where
+        a repetition is among the releases, which has no privacy loss distribution. 0.0 for nothing; infinity when
+        something is not private or the extra deltas exhaust `delta`.
 
     Raises
     ------
@@ -76,6 +83,8 @@ def epsilon_pld(charges_or_events, delta: float, neighboring: str) -> float:
     rows, extra = _gather(charges_or_events)
     if extra >= delta:
         return math.inf
+    if _repeated(rows):
+        return epsilon_of_repetitions(rows, float(delta) - extra, neighboring)
     return epsilon_of(combine(rows, neighboring), float(delta) - extra, neighboring)
 
 
@@ -104,6 +113,8 @@ def delta_pld(charges_or_events, epsilon: float, neighboring: str) -> float:
     if isinstance(epsilon, bool) or not isinstance(epsilon, numbers.Real) or not epsilon >= 0:
         raise ValueError(f"epsilon must be a number >= 0; got {epsilon!r}")
     rows, extra = _gather(charges_or_events)
+    if _repeated(rows):
+        return min(1.0, delta_of_repetitions(rows, float(epsilon), neighboring) + extra)
     return min(1.0, delta_of(combine(rows, neighboring), float(epsilon), neighboring) + extra)
 
 
@@ -132,4 +143,6 @@ def epsilon_rdp(charges_or_events, delta: float, neighboring: str) -> float | No
     rows, extra = _gather(charges_or_events)
     if extra >= delta:
         return math.inf
+    if _repeated(rows):
+        return epsilon_of_repetitions(rows, float(delta) - extra, neighboring)
     return epsilon_by_rdp(combine(rows, neighboring), float(delta) - extra, neighboring)

@@ -1,17 +1,16 @@
-"""What a fit did to the data, as dp-accounting events, and those events as JSON.
+"""What a fit did to the data, as dp-accounting events.
 
 An event is the full description of a mechanism: every epsilon in the package is computed from events
-alone. Three kinds of release are understood: Gaussian, Poisson-sampled Gaussian, and not private at all.
+alone. Five kinds of release are understood: Gaussian, Poisson-sampled Gaussian, Gaussian on drawn subsets
+(`subset_sampling`), the best of a random number of runs of those (`selection`), and not private at all.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import numbers
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from dp_accounting import (
@@ -22,54 +21,62 @@ from dp_accounting import (
     PoissonSampledDpEvent,
     SelfComposedDpEvent,
 )
+from dp_accounting.dp_event import RepeatAndSelectDpEvent
+
+from .event_numbers import positive as _positive
+from .event_numbers import repeat as _repeat
+from .event_numbers import whole as _whole
+from .subset_sampling import SUBSET_MECHANISMS, SubsetSampledDpEvent, subset_gaussian_event
 
 __all__ = [
     "Charge",
+    "OneOfDpEvent",
     "Release",
+    "Repetition",
     "compose_events",
+    "compose_releases",
     "describe_event",
-    "event_from_json",
-    "event_to_json",
     "gaussian_event",
+    "mechanisms",
     "non_private_event",
     "poisson_gaussian_event",
     "releases",
+    "repeat_and_select_event",
+    "subset_gaussian_event",
 ]
-
-_FIELDS = {
-    "gaussian": {"noise_multiplier", "count"},
-    "poisson_gaussian": {"sampling_rate", "noise_multiplier", "steps"},
-    "non_private": set(),
-    "composed": {"events"},
-}
 
 
 class Release(NamedTuple):
     """One primitive of an event: `count` equal releases. Hashable, so figures can be remembered by it."""
 
     mechanism: str
-    noise_multiplier: float
+    noise_multiplier: float | None
     sampling_rate: float | None
     count: int
+    repeated: Repetition | None = None  # a Repetition, for "repeat_and_select" alone
 
 
-def _positive(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ValueError(f"{name} must be a positive finite number; got {value!r}")
-    value = float(value)
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{name} must be a positive finite number; got {value!r}")
-    return value
+# Law of the number of runs, and its shape in dp-accounting.
+RUNS = {"poisson": math.inf, "logarithmic": 0.0}
 
 
-def _whole(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise ValueError(f"{name} must be a whole number, at least 1; got {value!r}")
-    return int(value)
+class Repetition(NamedTuple):
+    """A repeat-and-select event, hashable: `alternatives` holds the releases of each thing that one run may be."""
+
+    runs: str
+    mean: float
+    alternatives: tuple[tuple[Release, ...], ...]
 
 
-def _repeat(event: DpEvent, count: int) -> DpEvent:
-    return event if count == 1 else SelfComposedDpEvent(event, count)
+@dataclass(frozen=True)
+class OneOfDpEvent(DpEvent):
+    """One of several events takes place, and which one does not depend on the data.
+
+    A mixture over a public draw (which candidate is tried), or releases of disjoint sets of units (a unit is in the
+    rows of the fit or in those of the score). Its RDP is the largest at each order: the divergence is quasi-convex.
+    """
+
+    events: tuple[DpEvent, ...]
 
 
 def gaussian_event(noise_multiplier: float, count: int = 1) -> DpEvent:
@@ -148,6 +155,54 @@ def non_private_event() -> DpEvent:
     return NonPrivateDpEvent()
 
 
+def repeat_and_select_event(one_of: Sequence[DpEvent], runs: str, mean: float) -> DpEvent:
+    """Describe a random number of runs, of which only the best, with its score, is released.
+
+    Parameters
+    ----------
+    one_of : sequence of dp_accounting.DpEvent
+        What a run may be: fixed in advance, and which of them it is does not depend on the data.
+    runs : {"poisson", "logarithmic"}
+        Law of the number of runs. Poisson may draw none; a fixed public result then stands for the best.
+    mean : float
+        Its mean, at least 1.
+
+    Returns
+    -------
+    dp_accounting.DpEvent
+
+    Raises
+    ------
+    ValueError
+        For no event, one that is not private or is itself a repetition, an unknown law, a mean below 1.
+
+    References
+    ----------
+    N. Papernot, T. Steinke, "Hyperparameter tuning with Renyi differential privacy", ICLR 2022, Theorems 2 and 6.
+
+    Examples
+    --------
+    >>> from skdpgen.accounting import epsilon_pld, gaussian_event, repeat_and_select_event
+    >>> search = repeat_and_select_event([gaussian_event(5.0)], "poisson", 5)
+    >>> round(epsilon_pld(search, 1e-5, "add_or_remove_one"), 2)
+    1.35
+    """
+    if runs not in RUNS:
+        raise ValueError(f"runs must be one of {', '.join(map(repr, RUNS))}; got {runs!r}")
+    if isinstance(mean, bool) or not isinstance(mean, numbers.Real) or not 1 <= mean < math.inf:
+        raise ValueError(f"the mean number of runs must be a finite number, at least 1; got {mean!r}")
+    alternatives = []
+    for event in one_of:
+        rows = releases(event)
+        if any(row.mechanism in ("non_private", "repeat_and_select") for row in rows):
+            raise ValueError("a run must be private, and not a repetition itself")
+        if rows not in alternatives:
+            alternatives.append(rows)
+    if not alternatives:
+        raise ValueError("repeat_and_select needs at least one event")
+    return _repetition_event(Repetition(runs, float(mean), tuple(alternatives)))
+
+
 def compose_events(events: Iterable[DpEvent]) -> DpEvent:
     """Join events, all fixed before the first of them runs, into one.
 
@@ -172,19 +227,29 @@ def compose_events(events: Iterable[DpEvent]) -> DpEvent:
     >>> [row["count"] for row in describe_event(whole)]
     [1, 2]
     """
-    return _from_releases(tuple(row for event in events for row in releases(event)))
+    return compose_releases(tuple(row for event in events for row in releases(event)))
 
 
-def _from_releases(rows: tuple[Release, ...]) -> DpEvent:
+def compose_releases(rows: tuple[Release, ...]) -> DpEvent:
+    """Return the event of primitive releases: what `releases` takes apart."""
     if not rows:
         raise ValueError("an event must hold at least one release")
     makers = {
         "gaussian": lambda row: gaussian_event(row.noise_multiplier, row.count),
         "poisson_gaussian": lambda row: poisson_gaussian_event(row.sampling_rate, row.noise_multiplier, row.count),
+        **dict.fromkeys(SUBSET_MECHANISMS, lambda row: subset_gaussian_event(*row[:1], row[2], row[1], row.count)),
         "non_private": lambda row: non_private_event(),
+        "repeat_and_select": lambda row: _repeat(_repetition_event(row.repeated), row.count),
     }
     events = [makers[row.mechanism](row) for row in rows]
     return events[0] if len(events) == 1 else ComposedDpEvent(events)
+
+
+def _repetition_event(repetition: Repetition) -> DpEvent:
+    """Return the event of a repetition."""
+    parts = tuple(compose_releases(rows) for rows in repetition.alternatives)
+    inner = parts[0] if len(parts) == 1 else OneOfDpEvent(parts)
+    return RepeatAndSelectDpEvent(inner, repetition.mean, RUNS[repetition.runs])
 
 
 def releases(event: DpEvent) -> tuple[Release, ...]:
@@ -193,7 +258,6 @@ def releases(event: DpEvent) -> tuple[Release, ...]:
     Parameters
     ----------
     event : dp_accounting.DpEvent
-        Built of Gaussian, Poisson-sampled Gaussian, non-private, composed and self-composed events.
 
     Returns
     -------
@@ -214,6 +278,10 @@ def releases(event: DpEvent) -> tuple[Release, ...]:
         if rate > 1:
             raise ValueError(f"sampling_rate must lie in (0, 1]; got {rate!r}")
         return (Release("poisson_gaussian", _positive(event.event.noise_multiplier, "noise_multiplier"), rate, 1),)
+    if isinstance(event, SubsetSampledDpEvent) and isinstance(event.event, GaussianDpEvent):
+        # built anew, so that its parts pass the same checks
+        built = subset_gaussian_event(event.mechanism, event.sampling_rate, event.event.noise_multiplier, 1)
+        return (Release(built.mechanism, built.event.noise_multiplier, built.sampling_rate, 1),)
     if isinstance(event, SelfComposedDpEvent):
         count = _whole(event.count, "count")
         rows = releases(event.event)
@@ -225,11 +293,24 @@ def releases(event: DpEvent) -> tuple[Release, ...]:
         if rows:
             return rows
         raise ValueError("an event must hold at least one release")
+    if isinstance(event, RepeatAndSelectDpEvent):
+        return (Release("repeat_and_select", None, None, 1, _repetition_of(event)),)
     kind = type(event).__name__
     raise ValueError(
         f"cannot price an event of type {kind}; use gaussian_event, poisson_gaussian_event, "
-        "non_private_event and compose_events"
+        "subset_gaussian_event, non_private_event and compose_events"
     )
+
+
+def _repetition_of(event: RepeatAndSelectDpEvent) -> Repetition:
+    """Return the repetition of an event; ValueError for one that cannot be priced."""
+    laws = [name for name, shape in RUNS.items() if shape == event.shape]
+    if not laws:
+        raise ValueError(f"cannot price a number of runs of shape {event.shape!r}; known are {sorted(RUNS)}")
+    one_of = event.event.events if isinstance(event.event, OneOfDpEvent) else (event.event,)
+    built = repeat_and_select_event(one_of, laws[0], event.mean)
+    inner = built.event.events if isinstance(built.event, OneOfDpEvent) else (built.event,)
+    return Repetition(laws[0], float(event.mean), tuple(releases(part) for part in inner))
 
 
 def describe_event(event: DpEvent) -> list[dict[str, Any]]:
@@ -242,117 +323,31 @@ def describe_event(event: DpEvent) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        Keys mechanism, noise_multiplier, sampling_rate (None without sampling) and count.
+        Keys mechanism, noise_multiplier, sampling_rate (None without sampling) and count; for a repetition also runs,
+        mean and one_of, the rows of each thing that a run may be.
 
     Raises
     ------
     ValueError
         For an event of a kind that is not understood.
-
-    Examples
-    --------
-    >>> from skdpgen.accounting import describe_event, non_private_event
-    >>> describe_event(non_private_event())[0]["mechanism"]
-    'non_private'
     """
-    return [row._asdict() for row in releases(event)]
+    return [_describe(row) for row in releases(event)]
 
 
-def event_to_json(event: DpEvent) -> dict[str, Any]:
-    """Turn an event into plain dicts, lists and numbers; every float survives the round trip.
-
-    Parameters
-    ----------
-    event : dp_accounting.DpEvent
-
-    Returns
-    -------
-    dict
-        Ready for `json.dumps`.
-
-    Raises
-    ------
-    ValueError
-        For an event of a kind that is not understood.
-
-    Examples
-    --------
-    >>> from skdpgen.accounting import event_to_json, gaussian_event
-    >>> event_to_json(gaussian_event(4.0))
-    {'type': 'gaussian', 'noise_multiplier': 4.0, 'count': 1}
-    """
-    parts: list[dict[str, Any]] = []
-    for row in releases(event):
-        if row.mechanism == "non_private":
-            parts.append({"type": "non_private"})
-        elif row.mechanism == "gaussian":
-            parts.append({"type": "gaussian", "noise_multiplier": row.noise_multiplier, "count": row.count})
-        else:
-            parts.append(
-                {
-                    "type": "poisson_gaussian",
-                    "sampling_rate": row.sampling_rate,
-                    "noise_multiplier": row.noise_multiplier,
-                    "steps": row.count,
-                }
-            )
-    return parts[0] if len(parts) == 1 else {"type": "composed", "events": parts}
+def _describe(row: Release) -> dict[str, Any]:
+    told = row._asdict()
+    repeated = told.pop("repeated")
+    if repeated is not None:
+        told.update(runs=repeated.runs, mean=repeated.mean)
+        told["one_of"] = [[_describe(part) for part in rows] for rows in repeated.alternatives]
+    return told
 
 
-def event_from_json(value: str | Mapping[str, Any]) -> DpEvent:
-    """Read an event written by `event_to_json`; anything unexpected is refused.
-
-    Parameters
-    ----------
-    value : dict or str
-        The dict, or its JSON text.
-
-    Returns
-    -------
-    dp_accounting.DpEvent
-
-    Raises
-    ------
-    ValueError
-        For malformed JSON, an unknown type, a missing or unknown field, or a number out of range.
-
-    Examples
-    --------
-    >>> from skdpgen.accounting import event_from_json
-    >>> event_from_json('{"type": "gaussian", "noise_multiplier": 4.0, "count": 1}')
-    GaussianDpEvent(noise_multiplier=4.0)
-    """
-    if isinstance(value, str):
-        return _event_from_text(value)
-    return _from_releases(releases(_parse(value)))
-
-
-@lru_cache(maxsize=4096)
-def _event_from_text(text: str) -> DpEvent:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"an event is not valid JSON: {error}") from None
-    return event_from_json(value if isinstance(value, Mapping) else {"type": value})
-
-
-def _parse(value: Any) -> DpEvent:
-    kind = value.get("type") if isinstance(value, Mapping) else value
-    if not isinstance(kind, str) or kind not in _FIELDS:
-        raise ValueError(f"unknown event type {kind!r}; known are {', '.join(sorted(_FIELDS))}")
-    given, wanted = set(value) - {"type"}, _FIELDS[kind]
-    if given != wanted:
-        missing, extra = sorted(wanted - given), sorted(map(str, given - wanted))
-        raise ValueError(f"event of type {kind!r}: missing fields {missing}, unknown fields {extra}")
-    if kind == "gaussian":
-        return gaussian_event(value["noise_multiplier"], value["count"])
-    if kind == "poisson_gaussian":
-        return poisson_gaussian_event(value["sampling_rate"], value["noise_multiplier"], value["steps"])
-    if kind == "non_private":
-        return non_private_event()
-    if not isinstance(value["events"], list):
-        raise ValueError("event of type 'composed': events must be a list")
-    return compose_events([_parse(part) for part in value["events"]])
+def mechanisms(event: DpEvent) -> list[str]:
+    """Return the kinds of release in an event, those within a repetition included, in alphabetical order."""
+    rows = list(releases(event))
+    rows += [part for row in rows if row.repeated is not None for inner in row.repeated.alternatives for part in inner]
+    return sorted({row.mechanism for row in rows})
 
 
 @dataclass(frozen=True)
@@ -392,4 +387,4 @@ class Charge:
         if not 0 <= self.extra_delta < 1:
             raise ValueError(f"extra_delta must lie in [0, 1); got {self.extra_delta!r}")
         object.__setattr__(self, "extra_delta", float(self.extra_delta))
-        object.__setattr__(self, "event", _from_releases(releases(self.event)))
+        object.__setattr__(self, "event", compose_releases(releases(self.event)))

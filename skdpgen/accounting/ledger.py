@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..exceptions import DetachedAccountantError, LedgerError
-from .events import Charge, event_from_json, event_to_json
+from .event_json import event_from_json, event_to_json
+from .events import Charge
 from .filter import Entry, PrivacyFilter
 
 __all__ = ["FileLedger", "MemoryLedger", "create_ledger_file"]

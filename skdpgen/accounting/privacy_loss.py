@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
+import numpy as np
 from dp_accounting import NeighboringRelation
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from .events import Release
 from .gaussian import gaussian_delta, gaussian_epsilon
+from .subset_sampling import SUBSET_MECHANISMS, subset_distribution, subset_variance
 
 __all__ = ["COARSE", "FINE", "combine", "delta_of", "epsilon_of"]
 
@@ -33,26 +35,35 @@ _ROUGH = 0.3
 _ROUGH_POINTS = 1e4
 _MOST_POINTS = 4e6
 
-Combined = tuple[float, tuple[tuple[float, float, int], ...]]
+# mu of all Gaussians, and groups of sampled steps: (rate, noise multiplier, steps, mechanism)
+Combined = tuple[float, tuple[tuple[float, float, int, str], ...]]
 
 
 def combine(rows: tuple[Release, ...], neighboring: str) -> Combined | None:
-    """Fold releases into (mu of all Gaussians, Poisson groups); None when one of them is not private."""
+    """Fold releases into (mu of all Gaussians, groups of sampled steps); None when one of them is not private."""
     mu_squared = 0.0
-    groups: dict[tuple[float, float], int] = {}
-    for row in sorted(rows, key=lambda row: row[:1] + (row[2] or 0.0,) + row[1:2] + row[3:]):
+    groups: dict[tuple[float, float, str], int] = {}
+    for row in sorted(rows, key=lambda row: row[:1] + (row[2] or 0.0, row[1] or 0.0) + row[3:4]):
         if row.mechanism == "non_private":
             return None
+        if row.repeated is not None:
+            raise ValueError("a repetition has no privacy loss distribution: its price is in RDP")
         if row.mechanism == "gaussian":
             mu_squared += row.count / row.noise_multiplier**2
         elif row.sampling_rate == 1.0:
             # every unit is in every step: Gaussian; two contributions are up to twice a bound apart
-            factor = 1.0 if neighboring == "add_or_remove_one" else 4.0
-            mu_squared += factor * row.count / row.noise_multiplier**2
+            mu_squared += _apart(row.mechanism, neighboring) ** 2 * row.count / row.noise_multiplier**2
         else:
-            key = (row.sampling_rate, row.noise_multiplier)
+            key = (row.sampling_rate, row.noise_multiplier, row.mechanism)
             groups[key] = groups.get(key, 0) + row.count
-    return math.sqrt(mu_squared), tuple((*key, count) for key, count in sorted(groups.items()))
+    return math.sqrt(mu_squared), tuple((*key[:2], count, key[2]) for key, count in sorted(groups.items()))
+
+
+def _apart(mechanism: str, neighboring: str) -> float:
+    """How far a unit moves a release in which it takes part, over what the noise multiplier is a multiple of."""
+    if mechanism in SUBSET_MECHANISMS:
+        return 2.0 if mechanism == "poisson_subsets" else 1.0
+    return 1.0 if neighboring == "add_or_remove_one" else 2.0
 
 
 def _round_down(interval: float) -> float:
@@ -63,18 +74,26 @@ def _round_down(interval: float) -> float:
 
 def _coarse_interval(combined: Combined, neighboring: str) -> float:
     mu, groups = combined
-    factor = 1.0 if neighboring == "add_or_remove_one" else 4.0
-    variance = mu * mu + sum(factor * q * q * n * math.expm1(min(1 / z**2, 50.0)) for q, z, n in groups)
+    variance = mu * mu
+    for q, z, n, mechanism in groups:
+        if mechanism in SUBSET_MECHANISMS:
+            variance += n * subset_variance(mechanism, q, z)
+        else:
+            variance += _apart(mechanism, neighboring) ** 2 * q * q * n * math.expm1(min(1 / z**2, 50.0))
     interval = min(_ROUGH * math.sqrt(variance / _steps(groups)), 2e-3)
     # where one step's loss has a long tail, rounding matters less and the grid may be shorter
-    span = max(math.log1p(q * math.expm1(min(8 / z + 0.5 / z**2, 500.0))) for q, z, _ in groups)
+    span = max(
+        8 / z + 0.5 / z**2
+        if mechanism == "index_revealed"
+        else math.log1p(q * math.expm1(min(8 / z + 0.5 / z**2, 500.0)))
+        for q, z, _, mechanism in groups
+    )
     return _round_down(max(interval, span / _ROUGH_POINTS, _least_interval(combined, neighboring)))
 
 
 def _least_interval(combined: Combined, neighboring: str) -> float:
     """Keep the grid in memory where the noise is absurdly small: the loss of one release spans about this much."""
-    factor = 1.0 if neighboring == "add_or_remove_one" else 2.0
-    widest = max([combined[0]] + [factor / z for _, z, _ in combined[1]])
+    widest = max([combined[0]] + [_apart(mechanism, neighboring) / z for _, z, _, mechanism in combined[1]])
     return (widest**2 / 2 + 10 * widest) / _MOST_POINTS
 
 
@@ -86,7 +105,7 @@ def _fine_interval(combined: Combined, neighboring: str, epsilon: float, order: 
 
 
 def _steps(groups) -> int:
-    return sum(count for _, _, count in groups)
+    return sum(group[2] for group in groups)
 
 
 @lru_cache(maxsize=4)
@@ -94,15 +113,19 @@ def _distribution(combined: Combined, neighboring: str, interval: float, log_tai
     """PLD of combined releases; exp(-log_tail) is the mass of each step that may be counted as infinite loss."""
     mu, groups = combined
     whole = None
-    for q, z, count in groups:
-        step = pld.from_gaussian_mechanism(
-            z,
-            sampling_prob=q,
-            value_discretization_interval=interval,
-            log_mass_truncation_bound=-log_tail,
-            neighboring_relation=RELATIONS[neighboring],
-        )
-        part = step.self_compose(count)
+    for q, z, count, mechanism in groups:
+        if mechanism in SUBSET_MECHANISMS:
+            step = subset_distribution(mechanism, q, z, interval, log_tail)
+        else:
+            step = pld.from_gaussian_mechanism(
+                z,
+                sampling_prob=q,
+                value_discretization_interval=interval,
+                log_mass_truncation_bound=-log_tail,
+                neighboring_relation=RELATIONS[neighboring],
+            )
+        with np.errstate(over="ignore"):  # of dp-accounting's bounds of the tail, those that overflow are not used
+            part = step.self_compose(count)
         whole = part if whole is None else whole.compose(part)
     if mu > 0:
         whole = whole.compose(pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=interval))

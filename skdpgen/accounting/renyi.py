@@ -10,8 +10,17 @@ from scipy.special import logsumexp
 
 from .events import Release
 from .privacy_loss import Combined
+from .selection import repetition_rdp
+from .subset_sampling import SUBSET_MECHANISMS, subset_rdp
 
-__all__ = ["conversion_cost", "epsilon_by_rdp", "poisson_rdp", "rdp_at"]
+__all__ = [
+    "conversion_cost",
+    "delta_of_repetitions",
+    "epsilon_by_rdp",
+    "epsilon_of_repetitions",
+    "poisson_rdp",
+    "rdp_at",
+]
 
 # Orders of the epsilon that stands beside the PLD's.
 _ORDERS = (
@@ -113,6 +122,10 @@ def rdp_at(rows: tuple[Release, ...], alpha: float, neighboring: str) -> float:
             return math.inf
         if row.mechanism == "gaussian":
             total.append(alpha * row.count / (2 * row.noise_multiplier**2))
+        elif row.repeated is not None:
+            total.append(row.count * repetition_rdp(row.repeated, alpha, neighboring))
+        elif row.mechanism in SUBSET_MECHANISMS:
+            total.append(row.count * _subset_rdp(row, alpha))
         elif row.sampling_rate == 1.0:
             factor = 1.0 if neighboring == "add_or_remove_one" else 4.0
             total.append(factor * alpha * row.count / (2 * row.noise_multiplier**2))
@@ -121,15 +134,23 @@ def rdp_at(rows: tuple[Release, ...], alpha: float, neighboring: str) -> float:
     return math.fsum(total)
 
 
+def _subset_rdp(row: Release, alpha: float) -> float:
+    """RDP of one step on drawn subsets: the same under both relations."""
+    q, z = row.sampling_rate, row.noise_multiplier
+    if row.mechanism == "poisson_subsets":
+        return 4 * alpha / (2 * z**2) if q == 1.0 else poisson_rdp(q, z, alpha, "replace_one")
+    return alpha / (2 * z**2) if q == 1.0 else subset_rdp(row.mechanism, q, z, alpha)
+
+
 @lru_cache(maxsize=256)
 def epsilon_by_rdp(combined: Combined | None, delta: float, neighboring: str) -> float | None:
     """Epsilon of combined releases by RDP, at the best of many orders; None for Poisson steps under replace_one."""
     if combined is None or delta <= 0:
         return math.inf
     mu, groups = combined
-    if groups and neighboring == "replace_one":
+    if neighboring == "replace_one" and any(group[3] == "poisson_gaussian" for group in groups):
         return None
-    rows = [Release("poisson_gaussian", z, q, count) for q, z, count in groups]
+    rows = [Release(mechanism, z, q, count) for q, z, count, mechanism in groups]
     if mu > 0:
         rows.append(Release("gaussian", 1 / mu, None, 1))
     orders = list(_ORDERS)
@@ -137,3 +158,31 @@ def epsilon_by_rdp(combined: Combined | None, delta: float, neighboring: str) ->
         orders.append(1 + math.sqrt(2 * math.log(1 / delta)) / mu)
     best = min(rdp_at(tuple(rows), order, neighboring) + conversion_cost(order, delta) for order in orders)
     return max(0.0, best) if rows else 0.0
+
+
+# ---- what has no privacy loss distribution --------------------------------------------------------
+# Finer than the orders above: here the figure is the price.
+_FINE_ORDERS = tuple(sorted({*(1 + 0.1 * 1.06**k for k in range(160)), *(2 + k / 4 for k in range(160))}))
+
+
+@lru_cache(maxsize=1024)
+def epsilon_of_repetitions(rows: tuple[Release, ...], delta: float, neighboring: str) -> float:
+    """Epsilon, by RDP at the best of many orders, of releases among which there are repetitions."""
+    if delta <= 0:
+        return math.inf
+
+    def cost(k):
+        return rdp_at(rows, _FINE_ORDERS[k], neighboring) + conversion_cost(_FINE_ORDERS[k], delta)
+
+    # any order gives a valid figure: the best of every eighth, then the best near it
+    near = min(range(0, len(_FINE_ORDERS), 8), key=cost)
+    return max(0.0, min(cost(k) for k in range(max(near - 8, 0), min(near + 9, len(_FINE_ORDERS)))))
+
+
+def delta_of_repetitions(rows: tuple[Release, ...], epsilon: float, neighboring: str) -> float:
+    """Delta at epsilon of releases among which there are repetitions: the inverse of the same conversion."""
+    exponents = (
+        (order - 1) * (rdp_at(rows, order, neighboring) - epsilon + math.log1p(-1 / order)) - math.log(order)
+        for order in _FINE_ORDERS
+    )
+    return min(1.0, math.exp(min(0.0, *exponents)))

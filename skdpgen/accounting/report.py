@@ -50,7 +50,8 @@ def ledger_frame(entries: Sequence[Entry], rule: PrivacyFilter) -> pd.DataFrame:
             rdp = math.nan if rule.alpha is None else rdp_at((row,), rule.alpha, rule.neighboring)
             rate = math.nan if row.sampling_rate is None else row.sampling_rate
             extra = 0.0 if k else entry.charge.extra_delta
-            line = (label, names[k], row.mechanism, row.noise_multiplier, rate, row.count, extra, rdp, 0.0)
+            noise = math.nan if row.noise_multiplier is None else row.noise_multiplier
+            line = (label, names[k], row.mechanism, noise, rate, row.count, extra, rdp, 0.0)
             rows.append((*line, entry.status))
     frame = pd.DataFrame(rows, columns=_COLUMNS)
     frame["share"] = frame["rdp"].astype(float) / (frame["rdp"].sum() or math.nan)

@@ -7,7 +7,7 @@ import importlib
 __all__ = ["add_commands"]
 
 # In the order of the help text.
-_MODULES = ("synthesize", "sample", "demo", "schema", "verify", "bench")
+_MODULES = ("synthesize", "sample", "demo", "schema", "budget", "verify", "audit", "report", "bench")
 
 
 def add_commands(commands):

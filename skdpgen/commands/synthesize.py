@@ -8,11 +8,19 @@ from ._arguments import add_budget, add_command, add_separator, print_ledger
 
 __all__ = ["add", "run"]
 
+_MODELS = {"moment": "MomentSynthesizer", "p3gm": "P3GMSynthesizer"}
+
 
 def add(commands):
     """Register the command."""
     command = add_command(commands, "synthesize", run, "fit a private model to a table and write synthetic rows")
     command.add_argument("input", metavar="INPUT", help="CSV or Parquet file of sensitive rows")
+    command.add_argument(
+        "--model",
+        choices=sorted(_MODELS),
+        default="p3gm",
+        help="p3gm (default); or moment: tables of two columns alone, in seconds",
+    )
     add_budget(command)
     command.add_argument("--ledger", metavar="BUDGET.db", help="charge a ledger file, made if it is not there")
     command.add_argument(
@@ -32,7 +40,8 @@ def add(commands):
 
 
 def run(arguments):
-    from skdpgen import P3GMSynthesizer, PrivacyAccountant, Schema
+    import skdpgen
+    from skdpgen import PrivacyAccountant, Schema
     from skdpgen._table_files import check_output, read_table, write_table
     from skdpgen.exceptions import SchemaError
 
@@ -56,7 +65,7 @@ def run(arguments):
             if known
             else PrivacyAccountant(whole, arguments.delta, arguments.neighboring, ledger=arguments.ledger)
         )
-    synthesizer = P3GMSynthesizer(
+    synthesizer = getattr(skdpgen, _MODELS[arguments.model])(
         arguments.epsilon,
         arguments.delta,
         neighboring=arguments.neighboring,

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from ._images import load_fashion_mnist, load_mnist
+from ._papers import load_creditcard_subset, load_esr, load_isolet
+from ._pinwheel import make_pinwheel
 from ._shipped import load_breast_cancer_table, load_digits_table
 from ._tables import load_adult
 
 __all__ = [
     "load_adult",
     "load_breast_cancer_table",
+    "load_creditcard_subset",
     "load_digits_table",
+    "load_esr",
     "load_fashion_mnist",
+    "load_isolet",
     "load_mnist",
+    "make_pinwheel",
 ]

@@ -7,6 +7,8 @@ from .clipping import ClippedSum, LossModule, clipped_sum
 from .loader import Batch, Chunk, PoissonLoader, poisson_batches
 from .noise import GradientNoise
 from .plan import DPSGDPlan
+from .termwise import TermwiseAggregate, TermwisePlan
+from .whole_batch import WholeBatchAggregate, WholeBatchPlan
 
 __all__ = [
     "Batch",
@@ -16,6 +18,10 @@ __all__ = [
     "GradientNoise",
     "LossModule",
     "PoissonLoader",
+    "TermwiseAggregate",
+    "TermwisePlan",
+    "WholeBatchAggregate",
+    "WholeBatchPlan",
     "check_module",
     "check_optimizer",
     "choose_path",

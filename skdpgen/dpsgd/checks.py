@@ -25,6 +25,17 @@ def check_module(module: nn.Module):
         For BatchNorm in all its forms, layers with running statistics, `max_norm` and `scale_grad_by_freq`
         embeddings, lazy modules, parameters that are not float32 or float64, and no trainable parameter at all.
     """
+    check_layers(module)
+    trainable = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    if not trainable:
+        raise ValueError("the module has no trainable parameter")
+    for name, p in trainable:
+        if p.dtype not in (torch.float32, torch.float64):
+            raise ValueError(f"parameter {name} is {p.dtype}; gradients are clipped in float32 or float64 alone")
+
+
+def check_layers(module: nn.Module):
+    """Refuse layers that mix the records of a batch, or store what they see (see `check_module`)."""
     for name, layer in module.named_modules():
         where = f"{type(layer).__name__} ({name or 'the module itself'})"
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):
@@ -40,12 +51,6 @@ def check_module(module: nn.Module):
             layer.max_norm is not None or layer.scale_grad_by_freq
         ):
             raise ValueError(f"{where} mixes the records of a batch; set max_norm=None and scale_grad_by_freq=False")
-    trainable = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
-    if not trainable:
-        raise ValueError("the module has no trainable parameter")
-    for name, p in trainable:
-        if p.dtype not in (torch.float32, torch.float64):
-            raise ValueError(f"parameter {name} is {p.dtype}; gradients are clipped in float32 or float64 alone")
 
 
 def check_optimizer(optimizer):
@@ -67,7 +72,7 @@ def check_optimizer(optimizer):
         raise ValueError(f"{name} evaluates the loss several times a step, each of which would have to be charged")
 
 
-def choose_path(root: nn.Module, like) -> tuple[str, str]:
+def choose_path(root: nn.Module, like, *, made_up=None) -> tuple[str, str]:
     """Find the fastest path that is right for this module, on made-up examples.
 
     The fast path is chosen when every trainable parameter belongs to one layer of a supported type and the
@@ -79,6 +84,8 @@ def choose_path(root: nn.Module, like) -> tuple[str, str]:
         ``root(*inputs)`` gives the losses, shape (batch,).
     like : tuple of tensors (or trees of tensors)
         Only shapes (after the first dimension), dtypes and devices are read, never values.
+    made_up : tuple of tensors (or trees of tensors), default=None
+        Three made-up examples to use in the place of random ones, where not every input makes sense.
 
     Returns
     -------
@@ -93,7 +100,7 @@ def choose_path(root: nn.Module, like) -> tuple[str, str]:
         module changes its buffers while it trains.
     """
     check_module(root)
-    inputs = tree_map(_made_up, like)
+    inputs = tree_map(_made_up, like) if made_up is None else made_up
     state = {name: b.clone() for name, b in root.named_buffers()}
     training = {m: m.training for m in root.modules()}
     devices = [x.device for x in tree_leaves(inputs) if x.device.type == "cuda"]

@@ -231,8 +231,8 @@ def conv2d(layer: nn.Conv2d, a: torch.Tensor, g: torch.Tensor, batch: int, pool:
         def whole_sum(factors, out, beta):
             scaled = _by_example(g, batch) * factors.view(-1, 1, 1, 1, 1)
             gradient = torch.ops.aten.convolution_backward(
-                scaled.flatten(0, 1), a, layer.weight, None, _pair(layer.stride), padding, _pair(layer.dilation),
-                False, (0, 0), layer.groups, (False, True, False),
+                scaled.flatten(0, 1), a, layer.weight.detach(), None, _pair(layer.stride), padding,
+                _pair(layer.dilation), False, (0, 0), layer.groups, (False, True, False),
             )  # fmt: skip
             _put(out["weight"], gradient[1], beta)
 
@@ -258,7 +258,7 @@ def conv_transpose2d(
         def whole_sum(factors, out, beta):
             scaled = _by_example(g, batch) * factors.view(-1, 1, 1, 1, 1)
             gradient = torch.ops.aten.convolution_backward(
-                scaled.flatten(0, 1), a, layer.weight, None, _pair(layer.stride), _pair(layer.padding),
+                scaled.flatten(0, 1), a, layer.weight.detach(), None, _pair(layer.stride), _pair(layer.padding),
                 _pair(layer.dilation), True, _pair(layer.output_padding), layer.groups, (False, True, False),
             )  # fmt: skip
             _put(out["weight"], gradient[1], beta)

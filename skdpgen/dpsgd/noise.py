@@ -13,6 +13,7 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from .._types import BoundedSum
+from ..utils.watching import tell_release, watched
 
 __all__ = ["GradientNoise"]
 
@@ -113,6 +114,9 @@ class GradientNoise:
                 torch.add(noise, value, alpha=1.0 / divisor, out=target)
             start = end
         self._spare.put(drawn)
+        if watched():
+            whole = torch.cat([part.detach().reshape(-1).double().cpu() for part in out])
+            tell_release((whole * divisor).numpy(), std, "gradient")
         return out
 
     def _draw(self, scale):

@@ -136,6 +136,21 @@ class DPSGDPlan:
         return self.noise_multiplier > 0
 
     @property
+    def needs_groups(self) -> bool:
+        """Whether the loss has a term of groups of records, so that the module must have ``group_losses``."""
+        return False
+
+    def make_aggregate(self, root, rng, *, path="fast", **groups):
+        """Make what turns a batch into the sum that the plan allows to be released: a `ClippedSum`.
+
+        Plans with terms of groups of records take `group_root`, `group_path` and `group_noise_shape` too, and draw the
+        groups from `rng`.
+        """
+        from .clipping import ClippedSum
+
+        return ClippedSum(root, self.l2_bound, clip_norm=self.clip_norm, path=path)
+
+    @property
     def noise_std(self) -> float:
         """Standard deviation of the noise on the sum."""
         return self.noise_multiplier * self.l2_bound

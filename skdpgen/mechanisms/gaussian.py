@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .._types import BoundedSum, check_neighboring
+from ..utils.watching import tell_release
 
 __all__ = ["add_gaussian", "exact_value"]
 
@@ -50,15 +51,15 @@ def add_gaussian(bounded_sum, noise_multiplier, rng, neighboring):
         raise ValueError(f"noise_multiplier must be a finite number of at least 0; got {noise_multiplier!r}")
     check_neighboring(neighboring)
     if noise_multiplier == 0:
-        return exact_value(bounded_sum)
+        return tell_release(exact_value(bounded_sum), 0.0)
     value = np.asarray(bounded_sum.value)
     sd = noise_multiplier * bounded_sum.sensitivity(neighboring) / np.asarray(bounded_sum.weights, dtype=np.float64)
     lattice = bounded_sum.lattice
     if lattice is None:
-        return value + rng.standard_normal(value.shape) * sd
+        return tell_release(value + rng.standard_normal(value.shape) * sd, sd)
     steps = value if value.dtype.kind in "iu" else np.rint(value / lattice)
     released = steps.astype(np.int64) + _lattice_noise(sd / lattice, value.shape, rng)
-    return released.astype(np.float64) * float(lattice)
+    return tell_release(released.astype(np.float64) * float(lattice), sd)
 
 
 def _lattice_noise(sd, shape, rng):

@@ -193,7 +193,7 @@ def first_moments(X, *, l2_bound=1.0, count_weight=COUNT_WEIGHT, transform=None,
         total,
         l2_bound=(count_weight**2 + 1) ** 0.5,
         difference_bound=2.0,
-        weights=_weights(total.size - 1, count_weight, 1.0)[: total.size],
+        weights=_first_weights(total.size - 1, count_weight),
         lattice=LATTICE if exact else None,
     )
 
@@ -220,7 +220,7 @@ def class_first_moments(
         total,
         l2_bound=one**0.5,
         difference_bound=max(2 * one, 4.0) ** 0.5,
-        weights=_weights(total.shape[1] - 1, count_weight, 1.0)[: total.shape[1]],
+        weights=_first_weights(total.shape[1] - 1, count_weight),
         lattice=LATTICE if exact else None,
     )
 
@@ -265,6 +265,11 @@ def _weights(d, count_weight, mean_weight):
         raise ValueError("count_weight and mean_weight must be positive and finite")
     rows, columns = np.triu_indices(d)
     return np.concatenate([[count_weight], np.full(d, mean_weight), np.where(rows == columns, 1.0, 2**0.5)])
+
+
+def _first_weights(d, count_weight):
+    """Those of count and sum alone, without the second moments' d^2 entries."""
+    return np.append(_weights(0, count_weight, 1.0), np.ones(d))
 
 
 def _width(packed):

@@ -14,6 +14,10 @@ __all__ = ["OneHotMoments", "one_hot_moments", "unpack_one_hot_moments"]
 # Counts are integers; noise is rounded to a millionth of a record.
 LATTICE = 2.0**-20
 _MAX_ROWS = 1 << 40
+# Levels a column below which a dense product of the encoded rows is faster than a sparse one; rows, entries of a chunk.
+_DENSE = 20
+_EXACT_ROWS = 1 << 20
+_MOST_ENTRIES = 1 << 24
 # Squared weight of the label count beside a mean of 1 for a two-way table.
 _COUNT_SQUARE = 1.0
 
@@ -36,7 +40,7 @@ class OneHotMoments(NamedTuple):
     pairs: np.ndarray | None
 
 
-def one_hot_moments(codes, n_levels, y_codes=None, n_classes=1, *, one_way_share=0.1):
+def one_hot_moments(codes, n_levels, y_codes=None, n_classes=1, *, one_way_share=0.1, importance=None):
     """Count, in each class, the rows at each level of each column and at each pair of levels of two columns.
 
     Parameters
@@ -51,6 +55,9 @@ def one_hot_moments(codes, n_levels, y_codes=None, n_classes=1, *, one_way_share
     one_way_share : float in (0, 1], default=0.1
         Part of the squared weights that goes to the one-way tables; they follow from the two-way tables by summing,
         and a direct look at them is cheap. 1 leaves the two-way tables out.
+    importance : array of shape (n_blocks,), default=None
+        Public, positive: how much the error in tables of each column matters, multiplied over a table's columns.
+        None is 1 for all.
 
     Returns
     -------
@@ -74,12 +81,13 @@ def one_hot_moments(codes, n_levels, y_codes=None, n_classes=1, *, one_way_share
     rows, columns = _cross_block_pairs(n_levels) if pairs else np.zeros((2, 0), dtype=np.intp)
     value = np.zeros((n_classes, 1 + width + rows.size))
     for k in range(n_classes):
-        encoded = _encode(codes[y_codes == k], n_levels)
-        value[k, 0] = encoded.shape[0]
-        value[k, 1 : 1 + width] = np.asarray(encoded.sum(axis=0)).ravel()
+        mine = codes[y_codes == k]
+        value[k, 0] = len(mine)
+        one_way, both = _tables(mine, n_levels, pairs=rows.size > 0)
+        value[k, 1 : 1 + width] = one_way
         if rows.size:
-            value[k, 1 + width :] = (encoded.T @ encoded).toarray()[rows, columns]
-    weights, square = _weights(n_levels, one_way_share)
+            value[k, 1 + width :] = both[rows, columns]
+    weights, square = _weights(n_levels, one_way_share, importance)
     return BoundedSum(
         value, l2_bound=square**0.5, difference_bound=(2 * square) ** 0.5, weights=weights, lattice=LATTICE
     )
@@ -110,6 +118,23 @@ def unpack_one_hot_moments(packed, n_levels):
     return OneHotMoments(packed[:, 0], packed[:, 1 : 1 + width], pairs)
 
 
+def _tables(codes, n_levels, pairs):
+    """Exact counts of levels, and of pairs of levels (None without `pairs`), of the rows of one class."""
+    width = int(n_levels.sum())
+    one_way, both = np.zeros(width), np.zeros((width, width)) if pairs else None
+    dense = width < _DENSE * len(n_levels)
+    size = max(min(_MOST_ENTRIES // max(width, 1), _EXACT_ROWS), 256)
+    for at in range(0, len(codes), size):
+        encoded = _encode(codes[at : at + size], n_levels)
+        one_way += np.asarray(encoded.sum(axis=0)).ravel()
+        if pairs and dense:  # whole numbers below 2^24 are exact in single precision, in whatever order they are added
+            part = encoded.astype(np.float32).toarray()
+            both += part.T @ part
+        elif pairs:
+            both += encoded.T @ encoded
+    return one_way, both
+
+
 def _encode(codes, n_levels):
     """Sparse one-hot matrix of shape (n_samples, sum(n_levels))."""
     inside = (codes >= 0) & (codes < n_levels)
@@ -124,12 +149,15 @@ def _cross_block_pairs(n_levels):
     return np.nonzero(block[:, None] < block[None, :])
 
 
-def _weights(n_levels, one_way_share):
+def _weights(n_levels, one_way_share, importance=None):
     """Weight of every entry, and the sum of squares over tables (not over entries)."""
     if not 0 < one_way_share <= 1:
         raise ValueError(f"one_way_share must be in (0, 1]; got {one_way_share!r}")
     block = np.repeat(np.arange(len(n_levels)), n_levels)
-    one_way = np.cbrt(n_levels.astype(np.float64)) ** 2
+    importance = np.ones(len(n_levels)) if importance is None else np.asarray(importance, dtype=np.float64)
+    if importance.shape != n_levels.shape or not (np.isfinite(importance) & (importance > 0)).all():
+        raise ValueError("importance needs one positive number a column")
+    one_way = np.cbrt(n_levels * importance) ** 2
     pair = np.outer(one_way, one_way)
     upper = np.triu_indices(len(n_levels), 1)
     n_pairs = len(upper[0])

@@ -1,53 +1,50 @@
-"""Total variation distance between the marginal tables of two frames."""
+"""Total variation distance between the marginal tables of two samples."""
 
 from __future__ import annotations
 
 from itertools import combinations
+from math import comb
 
 import numpy as np
 import pandas as pd
 
-__all__ = ["one_way_tvd", "two_way_tvd"]
+from ._cells import table_cells
+from ._samples import paired_frames
+
+__all__ = ["marginal_tvd", "one_way_tvd", "pairwise_tvd", "three_way_tvd", "two_way_tvd"]
+
+# Tables whose cells would be counted densely; beyond it, the cells that occur are numbered first.
+_MOST_CELLS = 1 << 20
 
 
-def one_way_tvd(real, synthetic, schema=None, *, n_bins=10):
+def one_way_tvd(real, synthetic, schema=None, *, n_bins=10, bounds=None):
     """Total variation distance of the columns' distributions, averaged over all columns.
-
-    The number is computed from real rows without noise: showing it to anyone but the data
-    holder leaks about them, and no budget is charged for it.
 
     Parameters
     ----------
-    real, synthetic : DataFrame
-        Frames with the same columns; rows need not be as many.
-    schema : Schema, default=None
-        Public bounds and categories. None takes the range and values of `real` itself.
-    n_bins : int, default=10
-        Equal bins of a numeric column over its bounds.
+    real, synthetic, schema, n_bins, bounds
+        As for ``marginal_tvd``.
 
     Returns
     -------
     distance : float
         Between 0 (equal) and 1 (disjoint).
+
+    Notes
+    -----
+    **Leak.** Computed from real rows without noise: showing it to anyone but the data holder leaks about them, and no
+    budget is charged for it.
     """
-    columns = [_codes(real[name], synthetic[name], schema, n_bins) for name in _shared_columns(real, synthetic)]
-    return float(np.mean([_distance(a, b, size) for a, b, size in columns]))
+    return marginal_tvd(real, synthetic, schema, n_way=1, n_bins=n_bins, bounds=bounds)
 
 
-def two_way_tvd(real, synthetic, schema=None, *, n_bins=10):
+def two_way_tvd(real, synthetic, schema=None, *, n_bins=10, bounds=None):
     """Total variation distance of the two-way tables, averaged over all column pairs.
-
-    The number is computed from real rows without noise: showing it to anyone but the data
-    holder leaks about them, and no budget is charged for it.
 
     Parameters
     ----------
-    real, synthetic : DataFrame
-        Frames with the same columns, two at least; rows need not be as many.
-    schema : Schema, default=None
-        Public bounds and categories. None takes the range and values of `real` itself.
-    n_bins : int, default=10
-        Equal bins of a numeric column over its bounds.
+    real, synthetic, schema, n_bins, bounds
+        As for ``marginal_tvd``; two columns at least.
 
     Returns
     -------
@@ -55,76 +52,144 @@ def two_way_tvd(real, synthetic, schema=None, *, n_bins=10):
         Between 0 (equal) and 1 (disjoint). Two halves of one table are not at 0 but at the
         distance that chance alone gives.
 
+    Notes
+    -----
+    **Leak.** Computed from real rows without noise: showing it to anyone but the data holder leaks about them, and no
+    budget is charged for it.
+
     References
     ----------
     S. Takagi, T. Takahashi, Y. Cao, M. Yoshikawa, "P3GM", ICDE 2021, Table VIII.
     """
-    columns = [_codes(real[name], synthetic[name], schema, n_bins) for name in _shared_columns(real, synthetic)]
-    if len(columns) < 2:
-        raise ValueError("two-way tables need at least two columns")
-    distances = [
-        _distance(a * size_2 + a_2, b * size_2 + b_2, size * size_2)
-        for (a, b, size), (a_2, b_2, size_2) in combinations(columns, 2)
-    ]
-    return float(np.mean(distances))
+    return marginal_tvd(real, synthetic, schema, n_way=2, n_bins=n_bins, bounds=bounds)
 
 
-def _shared_columns(real, synthetic):
-    if list(real.columns) != list(synthetic.columns):
-        different = set(map(str, real.columns)) ^ set(map(str, synthetic.columns))
-        raise ValueError(f"the frames' columns differ (or their order): {sorted(different) or 'order'}")
-    if not len(real) or not len(synthetic):
-        raise ValueError("the frames need at least one row each")
-    return list(real.columns)
+def three_way_tvd(real, synthetic, schema=None, *, n_bins=10, bounds=None, max_tables=None, random_state=None):
+    """Total variation distance of the three-way tables, averaged over column triples.
+
+    Parameters
+    ----------
+    real, synthetic, schema, n_bins, bounds, max_tables, random_state
+        As for ``marginal_tvd``; three columns at least.
+
+    Returns
+    -------
+    distance : float
+        Between 0 (equal) and 1 (disjoint). Two halves of one table are further apart than in their pairs: there are
+        more cells, and chance fills each.
+
+    Notes
+    -----
+    **Leak.** Computed from real rows without noise: showing it to anyone but the data holder leaks about them, and no
+    budget is charged for it.
+    """
+    return marginal_tvd(
+        real,
+        synthetic,
+        schema,
+        n_way=3,
+        n_bins=n_bins,
+        bounds=bounds,
+        max_tables=max_tables,
+        random_state=random_state,
+    )
 
 
-def _distance(a, b, size):
-    p = np.bincount(a, minlength=size) / len(a)
-    q = np.bincount(b, minlength=size) / len(b)
-    return 0.5 * np.abs(p - q).sum()
+def marginal_tvd(real, synthetic, schema=None, *, n_way=2, n_bins=10, bounds=None, max_tables=None, random_state=None):
+    """Total variation distance of the `n_way` tables of counts, averaged over all sets of so many columns.
+
+    Parameters
+    ----------
+    real, synthetic : DataFrame, array of shape (n_rows, n_columns), or pair (X, y)
+        With the same columns; rows need not be as many.
+    schema : Schema, default=None
+        Public bounds and categories. Where there is none, bins follow the range and values of `real` itself: the
+        figure is then another one for other data, and comparisons between tables mean little.
+    n_way : int, default=2
+    n_bins : int, default=10
+        Equal bins of a numeric or date column over its bounds. Missing values are a cell of their own.
+    bounds : pair, or one pair a column, default=None
+        Public bounds of an array's columns, in place of a schema.
+    max_tables : int, default=None
+        Average over so many tables, drawn at random, where there are more; None takes all.
+    random_state : int or None, default=None
+        Of that draw.
+
+    Returns
+    -------
+    distance : float
+        Between 0 (equal) and 1 (disjoint).
+
+    Notes
+    -----
+    **Leak.** Computed from real rows without noise: showing it to anyone but the data holder leaks about them, and no
+    budget is charged for it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpgen.metrics import marginal_tvd
+    >>> one, other = np.array([[0.1, 0.9], [0.9, 0.1]]), np.array([[0.1, 0.1], [0.9, 0.9]])
+    >>> [marginal_tvd(one, other, bounds=(0, 1), n_way=n) for n in (1, 2)]
+    [0.0, 1.0]
+    """
+    real, synthetic = paired_frames(real, synthetic)
+    columns = table_cells(real, synthetic, schema, bounds=bounds, n_bins=n_bins)
+    if not 1 <= n_way <= len(columns):
+        counted = {2: "two-way tables need at least two columns", 3: "three-way tables need at least three columns"}
+        raise ValueError(counted.get(n_way, f"n_way must be between 1 and {len(columns)}; got {n_way}"))
+    chosen = _subsets(len(columns), n_way, max_tables, random_state)
+    return float(np.mean([_table_distance([columns[i] for i in subset]) for subset in chosen]))
 
 
-def _codes(real, synthetic, schema, n_bins):
-    """Cell numbers of one column in both frames, and how many cells there are (the last one: missing)."""
-    declared = None if schema is None else schema[real.name]
-    categories = getattr(declared, "categories", None)
-    bounds = getattr(declared, "bounds", None)
-    if bounds is None and (categories is not None or not _is_ordered(real)):
-        return _category_codes(real, synthetic, categories)
-    real, synthetic = _as_float(real), _as_float(synthetic)
-    if bounds is None:
-        bounds = (np.nanmin(real), np.nanmax(real)) if np.isfinite(real).any() else (0.0, 1.0)
-    low, high = (pd.Timestamp(bound).value if isinstance(bound, (str, pd.Timestamp)) else bound for bound in bounds)
-    return _bin_codes(real, low, high, n_bins), _bin_codes(synthetic, low, high, n_bins), n_bins + 1
+def pairwise_tvd(real, synthetic, schema=None, *, n_bins=10, bounds=None):
+    """Total variation distance of each two-way table, and of each column on the diagonal.
+
+    Parameters
+    ----------
+    real, synthetic, schema, n_bins, bounds
+        As for ``marginal_tvd``.
+
+    Returns
+    -------
+    distances : DataFrame of shape (n_columns, n_columns)
+        Symmetric; the mean above the diagonal is ``two_way_tvd``.
+
+    Notes
+    -----
+    **Leak.** Computed from real rows without noise: showing it to anyone but the data holder leaks about them, and no
+    budget is charged for it.
+    """
+    real, synthetic = paired_frames(real, synthetic)
+    columns = table_cells(real, synthetic, schema, bounds=bounds, n_bins=n_bins)
+    matrix = np.diag([column.distance() for column in columns])
+    for i, j in combinations(range(len(columns)), 2):
+        matrix[i, j] = matrix[j, i] = _table_distance([columns[i], columns[j]])
+    names = list(real.columns)
+    return pd.DataFrame(matrix, index=names, columns=names)
 
 
-def _is_ordered(column):
-    is_datetime = pd.api.types.is_datetime64_any_dtype(column)
-    return is_datetime or (pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column))
+def _subsets(n_columns, n_way, max_tables, random_state):
+    n_tables = comb(n_columns, n_way)
+    if max_tables is None or n_tables <= max_tables:
+        return combinations(range(n_columns), n_way)
+    if max_tables < 1:
+        raise ValueError(f"max_tables must be at least 1; got {max_tables}")
+    rng = np.random.default_rng(random_state)
+    chosen = set()
+    while len(chosen) < max_tables:
+        chosen.add(tuple(sorted(rng.choice(n_columns, n_way, replace=False).tolist())))
+    return sorted(chosen)
 
 
-def _as_float(column):
-    if pd.api.types.is_datetime64_any_dtype(column):
-        values = column.astype("datetime64[ns]").astype("int64").to_numpy(dtype=float, copy=True)
-        values[column.isna().to_numpy()] = np.nan
-        return values
-    return pd.to_numeric(column).to_numpy(dtype=float, na_value=np.nan)
-
-
-def _bin_codes(values, low, high, n_bins):
-    width = (high - low) or 1.0
-    missing = np.isnan(values)
-    cell = np.floor((np.where(missing, low, values) - low) / width * n_bins)
-    return np.where(missing, n_bins, np.clip(cell, 0, n_bins - 1)).astype(np.int64)
-
-
-def _category_codes(real, synthetic, categories):
-    # values outside the declared categories get cells of their own: they count as differences
-    observed = pd.concat([real.astype(object), synthetic.astype(object)])
-    values = pd.unique(observed.dropna())
-    if categories is not None:
-        values = pd.unique(pd.Series([*categories, *values], dtype=object))
-    index = pd.Index(values, dtype=object)
-    codes = index.get_indexer(observed.to_numpy(dtype=object))
-    codes = np.where(codes < 0, len(index), codes)
-    return codes[: len(real)], codes[len(real) :], len(index) + 1
+def _table_distance(columns):
+    real, synthetic, size = columns[0].real, columns[0].synthetic, columns[0].size
+    for column in columns[1:]:
+        real, synthetic = real * column.size + column.real, synthetic * column.size + column.synthetic
+        size *= column.size
+        if size > _MOST_CELLS:
+            seen, codes = np.unique(np.concatenate([real, synthetic]), return_inverse=True)
+            real, synthetic, size = codes[: len(real)], codes[len(real) :], len(seen)
+    p = np.bincount(real, minlength=size) / len(real)
+    q = np.bincount(synthetic, minlength=size) / len(synthetic)
+    return 0.5 * float(np.abs(p - q).sum())

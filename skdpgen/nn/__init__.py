@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 from ._callbacks import ParameterAverage, StepCheckpoint
+from ._classifier import ClassifierModule, DPNetClassifier
+from ._divergences import CauchyMMD, KLFromPrior, UserDivergence, cauchy_mmd
 from ._dp_net import DPNet, PerExampleLoss
-from ._likelihoods import BernoulliLikelihood, GaussianLikelihood, TableLikelihood
+from ._latent_priors import GaussianMixturePrior, NormalPrior, SparsePrior
+from ._likelihoods import BernoulliLikelihood, GaussianLikelihood, LaplaceLikelihood, TableLikelihood
 from ._p3gm import P3GMModule, mlp
 from ._priors import MixturePrior
+from ._privae import PriVAEModule
 
 __all__ = [
     "BernoulliLikelihood",
+    "CauchyMMD",
+    "ClassifierModule",
     "DPNet",
+    "DPNetClassifier",
     "GaussianLikelihood",
+    "GaussianMixturePrior",
+    "KLFromPrior",
+    "LaplaceLikelihood",
     "MixturePrior",
+    "NormalPrior",
     "P3GMModule",
     "ParameterAverage",
     "PerExampleLoss",
+    "PriVAEModule",
+    "SparsePrior",
     "StepCheckpoint",
     "TableLikelihood",
+    "UserDivergence",
+    "cauchy_mmd",
     "mlp",
 ]

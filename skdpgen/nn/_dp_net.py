@@ -10,8 +10,9 @@ from skorch import NeuralNet
 from torch import nn
 from tqdm import tqdm
 
-from ..dpsgd import ClippedSum, DPSGDPlan, GradientNoise, PoissonLoader, check_optimizer, choose_path
+from ..dpsgd import DPSGDPlan, GradientNoise, PoissonLoader, check_optimizer, choose_path
 from ..utils.noise import make_noise_generator
+from ._net_losses import NetGroupLoss, NetLoss, chunk_inputs, made_up_groups
 
 __all__ = ["DPNet", "PerExampleLoss"]
 
@@ -34,28 +35,6 @@ class PerExampleLoss(nn.Module):
         return y_pred
 
 
-class _NetLoss(nn.Module):
-    """A net's modules and criteria as one module from (X, extras) to losses of shape (batch,)."""
-
-    def __init__(self, net):
-        super().__init__()
-        for name in net._modules + net._criteria:
-            part = getattr(net, name + "_")
-            if isinstance(part, nn.Module):
-                self.add_module(name, part)
-        self._net = [net]  # in a list, so that torch does not look into it
-
-    def forward(self, X, extras):
-        net = self._net[0]
-        noise = {} if "noise" not in extras else {"noise": extras["noise"]}
-        return net.get_loss(net.infer(X, **noise), extras.get("y"), X=X, training=True)
-
-
-def _inputs(chunk):
-    """What `_NetLoss` takes, without entries that are absent."""
-    return chunk.X, {key: x for key, x in (("y", chunk.y), ("noise", chunk.noise)) if x is not None}
-
-
 class DPNet(NeuralNet):
     """Train a torch module by DP-SGD, following a plan that has been charged.
 
@@ -67,7 +46,10 @@ class DPNet(NeuralNet):
     ----------
     module : Module class or instance
         With an attribute ``noise_shape`` (a tuple), its ``forward(X, noise)`` is given standard normals of
-        shape ``(batch, *noise_shape)`` for reparameterised samples, drawn from the private generator.
+        shape ``(batch, *noise_shape)`` for reparameterised samples, drawn from the private generator. For a plan with
+        terms of groups of records (`TermwisePlan`), ``group_losses(X, members, [noise], [y], [group_noise])`` gives
+        the loss of each group: X has the shape ``(n_groups, length, ...)``, `members` is 1.0 for records and 0.0 for
+        padding, and `group_noise` has the module's ``group_noise_shape`` after the groups.
     plan : DPSGDPlan, default=None
         Needed when training starts. A plan is used up by its steps: training again takes another charge and
         a new plan, even of equal numbers.
@@ -95,7 +77,8 @@ class DPNet(NeuralNet):
     steps_taken_ : int
         Of the current plan.
     path_ : {"fast", "vmap", "loop"}
-        How gradients of single records are treated (see `skdpgen.dpsgd.choose_path`), with `path_reason_`.
+        How gradients of single records are treated (see `skdpgen.dpsgd.choose_path`), with `path_reason_`; of groups of
+        records: `group_path_`, `group_path_reason_`.
     noise_description_ : str
         For the privacy card.
     noise_private_ : bool
@@ -177,13 +160,15 @@ class DPNet(NeuralNet):
         losses = self.criterion_(y_pred, y_true)
         return losses.flatten(1).mean(1) if losses.dim() > 1 else losses
 
-    def check(self, X, y=None):
+    def check(self, X, y=None, *, groups=False):
         """Refuse what cannot be trained privately: to be called before the charge.
 
         Parameters
         ----------
         X, y : as in `fit`
             Only shapes and dtypes are used.
+        groups : bool, default=False
+            Whether the plan will have terms of groups of records.
 
         Returns
         -------
@@ -199,7 +184,9 @@ class DPNet(NeuralNet):
         check_optimizer(self.optimizer_)
         plan = DPSGDPlan(1.0, 1, 1.0, 0.0, 1.0, max_physical_batch=3)
         loader = self._loader(X, y, plan, make_noise_generator(self.noise))
-        self._choose_path(_NetLoss(self), loader)
+        self._choose_path(NetLoss(self), loader)
+        if groups:
+            self._choose_group_path(loader)
         return self
 
     def fit(self, X, y=None, **fit_params):
@@ -244,13 +231,15 @@ class DPNet(NeuralNet):
         check_optimizer(self.optimizer_)
         plan, rng = self.plan, make_noise_generator(self.noise)
         loader = self._loader(X, y, plan, rng)
-        root = _NetLoss(self)
+        root = NetLoss(self)
         self._choose_path(root, loader)
+        if plan.needs_groups:
+            self._choose_group_path(loader)
         if not plan.claim(self.plan_token_):
             raise RuntimeError("the plan was used by another training: charge again and set a new plan")
         self.used_plan_ = plan
         left = plan.steps - self.steps_taken_
-        clipper = ClippedSum(root, plan.l2_bound, clip_norm=plan.clip_norm, path=self.path_)
+        clipper = plan.make_aggregate(root, rng, path=self.path_, **self._groups(plan))
         shapes = [p.shape for p in clipper.parameters]
         device = clipper.parameters[0].device
         with contextlib.ExitStack() as stack:
@@ -306,7 +295,7 @@ class DPNet(NeuralNet):
         self._set_training(True)
         clipper.reset()
         for chunk in batch:
-            clipper.add(*_inputs(chunk), mask=chunk.mask)
+            clipper.add(*chunk_inputs(chunk), mask=chunk.mask)
         for p in clipper.parameters:
             if p.grad is None:
                 p.grad = torch.zeros_like(p)  # not what happens to be in memory
@@ -342,7 +331,24 @@ class DPNet(NeuralNet):
         return loader(self.get_dataset(X, y), plan=plan, rng=rng, **options)
 
     def _choose_path(self, root, loader):
-        self.path_, self.path_reason_ = choose_path(root, _inputs(loader.example()))
+        self.path_, self.path_reason_ = choose_path(root, chunk_inputs(loader.example()))
+
+    def _choose_group_path(self, loader):
+        """As `_choose_path`, on made-up groups."""
+        if not hasattr(self.module_, "group_losses"):
+            raise ValueError("the plan has terms of groups of records: the module must have group_losses")
+        inputs = made_up_groups(loader.example(), getattr(self.module_, "group_noise_shape", None))
+        self.group_path_, self.group_path_reason_ = choose_path(NetGroupLoss(self), None, made_up=inputs)
+
+    def _groups(self, plan):
+        """What a plan with terms of groups takes beside the root."""
+        if not plan.needs_groups:
+            return {}
+        return {
+            "group_root": NetGroupLoss(self),
+            "group_path": self.group_path_,
+            "group_noise_shape": getattr(self.module_, "group_noise_shape", None),
+        }
 
     def _check_plan(self):
         if not isinstance(self.plan, DPSGDPlan):

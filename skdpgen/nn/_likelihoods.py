@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-__all__ = ["BernoulliLikelihood", "GaussianLikelihood", "TableLikelihood"]
+__all__ = ["BernoulliLikelihood", "GaussianLikelihood", "LaplaceLikelihood", "TableLikelihood"]
 
 
 class BernoulliLikelihood(nn.Module):
@@ -34,6 +34,22 @@ class GaussianLikelihood(nn.Module):
         """Shape ``output.shape[:-1]``; `x` broadcasts against `output`."""
         gap = (x - output) / self.scale
         return -0.5 * gap.square().sum(-1) - output.shape[-1] * (math.log(self.scale) + 0.5 * math.log(2 * math.pi))
+
+    def mean(self, output):
+        """Expected value of each column."""
+        return output
+
+
+class LaplaceLikelihood(nn.Module):
+    """Independent Laplace columns of one fixed scale; the decoder gives their medians."""
+
+    def __init__(self, scale=0.1):
+        super().__init__()
+        self.scale = scale
+
+    def log_prob(self, output, x):
+        """Shape ``output.shape[:-1]``; `x` broadcasts against `output`."""
+        return -(x - output).abs().sum(-1) / self.scale - output.shape[-1] * math.log(2 * self.scale)
 
     def mean(self, output):
         """Expected value of each column."""

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from ._dp2vae import DP2VAESynthesizer
+from ._dp_merf import DPMERFSynthesizer
 from ._model_file import load
+from ._moment import MomentSynthesizer
 from ._p3gm import P3GMSynthesizer
 from ._pipeline import sample_pipeline
+from ._privae import PriVAESynthesizer
+from ._privae_baseline import DPVAESynthesizer
 
-__all__ = ["P3GMSynthesizer", "load", "sample_pipeline"]
+__all__ = [
+    "DP2VAESynthesizer",
+    "DPMERFSynthesizer",
+    "DPVAESynthesizer",
+    "MomentSynthesizer",
+    "P3GMSynthesizer",
+    "PriVAESynthesizer",
+    "load",
+    "sample_pipeline",
+]

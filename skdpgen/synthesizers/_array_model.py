@@ -12,6 +12,7 @@ from skdpgen.mixture import dp_em, initial_mixture
 from skdpgen.mixture._em import clip_covariances
 from skdpgen.utils.blocks import map_blocks
 
+from ._array_evidence import ArraysGiven
 from ._arrays import ArrayCodec
 from ._base import spread_components
 from ._decoder import NetGenerator, decoder_plan, train_decoder
@@ -67,6 +68,10 @@ class ArrayModel:
     def sample(self, components, rng):
         """Rows, or (rows, y), of given components."""
         return self.codec.decode(self.generator.sample(components, rng), components, rng)
+
+    def given(self, given):
+        """The model of rows that have some of their columns as asked for."""
+        return ArraysGiven(self, given)
 
     def encode(self, X):
         """Latent of rows."""

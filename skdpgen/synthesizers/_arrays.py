@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Integral
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -181,6 +182,12 @@ class ArrayRows:
 
     def __len__(self):
         return len(self.X)
+
+    def check_components(self, n_components):
+        """Refuse more latent dimensions than there are columns."""
+        limit = self.X.shape[1]
+        if isinstance(n_components, Integral) and n_components > limit:
+            raise InvalidInputError(f"n_components={n_components} must be at most {limit}")
 
     def network_shape(self, settings, plan):
         """Numbers of columns and latents of the network, and whether they are known before classes are learned."""

@@ -45,18 +45,19 @@ class BaseSynthesizer(PrivateEstimator):
         """
         check_is_fitted(self)
         rng = self._sampler(random_state)
-        model = self.model_
+        return self.model_.sample(self._components(self.model_, n_samples, y, class_ratio, rng), rng)
+
+    def _components(self, model, n_samples, y, class_ratio, rng):
+        """Component (class) of each row to be drawn."""
         if y is not None:
             if class_ratio is not None or (n_samples is not None and n_samples != len(y)):
                 raise ValueError("y fixes the number of rows and the class of each: give it alone")
-            components = self._conditional("y").class_codes(y)
-        else:
-            n = max(1, round(model.row_count)) if n_samples is None else n_samples
-            if isinstance(n, bool) or not isinstance(n, Real) or n % 1 or n < 1:
-                raise ValueError(f"n_samples must be a positive integer; got {n_samples!r}")
-            weights = model.component_weights if class_ratio is None else self._ratio(class_ratio)
-            components = spread_components(int(n), weights, rng)
-        return model.sample(components, rng)
+            return self._conditional("y").class_codes(y)
+        n = max(1, round(model.row_count)) if n_samples is None else n_samples
+        if isinstance(n, bool) or not isinstance(n, Real) or n % 1 or n < 1:
+            raise ValueError(f"n_samples must be a positive integer; got {n_samples!r}")
+        weights = model.component_weights if class_ratio is None else self._ratio(class_ratio)
+        return spread_components(int(n), weights, rng)
 
     def _conditional(self, name):
         if not self.model_.codec.n_classes:
@@ -70,6 +71,7 @@ class BaseSynthesizer(PrivateEstimator):
                 raise ValueError(f"class_ratio names {len(unknown)} classes that the model does not have; see classes_")
             class_ratio = [class_ratio.get(c, 0.0) for c in classes]
         ratio = np.asarray(class_ratio, dtype=np.float64)
+        ratio = ratio.ravel() if np.shape(ratio) == np.shape(self.class_ratio_) else ratio
         if ratio.shape != (len(classes),) or not np.isfinite(ratio).all() or ratio.min() < 0 or not ratio.sum() > 0:
             raise ValueError(f"class_ratio must hold {len(classes)} shares, not negative and not all zero")
         return ratio
@@ -138,8 +140,10 @@ class BaseSynthesizer(PrivateEstimator):
         self.model_ = model
         self.row_count_ = model.row_count
         if model.codec.n_classes:
-            self.classes_ = np.array(model.codec.classes)
-            self.class_ratio_ = model.class_ratio
+            several = isinstance(getattr(model.codec, "target", None), tuple)
+            blocks = model.codec.target_blocks if several else ()
+            self.classes_ = [np.array(b.levels) for b in blocks] if several else np.array(model.codec.classes)
+            self.class_ratio_ = model.class_ratio.reshape([b.size for b in blocks]) if several else model.class_ratio
 
     def _seed(self):
         """Seed of initialisations; follows `random_state`."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from skdpgen.mixture import GaussianMixtureParameters
 
+from ._fixed_normals import DRAWS, fixed_normals, in_double
 from ._gaussians import LatentSpace
 
 __all__ = ["NetGenerator", "check_network", "decoder_plan", "train_decoder"]
@@ -76,25 +77,28 @@ class NetGenerator:
         return np.concatenate([block / block.sum(axis=1, keepdims=True) for block in blocks], axis=1)
 
     def elbo(self, rows, components=None):
-        """ELBO of each row by one draw of its latent, shape (n_samples,); a component of -1 is not known."""
+        """ELBO of each row by draws of its latent that are the same for all rows, shape (n_samples,).
+
+        The score of a row is a function of that row alone. A component of -1 is not known.
+        """
         if self.module is None:
             raise ValueError("a loaded model keeps no encoder variance, so it has no ELBO")
         import torch
 
-        x = np.asarray(rows, dtype=np.float32)
+        x = np.asarray(rows, dtype=np.float64)
         n_labels = self.module.n_labels
         if n_labels:  # the component that the row's latent makes most likely, where none is known
             likely = self.mixture.component_log_prob(self.space.encode(x)).argmax(axis=1)
             components = likely if components is None else np.where(np.asarray(components) < 0, likely, components)
-            x = np.concatenate([x, np.eye(n_labels, dtype=np.float32)[components]], axis=1)
+            x = np.concatenate([x, np.eye(n_labels)[components]], axis=1)
         shape = getattr(self.module, "noise_shape", None)
-        generator = torch.Generator().manual_seed(0)  # one stream for all models that are compared
-        scores = []
+        draws = [None] if shape is None else fixed_normals(DRAWS, shape)
+        module, scores = in_double(self.module), []
         with torch.inference_mode():
             for part in torch.from_numpy(x).split(4096):
-                noise = None if shape is None else torch.randn(len(part), *shape, generator=generator)
-                scores.append(-self.module(part, noise).numpy())
-        return np.concatenate(scores)
+                losses = [module(part, None if draw is None else draw.expand(len(part), *shape)) for draw in draws]
+                scores.append(-torch.stack(losses).mean(0).numpy())
+        return np.concatenate(scores) if scores else np.zeros(0)
 
     def to_state(self):
         """Return arrays for a release file; ValueError for a decoder that is a module of the user's own."""

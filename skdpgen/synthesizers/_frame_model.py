@@ -10,16 +10,19 @@ from tqdm import tqdm
 
 from skdpgen._types import BoundedSum
 from skdpgen.exceptions import UtilityWarning
-from skdpgen.mechanisms import add_gaussian, unpack_one_hot_moments
+from skdpgen.mechanisms import add_gaussian, unpack_moments, unpack_one_hot_moments
 from skdpgen.mixture import GaussianMixtureParameters, dp_em, initial_mixture
 from skdpgen.tabular import sample_levels
 from skdpgen.utils.blocks import map_blocks
 
 from ._base import spread_components
 from ._decoder import NetGenerator, decoder_plan, train_decoder
-from ._frames import FrameCodec
+from ._evidence import FramesGiven
+from ._frame_codec import FrameCodec
 from ._gaussians import LatentSpace
-from ._particles import ParticleModel, fit_particles
+from ._particle_model import ParticleModel
+from ._particles import fit_particles
+from ._scores import ScoreModel, Scores, fit_scores
 
 __all__ = ["FrameModel", "fit_frame_model"]
 
@@ -33,20 +36,22 @@ class FrameModel:
     Parameters
     ----------
     codec : FrameCodec
-    particles : ParticleModel
+    particles : ParticleModel or ScoreModel
         Latent space, decoder, and the prior of a model without mixture and network.
     row_count : float
     mixture : GaussianMixtureParameters or None
         Prior by DP-EM in the latent space.
     net : NetGenerator or None
         Decoder trained by DP-SGD.
+    constraints : sequence of str, default=()
+        Public conditions that rows drawn are to keep (see `keep_constraints`).
     """
 
     kind = "frame"
 
-    def __init__(self, codec, particles, row_count, mixture=None, net=None):
+    def __init__(self, codec, particles, row_count, mixture=None, net=None, constraints=()):
         self.codec, self.particles, self.row_count = codec, particles, row_count
-        self.mixture, self.net = mixture, net
+        self.mixture, self.net, self.constraints = mixture, net, tuple(constraints)
 
     @property
     def n_latent(self):
@@ -73,6 +78,10 @@ class FrameModel:
         """A frame, or (frame, y), of rows of given components."""
         codes = self.codes(components, rng)
         return self.codec.decode(codes, components if self.codec.n_classes else None, rng)
+
+    def given(self, given):
+        """The model of rows that have some of their columns as asked for (see `read_evidence`)."""
+        return FramesGiven(self, given)
 
     def codes(self, components, rng):
         """Level codes of rows of given components, shape (n_samples, n_blocks)."""
@@ -142,6 +151,7 @@ class FrameModel:
                 "covariance_type": mixture.covariance_type,
             },
             "net": None if self.net is None else self.net.to_state(),
+            "constraints": list(self.constraints),
         }
 
     @classmethod
@@ -149,8 +159,9 @@ class FrameModel:
         """Rebuild from `to_state`."""
         mixture = None if state["mixture"] is None else GaussianMixtureParameters(**state["mixture"])
         net = None if state["net"] is None else NetGenerator.from_state(state["net"])
-        codec, particles = FrameCodec.from_state(state["codec"]), ParticleModel.from_state(state["particles"])
-        return cls(codec, particles, state["row_count"], mixture, net)
+        kind = ScoreModel if "scores" in state["particles"] else ParticleModel
+        codec, particles = FrameCodec.from_state(state["codec"]), kind.from_state(state["particles"])
+        return cls(codec, particles, state["row_count"], mixture, net, state["constraints"])
 
 
 def fit_frame_model(rows, settings, plan, rng, neighboring, stream):
@@ -167,27 +178,38 @@ def fit_frame_model(rows, settings, plan, rng, neighboring, stream):
     FrameModel
     """
     noise = plan.noise_multipliers
-    codec, one_way_share = rows.learn(noise, plan.extra_delta, rng, neighboring)
-    tables = rows.moments(codec, one_way_share)
-    released = unpack_one_hot_moments(add_gaussian(tables, noise["moments"], rng, neighboring), codec.n_levels)
+    alone = settings["prior"] != "mixture" and settings["decoder"] == "released"
+    codec, one_way_share = rows.learn(noise, plan.extra_delta, rng, neighboring, scores=alone)
+    scores = Scores.of_codec(codec) if one_way_share == 0 else None
     wanted = {"auto": _MOST_COMPONENTS, None: int(codec.n_levels.sum())}
-    particles = fit_particles(
-        released,
-        unpack_one_hot_moments(_noise_sd(tables, noise["moments"], neighboring), codec.n_levels),
-        codec.n_levels,
-        stream,
-        optional=codec.optional_levels,
-        n_components=wanted.get(settings["n_components"], settings["n_components"]),
-        progress=_bar if settings["progress"] else None,
-    )
-    _warn_of_what_is_lost(codec, particles, pairs=released.pairs is not None)
-    row_count = float(len(rows.frame)) if neighboring == "replace_one" else float(particles.class_counts.sum())
+    options = {
+        "optional": codec.optional_levels,
+        "n_components": wanted.get(settings["n_components"], settings["n_components"]),
+    }
+    tables = rows.moments(codec, one_way_share or 1.0) if scores is None else rows.score_moments(codec, scores)
+    released = unpack(add_gaussian(tables, noise["moments"], rng, neighboring), codec, scores)
+    if scores is None:
+        sd = unpack(_noise_sd(tables, noise["moments"], neighboring), codec)
+        progress = _bar if settings["progress"] else None
+        particles = fit_particles(released, sd, codec.n_levels, stream, progress=progress, **options)
+    else:
+        sd = noise["moments"] * tables.sensitivity(neighboring)
+        particles = fit_scores(released, sd, scores, stream, **options)
+    _warn_of_what_is_lost(codec, particles, pairs=scores is not None or one_way_share < 1)
+    row_count = float(len(rows)) if neighboring == "replace_one" else float(particles.class_counts.sum())
     model = FrameModel(codec, particles, row_count)
     if settings["prior"] == "mixture":
         model.mixture = _release_mixture(rows, codec, particles, settings, noise, rng, neighboring, stream)
     if settings["decoder"] == "net":
         model.net = _train(rows, model, settings, plan, neighboring, stream)
     return model
+
+
+def unpack(packed, codec, scores=None):
+    """Give released sums, of tables or of scores, their shapes back."""
+    if scores is None:
+        return unpack_one_hot_moments(packed, codec.n_levels)
+    return unpack_moments(packed, scores.matrix.shape[1], scores.l2_bound)
 
 
 def _warn_of_what_is_lost(codec, particles, pairs):
@@ -229,8 +251,9 @@ def _noise_sd(tables: BoundedSum, noise_multiplier, neighboring):
 
 
 def _latents(rows, codec, particles):
-    latent = np.empty((len(rows.codes), len(particles.components)))
-    for part, encoded in map_blocks(lambda chunk: particles.encode(codec.one_hot(chunk)), rows.codes):
+    codes = rows.codes(codec)
+    latent = np.empty((len(codes), len(particles.components)))
+    for part, encoded in map_blocks(lambda chunk: particles.encode(codec.one_hot(chunk)), codes):
         latent[part] = encoded
     return latent
 

@@ -1,19 +1,19 @@
-"""DataFrames in and out of P3GM: the rows while a fit lasts, and the released codec that decodes samples."""
+"""Tables going into a fit: the private rows while it lasts, checked first, then binned and counted."""
 
 from __future__ import annotations
 
+import functools
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral
 
 import numpy as np
 import pandas as pd
 
 from skdpgen.accounting import Phase
-from skdpgen.exceptions import InvalidInputError, UtilityWarning
+from skdpgen.exceptions import InvalidInputError, SchemaError, UtilityWarning
 from skdpgen.mechanisms import add_gaussian, histogram, one_hot_moments
 from skdpgen.tabular import (
-    Binning,
     Boolean,
     Categorical,
     Schema,
@@ -24,12 +24,17 @@ from skdpgen.tabular import (
     schema_histogram,
     validate_frame,
 )
+from skdpgen.tabular.columns import family
+from skdpgen.tabular.frames import factorize
 from skdpgen.utils.validation import check_row_count
 
+from ._frame_codec import FrameCodec
 from ._labels import is_numeric_target
 from ._particles import plan_bins
+from ._scores import score_moments
+from ._sources import MemorySource, add_sums
 
-__all__ = ["PUBLIC_ASSUMPTIONS", "FrameCodec", "FrameRows"]
+__all__ = ["PUBLIC_ASSUMPTIONS", "FrameRows"]
 
 # Key of `DataFrame.attrs` under which a reader of files says what it took for public, for the privacy card.
 PUBLIC_ASSUMPTIONS = "public_assumptions"
@@ -37,124 +42,10 @@ PUBLIC_ASSUMPTIONS = "public_assumptions"
 # Levels of a declared column that draw a warning, and bytes of two-way tables beyond which a frame is refused.
 _MANY_LEVELS = 500
 _MOST_BYTES = 2 << 30
+# Noise of a one-way count beside the rows of an average level of a class, above which scores tell more than tables.
+_ROUGH = 0.3
 # (bins of a numeric column, learned categories of a column), at most: the first that fits into _MOST_BYTES.
 _ROOM = ((16, 200), (16, 150), (16, 100), (16, 70), (16, 50), (12, 35), (8, 25), (4, 12))
-
-
-@dataclass(frozen=True, eq=False)
-class FrameCodec:
-    """Public or released: the schema and bins by which rows become level codes, and codes become rows.
-
-    Parameters
-    ----------
-    encoder : TableEncoder
-        Laid out for all columns, the target among them.
-    target : column name or None
-        The categorical column that the model is conditional on.
-    y : {"none", "series", "array"}, default="none"
-        Whether the last column came as y, and how it goes out.
-    y_name : str or int, default=None
-        The name under which a series goes out.
-    """
-
-    encoder: TableEncoder
-    target: object = None
-    y: str = "none"
-    y_name: object = None
-
-    @property
-    def _target_at(self):
-        return None if self.target is None else self.encoder.schema_.names.index(self.target)
-
-    @property
-    def n_levels(self):
-        """Number of levels of every block but the target's, array of shape (n_blocks,)."""
-        at = self._target_at
-        return np.array([block.size for i, block in enumerate(self.encoder.blocks_) if i != at], dtype=np.int64)
-
-    @property
-    def optional_levels(self):
-        """Levels that stand for a missing or for another value, bool array of shape (n_levels.sum(),)."""
-        at = self._target_at
-        levels = [self._optional(block) for i, block in enumerate(self.encoder.blocks_) if i != at]
-        return np.concatenate([np.zeros(0, dtype=bool), *levels])
-
-    @property
-    def optional_classes(self):
-        """The same of the target, shape (n_classes,)."""
-        return self._optional(self.encoder.blocks_[self._target_at])
-
-    def _optional(self, block):
-        column = self.encoder.schema_[block.name]
-        other = getattr(column, "other", None)
-        return np.array([level is None or (other is not None and level == other) for level in block.levels])
-
-    @property
-    def row_norm(self):
-        """Norm of every encoded row: one level in each block."""
-        return len(self.n_levels) ** 0.5
-
-    @property
-    def n_classes(self):
-        """Levels of the target; 0 without one."""
-        return 0 if self.target is None else self.encoder.blocks_[self._target_at].size
-
-    def codes(self, frame):
-        """Level codes (n_samples, n_blocks) and class codes (n_samples,), or None without a target."""
-        codes = self.encoder.codes(frame)
-        if self.target is None:
-            return codes, None
-        return np.delete(codes, self._target_at, axis=1), codes[:, self._target_at]
-
-    def one_hot(self, codes):
-        """Encoded rows of shape (n_samples, n_levels.sum()), float32."""
-        sizes = self.n_levels
-        matrix = np.zeros((len(codes), int(sizes.sum())), dtype=np.float32)
-        offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-        matrix[np.arange(len(codes))[:, None], codes + offsets] = 1.0
-        return matrix
-
-    def decode(self, codes, class_codes, rng):
-        """A frame, or (frame, y), from level codes; values inside bins are drawn from `rng`."""
-        if self.target is not None:
-            codes = np.insert(codes, self._target_at, class_codes, axis=1)
-        frame = self.encoder.decode(codes, rng=rng)
-        if self.y == "none":
-            return frame
-        y = frame[frame.columns[-1]]
-        return frame[frame.columns[:-1]], y.rename(self.y_name) if self.y == "series" else y.to_numpy()
-
-    def class_codes(self, y):
-        """Codes of the classes asked for at sampling; ValueError for one that the model does not have."""
-        levels = pd.Index(np.array(self.classes, dtype=object), dtype=object)
-        codes = levels.get_indexer(pd.Index(np.asarray(y, dtype=object), dtype=object))
-        if (codes < 0).any():
-            raise ValueError("y holds a class that the model does not have; see classes_")
-        return codes
-
-    @property
-    def classes(self):
-        """Values of the target's levels; None stands for a missing one."""
-        return self.encoder.blocks_[self._target_at].levels
-
-    def to_state(self):
-        """Return plain values for a release file."""
-        return {
-            "kind": "frame",
-            "schema": self.encoder.schema_.to_dict(),
-            # a list of pairs, since a column's name need not be a string
-            "binnings": [[name, binning.to_dict()] for name, binning in self.encoder.binnings_.items()],
-            "target": self.target,
-            "y": self.y,
-            "y_name": self.y_name,
-        }
-
-    @classmethod
-    def from_state(cls, state):
-        """Rebuild from `to_state`."""
-        binnings = {name: Binning.from_dict(content) for name, content in state["binnings"]}
-        encoder = TableEncoder(Schema.from_dict(state["schema"]), binnings=binnings).fit()
-        return cls(encoder, state["target"], state["y"], state["y_name"])
 
 
 class FrameRows:
@@ -162,41 +53,77 @@ class FrameRows:
 
     Parameters
     ----------
-    frame : DataFrame
+    source : DataFrame or source of them
+        See `open_source`.
     y : array-like of shape (n_samples,) or None
-        Appended as the last column.
+        Appended as the last column; for DataFrames in memory.
     target, schema, classes, target_type, on_invalid
         Parameters of the synthesizer.
     conditional : bool, default=True
         Whether the model has one prior a class; else a categorical target is a block like the others.
+    importance : dict, default=None
+        Of columns: how much more than 1 their tables matter.
     """
 
-    def __init__(self, frame, y, *, target, schema, classes, target_type, on_invalid, conditional=True):
-        check_row_count(len(frame))
+    def __init__(
+        self, source, y, *, target, schema, classes, target_type, on_invalid, conditional=True, importance=None
+    ):
+        if isinstance(source, pd.DataFrame):
+            source = MemorySource(source)
         self.y, self.y_name = "none", None
-        self.public_assumptions = list(frame.attrs.get(PUBLIC_ASSUMPTIONS, ()))
+        self.public_assumptions = list(source.attrs.get(PUBLIC_ASSUMPTIONS, ()))
         if y is not None:
             if target is not None:
                 raise InvalidInputError("give the labels as y or as the column `target`, not both")
-            frame, target = self._append(frame, y)
-        elif target is not None and target not in frame.columns:
-            raise InvalidInputError(f"the target {target!r} is not a column of the frame")
-        if target is None and (classes is not None or target_type is not None):
-            raise InvalidInputError("classes= and target_type= are used with y or a target alone")
-        numeric = target is None or is_numeric_target(frame[target], target_type)
-        schema = Schema.from_kinds(frame, schema, categorical=() if numeric else (target,))
-        if target is not None:
-            # the schema's word, and datetimes, which are modelled as numbers whatever their dtype suggests
-            numeric = not isinstance(schema[target], Categorical | Boolean)
-            wanted = {None: numeric, "numeric": True, "categorical": False}[target_type]
-            if numeric != wanted:
-                kind = type(schema[target]).__name__
-                raise InvalidInputError(f"target_type={target_type!r}, but the target {target!r} is {kind}")
+            if not source.in_memory:
+                raise InvalidInputError("y is for rows in memory: make it a column of every chunk, named as target")
+            frame, target = self._append(source.frame, y)
+            source = MemorySource(frame)
+        head = source.head
+        several = isinstance(target, list | tuple)
+        targets = tuple(target) if several else () if target is None else (target,)
+        self._check_targets(targets, head, several, classes, target_type)
+        numeric = [is_numeric_target(head[name], target_type) for name in targets]
+        schema = Schema.from_kinds(
+            head, schema, categorical=[n for n, as_number in zip(targets, numeric) if not as_number]
+        )
+        # the schema's word, and datetimes, which are modelled as numbers whatever their dtype suggests
+        numeric = [not isinstance(schema[name], Categorical | Boolean) for name in targets]
+        wanted = {None: None, "numeric": True, "categorical": False}[target_type]
+        if wanted is not None and numeric[0] != wanted:
+            kind = type(schema[target]).__name__
+            raise InvalidInputError(f"target_type={target_type!r}, but the target {target!r} is {kind}")
         if classes is not None:
-            schema = self._declare(schema, target, numeric, classes)
-        self.schema, self.target = schema, target if conditional and not numeric else None
-        self.most_bins, self.most_categories = _room(schema, self.target)
-        self.frame = validate_frame(frame, schema, on_invalid)
+            schema = self._declare(schema, target, numeric[0], classes)
+        targets = tuple(name for name, as_number in zip(targets, numeric) if conditional and not as_number)
+        self.schema, self.source, self.importance = schema, source, _checked_importance(importance, schema)
+        self.target = (targets if several else targets[0]) if targets else None
+        self._targets = targets
+        if len(targets) == len(schema):
+            raise InvalidInputError("the frame has no column beside the target")
+        self.most_bins, self.most_categories = _room(schema, targets)
+        checked = functools.partial(_checked, schema=schema, on_invalid=on_invalid, whole=source.one_slice)
+        self.n_rows, families = source.reduce(checked, _both_checked)
+        check_row_count(self.n_rows)
+        _check_families(families)
+
+    @property
+    def frame(self):
+        """The rows, where they lie in memory."""
+        return self.source.frame
+
+    @staticmethod
+    def _check_targets(targets, head, several, classes, target_type):
+        if absent := [name for name in targets if name not in head.columns]:
+            named = f"the target {absent[0]!r} is" if len(absent) == 1 else f"the targets {absent!r} are"
+            raise InvalidInputError(f"{named} not a column of the frame")
+        if len(set(targets)) < len(targets):
+            raise InvalidInputError("target= names a column twice")
+        given = classes is not None or target_type is not None
+        if not targets and given:
+            raise InvalidInputError("classes= and target_type= are used with y or a target alone")
+        if several and given:
+            raise InvalidInputError("classes= and target_type= are for one target: declare several in the schema")
 
     def _append(self, frame, y):
         self.y = "series" if isinstance(y, pd.Series) else "array"
@@ -225,7 +152,7 @@ class FrameRows:
         return schema.replace(replace(schema[target], categories=tuple(classes)))
 
     def __len__(self):
-        return len(self.frame)
+        return self.n_rows
 
     def network_shape(self, settings, plan):
         """Stand-ins for columns and latents of the network, which follow from what is not learned yet."""
@@ -250,55 +177,156 @@ class FrameRows:
         """Return the release of the moments: one."""
         return [Phase("moments", share)]
 
-    def learn(self, noise_multipliers, extra_delta, rng, neighboring):
+    def learn(self, noise_multipliers, extra_delta, rng, neighboring, *, scores=False):
         """Release what was not declared, and the bins of numeric columns; returns the codec and the moments' plan.
+
+        Parameters
+        ----------
+        noise_multipliers, extra_delta, rng, neighboring
+            As they were charged.
+        scores : bool, default=False
+            Whether the model may be one of scores where the noise hides two-way tables: bins then cost nothing.
 
         Returns
         -------
         FrameCodec, float
-            The float is the one-way tables' share of the moments (see `plan_bins`).
+            The float is the one-way tables' share of the moments (see `plan_bins`); 0: no tables, moments of scores.
         """
-        schema = self.schema
+        schema, source = self.schema, self.source
         if not schema.complete:
-            query = schema_histogram(self.frame, schema)
+            query = source.reduce(functools.partial(schema_histogram, schema=schema), _merge_histograms)
             noisy, sd = _release(query.bounded_sum, noise_multipliers["schema"], rng, neighboring)
             schema = schema_from_histogram(noisy, query, sd, extra_delta, self.most_categories)
         if "rows" in noise_multipliers:
-            rows = histogram(np.zeros(len(self.frame), dtype=np.int64), 1)
+            rows = source.reduce(_count_rows, add_sums)
             row_count = float(add_gaussian(rows, noise_multipliers["rows"], rng, neighboring)[0])
         numbers = [c for c in schema.columns if not isinstance(c, Categorical | Boolean)]
-        classes = 1 if self.target is None else _size(schema[self.target])
-        n_blocks = len(schema) - (self.target is not None)
+        classes = int(np.prod([_size(schema[name]) for name in self._targets]))
+        n_blocks = len(schema) - len(self._targets)
         if numbers:
-            noisy, sd = _release(bins_histogram(self.frame, schema), noise_multipliers["bins"], rng, neighboring)
+            cells = source.reduce(functools.partial(bins_histogram, schema=schema), add_sums)
+            noisy, sd = _release(cells, noise_multipliers["bins"], rng, neighboring)
             row_count = float(noisy.sum()) / len(numbers)
         n_bins, one_way_share = plan_bins(
             row_count, n_blocks, classes, noise_multipliers["moments"], most=self.most_bins
         )
         binnings = bins_from_histogram(noisy, schema, sd, n_bins) if numbers else None
+        if scores and one_way_share == 1 and n_blocks > 1:
+            # noise of a one-way count of a class beside the rows of an average level
+            rough = noise_multipliers["moments"] * n_blocks**0.5 * n_bins * classes / max(row_count, 1.0)
+            if rough > _ROUGH or not numbers or _learned(binnings):
+                one_way_share = 0.0
+                if numbers:  # more bins cost nothing
+                    binnings = bins_from_histogram(noisy, schema, sd, self.most_bins)
         codec = FrameCodec(TableEncoder(schema, binnings=binnings).fit(), self.target, self.y, self.y_name)
-        self.codes, class_codes = codec.codes(self.frame)
-        self.class_codes = np.zeros(len(self.frame), dtype=np.int64) if class_codes is None else class_codes
         return codec, one_way_share
 
     def moments(self, codec, one_way_share):
         """One-way and two-way tables, of each class where the model has classes: a BoundedSum."""
-        classes = max(codec.n_classes, 1)
-        return one_hot_moments(self.codes, codec.n_levels, self.class_codes, classes, one_way_share=one_way_share)
+        importance = np.array([self.importance.get(block.name, 1.0) for block in codec.blocks])
+        return self.source.reduce(
+            functools.partial(_tables, codec=codec, one_way_share=one_way_share, importance=importance), add_sums
+        )
+
+    def score_moments(self, codec, scores):
+        """Moments of the scores of each class: a BoundedSum, and its only alternative to `moments`."""
+        return self.source.reduce(functools.partial(_score_moments, codec=codec, scores=scores), add_sums)
+
+    def codes(self, codec):
+        """Level codes of every row, shape (n_samples, n_blocks); for rows in memory."""
+        return codec.codes(self.frame)[0]
 
     def one_hot_with_labels(self, codec):
         """Encoded rows, float32, with one-hot classes at the end where conditional."""
-        matrix = codec.one_hot(self.codes)
+        codes, class_codes = codec.codes(self.frame)
+        matrix = codec.one_hot(codes)
         if not codec.n_classes:
             return matrix
-        return np.concatenate([matrix, np.eye(codec.n_classes, dtype=np.float32)[self.class_codes]], axis=1)
+        return np.concatenate([matrix, np.eye(codec.n_classes, dtype=np.float32)[class_codes]], axis=1)
+
+
+# ---- what is done with a chunk of rows ----------------------------------------------------------------------------
+def _checked(chunk, schema, on_invalid, whole):
+    """Number of rows, and the kinds of values in columns of unknown categories, where chunks may differ in them."""
+    chunk = validate_frame(chunk, schema, on_invalid)
+    open_ = [schema[name] for name in schema.incomplete if isinstance(schema[name], Categorical) and not whole]
+    return len(chunk), {c.name: set(map(family, factorize(chunk[c.name], c)[1].tolist())) for c in open_}
+
+
+def _both_checked(one, other):
+    return one[0] + other[0], {name: one[1][name] | other[1][name] for name in one[1]}
+
+
+def _check_families(families):
+    for name, found in families.items():
+        if len(found) > 1:
+            raise SchemaError(
+                f"column {name!r} is of different kinds in different chunks ({', '.join(sorted(map(str, found)))}): "
+                "give it one dtype in all of them, or declare it in the schema"
+            )
+
+
+def _count_rows(chunk):
+    return histogram(np.zeros(len(chunk), dtype=np.int64), 1)
+
+
+def _tables(chunk, codec, one_way_share, importance):
+    codes, class_codes = codec.codes(chunk)
+    options = {"one_way_share": one_way_share, "importance": importance}
+    return one_hot_moments(codes, codec.n_levels, class_codes, max(codec.n_classes, 1), **options)
+
+
+def _score_moments(chunk, codec, scores):
+    codes, class_codes = codec.codes(chunk)
+    class_codes = np.zeros(len(codes), dtype=np.int64) if class_codes is None else class_codes
+    return score_moments(codes, scores, class_codes, max(codec.n_classes, 1))
+
+
+def _merge_histograms(one, other):
+    """Schema histogram of disjoint rows: cells of numbers add up, categories are matched by value."""
+    keys, counts, sizes, at, their_at = {}, [], [], 0, 0
+    for name, size, their_size in zip(one.schema.incomplete, one.sizes, other.sizes):
+        mine = one.bounded_sum.value[at : at + size]
+        theirs = other.bounded_sum.value[their_at : their_at + their_size]
+        at, their_at = at + size, their_at + their_size
+        if name in one.keys:
+            place = {key: i for i, key in enumerate(one.keys[name])}
+            for key in other.keys[name]:
+                place.setdefault(key, len(place))
+            merged = np.zeros(len(place) + 1)
+            merged[: size - 1], merged[-1] = mine[:-1], mine[-1] + theirs[-1]
+            merged[[place[key] for key in other.keys[name]]] += theirs[:-1]
+            keys[name], mine = tuple(place), merged
+        else:
+            mine = mine + theirs
+        counts.append(mine)
+        sizes.append(len(mine))
+    total = replace(one.bounded_sum, value=np.concatenate(counts))
+    return replace(one, bounded_sum=total, keys=keys, sizes=tuple(sizes))
+
+
+def _learned(binnings):
+    """Whether the masses of any bins come from the rows; else all are of equal width, since the noise hid them."""
+    widths = {name: np.diff(binning.edges) for name, binning in binnings.items()}
+    return any(not np.allclose(b.mass, widths[name] / widths[name].sum()) for name, b in binnings.items())
+
+
+# ---- public facts -------------------------------------------------------------------------------------------------
+def _checked_importance(importance, schema):
+    importance = {} if importance is None else dict(importance)
+    if unknown := [repr(name) for name in importance if name not in schema]:
+        raise InvalidInputError(f"importance= names what is no column: {', '.join(unknown)}")
+    for name, value in importance.items():
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 < value < np.inf:
+            raise ValueError(f"importance= of {name!r} must be a positive number")
+    return importance
 
 
 def _size(column):
     return len(column.values) + column.missing
 
 
-def _room(schema, target):
+def _room(schema, targets):
     """Return bins and learned categories a column may have, from public facts alone; refuse what would not fit."""
     known = {c.name: _size(c) for c in schema.columns if isinstance(c, Categorical | Boolean) and c.complete}
     many = sorted((name for name in known if known[name] > _MANY_LEVELS), key=known.get, reverse=True)
@@ -308,7 +336,7 @@ def _room(schema, target):
             c.name: known.get(c.name, (categories + 1 if isinstance(c, Categorical) else bins) + c.missing)
             for c in schema.columns
         }
-        classes = 1 if target is None else sizes.pop(target)
+        classes = int(np.prod([sizes.pop(name) for name in targets]))
         if 8 * classes * sum(sizes.values()) ** 2 <= _MOST_BYTES:
             break
     else:

@@ -10,7 +10,15 @@ from scipy.special import ndtr
 
 from skdpgen.mixture import GaussianMixtureParameters
 
-__all__ = ["ClassLatents", "LatentSpace", "LinearGenerator", "class_latents", "image_contrast", "match_clipped_normal"]
+__all__ = [
+    "ClassLatents",
+    "LatentSpace",
+    "LinearGenerator",
+    "class_latents",
+    "full_covariances",
+    "image_contrast",
+    "match_clipped_normal",
+]
 
 _SMALLEST_VARIANCE = 1e-9
 
@@ -162,7 +170,7 @@ def _positive(covariances):
 
 def column_variances(space, mixture):
     """Variance of each scaled column in each component, shape (n_components, n_features)."""
-    return np.einsum("dk,mkl,dl->md", space.basis, _full(mixture), space.basis, optimize=True)
+    return np.einsum("dk,mkl,dl->md", space.basis, full_covariances(mixture), space.basis, optimize=True)
 
 
 def image_contrast(grey_share):
@@ -202,23 +210,27 @@ class LinearGenerator:
         width = high - low
         variance = column_variances(space, mixture)
         location, deviation = match_clipped_normal((component_means - low) / width, variance_gain * variance / width**2)
-        self._location = location * width + low
-        self._gain = deviation * width / np.sqrt(np.maximum(variance, 1e-300))
+        self.location = location * width + low
+        self.gain = deviation * width / np.sqrt(np.maximum(variance, 1e-300))
 
     def sample(self, components, rng):
         """Draw scaled rows of shape (n_samples, n_features), float32, for rows of given components."""
         rows = np.empty((len(components), len(self.low)), dtype=np.float32)
-        roots = np.linalg.cholesky(_full(self.mixture))
+        roots = np.linalg.cholesky(full_covariances(self.mixture))
         for k in np.unique(components):
             where = np.flatnonzero(components == k)
             for part in np.split(where, np.arange(8192, len(where), 8192)):
                 latent = rng.standard_normal((len(part), len(roots[k]))) @ roots[k].T
-                drawn = self._location[k] + self._gain[k] * (latent @ self.space.basis.T)
-                np.clip(drawn, self.low, self.high, out=drawn)
-                if self.dither:
-                    drawn += self.dither * rng.standard_normal(drawn.shape)
-                rows[part] = np.clip(drawn, self.low, self.high)
+                rows[part] = self.decode_clipped(k, latent, rng)
         return rows
+
+    def decode_clipped(self, k, latent, rng):
+        """Scaled rows of component `k` from its latents, inside the box."""
+        drawn = self.location[k] + self.gain[k] * (latent @ self.space.basis.T)
+        np.clip(drawn, self.low, self.high, out=drawn)
+        if self.dither:
+            drawn += self.dither * rng.standard_normal(drawn.shape)
+        return np.clip(drawn, self.low, self.high)
 
     def to_state(self):
         """Return arrays for a release file."""
@@ -247,7 +259,8 @@ class LinearGenerator:
         return cls(space, mixture, state["component_means"], *box, state["variance_gain"], state["dither"])
 
 
-def _full(mixture):
+def full_covariances(mixture):
+    """Covariance of each component, shape (n_components, n_latent, n_latent)."""
     if mixture.covariance_type == "full":
         return mixture.covariances
     return np.stack([np.diag(row) for row in mixture.covariances])

@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 from skdpgen._base import PRIVACY_CONSTRAINTS
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.tabular import Schema
-from skdpgen.tabular.schema import check_unique
 from skdpgen.utils.validation import (
     ClassNamePrefixFeaturesOutMixin,
     Interval,
@@ -24,12 +23,12 @@ from skdpgen.utils.validation import (
 )
 
 from ._array_model import ArrayModel, fit_array_model
-from ._arrays import ArrayRows
 from ._base import BaseSynthesizer
 from ._decoder import check_network
 from ._frame_model import FrameModel, fit_frame_model
 from ._frames import FrameRows
 from ._planning import plan_phases, resolve_sampling, resolve_settings
+from ._reading import public_assumptions, read_rows
 
 __all__ = ["P3GMSynthesizer"]
 
@@ -301,7 +300,7 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
             rng = self._charge(accountant, plan)
             fit_model = fit_frame_model if isinstance(rows, FrameRows) else fit_array_model
             self._set_model(fit_model(rows, settings, plan, rng, accountant.neighboring, self._sampling_stream))
-            self._issue_card(plan, rng, self._public_assumptions(rows), self.model_.gradient_noise)
+            self._issue_card(plan, rng, public_assumptions(self, rows), self.model_.gradient_noise)
         return self
 
     def _prepare(self, X, y, accountant):
@@ -321,46 +320,24 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
     def _read(self, X, y, settings):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""
         conditional = settings["prior"] in ("auto", "class_conditional")
-        shared = {
-            "classes": self.classes,
-            "target_type": self.target_type,
-            "on_invalid": self.on_invalid,
-            "conditional": conditional,
-        }
-        if isinstance(X, pd.DataFrame):
-            refused = [name for name in ("bounds", "l2_bound", "image_shape") if getattr(self, name) is not None]
-            if refused:
-                raise InvalidInputError(f"{', '.join(refused)}: for arrays; a DataFrame takes a schema")
+        rows = read_rows(self, X, y, conditional=conditional)
+        if isinstance(rows, FrameRows):
             if settings["likelihood"] != "auto":
                 raise ValueError("likelihood= is for arrays: a DataFrame has one categorical law a column")
-            check_unique(X.columns)
-            validate_data(self, X, skip_check_array=True)
-            rows = FrameRows(X, y, target=self.target, schema=self.schema, **shared)
+            if not rows.source.in_memory and (settings["prior"] == "mixture" or settings["decoder"] == "net"):
+                raise InvalidInputError('prior="mixture" and decoder="net" need the rows in memory, as one DataFrame')
             classes = rows.target is not None
         else:
-            refused = [name for name in ("schema", "target") if getattr(self, name) is not None]
-            if refused:
-                raise InvalidInputError(f"{', '.join(refused)}: for DataFrames; an array takes bounds and y")
-            X = validate_rows(self, X, order=None)
-            rows = ArrayRows(X, y, bounds=self.bounds, l2_bound=self.l2_bound, image_shape=self.image_shape, **shared)
             lowest = None if rows.bounds is None else rows.bounds[0]
             if settings["likelihood"] == "bernoulli" and (lowest is None or not (lowest >= 0).all()):
                 raise ValueError('likelihood="bernoulli" needs declared bounds that are not negative, and no numeric y')
-            limit = rows.X.shape[1]
-            if isinstance(settings["n_components"], Integral) and settings["n_components"] > limit:
-                raise InvalidInputError(f"n_components={settings['n_components']} must be at most {limit}")
             classes = rows.conditional and rows.labels is not None and not rows.numeric_target
+            rows.check_components(settings["n_components"])
         if settings["prior"] == "class_conditional" and not classes:
             raise InvalidInputError('prior="class_conditional" needs a categorical y or target')
         if settings["prior"] == "auto":
             settings["prior"] = "class_conditional" if classes else "gaussian"
         return rows
-
-    def _public_assumptions(self, rows):
-        names = ("schema", "classes", "bounds", "l2_bound", "image_shape")
-        declared = [f"{name}: declared public by the caller" for name in names if getattr(self, name) is not None]
-        kinds = "names, order and kinds (dtypes) of the columns" if isinstance(rows, FrameRows) else "number of columns"
-        return [*declared, kinds, *rows.public_assumptions]
 
     # ---- using the model -------------------------------------------------------------------------------------
     def transform(self, X):

@@ -1,127 +1,27 @@
 """A latent mixture for tables, fitted to released one-way and two-way tables: post-processing alone.
 
-The latent space is that of the DP-PCA of the one-hot table. The prior of a class is a mixture of equally likely
-latent points ("particles"), started as draws of the class's Gaussian; the decoder maps a point to one distribution a
-block, a softmax of an affine map. Given the point the blocks are independent, so the model's expected pair tables of a
-class of n rows are n P^T P / n_particles exactly: sampling levels from the decoder's distribution loses nothing.
-Particles and decoder are fitted to the released tables by least squares weighted with the known noise.
+The latent space is that of the DP-PCA of the one-hot table. The particles of a class (see `ParticleModel`) start as
+draws of its Gaussian there; they and the decoder are fitted to the released tables by least squares weighted with the
+known noise. What a fit makes of the noise depends on where it starts, what it makes of the rows does not: the mean of
+several fits ("members") is nearer to the rows than any of them.
 """
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, fields
 
 import numpy as np
-from scipy.special import logsumexp, ndtri
+from scipy.special import ndtri
 from threadpoolctl import threadpool_limits
 
-__all__ = ["ParticleModel", "fit_particles", "plan_bins"]
+from ._particle_model import ABSENT, ParticleModel, antithetic, block_of_level, block_softmax, root
+
+__all__ = ["consistent_marginals", "fit_particles", "plan_bins"]
 
 _SMALLEST_PROBABILITY = 1e-4  # of a level where the decoder starts
-_ABSENT = -1e4  # bias of a level that is never drawn: its softmax is 0 exactly, and so is its gradient
 _MOST_PRODUCTS = 2e11  # of a fit, in multiplications of its larger products; some seconds
 _FEWEST_STEPS = 60
 _LEVEL_TOO_MANY = 1e-3  # chance that the noise makes any of the optional levels, all of them empty, look present
-
-
-@dataclass(frozen=True, eq=False)
-class ParticleModel:
-    """Released state: encoding, sampling and scoring need nothing else.
-
-    Parameters
-    ----------
-    n_levels : array of int of shape (n_blocks,)
-    class_counts : array of shape (n_classes,)
-        Released row counts, non-negative.
-    mean : array of shape (n_columns_encoded,)
-    components : array of shape (n_latent, n_columns_encoded)
-        The latent of a one-hot row x is ``(x - mean) @ components.T / scale``.
-    scale : array of shape (n_latent,)
-    class_means, class_covariances : arrays of shape (n_classes, n_latent), (n_classes, n_latent, n_latent)
-        One Gaussian a class in that space.
-    particles : array of shape (n_classes, n_particles, n_latent)
-    weight, bias : arrays of shape (n_latent, n_columns_encoded), (n_columns_encoded,)
-        Decoder: block softmax of ``z @ weight + bias``.
-    """
-
-    n_levels: np.ndarray
-    class_counts: np.ndarray
-    mean: np.ndarray
-    components: np.ndarray
-    scale: np.ndarray
-    class_means: np.ndarray
-    class_covariances: np.ndarray
-    particles: np.ndarray
-    weight: np.ndarray
-    bias: np.ndarray
-
-    @property
-    def present(self):
-        """Levels that may be drawn: bool array of shape (n_columns_encoded,)."""
-        return np.asarray(self.bias) > _ABSENT / 2
-
-    @property
-    def offsets(self):
-        """First column of each block, and the end."""
-        return np.concatenate([[0], np.cumsum(self.n_levels)])
-
-    def encode(self, one_hot):
-        """Latent of encoded rows, shape (n_samples, n_latent)."""
-        return (one_hot - self.mean) @ (self.components.T / self.scale)
-
-    def decode(self, latent):
-        """Probability of each level, shape (n_samples, n_columns_encoded)."""
-        return _softmax(latent @ self.weight + self.bias, self.offsets, _blocks(self.n_levels))
-
-    def sample(self, class_codes, rng):
-        """Draw level codes of shape (n_samples, n_blocks) for rows of given classes.
-
-        Every particle of a class is used equally often, and the levels of a block are drawn by stratified uniforms
-        within a particle: the sample's tables are nearer to the model's than those of independent draws.
-        """
-        codes = np.empty((len(class_codes), len(self.n_levels)), dtype=np.int64)
-        for k in np.unique(class_codes):
-            rows = rng.permutation(np.flatnonzero(class_codes == k))
-            codes[rows] = self._sample_class(k, len(rows), rng)
-        return codes
-
-    def _sample_class(self, k, n, rng):
-        p, offsets = self.decode(self.particles[k]), self.offsets
-        who = np.sort(rng.permutation(len(p))[np.arange(n) % len(p)])
-        per = np.bincount(who, minlength=len(p))
-        start = np.concatenate([[0], np.cumsum(per)[:-1]])
-        codes = np.empty((n, len(self.n_levels)), dtype=np.int64)
-        for i in range(len(self.n_levels)):
-            order = np.argsort(who + rng.random(n), kind="stable")  # a shuffle inside each particle
-            rank = np.empty(n)
-            rank[order] = np.arange(n)
-            u = (rank - start[who] + rng.random(n)) / per[who]
-            cumulative = np.cumsum(p[:, offsets[i] : offsets[i + 1]], axis=1)
-            cumulative /= cumulative[:, -1:]
-            codes[:, i] = np.minimum((u[:, None] >= cumulative[who]).sum(axis=1), self.n_levels[i] - 1)
-        return codes
-
-    def score_samples(self, codes, class_codes, chunk_rows=2048):
-        """Exact log-likelihood of rows, class included, shape (n_samples,)."""
-        share = np.log(np.maximum(self.class_counts, 1e-12) / max(self.class_counts.sum(), 1e-12))
-        scores = np.empty(len(codes))
-        for k in np.unique(class_codes):
-            rows = np.flatnonzero(class_codes == k)
-            log_p = np.log(np.maximum(self.decode(self.particles[k]), 1e-30)).T
-            for part in np.split(rows, np.arange(chunk_rows, len(rows), chunk_rows)):
-                total = sum(log_p[offset + codes[part, i]] for i, offset in enumerate(self.offsets[:-1]))
-                scores[part] = logsumexp(total, axis=1) - np.log(total.shape[1]) + share[k]
-        return scores
-
-    def to_state(self):
-        """Return arrays for a release file."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    @classmethod
-    def from_state(cls, state):
-        """Rebuild from `to_state`."""
-        return cls(**state)
 
 
 def plan_bins(n_rows, n_blocks, n_classes, noise_multiplier, *, weakest=0.25, most=16, least=4):
@@ -153,7 +53,8 @@ def fit_particles(
     *,
     optional=None,
     n_components=30,
-    n_particles=600,
+    n_members=5,
+    n_particles=300,
     n_iter=300,
     learning_rate=0.08,
     particle_budget=2400,
@@ -174,8 +75,10 @@ def fit_particles(
         and never drawn.
     n_components : int, default=30
         Latent dimensions, at most the number of levels less that of blocks.
-    n_particles : int, default=600
-        Of a class; fewer where all classes together would exceed `particle_budget`.
+    n_members : int, default=5
+        Fits from different starts; fewer where levels are many.
+    n_particles : int, default=300
+        Of a class and member; fewer where all classes together would exceed `particle_budget`.
     n_iter, learning_rate
         Steps of Adam, fewer where levels are many; the rate falls to 3/10 after half of them and to 1/10 after four
         fifths.
@@ -200,26 +103,40 @@ def fit_particles(
     scale = np.sqrt(np.maximum(second, max(1e-3 * second.max(), 1e-9)))
     class_means, class_covariances = class_means / scale, class_covariances / np.outer(scale, scale)
     size = int(np.clip(particle_budget // n_classes, 50, n_particles))
-    particles = np.stack(
-        [m + _antithetic(rng, size, n_components) @ _root(s).T for m, s in zip(class_means, class_covariances)]
-    ).astype(np.float32)
     # half the first-order expansion of log(mean + components^T z) about the mean: its exponential stays tame
     weight = (0.5 * components * scale[:, None] / np.maximum(mean, 0.02)).astype(np.float32)
     bias = np.log(np.maximum(mean, _SMALLEST_PROBABILITY)).astype(np.float32)
-    one_way_alone = released.pairs is None or len(n_levels) < 2
-    if one_way_alone:
-        particles, weight, bias = _one_particle_a_class(marginals, class_means)
-    weight[:, absent], bias[absent] = 0.0, _ABSENT
-    if not one_way_alone:
+    if released.pairs is None or len(n_levels) < 2:
+        members = [_one_particle_a_class(marginals, class_means)]
+        _silence(members, absent)
+    else:
         affordable = int(_MOST_PRODUCTS / (2 * n_classes * size * len(mean) ** 2))
+        n_members = int(np.clip(affordable // n_iter, 1, n_members))
         n_iter = min(n_iter, max(affordable, _FEWEST_STEPS))
-        steps = range(n_iter) if progress is None else progress(range(n_iter))
+        members = []
+        for _ in range(n_members):
+            starts = zip(class_means, class_covariances)
+            drawn = [m + antithetic(rng, size, n_components) @ root(s).T for m, s in starts]
+            members.append((np.stack(drawn).astype(np.float32), weight.copy(), bias.copy()))
+        _silence(members, absent)
+        loss = _TableLoss(released, noise_sd, n_levels, counts)
+        steps = range(n_members * n_iter)
         # Small products, thousands of them: threads that wait for one another cost more than they save.
         with threadpool_limits(1, "blas"):
-            _fit_to_tables(released, noise_sd, n_levels, counts, particles, weight, bias, steps, learning_rate)
+            for step in steps if progress is None else progress(steps):
+                member, at = divmod(step, n_iter)
+                if at == 0:
+                    descent = _Adam(members[member], learning_rate, n_iter)
+                descent.move(at, loss.gradients(*members[member]))
+    particles, weight, bias = (np.stack(parts) for parts in zip(*members))
     return ParticleModel(
         n_levels, counts, mean, components, scale, class_means, class_covariances, particles, weight, bias
     )
+
+
+def _silence(members, absent):
+    for _, weight, bias in members:
+        weight[:, absent], bias[absent] = 0.0, ABSENT
 
 
 def consistent_marginals(released, noise_sd, n_levels, optional=None):
@@ -230,7 +147,7 @@ def consistent_marginals(released, noise_sd, n_levels, optional=None):
     projected on the simplex; the class count that of the direct count and of the blocks' totals.
     """
     starts = np.concatenate([[0], np.cumsum(n_levels)])
-    block = _blocks(n_levels)
+    block = block_of_level(n_levels)
     precision = 1 / _variance(noise_sd.one_way[0])
     value = released.one_way * precision
     if released.pairs is not None:
@@ -269,7 +186,7 @@ def consistent_marginals(released, noise_sd, n_levels, optional=None):
 
 def _gaussian_prior(released, counts, marginals, share, n_components, n_levels, absent):
     """DP-PCA of the one-hot table and one Gaussian a class in its space; entries within a block are structural."""
-    block = _blocks(n_levels)
+    block = block_of_level(n_levels)
     same = block[:, None] == block[None, :]
     covariances = []
     for k, p in enumerate(marginals):
@@ -280,7 +197,7 @@ def _gaussian_prior(released, counts, marginals, share, n_components, n_levels, 
     shift = marginals - share @ marginals
     _, vectors = np.linalg.eigh(np.tensordot(share, covariances, 1) + (shift.T * share) @ shift)
     components = np.ascontiguousarray(vectors[:, ::-1][:, :n_components].T)
-    roots = [_root(s) for s in components @ covariances @ components.T]
+    roots = [root(s) for s in components @ covariances @ components.T]
     return components, shift @ components.T, np.array([root @ root.T for root in roots])
 
 
@@ -292,44 +209,47 @@ def _one_particle_a_class(marginals, class_means):
     return class_means[:, None, :], solution[:-1], solution[-1]
 
 
-def _fit_to_tables(released, noise_sd, n_levels, counts, particles, weight, bias, steps, learning_rate):
-    """Adam, in place, on particles and decoder: weighted squared error of expected against released tables."""
-    offsets, block = np.concatenate([[0], np.cumsum(n_levels)]), _blocks(n_levels)
-    n_classes, size, _ = particles.shape
-    one_way_weight = (1 / _variance(noise_sd.one_way[0])).astype(np.float32)
-    one_way, pairs = released.one_way.astype(np.float32), released.pairs.astype(np.float32)
-    pair_weight = np.where(block[:, None] == block, 0.0, 1 / _variance(noise_sd.pairs[0])).astype(np.float32)
-    parameters = [weight, bias, particles]
-    averages = [[np.zeros_like(q), np.zeros_like(q)] for q in parameters]
-    for step in steps:
-        gradients = [np.zeros_like(q) for q in parameters]
-        for k in range(n_classes):
-            n, z = np.float32(max(counts[k], 1.0)), particles[k]
-            p = _softmax(z @ weight + bias, offsets, block)
-            each = n / size  # rows that one particle stands for
-            gradient = each * (p @ ((each * (p.T @ p) - pairs[k]) * pair_weight))
-            gradient += each * one_way_weight * (each * p.sum(axis=0) - one_way[k])
-            gradient = p * (gradient - np.add.reduceat(p * gradient, offsets[:-1], axis=1)[:, block])
-            gradients[0] += z.T @ gradient
-            gradients[1] += gradient.sum(axis=0)
-            gradients[2][k] = gradient @ weight.T
-        done = step / len(steps) if hasattr(steps, "__len__") else 1.0
-        rate = learning_rate * (1.0 if done < 0.5 else 0.3 if done < 0.8 else 0.1)
+class _TableLoss:
+    """Squared error of expected against released tables, weighted by the known noise."""
+
+    def __init__(self, released, noise_sd, n_levels, counts):
+        self.offsets, self.block = np.concatenate([[0], np.cumsum(n_levels)]), block_of_level(n_levels)
+        self.counts = counts
+        self.one_way, self.pairs = released.one_way.astype(np.float32), released.pairs.astype(np.float32)
+        self.one_way_weight = (1 / _variance(noise_sd.one_way[0])).astype(np.float32)
+        inside = self.block[:, None] == self.block
+        self.pair_weight = np.where(inside, 0.0, 1 / _variance(noise_sd.pairs[0])).astype(np.float32)
+
+    def gradients(self, particles, weight, bias):
+        """Of the loss, with respect to the three."""
+        moved = [np.zeros_like(particles), np.zeros_like(weight), np.zeros_like(bias)]
+        for k, z in enumerate(particles):
+            each = np.float32(max(self.counts[k], 1.0)) / len(z)  # rows that one particle stands for
+            p = block_softmax(z @ weight + bias, self.offsets, self.block)
+            gradient = each * (p @ ((each * (p.T @ p) - self.pairs[k]) * self.pair_weight))
+            gradient += each * self.one_way_weight * (each * p.sum(axis=0) - self.one_way[k])
+            gradient = p * (gradient - np.add.reduceat(p * gradient, self.offsets[:-1], axis=1)[:, self.block])
+            moved[0][k] = gradient @ weight.T
+            moved[1] += z.T @ gradient
+            moved[2] += gradient.sum(axis=0)
+        return moved
+
+
+class _Adam:
+    """Moves parameters in place; the rate falls after half of the steps, and again after four fifths."""
+
+    def __init__(self, parameters, rate, n_iter):
+        self.parameters, self.rate, self.n_iter = parameters, rate, n_iter
+        self.averages = [(np.zeros_like(q), np.zeros_like(q)) for q in parameters]
+
+    def move(self, step, gradients):
+        done = step / self.n_iter
+        rate = self.rate * (1.0 if done < 0.5 else 0.3 if done < 0.8 else 0.1)
         correction = np.float32(rate * np.sqrt(1 - 0.99 ** (step + 1)) / (1 - 0.9 ** (step + 1)))
-        for q, g, (first, second) in zip(parameters, gradients, averages):
+        for q, g, (first, second) in zip(self.parameters, gradients, self.averages):
             first += 0.1 * (g - first)
             second += 0.01 * (g * g - second)
             q -= correction * first / (np.sqrt(second) + np.float32(1e-12))
-
-
-def _blocks(n_levels):
-    return np.repeat(np.arange(len(n_levels)), n_levels)
-
-
-def _softmax(logits, offsets, block):
-    starts = offsets[:-1]
-    p = np.exp(logits - np.maximum.reduceat(logits, starts, axis=1)[:, block])
-    return p / np.add.reduceat(p, starts, axis=1)[:, block]
 
 
 def _variance(sd):
@@ -343,14 +263,3 @@ def _to_simplex(x):
     excess = np.cumsum(ordered) - 1
     last = np.flatnonzero(ordered - excess / np.arange(1, len(x) + 1) > 0)[-1]
     return np.maximum(x - excess[last] / (last + 1), 0.0)
-
-
-def _root(covariance):
-    """Matrix R with R R^T the nearest positive semi-definite matrix."""
-    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
-    return vectors * np.sqrt(np.maximum(values, 0.0))
-
-
-def _antithetic(rng, size, n_components):
-    half = rng.standard_normal(((size + 1) // 2, n_components))
-    return np.concatenate([half, -half])[:size]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 import numpy as np
 
-__all__ = ["NOISE_KINDS", "NoiseGenerator", "make_noise_generator", "override_noise"]
+__all__ = ["NOISE_KINDS", "NoiseGenerator", "make_noise_generator", "override_noise", "public_noise"]
 
 NOISE_KINDS: tuple[str, ...] = ("secure", "fast")
 
@@ -23,6 +24,8 @@ _TWO_PI = 2 * np.pi
 
 # Set by `override_noise` alone; a callable of the kind asked for that returns the generator to use instead.
 _override = None
+# Set by `public_noise` alone, in one thread: a private fit in another one keeps its noise.
+_public = ContextVar("public", default=False)
 
 
 def make_noise_generator(noise="secure"):
@@ -45,9 +48,21 @@ def make_noise_generator(noise="secure"):
     """
     if noise not in NOISE_KINDS:
         raise ValueError(f"noise must be one of {', '.join(map(repr, NOISE_KINDS))}; got {noise!r}")
+    if _public.get():
+        return NoiseGenerator("seeded", seed=0)
     if _override is not None:
         return _override(noise)
     return NoiseGenerator(noise)
+
+
+@contextmanager
+def public_noise():
+    """Make the fits of this thread, inside the block, draw fixed bits: those of public rows, which need no noise."""
+    token = _public.set(True)
+    try:
+        yield
+    finally:
+        _public.reset(token)
 
 
 @contextmanager

@@ -7,8 +7,11 @@ import math
 import numpy as np
 import pytest
 
+from skdpgen import DPPCA, PrivateSearchCV
 from skdpgen.accounting import Phase, PrivacyAccountant, PrivacyCard, epsilon_pld
 from skdpgen.accounting import card as module
+from skdpgen.accounting.card_json import digest
+from skdpgen.dpsgd.subsets import SubsetPlan
 
 PHASES = [Phase("moments", 0.3), Phase("decoder", 0.7, 20, 0.2)]
 
@@ -34,7 +37,7 @@ def make_card(neighboring="add_or_remove_one", epsilon=1.0, later=False, **optio
 def signed(content):
     """The card with a digest that fits, as a forger would write it."""
     body = {name: value for name, value in content.items() if name != "digest"}
-    return PrivacyCard({**body, "digest": module._digest(body)})
+    return PrivacyCard({**body, "digest": digest(body)})
 
 
 def leaves(value, trail=()):
@@ -208,3 +211,41 @@ def test_files_that_cannot_be_read_are_refused(tmp_path):
     for name, bad in (("fit", []), ("ledger", None), ("extra", 1)):
         with pytest.raises(ValueError, match=r"expected a JSON object|unknown fields"):
             PrivacyCard({**content, name: bad})
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+@pytest.mark.parametrize("labelled", [False, True])
+def test_rows_declared_public_are_told_by_shape_and_never_by_value(labelled):
+    public = np.full((30, 2), 0.4711)
+    public[::2] = -0.4711
+    options = {"score_bounds": None, "runs": "logarithmic", "mean_runs": 1}
+    data = (public, np.arange(30)) if labelled else public
+    search = PrivateSearchCV(
+        DPPCA(bounds=(-1, 1), l2_bound=1.0), {"n_components": [1, 2]}, public_data=data, **options
+    ).fit(np.zeros((50, 2)))
+    text = search.card_.to_json()
+    assert "4711" not in text
+    assert "<ndarray of shape (30, 2)>" in text
+    assert search.card_.verify()["private"] in (True, False)
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_large_arrays_among_the_parameters_are_told_by_shape():
+    bounds = np.tile([-4711.0, 4711.0], (520, 1))
+    card = DPPCA(1, bounds=bounds, l2_bound=1.0).fit(np.zeros((20, 520))).card_
+    assert card["model"]["parameters"]["bounds"] == "<ndarray of shape (520, 2)>"
+    few = DPPCA(1, bounds=bounds[:2], l2_bound=1.0).fit(np.zeros((20, 2))).card_
+    assert few["model"]["parameters"]["bounds"] == [[-4711.0, 4711.0]] * 2
+
+
+def test_the_sampler_of_a_public_schedule_does_not_say_that_all_take_part_in_all():
+    accountant = PrivacyAccountant(1.0)
+    schedule = SubsetPlan(20, 50, 1.0, per_step=2, sampler="balanced")
+    plan = accountant.calibrate([schedule.phase("decoder", 1.0)], label="fit")
+    accountant.charge(plan.event, plan.label)
+    card = PrivacyCard.build(plan, accountant, model="DP2VAESynthesizer", parameters={}, noise="secure")
+    assert card["sampler"] == [
+        "none: no draw is hidden; each Gaussian release charged counts as one in which every unit takes part"
+    ]
+    assert card["fit"]["charges"][0]["event"]["count"] == 5  # of 50 steps, those that come to a given subset
+    card.verify()

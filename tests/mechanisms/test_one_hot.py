@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from _claims import RELATIONS, assert_noise_at_scale, assert_sensitivity
 
-from skdpgen.mechanisms import add_gaussian, exact_value
+from skdpgen.mechanisms import add_gaussian, exact_value, one_hot
 from skdpgen.mechanisms.one_hot import one_hot_moments, unpack_one_hot_moments
 from skdpgen.utils.noise import make_noise_generator
 
@@ -62,3 +62,45 @@ def test_tables_are_counts_and_nothing_is_paid_inside_a_block(rng):
     width = sum(N_LEVELS)
     inside = sum(k * k for k in N_LEVELS)
     assert query.value.shape == (N_CLASSES, 1 + width + (width**2 - inside) // 2)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_sensitivity_holds_whatever_matters_more(rng, relation):
+    levels, importance = N_LEVELS[:3], [1.0, 30.0, 0.2]
+    base, y = _rows(rng, 20)[:, :3], rng.integers(0, N_CLASSES, 20)
+    units = [(row, k) for row in ([0, 0, 0], [1, 1, 1], [2, 0, 6], [0, 1, 9]) for k in (0, 2)]
+    joined = [(np.vstack([base, row]), np.append(y, k)) for row, k in units]
+    pairs = [((base, y), more) for more in joined]
+    if relation == "replace_one":
+        pairs = [(one, other) for one in joined for other in joined]
+    for share in (0.1, 0.6, 1.0):
+        options = {"one_way_share": share, "importance": importance}
+        assert_sensitivity(
+            lambda data: one_hot_moments(data[0], levels, data[1], N_CLASSES, **options),  # noqa: B023
+            pairs,
+            attained=pairs,
+            relation=relation,
+        )
+
+
+def test_what_matters_more_gets_less_noise(rng):
+    codes, importance = _rows(rng, 9), [1.0, 8.0, 1.0, 1.0]
+    plain, wanted = one_hot_moments(codes, N_LEVELS), one_hot_moments(codes, N_LEVELS, importance=importance)
+    quieter = wanted.weights / wanted.l2_bound > plain.weights / plain.l2_bound
+    assert quieter[4:6].all()  # levels of the second column
+    assert not quieter[1:4].any()
+    for wrong in ([1.0], [1.0, 0.0, 1.0, 1.0], [1.0, np.nan, 1.0, 1.0]):
+        with pytest.raises(ValueError, match="importance"):
+            one_hot_moments(codes, N_LEVELS, importance=wrong)
+
+
+def test_dense_and_sparse_counts_are_equal(rng):
+    codes, y = _rows(rng, 500), rng.integers(0, N_CLASSES, 500)
+    counts = []
+    for dense, entries in ((0, 1 << 24), (1000, 1 << 24), (1000, 1), (0, 1)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(one_hot, "_DENSE", dense)
+            patch.setattr(one_hot, "_MOST_ENTRIES", entries)
+            counts.append(exact_value(one_hot_moments(codes, N_LEVELS, y, N_CLASSES)))
+    for other in counts[1:]:
+        np.testing.assert_array_equal(counts[0], other)

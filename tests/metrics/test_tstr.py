@@ -3,10 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.linear_model import LogisticRegression
+from sklearn.base import BaseEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import r2_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from skdpgen.metrics import protocol_classifiers, tstr_report, tstr_score
+from skdpgen.metrics import make_tstr_scorer, protocol_classifiers, tstr_report, tstr_score
 
 CLASSIFIERS = {"logistic": LogisticRegression(), "tree": DecisionTreeClassifier(max_depth=3, random_state=0)}
 
@@ -53,3 +57,90 @@ def test_unseen_categories_in_the_test_rows_are_ignored(frame):
 def test_protocol_has_the_four_classifiers_of_the_paper():
     pytest.importorskip("xgboost")
     assert set(protocol_classifiers()) == {"logistic_regression", "adaboost", "gradient_boosting", "xgboost"}
+
+
+def test_regressors_are_scored_by_r_squared_or_any_scorer(rng):
+    X = rng.normal(size=(300, 2))
+    y = X @ [1.0, -2.0] + 0.1 * rng.normal(size=300)
+    train, test = (X[:200], y[:200]), (X[200:], y[200:])
+    models = {"linear": LinearRegression()}
+    expected = LinearRegression().fit(*train).predict(X[200:])
+    assert tstr_score(train, test, classifiers=models) == pytest.approx(r2_score(y[200:], expected))
+    error = tstr_score(train, test, classifiers=models, scoring="neg_mean_squared_error")
+    assert error == pytest.approx(-np.mean((expected - y[200:]) ** 2))
+    assert tstr_score(train, test) > 0.8  # gradient boosting, for a target of floats
+
+
+def test_any_number_of_classes_without_a_positive_one(frame):
+    three = frame.assign(label=np.where(frame["size"] > 1, "high", frame["label"]))
+    report = tstr_report(three, three, target="label", classifiers={"tree": DecisionTreeClassifier(random_state=0)})
+    assert report["tree"]["score"] > 0.9
+    assert tstr_score(three, three, target="label", scoring="balanced_accuracy") > 0.8
+    one_class = three.assign(label="no")
+    expected = (three["label"] == "no").mean()
+    assert tstr_score(one_class, three, target="label", classifiers=CLASSIFIERS) == pytest.approx(expected)
+
+
+def test_classifiers_without_probabilities_are_scored_by_their_decisions(frame):
+    auroc, _ = tstr_score(frame, frame, target="label", positive="yes", classifiers={"svc": LinearSVC()})
+    assert auroc > 0.8
+
+
+def test_missing_values_dates_and_nullable_dtypes_are_features(frame):
+    frame = frame.assign(
+        size=pd.array(frame["size"], dtype="Float64"),
+        when=pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(400), unit="D"),
+        kind=frame["kind"].astype("string"),
+        flag=pd.array(frame["size"] > 0, dtype="boolean"),
+    )
+    frame.loc[::5, ["size", "kind", "flag", "when"]] = pd.NA
+    auroc, _ = tstr_score(frame, frame, target="label", positive="yes", classifiers=CLASSIFIERS)
+    assert auroc > 0.7
+
+
+def test_what_to_predict_must_be_said(frame):
+    with pytest.raises(ValueError, match="target="):
+        tstr_score(frame, frame)
+    with pytest.raises(ValueError, match="not a column"):
+        tstr_score(frame, frame, target="nothing")
+    with pytest.raises(ValueError, match="pair"):
+        tstr_score((frame[["size"]], frame["label"]), (frame[["size"]], frame["label"]), target="label")
+    with pytest.raises(TypeError, match="dict"):
+        tstr_report(frame, frame, target="label", classifiers=LogisticRegression())
+    with pytest.raises(ValueError, match="both classes"):
+        tstr_score(frame, frame.assign(label="no"), target="label", positive="yes", classifiers=CLASSIFIERS)
+
+
+class _Copy(BaseEstimator):
+    """Samples the rows that it was fitted on, with labels that are right with probability `quality`."""
+
+    def __init__(self, quality=1.0, target=None):
+        self.quality, self.target = quality, target
+
+    def fit(self, X, y=None):
+        self.X_, self.y_ = X, y
+        return self
+
+    def sample(self, n_samples=None, *, random_state=None):
+        rng = np.random.default_rng(random_state)
+        rows = rng.integers(0, len(self.X_), n_samples or len(self.X_))
+        if self.y_ is None:
+            return self.X_.iloc[rows]
+        right = rng.random(len(rows)) < self.quality
+        return self.X_[rows], np.where(right, self.y_[rows], 1 - self.y_[rows])
+
+
+def test_a_scorer_chooses_the_better_synthesizer_in_a_grid_search(rng):
+    X = rng.normal(size=(240, 2))
+    y = (X[:, 0] > 0).astype(int)
+    scorer = make_tstr_scorer(LogisticRegression(), scoring="roc_auc")
+    search = GridSearchCV(_Copy(), {"quality": [0.0, 0.5, 1.0]}, scoring=scorer, cv=3).fit(X, y)
+    assert search.best_params_ == {"quality": 1.0}
+    assert search.best_score_ > 0.95
+    assert "LogisticRegression" in repr(scorer)
+
+
+def test_a_scorer_takes_the_target_of_a_synthesizer_of_frames(frame):
+    fitted = _Copy(target="label").fit(frame)
+    assert make_tstr_scorer(DecisionTreeClassifier(max_depth=3), n_samples=300)(fitted, frame) > 0.7
+    assert make_tstr_scorer(target="kind")(fitted, frame) > 0.5

@@ -10,7 +10,10 @@ from sklearn.pipeline import make_pipeline
 from skdpgen import DPPCA, DPGaussianMixture, PrivacyAccountant
 from skdpgen.synthesizers._pipeline import sample_pipeline
 
-pytestmark = pytest.mark.filterwarnings("ignore:the last of:skdpgen.exceptions.UtilityWarning")  # few iterations
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:the last of:skdpgen.exceptions.UtilityWarning"),  # few iterations
+    pytest.mark.filterwarnings("ignore:fitted inside a search:skdpgen.exceptions.PrivacyLeakWarning"),
+]
 
 X = np.random.default_rng(0).normal(size=(3000, 4)) * [1.0, 0.5, 0.1, 0.1]
 

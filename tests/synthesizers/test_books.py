@@ -20,7 +20,10 @@ from skdpgen.nn import DPNet, P3GMModule
 from skdpgen.synthesizers import _array_model, _frame_model, _frames
 from skdpgen.testing import seeded_noise
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+    pytest.mark.filterwarnings("ignore:fitted inside a search:skdpgen.exceptions.PrivacyLeakWarning"),
+]
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-1, 1, (400, 3))

@@ -247,7 +247,7 @@ def test_what_no_row_has_is_not_drawn(parameters):
 
 def test_a_fit_says_that_columns_are_independent_and_that_a_class_is_lost():
     schema = SCHEMA.replace(Categorical("town", ("north", "east")))
-    frame = FRAME[:300].assign(town=["east"] + ["north"] * 299)
+    frame = FRAME[:800].assign(town=["east"] + ["north"] * 799)
     with pytest.warns(UtilityWarning) as told:
         synth = _fit(frame, schema=schema, target="town", epsilon=1.0)
     said = [str(warning.message) for warning in told]

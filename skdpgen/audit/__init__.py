@@ -1,0 +1,20 @@
+"""Empirical lower bounds of epsilon: whether a fit loses less than it claims."""
+
+from __future__ import annotations
+
+from ._audit import AuditPlan, AuditResult, audit, audit_neighbours, audit_one_run, plan_audit
+from ._bounds import epsilon_from_counts, epsilon_from_guesses, mu_from_counts, mu_from_scale, mu_from_shift
+
+__all__ = [
+    "AuditPlan",
+    "AuditResult",
+    "audit",
+    "audit_neighbours",
+    "audit_one_run",
+    "epsilon_from_counts",
+    "epsilon_from_guesses",
+    "mu_from_counts",
+    "mu_from_scale",
+    "mu_from_shift",
+    "plan_audit",
+]

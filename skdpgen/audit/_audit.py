@@ -1,0 +1,382 @@
+"""audit: does a fit lose less than it claims? An empirical lower bound of epsilon, by many fits or by one."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from sklearn.base import clone
+
+from skdpgen.accounting import describe_event, gaussian_epsilon
+
+from ._bounds import (
+    epsilon_from_counts,
+    epsilon_from_guesses,
+    expected_bound,
+    least_claim,
+    mu_from_counts,
+    mu_from_scale,
+    mu_from_shift,
+)
+from ._runs import canary_rows, contribution, fitted_numbers, follow, project, released_by, with_public_seed
+
+__all__ = ["AuditPlan", "AuditResult", "audit", "audit_neighbours", "audit_one_run", "plan_audit"]
+
+METHODS = ("counts", "shift", "scale", "distribution_free")
+
+
+@dataclass(frozen=True)
+class AuditPlan:
+    """What an audit will take, and what it can say.
+
+    Attributes
+    ----------
+    n_fits : int
+    seconds : float
+        As one fit took, times `n_fits`.
+    epsilon_claimed, delta : float
+        Of a fit.
+    epsilon_expected : float
+        Lower bound to expect of an honest estimator whose noise is Gaussian and whose canary attains the sensitivity.
+    epsilon_least : float
+        Smallest claim at which so many runs say anything.
+    confidence : float
+    """
+
+    n_fits: int
+    seconds: float
+    epsilon_claimed: float
+    delta: float
+    epsilon_expected: float
+    epsilon_least: float
+    confidence: float
+
+    def __str__(self):
+        return (
+            f"{self.n_fits} fits, about {self.seconds:.3g} s; claimed epsilon {self.epsilon_claimed:g} at delta "
+            f"{self.delta:g}; an honest estimator can be expected to show {self.epsilon_expected:.3g} (with confidence "
+            f"{self.confidence:g}); nothing can be said of claims below {self.epsilon_least:.3g}"
+        )
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """What an audit found.
+
+    Attributes
+    ----------
+    epsilon_lower : float
+        The mechanism loses at least this much, with the confidence given.
+    epsilon_claimed, delta, confidence : float
+    method : str
+    n_fits : int
+    seconds : float
+    details : dict
+        Errors, shifts or guesses that the bound rests on.
+    """
+
+    epsilon_lower: float
+    epsilon_claimed: float
+    delta: float
+    confidence: float
+    method: str
+    n_fits: int
+    seconds: float
+    details: dict
+
+    @property
+    def broken(self) -> bool:
+        """Whether the claim is refuted."""
+        return self.epsilon_lower > self.epsilon_claimed
+
+    def to_dict(self) -> dict:
+        """Return plain values, for JSON."""
+        return {**asdict(self), "broken": self.broken}
+
+    def __str__(self):
+        verdict = "the claim is REFUTED" if self.broken else "the claim stands"
+        return (
+            f"epsilon is at least {self.epsilon_lower:.3f} (confidence {self.confidence:g}, {self.method}); claimed: "
+            f"{self.epsilon_claimed:g} at delta {self.delta:g}: {verdict}; {self.n_fits} fits, {self.seconds:.1f} s"
+        )
+
+
+def plan_audit(estimator, X, y=None, *, n_runs=200, confidence=0.95):
+    """Fit twice, and tell what an audit would take and what it could say.
+
+    Parameters
+    ----------
+    estimator, X, y, n_runs, confidence
+        As in `audit`.
+
+    Returns
+    -------
+    AuditPlan
+    """
+    _check(estimator, n_runs, confidence)
+    estimator, data = with_public_seed(estimator), (X,) if y is None else (X, y)
+    fitted, _ = released_by(estimator, data)  # the first finds the noise, and later ones remember it
+    start = time.perf_counter()
+    released_by(estimator, data)
+    seconds = time.perf_counter() - start
+    n_fits = 2 * n_runs + 2
+    epsilon, delta = _claim(fitted)
+    if math.isinf(epsilon):
+        raise ValueError("a fit without noise claims nothing that an audit could refute")
+    expected, least = expected_bound(epsilon, delta, n_runs, confidence), least_claim(delta, n_runs, confidence)
+    return AuditPlan(n_fits, n_fits * seconds, epsilon, delta, expected, least, confidence)
+
+
+def audit(estimator, X, y=None, *, n_runs=200, confidence=0.95, method=None, statistic=None):
+    """Bound epsilon from below by fits with and without one canary.
+
+    The canary attains the sensitivity of a clipped query, and lies far outside the bounds: where clipping was
+    forgotten it stands out. The statistic is what the adversary of the definition sees: every noisy release, projected
+    on what the canary adds to it (found by two fits with the noise off).
+
+    Parameters
+    ----------
+    estimator : private estimator
+        With the epsilon that it claims; near 10 an audit can say something, at 1 next to nothing (see `plan_audit`).
+    X, y
+        Rows that are **not private**, made up or synthetic: they are fitted again and again, and nobody is charged.
+    n_runs : int, default=200
+        Fits without the canary, and as many with it.
+    confidence : float, default=0.95
+    method : {"counts", "shift", "scale", "distribution_free"} or None, default=None
+        "counts": errors of a test fixed in advance, for Gaussian mechanisms. "shift": of a statistic that is linear in
+        a single Gaussian release. "scale": what the canary adds, noise off, over the noise measured on every number
+        released; ten runs will do, and it trusts the mechanism in how noise is shared among the numbers. Of several
+        releases, what it adds to each *after the same earlier releases*, and the least of the runs.
+        "distribution_free": errors alone, any mechanism. None: by what was charged.
+    statistic : callable or None, default=None
+        ``statistic(fitted, releases)`` gives a number, larger with the canary; `releases` is a list of
+        (array, sd, kind) with kind "plain" or "gradient". It may give a vector: half of the runs then find the
+        direction, and the other half are judged. None is the projection; estimators that do not release through this
+        package's mechanisms are judged by the numbers among their fitted attributes.
+
+    Returns
+    -------
+    AuditResult
+
+    Raises
+    ------
+    ValueError
+        Where nothing could be said: too few runs for the claim, a fit without noise, or a method that does not hold
+        for what is released.
+
+    Notes
+    -----
+    All fits have one public randomness: `random_state`, and 0 where it is None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpgen import DPPCA
+    >>> from skdpgen.audit import audit
+    >>> X = np.random.default_rng(0).normal(size=(50, 2))
+    >>> result = audit(DPPCA(epsilon=10.0, bounds=(-3, 3), l2_bound=1.0), X, n_runs=60)
+    >>> 2 < result.epsilon_lower < 10
+    True
+    """
+    one, other = canary_rows(X, y, estimator, _neighboring(estimator))
+    options = {"n_runs": n_runs, "confidence": confidence, "method": method, "statistic": statistic}
+    return audit_neighbours(estimator, one, other, **options)
+
+
+def audit_neighbours(estimator, one, other, *, n_runs=200, confidence=0.95, method=None, statistic=None):
+    """Bound epsilon from below by fits of two neighbouring data sets of your own.
+
+    Parameters
+    ----------
+    estimator, n_runs, confidence, method, statistic
+        As in `audit`.
+    one, other : tuple
+        Arguments of ``fit``, (X,) or (X, y): neighbours under the estimator's relation. The pair decides what can be
+        found: use one that attains the sensitivity in question.
+
+    Returns
+    -------
+    AuditResult
+    """
+    _check(estimator, n_runs, confidence, method)
+    start = time.perf_counter()
+    estimator = with_public_seed(estimator)
+    directions = contribution(estimator, one, other) if statistic is None else None
+    first, _ = released_by(estimator, one)
+    epsilon, delta = _claim(first)
+    gaussian = _is_gaussian(first)
+    if math.isinf(epsilon):
+        raise ValueError("a fit without noise claims nothing that an audit could refute")
+    method = method or ("counts" if gaussian else "distribution_free")
+    if method != "distribution_free" and not gaussian:
+        raise ValueError(f"method={method!r} is for Gaussian releases alone: this fit has sampled steps")
+    if method == "scale":
+        if directions is None:
+            raise ValueError('method="scale" needs releases that can be seen: by this package\'s mechanisms')
+        added, noise = zip(*(follow(estimator, one, other) for _ in range(n_runs)))
+        noise = np.concatenate(noise)
+        mu = min(mu_from_scale(directions, noise, confidence) for directions in added)
+        seconds, details = time.perf_counter() - start, {"mu_lower": mu, "runs": n_runs}
+        found = gaussian_epsilon(mu, delta)
+        return AuditResult(found, epsilon, delta, confidence, method, 3 * n_runs + 3, seconds, details)
+    if method == "shift" and (count := _n_releases(first)) != 1:
+        raise ValueError(
+            f'method="shift" is for a single Gaussian release; this fit makes {count}, and what is made of several has '
+            'no Gaussian law: use method="counts" or "scale", or declare what is learned'
+        )
+    if method == "counts" and expected_bound(epsilon, delta, n_runs, confidence) <= 0:
+        raise ValueError(
+            f"with {n_runs} runs nothing can be said of a claim of epsilon {epsilon:g}: only of claims from "
+            f"{least_claim(delta, n_runs, confidence):.3g} on; raise n_runs or epsilon"
+        )
+    measure = _measure(directions, statistic)
+    runs = [[measure(*released_by(estimator, data)) for _ in range(n_runs)] for data in (one, other)]
+    n_fits = 2 * n_runs + 1 + (2 if statistic is None else 0)
+    without, within, half = _one_number(*map(np.asarray, runs))
+    if method == "shift":
+        without, within = without[half:], within[half:]
+        mu = mu_from_shift(without, within, confidence)
+        found, details = gaussian_epsilon(mu, delta), {"mu_lower": mu, "runs": len(without)}
+    else:
+        threshold, without, within = _threshold(directions, without, within)
+        alarms, misses = int((without > threshold).sum()), int((within <= threshold).sum())
+        n = len(without)
+        details = {"false_positives": alarms, "false_negatives": misses, "runs": n}
+        if method == "counts":
+            details["mu_lower"] = mu_from_counts(alarms, misses, n, confidence)
+            found = gaussian_epsilon(details["mu_lower"], delta)
+        else:
+            found = epsilon_from_counts(alarms, misses, n, delta, confidence)
+    return AuditResult(found, epsilon, delta, confidence, method, n_fits, time.perf_counter() - start, details)
+
+
+def audit_one_run(estimator, X, *, canaries=None, confidence=0.95, guesses=None, rng=None):
+    """Bound epsilon from below by one fit in which each of many canaries is put in by a coin of its own.
+
+    Parameters
+    ----------
+    estimator : private estimator
+        Of arrays, with one plain release that is a sum over the rows.
+    X : array of shape (n_samples, n_features)
+        Rows that are not private.
+    canaries : array of shape (n_canaries, n_features) or None, default=None
+        None: 500 random directions, as far out as the bounds allow and farther.
+    confidence : float, default=0.95
+    guesses : int or None, default=None
+        How many of the most telling scores are guessed on; None is a fifth.
+    rng : numpy.random.Generator or None, default=None
+        Of canaries and coins.
+
+    Returns
+    -------
+    AuditResult
+
+    Raises
+    ------
+    ValueError
+        Under replace_one, whose neighbours no coin gives: a canary is there or is not. For other releases than one
+        plain one.
+
+    Notes
+    -----
+    One noisy fit, and one with the noise off for each canary, to know what it would add. The bound is weaker than that
+    of `audit` with as many fits (about 3 at a claim of 10 with 1,000 canaries), and needs no assumption on the noise.
+    """
+    _check(estimator, 2, confidence)
+    if _neighboring(estimator) == "replace_one":
+        raise ValueError("audit_one_run puts records in or leaves them out, which replace_one promises nothing about")
+    start = time.perf_counter()
+    estimator = with_public_seed(estimator)
+    rng = np.random.default_rng() if rng is None else rng
+    X = np.asarray(X, dtype=np.float64)
+    if canaries is None:
+        directions = rng.normal(size=(500, X.shape[1]))
+        canaries = 10 * np.abs(X).max() * directions / np.abs(directions).max(axis=1, keepdims=True)
+    found = [contribution(estimator, (X,), (np.vstack([X, row]),)) for row in canaries]
+    if any(parts is None or len(parts) != 1 for parts in found):
+        raise ValueError("audit_one_run needs an estimator with one plain release: declare bounds and l2_bound")
+    base, sd = found[0][0][0].ravel(), found[0][0][2].ravel()
+    added = np.stack([parts[0][1].ravel() for parts in found]) / sd
+    chosen = rng.random(len(canaries)) < 0.5
+    fitted, seen = released_by(estimator, (np.vstack([X, canaries[chosen]]),))
+    epsilon, delta = _claim(fitted)
+    # all canaries are expected half in: what is left of the release is told apart by the one in question
+    residual = (seen[0][0].ravel() - base) / sd - added.sum(axis=0) / 2
+    scores = added @ residual
+    guesses = max(2, len(canaries) // 5) if guesses is None else int(guesses)
+    order = np.argsort(scores)
+    low, high = order[: guesses // 2], order[len(order) - (guesses - guesses // 2) :]
+    correct = int((~chosen[low]).sum() + chosen[high].sum())
+    bound = epsilon_from_guesses(correct, guesses, len(canaries), delta, confidence)
+    details = {"correct": correct, "guesses": guesses, "canaries": len(canaries)}
+    seconds = time.perf_counter() - start
+    return AuditResult(bound, epsilon, delta, confidence, "one_run", 2 * len(canaries) + 1, seconds, details)
+
+
+# ---- helpers ------------------------------------------------------------------------------------
+def _check(estimator, n_runs, confidence, method=None):
+    if not (isinstance(n_runs, int) and n_runs >= 2):
+        raise ValueError(f"n_runs must be a whole number of at least 2; got {n_runs!r}")
+    if not 0.5 < confidence < 1:
+        raise ValueError(f"confidence must lie in (0.5, 1); got {confidence!r}")
+    if method not in (None, *METHODS):
+        raise ValueError(f"method must be one of {', '.join(METHODS)}; got {method!r}")
+    if estimator.get_params(deep=False).get("accountant") is not None:
+        raise ValueError("an audit fits hundreds of times: give it an estimator without an accountant")
+
+
+def _neighboring(estimator):
+    return clone(estimator).get_params(deep=False).get("neighboring") or "add_or_remove_one"
+
+
+def _claim(fitted):
+    """Epsilon that the fit was asked for, which is what it claims, and its delta."""
+    card = fitted.card_
+    asked = card["fit"]["epsilon_asked"]
+    return math.inf if asked == "inf" else float(asked), card["fit"]["delta"]
+
+
+def _n_releases(fitted):
+    return sum(row["count"] for charge in fitted.accountant_.charges for row in describe_event(charge.event))
+
+
+def _is_gaussian(fitted):
+    rows = [row for charge in fitted.accountant_.charges for row in describe_event(charge.event)]
+    thresholds = any(charge.extra_delta for charge in fitted.accountant_.charges)
+    return all(row["mechanism"] == "gaussian" for row in rows) and not thresholds
+
+
+def _measure(directions, statistic):
+    if statistic is not None:
+        return statistic
+    if directions is not None:
+        return lambda fitted, seen: project(seen, directions)
+    return lambda fitted, seen: fitted_numbers(fitted)
+
+
+def _one_number(without, within):
+    """Statistics of one number, and how many of the first runs have found it: of vectors, half, not to be judged."""
+    if without.ndim == 1:
+        return without, within, 0
+    if not without.shape[1]:
+        raise ValueError("no release was seen and no fitted attribute is an array of numbers: give statistic")
+    half = len(without) // 2
+    if half < 2:
+        raise ValueError("a statistic of several numbers needs at least 4 runs: half of them find the direction")
+    shift = within[:half].mean(axis=0) - without[:half].mean(axis=0)
+    spread = (without[:half].var(axis=0) + within[:half].var(axis=0)) / 2
+    weights = shift / np.maximum(spread, 1e-12 * max(spread.max(), 1e-300))
+    return without @ weights, within @ weights, half
+
+
+def _threshold(directions, without, within):
+    """Where the test says "with the canary", fixed before the runs that are judged; and those runs."""
+    if directions is None:
+        half = len(without) // 2
+        middle = (np.median(without[:half]) + np.median(within[:half])) / 2
+        return middle, without[half:], within[half:]
+    whole = sum(float(np.sum((d / np.maximum(sd, 1e-300)) ** 2)) for _, d, sd in directions)
+    return whole / 2, without, within

@@ -1,0 +1,191 @@
+"""From what an adversary got right to a lower bound of epsilon, with confidence."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import optimize, stats
+
+from skdpgen.accounting import gaussian_epsilon, gaussian_mu
+
+__all__ = [
+    "epsilon_from_counts",
+    "epsilon_from_guesses",
+    "expected_bound",
+    "least_claim",
+    "mu_from_counts",
+    "mu_from_scale",
+    "mu_from_shift",
+]
+
+
+def _upper(errors, trials, confidence):
+    """Clopper and Pearson's upper bound of a probability."""
+    if errors >= trials:
+        return 1.0
+    return float(stats.beta.ppf(confidence, errors + 1, trials - errors))
+
+
+def mu_from_counts(false_positives, false_negatives, n_runs, confidence=0.95):
+    """Lower bound of the Gaussian-DP parameter from the errors of a test fixed in advance.
+
+    Parameters
+    ----------
+    false_positives, false_negatives : int
+        Among `n_runs` without the canary, and `n_runs` with it.
+    n_runs : int
+    confidence : float
+
+    Returns
+    -------
+    float
+        At least 0. Holds for every test of a mechanism that is Gaussian-DP.
+
+    References
+    ----------
+    M. Nasr et al., "Tight auditing of differentially private machine learning", USENIX Security 2023.
+
+    Examples
+    --------
+    >>> from skdpgen.audit import mu_from_counts
+    >>> round(mu_from_counts(16, 16, 100), 2)
+    1.37
+    """
+    side = 1 - (1 - confidence) / 2
+    a, b = (_upper(errors, n_runs, side) for errors in (false_positives, false_negatives))
+    if a + b >= 1:
+        return 0.0
+    return max(0.0, float(-stats.norm.ppf(a) - stats.norm.ppf(b)))
+
+
+def epsilon_from_counts(false_positives, false_negatives, n_runs, delta, confidence=0.95):
+    """Lower bound of epsilon from the errors of a test, for any mechanism: it assumes nothing about the noise.
+
+    Parameters
+    ----------
+    false_positives, false_negatives, n_runs, confidence
+        As in `mu_from_counts`.
+    delta : float
+
+    Returns
+    -------
+    float
+    """
+    side = 1 - (1 - confidence) / 2
+    a, b = (_upper(errors, n_runs, side) for errors in (false_positives, false_negatives))
+    gains = [math.log((1 - miss - delta) / alarm) for miss, alarm in ((b, a), (a, b)) if 1 - miss > delta and alarm > 0]
+    return max([0.0, *gains])
+
+
+def mu_from_shift(without, within, confidence=0.95):
+    """Lower bound of the Gaussian-DP parameter from the shift of a statistic whose noise is Gaussian.
+
+    Parameters
+    ----------
+    without, within : array of shape (n_runs,)
+        The statistic of runs without the canary, and with it.
+    confidence : float
+
+    Returns
+    -------
+    float
+        At least 0. Exact where the statistic is Gaussian with one variance, as a linear function of a single release
+        of the Gaussian mechanism is: by the noncentral t distribution.
+    """
+    without, within = (np.asarray(side, dtype=np.float64) for side in (without, within))
+    m, n = len(without), len(within)
+    freedom = m + n - 2
+    pooled = ((m - 1) * without.var(ddof=1) + (n - 1) * within.var(ddof=1)) / freedom
+    scale = math.sqrt(m * n / (m + n))
+    if not pooled > 0:
+        return math.inf if within.mean() != without.mean() else 0.0
+    t = abs(within.mean() - without.mean()) / math.sqrt(pooled) * scale
+
+    def excess(mu):
+        return float(stats.nct.sf(t, freedom, mu * scale)) - (1 - confidence)
+
+    if excess(0.0) >= 0:
+        return 0.0
+    high = 1.0
+    while excess(high) < 0 and high < 1e3:
+        high *= 1.5
+    return float(optimize.brentq(excess, 0.0, high, xtol=1e-6)) if excess(high) >= 0 else high / 1.5
+
+
+def mu_from_scale(directions, noise, confidence=0.95):
+    """Lower bound of the Gaussian-DP parameter from what a canary adds and the noise that was measured.
+
+    Parameters
+    ----------
+    directions : list of (base, difference, sd)
+        What the canary adds to each release, and the standard deviation that the mechanism states.
+    noise : array
+        Noise of releases over that standard deviation.
+    confidence : float
+
+    Returns
+    -------
+    float
+        Norm of the differences over their noise, at the chi-squared upper bound of the noise.
+    """
+    whole = sum(float(np.sum((d / np.maximum(sd, 1e-300)) ** 2)) for _, d, sd in directions)
+    variance = float(np.sum(np.square(noise))) / stats.chi2.ppf(1 - confidence, np.size(noise))
+    return math.inf if variance == 0 else math.sqrt(whole / variance)
+
+
+def epsilon_from_guesses(correct, guesses, canaries, delta, confidence=0.95):
+    """Lower bound of epsilon from one run with many canaries, each put in or left out by a coin of its own.
+
+    Parameters
+    ----------
+    correct, guesses : int
+        How many guesses were made, and how many were right; for the other canaries nothing was guessed.
+    canaries : int
+    delta : float
+    confidence : float
+
+    Returns
+    -------
+    float
+
+    References
+    ----------
+    T. Steinke, M. Nasr, M. Jagielski, "Privacy auditing with one (1) training run", NeurIPS 2023, Theorem 5.2.
+
+    Examples
+    --------
+    >>> from skdpgen.audit import epsilon_from_guesses
+    >>> round(epsilon_from_guesses(95, 100, 1000, 1e-5), 1)
+    2.2
+    """
+    if not 0 <= correct <= guesses <= canaries:
+        raise ValueError("correct <= guesses <= canaries must hold")
+
+    def chance(epsilon):
+        """Bound of the probability of so many right guesses at epsilon."""
+        tail = stats.binom.sf(np.arange(correct, -1, -1) - 1, guesses, 1 / (1 + math.exp(-epsilon)))
+        gains = (tail[1:] - tail[0]) / np.arange(1, correct + 1)
+        return tail[0] + 2 * canaries * delta * (gains.max() if len(gains) else 0.0)
+
+    if guesses == 0 or chance(0.0) >= 1 - confidence:
+        return 0.0
+    high = 1.0
+    while chance(high) < 1 - confidence and high < 60:
+        high += 1.0
+    return float(optimize.brentq(lambda e: chance(e) - (1 - confidence), 0.0, high, xtol=1e-6)) if high < 60 else high
+
+
+def expected_bound(epsilon, delta, n_runs, confidence=0.95):
+    """Lower bound that an audit of an honest Gaussian mechanism may expect, by counts at the middle threshold."""
+    errors = round(n_runs * stats.norm.sf(gaussian_mu(epsilon, delta) / 2))
+    return gaussian_epsilon(mu_from_counts(errors, errors, n_runs, confidence), delta)
+
+
+def least_claim(delta, n_runs, confidence=0.95):
+    """Smallest claim at which so many runs can be expected to say anything at all."""
+    low, high = 1e-3, 100.0
+    for _ in range(40):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if expected_bound(middle, delta, n_runs, confidence) > 0 else (middle, high)
+    return high

@@ -1,0 +1,241 @@
+"""Fits of neighbouring data sets, watched: what each released, projected on what the canary adds."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import suppress
+from itertools import takewhile
+
+import numpy as np
+from sklearn.base import clone
+
+from skdpgen.utils.noise import NoiseGenerator, make_noise_generator, override_noise
+from skdpgen.utils.watching import watch_releases
+
+__all__ = ["canary_rows", "contribution", "fitted_numbers", "follow", "project", "released_by", "with_public_seed"]
+
+
+class _Silent(NoiseGenerator):
+    """Noise of standard deviation 0, while the fit takes itself for noisy; other draws are those of a known seed."""
+
+    def __init__(self):
+        super().__init__("seeded", seed=0)
+
+    def _fill_normals(self, out):
+        out[:] = 0.0
+
+
+class _Followed(_Silent):
+    """No noise, and the uniforms that another fit has drawn, in its order: of where a grid begins, and the like."""
+
+    def __init__(self, drawn):
+        super().__init__()
+        self._drawn = list(drawn)
+
+    def random(self, size=None):
+        return self._drawn.pop(0) if self._drawn else super().random(size)
+
+
+class _EnoughError(Exception):
+    """All that was asked for was released: the rest of the fit is not needed."""
+
+
+def with_public_seed(estimator):
+    """Clone, with an accountant of its own, whose public randomness is the same in every fit.
+
+    A difference between two fits is then the canary's, and not that of two initialisations. Noise has no seed.
+    """
+    estimator = clone(estimator)
+    given = {name: value for name, value in estimator.get_params().items() if name.split("__")[-1] == "random_state"}
+    return estimator.set_params(accountant=None, **{name: 0 for name, value in given.items() if value is None})
+
+
+def released_by(estimator, data, silent=False):
+    """Fit a clone, in books of its own, and return (fitted, list of (release, sd, kind))."""
+    seen = []
+    trial = clone(estimator).set_params(accountant=None)
+    with warnings.catch_warnings(), watch_releases(lambda *release: seen.append(release)):
+        warnings.simplefilter("ignore")
+        if silent:
+            with override_noise(lambda *_: _Silent()):
+                fitted = trial.fit(*data)
+        else:
+            fitted = trial.fit(*data)
+    return fitted, seen
+
+
+def contribution(estimator, one, other):
+    """What a canary adds to each plain release, noise off.
+
+    Returns
+    -------
+    list of (base, difference, sd) or None
+        None where nothing was released by this package's mechanisms, or the two fits released different things.
+    """
+    (_, first), (_, second) = (released_by(estimator, data, silent=True) for data in (one, other))
+    first, second = (_plain(seen) for seen in (first, second))
+    if not first or [r.shape for r, *_ in first] != [r.shape for r, *_ in second]:
+        return None
+    return [(base, changed - base, sd) for (base, sd, _), (changed, *_) in zip(first, second)]
+
+
+def _plain(seen):
+    """Plain releases. Of several, each is summed over its components: later ones depend on the noise of earlier ones
+    through the responsibilities of a record, and these sum to one."""
+    plain = [release for release in seen if release[2] == "plain"]
+    if len(plain) < 2:
+        return plain
+    return [
+        (r.sum(axis=0), np.sqrt((sd**2).sum(axis=0)), kind) if r.ndim > 1 else (r, sd, kind) for r, sd, kind in plain
+    ]
+
+
+def follow(estimator, one, other):
+    """Fit `one`, and then tell what a canary adds to each release, given the releases before it.
+
+    A later release is made of earlier ones: of what they gave for the bounds, say. The definition of composition asks
+    how far the data sets are apart *after the same earlier releases*. So both are fitted once more with the noise off,
+    each step of the way going on with what the first fit has released.
+
+    Parameters
+    ----------
+    estimator
+        Of `with_public_seed`.
+    one, other : tuple
+        Arguments of ``fit``.
+
+    Returns
+    -------
+    directions : list of (base, difference, sd)
+        Of the plain releases before the first gradient.
+    noise : array
+        Of the noisy fit, over the standard deviation stated, one number an entry of a release.
+
+    Raises
+    ------
+    ValueError
+        Where the fits released different things.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of noise with a seed, in a test
+        rng = make_noise_generator(estimator.get_params(deep=False).get("noise", "secure"))
+    uniforms, drawn = rng.random, []
+
+    def recorded(size=None):
+        drawn.append(uniforms(size))
+        return drawn[-1]
+
+    rng.random = recorded
+    with override_noise(lambda *_: rng):
+        _, path = released_by(estimator, one)
+    path = list(takewhile(lambda release: release[2] == "plain", path))
+    if not path:
+        raise ValueError("nothing is released before the first gradient: what a canary adds cannot be told")
+    bases, changed = (_along(path, estimator, data, drawn) for data in (one, other))
+    directions = [(base, moved - base, sd) for base, moved, (_, sd, _) in zip(bases, changed, path)]
+    noise = [((y - base) / sd)[sd > 0] for (y, sd, _), base in zip(path, bases) if sd.size]
+    return directions, np.concatenate([np.ravel(part) for part in noise])
+
+
+def _along(path, estimator, data, drawn):
+    """What a fit without noise would release at each step of a path."""
+    seen = []
+
+    def watcher(value, sd, kind):
+        if kind != "plain" or value.shape != path[len(seen)][0].shape:
+            raise ValueError("fits of neighbouring data released different things: give statistic")
+        seen.append(value)
+        if len(seen) == len(path):
+            raise _EnoughError
+        return path[len(seen) - 1][0].copy()
+
+    with warnings.catch_warnings(), watch_releases(watcher), override_noise(lambda *_: _Followed(drawn)):
+        warnings.simplefilter("ignore")
+        with suppress(_EnoughError):
+            clone(estimator).fit(*data)
+    if len(seen) != len(path):
+        raise ValueError("fits of neighbouring data released different things: give statistic")
+    return seen
+
+
+def project(seen, directions):
+    """Log-likelihood ratio of the releases of a fit, had none depended on another: sum of (y - base) d / sd^2."""
+    plain = _plain(seen)
+    if [r.shape for r, *_ in plain] != [d.shape for _, d, _ in directions]:
+        return 0.0
+    total = 0.0
+    for (released, *_), (base, difference, sd) in zip(plain, directions):
+        total += float(np.sum((released - base) * difference / np.maximum(sd, 1e-300) ** 2))
+    return total
+
+
+def fitted_numbers(fitted):
+    """All numbers among the fitted attributes, as one vector: for estimators with mechanisms of their own."""
+    parts = []
+    for name, value in sorted(vars(fitted).items()):
+        if name.endswith("_") and isinstance(value, np.ndarray) and value.dtype.kind in "fiu":
+            parts.append(np.ravel(value).astype(np.float64))
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def canary_rows(X, y, estimator, neighboring):
+    """Return the two data sets (without, with) of a canary that attains the sensitivity of a clipped query.
+
+    Far beyond the bounds in every column: clipped, it has the largest norm there is; not clipped, it gives itself away.
+    Under replace_one the row in its place is orthogonal to it.
+
+    Parameters
+    ----------
+    X, y
+        Rows that are not private.
+    estimator
+        Read for declared bounds.
+    neighboring : str
+    """
+    if hasattr(X, "iloc"):
+        return _canary_of_frame(X, y, neighboring)
+    X = np.asarray(X, dtype=np.float64)
+    d = X.shape[1]
+    bounds = estimator.get_params(deep=False).get("bounds")
+    low, high = (
+        (X.min(axis=0), X.max(axis=0)) if bounds is None else np.broadcast_to(np.asarray(bounds, float), (d, 2)).T
+    )
+    center, reach = (low + high) / 2, np.maximum(high - low, 1e-12)
+    signs = np.ones(d)
+    rows = [center + 10 * reach]
+    if neighboring == "replace_one":
+        signs[1::2] = -1
+        rows.append(center + 10 * signs * reach)
+    labels = None if y is None else np.asarray(y)
+    first = None if labels is None else labels[:1]
+    wholes = []
+    for row in rows:
+        wholes.append((np.vstack([X, row[None]]), *(() if labels is None else (np.concatenate([labels, first]),))))
+    base = (X,) if labels is None else (X, labels)
+    return (base, wholes[0]) if neighboring == "add_or_remove_one" else (wholes[1], wholes[0])
+
+
+def _canary_of_frame(X, y, neighboring):
+    import pandas as pd
+
+    columns = {}
+    for name in X.columns:  # numbers far beyond what is there, and the first level: every record attains the bound
+        column = X[name]
+        if pd.api.types.is_float_dtype(column.dtype):
+            columns[name] = [float(column.max()) + 10 * float(column.max() - column.min() + 1)]
+        elif pd.api.types.is_integer_dtype(column.dtype):
+            columns[name] = [int(column.max()) + 10 * int(column.max() - column.min() + 1)]
+        else:
+            columns[name] = [column.iloc[0]]
+    canary = pd.DataFrame(columns).astype(X.dtypes.to_dict())
+    rows = [canary]
+    if neighboring == "replace_one":
+        other = X.iloc[[len(X) // 2]]
+        rows.append(other)
+    labels = None if y is None else pd.Series(np.asarray(y))
+    wholes = []
+    for row in rows:
+        whole = pd.concat([X, row], ignore_index=True)
+        wholes.append((whole,) if labels is None else (whole, pd.concat([labels, labels[:1]], ignore_index=True)))
+    base = (X,) if y is None else (X, labels)
+    return (base, wholes[0]) if neighboring == "add_or_remove_one" else (wholes[1], wholes[0])

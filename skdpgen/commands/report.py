@@ -1,0 +1,60 @@
+"""`skdpgen report`: one HTML page on synthetic rows beside real ones, for the data holder."""
+
+from __future__ import annotations
+
+from ._arguments import add_command, add_separator
+
+__all__ = ["add", "run"]
+
+
+def add(commands):
+    """Register the command."""
+    command = add_command(
+        commands, "report", run, "compare synthetic with real rows on one HTML page, which is not to be published"
+    )
+    command.add_argument("real", metavar="REAL.csv", help="real rows: CSV or Parquet")
+    command.add_argument("synthetic", metavar="SYNTHETIC.csv", help="synthetic rows with the same columns")
+    command.add_argument("--card", metavar="CARD.json", help="privacy card of the fit; it is verified")
+    command.add_argument("--schema", metavar="SCHEMA.json", help="public bounds and categories, for bins")
+    command.add_argument("--target", metavar="COLUMN", help="column to predict: train on synthetic, test on real rows")
+    command.add_argument("--positive", metavar="VALUE", help="its positive class; default: the rarer of two")
+    command.add_argument("--test", metavar="TEST.csv", help="real rows that were not fitted; default: a third of REAL")
+    command.add_argument("--max-rows", type=int, default=20_000, metavar="N", help="rows read of each; default: 20000")
+    command.add_argument("--missing", action="append", default=[], metavar="TEXT", help="text for a missing value")
+    add_separator(command)
+    command.add_argument("--seed", type=int, default=0, metavar="S", help="of the rows drawn; default: 0")
+    command.add_argument("--output", default="skdpgen-report.html", metavar="REPORT.html")
+
+
+def run(arguments):
+    from pathlib import Path
+
+    from skdpgen import PrivacyCard, Schema
+    from skdpgen._table_files import check_output, read_table
+    from skdpgen.report import build_report
+
+    check_output(arguments.output)
+    if arguments.positive is not None and arguments.target is None:
+        raise ValueError("--positive needs --target")
+    if arguments.test is not None and arguments.target is None:
+        raise ValueError("--test needs --target")
+    schema = None if arguments.schema is None else Schema.load(arguments.schema)
+    options = {"missing_values": arguments.missing, "separator": arguments.separator, "schema": schema}
+    paths = [arguments.real, arguments.synthetic, *([] if arguments.test is None else [arguments.test])]
+    tables = [read_table(path, **options) for path in paths]
+    report = build_report(
+        tables[0],
+        tables[1],
+        schema=schema,
+        card=None if arguments.card is None else PrivacyCard.load(arguments.card),
+        target=arguments.target,
+        positive=arguments.positive,
+        test=tables[2] if len(tables) > 2 else None,
+        title=f"{Path(arguments.synthetic).name} beside {Path(arguments.real).name}",
+        max_rows=arguments.max_rows,
+        random_state=arguments.seed,
+    )
+    report.save(arguments.output)
+    for name, value in report.figures.items():
+        print(f"{name:24} {value:.4f}")
+    print(f"written to {arguments.output}: it reads real data, so do not publish it, nor the figures above")

@@ -1,0 +1,146 @@
+"""Precision, recall, density and coverage, and the Frechet distance: for images, arrays, and any features of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.metrics import pairwise_distances_chunked
+from sklearn.neighbors import NearestNeighbors
+
+from ._samples import numeric_matrices, paired_frames
+
+__all__ = ["PRDC", "frechet_distance", "prdc"]
+
+
+class PRDC(NamedTuple):
+    """Precision, recall, density and coverage, floats in [0, 1] (density may be above)."""
+
+    precision: float
+    recall: float
+    density: float
+    coverage: float
+
+
+def prdc(real, synthetic, *, n_neighbors=5, extractor=None, schema=None):
+    """How realistic synthetic rows are (precision, density), and how much of the real ones they cover.
+
+    A row is inside a sample if it is within the distance of some row of it to that row's k-th neighbour.
+
+    Parameters
+    ----------
+    real, synthetic : array of shape (n_rows, ...), DataFrame, or pair (X, y)
+        Distances are Euclidean: of arrays as they are (flattened), of frames standardised and one-hot by the real
+        rows. As many rows of each make precision and recall comparable.
+    n_neighbors : int, default=5
+        k.
+    extractor : callable, default=None
+        Maps both to features of shape (n_rows, n_features) first, for example those of a classifier of images.
+    schema : Schema, default=None
+        Of frames: says which columns are categories.
+
+    Returns
+    -------
+    PRDC
+        ``precision``: share of synthetic rows inside the real sample. ``recall``: share of real rows inside the
+        synthetic one. ``density``: real balls that hold a synthetic row, over k; robust to outliers, may be above 1.
+        ``coverage``: share of real rows whose ball holds a synthetic row.
+
+    Notes
+    -----
+    **Leak.** Computed from real rows without noise: showing it to anyone but the data holder leaks about them, and no
+    budget is charged for it. Distances to nearest real rows are exactly what a copied row would show.
+
+    References
+    ----------
+    T. Kynkaanniemi, T. Karras, S. Laine, J. Lehtinen, T. Aila, "Improved precision and recall metric for assessing
+    generative models", NeurIPS 2019. M. Naeem, S. Oh, Y. Uh, Y. Choi, J. Yoo, "Reliable fidelity and diversity
+    metrics for generative models", ICML 2020.
+    """
+    real, synthetic = _features(real, synthetic, extractor, schema)
+    if min(len(real), len(synthetic)) <= n_neighbors:
+        raise ValueError(f"n_neighbors={n_neighbors} needs more rows than that in both samples")
+    radius_real, radius_synthetic = (_radii(rows, n_neighbors) for rows in (real, synthetic))
+    inside_real = np.zeros(len(synthetic), dtype=np.int64)
+    nearest, recalled = [], []
+    for distances in pairwise_distances_chunked(real, synthetic):
+        rows = slice(len(nearest), len(nearest) + len(distances))
+        inside_real += (distances <= radius_real[rows, None]).sum(axis=0)
+        recalled.append((distances <= radius_synthetic).any(axis=1))
+        nearest.extend(distances.min(axis=1))
+    return PRDC(
+        float((inside_real > 0).mean()),
+        float(np.concatenate(recalled).mean()),
+        float(inside_real.mean() / n_neighbors),
+        float((np.array(nearest) <= radius_real).mean()),
+    )
+
+
+def frechet_distance(real, synthetic, *, extractor=None, schema=None):
+    """Frechet distance of the Gaussians with the means and covariances of two samples' features.
+
+    Parameters
+    ----------
+    real, synthetic : array of shape (n_rows, ...), DataFrame, or pair (X, y)
+        Two rows at least of each.
+    extractor : callable, default=None
+        Maps rows to features of shape (n_rows, n_features). With InceptionV3's pooled features the figure is the FID;
+        with others it is not, and is to be named after them. None takes arrays as they are, frames standardised.
+    schema : Schema, default=None
+        Of frames: says which columns are categories.
+
+    Returns
+    -------
+    distance : float
+        ``|m1 - m2|^2 + tr(C1 + C2 - 2 (C1 C2)^(1/2))``, 0 for equal moments. Biased upwards for few rows.
+
+    Notes
+    -----
+    **Leak.** Computed from real rows without noise: showing it to anyone but the data holder leaks about them, and no
+    budget is charged for it.
+
+    References
+    ----------
+    M. Heusel, H. Ramsauer, T. Unterthiner, B. Nessler, S. Hochreiter, "GANs trained by a two time-scale update rule
+    converge to a local Nash equilibrium", NeurIPS 2017.
+    """
+    real, synthetic = _features(real, synthetic, extractor, schema)
+    if min(len(real), len(synthetic)) < 2:
+        raise ValueError("covariances need at least two rows of each")
+    (mean, root), (mean_2, root_2) = map(_moments, (real, synthetic))
+    # tr (C1 C2)^(1/2) is the sum of the singular values of R1^T R2, where C = R R^T: no root of a product is taken
+    cross = np.linalg.svd(root.T @ root_2, compute_uv=False).sum()
+    distance = np.square(mean - mean_2).sum() + np.square(root).sum() + np.square(root_2).sum() - 2 * cross
+    return float(max(distance, 0.0))
+
+
+def _features(real, synthetic, extractor, schema):
+    if extractor is not None:
+        parts = [np.asarray(extractor(rows), dtype=np.float64) for rows in (real, synthetic)]
+        parts = [part.reshape(len(part), -1) for part in parts]
+    else:
+        tables = isinstance(real, tuple) or hasattr(real, "columns")
+        frames = paired_frames(real, synthetic)
+        if tables:
+            parts = numeric_matrices(*frames, schema)
+        else:
+            parts = [frame.to_numpy(dtype=np.float64) for frame in frames]
+    if parts[0].shape[1] != parts[1].shape[1]:
+        raise ValueError(f"features differ in number: {parts[0].shape[1]} and {parts[1].shape[1]}")
+    if not all(np.isfinite(part).all() for part in parts):
+        raise ValueError("features must be finite numbers")
+    return parts
+
+
+def _radii(rows, n_neighbors):
+    """Distance of each row to its k-th neighbour among the others."""
+    return NearestNeighbors(n_neighbors=n_neighbors).fit(rows).kneighbors()[0][:, -1]
+
+
+def _moments(rows):
+    """Mean, and a root R of the covariance C = R R^T, of shape (n_features, rank)."""
+    mean = rows.mean(axis=0)
+    if len(rows) <= rows.shape[1]:
+        return mean, (rows - mean).T / (len(rows) - 1) ** 0.5
+    values, vectors = np.linalg.eigh(np.atleast_2d(np.cov(rows, rowvar=False)))
+    return mean, vectors * np.sqrt(np.maximum(values, 0.0))

@@ -1,0 +1,284 @@
+"""Pictures of models: images that they sample, their latent space, and the books that they were charged to."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from ._drawing import REAL, SamplesDisplay, axes_grid, one_axes, short
+
+__all__ = ["ImageGridDisplay", "LatentSpaceDisplay", "LedgerDisplay"]
+
+
+class ImageGridDisplay(SamplesDisplay):
+    """Real images beside synthetic ones; with labels, a row of each class.
+
+    Parameters
+    ----------
+    real, synthetic : arrays of shape (n_rows, n_across, height, width) or (..., channels)
+        NaN where there is no image.
+    value_range : (float, float)
+        Darkest and lightest value.
+
+    Attributes
+    ----------
+    figure_, axes_
+        After `plot`.
+
+    Notes
+    -----
+    **Leak.** Shows real images. For the data holder alone, unless they are public.
+    """
+
+    def __init__(self, real, synthetic, value_range):
+        self.real, self.synthetic, self.value_range = real, synthetic, value_range
+
+    @classmethod
+    def from_samples(cls, real, synthetic, *, image_shape=None, n_across=10, n_rows=10, bounds=None, ax=None):
+        """Take the first images (of each class) of both.
+
+        Parameters
+        ----------
+        real, synthetic : array of shape (n_images, ...), or pair (X, y)
+        image_shape : (height, width) or (height, width, channels), default=None
+            None is the shape of the arrays, or a square.
+        n_across : int, default=10
+        n_rows : int, default=10
+            Rows of images; with labels, of classes at most.
+        bounds : (low, high), default=None
+            Darkest and lightest value; None is the range of the real images.
+        ax : Axes, default=None
+        """
+        (X, y), (Z, z) = (rows if isinstance(rows, tuple) else (rows, None) for rows in (real, synthetic))
+        if (y is None) != (z is None):
+            raise ValueError("give labels with both samples, or with neither")
+        X, Z = (_images(np.asarray(rows), image_shape) for rows in (X, Z))
+        if X.shape[1:] != Z.shape[1:]:
+            raise ValueError(f"images of shapes {X.shape[1:]} and {Z.shape[1:]}")
+        groups = [None] * n_rows if y is None else list(np.unique(np.asarray(y)))[:n_rows]
+        value_range = (float(X.min()), float(X.max())) if bounds is None else tuple(map(float, bounds))
+        return cls(_sheet(X, y, groups, n_across), _sheet(Z, z, groups, n_across), value_range).plot(ax=ax)
+
+    def plot(self, ax=None, *, cmap="gray_r"):
+        """Draw both sheets side by side."""
+        axes = axes_grid(self, ax, 1, 2, (5.0, 5.0))[0]
+        low, high = self.value_range
+        for panel, images, title in zip(axes, (self.real, self.synthetic), ("real", "synthetic")):
+            sheet = _tiles(images, low)
+            if sheet.ndim == 3:
+                sheet = np.clip((sheet - low) / ((high - low) or 1.0), 0, 1)
+            panel.imshow(sheet, cmap=cmap, vmin=low, vmax=high, interpolation="nearest")
+            panel.set_title(title, fontsize=10)
+            panel.set_axis_off()
+        return self
+
+
+def _images(rows, image_shape):
+    if image_shape is not None:
+        return rows.reshape(len(rows), *image_shape).astype(float)
+    if rows.ndim > 2:
+        return rows.astype(float)
+    side = round(rows.shape[1] ** 0.5)
+    if side * side != rows.shape[1]:
+        raise ValueError(f"image_shape= is needed for rows of {rows.shape[1]} values")
+    return rows.reshape(len(rows), side, side).astype(float)
+
+
+def _sheet(images, labels, groups, n_across):
+    sheet = np.full((len(groups), n_across, *images.shape[1:]), np.nan)
+    for k, group in enumerate(groups):
+        chosen = images[k * n_across : (k + 1) * n_across] if labels is None else images[np.asarray(labels) == group]
+        sheet[k, : len(chosen[:n_across])] = chosen[:n_across]
+    return sheet
+
+
+def _tiles(images, blank, gap=1):
+    n_rows, n_across, height, width, *channels = images.shape
+    out = np.full((n_rows, height + gap, n_across, width + gap, *channels), blank)
+    out[:, :height, :, :width] = np.nan_to_num(images, nan=blank).swapaxes(1, 2)
+    return out.reshape(n_rows * (height + gap), n_across * (width + gap), *channels)[:-gap, :-gap]
+
+
+class LatentSpaceDisplay:
+    """Latents of real rows in two dimensions, with the ellipses of the released mixture.
+
+    Parameters
+    ----------
+    latent : array of shape (n_rows, n_latent) or None
+    mixture : object with `weights`, `means` and `covariances`
+        Released; covariances full or diagonal.
+    labels : array of shape (n_rows,) or None, default=None
+    dimensions : (int, int), default=(0, 1)
+
+    Attributes
+    ----------
+    figure_, ax_
+        After `plot`.
+
+    Notes
+    -----
+    **Leak.** Each point is a real row. The ellipses alone are released: leave out the rows (``X=None``) to show them.
+    """
+
+    def __init__(self, latent, mixture, labels=None, *, dimensions=(0, 1)):
+        self.latent, self.mixture, self.labels, self.dimensions = latent, mixture, labels, dimensions
+
+    @classmethod
+    def from_samples(cls, latent, mixture, labels=None, *, dimensions=(0, 1), ax=None):
+        """Draw latents and a mixture that are there."""
+        return cls(latent, mixture, labels, dimensions=dimensions).plot(ax=ax)
+
+    @classmethod
+    def from_estimator(cls, estimator, X=None, y=None, *, dimensions=(0, 1), ax=None):
+        """Draw the latents that a fitted estimator gives to rows, and its mixture.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+            Of `DPGaussianMixture`, which lives in the space of its rows, or with `transform` and a released mixture.
+        X, y : rows to draw, and their labels, default=None
+            None draws the released mixture alone.
+        dimensions : (int, int), default=(0, 1)
+        ax : Axes, default=None
+        """
+        mixture = _released_mixture(estimator)
+        latent = None
+        if X is not None:
+            latent = np.asarray(estimator.transform(X) if hasattr(estimator, "transform") else X, dtype=float)
+        return cls(latent, mixture, y, dimensions=dimensions).plot(ax=ax)
+
+    def plot(self, ax=None):
+        """Draw; ellipses at one and two standard deviations, the wider the line the heavier the component."""
+        from matplotlib.patches import Ellipse
+
+        ax = one_axes(self, ax)
+        first, second = self.dimensions
+        if max(first, second) >= self.mixture.means.shape[1]:
+            raise ValueError(f"dimensions {self.dimensions} of {self.mixture.means.shape[1]} latents")
+        if self.latent is not None:
+            for k, (name, rows) in enumerate(_groups(self.latent, self.labels)):
+                style = REAL if name is None else {"color": f"C{k % 10}", "alpha": 0.4}
+                ax.plot(
+                    rows[:, first], rows[:, second], ".", ms=3, label=name and short(name), rasterized=True, **style
+                )
+        pair = [first, second]
+        for weight, mean, covariance in zip(self.mixture.weights, self.mixture.means, self.mixture.covariances):
+            full = covariance if np.ndim(covariance) == 2 else np.diag(covariance)
+            values, vectors = np.linalg.eigh(full[np.ix_(pair, pair)])
+            angle = np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1]))
+            for deviations in (1, 2):
+                width, height = 2 * deviations * np.sqrt(np.maximum(values[::-1], 0.0))
+                line = {
+                    "fill": False,
+                    "edgecolor": "black",
+                    "linewidth": 0.6 + 2.0 * float(weight) / deviations,
+                    "alpha": 0.7,
+                }
+                ax.add_patch(Ellipse(mean[pair], width, height, angle=angle, **line))
+            ax.plot(*mean[pair], "k+", ms=7)
+        ax.autoscale_view()
+        ax.set(xlabel=f"latent {first}", ylabel=f"latent {second}", title="released mixture (1 and 2 sd)")
+        if self.labels is not None and self.latent is not None:
+            ax.legend(fontsize=8, markerscale=3)
+        return self
+
+
+def _groups(latent, labels):
+    if labels is None:
+        return [(None, latent)]
+    labels = np.asarray(labels)
+    return [(str(label), latent[labels == label]) for label in np.unique(labels)]
+
+
+def _released_mixture(estimator):
+    if hasattr(estimator, "weights_") and hasattr(estimator, "covariances_"):
+        return SimpleNamespace(weights=estimator.weights_, means=estimator.means_, covariances=estimator.covariances_)
+    model = getattr(estimator, "model_", None)
+    for holder in (estimator, model, getattr(model, "generator", None)):
+        for name in ("mixture_", "prior_", "mixture", "prior"):
+            found = getattr(holder, name, None)
+            if all(hasattr(found, part) for part in ("weights", "means", "covariances")):
+                return found
+    raise ValueError(f"{type(estimator).__name__} has no released mixture: pass one to from_samples")
+
+
+class LedgerDisplay:
+    """The books as shares of the budget: one stacked bar, a part for each release.
+
+    Parameters
+    ----------
+    report : DataFrame
+        As ``PrivacyAccountant.report()`` gives it.
+
+    Attributes
+    ----------
+    figure_, ax_
+        After `plot`.
+
+    Notes
+    -----
+    **Leak.** Nothing: what was charged is public, as on the privacy card.
+    """
+
+    def __init__(self, report):
+        self.report = report
+
+    @classmethod
+    def from_estimator(cls, estimator, *, ax=None):
+        """Draw the books that a fitted estimator charged."""
+        return cls.from_accountant(estimator.accountant_, ax=ax)
+
+    @classmethod
+    def from_accountant(cls, accountant, *, ax=None):
+        """Draw an accountant's books."""
+        return cls(accountant.report()).plot(ax=ax)
+
+    @classmethod
+    def from_card(cls, card, *, ax=None):
+        """Draw the ledger on a privacy card."""
+        return cls(card.accountant().report()).plot(ax=ax)
+
+    def shares(self):
+        """Return the share of the budget that each release took: names, and floats that sum to what is spent.
+
+        Shares within what was spent are of Renyi divergence at the filter's order, which adds up as epsilons do not.
+        """
+        totals = self.report.attrs
+        names = [
+            f"{label}: {release}" if release else str(label)
+            for label, release in zip(self.report["label"], self.report["release"])
+        ]
+        spent = totals["epsilon_spent"] / totals["budget_epsilon"] if np.isfinite(totals["budget_epsilon"]) else np.nan
+        return names, self.report["share"].to_numpy(dtype=float) * min(spent, 1.0)
+
+    def plot(self, ax=None):
+        """Draw one horizontal bar; what is left of the budget is hatched."""
+        ax = one_axes(self, ax, (7.2, 2.6))
+        totals = self.report.attrs
+        names, shares = self.shares()
+        if not totals["private"] or not np.isfinite(shares).all():
+            ax.barh([0], [1.0], color="white", edgecolor="black", hatch="xx")
+            ax.set_title("not private: a release without noise was charged", fontsize=10)
+        else:
+            left = 0.0
+            for k, (name, share) in enumerate(zip(names, shares)):
+                style = {"color": f"C{k % 10}", "edgecolor": "white", "hatch": ("", "//", "..")[k // 10 % 3]}
+                ax.barh([0], [share], left=left, label=f"{short(name, 44)}: {share:.1%}", **style)
+                left += share
+            if left < 0.9995:
+                ax.barh(
+                    [0], [1 - left], left=left, fill=False, hatch="//", edgecolor="0.6", label=f"left: {1 - left:.1%}"
+                )
+            ax.set_title(
+                "epsilon {:.4g} of {:.4g} at delta {:g}, {}".format(
+                    totals["epsilon_spent"], totals["budget_epsilon"], totals["budget_delta"], totals["neighboring"]
+                ),
+                fontsize=10,
+            )
+            # below the axis and its label, whatever the height of the axes: the pad is in letters
+            below = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "borderaxespad": 4.5}
+            ax.legend(fontsize=8, ncols=2, frameon=False, **below)
+        ax.set(xlim=(0, 1), ylim=(-0.5, 0.5), yticks=[], xlabel="share of the budget")
+        ax.xaxis.set_major_formatter(lambda x, _: f"{x:.0%}")
+        return self

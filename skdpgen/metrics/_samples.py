@@ -1,0 +1,173 @@
+"""Real and synthetic rows in any container, as two frames of the same columns; and both as numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from pandas.api import types as pdt
+from sklearn.preprocessing import OneHotEncoder
+
+from skdpgen.exceptions import InvalidInputError
+
+__all__ = ["as_frame", "column_kind", "numeric_matrices", "paired_frames", "to_numbers"]
+
+_MOST_LEVELS = 100
+
+
+def as_frame(rows, like=None):
+    """Return rows as a DataFrame.
+
+    Parameters
+    ----------
+    rows : DataFrame, array-like of shape (n_samples, ...), or pair (X, y)
+        Arrays of more dimensions (images) are flattened to one row each. y becomes the last column.
+    like : DataFrame, default=None
+        Gives its column names to an array of as many columns.
+
+    Returns
+    -------
+    DataFrame
+        Columns x0, x1, ... for an array, "y" for labels without a name.
+    """
+    if isinstance(rows, tuple) and len(rows) == 2:
+        X, y = rows
+        frame = as_frame(X)
+        name = "y" if getattr(y, "name", None) is None else y.name
+        while name in frame.columns:
+            name = f"{name}_"
+        frame = frame.assign(**{str(name): y.array if isinstance(y, pd.Series) else np.asarray(y)})
+    elif isinstance(rows, pd.DataFrame):
+        return rows
+    elif isinstance(rows, pd.Series):
+        return rows.to_frame("x0" if rows.name is None else rows.name)
+    else:
+        array = np.asarray(rows)
+        if array.ndim < 2:
+            raise InvalidInputError(f"expected a DataFrame, an array of rows or a pair (X, y); got {array.ndim}D")
+        array = array.reshape(len(array), -1)
+        frame = pd.DataFrame(array, columns=[f"x{i}" for i in range(array.shape[1])])
+    if like is not None and frame.shape[1] == like.shape[1]:
+        frame.columns = like.columns
+    return frame
+
+
+def paired_frames(real, synthetic):
+    """Return both as frames with the same columns in the same order.
+
+    Raises
+    ------
+    ValueError
+        The columns differ, or one has no rows.
+    """
+    real = as_frame(real)
+    synthetic = as_frame(synthetic, like=None if isinstance(synthetic, pd.DataFrame) else real)
+    if list(real.columns) != list(synthetic.columns):
+        different = set(map(str, real.columns)) ^ set(map(str, synthetic.columns))
+        raise ValueError(f"the frames' columns differ (or their order): {sorted(different) or 'order'}")
+    if not len(real) or not len(synthetic):
+        raise ValueError("the frames need at least one row each")
+    return real, synthetic
+
+
+def column_kind(column, declared=None):
+    """Return "number", "date" or "category": as declared, else by the dtype of the column, never by its values.
+
+    Parameters
+    ----------
+    column : Series
+        Real rows.
+    declared : object, default=None
+        Entry of a schema: with `bounds` a number or a date, with `categories` a category.
+    """
+    date = pdt.is_datetime64_any_dtype(column)
+    if getattr(declared, "bounds", None) is None and getattr(declared, "categories", None) is not None:
+        return "category"
+    if date:
+        return "date"
+    if getattr(declared, "bounds", None) is not None:
+        return "number"
+    numeric = pdt.is_numeric_dtype(column) and not pdt.is_bool_dtype(column)
+    return "number" if numeric else "category"
+
+
+def to_numbers(column, *, finite=False):
+    """Return a column of numbers or dates as float64, NaN where missing; dates in nanoseconds.
+
+    Parameters
+    ----------
+    column : Series
+    finite : bool, default=False
+        Take infinities for missing: for what computes with the values.
+
+    Raises
+    ------
+    InvalidInputError
+        For text where numbers are expected; the message names the column and shows no value.
+    """
+    if pdt.is_datetime64_any_dtype(column):
+        values = column.dt.tz_localize(None) if getattr(column.dt, "tz", None) is not None else column
+        values = values.astype("datetime64[ns]").astype("int64").to_numpy(dtype=float, copy=True)
+        values[column.isna().to_numpy()] = np.nan
+        return values
+    try:
+        values = pd.to_numeric(column)
+    except (TypeError, ValueError):  # pandas' message holds a cell
+        raise InvalidInputError(f"column {column.name!r}: numbers in one table and text in the other") from None
+    values = values.to_numpy(dtype=float, na_value=np.nan)
+    return np.where(np.isfinite(values), values, np.nan) if finite else values
+
+
+def numeric_matrices(real, synthetic, schema=None):
+    """Encode both frames as numbers, by rules learned from the real rows.
+
+    Numbers and dates are standardised, with missing ones at the mean and a column of flags; categories are one-hot,
+    the `_MOST_LEVELS` commonest of the real rows, and one column for all others.
+
+    Parameters
+    ----------
+    real, synthetic : DataFrame
+        Of the same columns.
+    schema : Schema, default=None
+
+    Returns
+    -------
+    real, synthetic : arrays of shape (n_rows, n_encoded), float64
+    """
+    parts = ([], [])
+    for name in real.columns:
+        columns = real[name], synthetic[name]
+        if column_kind(real[name], None if schema is None else schema[name]) == "category":
+            encoded = _one_hot(*columns)
+        else:
+            encoded = _standardised(*columns)
+        for part, matrix in zip(parts, encoded):
+            part.append(matrix)
+    return tuple(np.concatenate(part, axis=1) for part in parts)
+
+
+def _standardised(real, synthetic):
+    values = [to_numbers(column, finite=True) for column in (real, synthetic)]
+    known = values[0][~np.isnan(values[0])]
+    mean, spread = (known.mean(), known.std()) if len(known) else (0.0, 1.0)
+    flagged = any(np.isnan(column).any() for column in values)
+    out = []
+    for column in values:
+        scaled = np.nan_to_num((column - mean) / (spread or 1.0), nan=0.0)[:, None]
+        out.append(np.column_stack([scaled, np.isnan(column)]) if flagged else scaled)
+    return out
+
+
+def _one_hot(real, synthetic):
+    columns = [column.astype(object).where(column.notna(), None).to_numpy()[:, None] for column in (real, synthetic)]
+    columns = [np.array([[_text(value)] for value in column[:, 0]], dtype=object) for column in columns]
+    encoder = OneHotEncoder(
+        handle_unknown="infrequent_if_exist", max_categories=_MOST_LEVELS, sparse_output=False, dtype=np.float64
+    ).fit(columns[0])
+    encoded = [encoder.transform(column) for column in columns]
+    # values that the real rows lack are a column of their own: they tell the tables apart
+    unseen = [(matrix.sum(axis=1) == 0)[:, None].astype(float) for matrix in encoded]
+    return [np.column_stack([matrix, flag]) for matrix, flag in zip(encoded, unseen)]
+
+
+def _text(value):
+    return "" if value is None else f"{type(value).__name__[:1]}{value}" if isinstance(value, bool) else str(value)

@@ -1,0 +1,101 @@
+"""Rows made up from public facts alone: they try a scorer out, and stand in where no run was drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["made_up_rows", "rows_like"]
+
+_ROWS = 60
+
+
+def made_up_rows(X, y, estimator):
+    """Return (X, y) of the columns, dtypes and declared facts of the data, and of none of their values.
+
+    Parameters
+    ----------
+    X : DataFrame or array of shape (n_samples, n_features)
+        Read for its columns and dtypes.
+    y : array, Series or None
+        Read for its dtype and name.
+    estimator : estimator
+        Read for what it declares: `schema`, `bounds`, `classes`, `target`.
+
+    Returns
+    -------
+    X, y : DataFrame or array, array or None
+        Always the same for the same public facts.
+    """
+    rng = np.random.default_rng(0)
+    parameters = estimator.get_params(deep=False)
+    classes = parameters.get("classes")
+    labels = None
+    if y is not None:
+        labels = _column(getattr(y, "dtype", np.asarray(y).dtype), classes, parameters.get("target_type"), rng)
+        if isinstance(y, pd.Series):
+            labels = pd.Series(labels, name=y.name)
+    if not isinstance(X, pd.DataFrame):
+        d = np.asarray(X).shape[1]
+        bounds = parameters.get("bounds")
+        low, high = (-1.0, 1.0) if bounds is None else np.broadcast_to(np.asarray(bounds, float), (d, 2)).T
+        return low + (np.asarray(high) - low) * rng.random((_ROWS, d)), labels
+    schema, target = parameters.get("schema"), parameters.get("target")
+    columns = {}
+    for name in X.columns:
+        declared = schema[name] if schema is not None and name in schema else None
+        values = getattr(declared, "categories", None)
+        if values is None and name == target:
+            values = classes
+        bounds = getattr(declared, "bounds", None)
+        columns[name] = _column(X[name].dtype, values, None, rng, bounds)
+    return pd.DataFrame(columns), labels
+
+
+def _column(dtype, values, kind, rng, bounds=None):
+    if values is not None and kind != "numeric":
+        values = list(values)
+        drawn = pd.Series([values[k] for k in rng.integers(0, len(values), _ROWS)])
+        return drawn if isinstance(dtype, pd.CategoricalDtype) else _cast(drawn, dtype)
+    if pd.api.types.is_datetime64_any_dtype(dtype):
+        low, high = ("2000-01-01", "2001-01-01") if bounds is None else bounds
+        low, high = pd.Timestamp(low), pd.Timestamp(high)
+        return pd.Series([low + (high - low) * share for share in rng.random(_ROWS)])
+    if pd.api.types.is_bool_dtype(dtype) and not isinstance(dtype, pd.CategoricalDtype):
+        return _cast(pd.Series(rng.integers(0, 2, _ROWS).astype(bool)), dtype)
+    if pd.api.types.is_numeric_dtype(dtype):
+        low, high = (0, 2) if bounds is None else bounds
+        drawn = low + (high - low) * rng.random(_ROWS)
+        if pd.api.types.is_integer_dtype(dtype):
+            drawn = np.clip(np.floor(drawn), low, high)
+        return _cast(pd.Series(drawn), dtype)
+    return pd.Series(np.array(["a", "b"], dtype=object)[rng.integers(0, 2, _ROWS)])
+
+
+def _cast(series, dtype):
+    try:
+        return series.astype(dtype)
+    except (TypeError, ValueError):  # declared values of another kind than the column has
+        return series
+
+
+def rows_like(schema):
+    """Return made-up rows of a table of which only the schema is known.
+
+    Parameters
+    ----------
+    schema : Schema
+
+    Returns
+    -------
+    DataFrame
+    """
+    rng = np.random.default_rng(0)
+    dtypes = {"Numeric": float, "Categorical": object, "Boolean": bool, "Datetime": "datetime64[ns]"}
+    columns = {}
+    for column in schema.columns:
+        kind = type(column).__name__
+        dtype = np.dtype(int if kind == "Numeric" and column.integer else dtypes[kind])
+        bounds = getattr(column, "bounds", None)
+        columns[column.name] = _column(dtype, getattr(column, "categories", None), None, rng, bounds)
+    return pd.DataFrame(columns)

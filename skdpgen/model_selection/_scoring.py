@@ -1,0 +1,220 @@
+"""Scores of a search: sums of one bounded term a record, so that noise can be added to them."""
+
+from __future__ import annotations
+
+import inspect
+import math
+
+import numpy as np
+import pandas as pd
+from sklearn.compose import make_column_transformer
+from sklearn.dummy import DummyClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from skdpgen._types import BoundedSum
+
+__all__ = [
+    "COUNT_WEIGHT",
+    "SCORES",
+    "bounded_score",
+    "check_score_bounds",
+    "held_terms",
+    "same_terms",
+    "score_function",
+    "score_terms",
+]
+
+# Terms are moved to [-1/2, 1/2] and truncated to this lattice, on which their sum is exact (of 2^24 rows and more).
+_LATTICE = 2.0**-36
+# A joining record may change the last bits of other terms (sums in batches), and bring each to the next step of the
+# lattice: of 2^24 rows, the most there may be, by 2^-12 in all. That, and as much rounding again, is paid for.
+_SLACK = 1 + 2.0**-10
+# Largest difference of a term, in widths of the bounds, that a trial takes for rounding.
+_ROUNDING = 1e-9
+COUNT_WEIGHT = 0.25
+_SYNTHETIC_ROWS = 10_000
+# Bounds of the terms that follow from what they are.
+SCORES = {"log_likelihood": None, "tstr_accuracy": (0.0, 1.0), "tstr_log_loss": (math.log(0.01), 0.0)}
+
+
+def check_score_bounds(scoring, score_bounds):
+    """Return (low, high); ValueError where they are missing or wrong."""
+    known = SCORES.get(scoring) if isinstance(scoring, str) else None
+    if score_bounds is None:
+        if known is None:
+            raise ValueError(
+                "score_bounds=(low, high) is needed: the public range that the score of one record is clipped to; "
+                'scoring="tstr_accuracy" and "tstr_log_loss" have ranges of their own'
+            )
+        return known
+    low, high = (float(side) for side in score_bounds)
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"score_bounds must be (low, high), finite, low below high; got {score_bounds!r}")
+    return low, high
+
+
+def bounded_score(terms, score_bounds):
+    """Sum (u_i, 1) over the records, u_i the term of a record clipped to its bounds and moved to [-1/2, 1/2].
+
+    Parameters
+    ----------
+    terms : array of shape (n_samples,)
+        NaN counts as the lower bound.
+    score_bounds : (float, float)
+
+    Returns
+    -------
+    BoundedSum
+        `value` of shape (2,), in steps of the lattice; weights (1, w). A record moves the weighted sum by at most
+        sqrt(1/4 + w^2); replacing one by at most 1 (the count cancels); a thousandth more is paid for rounding.
+    """
+    steps = np.trunc(_unit_terms(terms, score_bounds) * (1 / _LATTICE)).astype(np.int64)
+    value = np.array([steps.sum(), len(steps) * round(1 / _LATTICE)], dtype=np.int64)
+    return BoundedSum(
+        value,
+        l2_bound=_SLACK * (0.25 + COUNT_WEIGHT**2) ** 0.5,
+        difference_bound=_SLACK,
+        weights=np.array([1.0, COUNT_WEIGHT]),
+        lattice=_LATTICE,
+    )
+
+
+def _unit_terms(terms, score_bounds):
+    low, high = score_bounds
+    terms = np.asarray(terms, dtype=np.float64)
+    return (np.clip(np.where(np.isnan(terms), low, terms), low, high) - low) / (high - low) - 0.5
+
+
+def same_terms(one, other, score_bounds):
+    """Whether two evaluations of the same records are the same, but for rounding in double precision."""
+    gap = np.abs(_unit_terms(one, score_bounds) - _unit_terms(other, score_bounds))
+    return bool((gap <= _ROUNDING).all())
+
+
+def held_terms(score, rows, labels, take, n_rows, low):
+    """Terms of records, one for each, whatever becomes of the scorer on some of them.
+
+    A scorer that raises, or gives another number of terms than there are records, is asked again for each half: the
+    records that it cannot score count as `low`. An error, or a missing term, would tell of a record without a price.
+
+    Parameters
+    ----------
+    score : callable
+        (X, y) -> terms, as from `score_function`.
+    rows, labels
+        Private.
+    take : callable
+        (X, indices) -> the rows of X.
+    n_rows : int
+    low : float
+
+    Returns
+    -------
+    array of shape (n_rows,)
+    """
+    terms, parts = np.full(n_rows, float(low)), [(0, n_rows)] if n_rows else []
+    while parts:
+        start, stop = parts.pop()
+        where = np.arange(start, stop)
+        try:
+            scored = np.asarray(score(take(rows, where), take(labels, where)), dtype=np.float64)
+        except Exception:
+            scored = None
+        if scored is not None and scored.shape == where.shape:
+            terms[start:stop] = scored
+        elif len(where) > 1:
+            middle = (start + stop) // 2
+            parts += [(start, middle), (middle, stop)]
+    return terms
+
+
+def score_function(scoring, estimator):
+    """Return (X, y) -> one score a record (higher is better), a function of that record and of the released model.
+
+    Parameters
+    ----------
+    scoring : {"log_likelihood", "tstr_accuracy", "tstr_log_loss"} or callable
+        "tstr_...": of a logistic regression trained on rows that the model draws, once. A callable maps
+        (estimator, X, y) to an array of shape (n_samples,).
+    estimator : fitted estimator
+
+    Returns
+    -------
+    callable
+        From records (X, y) to an array of shape (n_samples,).
+    """
+    if callable(scoring):
+        return lambda X, y: np.asarray(scoring(estimator, X, y))
+    if scoring == "log_likelihood":
+        return _log_likelihood(estimator)
+    return _train_on_synthetic(estimator, log_loss=scoring == "tstr_log_loss")
+
+
+def score_terms(scoring, estimator, X, y):
+    """Return the scores of records by `score_function`, float64 of shape (n_samples,)."""
+    return np.asarray(score_function(scoring, estimator)(X, y), dtype=np.float64)
+
+
+def _log_likelihood(estimator):
+    score = getattr(estimator, "score_samples", None)
+    if score is None:
+        score = estimator.model_.score_samples
+    if "y" in inspect.signature(score).parameters:
+        return lambda X, y: np.asarray(score(X, y))
+    return lambda X, y: np.asarray(score(X))
+
+
+def _train_on_synthetic(estimator, log_loss):
+    drawn, target = estimator.sample(_SYNTHETIC_ROWS), None
+    if isinstance(drawn, tuple):
+        rows, labels = drawn
+    else:
+        target = estimator.get_params(deep=False)["target"]
+        rows, labels = drawn.drop(columns=target), drawn[target]
+    rows, labels = _plain_columns(rows), _texts(labels)
+    classifier = _classifier(rows) if len(set(labels)) > 1 else DummyClassifier()
+    classifier.fit(rows, labels)
+    place = {label: k for k, label in enumerate(classifier.classes_)}
+
+    def terms(X, y):
+        if target is not None:
+            X, y = X.drop(columns=target), X[target]
+        X, y = _plain_columns(X), _texts(y)
+        if not log_loss:
+            return (classifier.predict(X) == y).astype(np.float64)
+        codes = np.array([place.get(label, -1) for label in y], dtype=np.int64)
+        chances = classifier.predict_proba(X)[np.arange(len(y)), codes]
+        return np.log(np.where(codes < 0, 1e-300, np.maximum(chances, 1e-300)))
+
+    return terms
+
+
+def _texts(labels):
+    return np.array([str(label) for label in np.asarray(labels)], dtype=object)
+
+
+def _plain_columns(X):
+    """Columns as numbers or texts, each value by itself."""
+    if not isinstance(X, pd.DataFrame):
+        return pd.DataFrame(np.asarray(X, dtype=np.float64)).rename(columns=str)
+    columns = {}
+    for name, column in X.items():
+        if pd.api.types.is_datetime64_any_dtype(column.dtype):
+            stamps = column.to_numpy(dtype="datetime64[s]")
+            columns[str(name)] = np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64).astype(np.float64))
+        elif pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype):
+            columns[str(name)] = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        else:
+            columns[str(name)] = np.array(["" if pd.isna(v) else str(v) for v in column], dtype=object)
+    return pd.DataFrame(columns)
+
+
+def _classifier(rows):
+    numeric = [name for name in rows.columns if rows[name].dtype == np.float64]
+    other = [name for name in rows.columns if name not in numeric]
+    scale = make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler())
+    encode = make_column_transformer((scale, numeric), (OneHotEncoder(handle_unknown="ignore"), other))
+    return make_pipeline(encode, LogisticRegression(max_iter=300))

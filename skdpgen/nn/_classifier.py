@@ -1,0 +1,358 @@
+"""A classifier trained by DP-SGD on the rows themselves: what every synthesizer is to be compared with."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+
+import numpy as np
+import torch
+from sklearn.base import ClassifierMixin, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+from torch import nn
+
+from skdpgen._base import PRIVACY_CONSTRAINTS, PrivateEstimator
+from skdpgen._scaling import check_bounds, learn_scaling, scaling_phases
+from skdpgen.accounting import Phase
+from skdpgen.dpsgd import DPSGDPlan
+from skdpgen.exceptions import InvalidInputError
+from skdpgen.mechanisms import add_gaussian, histogram
+from skdpgen.mixture._labels import labels_of, learn_classes
+from skdpgen.utils.validation import Interval, check_classes, encode_labels, fit_context, validate_data, validate_rows
+
+from ._callbacks import ParameterAverage
+from ._dp_net import DPNet
+
+__all__ = ["ClassifierModule", "DPNetClassifier"]
+
+_ROWS_SHARE = 0.01
+_PREDICTED = 4096
+
+
+class ClassifierModule(nn.Module):
+    """Layers with ReLU between them; gives logits, shape (batch, n_classes).
+
+    Parameters
+    ----------
+    n_features, n_classes : int
+    hidden_layer_sizes : tuple of int, default=(100,)
+        Empty for a linear classifier.
+    """
+
+    def __init__(self, n_features, n_classes, hidden_layer_sizes=(100,)):
+        super().__init__()
+        widths = [n_features, *hidden_layer_sizes, n_classes]
+        layers = []
+        for k, (one, other) in enumerate(zip(widths, widths[1:])):  # noqa: RUF007
+            layers += [nn.ReLU()] * (k > 0) + [nn.Linear(one, other)]
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, X):
+        """Logits of rows of shape (batch, n_features)."""
+        return self.layers(X)
+
+
+class DPNetClassifier(ClassifierMixin, PrivateEstimator):
+    """Neural network classifier trained by DP-SGD: releases its parameters, and nothing else about the rows.
+
+    Parameters
+    ----------
+    epsilon : float or None, default=1.0
+        What a fit costs; ``numpy.inf`` is ordinary training, None all that is left of `accountant`.
+    delta : float or None, default=None
+        None is the accountant's, else 1e-5.
+    neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
+        None is the accountant's, else "add_or_remove_one".
+    accountant : PrivacyAccountant or None, default=None
+        The books to charge; None: books of its own, with this budget.
+    bounds : pair (low, high), one pair a column, or None, default=None
+        Public bounds of the values, which are clipped to them and scaled. None: learned.
+    classes : sequence or None, default=None
+        Public classes of y. None: learned; rows of classes that the noise hides are left out.
+    bounds_share : float, default=0.05
+        Share of the budget for each kind of fact that is learned: bounds, classes.
+    hidden_layer_sizes : sequence of int, default=(100,)
+        Of the default network; empty for a linear classifier.
+    sampling_rate : float, default=0.02
+        Probability of a record to take part in a step; public.
+    steps : int, default=500
+        Steps of DP-SGD; public.
+    gradient_bound : float, default=1.0
+        Norm to which the gradient of one record is clipped.
+    net : DPNet or None, default=None
+        A template, cloned, for ``net__lr``, ``net__optimizer``, ``net__callbacks``; its module is made with
+        ``n_features`` and ``n_classes`` and gives logits. None: `ClassifierModule` with Adam at .01, the parameters
+        averaged over the last steps.
+    noise : {"secure", "fast"}, default="secure"
+        Source of the noise.
+    device : str, default="cpu"
+        Where torch trains.
+    random_state : int, RandomState instance or None, default=None
+        Of the initial parameters. Never of the noise: two fits with one seed differ.
+    progress : bool, default=False
+        A bar on stderr.
+
+    Attributes
+    ----------
+    accountant_ : PrivacyAccountant
+        What the fit charged.
+    card_ : PrivacyCard
+    classes_ : array of shape (n_classes,)
+        Declared or released.
+    module_ : torch module
+        Trained, on the CPU.
+    parameters_ : array of shape (n_parameters,)
+        Its released parameters in a row.
+    scaling_ : RowScaling
+        Declared or released bounds.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Notes
+    -----
+    Tables of mixed kinds go through a pipeline with public facts:
+    ``make_pipeline(TableEncoder(schema), DPNetClassifier(bounds=(-1, 1)))``.
+
+    References
+    ----------
+    .. [1] M. Abadi, A. Chu, I. Goodfellow, B. McMahan, I. Mironov, K. Talwar, L. Zhang, Deep learning with
+       differential privacy, CCS 2016.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from skdpgen.nn import DPNetClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = DPNetClassifier(10.0, bounds=(0, 16), classes=range(10), steps=200, sampling_rate=0.1).fit(X, y)
+    >>> model.predict(X[:5]).shape, model.predict_proba(X[:5]).shape
+    ((5,), (5, 10))
+    """
+
+    _parameter_constraints = {
+        **PRIVACY_CONSTRAINTS,
+        "bounds": ["array-like", None],
+        "classes": ["array-like", range, None],
+        "bounds_share": [Interval(Real, 0, 1, closed="neither")],
+        "hidden_layer_sizes": ["array-like"],
+        "sampling_rate": [Interval(Real, 0, 1, closed="right")],
+        "steps": [Interval(Integral, 1, None, closed="left")],
+        "gradient_bound": [Interval(Real, 0, None, closed="neither")],
+        "net": [DPNet, None],
+        "device": [str],
+        "progress": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        delta=None,
+        *,
+        neighboring=None,
+        accountant=None,
+        bounds=None,
+        classes=None,
+        bounds_share=0.05,
+        hidden_layer_sizes=(100,),
+        sampling_rate=0.02,
+        steps=500,
+        gradient_bound=1.0,
+        net=None,
+        noise="secure",
+        device="cpu",
+        random_state=None,
+        progress=False,
+    ):
+        self.epsilon = epsilon
+        self.delta = delta
+        self.neighboring = neighboring
+        self.accountant = accountant
+        self.bounds = bounds
+        self.classes = classes
+        self.bounds_share = bounds_share
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.sampling_rate = sampling_rate
+        self.steps = steps
+        self.gradient_bound = gradient_bound
+        self.net = net
+        self.noise = noise
+        self.device = device
+        self.random_state = random_state
+        self.progress = progress
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y):
+        """Train on rows and their classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Finite numbers, one row a person.
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInputError
+            The data do not fit what was declared; nothing was charged.
+        BudgetExceededError
+            The accountant does not allow the fit; nothing was charged.
+
+        Notes
+        -----
+        **Privacy.** The unit is one row with its class, under `neighboring`. Charged before anything is released, as
+        one composed event that costs (`epsilon`, `delta`): `steps` Poisson-sampled Gaussian releases of clipped
+        gradient sums; one Gaussian release for each of bounds and classes that is not declared (classes also spend a
+        tenth of `delta`), and one for the number of rows where that is private.
+        """
+        with self._fitting():
+            accountant = self._resolve_accountant()
+            (X, y, bounds, declared), plan = self._prepare(X, y, accountant)
+            rng = self._charge(accountant, plan)
+            noise, neighboring = plan.noise_multipliers, accountant.neighboring
+            self.scaling_ = learn_scaling(X, bounds, 1.0, noise, rng, neighboring)
+            if declared is None:
+                self.classes_, codes = _learned(y, plan, rng, neighboring)
+            else:
+                self.classes_, codes = declared, encode_labels(y, declared)
+            rows = float(len(X)) if "rows" not in noise else _row_count(len(X), noise["rows"], rng, neighboring)
+            net = self._train(X, codes, rows, plan, neighboring)
+            self.module_ = net.module_.cpu().eval()
+            self.parameters_ = nn.utils.parameters_to_vector(self.module_.parameters()).detach().numpy()
+            assumptions = [
+                f"{name}: declared public by the caller" for name in ("bounds", "classes") if _given(self, name)
+            ]
+            if self.net is not None:
+                assumptions.append("net: an object of the caller's, taken for public")
+            assumptions.append("number and order of columns, kind (dtype) of y")
+            self._issue_card(plan, rng, assumptions, (net.noise_description_, net.noise_private_))
+        return self
+
+    def _prepare(self, X, y, accountant):
+        validate_data(self, y=_not_none(y), skip_check_array=True)
+        X = validate_rows(self, X, order=None)
+        y = _labels(y, len(X))
+        bounds = check_bounds(self.bounds, X.shape[1])
+        declared = None if self.classes is None else check_classes(list(self.classes))
+        if declared is not None:
+            encode_labels(y, declared)  # refuses others
+        phases = [*scaling_phases(self.bounds, 1.0, self.bounds_share)]
+        if declared is None:
+            phases.append(Phase("classes", self.bounds_share))
+        if accountant.neighboring == "add_or_remove_one":
+            phases.append(Phase("rows", _ROWS_SHARE))
+        left = 1 - sum(phase.share for phase in phases)
+        if left <= 0:
+            raise ValueError(f"bounds_share={self.bounds_share} leaves nothing to the network")
+        phases.append(Phase("network", left, steps=self.steps, sampling_rate=self.sampling_rate))
+        # before the charge: a network that cannot be trained, whatever its classes will be
+        n_classes = 2 if declared is None else len(declared)
+        trial = self._make_net(X.shape[1], n_classes, None)
+        trial.check(np.zeros((2, X.shape[1]), dtype=np.float32), np.zeros(2, dtype=np.int64))
+        with torch.inference_mode():
+            shape = trial.module_(torch.zeros(3, X.shape[1], device=self.device)).shape
+        if shape != (3, n_classes):
+            raise ValueError(f"the module gives shape {tuple(shape)} where logits of shape {(3, n_classes)} are needed")
+        plan = self._calibrate(accountant, phases, extra_delta_share=0.1 if declared is None else 0.0)
+        return (X, y, bounds, declared), plan
+
+    def _make_net(self, n_features, n_classes, plan):
+        if self.net is None:
+            sizes = tuple(int(size) for size in self.hidden_layer_sizes)
+            if any(size < 1 for size in sizes):
+                raise ValueError("hidden_layer_sizes must be positive whole numbers")
+            net = DPNet(ClassifierModule, lr=1e-2, callbacks=[ParameterAverage(0.98)], module__hidden_layer_sizes=sizes)
+        else:
+            if tuple(self.hidden_layer_sizes) != (100,):
+                raise ValueError("hidden_layer_sizes is of the default network: leave it out with net=")
+            net = clone(self.net)
+        seed = None
+        if self.random_state is not None:
+            seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        return net.set_params(
+            criterion=nn.CrossEntropyLoss,
+            plan=plan,
+            noise=self.noise,
+            device=self.device,
+            random_state=seed,
+            verbose=2 if self.progress else 0,
+            module__n_features=n_features,
+            module__n_classes=n_classes,
+        )
+
+    def _train(self, X, codes, rows, plan, neighboring):
+        known = codes >= 0
+        scaled = self.scaling_.transform(X[known]).astype(np.float32)
+        dpsgd = DPSGDPlan(
+            sampling_rate=self.sampling_rate,
+            steps=self.steps,
+            l2_bound=self.gradient_bound,
+            noise_multiplier=plan.noise_multipliers["network"],
+            expected_batch_size=self.sampling_rate * rows,
+            neighboring=neighboring,
+        )
+        net = self._make_net(X.shape[1], len(self.classes_), dpsgd)
+        net.set_params(progress_text=f"epsilon {plan.epsilon:.3g}")
+        return net.fit(scaled, codes[known].astype(np.int64))
+
+    def predict_proba(self, X):
+        """Return the probability of each class, shape (n_samples, n_classes); of real rows, private values."""
+        check_is_fitted(self)
+        X = validate_rows(self, X, reset=False)
+        scaled = torch.from_numpy(self.scaling_.transform(X).astype(np.float32))
+        with torch.inference_mode():
+            logits = torch.cat([self.module_(part) for part in scaled.split(_PREDICTED)])
+            return torch.softmax(logits.double(), dim=1).numpy()
+
+    def predict(self, X):
+        """Return the most probable class of each row; of real rows, private values."""
+        probabilities = self.predict_proba(X)
+        return self.classes_[probabilities.argmax(axis=1)]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.classifier_tags.poor_score = True  # a few hundred rows at epsilon 1 leave little but noise
+        return tags
+
+
+def _given(estimator, name):
+    return getattr(estimator, name) is not None
+
+
+def _not_none(y):
+    if y is None:
+        raise ValueError("DPNetClassifier requires y to be passed, but the target y is None")
+    return y
+
+
+def _labels(y, n_rows):
+    """Classes as an array; numbers with a fraction are refused."""
+    if np.asarray(y).dtype.kind == "f":
+        y = column_or_1d(y, warn=True)
+        if not np.isfinite(y).all():
+            raise InvalidInputError("Input y contains NaN or infinity; nothing was charged")
+        if len(y) != n_rows:
+            raise InvalidInputError(f"X has {n_rows} rows and y {len(y)}; nothing was charged")
+    else:
+        y = labels_of(y, n_rows)
+    check_classification_targets(y)
+    return y
+
+
+def _learned(y, plan, rng, neighboring):
+    """Classes that stand above the noise, and the codes of the rows; one class for all where it hides every one."""
+    classes, codes = learn_classes(y, plan, rng, neighboring)
+    if len(classes):
+        return classes, codes
+    nothing = {"U": "other", "b": False}.get(y.dtype.kind, 0)
+    return np.array([nothing]), np.zeros(len(y), dtype=np.int64)
+
+
+def _row_count(n_rows, noise_multiplier, rng, neighboring):
+    """Released number of rows, above its noise: it is a denominator."""
+    rows = histogram(np.zeros(n_rows, dtype=np.int64), 1)
+    return max(float(add_gaussian(rows, noise_multiplier, rng, neighboring)[0]), noise_multiplier, 1.0)

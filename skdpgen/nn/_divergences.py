@@ -1,0 +1,236 @@
+"""Divergences of the latents of a group of records from the prior: the batch-wise terms of PriVAE."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from ..dpsgd.checks import check_layers
+
+__all__ = ["CauchyMMD", "GroupLatents", "KLFromPrior", "UserDivergence", "cauchy_mmd", "make_divergence"]
+
+_SCALES = (0.2, 0.4, 1.0, 2.0, 4.0, 10.0)
+
+
+class GroupLatents(NamedTuple):
+    """Latents of groups: z, mean and log-variance of shape (n_groups, length, n_latent), members (n_groups, length)."""
+
+    z: torch.Tensor
+    mean: torch.Tensor
+    log_variance: torch.Tensor
+    members: torch.Tensor
+
+
+class CauchyMMD:
+    """Dimension-wise MMD with a sum of Cauchy kernels ``s**2 / (s**2 + (x - y)**2)``, averaged over dimensions.
+
+    Unbiased (no pair of a latent with itself); a group of one record has none, and counts as zero.
+
+    Parameters
+    ----------
+    scales : sequence of float, default=(.2, .4, 1, 2, 4, 10)
+    """
+
+    min_group_size = 2
+
+    def __init__(self, scales=_SCALES):
+        self.squares = tuple(float(s) ** 2 for s in scales)
+
+    def __call__(self, latents, samples, log_prob):
+        """Shape (n_groups,), from `GroupLatents`, and prior samples of shape (n_groups, n, n_latent)."""
+        z, members = latents.z, latents.members
+        size = members.sum(1)
+        enough = size >= self.min_group_size
+        safe = torch.where(enough, size, 2.0)
+        pairs = members[:, :, None] * members[:, None, :] * (1 - torch.eye(z.shape[1], dtype=z.dtype, device=z.device))
+        within = (self._kernel(z, z) * pairs).sum((1, 2)) / (safe * (safe - 1))
+        across = (self._kernel(z, samples) * members[:, :, None]).sum((1, 2)) / (safe * samples.shape[1])
+        n = samples.shape[1]
+        others = 1 - torch.eye(n, dtype=z.dtype, device=z.device)
+        prior = (self._kernel(samples, samples) * others).sum((1, 2)) / (n * (n - 1))
+        return torch.where(enough, within - 2 * across + prior, 0.0)
+
+    def _kernel(self, x, y):
+        """Kernel averaged over dimensions, shape (n_groups, length of x, length of y)."""
+        return _CauchyKernel.apply(x[:, :, None, :] - y[:, None, :, :], self.squares)
+
+
+class _CauchyKernel(torch.autograd.Function):
+    """Mean over the last axis of ``sum_s s / (s + gap**2)``, its derivative found along the way."""
+
+    @staticmethod
+    def forward(ctx, gap, squares):
+        square = gap.square()
+        value, slope, part = torch.zeros_like(gap), torch.zeros_like(gap), torch.empty_like(gap)
+        for s in squares:
+            torch.add(square, s, out=part).reciprocal_()
+            value.add_(part, alpha=s)
+            slope.addcmul_(part, part, value=-2 * s / gap.shape[-1])
+        ctx.save_for_backward(slope.mul_(gap))
+        return value.mean(-1)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return ctx.saved_tensors[0] * grad.unsqueeze(-1), None
+
+
+class KLFromPrior:
+    """KL(p || q) by samples of the prior, q the mean of the encoder's Gaussians over a group.
+
+    ``mean_j log p(z_j) - log( 1/m sum_i q(z_j | x_i) )`` with the constant m, the expected size of a group; an empty
+    group counts as zero.
+
+    Parameters
+    ----------
+    expected_group_size : float
+    """
+
+    min_group_size = 1
+
+    def __init__(self, expected_group_size):
+        self.expected_group_size = float(expected_group_size)
+
+    def __call__(self, latents, samples, log_prob):
+        """Shape (n_groups,); see `CauchyMMD`."""
+        mean, log_variance, members = latents.mean[:, None], latents.log_variance[:, None], latents.members
+        gap = (samples[:, :, None, :] - mean).square() / log_variance.exp()
+        log_q = -0.5 * (gap + log_variance + math.log(2 * math.pi)).sum(-1)  # (n_groups, n, length)
+        some = members.sum(1) > 0
+        log_q = torch.where(members[:, None, :] > 0, log_q, -torch.inf)
+        log_q = torch.where(some[:, None, None], log_q, 0.0)  # logsumexp of nothing has no gradient but nan
+        mixture = torch.logsumexp(log_q, dim=2) - math.log(self.expected_group_size)
+        return torch.where(some, (log_prob - mixture).mean(1), 0.0)
+
+
+class UserDivergence:
+    """A function of the user's own, given one group at a time.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(z, prior_samples)`` -> one number (a tensor of one entry): z holds the latents of the members of one
+        group, shape (size, n_latent), prior_samples has shape (n, n_latent). It may depend on these two and on public
+        constants alone, on the size of the group as well. It must not remember what it was called with: what it knows
+        of another group would let a record move that group's gradient too, for which no noise was added. An attribute
+        `min_group_size` (default 1) says how many records it needs; smaller groups are left out.
+
+    Notes
+    -----
+    What the function gets are copies, with no way to the other rows of the batch: neither memory nor graph is shared;
+    an object is copied too, so that what it remembers goes with the fit (the variables that a function closes over are
+    yours to keep clean). A value or gradient that is not finite counts as zero, and so does an error: which groups
+    make one is private, and is not told by a fit that fails.
+    """
+
+    strict = False
+
+    def __init__(self, function):
+        self.function = copy.deepcopy(function)
+        self.min_group_size = int(getattr(function, "min_group_size", 1))
+        if self.min_group_size < 1:
+            raise ValueError(f"min_group_size of a divergence must be at least 1; got {self.min_group_size}")
+        if isinstance(function, nn.Module):
+            check_layers(function)
+            if any(parameter.requires_grad for parameter in function.parameters()):
+                raise ValueError("a divergence is not trained: set requires_grad_(False) on its parameters")
+
+    def __call__(self, latents, samples, log_prob):
+        """Shape (n_groups,); see `CauchyMMD`."""
+        z, members = latents.z, latents.members > 0
+        values = []
+        for j in range(len(z)):
+            rows = z[j][members[j]]
+            # a zero that still hangs on the latents, with gradient zero
+            values.append(0 * z[j].sum() if len(rows) < self.min_group_size else self._one(rows, samples[j]))
+        return torch.stack(values)
+
+    def _one(self, rows, samples):
+        apart = [rows.detach().clone().requires_grad_(), samples.detach().clone().requires_grad_()]
+        try:
+            with torch.enable_grad():
+                value = self.function(*apart)
+                check_value(value)
+                gradients = torch.autograd.grad(value.reshape(()), apart, allow_unused=True)
+        except Exception:
+            if self.strict:
+                raise
+            return 0 * rows.sum()
+        linear = sum(
+            ((x - a.detach()) * g).sum() for x, a, g in zip((rows, samples), apart, gradients) if g is not None
+        )
+        return value.detach().reshape(()) + linear  # this value, and these gradients
+
+
+def check_value(value):
+    """Refuse what is no number that hangs on the latents."""
+    if not isinstance(value, torch.Tensor) or value.numel() != 1:
+        shape = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
+        raise ValueError(f"a divergence must return one number, a tensor of one entry; got {shape}")
+    if not value.requires_grad:
+        raise ValueError("a divergence must be a differentiable function of the latents it is given")
+
+
+def make_divergence(divergence, expected_group_size):
+    """Return the divergence of a name, or of a function.
+
+    Parameters
+    ----------
+    divergence : {"mmd", "kl_prior"} or callable
+    expected_group_size : float
+    """
+    if divergence == "mmd":
+        return CauchyMMD()
+    if divergence == "kl_prior":
+        return KLFromPrior(expected_group_size)
+    if isinstance(divergence, (CauchyMMD, KLFromPrior, UserDivergence)):
+        return copy.deepcopy(divergence)
+    return UserDivergence(divergence)
+
+
+def check_divergence(divergence, n_latent):
+    """Try a divergence on made-up latents, before anything is charged.
+
+    Raises
+    ------
+    ValueError
+        If it returns anything but one finite number that hangs on the latents, for a small group or a larger one.
+    """
+    generator = torch.Generator().manual_seed(0)
+    samples = torch.randn((1, 8, n_latent), generator=generator)
+    divergence = copy.copy(divergence)
+    divergence.strict = True  # here an error is told: nothing of the data is in it
+    for size in sorted({*range(divergence.min_group_size, divergence.min_group_size + 5), 12, 64}):
+        mean = torch.randn((1, size, n_latent), generator=generator).requires_grad_()
+        latents = GroupLatents(mean, mean, torch.zeros_like(mean), torch.ones(1, size))
+        value = divergence(latents, samples, torch.zeros(1, 8))
+        (gradient,) = torch.autograd.grad(value.sum(), mean)
+        if not bool(torch.isfinite(value).all()) or not bool(torch.isfinite(gradient).all()):
+            raise ValueError(f"the divergence is not finite on a made-up group of {size} latents")
+
+
+def cauchy_mmd(one, other, scales=_SCALES, chunk=512):
+    """Dimension-wise MMD between two samples, averaged over dimensions (biased, so never negative).
+
+    Parameters
+    ----------
+    one, other : tensors of shape (n, n_latent) and (m, n_latent)
+    scales : sequence of float
+    chunk : int
+        Rows at once.
+
+    Returns
+    -------
+    float
+        The square of the distance.
+    """
+    kernel = CauchyMMD(scales)._kernel
+
+    def mean(x, y):
+        parts = [kernel(x[None, i : i + chunk], y[None]).sum().double() for i in range(0, len(x), chunk)]
+        return float(sum(parts)) / (len(x) * len(y))
+
+    return mean(one, one) - 2 * mean(one, other) + mean(other, other)

@@ -1,0 +1,258 @@
+"""Stage 1 of DP2-VAE: many encoders trained together without noise; and training on rows that may be read."""
+
+from __future__ import annotations
+
+import copy
+import math
+import sys
+
+import numpy as np
+import torch
+from joblib import Parallel, delayed
+from torch.func import functional_call, vmap
+from tqdm import tqdm
+
+from skdpgen.dpsgd.subsets import KeyedStream
+
+__all__ = ["StackableNet", "SubsetRows", "default_chunk", "pretrain_encoders", "readable", "train_together"]
+
+# Purposes of the keyed stream: what is drawn for one never repeats for another.
+PRETRAIN, QUERY, REFRESH = 0, 2, 4
+_LOG_VARIANCE = (-12.0, 4.0)
+# Encoders trained at once on a CPU, by default: their parameters and Adam's stay in its cache.
+_CACHED_BYTES = 64 << 20
+
+
+class SubsetRows:
+    """The private rows of a fit, sorted by subset.
+
+    Parameters
+    ----------
+    x : float32 array of shape (n_rows, n_features)
+    codes : int array of shape (n_rows,)
+        Class of each row; 0 where there are no classes.
+    n_classes : int
+        0 without.
+    subsets : int array of shape (n_rows,)
+    n_subsets : int
+        K. A subset without rows keeps its index.
+    """
+
+    def __init__(self, x, codes, n_classes, subsets, n_subsets):
+        order = np.argsort(subsets, kind="stable")
+        self._x, self._codes = torch.from_numpy(x[order]), torch.from_numpy(np.asarray(codes)[order])
+        self._ends = np.searchsorted(subsets[order], np.arange(n_subsets + 1))
+        self._eye = torch.eye(n_classes)
+        self.n_classes = n_classes
+
+    def part(self, start, stop):
+        """The rows of a range of subsets, which keep their order; for another process."""
+        out = copy.copy(self)
+        first, last = self._ends[start], self._ends[stop]
+        out._x, out._codes = self._x[first:last].clone(), self._codes[first:last].clone()
+        out._ends = self._ends[start : stop + 1] - first
+        return out
+
+    def occupied(self, units):
+        """Which of some subsets have rows, bool tensor."""
+        return torch.from_numpy(self._ends[units + 1] > self._ends[units])
+
+    def batch(self, units, uniforms, device):
+        """Rows and one-hot labels of some subsets, shapes (units, batch, n_features) and (units, batch, n_classes).
+
+        `uniforms`, of shape (units, batch), chooses the rows, with replacement; of an empty subset they are zero.
+        """
+        first, size = self._ends[units][:, None], (self._ends[units + 1] - self._ends[units])[:, None]
+        index = torch.from_numpy(np.minimum(first + (uniforms * size).astype(np.int64), max(len(self._x) - 1, 0)))
+        if not len(self._x):
+            return torch.zeros(*index.shape, self._x.shape[1]), torch.zeros(*index.shape, self.n_classes)
+        x = self._x[index].to(device)
+        if not self.n_classes:
+            return x, x.new_zeros(*index.shape, 0)
+        return x, self._eye[self._codes[index].clamp(min=0)].to(device)
+
+
+class StackableNet:
+    """A module as functions of its parameters: of one copy, or of a stack of copies."""
+
+    def __init__(self, module):
+        self.names = [name for name, p in module.named_parameters() if p.requires_grad]
+        self.start = [p.detach().clone() for p in module.parameters() if p.requires_grad]
+        rest = {name: p.detach().clone() for name, p in module.named_parameters() if not p.requires_grad}
+        rest.update({name: b.detach().clone() for name, b in module.named_buffers()})
+        body = copy.deepcopy(module)
+
+        def call(parameters, x, label):
+            return functional_call(body, {**dict(zip(self.names, parameters)), **rest}, (x, label))
+
+        self.single, self.stacked = call, vmap(call)
+
+    @property
+    def size(self):
+        """Number of parameters of one copy."""
+        return sum(p.numel() for p in self.start)
+
+    def copies(self, n, device):
+        """A stack of `n` copies of the parameters of the template."""
+        return [p.to(device).expand(n, *p.shape).clone() for p in self.start]
+
+
+def sample_latent(output, normals):
+    """Latents, and the gradient of the KL divergence to N(0, I) in `output`."""
+    mean, log_variance = output.chunk(2, dim=-1)
+    log_variance = log_variance.clamp(*_LOG_VARIANCE)
+    with torch.no_grad():
+        divergence = torch.cat([mean, 0.5 * torch.expm1(log_variance)], dim=-1)
+    return mean + torch.exp(0.5 * log_variance) * normals, divergence
+
+
+def norms_of(gradients, dtype=torch.float64):
+    """Norm of each of a stack of gradients; accumulated in float64 where a release hangs on it."""
+    parts = [torch.linalg.vector_norm(g, dim=tuple(range(1, g.dim())), dtype=dtype) for g in gradients]
+    return torch.stack(parts).square().sum(0).sqrt()
+
+
+def scaled(gradients, factor):
+    """Multiply each of a stack by its own factor, in place; 0 where that is 0: infinity times 0 is no number."""
+    masked = not bool((factor > 0).all())
+    for g in gradients:
+        shape = (-1,) + (1,) * (g.dim() - 1)
+        if masked:
+            g = torch.where((factor > 0).reshape(shape), g, torch.zeros_like(g))
+        yield g.mul_(factor.to(g.dtype).reshape(shape))
+
+
+def factors(norms, bound):
+    """What clips to `bound`; 0 for a gradient that is not finite."""
+    return torch.where(torch.isfinite(norms), (bound / norms.clamp(min=1e-30)).clamp(max=1.0), torch.zeros_like(norms))
+
+
+# ---- stage 1 ------------------------------------------------------------------------------------------------------
+def default_chunk(encoder_size, decoder_size, device, max_bytes, batch_size, n_features):
+    """Encoders to train at once: within the cache of a CPU, all that fit into memory elsewhere.
+
+    Returns
+    -------
+    int, int
+        The choice, and the most that `max_bytes` hold.
+    """
+    # parameters, gradients, Adam's two moments, a temporary; of rows: input, output, its gradient, hidden layers
+    each = 20 * (encoder_size + decoder_size) + 24 * batch_size * n_features
+    most = max(1, int(max_bytes // each))
+    wanted = most if torch.device(device).type != "cpu" else max(16, _CACHED_BYTES // each)
+    return min(wanted, most), most
+
+
+def pretrain_encoders(encoder, decoder, rows, likelihood, *, n_subsets, settings, key, chunk, progress=False):
+    """Train one encoder a subset, each with a decoder of its own that is thrown away.
+
+    Parameters
+    ----------
+    encoder, decoder : Module
+        Where all of them start: public, or a function of what was released.
+    rows : SubsetRows
+    likelihood : object with ``gradient(output, x)``
+    n_subsets : int
+    settings : dict
+        steps, batch_size, lr, l2_bound, device, n_jobs.
+    key : bytes
+        Of the keyed stream.
+    chunk : int
+        Encoders at once; the result does not hang on it.
+    progress : bool, default=False
+
+    Returns
+    -------
+    list of tensor, each of shape (n_subsets, ...)
+        Parameters of the encoders, in the order of ``encoder.parameters()``. Private.
+    """
+    bounds = [(start, min(start + chunk, n_subsets)) for start in range(0, n_subsets, chunk)]
+    work = (
+        delayed(_pretrain_chunk)(encoder, decoder, rows.part(*part), likelihood, part, settings, key) for part in bounds
+    )
+    bar = tqdm(
+        work, total=len(bounds), desc="DP2-VAE encoders", unit="chunk", disable=None if progress else True,
+        file=sys.stderr, leave=False,
+    )  # fmt: skip
+    # max_nbytes: joblib would write larger arrays, which are private rows, to files for its workers
+    done = Parallel(n_jobs=settings["n_jobs"], max_nbytes=None)(bar)
+    return [torch.from_numpy(np.concatenate(pieces)) for pieces in zip(*done)]
+
+
+def _pretrain_chunk(encoder, decoder, rows, likelihood, part, settings, key):
+    """Stage 1 for a range of subsets: fixed steps, nothing pooled over them, nothing said of them."""
+    encoder, decoder, stream = StackableNet(encoder), StackableNet(decoder), KeyedStream(key)
+    device, size = settings["device"], settings["batch_size"]
+    whole = [p.numpy() for p in encoder.copies(part[1] - part[0], "cpu")]
+    local = np.flatnonzero(rows.occupied(np.arange(part[1] - part[0])).numpy())
+    if not len(local):  # nothing will ever be asked of the encoder of an empty subset
+        return whole
+    units = part[0] + local
+    nets = encoder.copies(len(units), device), decoder.copies(len(units), device)
+    parameters = [p.requires_grad_() for net in nets for p in net]
+    optimizer = torch.optim.Adam(parameters, lr=settings["lr"], fused=torch.device(device).type in ("cpu", "cuda"))
+    for step in range(settings["steps"]):
+        x, label = rows.batch(local, stream.uniform(PRETRAIN, units, step, size), device)
+        output = encoder.stacked(nets[0], x, label)
+        n_latent = output.shape[-1] // 2
+        normals = stream.normal(PRETRAIN + 1, units, step, size * n_latent).reshape(len(units), size, n_latent)
+        latent, divergence = sample_latent(output, torch.from_numpy(normals).to(device))
+        decoded = decoder.stacked(nets[1], latent, label)
+        slope = likelihood.gradient(decoded.detach(), x)
+        gradients = torch.autograd.grad([decoded, output], parameters, [slope.div_(size), divergence.div_(size)])
+        middle = len(nets[0])
+        for group, targets in ((gradients[:middle], nets[0]), (gradients[middle:], nets[1])):
+            for target, g in zip(targets, scaled(group, factors(norms_of(group, torch.float32), settings["l2_bound"]))):
+                target.grad = g.contiguous()  # fused Adam reads gradients in the layout of their parameters
+        optimizer.step()
+    for p, trained in zip(whole, nets[0]):
+        p[local] = trained.detach().cpu().numpy()
+    return whole
+
+
+# ---- ordinary training, on rows that may be read ------------------------------------------------------------------
+def train_together(encoder, decoder, x, codes, n_classes, likelihood, *, steps, lr, seed, batch_size=256, device="cpu"):
+    """Train encoder and decoder in place on synthetic rows: free, where the rows are a function of a release.
+
+    Parameters
+    ----------
+    encoder, decoder : Module
+    x : float32 array of shape (n_rows, n_features)
+    codes : int array of shape (n_rows,)
+    n_classes : int
+    likelihood : object with ``gradient(output, x)``
+    steps, lr, batch_size
+        Of Adam, whose rate falls linearly to a tenth.
+    seed : int
+    device : str
+    """
+    generator = torch.Generator().manual_seed(seed)
+    x, codes, eye = torch.from_numpy(x), torch.from_numpy(np.asarray(codes)), torch.eye(n_classes)
+    encoder.to(device), decoder.to(device)
+    parameters = [*encoder.parameters(), *decoder.parameters()]
+    parameters = [p for p in parameters if p.requires_grad]
+    optimizer = torch.optim.Adam(parameters, lr=lr)
+    for step in range(steps):
+        index = torch.randint(len(x), (batch_size,), generator=generator)
+        rows = x[index].to(device)
+        label = (eye[codes[index]] if n_classes else torch.zeros(batch_size, 0)).to(device)
+        output = encoder(rows, label)
+        normals = torch.randn(batch_size, output.shape[1] // 2, generator=generator).to(device)
+        latent, divergence = sample_latent(output, normals)
+        decoded = decoder(latent, label)
+        slope = likelihood.gradient(decoded.detach(), rows)
+        gradients = torch.autograd.grad(
+            [decoded, output], parameters, [slope.div_(batch_size), divergence.div_(batch_size)]
+        )
+        for p, g in zip(parameters, gradients):
+            p.grad = g
+        for group in optimizer.param_groups:
+            group["lr"] = lr * (1 - 0.9 * step / steps)
+        optimizer.step()
+    for p in parameters:
+        p.grad = None
+
+
+def readable(n_bytes):
+    """Gibibytes, or mebibytes below one, in words."""
+    return f"{n_bytes / 2**30:.1f} GiB" if n_bytes >= 2**30 else f"{math.ceil(n_bytes / 2**20)} MiB"

@@ -1,0 +1,129 @@
+"""The report: synthetic rows beside real ones on one page, by the figures and pictures of `skdpgen.metrics`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from skdpgen import __version__
+
+from ._page import page
+from ._rows import align
+from ._sections import Sections
+
+__all__ = ["Report", "build_report"]
+
+_BANNER = (
+    "This page reads real data. Do not publish it, and do not send it to anyone who may not see the real rows.",
+    "Its figures and pictures are exact functions of the real rows: no noise was added to them and no privacy budget "
+    "paid for them. What may be published are the synthetic rows, the released model and the privacy card.",
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """A finished report.
+
+    Attributes
+    ----------
+    html : str
+        The page.
+    figures : dict of str to float
+        Its main figures, by name.
+    """
+
+    html: str = field(repr=False)
+    figures: dict
+
+    def save(self, path):
+        """Write the page to a file, UTF-8."""
+        Path(path).write_text(self.html, encoding="utf-8")
+
+
+def build_report(
+    real,
+    synthetic,
+    *,
+    schema=None,
+    card=None,
+    target=None,
+    positive=None,
+    test=None,
+    classifier=None,
+    title="Synthetic rows beside real ones",
+    max_rows=20_000,
+    max_columns=40,
+    random_state=0,
+):
+    """Compare synthetic with real rows on one self-contained HTML page, for the data holder alone.
+
+    Parameters
+    ----------
+    real, synthetic : DataFrame, array of shape (n_rows, n_columns), or pair (X, y)
+        With the same columns, in any order.
+    schema : Schema, default=None
+        Public bounds and categories, of all columns; None takes the real range, and the page says so.
+    card : PrivacyCard, default=None
+        Of the fit behind the synthetic rows; it is verified.
+    target : column name, default=None
+        Column to predict by a model trained on synthetic rows.
+    positive : scalar, default=None
+        Its positive class. None: the rarer of two classes; more classes, or numbers, are scored as they are.
+    test : as `real`, default=None
+        Real rows that were not fitted, to test on; None holds out a third of `real`, which the synthesizer may have
+        seen, and the page says so.
+    classifier : classifier or regressor, default=None
+        None is histogram gradient boosting.
+    title : str
+    max_rows : int, default=20000
+        Rows of each table that are read; of more, so many at random, and the page says so.
+    max_columns : int, default=40
+        Columns in tables over pairs; of more, the first ones, and the page says so.
+    random_state : int, default=0
+        Of rows and folds.
+
+    Returns
+    -------
+    Report
+        ``html``, ``figures`` and ``save(path)``.
+
+    Raises
+    ------
+    InvalidInputError
+        Tables of other columns or kinds.
+    ValueError
+        The card does not hold together.
+    ImportError
+        matplotlib is not installed (the extra ``plot``).
+
+    Notes
+    -----
+    **Leak.** The page is an exact function of the real rows: it is never to be published.
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise ImportError("the report's pictures need matplotlib: pip install skdpgen[plot]") from error
+    if min(max_rows, max_columns) < 2:
+        raise ValueError("max_rows and max_columns must be at least 2")
+    verified = None if card is None else card.verify()
+    real, synthetic = align(real, synthetic)
+    if schema is not None and list(schema) != list(real.columns):
+        schema = schema.select(list(real.columns))
+    if target is not None and target not in real.columns:
+        raise ValueError(f"the target {target!r} is not a column")
+    test = None if test is None else align(real, test)[1]
+    writer = Sections(real, synthetic, schema, max_rows, max_columns, np.random.default_rng(random_state))
+    sections = [
+        writer.privacy(card, verified),
+        writer.columns(),
+        writer.pairs(),
+        writer.detection(random_state),
+    ]
+    if target is not None:
+        sections.append(writer.use(target, positive, test, classifier))
+    sections = [writer.summary(), *sections, writer.notes()]
+    footer = f"Made by skdpgen {__version__}, from the files alone; nothing on this page is fetched from a network."
+    return Report(page(title, _BANNER, sections, footer), writer.figures)

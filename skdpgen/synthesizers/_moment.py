@@ -1,0 +1,302 @@
+"""MomentSynthesizer: a generator fitted for free to one Gaussian release of moments."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import check_is_fitted
+
+from skdpgen._base import PRIVACY_CONSTRAINTS
+from skdpgen.exceptions import InvalidInputError
+from skdpgen.tabular import Schema
+from skdpgen.utils.validation import Interval, StrOptions, fit_context, validate_data, validate_rows
+
+from ._array_model import ArrayModel, fit_array_model
+from ._base import BaseSynthesizer
+from ._constraints import RowConstraint, keep_constraints
+from ._frame_model import FrameModel, fit_frame_model
+from ._frames import FrameRows
+from ._planning import plan_phases
+from ._reading import public_assumptions, read_rows
+
+__all__ = ["MomentSynthesizer"]
+
+
+class MomentSynthesizer(BaseSynthesizer):
+    """A generative model fitted, for free, to one release of moments: all tables of two columns, in each class.
+
+    Releases noisy class-conditional moments and nothing else: for a DataFrame the one-way and two-way tables of its
+    columns within every class (all classes together cost what one costs), for an array the means and second moments
+    of every class. Everything after that, a latent mixture fitted to the released moments by their known noise, is
+    post-processing and costs nothing. No network is trained; a fit takes seconds. It is the class-conditional prior
+    of `P3GMSynthesizer`, with more ways in (chunks, Parquet files, dask) and more ways out (rows given some of their
+    columns, rows that keep constraints).
+
+    Parameters
+    ----------
+    epsilon : float or None, default=1.0
+        What a fit costs. ``numpy.inf`` is the non-private reference; None is all that is left of `accountant`.
+    delta : float or None, default=None
+        None is the accountant's, else 1e-5.
+    neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
+        None is the accountant's, else "add_or_remove_one".
+    accountant : PrivacyAccountant or None, default=None
+        The books to charge; None: books of its own, with this budget.
+    target : column name, list of them, or None, default=None
+        DataFrames: the column that the others are modelled by; of several, every combination of levels is a class.
+        `sample` then gives one frame.
+    schema : Schema or None, default=None
+        DataFrames: public facts. What it leaves open is learned under the same budget.
+    classes : sequence or None, default=None
+        Public classes of y or `target`. None: learned.
+    target_type : {"categorical", "numeric"} or None, default=None
+        None: numeric if its dtype is float.
+    importance : dict or None, default=None
+        DataFrames: column name -> how much the error of its tables matters beside 1 for the others; public. Tables of
+        two columns weigh as the product.
+    constraints : sequence of str or None, default=None
+        DataFrames: conditions that every row drawn keeps, such as ``"start <= end"`` or ``"age >= 16 or job ==
+        'none'"``; public. A row that a missing value leaves open keeps them. Rows that break one are drawn again.
+    bounds : pair (low, high), one pair a column, or None, default=None
+        Arrays: public bounds of the values, which are clipped to them. None: learned.
+    l2_bound : float or None, default=None
+        Arrays: public bound of the norm of a row after its columns are scaled to the unit box. None: learned.
+    image_shape : (height, width) or (height, width, channels) or None, default=None
+        Arrays: rows are images. Their moments are taken over the low frequencies of a cosine basis.
+    bounds_share : float, default=0.05
+        Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
+        Half of it for the row norm, a fifth for the number of rows of a table without numbers.
+    on_invalid : {"clip", "raise"}, default="clip"
+        What to do with values outside declared bounds.
+    n_components : int, "auto" or None, default="auto"
+        Latent dimensions; "auto" is at most 30 for DataFrames and 60 for arrays, None is no reduction.
+    noise : {"secure", "fast"}, default="secure"
+        Source of the noise.
+    random_state : int, RandomState instance or None, default=None
+        Of initialisation and of the sampling stream. Never of the noise: two fits with one seed differ.
+    progress : bool, default=False
+        A bar on stderr.
+
+    Attributes
+    ----------
+    accountant_ : PrivacyAccountant
+        What the fit charged.
+    card_ : PrivacyCard
+    classes_ : array, or list of arrays
+        Released or declared classes; a list with several targets.
+    class_ratio_ : array
+        Released share of each class, with an axis a target.
+    row_count_ : float
+        Released number of rows: what ``sample()`` draws.
+    model_ : object
+        Released state.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Notes
+    -----
+    The squared sensitivity of all tables of a DataFrame is the number of tables in one class (weighted): a row has one
+    level in each column and is in one class. Nothing is paid for classes, nor for the levels of a column.
+
+    Examples
+    --------
+    >>> from skdpgen import MomentSynthesizer
+    >>> from skdpgen.datasets import load_breast_cancer_table
+    >>> table = load_breast_cancer_table()
+    >>> schema = table.schema.select(["mean radius", "mean texture", "mean smoothness", "diagnosis"])
+    >>> synth = MomentSynthesizer(8.0, schema=schema, target="diagnosis").fit(table.frame[list(schema)])
+    >>> rows = synth.sample(50, given={"diagnosis": "malignant", "mean radius": (15, None)})
+    >>> rows.shape, set(rows["diagnosis"]), bool((rows["mean radius"] >= 15).all())
+    ((50, 4), {'malignant'}, True)
+    """
+
+    _parameter_constraints = {
+        **PRIVACY_CONSTRAINTS,
+        "target": "no_validation",
+        "schema": [Schema, None],
+        "classes": ["array-like", None],
+        "target_type": [StrOptions({"categorical", "numeric"}), None],
+        "importance": [dict, None],
+        "constraints": [str, list, tuple, None],
+        "bounds": ["array-like", None],
+        "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
+        "image_shape": ["array-like", None],
+        "bounds_share": [Interval(Real, 0, 1, closed="neither")],
+        "on_invalid": [StrOptions({"clip", "raise"})],
+        "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
+        "progress": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        delta=None,
+        *,
+        neighboring=None,
+        accountant=None,
+        target=None,
+        schema=None,
+        classes=None,
+        target_type=None,
+        importance=None,
+        constraints=None,
+        bounds=None,
+        l2_bound=None,
+        image_shape=None,
+        bounds_share=0.05,
+        on_invalid="clip",
+        n_components="auto",
+        noise="secure",
+        random_state=None,
+        progress=False,
+    ):
+        self.epsilon = epsilon
+        self.delta = delta
+        self.neighboring = neighboring
+        self.accountant = accountant
+        self.target = target
+        self.schema = schema
+        self.classes = classes
+        self.target_type = target_type
+        self.importance = importance
+        self.constraints = constraints
+        self.bounds = bounds
+        self.l2_bound = l2_bound
+        self.image_shape = image_shape
+        self.bounds_share = bounds_share
+        self.on_invalid = on_invalid
+        self.n_components = n_components
+        self.noise = noise
+        self.random_state = random_state
+        self.progress = progress
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Release a generative model of the rows.
+
+        Parameters
+        ----------
+        X : DataFrame, chunks of one, or array-like of shape (n_samples, n_features)
+            One row a person. Chunks are a list of DataFrames with the same columns, a function that returns an iterable
+            of them (called several times), a path or list of paths of Parquet files, or a dask DataFrame, whose
+            partitions are summed where they lie. Arrays hold finite numbers.
+        y : array-like of shape (n_samples,), default=None
+            Labels, for rows in memory; `sample` then gives (X, y). With `target`, an error.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInputError, SchemaError
+            The data do not fit what was declared; nothing was charged.
+        BudgetExceededError
+            The accountant does not allow the fit; nothing was charged.
+
+        Notes
+        -----
+        **Privacy.** The unit is one row, under `neighboring`. Charged before anything is released, as one composed
+        event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not declared (at its part of
+        `bounds_share`; learned categories also spend a tenth of `delta`), and one for the moments (three for arrays:
+        mean, norm about it, second moments).
+        """
+        with self._fitting():
+            accountant = self._resolve_accountant()
+            (rows, settings), plan = self._prepare(X, y, accountant)
+            rng = self._charge(accountant, plan)
+            fit_model = fit_frame_model if isinstance(rows, FrameRows) else fit_array_model
+            model = fit_model(rows, settings, plan, rng, accountant.neighboring, self._sampling_stream)
+            if isinstance(rows, FrameRows):
+                model.constraints = self._texts()
+            self._set_model(model)
+            self._issue_card(plan, rng, public_assumptions(self, rows))
+        return self
+
+    def _prepare(self, X, y, accountant):
+        rows = read_rows(self, X, y)
+        if isinstance(rows, FrameRows):
+            for text in self._texts():
+                RowConstraint(text, rows.schema.names)
+        else:
+            rows.check_components(self.n_components)
+        settings = {
+            "prior": "moments",
+            "decoder": "released",
+            "n_components": self.n_components,
+            "bounds_share": self.bounds_share,
+            "budget_split": None,
+            "progress": self.progress,
+        }
+        phases = plan_phases(rows, settings)
+        plan = self._calibrate(accountant, phases, extra_delta_share=0.1 if rows.learns_classes else 0.0)
+        return (rows, settings), plan
+
+    def _texts(self):
+        return (self.constraints,) if isinstance(self.constraints, str) else tuple(self.constraints or ())
+
+    def sample(self, n_samples=None, *, y=None, class_ratio=None, given=None, random_state=None):
+        """Draw synthetic rows: post-processing, which charges nothing.
+
+        Parameters
+        ----------
+        n_samples : int, default=None
+            None is the released row count (the length of `y`, if given).
+        y : array-like of shape (n_samples,), default=None
+            Class of each row; with several targets a DataFrame, or a sequence of tuples.
+        class_ratio : dict or array, default=None
+            Share of each class, by class (a tuple of values with several targets) or in the shape of `class_ratio_`;
+            None is the released one.
+        given : dict, default=None
+            Column name -> what its value is to be: a value; a list of values; for numbers and dates a pair
+            ``(low, high)`` with None for an open end; None for a missing value. Rows are drawn from the model's law of
+            such rows, so the other columns follow. Arrays: column index or name -> value.
+        random_state : int, RandomState, Generator or None, default=None
+            None advances the estimator's own stream, so that two calls differ; an integer repeats.
+
+        Returns
+        -------
+        DataFrame or array, or (X, y)
+            The kind of thing that was fitted; a pair if it was fitted with y.
+
+        Raises
+        ------
+        ValueError
+            The model has no rows of what is asked for, or too few that keep the constraints.
+        """
+        check_is_fitted(self)
+        rng = self._sampler(random_state)
+        model = self.model_ if given is None else self.model_.given(given)
+        components = self._components(model, n_samples, y, class_ratio, rng)
+        drawn = model.sample(components, rng)
+        if not getattr(self.model_, "constraints", ()):
+            return drawn
+        fixed = components if y is not None or class_ratio is not None else None
+        return keep_constraints(model, self.model_.constraints, drawn, fixed, rng)
+
+    @staticmethod
+    def _model_from_state(state):
+        return {"array": ArrayModel, "frame": FrameModel}[state["kind"]].from_state(state)
+
+    def score(self, X, y=None):
+        """Return the mean log-likelihood of rows (higher is better).
+
+        The rows are read unpaid: what comes back is private, and is not to be published.
+        """
+        check_is_fitted(self)
+        if self.model_.kind == "frame":
+            if not isinstance(X, pd.DataFrame):
+                raise InvalidInputError("fitted on a DataFrame: expected one")
+            validate_data(self, X, reset=False, skip_check_array=True)
+        else:
+            X = validate_rows(self, X, reset=False)
+        return float(np.mean(self.model_.score_samples(X, y)))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.input_tags.allow_nan = False
+        tags.input_tags.categorical = tags.input_tags.string = True
+        return tags

@@ -1,0 +1,221 @@
+"""Where the rows of a table lie: in memory, in chunks, in Parquet files or on a dask cluster; sums are taken there."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from skdpgen.exceptions import InvalidInputError, SchemaError
+from skdpgen.utils.validation import check_row_count
+
+__all__ = ["ChunkSource", "DaskSource", "MemorySource", "add_sums", "open_source"]
+
+# Rows that are encoded at a time: what bounds the memory of a fit.
+CHUNK_ROWS = 1 << 18
+_PARQUET = (".parquet", ".pq")
+_NO_ROWS = "Found array with 0 sample(s): no chunk has a row"  # scikit-learn's words
+
+
+def open_source(X):
+    """Return the source of a table, or None if `X` is no table.
+
+    Parameters
+    ----------
+    X : object
+        DataFrame; list or other collection of DataFrames, or a function that returns an iterable of them anew each
+        time; path (or list of paths) of Parquet files; dask DataFrame. What else, an array for one, gives None.
+
+    Raises
+    ------
+    InvalidInputError
+        An iterator, which could be read once alone.
+    """
+    if isinstance(X, pd.DataFrame):
+        return MemorySource(X)
+    if type(X).__module__.partition(".")[0] in ("dask", "dask_expr"):
+        return DaskSource(X)
+    if _is_path(X):
+        return ChunkSource(functools.partial(_parquet_chunks, [X]))
+    if isinstance(X, Iterator):
+        raise InvalidInputError(
+            "chunks are read several times (checked, binned, counted), and an iterator can be read once: give a "
+            "function that returns a new one, such as lambda: pandas.read_csv(path, chunksize=100_000)"
+        )
+    if isinstance(X, list | tuple) and X and isinstance(X[0], pd.DataFrame):
+        return ChunkSource(lambda: X)
+    if isinstance(X, list | tuple) and X and all(map(_is_path, X)):
+        return ChunkSource(functools.partial(_parquet_chunks, X))
+    if callable(X) and not hasattr(X, "__array__"):
+        return ChunkSource(X)
+    return None
+
+
+def _is_path(X):
+    return isinstance(X, Path) or (isinstance(X, str) and X.lower().endswith(_PARQUET))
+
+
+def add_sums(one, other):
+    """Sum of two bounded sums of one query over disjoint rows."""
+    return replace(one, value=one.value + other.value)
+
+
+class MemorySource:
+    """A DataFrame in memory, read in slices.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    """
+
+    in_memory = True
+
+    def __init__(self, frame):
+        self.frame = frame
+        check_row_count(len(frame))
+
+    @property
+    def one_slice(self):
+        """Whether `reduce` sees all rows at once."""
+        return len(self.frame) <= CHUNK_ROWS
+
+    @property
+    def head(self):
+        """The frame without rows: names and dtypes."""
+        return self.frame.iloc[:0]
+
+    @property
+    def attrs(self):
+        """What a reader of files noted down."""
+        return self.frame.attrs
+
+    def reduce(self, function, combine):
+        """Apply `function` to every chunk of rows, and `combine` the results two by two."""
+        parts = (self.frame.iloc[at : at + CHUNK_ROWS] for at in range(0, max(len(self.frame), 1), CHUNK_ROWS))
+        return functools.reduce(combine, map(function, parts))
+
+
+class ChunkSource:
+    """DataFrames one after another, of which one is in memory at a time.
+
+    Parameters
+    ----------
+    make_chunks : callable
+        Returns an iterable of DataFrames with the same columns, the same rows each time.
+    """
+
+    in_memory = False
+    one_slice = False
+
+    def __init__(self, make_chunks):
+        self._make_chunks = make_chunks
+        first = next(iter(self._chunks()), None)
+        if first is None:
+            raise InvalidInputError(_NO_ROWS)
+        self.head, self.attrs = first.iloc[:0], dict(first.attrs)
+
+    def _chunks(self):
+        chunks = self._make_chunks()
+        if isinstance(chunks, pd.DataFrame):
+            chunks = (chunks,)
+        if not isinstance(chunks, Iterable):
+            raise InvalidInputError(f"chunks must be an iterable of DataFrames; got {type(chunks).__name__}")
+        for chunk in chunks:
+            if not isinstance(chunk, pd.DataFrame):
+                raise InvalidInputError(f"every chunk must be a DataFrame; got {type(chunk).__name__}")
+            yield chunk
+
+    def reduce(self, function, combine):
+        """Apply `function` to every chunk of rows, and `combine` the results two by two."""
+        total = None
+        for number, chunk in enumerate(self._chunks()):
+            if list(chunk.columns) != list(self.head.columns):
+                told = _difference(chunk, self.head)
+                raise SchemaError(f"chunk {number} has other columns than the first one: {told}")
+            for at in range(0, len(chunk), CHUNK_ROWS):
+                part = function(chunk.iloc[at : at + CHUNK_ROWS])
+                total = part if total is None else combine(total, part)
+        if total is None:
+            raise InvalidInputError(_NO_ROWS)
+        return total
+
+
+class DaskSource:
+    """A dask DataFrame: each partition is summed where it lies, and the sums alone travel.
+
+    Parameters
+    ----------
+    frame : dask.dataframe.DataFrame
+    """
+
+    in_memory = False
+    one_slice = False
+
+    def __init__(self, frame):
+        if not hasattr(frame, "to_delayed") or not hasattr(frame, "columns"):
+            raise InvalidInputError(f"expected a dask DataFrame; got dask's {type(frame).__name__}")
+        self._frame = frame
+        self.head, self.attrs = frame._meta.iloc[:0], {}
+
+    def reduce(self, function, combine):
+        """Apply `function` to every partition, and `combine` the results two by two, in a tree."""
+        import dask
+
+        lazy = dask.delayed(functools.partial(_of_part, function))
+        merge = dask.delayed(functools.partial(_both, combine))
+        parts = [lazy(part) for part in self._frame.to_delayed()]
+        while len(parts) > 1:
+            parts = [merge(*parts[at : at + 2]) if at + 1 < len(parts) else parts[at] for at in range(0, len(parts), 2)]
+        total = dask.compute(parts[0])[0]
+        if total is None:
+            raise InvalidInputError(_NO_ROWS)
+        return total
+
+
+def _of_part(function, part):
+    return function(part) if len(part) else None
+
+
+def _both(combine, one, other):
+    return one if other is None else other if one is None else combine(one, other)
+
+
+def _difference(chunk, head):
+    missing = [repr(name) for name in head.columns if name not in chunk.columns]
+    unexpected = [repr(name) for name in chunk.columns if name not in head.columns]
+    parts = [
+        f"{word}: {', '.join(found)}" for word, found in (("missing", missing), ("unexpected", unexpected)) if found
+    ]
+    return "; ".join(parts) or "the same in another order"
+
+
+def _parquet_chunks(paths):
+    try:
+        from pyarrow import lib, parquet
+    except ImportError:
+        raise InvalidInputError("reading Parquet files needs pyarrow (the extra skdpgen[parquet])") from None
+    for path in paths:
+        if Path(path).suffix.lower() not in _PARQUET:
+            raise InvalidInputError(f"{path}: only Parquet files are read in chunks; make chunks of others yourself")
+        if not Path(path).is_file():
+            raise InvalidInputError(f"{path}: no such file")
+        try:
+            with parquet.ParquetFile(path) as file:
+                for batch in file.iter_batches(batch_size=CHUNK_ROWS):
+                    yield batch.to_pandas(types_mapper=_nullable)
+        except lib.ArrowException:
+            raise InvalidInputError(f"{path}: cannot be read as Parquet") from None
+
+
+def _nullable(kind):
+    """Dtype of an Arrow type that can hold missing values, whether a chunk has some or not."""
+    name = str(kind)
+    if name in ("bool", "float", "double", "string", "large_string"):
+        names = {"bool": "boolean", "float": "Float32", "double": "Float64"}
+        return pd.api.types.pandas_dtype(names.get(name, "string"))
+    if name.removeprefix("u").startswith("int"):
+        return pd.api.types.pandas_dtype(name.replace("int", "Int").replace("uI", "UI"))
+    return None

@@ -1,0 +1,46 @@
+"""Who is told of each release: an audit, and nobody else. What it is told is the release, never the sum under it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import numpy as np
+
+__all__ = ["tell_release", "watch_releases", "watched"]
+
+_watcher = None
+
+
+@contextmanager
+def watch_releases(watcher):
+    """Tell ``watcher(released, sd, kind)`` of each release in the block.
+
+    Parameters
+    ----------
+    watcher : callable
+        `released` is an array, `sd` the standard deviation of its noise as the mechanism states it (0 for none),
+        `kind` "plain" or "gradient" (one step of DP-SGD, flattened, before it is divided by the batch size). Returns
+        None, or what to go on with in the place of a plain release: an audit follows one data set along the releases
+        of another.
+    """
+    global _watcher
+    outer, _watcher = _watcher, watcher
+    try:
+        yield
+    finally:
+        _watcher = outer
+
+
+def watched():
+    """Tell whether there is a watcher."""
+    return _watcher is not None
+
+
+def tell_release(released, sd, kind="plain"):
+    """Pass a release on to the watcher, if there is one, and return it, or what the watcher puts in its place."""
+    if _watcher is not None:
+        value = np.array(released, dtype=np.float64)
+        answer = _watcher(value, np.broadcast_to(np.asarray(sd, dtype=np.float64), value.shape), kind)
+        if answer is not None:
+            return answer
+    return released

@@ -1,0 +1,50 @@
+"""Sabotage of how events are written, priced and planned is caught by a claim of an ordinary test."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import test_planning as planning_claims
+import test_repetition as repetition_claims
+import test_subset_events as subset_claims
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from _sabotage import Claim, assert_caught, mutant_ids
+
+from skdpgen.accounting import event_json, subset_sampling
+from skdpgen.dpsgd.subsets import SubsetPlan
+
+SIGNAL = planning_claims.test_the_signal_of_a_step_on_subsets_is_its_clipped_means_and_not_its_rows
+
+MUTANTS = [
+    (
+        "the count of a repetition lost when it is read",
+        [Claim(repetition_claims.test_a_repetition_made_twice_is_one_charge_in_any_books, None, None)],
+        (event_json._repetition_from_json, ('repeat(event, whole(value["count"], "count"))', "event")),
+    ),
+    (
+        "exactly one of two and a half",
+        [Claim(subset_claims.test_bad_numbers_and_unknown_mechanisms_are_refused)],
+        (subset_sampling.subset_gaussian_event, ("> 1e-9", "> 1e9")),
+    ),
+    (
+        "rows for the clipped means of subsets",
+        [
+            Claim(
+                planning_claims.test_the_signal_of_a_step_on_subsets_is_its_clipped_means_and_not_its_rows,
+                "balanced",
+                16,
+                8.0,
+            )
+        ],
+        (SubsetPlan.phase, ("signal = self.per_step * self.l2_bound / self.reach", "signal = None")),
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "claims", "changes"), [(m[0], m[1], m[2:]) for m in MUTANTS], ids=mutant_ids(MUTANTS))
+def test_sabotage_is_caught(monkeypatch, name, claims, changes):
+    assert_caught(monkeypatch, claims, *changes)

@@ -1,0 +1,95 @@
+"""A plan to be read before it is paid."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from skdpgen import DPPCA, DP2VAESynthesizer, DPGaussianMixture, P3GMSynthesizer, PrivacyAccountant, PrivateSearchCV
+from skdpgen.accounting import BudgetPlan, epsilon_pld, repeat_and_select_event, subset_gaussian_event
+from skdpgen.accounting.calibration import FitPlan
+
+X = np.random.default_rng(0).normal(size=(200, 3))
+
+
+def test_a_plan_shows_noise_split_signal_and_curve_and_charges_nothing():
+    accountant = PrivacyAccountant(5.0)
+    pca = DPPCA(2, bounds=(-4, 4), accountant=accountant, epsilon=1.0).plan(X)
+    shown = BudgetPlan.of(pca, n_rows=10_000)
+    assert not accountant.charges
+    assert [row.phase for row in shown.phases] == [phase.label for phase in pca.phases]
+    assert sum(row.share for row in shown.phases) == pytest.approx(1)
+    for row in shown.phases:
+        assert row.noise_multiplier == pca.noise_multipliers[row.phase]
+        assert row.signal_to_noise == pytest.approx(10_000 / row.noise_multiplier)
+    assert shown.epsilon == pytest.approx(1.0, rel=1e-6)
+    assert dict(shown.curve)[1e-6] == epsilon_pld(pca, 1e-6, "add_or_remove_one")
+    assert "nothing was charged" in str(shown)
+
+
+def test_fits_declared_together_cost_what_the_books_then_say():
+    accountant = PrivacyAccountant(3.0)
+    plans = [
+        DPPCA(2, bounds=(-4, 4), accountant=accountant).plan(X),
+        DPGaussianMixture(bounds=(-4, 4), accountant=accountant).plan(X),
+    ]
+    shown = BudgetPlan.of(plans, n_rows=500)
+    accountant.plan(plans)
+    assert shown.epsilon == accountant.epsilon_spent()
+    assert {row.fit for row in shown.phases} == {"DPPCA", "DPGaussianMixture"}
+
+
+def test_sampled_steps_a_search_and_no_noise_are_shown_as_they_are():
+    net = P3GMSynthesizer(decoder="net", steps=50, sampling_rate=0.02, bounds=(-4, 4), l2_bound=1.0).plan(X)
+    decoder = BudgetPlan.of(net, n_rows=1000).phases[-1]
+    assert decoder.steps == 50
+    assert decoder.signal_to_noise == pytest.approx(0.02 * 1000 / decoder.noise_multiplier)
+    search = PrivateSearchCV(DPPCA(bounds=(-4, 4)), {"n_components": [1, 2]}, score_bounds=(-20, 10)).plan(X)
+    rows = BudgetPlan.of(search, n_rows=1000).phases
+    assert rows[0].phase.startswith("run may be: gaussian")
+    free = BudgetPlan.of(DPPCA(epsilon=np.inf).plan(X), n_rows=10)
+    assert free.epsilon == math.inf
+    assert json.loads(json.dumps(free.to_dict()))["epsilon"] == "inf"
+
+
+@pytest.mark.parametrize(
+    ("sampler", "per_step", "signal"), [("poisson", 4, 4.0), ("one_of_k", 1, 0.5), ("balanced", 16, 8.0)]
+)
+def test_the_signal_of_a_step_on_subsets_is_its_clipped_means_and_not_its_rows(sampler, per_step, signal):
+    """One mean of norm C a subset, whatever the number of rows; where noise is a multiple of 2 C, half of that."""
+    options = {"n_subsets": 20, "steps": 40, "start": "random", "bounds": (-4, 4)}
+    model = DP2VAESynthesizer(sampler=sampler, subsets_per_step=per_step, **options)
+    plan = model.plan(X)
+    for n_rows in (200, 100_000):
+        decoder = BudgetPlan.of(plan, n_rows=n_rows).phases[-1]
+        assert decoder.signal_to_noise == pytest.approx(signal / decoder.noise_multiplier)
+        assert decoder.rows_in_the_noise == pytest.approx(n_rows * decoder.noise_multiplier / signal)
+
+
+def test_where_the_number_of_subsets_is_not_told_no_signal_is():
+    event = repeat_and_select_event([subset_gaussian_event("poisson_subsets", 0.1, 2.0, 9)], "poisson", 2)
+    shown = BudgetPlan.of(FitPlan("search", (), {}, event, 0.0, 1.0, 1e-5, "add_or_remove_one"), n_rows=100)
+    assert shown.phases[0].signal_to_noise is None
+    assert "poisson_subsets" in str(shown)
+    assert json.loads(json.dumps(shown.to_dict()))["phases"][0]["rows_in_the_noise"] is None
+
+
+def test_a_plan_can_be_drawn(tmp_path):
+    figure = BudgetPlan.of(DPPCA(2).plan(X), n_rows=100).plot(tmp_path / "plan.png")
+    assert (tmp_path / "plan.png").stat().st_size > 1000
+    assert len(figure.axes) == 2
+
+
+def test_what_is_no_plan_is_refused():
+    plan = DPPCA(2).plan(X)
+    other = DPPCA(2, neighboring="replace_one").plan(X)
+    for wrong, message in (
+        ([], "at least one FitPlan"),
+        ("plan", "at least one FitPlan"),
+        ([plan, other], "relations"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            BudgetPlan.of(wrong, n_rows=10)
+    with pytest.raises(ValueError, match="n_rows"):
+        BudgetPlan.of(plan, n_rows=0)

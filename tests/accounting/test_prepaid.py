@@ -1,0 +1,202 @@
+"""A fit within a paid one: planned, then made once, as it was paid for, and not otherwise."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from _sabotage import Claim, assert_caught, mutant_ids
+from sklearn.base import clone
+
+from skdpgen import DPPCA, PrivacyAccountant
+from skdpgen.accounting import gaussian_event, repeat_and_select_event
+from skdpgen.accounting.prepaid import PaidFits, PlanningAccountant, Voucher, calibrate_by_rdp, plan_at
+from skdpgen.exceptions import BudgetExceededError
+
+X = np.random.default_rng(0).normal(size=(300, 2))
+
+
+class _Runs:
+    """A noise generator whose one draw makes so many runs, or almost."""
+
+    def __init__(self, u=0.9):
+        self.u = u
+
+    def random(self):
+        return self.u
+
+
+def _paid(mu=0.5, u=0.9):
+    """An open block with a few runs drawn."""
+    accountant = PrivacyAccountant(5.0)
+    planner = PlanningAccountant(accountant)
+    DPPCA(1, accountant=planner).plan(X)
+    plan = plan_at(planner.request, mu, accountant, alpha=10.0)
+    paid = PaidFits(accountant).__enter__()
+    paid.charge(repeat_and_select_event([plan.event, gaussian_event(1 / mu)], "poisson", 4), "search")
+    return accountant, paid, plan, paid.draw_runs("poisson", 4, _Runs(u))
+
+
+def test_planning_pays_for_nothing():
+    accountant = PrivacyAccountant(5.0)
+    planner = PlanningAccountant(accountant)
+    DPPCA(1, accountant=planner).plan(X)
+    assert [phase.label for phase in planner.request.phases] == ["bounds", "l2_bound", "moments"]
+    with pytest.raises(BudgetExceededError, match="only planned"):
+        DPPCA(1, accountant=planner).fit(X)
+    assert not accountant.charges
+
+
+def test_a_voucher_pays_for_the_fit_that_was_paid_for_and_once():
+    accountant, paid, plan, n_runs = _paid()
+    assert n_runs >= 4
+    voucher = Voucher(paid, plan)
+    pca = DPPCA(1, accountant=voucher).fit(X)
+    assert pca.accountant_ is voucher
+    assert len(accountant.charges) == 1
+    with pytest.raises(BudgetExceededError, match="not twice"):
+        clone(pca).fit(X)
+    for other in (DPPCA(1, bounds=(-4, 4)), DPPCA(1, bounds_share=0.2), DPPCA(1, centering="two_round")):
+        fresh = Voucher(paid, plan)
+        with pytest.raises(BudgetExceededError, match="other phases"):
+            other.set_params(accountant=fresh).fit(X)
+        assert not fresh.charges
+
+
+def as_many_fits_as_runs_were_drawn():
+    """Not one more, and none once the block has ended, in which the charge was made."""
+    for u in (0.01, 0.5, 0.99):
+        accountant, paid, plan, n_runs = _paid(u=u)
+        vouchers = []
+        for _ in range(n_runs):
+            vouchers.append(Voucher(paid, plan))
+        with pytest.raises(BudgetExceededError, match="no run is left"):
+            Voucher(paid, plan)
+        with pytest.raises(BudgetExceededError, match="drawn once"):
+            paid.draw_runs("poisson", 4, _Runs(0.99))
+        assert len(accountant.charges) == 1
+    assert n_runs > 5
+    paid.__exit__(None, None, None)
+    for voucher in vouchers:
+        with pytest.raises(BudgetExceededError, match="is over"):
+            DPPCA(1, accountant=voucher).fit(X)
+        assert not voucher.charges
+    _, paid, plan, _ = _paid()
+    paid.__exit__(None, None, None)
+    with pytest.raises(BudgetExceededError, match="is over"):
+        Voucher(paid, plan)
+    with pytest.raises(BudgetExceededError, match="not fitted again"):
+        paid.__enter__()
+
+
+def an_entry_of_the_books_pays_for_no_fit():
+    """A charge that something else made, before or now, opens nothing; the law of the runs is that of the charge."""
+    accountant, first, plan, _ = _paid()
+    first.__exit__(None, None, None)
+    (charge,) = accountant.charges
+    with PaidFits(accountant) as again:
+        for attempt in (lambda: Voucher(again, plan), lambda: again.draw_runs("poisson", 4, _Runs())):
+            with pytest.raises(BudgetExceededError):
+                attempt()
+    assert accountant.charges == (charge,)
+    with PaidFits(PrivacyAccountant(5.0)) as paid:
+        paid.charge(charge.event, "search")
+        for law in (("poisson", 40), ("logarithmic", 4)):
+            with pytest.raises(BudgetExceededError, match="another number of runs"):
+                paid.draw_runs(*law, _Runs())
+        with pytest.raises(BudgetExceededError, match="one charge"):
+            paid.charge(charge.event, "search")
+    with pytest.raises(BudgetExceededError, match="inside the block"):
+        PaidFits(PrivacyAccountant(5.0)).charge(charge.event, "search")
+
+
+def test_a_voucher_covers_what_was_charged_and_nothing_louder():
+    accountant, paid, plan, _ = _paid()
+    planner = PlanningAccountant(accountant)
+    DPPCA(1, accountant=planner).plan(X)
+    louder = plan_at(planner.request, 0.6, accountant, alpha=10.0)
+    with pytest.raises(BudgetExceededError, match="not among the runs"):
+        Voucher(paid, louder)
+    voucher = Voucher(paid, plan)
+    with pytest.raises(BudgetExceededError):
+        voucher.charge(gaussian_event(100.0), "something else")
+    with pytest.raises(BudgetExceededError):
+        voucher.plan([])
+
+
+def test_a_refused_charge_opens_nothing():
+    _, _, plan, _ = _paid()
+    with PaidFits(PrivacyAccountant(0.01)) as paid:
+        with pytest.raises(BudgetExceededError):
+            paid.charge(repeat_and_select_event([plan.event], "poisson", 4), "search")
+        assert not paid.open
+        with pytest.raises(BudgetExceededError):
+            Voucher(paid, plan)
+
+
+def test_a_voucher_is_neither_copied_nor_pickled():
+    accountant, paid, plan, _ = _paid()
+    for special in (Voucher(paid, plan), PlanningAccountant(accountant)):
+        assert clone(special) is copy.deepcopy(special) is special
+        with pytest.raises(TypeError, match="does not leave the process"):
+            pickle.dumps(special)
+    for attempt in (copy.copy, copy.deepcopy, pickle.dumps):  # a copy would count runs of its own
+        with pytest.raises(TypeError, match="neither copied"):
+            attempt(paid)
+
+
+def a_declared_search_is_paid_once():
+    """Whatever share of the budget it takes: its own entry in the books does not make it dearer."""
+
+    def event(mu):
+        return repeat_and_select_event([gaussian_event(1 / mu)], "logarithmic", 5)
+
+    terms = {"label": "search", "delta": None, "extra_delta": 1e-6}
+    for share in (0.3, 0.45, 0.5, 0.9):
+        accountant = PrivacyAccountant(1.0)
+        _, plan = calibrate_by_rdp(accountant, event, epsilon=share, **terms)
+        accountant.plan([plan])
+        _, again = calibrate_by_rdp(accountant, event, epsilon=share, **terms)
+        accountant.charge(again.event, again.label, again.extra_delta)
+        assert [entry.status for entry in accountant.entries] == ["charged"]
+        assert accountant.epsilon_spent() <= share
+
+
+CLAIMED = [Claim(f) for f in (as_many_fits_as_runs_were_drawn, an_entry_of_the_books_pays_for_no_fit)]
+ONCE = Claim(a_declared_search_is_paid_once)
+MUTANTS = [
+    ("fits are not counted", CLAIMED[:1], (PaidFits.take, ("self._left -= 1", "pass"))),
+    ("fits after the end", CLAIMED[:1], (PaidFits.open, ("self._open and ", ""))),
+    ("runs of another law", CLAIMED[1:], (PaidFits.draw_runs, ("self._law() != (runs, float(mean))", "False"))),
+    ("two draws of the number of runs", CLAIMED[:1], (PaidFits.draw_runs, (" or self._left is not None", ""))),
+    ("the entry that was declared is forgotten", [ONCE], (calibrate_by_rdp, ("not declared and (", "("))),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))
+def test_sabotage_of_paid_fits_is_caught(monkeypatch, mutant):
+    _, claims, *changes = mutant
+    assert_caught(monkeypatch, claims, *changes)
+
+
+@pytest.mark.parametrize("claim", [*CLAIMED, ONCE], ids=str)
+def test_paid_fits_are_what_they_claim(claim):
+    claim.holds_unpatched()
+
+
+def test_the_scale_found_costs_what_was_asked_for_and_no_more():
+    def event(mu):
+        return repeat_and_select_event([gaussian_event(1 / mu)], "poisson", 3)
+
+    terms = {"label": "search", "delta": None, "extra_delta": 1e-6}
+    accountant = PrivacyAccountant(2.0)
+    _, plan = calibrate_by_rdp(accountant, event, epsilon=1.0, **terms)
+    assert 0.998 <= plan.epsilon <= 1.0
+    accountant.charge(plan.event, plan.label, plan.extra_delta)
+    _, rest = calibrate_by_rdp(accountant, event, epsilon=None, **terms)
+    accountant.charge(rest.event, rest.label, rest.extra_delta)  # the filter lets it pass, and little is left
+    assert accountant.remaining() < 0.2
+    with pytest.raises(BudgetExceededError, match="no amount of noise"):
+        calibrate_by_rdp(accountant, event, epsilon=None, **terms)
+    with pytest.raises(BudgetExceededError, match="no amount of noise brings search to epsilon = 1e-06"):
+        calibrate_by_rdp(PrivacyAccountant(1.0), event, epsilon=1e-6, **terms)

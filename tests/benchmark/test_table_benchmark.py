@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils import Bunch
+
+from skdpgen import datasets
+from skdpgen.benchmark.tables import REAL, split_rows, table_benchmark
+from skdpgen.tabular import Categorical, Schema
+
+CLASSIFIERS = {"logistic": LogisticRegression(max_iter=1000)}
+
+
+class Memoriser:
+    """Stands in for a synthesizer: gives back the rows it saw."""
+
+    def fit(self, X, y=None):
+        self.rows_ = X, y
+        return self
+
+    def sample(self, n_rows):
+        X, y = self.rows_
+        return X.iloc[:n_rows] if y is None else (X[:n_rows], y[:n_rows])
+
+
+@pytest.fixture(params=["numbers", "mixed"])
+def small_table(monkeypatch, request):
+    # breast cancer in Adult's place: the benchmark asks only for frame, schema, target and positive class
+    bunch = datasets.load_breast_cancer_table()
+    if request.param == "mixed":
+        size = np.where(bunch.frame["mean radius"] > 15, "large", "small").astype(object)
+        bunch.frame.insert(0, "size", size)
+        bunch.schema = Schema([Categorical("size", ("large", "small")), *bunch.schema.columns])
+    bunch.extra = bunch.frame.head(100)
+    monkeypatch.setattr(datasets, "load_adult", lambda data_dir=None: Bunch(**bunch))
+    return bunch
+
+
+def test_rows_are_split_once_and_completely():
+    frame = pd.DataFrame({"row": range(100)})
+    train, test = split_rows(frame, 0)
+    assert len(test) == 10
+    assert sorted([*train["row"], *test["row"]]) == list(range(100))
+    assert not split_rows(frame, 1)[1].equals(test)
+
+
+def test_each_seed_and_model_gives_one_result_and_the_training_rows_are_the_reference(small_table):
+    models = [lambda **parameters: Memoriser(), REAL]
+    results = list(table_benchmark("adult", models, seeds=(0, 1), classifiers=CLASSIFIERS))
+    assert [(result["seed"], result["model"]) for result in results] == [
+        (seed, model) for seed in (0, 1) for model in ("Memoriser", REAL)
+    ]
+    for result, real in zip(results[::2], results[1::2]):
+        assert result["two_way_tvd"] == 0
+        assert result["auroc"] == real["auroc"] > 0.9
+        assert result["auroc_extra"] == real["auroc_extra"] > 0.9
+
+
+def test_development_never_shows_the_test_rows(small_table):
+    seen = []
+
+    class Watcher(Memoriser):
+        def fit(self, X, y=None):
+            seen.append(np.asarray(X))
+            return super().fit(X, y)
+
+    _, test = split_rows(small_table.frame, 100)
+    (result,) = table_benchmark(
+        "adult", [lambda **p: Watcher()], seeds=(100,), development=True, classifiers=CLASSIFIERS
+    )
+    train, _ = split_rows(small_table.frame, 100)
+    assert len(seen[0]) == len(train) - round(0.1 * len(train))
+    columns = small_table.frame.columns.get_indexer(["mean area", "worst area"]) - small_table.frame.shape[1]
+    hidden = set(map(tuple, test[["mean area", "worst area"]].to_numpy()))
+    ends = columns if seen[0].shape[1] == small_table.frame.shape[1] else columns + 1
+    assert not hidden & set(map(tuple, seen[0][:, ends].astype(float)))
+    assert "auroc_extra" not in result
+
+
+def test_synthesizer_gets_the_budget_and_what_is_public_or_nothing(small_table):
+    seen = []
+
+    def make(**parameters):
+        seen.append(parameters)
+        return Memoriser()
+
+    for declared in (True, False):
+        options = {"learned_schema": not declared, "classifiers": CLASSIFIERS}
+        next(table_benchmark("adult", [make], seeds=(0,), epsilon=2.0, **options))
+    declared, learned = seen
+    assert declared["epsilon"] == 2.0
+    if "target" in declared:
+        assert declared["target"] == "diagnosis"
+        assert declared["schema"] is not None
+        assert learned["schema"] is None
+    else:
+        assert declared["bounds"].shape == (30, 2)
+        assert declared["classes"] == ["malignant", "benign"]
+        assert set(learned) == {"epsilon", "delta"}
+
+
+def test_an_unknown_table_is_refused():
+    with pytest.raises(ValueError, match="adult, esr, isolet, credit"):
+        next(table_benchmark("census"))

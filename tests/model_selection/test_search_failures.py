@@ -1,0 +1,178 @@
+"""What can go wrong in a search is found before its charge, or tells nothing of the rows after it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pandas as pd
+import pytest
+from _sabotage import Claim, assert_caught, mutant_ids
+
+from skdpgen import DPPCA, DPMERFSynthesizer, P3GMSynthesizer, PrivacyAccountant, PrivateSearchCV
+from skdpgen.accounting import prepaid
+from skdpgen.exceptions import BudgetExceededError, InvalidInputError
+from skdpgen.model_selection._planning import public_model
+from skdpgen.model_selection._scoring import same_terms
+from skdpgen.testing import seeded_noise
+from skdpgen.utils.noise import NoiseGenerator, make_noise_generator, public_noise
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+
+X = np.random.default_rng(3).normal(size=(300, 3)).clip(-4, 4)
+SECRET = "SECRET-4711"
+SCORED = {"score_bounds": (-30, 10), "runs": "logarithmic", "mean_runs": 2.0}
+
+
+class _Relative(DPPCA):
+    def score_samples(self, X):
+        terms = super().score_samples(X)
+        return terms - terms.mean()
+
+
+class _Streamed(DPPCA):
+    def score_samples(self, X):
+        return super().score_samples(X) + np.random.default_rng(0).normal(size=len(X))
+
+
+class _Cell(DPPCA):
+    """Fails on private rows, and says why."""
+
+    error = ValueError
+
+    def fit(self, X, y=None):
+        if np.isfinite(self.epsilon):
+            raise self.error(f"could not convert {SECRET}")
+        return super().fit(X, y)
+
+
+class _OwnWords(_Cell):
+    error = InvalidInputError
+
+
+def _search(estimator=None, **changed):
+    estimator = DPPCA(bounds=(-4, 4)) if estimator is None else estimator
+    return PrivateSearchCV(estimator, {"n_components": [1, 2]}, **{"epsilon": 2.0, **SCORED, **changed})
+
+
+def a_score_that_depends_on_other_records_is_refused_unpaid():
+    """The scores that the package, or an estimator, brings along too."""
+    for estimator in (_Relative(bounds=(-4, 4)), _Streamed(bounds=(-4, 4))):
+        for scoring in (None, "log_likelihood", lambda fitted, X, y: fitted.score_samples(X)):
+            accountant = PrivacyAccountant(3.0)
+            with pytest.raises(ValueError, match="depends on the other records"):
+                _search(estimator, accountant=accountant, scoring=scoring).fit(X)
+            assert not accountant.charges
+
+
+def no_cell_is_in_the_words_of_a_failed_run():
+    """A foreign error is told by its kind; one of the package's own input errors by its words."""
+    for estimator, told in ((_Cell(bounds=(-4, 4)), False), (_OwnWords(bounds=(-4, 4)), True)):
+        with seeded_noise(0, quiet=True), pytest.raises(RuntimeError, match="stays charged") as caught:
+            _search(estimator).fit(X)
+        assert (SECRET in str(caught.value)) is told
+        assert estimator.error.__name__ in str(caught.value)
+        assert caught.value.__context__ is None
+
+
+def test_what_cannot_be_scored_is_refused_before_the_charge():
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    accountant = PrivacyAccountant(3.0)
+    for search, data in (
+        (_search(accountant=accountant, public_data=X[:20, :2], score_bounds=None), X),
+        (
+            _search(
+                P3GMSynthesizer(), accountant=accountant, public_data=frame.rename(columns={"c": "d"}),
+                score_bounds=None, scoring="log_likelihood",
+            ),
+            frame,
+        ),
+        (_search(DPMERFSynthesizer(steps=2, n_frequencies=4, bounds=(-4, 4)), accountant=accountant), X),
+    ):  # fmt: skip
+        with pytest.raises((ValueError, KeyError, AttributeError)):
+            search.set_params(param_grid={"bounds_share": [0.05, 0.1]}).fit(data)
+    assert not accountant.charges
+
+
+def test_a_scorer_that_raises_on_a_private_row_ends_no_search():
+    def scoring(estimator, X, y=None):
+        if (X[:, 0] == 4.0).any():
+            raise ValueError(f"cannot score {SECRET}")
+        return np.full(len(X), 0.5)
+
+    rows = np.vstack([X.clip(-3, 3), [[4.0, 0.0, 0.0]]])
+    for place in range(3):
+        with seeded_noise(place, quiet=True):
+            search = _search(scoring=scoring, score_bounds=(0, 1), epsilon=50.0).fit(rows)
+        assert search.best_score_ == pytest.approx(0.5, abs=0.1)
+
+
+@pytest.mark.parametrize("neighboring", ["add_or_remove_one", "replace_one"])
+def test_a_search_of_a_handful_of_rows_does_not_fail(neighboring):
+    for seed in range(12):
+        with seeded_noise(seed, quiet=True):
+            _search(neighboring=neighboring, cv=2).fit(X[:1]).card_.verify()
+
+
+def test_a_public_model_is_there_under_either_relation():
+    """The number of made-up rows is public, so what hangs on it can be known."""
+    net = P3GMSynthesizer(
+        decoder="net", steps=2, batch_size=20, bounds=(-4, 4), l2_bound=1.0, warm_start_steps=1, n_components=1
+    )
+    assert np.isfinite(public_model(net, X, None, "replace_one").sample(5)).all()
+
+
+def test_the_fixed_bits_of_public_fits_reach_no_other_thread():
+    """A private fit that runs beside a search, or after it, keeps its noise."""
+    with public_noise():
+        assert make_noise_generator().kind == "seeded"
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(make_noise_generator).result().kind == "secure"
+    assert (
+        make_noise_generator().kind != "seeded"
+        or make_noise_generator().random() != NoiseGenerator("seeded", seed=0).random()
+    )
+
+
+def test_fits_are_had_within_the_search_alone(monkeypatch):
+    kept = []
+    monkeypatch.setattr(
+        "skdpgen.model_selection._private_search.Voucher",
+        lambda paid, plan: kept.append((paid, plan)) or prepaid.Voucher(paid, plan),
+    )
+    with seeded_noise(0, quiet=True):
+        search = _search().fit(X)
+    assert kept
+    for paid, plan in kept:
+        with pytest.raises(BudgetExceededError, match="is over"):
+            prepaid.Voucher(paid, plan)
+    assert len(search.accountant_.charges) == 1
+
+
+CLAIMS = [
+    Claim(a_score_that_depends_on_other_records_is_refused_unpaid),
+    Claim(no_cell_is_in_the_words_of_a_failed_run),
+]
+S = PrivateSearchCV
+OWN = "type(error) in (InvalidInputError, SchemaError)"
+MUTANTS = [
+    ("any terms are the same", CLAIMS[:1], (same_terms, ("bool((gap <= _ROUNDING).all())", "True"))),
+    (
+        "the built-in score is trusted",
+        CLAIMS[:1],
+        (S._try_out, ("not same_terms(", "callable(scoring) and not same_terms(")),
+    ),
+    ("the words of every error", CLAIMS[1:], (S._search, (OWN, "True"))),
+    ("the words of every ValueError", CLAIMS[1:], (S._search, (OWN, "isinstance(error, ValueError)"))),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))
+def test_sabotage_of_the_trial_is_caught(monkeypatch, mutant):
+    _, claims, *changes = mutant
+    assert_caught(monkeypatch, claims, *changes)
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=str)
+def test_a_search_refuses_and_fails_as_it_claims(claim):
+    claim.holds_unpatched()

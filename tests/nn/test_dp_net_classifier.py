@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from _fits import a_category_of_one_record_is_not_told, ledger_is_what_ran, nothing_private_is_kept
+from _sabotage import Claim, assert_caught, mutant_ids, quietly
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from torch import nn
+
+from skdpgen import PrivacyAccountant, TableEncoder
+from skdpgen.exceptions import BudgetExceededError, InvalidInputError
+from skdpgen.nn import DPNet, DPNetClassifier, _classifier
+from skdpgen.tabular import Categorical, Numeric, Schema
+
+SMALL = {"steps": 3, "sampling_rate": 0.1, "hidden_layer_sizes": (4,), "bounds": (0, 1), "classes": [0, 1]}
+
+
+@pytest.fixture
+def blobs(rng):
+    y = rng.integers(0, 2, 600)
+    X = np.clip(0.5 + 0.3 * (2 * y[:, None] - 1) * [1, 0] + 0.1 * rng.normal(size=(600, 2)), 0, 1)
+    return X, y
+
+
+def test_without_noise_it_classifies_as_ordinary_training_does():
+    X, y = load_digits(return_X_y=True)
+    model = DPNetClassifier(np.inf, bounds=(0, 16), classes=range(10), sampling_rate=0.1, steps=150).fit(
+        X[:1200], y[:1200]
+    )
+    linear = LogisticRegression(max_iter=2000).fit(X[:1200] / 16, y[:1200]).score(X[1200:] / 16, y[1200:])
+    assert model.score(X[1200:], y[1200:]) > linear - 0.05
+    assert model.card_["private"] is False
+
+
+def test_with_noise_it_learns_what_is_easy(blobs):
+    X, y = blobs
+    model = DPNetClassifier(20.0, bounds=(0, 1), classes=[0, 1], sampling_rate=0.1, steps=100).fit(X, y)
+    assert model.score(X, y) > 0.9
+    assert model.accountant_.epsilon_spent() <= 20.0
+    probabilities = model.predict_proba(X)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(model.classes_[probabilities.argmax(axis=1)], model.predict(X))
+
+
+@pytest.mark.parametrize("name", ["classifier, net", "classifier, net, replace_one"])
+def test_every_release_was_charged_and_nothing_private_is_kept(name):
+    ledger_is_what_ran(name)
+    nothing_private_is_kept(name)
+
+
+def test_a_class_of_one_record_is_not_told():
+    a_category_of_one_record_is_not_told("classifier, net")
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+def test_what_is_declared_is_not_paid_for(blobs, relation):
+    X, y = blobs
+    model = quietly(lambda: DPNetClassifier(5.0, neighboring=relation, **SMALL).fit(X, y))
+    releases = list(model.accountant_.report()["release"])
+    assert releases == (["rows", "network"] if relation == "add_or_remove_one" else ["network"])
+    learned = quietly(
+        lambda: DPNetClassifier(5.0, neighboring=relation, **{**SMALL, "bounds": None, "classes": None}).fit(X, y)
+    )
+    assert list(learned.accountant_.report()["release"])[:2] == ["bounds", "classes"]
+    assert learned.accountant_.charges[0].extra_delta == pytest.approx(1e-6)
+
+
+def test_classes_keep_their_kind_and_frames_their_names(blobs):
+    X, y = blobs
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    for labels in (np.array(["no", "yes"])[y], y.astype(float), y.astype(bool), pd.Series(np.array(["u", "v"])[y])):
+        model = quietly(lambda labels=labels: DPNetClassifier(30.0, **{**SMALL, "classes": None}).fit(frame, labels))
+        assert list(model.classes_) == list(np.unique(np.asarray(labels)))
+        assert model.predict(frame).dtype.kind == np.asarray(labels.tolist()).dtype.kind
+        assert list(model.feature_names_in_) == ["a", "b"]
+
+
+def test_a_noise_that_hides_every_class_leaves_one(blobs):
+    X, y = blobs
+    model = quietly(lambda: DPNetClassifier(0.05, **{**SMALL, "classes": None}).fit(X[:20], y[:20]))
+    assert list(model.classes_) == [0]
+    assert (model.predict(X) == 0).all()
+
+
+def test_tables_of_mixed_kinds_go_through_a_pipeline(rng):
+    kind = rng.choice(["a", "b"], 500)
+    frame = pd.DataFrame({"kind": kind, "size": rng.random(500)})
+    schema = Schema([Categorical("kind", ("a", "b")), Numeric("size", (0, 1))])
+    y = (kind == "b").astype(int)
+    model = make_pipeline(
+        TableEncoder(schema),
+        DPNetClassifier(20.0, bounds=(-1, 1), classes=[0, 1], sampling_rate=0.1, steps=80, hidden_layer_sizes=()),
+    ).fit(frame, y)
+    assert model.score(frame, y) > 0.9
+
+
+class _Conv(nn.Module):
+    def __init__(self, n_features, n_classes):
+        super().__init__()
+        self.conv, self.dense = nn.Conv2d(1, 3, 3, stride=2), nn.Linear(27, n_classes)
+
+    def forward(self, X):
+        return self.dense(torch.relu(self.conv(X.view(-1, 1, 8, 8))).flatten(1))
+
+
+class _Normed(_Conv):
+    def __init__(self, n_features, n_classes):
+        super().__init__(n_features, n_classes)
+        self.norm = nn.BatchNorm2d(3)
+
+    def forward(self, X):
+        return self.dense(torch.relu(self.norm(self.conv(X.view(-1, 1, 8, 8)))).flatten(1))
+
+
+def test_a_network_of_your_own_is_a_template():
+    X, y = load_digits(return_X_y=True)
+    parameters = {"bounds": (0, 16), "classes": range(10), "steps": 3, "sampling_rate": 0.05}
+    model = DPNetClassifier(5.0, net=DPNet(_Conv, lr=0.01), **parameters)
+    assert model.set_params(net__lr=0.02).get_params()["net__lr"] == 0.02
+    fitted = quietly(lambda: model.fit(X, y))
+    assert isinstance(fitted.module_, _Conv)
+    assert fitted.predict(X).shape == y.shape
+    books = PrivacyAccountant(100.0)
+    for wrong, match in (
+        (DPNetClassifier(5.0, net=DPNet(_Normed), accountant=books, **parameters), "BatchNorm"),
+        (
+            DPNetClassifier(5.0, net=DPNet(_Conv), hidden_layer_sizes=(3,), accountant=books, **parameters),
+            "leave it out",
+        ),
+        (DPNetClassifier(5.0, hidden_layer_sizes=(0,), accountant=books, **parameters), "positive"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            wrong.fit(X, y)
+    assert not books.charges
+
+
+class _Narrow(nn.Module):
+    def __init__(self, n_features, n_classes):
+        super().__init__()
+        self.dense = nn.Linear(n_features, 1)
+
+    def forward(self, X):
+        return self.dense(X)
+
+
+def test_what_cannot_be_fitted_is_refused_before_the_charge(blobs, rng):
+    X, y = blobs
+    books = PrivacyAccountant(100.0)
+    cases = [
+        ({}, rng.normal(size=600), ValueError, "continuous"),
+        ({}, y + 1, InvalidInputError, "declared classes"),
+        ({}, y[:-1], InvalidInputError, "599"),
+        ({}, np.where(y, np.nan, 1.0), InvalidInputError, "NaN"),
+        ({}, None, ValueError, "requires y"),
+        ({"bounds_share": 0.99, "classes": None, "bounds": None}, y, ValueError, "leaves nothing"),
+        ({"net": DPNet(_Narrow), "hidden_layer_sizes": (100,)}, y, ValueError, "logits|shape"),
+    ]
+    for parameters, labels, error, match in cases:
+        model = DPNetClassifier(1.0, accountant=books, **{**SMALL, **parameters})
+        with pytest.raises(error, match=match):
+            model.fit(X, labels)
+        with pytest.raises(NotFittedError):
+            model.predict(X)
+    with pytest.raises(BudgetExceededError):
+        DPNetClassifier(1.0, accountant=PrivacyAccountant(0.5), **SMALL).fit(X, y)
+    assert not books.charges
+
+
+def test_a_plan_is_what_a_fit_charges(blobs):
+    X, y = blobs
+    model = DPNetClassifier(5.0, **SMALL)
+    plan = model.plan(X, y)
+    assert quietly(lambda: model.fit(X, y)).accountant_.charges == (plan.charge,)
+
+
+LEDGER = [Claim(ledger_is_what_ran, "classifier, net")]
+KEPT = [Claim(nothing_private_is_kept, "classifier, net")]
+TRAIN = "return net.fit(scaled, codes[known].astype(np.int64))"
+UNPAID = "self._make_net(X.shape[1], len(self.classes_), replace(dpsgd, steps=1)).fit(scaled, codes[known]); "
+NOISE, COUNT = 'plan.noise_multipliers["network"]', "histogram(np.zeros(n_rows, dtype=np.int64), 1)"
+RATE = "sampling_rate=self.sampling_rate"
+# (sabotage, claims that catch it, (function, (old, new)))
+MUTANTS = [
+    ("the exact number of rows divides", LEDGER, (DPNetClassifier._train, ("rate * rows", "rate * len(X)"))),
+    ("less noise than charged", LEDGER, (DPNetClassifier._train, (NOISE, NOISE + " / 2"))),
+    ("more steps than charged", LEDGER, (DPNetClassifier._train, ("steps=self.steps", "steps=self.steps + 1"))),
+    ("records drawn more often than charged", LEDGER, (DPNetClassifier._train, (RATE, RATE + " * 2"))),
+    ("the exact number of rows", LEDGER, (_classifier._row_count, (COUNT, COUNT + "; noise_multiplier = 0.0"))),
+    ("a training that was not paid", LEDGER, (DPNetClassifier._train, (TRAIN, UNPAID + TRAIN))),
+    ("rows are kept", KEPT, (DPNetClassifier._train, (TRAIN, "self._rows = scaled; " + TRAIN))),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))
+def test_sabotage_of_a_classifier_is_caught(monkeypatch, mutant):
+    from dataclasses import replace
+
+    monkeypatch.setattr(_classifier, "replace", replace, raising=False)
+    _, claims, *changes = mutant
+    assert_caught(monkeypatch, claims, *changes)

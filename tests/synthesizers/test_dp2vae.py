@@ -1,0 +1,265 @@
+"""DP2-VAE as an estimator: what comes out, what is charged, what is refused, and that encoders are gone."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import pickle
+import tempfile
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+from skdpgen import DP2VAESynthesizer, PrivacyAccountant, load
+from skdpgen.accounting import describe_event, epsilon_pld
+from skdpgen.exceptions import BudgetExceededError, InvalidInputError, UtilityWarning
+from skdpgen.nn._dp2vae_decoder import EncoderStack
+from skdpgen.nn._dp2vae_training import SubsetRows
+from skdpgen.synthesizers import _dp2vae_model
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+
+X, Y = load_digits(return_X_y=True)
+SMALL = {"n_subsets": 20, "pretrain_steps": 2, "steps": 3, "n_components": 2, "random_state": 0}
+IMAGES = {**SMALL, "bounds": (0, 16), "classes": range(10), "image_shape": (8, 8), "l2_bound": 8.0, "start_steps": 5}
+
+
+def _frame(n=300):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"size": rng.normal(size=n), "kind": rng.choice(["a", "b", "c"], n), "old": rng.random(n) < 0.5}
+    )
+    return frame.assign(person=rng.permutation(10**6)[:n])
+
+
+def test_images_and_their_classes_come_back():
+    fitted = DP2VAESynthesizer(3.0, **IMAGES).fit(X, Y)
+    images, labels = fitted.sample(30, random_state=0)
+    assert images.shape == (30, 64)
+    assert images.min() >= 0
+    assert images.max() <= 16
+    assert labels.dtype == Y.dtype
+    again = fitted.sample(30, random_state=0)
+    np.testing.assert_array_equal(images, again[0])
+    assert not np.array_equal(fitted.sample(30)[0], fitted.sample(30)[0])
+    np.testing.assert_array_equal(fitted.sample(y=[3, 3, 8])[1], [3, 3, 8])
+    assert set(fitted.sample(20, class_ratio={2: 1.0})[1]) == {2}
+    assert len(fitted.sample()[0]) == round(fitted.row_count_)
+    assert fitted.score(X, Y) > fitted.score(X[:, ::-1].copy(), Y) - 1e3
+    assert not hasattr(fitted, "transform")
+
+
+def test_tables_come_back_with_their_columns():
+    frame = _frame()
+    for parameters, target in (({"start": "random"}, "kind"), ({"start_steps": 5}, None)):
+        fitted = DP2VAESynthesizer(3.0, **SMALL, target=target, id_column="person", **parameters).fit(frame)
+        drawn = fitted.sample(40)
+        assert list(drawn.columns) == ["size", "kind", "old"]
+        assert set(drawn["kind"].dropna()) <= {"a", "b", "c", "other"}
+        assert drawn["old"].dtype == bool
+        assert np.isfinite(fitted.score(frame))
+    images, labels = DP2VAESynthesizer(3.0, **SMALL, start_steps=5).fit(frame.drop(columns="person"), Y[:300]).sample(5)
+    assert len(images) == len(labels) == 5
+
+
+def test_a_numeric_y_is_a_column_of_the_model_and_rows_without_y_are_rows():
+    x = X[:, 10:20]
+    rows, numbers = DP2VAESynthesizer(3.0, **SMALL, start_steps=5).fit(x, Y.astype(float)).sample(20)
+    assert rows.shape == (20, 10)
+    assert numbers.dtype == float
+    assert DP2VAESynthesizer(3.0, **SMALL, start="random", neighboring="replace_one").fit(x).sample().shape == x.shape
+
+
+@pytest.mark.parametrize(
+    ("sampler", "update", "mechanism"),
+    [
+        ("poisson", "stateless", "poisson_subsets"),
+        ("poisson", "on_query", "index_revealed"),
+        ("one_of_k", "round_robin", "one_of_k"),
+        ("balanced", "on_query", "gaussian"),
+        ("one_of_k", "on_query", "index_revealed"),
+        ("poisson", "frozen", "poisson_subsets"),
+    ],
+)
+def test_every_policy_costs_exactly_what_was_asked_by_its_own_event(sampler, update, mechanism):
+    model = DP2VAESynthesizer(2.0, **SMALL, sampler=sampler, encoder_update=update, start="random", bounds=(0, 16))
+    planned = model.plan(X)
+    fitted = model.fit(X)
+    rows = describe_event(fitted.accountant_.charges[0].event)
+    assert [row["mechanism"] for row in rows] == ["gaussian", mechanism]
+    assert fitted.card_["fit"]["epsilon"] == pytest.approx(epsilon_pld(planned, 1e-5, "add_or_remove_one"))
+    assert 0.995 * 2.0 <= fitted.card_.verify()["fit"]["epsilon"] <= 2.0
+    assert len(fitted.card_["sampler"]) == len({row["mechanism"] for row in rows})
+
+
+def test_fewer_releases_where_more_is_declared():
+    parameters = {**SMALL, "start": "random", "bounds": (0, 16)}
+    labels = DP2VAESynthesizer(**parameters).plan(X).label
+    assert labels.endswith(": counts, decoder")
+    public = DP2VAESynthesizer(**parameters, neighboring="replace_one").plan(X).label
+    assert public.endswith(": decoder")
+    started = DP2VAESynthesizer(**{**IMAGES, "image_shape": None}).plan(X, Y).label
+    assert started.endswith(": mean, norm, moments, decoder")
+
+
+# ---- encoders are gone --------------------------------------------------------------------------------------------
+def nothing_of_an_encoder_is_left(monkeypatch, tmp_path, caplog, **parameters):
+    """No object, attribute, pickle, release file, log or temporary file holds one encoder's parameters."""
+    seen, pretrain = [], _dp2vae_model_pretrain()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def spy(*args, **options):
+        trained = pretrain(*args, **options)
+        seen.extend(t.numpy().copy() for t in trained)
+        return trained
+
+    monkeypatch.setattr("skdpgen.nn._dp2vae_training.pretrain_encoders", spy)
+    with caplog.at_level(logging.DEBUG):
+        fitted = DP2VAESynthesizer(3.0, **{**IMAGES, **parameters}).fit(X, Y)
+    gc.collect()
+    assert not [type(o) for o in gc.get_objects() if type(o) in (EncoderStack, SubsetRows)]
+    own = {id(s) for s in seen}
+    shapes = {s.shape for s in seen}
+    kept = [o for o in gc.get_objects() if type(o) is torch.Tensor and tuple(o.shape) in shapes]
+    kept += [o for o in gc.get_objects() if type(o) is np.ndarray and o.shape in shapes and id(o) not in own]
+    assert not kept
+    fitted.save(tmp_path / "model.safetensors")
+    content = [pickle.dumps(fitted), caplog.text.encode()]
+    content += [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    needles = [s[k].tobytes()[:64] for s in seen for k in (0, len(s) - 1)]
+    assert not [needle for needle in needles for held in content if len(needle) >= 16 and needle in held]
+
+
+def _dp2vae_model_pretrain():
+    from skdpgen.nn import _dp2vae_training
+
+    return _dp2vae_training.pretrain_encoders
+
+
+@pytest.mark.parametrize("update", ["stateless", "round_robin"])
+def test_nothing_of_an_encoder_is_left(monkeypatch, tmp_path, caplog, update):
+    nothing_of_an_encoder_is_left(monkeypatch, tmp_path, caplog, encoder_update=update)
+
+
+def test_a_search_for_encoders_finds_one_that_was_kept(monkeypatch, tmp_path, caplog):
+    """The sabotaged twin: the encoders outlive the training."""
+    kept, init = [], EncoderStack.__init__
+
+    def keeps(self, encoder, parameters, *rest, **options):
+        kept.extend(parameters)
+        init(self, encoder, parameters, *rest, **options)
+
+    monkeypatch.setattr(EncoderStack, "__init__", keeps)
+    with pytest.raises(AssertionError):
+        nothing_of_an_encoder_is_left(monkeypatch, tmp_path, caplog)
+
+
+def test_a_saved_model_samples_the_same(tmp_path):
+    for fitted in (
+        DP2VAESynthesizer(3.0, **IMAGES).fit(X, Y),
+        DP2VAESynthesizer(3.0, **SMALL, start="random").fit(X[:, 10:20]),
+    ):
+        fitted.save(tmp_path / "m.safetensors")
+        for one, other in zip(
+            np.atleast_2d(load(tmp_path / "m.safetensors").sample(9, random_state=1)[0]),
+            np.atleast_2d(fitted.sample(9, random_state=1)[0]),
+        ):
+            np.testing.assert_array_equal(one, other)
+    frame = _frame().drop(columns="person")
+    fitted = DP2VAESynthesizer(3.0, **SMALL, start="random", target="kind").fit(frame)
+    fitted.save(tmp_path / "m.safetensors")
+    pd.testing.assert_frame_equal(
+        load(tmp_path / "m.safetensors").sample(9, random_state=1), fitted.sample(9, random_state=1)
+    )
+
+
+# ---- networks of one's own ----------------------------------------------------------------------------------------
+class _Own(nn.Module):
+    def __init__(self, n_in, n_out):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(n_in, 8), nn.LayerNorm(8), nn.Tanh(), nn.Linear(8, n_out))
+
+    def forward(self, x, label):
+        return self.body(torch.cat([x, label], dim=-1))
+
+
+def test_networks_of_ones_own_are_copied_and_cannot_be_saved(tmp_path):
+    encoder, decoder = _Own(64 + 10, 4), _Own(2 + 10, 64)
+    before = [p.detach().clone() for net in (encoder, decoder) for p in net.parameters()]
+    fitted = DP2VAESynthesizer(3.0, **IMAGES, encoder=encoder, decoder=decoder).fit(X, Y)
+    after = [p for net in (encoder, decoder) for p in net.parameters()]
+    assert all(torch.equal(a, b) for a, b in zip(before, after))
+    assert fitted.sample(5)[0].shape == (5, 64)
+    with pytest.raises(ValueError, match="files hold no code"):
+        fitted.save(tmp_path / "m.safetensors")
+
+
+# ---- refused before the charge ------------------------------------------------------------------------------------
+SHARED = _Own(3, 3)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "told"),
+    [
+        ({"subsets_per_step": 21}, "more than"),
+        ({"sampler": "one_of_k", "subsets_per_step": 2}, "no sound price"),
+        ({"encoder_update": "frozen", "refine_steps": 3}, "refine_steps"),
+        ({"start": "random"}, "start_steps"),
+        ({"budget_split": (1, 0)}, "two positive shares"),
+        ({"decoder": nn.Sequential(nn.Linear(12, 64), nn.BatchNorm1d(64))}, "GroupNorm"),
+        ({"encoder": SHARED, "decoder": SHARED}, "common to all encoders"),
+        ({"decoder": _Own(2 + 10, 7)}, "must give 64 numbers"),
+        ({"encoder": _Own(5, 4)}, "does not take rows"),
+        ({"encoder": _Own(74, 4), "decoder": _Own(12, 64), "architecture": "mlp"}, "does nothing"),
+        ({"n_subsets": 10**9}, "at most"),
+        ({"chunk_size": 10**7}, "chunk_size"),
+        ({"device": "nowhere"}, "cannot be used"),
+        ({"preset": "paper/letters"}, "preset must be"),
+        ({"preset": "paper/mnist"}, "leave out"),
+        ({"architecture": "conv_28", "image_shape": None}, "give image_shape"),
+        ({"id_column": 99}, "not a column"),
+        ({"bounds": (0, 1), "on_invalid": "raise"}, "outside"),
+    ],
+)
+def test_bad_combinations_are_refused_before_anything_is_charged(parameters, told):
+    accountant = PrivacyAccountant(5.0)
+    model = DP2VAESynthesizer(1.0, **{**IMAGES, **parameters}, accountant=accountant)
+    with pytest.raises(ValueError, match=told):
+        model.fit(X, Y)
+    assert not accountant.charges
+    assert not hasattr(model, "accountant_")
+
+
+def test_ids_that_are_row_numbers_are_refused():
+    frame = _frame().assign(person=np.arange(300))
+    with pytest.raises(InvalidInputError, match="row numbers"):
+        DP2VAESynthesizer(**SMALL, start="random", id_column="person").fit(frame)
+
+
+def test_a_fit_over_budget_trains_nothing(monkeypatch):
+    monkeypatch.setattr(_dp2vae_model, "_train", None)
+    accountant = PrivacyAccountant(0.5)
+    with pytest.raises(BudgetExceededError):
+        DP2VAESynthesizer(1.0, **IMAGES, accountant=accountant).fit(X, Y)
+
+
+def test_empty_subsets_and_classes_that_most_lack_are_told_from_released_counts():
+    with pytest.warns(UtilityWarning, match="are empty"):
+        DP2VAESynthesizer(3.0, **{**IMAGES, "n_subsets": 3000}).fit(X[:300], Y[:300])
+    rare = np.where(np.arange(len(Y)) < 6, 1, 0)
+    with pytest.warns(UtilityWarning, match="no row of the classes 1"):
+        DP2VAESynthesizer(50.0, **SMALL, start="random", bounds=(0, 16), classes=range(2)).fit(X, rare)
+
+
+def test_the_papers_presets_are_priced_as_what_they_are():
+    model = DP2VAESynthesizer(10.0, preset="paper/mnist", bounds=(0, 255), image_shape=(28, 28), max_memory=50.0)
+    plan = model.plan(np.zeros((50, 784)), np.arange(50) % 10)
+    rows = {row["mechanism"]: row for row in describe_event(plan.event)}
+    assert rows["index_revealed"]["count"] == 20_000
+    assert rows["index_revealed"]["sampling_rate"] == 1 / 2500
+    # noise over 2 C: that of the table, 3.44 C at 20,000 steps, a little more for the counts of the classes
+    assert 1.72 <= rows["index_revealed"]["noise_multiplier"] <= 1.78

@@ -1,0 +1,70 @@
+"""`skdpgen budget` and `skdpgen audit`."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from skdpgen import Schema
+from skdpgen.__main__ import main
+from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric
+
+SCHEMA = Schema(
+    [
+        Numeric("age", (17, 90), integer=True),
+        Numeric("height"),
+        Categorical("sex", ("f", "m")),
+        Categorical("town"),
+        Boolean("member"),
+        Datetime("since"),
+    ]
+)
+
+
+def test_a_table_is_planned_from_its_schema_alone(tmp_path, capsys):
+    SCHEMA.save(tmp_path / "s.json")
+    assert main(["budget", "--schema", str(tmp_path / "s.json"), "--target", "sex", "--rows", "5000"]) == 0
+    shown = capsys.readouterr().out
+    assert "moments" in shown
+    assert "5000 rows, add_or_remove_one: epsilon 1 at delta 1e-05" in shown
+    assert "nothing was charged" in shown
+
+
+def test_a_file_and_an_array_are_planned_and_drawn(tmp_path, capsys):
+    pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": ["x", "y", "x"]}).to_csv(tmp_path / "t.csv", index=False)
+    assert main(["budget", str(tmp_path / "t.csv"), "--epsilon", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["epsilon"] == pytest.approx(2.0, rel=1e-3)
+    plot = tmp_path / "plan.png"
+    command = ["budget", "--columns", "4", "--model", "DPPCA", "--set", "n_components=2", "--plot", str(plot)]
+    assert main(command) == 0
+    assert plot.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["budget"], "give INPUT, --schema or --columns"),
+        (["budget", "--columns", "0"], "--columns"),
+        (["budget", "--columns", "3", "--model", "Nothing"], "--model must be one of"),
+        (["budget", "--columns", "3", "--model", "PrivateSearchCV"], "--model must be one of"),
+        (["budget", "--columns", "3", "--set", "epsilon"], "NAME=VALUE"),
+        (["budget", "--columns", "3", "--set", "nothing=1"], "no parameter nothing"),
+        (["audit", "Nothing"], "MODEL must be one of"),
+        (["audit", "DPPCA", "--epsilon", "1", "--runs", "20"], "nothing can be said of a claim of epsilon 1"),
+        (["audit", "DPPCA", "--columns", "0"], "--columns"),
+    ],
+)
+def test_bad_input_is_one_line_on_stderr(arguments, message, capsys):
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_an_audit_tells_its_cost_and_its_result(capsys):
+    assert main(["audit", "DPPCA", "--plan", "--runs", "100"]) == 0
+    assert "202 fits, about" in capsys.readouterr().out
+    assert main(["audit", "DPPCA", "--method", "scale", "--runs", "8", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["broken"] is False
+    assert result["epsilon_lower"] > 2

@@ -1,0 +1,198 @@
+"""Every sabotage of DP2-VAE's subsets, steps and fits is caught by a claim of an ordinary test."""
+
+from __future__ import annotations
+
+import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
+import pytest
+import test_dp2vae_training as training
+import test_subset_events as events
+import test_subsets as subsets
+from _fits import ledger_is_what_ran, nothing_private_is_kept
+from _sabotage import Claim, assert_caught, mutant_ids
+
+from skdpgen.accounting import subset_sampling
+from skdpgen.dpsgd import subsets as subsets_module
+from skdpgen.dpsgd.subsets import SubsetPlan
+from skdpgen.nn import _dp2vae_decoder as stage_2
+from skdpgen.nn import _dp2vae_training as stage_1
+from skdpgen.synthesizers import _dp2vae_model
+
+SENSITIVITY = Claim(training.test_a_record_moves_the_sum_by_twice_the_bound_and_never_by_more, "frozen")
+ON_QUERY = Claim(training.test_a_record_moves_the_sum_by_twice_the_bound_and_never_by_more, "on_query")
+RANDOM = Claim(training.test_random_neighbours_never_move_the_sum_by_more_than_twice_the_bound, 0)
+OWN_SUBSET = Claim(training.test_a_record_that_joins_changes_its_own_subset_alone)
+MASKED = Claim(training.test_a_subset_that_is_not_finite_is_left_out_and_moves_no_other)
+EMPTY = Claim(training.test_an_empty_subset_keeps_its_index_and_contributes_nothing)
+BY_HAND = Claim(training.test_all_drawn_subsets_in_one_pass_are_the_sum_of_single_ones_clipped_by_hand)
+STATE = {p: Claim(training.two_index_sequences_give_equal_encoders, p) for p in ("stateless", "round_robin")}
+SCHEDULE = Claim(training.test_a_round_robin_refreshes_whatever_was_drawn)
+LEDGER = {
+    name: Claim(ledger_is_what_ran, name)
+    for name in ("arrays, subsets", "arrays, one subset a step", "frame, subsets", "frame, subsets from tables")
+}
+KEPT = [Claim(nothing_private_is_kept, name) for name in ("arrays, subsets", "frame, subsets")]
+PRICES = Claim(events.test_poisson_subsets_cost_under_both_relations_what_replacing_a_unit_costs)
+REVEALED = Claim(events.test_a_revealed_index_costs_the_mixture_over_its_visits)
+ENVELOPE = Claim(events.test_the_profile_of_one_of_k_bounds_every_configuration_and_is_attained)
+ASSIGNED = Claim(subsets.test_records_draw_their_subsets_independently_and_uniformly)
+HASHED = Claim(subsets.test_a_record_that_leaves_moves_no_other_record_to_another_subset)
+POISSON = Claim(subsets.test_poisson_draws_have_the_variance_of_independent_ones)
+VISITS = Claim(subsets.test_the_balanced_schedule_is_public_and_visits_as_often_as_it_is_charged_for, 7, 3, 20)
+KEYED = Claim(subsets.test_draws_are_a_function_of_purpose_unit_and_step_alone)
+
+
+def _event(sampler, update, mechanism, reach):
+    return Claim(subsets.test_each_combination_has_its_own_sound_event, sampler, update, mechanism, reach)
+
+
+DECODER_NOISE = 'plan.noise_multipliers["decoder"]'
+
+# (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
+MUTANTS = [
+    # prices
+    (
+        "subsets priced under add or remove",
+        [PRICES],
+        (subset_sampling.subset_distribution, ("Relation.REPLACE_ONE", "Relation.ADD_OR_REMOVE_ONE")),
+    ),
+    ("amplified twice", [REVEALED], (subset_sampling._profile, ("delta = q *", "delta = q * q *"))),
+    (
+        "the envelope of one configuration alone",
+        [ENVELOPE],
+        (subset_sampling._profile, ("np.expm1(np.minimum(e, 30)) / q", "np.expm1(np.minimum(e, 30)) / q**2")),
+    ),
+    (
+        "the paper's encoders accounted with amplification",
+        [_event("poisson", "on_query", "index_revealed", 1.0), _event("one_of_k", "on_query", "index_revealed", 1.0)],
+        (SubsetPlan.mechanism, ('self.encoder_update == "on_query"', "False")),
+    ),
+    (
+        "C for 2 C",
+        [ON_QUERY, _event("one_of_k", "stateless", "one_of_k", 1.0)],
+        (SubsetPlan.reach, ("2 * self.l2_bound", "self.l2_bound")),
+    ),
+    (
+        "visits of a schedule rounded down",
+        [VISITS],
+        (SubsetPlan.visits, ("math.ceil(", "math.floor(")),
+    ),
+    # draws
+    (
+        "an equal split",
+        [ASSIGNED],
+        (subsets_module.assign_subsets, ("rng.integers(n_subsets, n_records)", "np.arange(n_records) % n_subsets")),
+    ),
+    (
+        "a hash of the row number",
+        [HASHED],
+        (subsets_module.hash_subsets, ("for code in coded", "for code in map(b'%d'.__mod__, range(len(coded)))")),
+    ),
+    (
+        "a fixed number of subsets a step",
+        [POISSON],
+        (
+            subsets_module.subset_draws,
+            (
+                "yield from poisson_batches(plan.n_subsets, plan.sampling_rate, plan.steps, rng)",
+                "yield from (rng.integers(plan.n_subsets, plan.per_step) for _ in range(plan.steps))",
+            ),
+        ),
+    ),
+    (
+        "draws that are shared by units",
+        [KEYED],
+        (
+            subsets_module.KeyedStream.uniform,
+            ("np.asarray(units, dtype=np.uint64) *", "np.arange(len(units), dtype=np.uint64) *"),
+        ),
+    ),
+    # steps
+    (
+        "clipping dropped",
+        [SENSITIVITY, RANDOM, BY_HAND],
+        (stage_2.clipped_sum, ("factors(norms_of(gradients), plan.clip_norm)", "factors(norms_of(gradients), 1e9)")),
+    ),
+    (
+        "clipping of the sum instead of each",
+        [BY_HAND],
+        (stage_1.norms_of, (".sum(0).sqrt()", ".sum().sqrt().expand(len(parts[0]))")),
+    ),
+    (
+        "a subset that is not finite not masked",
+        [MASKED],
+        (stage_1.scaled, ("masked = not bool((factor > 0).all())", "masked = False")),
+    ),
+    (
+        "empty subsets contribute",
+        [EMPTY],
+        (stage_2.clipped_sum, (" * stack.rows.occupied(part).to(latent.device)", "")),
+    ),
+    (
+        "encoders pooled in stage 1",
+        [OWN_SUBSET],
+        (
+            stage_1._pretrain_chunk,
+            ("norms_of(group, torch.float32)", "norms_of(group).sum().expand(len(units))"),
+        ),
+    ),
+    # state
+    (
+        "a refined copy that is kept",
+        [STATE["stateless"]],
+        (
+            stage_2.EncoderStack.encode,
+            (
+                "counts, units, step, decoder, weights)",
+                "counts, units, step, decoder, weights)\n"
+                "        for s, p in zip(self.parameters, parameters): s[units] = p.detach()",
+            ),
+        ),
+    ),
+    (
+        "draws by how often a subset was visited",
+        [STATE["stateless"]],
+        (
+            stage_2.EncoderStack.encode,
+            (
+                "x, label, normals = self._draw(QUERY, units, step)",
+                "self._counts += 1; self._counts[units] += 1; "
+                "x, label, normals = self._draw(QUERY, units, int(self._counts.sum()))",
+            ),
+        ),
+    ),
+    (
+        "refreshed when drawn",
+        [SCHEDULE],
+        (stage_2.train_decoder, ("stack.refresh(round_robin(plan, step), step", "stack.refresh(units, step")),
+    ),
+    # fits
+    (
+        "a step more than charged",
+        [LEDGER["arrays, subsets"], LEDGER["frame, subsets"]],
+        (_dp2vae_model._train, ("subset_plan(settings,", "subset_plan({**settings, 'steps': settings['steps'] + 1},")),
+    ),
+    ("noise below the charge", [*LEDGER.values()], (_dp2vae_model._train, (DECODER_NOISE, "0.9 * " + DECODER_NOISE))),
+    (
+        "more subsets a step than charged",
+        [LEDGER["arrays, subsets"]],
+        (_dp2vae_model._train, ("subset_plan(settings,", "subset_plan({**settings, 'subsets_per_step': 6},")),
+    ),
+    (
+        "unpaid counts",
+        [LEDGER["frame, subsets"]],
+        (
+            _dp2vae_model._facts,
+            ("cells = np", "add_gaussian(histogram(np.zeros(9, int), 1), 50.0, rng, neighboring); cells = np"),
+        ),
+    ),
+    (
+        "rows kept on the model",
+        KEPT,
+        (_dp2vae_model.fit_dp2vae_model, ("description = None", "description = None; decoder.rows = x")),
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "claims", "changes"), [(m[0], m[1], m[2:]) for m in MUTANTS], ids=mutant_ids(MUTANTS))
+def test_sabotage_is_caught(monkeypatch, name, claims, changes):
+    assert_caught(monkeypatch, claims, *changes)

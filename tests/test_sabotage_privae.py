@@ -1,0 +1,188 @@
+"""Every sabotage of term-wise DP-SGD and of PriVAE's fit is caught by a claim of an ordinary test."""
+
+from __future__ import annotations
+
+import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
+import pytest
+import test_termwise
+import test_whole_batch
+from _fits import ledger_is_what_ran, nothing_private_is_kept
+from _sabotage import Claim, assert_caught, mutant_ids
+
+from skdpgen.dpsgd import TermwiseAggregate, TermwisePlan, WholeBatchAggregate, WholeBatchPlan
+from skdpgen.dpsgd import termwise as termwise_module
+from skdpgen.synthesizers import _privae_model, _privae_planning
+
+AR, RO = "add_or_remove_one", "replace_one"
+SENSITIVITY = {
+    (relation, groups): Claim(test_termwise.test_termwise_sensitivity_is_attained_and_not_exceeded, relation, groups)
+    for relation in (AR, RO)
+    for groups in (1, 4)
+}
+TURNED = Claim(test_termwise.test_a_groups_gradient_turns_round_when_a_record_joins)
+OWN_GROUP = Claim(test_termwise.test_one_record_changes_its_own_group_alone_and_denominators_are_constant)
+BY_HAND = Claim(test_termwise.test_the_sum_is_that_of_clipped_terms_by_hand)
+DRAWS = Claim(test_termwise.test_groups_are_draws_of_their_own)
+NOISE = Claim(test_termwise.test_noise_of_a_release_covers_both_terms)
+MASKED = Claim(test_termwise.test_a_record_that_is_not_finite_masks_itself_and_its_group_alone)
+CHUNKS = Claim(test_termwise.test_chunks_with_padding_add_up_to_the_batch_and_an_empty_batch_is_zero)
+GATHERED = Claim(test_termwise.test_gathered_groups_hold_every_record_once_and_zeros_beside)
+WHOLE = {
+    a: Claim(test_whole_batch.test_whole_batch_sensitivity_is_attained_and_not_exceeded, a) for a in ("micro", "batch")
+}
+LEDGER = {
+    name: Claim(ledger_is_what_ran, name)
+    for name in ("arrays, termwise net", "frame, termwise net", "arrays, whole-batch net", "frame, DP-VAE net")
+}
+KEPT = [Claim(nothing_private_is_kept, name) for name in ("arrays, termwise net", "frame, termwise net")]
+TRAIN = "net.partial_fit(x)"
+
+# (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
+MUTANTS = [
+    (
+        "C2 for 2 C2",
+        [SENSITIVITY[AR, 1], SENSITIVITY[AR, 4], TURNED],
+        (TermwisePlan.__post_init__, ("+ 2 * self.group_bound *", "+ self.group_bound *")),
+    ),
+    (
+        "C2 for 2 C2 when a record is replaced",
+        [SENSITIVITY[RO, 1], SENSITIVITY[RO, 4]],
+        (TermwisePlan.difference_bound, ("+ 2 * self.group_bound *", "+ self.group_bound *")),
+    ),
+    (
+        "a record's own term not paid twice when it is replaced",
+        [SENSITIVITY[RO, 4]],
+        (TermwisePlan.difference_bound, ("return 2 * self.sample_bound", "return self.sample_bound")),
+    ),
+    (
+        "shuffled groups of equal sizes",
+        [DRAWS],
+        (
+            termwise_module.draw_groups,
+            ("rng.integers(n_groups, n_records)", "np.argsort(np.argsort(rng.random(n_records))) % n_groups"),
+        ),
+    ),
+    (
+        "groups by place in the batch",
+        [DRAWS],
+        (
+            termwise_module.draw_groups,
+            ("return rng.integers(n_groups, n_records)", "return np.arange(n_records) * n_groups // n_records"),
+        ),
+    ),
+    (
+        "groups' denominator from the realised batch",
+        [SENSITIVITY[AR, 4], OWN_GROUP],
+        (TermwiseAggregate.result, ("alpha=self.plan.group_weight", "alpha=float(members.sum()) / self.plan.n_groups")),
+    ),
+    (
+        "denominator from the groups that are not empty",
+        [BY_HAND],
+        (
+            TermwiseAggregate.result,
+            ("alpha=self.plan.group_weight", "alpha=self.plan.expected_batch_size / (1 + float(members.sum()))"),
+        ),
+    ),
+    (
+        "noise on the records' term only",
+        [NOISE],
+        (TermwiseAggregate.result, ("l2_bound=self.plan.l2_bound", "l2_bound=self.plan.sample_bound")),
+    ),
+    (
+        "noise on the groups' term only",
+        [NOISE],
+        (
+            TermwiseAggregate.result,
+            ("l2_bound=self.plan.l2_bound", "l2_bound=2 * self.plan.group_bound * self.plan.group_weight"),
+        ),
+    ),
+    (
+        "the paper's two draws of noise, at its sensitivity",
+        [NOISE],
+        (
+            TermwiseAggregate.result,
+            (
+                "l2_bound=self.plan.l2_bound",
+                "l2_bound=(self.plan.sample_bound**2 + (self.plan.group_bound * self.plan.group_weight) ** 2) ** 0.5",
+            ),
+        ),
+    ),
+    (
+        "groups not clipped",
+        [SENSITIVITY[AR, 4], BY_HAND],
+        (TermwiseAggregate.__init__, ("clip_norm=clips[1]", "clip_norm=math.inf")),
+    ),
+    (
+        "groups clipped at the records' norm",
+        [SENSITIVITY[AR, 4], BY_HAND],
+        (TermwiseAggregate.__init__, ("clip_norm=clips[1]", "clip_norm=clips[0]")),
+    ),
+    (
+        "padding that holds other records",
+        [MASKED, GATHERED],
+        (termwise_module.gather_groups, ("return gathered.masked_fill_(empty, 0)", "return gathered")),
+    ),
+    (
+        "groups of the last chunk alone",
+        [CHUNKS],
+        (TermwiseAggregate.result, ("self._parts = self._parts, []", "self._parts = self._parts[-1:], []")),
+    ),
+    (
+        "C for 2 C over the whole batch",
+        list(WHOLE.values()),
+        (WholeBatchPlan.__post_init__, ("2 * self.gradient_bound", "self.gradient_bound")),
+    ),
+    (
+        "micro aggregation's sum over the expected batch, as the paper has it",
+        [WHOLE["micro"]],
+        (WholeBatchAggregate._factor, ("if norm <= self._clip else self._clip / norm", "if norm < math.inf else 0.0")),
+        (WholeBatchAggregate._micro, ("size = sum(int(mask.sum()) for _, mask, _ in parts)", "size = 1")),
+    ),
+    (
+        "a term-wise step more than charged",
+        [LEDGER["arrays, termwise net"]],
+        (_privae_planning.training_plan, ('settings["steps"]', 'settings["steps"] + 1')),
+    ),
+    (
+        "noise multiplier below the charge",
+        list(LEDGER.values()),
+        (
+            _privae_planning.training_plan,
+            ('plan.noise_multipliers["training"]', '0.9 * plan.noise_multipliers["training"]'),
+        ),
+    ),
+    (
+        "sampling rate above the charge",
+        [LEDGER["frame, termwise net"]],
+        (
+            _privae_planning.training_plan,
+            ('"sampling_rate": settings["sampling_rate"]', '"sampling_rate": 2 * settings["sampling_rate"]'),
+        ),
+    ),
+    (
+        "exact counts",
+        [LEDGER["arrays, termwise net"], LEDGER["frame, termwise net"]],
+        (_privae_model.fit_privae_model, ('noise["counts"], rng', "0.0, rng")),
+    ),
+    (
+        "denominator from the exact row count",
+        [LEDGER["arrays, termwise net"], LEDGER["frame, DP-VAE net"]],
+        (_privae_model.fit_privae_model, ("max(1.0, float(counts.sum()))", "float(len(x))")),
+    ),
+    (
+        "training rows kept in the encoder",
+        KEPT,
+        (_privae_model.fit_privae_model, (TRAIN, TRAIN + "; net.module_.encoder.seen = net.get_dataset(x).X[:5]")),
+    ),
+    (
+        "the last group's latents kept by the divergence's module",
+        [Claim(nothing_private_is_kept, "arrays, termwise net")],
+        (_privae_model.fit_privae_model, (TRAIN, TRAIN + "; net.module_.prior.rows = x[:2]")),
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))
+def test_sabotage_of_privae_is_caught(monkeypatch, mutant):
+    _, claims, *changes = mutant
+    assert_caught(monkeypatch, claims, *changes)
