@@ -36,7 +36,7 @@ class BoundedSum:
         Keeping the weights out of the sum keeps the sum on its lattice.
     lattice : float, default=None
         Power of two of which every entry of `value` is an exact multiple, so that adding
-        noise rounded to it is exact (PRIVACY of floating point: no low-order bits leak).
+        noise rounded to it is exact (floating point: no low-order bits leak).
     """
 
     value: Any

@@ -1,4 +1,4 @@
-"""Who may import whom: DESIGN's list of rooms, read from the source."""
+"""Who may import whom: the list of rooms, read from the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Differentially private principal component analysis (PRIVACY section 1)."""
+"""Differentially private principal component analysis."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ class DPSGDPlan:
         Bound of one record's contribution to the sum. `noise_std` is derived from it; gradients
         are clipped a little below (`clip_norm`).
     noise_multiplier : float
-        ``noise_std / l2_bound``, under both relations (PRIVACY of Poisson-sampled steps: only
-        the accounting differs). **0 is the non-private reference: no noise and no clipping.**
+        ``noise_std / l2_bound``, under both relations (only
+        the accounting of Poisson-sampled steps differs). **0 is the non-private reference: no noise and no clipping.**
     expected_batch_size : float
         ``sampling_rate`` times the public or released number of rows: the constant denominator
         of every step. Never the realised batch size.

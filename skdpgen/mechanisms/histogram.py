@@ -1,4 +1,4 @@
-"""Counts of public cells, one column or several in one query (PRIVACY section 6)."""
+"""Counts of public cells, one column or several in one query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sums of one step of EM for a Gaussian mixture in one query (PRIVACY section 2)."""
+"""The sums of one step of EM for a Gaussian mixture in one query."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def mixture_sums(X, responsibilities, *, radius=1.0, covariance_type="diag", wei
     -------
     BoundedSum
         `value` of shape (n_components, 1 + 2 d) or (n_components, 1 + d + d (d + 1) / 2), for rows divided by
-        `radius`. Bounds are those of PRIVACY section 2, for any number of components and features.
+        `radius`. Bounds hold for any number of components and features.
     """
     radius = check_bound(radius, "radius")
     if covariance_type not in ("diag", "full"):
@@ -122,7 +122,7 @@ def unpack_mixture_sums(released, n_features, *, radius=1.0, covariance_type="di
 
 
 def _difference(w0, a, b, n_components):
-    """Square of the difference bound from the squared weights (of unit rows): PRIVACY section 2, replace_one."""
+    """Square of the difference bound from the squared weights (of unit rows), under replace_one."""
     same_vertex = (a + 2 * b) ** 2 / (2 * b) if a <= 2 * b else 4 * a
     if n_components == 1:
         # responsibilities may sum to less than 1, so one row may come and the other count for nothing

@@ -1,4 +1,4 @@
-"""Count, sum and second moments of rows in one query (PRIVACY section 1)."""
+"""Count, sum and second moments of rows in one query."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def moments(
     l2_bound : float, default=1.0
         Public bound of the norm of a (transformed) row; longer rows are clipped.
     count_weight, mean_weight : float
-        The weights a and b of PRIVACY section 1: noise of count and sum falls with them, that of the rest rises.
+        The weights a and b of the count and the sum: noise of count and sum falls with them, that of the rest rises.
     transform : callable or None, default=None
         A public map of a chunk of rows to rows, applied before clipping (scaling, offset, projection).
     exact : bool, default=True

@@ -1,4 +1,4 @@
-"""The public grid on which unknown bounds are looked for: octaves of each sign around zero (PRIVACY section 6)."""
+"""The public grid on which unknown bounds are looked for: octaves of each sign around zero."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All one-way and two-way tables of one-hot encoded columns in one query (PRIVACY section 1, one-hot tables)."""
+"""All one-way and two-way tables of one-hot encoded columns in one query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be kept of a noisy histogram: bounds, categories, the range of row norms (PRIVACY section 6)."""
+"""What may be kept of a noisy histogram: bounds, categories, the range of row norms."""
 
 from __future__ import annotations
 

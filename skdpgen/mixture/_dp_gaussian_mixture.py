@@ -1,4 +1,4 @@
-"""A Gaussian mixture fitted by differentially private EM, or one Gaussian a class (PRIVACY sections 1, 2 and 6)."""
+"""A Gaussian mixture fitted by differentially private EM, or one Gaussian a class."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _START_SHARE = 0.15
 _NOISE_FLOOR = 2.0
 # EM has not settled when its last step moved a mean by more than this share of the norm bound, noise aside.
 _SETTLED = 0.01
-# Share of delta for the threshold that a class of unknown name must pass (PRIVACY section 6).
+# Share of delta for the threshold that a class of unknown name must pass.
 _EXTRA_DELTA_SHARE = 0.1
 
 

@@ -1,4 +1,4 @@
-"""Steps of differentially private EM: pure functions of released sums (PRIVACY section 2)."""
+"""Steps of differentially private EM: pure functions of released sums."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from ._labels import label_codes
 __all__ = ["ArrayModel", "fit_array_model"]
 
 _MOST_COMPONENTS = 60
-# Weight of the count beside the second moments (PRIVACY section 1): classes of a few hundred rows need it.
+# Weight of the count beside the second moments: classes of a few hundred rows need it.
 _COUNT_WEIGHT = 0.15
 # Weight of the sum in the second round: it mends what the first round's noise did to the class means.
 _MEAN_WEIGHT = 0.3**0.5

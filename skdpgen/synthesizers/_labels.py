@@ -103,7 +103,7 @@ def label_codes(values, classes):
 
 
 def learn_classes(values, dtype, noise_multiplier, delta, rng, neighboring):
-    """Release the classes that stand above the noise, sorted (PRIVACY section 6); the rows of others are left out.
+    """Release the classes that stand above the noise, sorted; the rows of others are left out.
 
     Returns
     -------

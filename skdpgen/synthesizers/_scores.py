@@ -2,7 +2,7 @@
 
 Where columns are too many, or rows too few, for tables of two columns to stand above the noise, far fewer numbers tell
 what columns have to do with one another: of a number the score of its bin, of a category its indicators. Their class
-means and second moments are one release (PRIVACY section 1), whose principal components carry the latent Gaussians; a
+means and second moments are one release, whose principal components carry the latent Gaussians; a
 decoder without parameters of its own gives every column the marginal that is known of it.
 """
 

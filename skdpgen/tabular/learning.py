@@ -1,4 +1,4 @@
-"""What a schema lacks, learned from noisy histograms (PRIVACY section 6); noise is added in between, by the caller."""
+"""What a schema lacks, learned from noisy histograms; noise is added in between, by the caller."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ SECOND = {"batch": 20, "groups": 1, "c1": 0.05, "c2": 0.0005}
 
 
 def test_table_1_has_the_true_sensitivities():
-    """The figures of PRIVACY: C1/B + 2 C2/b, 2 C1/B + 2 C2/b, and 2 C for what hangs on the whole batch."""
+    """Three sensitivities: C1/B + 2 C2/b, 2 C1/B + 2 C2/b, and 2 C for what hangs on the whole batch."""
     for setting, paper, add, replace in ((FIRST, 5.08e-4, 8.20e-4, 1.016e-3), (SECOND, 3.0e-3, 3.5e-3, 6.0e-3)):
         rows = {row["method"]: row for row in table_1(**setting)}
         row = rows["term-wise"]

@@ -14,7 +14,7 @@ WEIGHTS = [(1, 1, 1), (0.3, 1, 1), (0.3, 2, 1), (2, 0.5, 1)]
 
 
 def _worst_pairs(w, relation, radius):
-    """Rows and responsibilities that attain the bounds of PRIVACY section 2."""
+    """Rows and responsibilities that attain the stated bounds."""
     a, b = w[1] ** 2, w[2] ** 2
     if relation == "add_or_remove_one":
         return [(None, (radius * E[0], V[0]))]
