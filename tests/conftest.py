@@ -6,6 +6,10 @@ import itertools
 import os
 import zlib
 
+# Workers of `pytest -n` share the cores: threads of their own would make them wait for each other. Before numpy, torch.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 import torch
