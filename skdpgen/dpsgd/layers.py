@@ -24,8 +24,6 @@ __all__ = ["RULES", "LayerGradient", "Pool", "UnsupportedShapeError"]
 # cache), and of a layer's example gradients kept until they are summed (128 MB).
 _BLOCK = 2**19
 _KEEP = 2**25
-# Scalars brought to float64 at once (2 MB).
-_DOUBLE = 2**18
 # Gram matrices are multiplied in float64, at about this many times the cost of a float32 product.
 _GRAM_COST = 3
 # Rounding may hide a cancellation between the places of an example: the float32 sum of terms of total size S is
@@ -67,15 +65,7 @@ class Pool(dict):
 
     def square_norms(self, x):
         """Squared norm of each leading slice of a tensor, accumulated in float64."""
-        x = x.flatten(1)
-        rows, columns = x.shape
-        norms = x.new_empty(rows, dtype=torch.float64)
-        step = max(1, min(rows, _DOUBLE // max(1, columns)))
-        double = self.get_buffer("double", (step, columns), norms)
-        for i in range(0, rows, step):
-            part = x[i : i + step]
-            torch.linalg.vector_norm(double[: len(part)].copy_(part), dim=1, out=norms[i : i + step])
-        return norms.square_()
+        return torch.linalg.vector_norm(x.flatten(1), dim=1, dtype=torch.float64).square_()
 
 
 def _by_example(x: torch.Tensor, batch: int) -> torch.Tensor:

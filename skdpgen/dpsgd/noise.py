@@ -1,4 +1,4 @@
-"""Gaussian noise for gradient sums, drawn ahead of the steps in a second thread."""
+"""Gaussian noise for gradient sums: drawn ahead of the steps in a second thread, or piece by piece as it is added."""
 
 from __future__ import annotations
 
@@ -6,20 +6,18 @@ import math
 import os
 import queue
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
 import torch
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from .._types import BoundedSum
 from ..utils.watching import tell_release, watched
+from .normals import NormalStream, fill_fast, fill_secure
 
 __all__ = ["GradientNoise"]
 
-# Normals of one piece of work, of which a few arrays fit in a core's cache. Half a piece of the secure method is no
-# more than torch takes on in one thread: threads of its own would fight the training for the cores.
-_PIECE = {"secure": 2**16, "fast": 2**17}
 # Entries of a sum brought to the lattice at once: the scratch array stays in the cache.
 _SUM_PIECE = 2**17
 # Steps of noise kept ready. One would make the training wait for the thread after each step.
@@ -48,11 +46,14 @@ class GradientNoise:
     - secure: pairs of 64-bit uniforms, Box-Muller in float64 (the largest normal is sqrt(2 * 64 * log 2) = 9.4 sd:
       beyond it lies 5e-21 of the law). Noise and sum are rounded to whole multiples of 2**-30 standard deviations of
       the noise and added exactly, so that no low-order bit of the sum shows in the result.
-    - fast: one 64-bit word a pair, 31 bits of radius, 39 in its tail (largest normal 7.4 sd, 1e-13 of the law
+    - fast: one 64-bit word a pair, 32 bits of radius, 40 in its tail (largest normal 7.5 sd, 5e-14 of the law
       beyond), and 32 of angle, Box-Muller in float32, no lattice: low-order bits of the released gradients are not
       protected.
 
-    Memory: the noise of two steps and a half. The thread ends with `close`, or with the object as a context manager.
+    Normals of the secure method, and of either on an accelerator, are drawn ahead of the steps in a second thread, in
+    the memory of two steps and a half. Those of the fast method on the processor cost too little for that: they are
+    drawn as they are added, piece by piece in the cache, in as many threads as torch has. Threads end with `close`, or
+    with the object as a context manager.
     """
 
     def __init__(self, shapes, noise_multiplier, rng, *, steps=None, device="cpu", dtype=torch.float32):
@@ -63,8 +64,10 @@ class GradientNoise:
         self._ends = np.cumsum([shape.numel() for shape in self._shapes]).tolist()
         self._left = math.inf if steps is None else int(steps)
         self._pid = os.getpid()
-        self._thread = None
-        self._key = bytes(rng.random_bytes(32))
+        self._thread = self._pool = None
+        self._in_turn = not self.lattice and self.device.type == "cpu"
+        size = self._ends[-1] if self._ends else 0
+        self._stream = NormalStream(bytes(rng.random_bytes(32)), size, "secure" if self.lattice else "fast")
         self.private = rng.private
 
     @property
@@ -74,7 +77,7 @@ class GradientNoise:
             return "AES-256-CTR with a known seed: NOT PRIVATE, for tests only"
         if self.lattice:
             return "AES-256-CTR; Box-Muller in float64 on 64-bit uniforms (tail to 9.4 sd), lattice 2^-30 sd"
-        return "AES-256-CTR; Box-Muller in float32 on 31-bit uniforms, 39-bit in the tail (to 7.4 sd), no lattice"
+        return "AES-256-CTR; Box-Muller in float32 on 32-bit uniforms, 40-bit in the tail (to 7.5 sd), no lattice"
 
     def release(self, bounded: BoundedSum, divisor: float = 1.0, out=None) -> list[torch.Tensor]:
         """Return ``(bounded.value + noise) / divisor``: from here on everything is post-processing.
@@ -104,9 +107,61 @@ class GradientNoise:
                 torch.div(value, divisor, out=target)
             return out
         std = self.noise_multiplier * bounded.l2_bound
-        drawn = self._draw(std / divisor)
+        self._count_draw()
+        if self._in_turn:
+            self._add_in_turn(bounded.value, std, divisor, out)
+        else:
+            self._add_drawn(bounded.value, std, divisor, out)
+        if watched():
+            whole = torch.cat([part.detach().reshape(-1).double().cpu() for part in out])
+            tell_release((whole * divisor).numpy(), std, "gradient")
+        return out
+
+    def _count_draw(self):
+        if os.getpid() != self._pid:
+            raise RuntimeError("noise cannot be drawn after a fork: parent and child would draw equal noise")
+        if self._left <= 0:
+            raise RuntimeError("more noise was asked for than the steps of the plan")
+        self._left -= 1
+
+    def _add_in_turn(self, values, std, divisor, out):
+        """Draw each piece and add it to the entries that it is for, before it leaves the cache."""
+        if self._pool is None:
+            workers = max(1, min(torch.get_num_threads(), len(self._stream)))
+            self._pool = ThreadPoolExecutor(workers, thread_name_prefix="skdpgen-noise")
+            self._scratch = [self._stream.scratch() for _ in range(workers)]
+        values = [value.detach().reshape(-1).numpy() for value in values]
+        targets = [target.view(-1).numpy() for target in out]
+
+        pieces = iter(range(len(self._stream)))  # whoever is free takes the next one
+
+        def work(scratch):
+            for k in pieces:
+                start, stop = self._stream.span(k)
+                noise = scratch.normals[: stop - start]
+                fill_fast(self._stream.words(k, scratch), scratch, noise, std / divisor)
+                for value, target, here, there in self._overlaps(values, targets, start, stop):
+                    np.multiply(value[here], 1.0 / divisor, out=target[here], casting="same_kind")
+                    target[here] += noise[there]
+
+        others = [self._pool.submit(work, scratch) for scratch in self._scratch[1:]]
+        work(self._scratch[0])
+        for other in others:
+            other.result()
+
+    def _overlaps(self, values, targets, start, stop):
+        """Yield each tensor with entries between `start` and `stop` of all: its own slice, and that of the piece."""
+        begin = 0
+        for value, target, end in zip(values, targets, self._ends):
+            low, high = max(begin, start), min(end, stop)
+            if low < high:
+                yield value, target, slice(low - begin, high - begin), slice(low - start, high - start)
+            begin = end
+
+    def _add_drawn(self, values, std, divisor, out):
+        drawn = self._take_drawn(std / divisor)
         start = 0
-        for target, value, end in zip(out, bounded.value, self._ends):
+        for target, value, end in zip(out, values, self._ends):
             noise, value, target = drawn[start:end].to(self.device), value.reshape(-1), target.view(-1)
             if self.lattice:
                 _add_on_lattice(value, noise, std, divisor, target)
@@ -114,18 +169,9 @@ class GradientNoise:
                 torch.add(noise, value, alpha=1.0 / divisor, out=target)
             start = end
         self._spare.put(drawn)
-        if watched():
-            whole = torch.cat([part.detach().reshape(-1).double().cpu() for part in out])
-            tell_release((whole * divisor).numpy(), std, "gradient")
-        return out
 
-    def _draw(self, scale):
-        """Return what `_fill_secure` or `_fill_fast` made, the latter with standard deviation `scale`."""
-        if os.getpid() != self._pid:
-            raise RuntimeError("noise cannot be drawn after a fork: parent and child would draw equal noise")
-        if self._left <= 0:
-            raise RuntimeError("more noise was asked for than the steps of the plan")
-        self._left -= 1
+    def _take_drawn(self, scale):
+        """Return what `fill_secure` or `fill_fast` made, the latter with standard deviation `scale`."""
         if self._thread is None:
             self._start(scale)
         if scale != self._scale:
@@ -138,15 +184,11 @@ class GradientNoise:
     def _start(self, scale):
         self._scale = scale
         self._ready, self._spare, self._stop = queue.Queue(), queue.Queue(), threading.Event()
-        size = self._ends[-1] if self._ends else 0
         dtype = torch.float64 if self.lattice else torch.float32
         for _ in range(min(_AHEAD, self._left + 1)):
-            buffer = torch.empty(size, dtype=dtype, pin_memory=self.device.type == "cuda")
-            self._spare.put(buffer)
-        stream = _Stream(self._key, _PIECE["secure" if self.lattice else "fast"])
-        fill = _fill_secure if self.lattice else partial(_fill_fast, scale=scale)
-        args = (fill, stream, self._left + 1, self._ready, self._spare, self._stop)
-        self._key = None
+            self._spare.put(torch.empty(self._stream.size, dtype=dtype, pin_memory=self.device.type == "cuda"))
+        fill = fill_secure if self.lattice else partial(fill_fast, scale=scale)
+        args = (fill, self._stream, self._left + 1, self._ready, self._spare, self._stop)
         self._thread = threading.Thread(target=_work, args=args, name="skdpgen-noise", daemon=True)
         self._thread.start()
 
@@ -156,6 +198,8 @@ class GradientNoise:
             self._stop.set()
             self._spare.put(None)
             self._thread.join()
+        if self._pool is not None:
+            self._pool.shutdown()
         self._left = 0
 
     def __enter__(self):
@@ -171,86 +215,21 @@ class GradientNoise:
 def _work(fill, stream, draws, ready, spare, stop):
     """Body of the drawing thread."""
     try:
+        scratch = stream.scratch()
         while draws > 0:
             buffer = spare.get()
             if buffer is None:
                 return
-            for start in range(0, buffer.numel(), stream.piece):
+            normals = buffer.numpy()
+            for k in range(len(stream)):
                 if stop.is_set():
                     return
-                fill(stream, buffer[start : start + stream.piece])
+                start, end = stream.span(k)
+                fill(stream.words(k, scratch), scratch, normals[start:end])
             ready.put(buffer)
             draws -= 1
     except BaseException as error:
         ready.put(error)
-
-
-class _Stream:
-    """AES-256 in counter mode, and the scratch arrays of one piece."""
-
-    def __init__(self, key, piece):
-        self.piece = piece
-        self._cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
-        self._zeros = bytes(8 * piece)
-        self._bytes = bytearray(8 * piece + 15)
-        self._words = np.frombuffer(self._bytes, dtype=np.int64, count=piece)
-        self.double = [np.empty(piece // 2) for _ in range(2)]
-        self.single = [np.empty(piece // 2, dtype=np.float32) for _ in range(2)]
-
-    def draw(self, words):
-        """Return that many 64-bit words, valid until the next call."""
-        self._cipher.update_into(memoryview(self._zeros)[: 8 * words], self._bytes)
-        return self._words[:words]
-
-
-def _fill_secure(stream, out):
-    """Fill with float64 standard normals that are multiples of 2**-30: adding them on the lattice is exact."""
-    pairs = -(-out.numel() // 2)
-    words = stream.draw(2 * pairs)
-    radius, angle = (scratch[:pairs] for scratch in stream.double)
-    # |k| over 63 bits, half a step away from zero: never 0, and the smallest is 2**-64
-    np.bitwise_and(words[:pairs], 2**63 - 1, out=words[:pairs])
-    np.copyto(radius, words[:pairs])
-    radius += 0.5
-    radius *= 2.0**-63
-    np.log(radius, out=radius)
-    radius *= -2.0
-    np.sqrt(radius, out=radius)
-    np.copyto(angle, words[pairs:])
-    angle *= math.pi * 2.0**-63
-    radius *= 2.0**30
-    # torch's float64 cosine and sine are vectorised, numpy's are not
-    radius, angle = torch.from_numpy(radius), torch.from_numpy(angle)
-    rest = out.numel() - pairs
-    torch.cos(angle, out=out[:pairs]).mul_(radius)
-    torch.sin(angle[:rest], out=out[pairs:]).mul_(radius[:rest])
-    np.rint(out.numpy(), out=out.numpy())  # torch would round a piece of this length in several threads
-
-
-def _fill_fast(stream, out, scale):
-    """Fill with float32 normals of standard deviation `scale`: 31 bits of radius, 39 in its tail, and 32 of angle."""
-    pairs = -(-out.numel() // 2)
-    words = stream.draw(pairs).view(np.int32)
-    turn, height = words[:pairs], words[pairs:]
-    radius, angle = (scratch[:pairs] for scratch in stream.single)
-    np.bitwise_and(height, 2**31 - 1, out=height)
-    np.copyto(radius, height, casting="same_kind")
-    radius += 0.5
-    # Where it shows, the lowest bits of the angle, which the angle has no use for, are bits below the radius's.
-    rare = np.flatnonzero(height < 2**8)
-    radius[rare] = height[rare] + ((turn[rare] & 255) + 0.5) / 256
-    radius *= 2.0**-31
-    np.log(radius, out=radius)
-    radius *= -2.0 * scale**2
-    np.sqrt(radius, out=radius)
-    np.copyto(angle, turn, casting="same_kind")
-    angle *= math.pi * 2.0**-31
-    out = out.numpy()
-    rest = out.size - pairs
-    np.cos(angle, out=out[:pairs])
-    np.sin(angle[:rest], out=out[pairs:])
-    out[:pairs] *= radius
-    out[pairs:] *= radius[:rest]
 
 
 def _add_on_lattice(value, noise, std, divisor, out):
