@@ -19,7 +19,7 @@ class Layer(nn.Module):
     def forward(self, x):
         x = x if self.before is None else self.before(x)
         out = self.after(self.layer(x)).reshape(len(x), -1)
-        weight = torch.linspace(-1, 2, out.shape[1], dtype=out.dtype)
+        weight = torch.linspace(-1, 2, out.shape[1], dtype=out.dtype, device=out.device)
         return (out * weight).sum(1) + (out**2).mean(1)
 
 
