@@ -16,7 +16,7 @@ from skdpgen.exceptions import InvalidInputError, PrivacyLeakWarning, SchemaErro
 from skdpgen.synthesizers._frames import PUBLIC_ASSUMPTIONS
 from skdpgen.tabular import Categorical, Datetime
 
-__all__ = ["check_output", "declare_public", "read_table", "write_table"]
+__all__ = ["check_input", "check_output", "declare_public", "is_parquet", "read_table", "write_table"]
 
 _PARQUET = (".parquet", ".pq")
 _OUTPUTS = (".csv", ".tsv", ".txt", ".gz", *_PARQUET)
@@ -68,11 +68,8 @@ def read_table(path, *, missing_values=(), separator=None, schema=None):
         A column would be numeric but for one text, which may stand for a missing value. For the data holder alone.
     """
     path = Path(path)
-    if not path.is_file():
-        raise InvalidInputError(f"{path}: no such file")
-    if path.suffix.lower() in _NO_TABLES:
-        raise InvalidInputError(f"{path}: only CSV and Parquet are read; save it as one of them")
-    if path.suffix in _PARQUET:
+    check_input(path, missing_values=missing_values, separator=separator)
+    if is_parquet(path):
         try:
             return pd.read_parquet(path, dtype_backend="numpy_nullable")
         except (OSError, ValueError):
@@ -98,6 +95,24 @@ def read_table(path, *, missing_values=(), separator=None, schema=None):
         raise InvalidInputError(f"{path}: the file is empty") from None
     except (pd.errors.ParserError, csv.Error, EOFError, zlib.error) as error:
         raise InvalidInputError(f"{path}: cannot be read as CSV ({type(error).__name__})") from None
+
+
+def is_parquet(path):
+    """Tell by its suffix whether a file is read as Parquet."""
+    return Path(path).suffix.lower() in _PARQUET
+
+
+def check_input(path, *, missing_values=(), separator=None):
+    """Refuse a file that is not there or is no table, and options that would do nothing with it."""
+    path = Path(path)
+    if not path.is_file():
+        raise InvalidInputError(f"{path}: no such file")
+    if path.suffix.lower() in _NO_TABLES:
+        raise InvalidInputError(f"{path}: only CSV and Parquet are read; save it as one of them")
+    if is_parquet(path) and (missing_values or separator is not None):
+        raise InvalidInputError(
+            f"{path}: texts that stand for a missing value, and separators, are of CSV files; Parquet has its own"
+        )
 
 
 def _separator(path, separator):
@@ -199,14 +214,14 @@ def check_output(path, *, table=False):
         raise InvalidInputError(f"{path}: the folder {folder} is not there")
     if path.is_dir():
         raise InvalidInputError(f"{path}: is a folder")
-    if path.suffix in _PARQUET and find_spec("pyarrow") is None:
+    if is_parquet(path) and find_spec("pyarrow") is None:
         raise InvalidInputError(f"{path}: writing Parquet needs pyarrow (the extra skdpgen[parquet])")
 
 
 def write_table(frame, path):
     """Write `frame` to a CSV file (with tabs where `path` ends in .tsv), or to Parquet: .parquet or .pq."""
     path = Path(path)
-    if path.suffix in _PARQUET:
+    if is_parquet(path):
         frame.to_parquet(path, index=False)
     else:
         frame.to_csv(path, index=False, sep=_separator(path, None))

@@ -63,6 +63,25 @@ def test_synthesize_fits_the_model_asked_for(table, capsys):
     assert isinstance(skdpgen.load("m.safetensors"), skdpgen.MomentSynthesizer)
 
 
+def test_moment_model_reads_parquet_a_part_at_a_time(table, monkeypatch, capsys):
+    from skdpgen import _table_files
+
+    pytest.importorskip("pyarrow")
+    FRAME.to_parquet("table.parquet")
+    monkeypatch.setattr(_table_files, "read_table", None)  # which would read it whole
+    command = "synthesize table.parquet --model moment --epsilon 4 --target ill --rows 30 --output out.parquet"
+    assert main(command.split()) == 0
+    assert pd.read_parquet("out.parquet").shape == (30, FRAME.shape[1])
+
+
+@pytest.mark.parametrize("option", ["--missing none", "--separator ;"])
+def test_options_of_csv_files_are_refused_with_parquet(table, option, capsys):
+    pytest.importorskip("pyarrow")
+    FRAME.to_parquet("table.parquet")
+    assert main(f"synthesize table.parquet --epsilon 4 {option} --output out.csv".split()) == 2
+    assert "CSV" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_synthesize_writes_rows_card_and_model_and_prints_the_ledger(table, capsys, kind, tmp_path):
     if kind == "parquet":

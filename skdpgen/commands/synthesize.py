@@ -19,7 +19,7 @@ def add(commands):
         "--model",
         choices=sorted(_MODELS),
         default="p3gm",
-        help="p3gm (default); or moment: tables of two columns alone, in seconds",
+        help="p3gm (default); or moment: tables of two columns alone, in seconds, from Parquet a part at a time",
     )
     add_budget(command)
     command.add_argument("--ledger", metavar="BUDGET.db", help="charge a ledger file, made if it is not there")
@@ -42,7 +42,7 @@ def add(commands):
 def run(arguments):
     import skdpgen
     from skdpgen import PrivacyAccountant, Schema
-    from skdpgen._table_files import check_output, read_table, write_table
+    from skdpgen._table_files import check_input, check_output, is_parquet, read_table, write_table
     from skdpgen.exceptions import SchemaError
 
     schema = None if arguments.schema is None else Schema.from_json(Path(arguments.schema).read_text(encoding="utf-8"))
@@ -55,7 +55,11 @@ def run(arguments):
         raise ValueError(f"--save-model must end in .safetensors; got {arguments.save_model}")
     if arguments.budget is not None and (arguments.ledger is None or Path(arguments.ledger).exists()):
         raise ValueError("--budget is for a --ledger that is not there yet; another has its own")
-    frame = read_table(arguments.input, missing_values=arguments.missing, separator=arguments.separator, schema=schema)
+    check_input(arguments.input, missing_values=arguments.missing, separator=arguments.separator)
+    rows = Path(arguments.input)
+    # the kinds of the columns of a CSV file are told from all its values; those of a Parquet file stand in it
+    if arguments.model != "moment" or not is_parquet(rows):
+        rows = read_table(rows, missing_values=arguments.missing, separator=arguments.separator, schema=schema)
     accountant = None
     if arguments.ledger is not None:
         known = Path(arguments.ledger).exists()
@@ -76,7 +80,7 @@ def run(arguments):
         progress=True,
     )
     try:
-        synthesizer.fit(frame)
+        synthesizer.fit(rows)
     except SchemaError as error:
         said, undeclared, _ = str(error).partition("among its declared categories")
         if not undeclared:

@@ -180,7 +180,7 @@ def fit_frame_model(rows, settings, plan, rng, neighboring, stream):
     noise = plan.noise_multipliers
     alone = settings["prior"] != "mixture" and settings["decoder"] == "released"
     codec, one_way_share = rows.learn(noise, plan.extra_delta, rng, neighboring, scores=alone)
-    scores = Scores.of_codec(codec) if one_way_share == 0 else None
+    scores = Scores.of_codec(codec, rows.importance_of(codec)) if one_way_share == 0 else None
     wanted = {"auto": _MOST_COMPONENTS, None: int(codec.n_levels.sum())}
     options = {
         "optional": codec.optional_levels,

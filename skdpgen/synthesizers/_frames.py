@@ -223,10 +223,14 @@ class FrameRows:
 
     def moments(self, codec, one_way_share):
         """One-way and two-way tables, of each class where the model has classes: a BoundedSum."""
-        importance = np.array([self.importance.get(block.name, 1.0) for block in codec.blocks])
-        return self.source.reduce(
-            functools.partial(_tables, codec=codec, one_way_share=one_way_share, importance=importance), add_sums
+        query = functools.partial(
+            _tables, codec=codec, one_way_share=one_way_share, importance=self.importance_of(codec)
         )
+        return self.source.reduce(query, add_sums)
+
+    def importance_of(self, codec):
+        """How much the errors of each block matter, shape (n_blocks,); public."""
+        return np.array([self.importance.get(block.name, 1.0) for block in codec.blocks])
 
     def score_moments(self, codec, scores):
         """Moments of the scores of each class: a BoundedSum, and its only alternative to `moments`."""

@@ -47,8 +47,10 @@ class Scores:
         Of ordered levels: score at the upper end of each.
     shares : array of shape (n_columns_encoded,)
         Released share of each ordered level among those; NaN where nothing is known of them.
+    weights : array of shape (n_scores,)
+        What a score is multiplied by before it is summed; the noise then moves it by so much less.
     l2_bound : float
-        To which the scores of a row are clipped.
+        To which the weighted scores of a row are clipped.
     """
 
     n_levels: np.ndarray
@@ -57,26 +59,30 @@ class Scores:
     bins: np.ndarray
     edges: np.ndarray
     shares: np.ndarray
+    weights: np.ndarray
     l2_bound: float
 
     @classmethod
-    def of_codec(cls, codec):
+    def of_codec(cls, codec, importance):
         """Scores of the blocks of a codec, or None where they would be too many.
 
         A bin's score is the normal quantile of the middle of its released mass (its place between the bounds where
         bins are of equal width), to mean 0 and variance 1; a missing number has score 0 and a flag; a category has one
-        indicator a level. The bound is such that few rows are clipped.
+        indicator a level. The bound is such that few rows are clipped. Of weights with one sum of squares, the fourth
+        roots of the `importance` of the blocks, shape (n_blocks,), make the errors of the second moments least, each
+        weighted by the product of two importances.
         """
         schema, binnings = codec.encoder.schema_, codec.encoder.binnings_
-        parts, bins, edges, shares, expected = [], [], [], [], 0.0
-        for block in codec.blocks:
+        parts, bins, edges, shares, weights, expected = [], [], [], [], [], 0.0
+        for block, weight in zip(codec.blocks, np.asarray(importance, dtype=np.float64) ** 0.25):
             column = schema[block.name]
             if isinstance(column, Categorical | Boolean):
                 parts.append(np.eye(block.size))
                 bins.append(0)
                 edges.append(np.full(block.size, _BEYOND))
                 shares.append(np.full(block.size, np.nan))
-                expected += 1.0
+                weights.append(np.full(block.size, weight))
+                expected += weight**2
                 continue
             flag = [_BEYOND] if column.missing else []
             score, edge, share = _of_bins(binnings[block.name])
@@ -88,23 +94,25 @@ class Scores:
             bins.append(len(score))
             edges.append(np.concatenate([edge, flag]))
             shares.append(np.concatenate([share, [np.nan] * len(flag)]))
-            expected += 1.0 + 0.1 * len(flag)
+            weights.append(np.full(part.shape[1], weight))
+            expected += weight**2 * (1.0 + 0.1 * len(flag))
         width = sum(part.shape[1] for part in parts)
         if width > _MOST_SCORES:
             return None
         first = np.concatenate([[0], np.cumsum([part.shape[1] for part in parts])[:-1]])
         matrix, bound = block_diag(*parts), float(np.sqrt(1.2 * expected))
-        return cls(codec.n_levels, matrix, first, np.array(bins), np.concatenate(edges), np.concatenate(shares), bound)
+        edges, shares, weights = (np.concatenate(listed) for listed in (edges, shares, weights))
+        return cls(codec.n_levels, matrix, first, np.array(bins), edges, shares, weights, bound)
 
     def of_codes(self, codes):
-        """Scores of rows given by their level codes, shape (n_samples, n_scores)."""
+        """Weighted scores of rows given by their level codes, shape (n_samples, n_scores)."""
         codes = np.asarray(codes).astype(np.intp, copy=False)
         out = np.zeros((len(codes), self.matrix.shape[1]))
         stops = np.append(self.first[1:], out.shape[1])
         starts = np.concatenate([[0], np.cumsum(self.n_levels)])
         for i, (first, stop) in enumerate(zip(self.first, stops)):
             out[:, first:stop] = self.matrix[starts[i] : starts[i + 1], first:stop][codes[:, i]]
-        return out
+        return out * self.weights
 
 
 def _of_bins(binning):
@@ -150,6 +158,7 @@ class ScoreModel(MixtureOfProducts):
         With the edges by which the model has the released share of each ordered level.
     mean : array of shape (n_scores,)
     components : array of shape (n_latent, n_scores)
+        Of the weighted scores.
     spread : array of shape (n_scores,)
         Standard deviation of a score given the latent.
     present : array of bool of shape (n_columns_encoded,)
@@ -169,11 +178,11 @@ class ScoreModel(MixtureOfProducts):
 
     def encode(self, one_hot):
         """Latent of encoded rows, shape (n_samples, n_latent)."""
-        return (one_hot @ self.scores.matrix - self.mean) @ self.components.T
+        return ((one_hot @ self.scores.matrix - self.mean) * self.scores.weights) @ self.components.T
 
     def decode(self, latent):
         """Probability of each level, shape (n_samples, n_columns_encoded)."""
-        drawn, offsets = latent @ self.components + self.mean, self.offsets
+        drawn, offsets = latent @ self.components / self.scores.weights + self.mean, self.offsets
         p = np.empty((len(latent), offsets[-1]), dtype=np.float32)
         for i, (first, bins) in enumerate(zip(self.scores.first, self.scores.bins)):
             start, stop = offsets[i], offsets[i + 1]
@@ -237,7 +246,8 @@ def fit_scores(released, noise_sd, scores, rng, *, optional, n_components):
     width = scores.matrix.shape[1]
     latents = class_latents(some, centers, noise_sd * radius**2, mean_sd, min(n_components, width))
     share = latents.mixture.weights
-    mean = np.clip(latents.mean, scores.matrix.min(axis=0), scores.matrix.max(axis=0))
+    weights = scores.weights
+    mean = np.clip(latents.mean / weights, scores.matrix.min(axis=0), scores.matrix.max(axis=0))
     # class means leave the principal components of what is within classes: their directions join the space
     basis = latents.components
     gap = latents.means - latents.mean
@@ -256,23 +266,24 @@ def fit_scores(released, noise_sd, scores, rng, *, optional, n_components):
             particles[k] += gap[at[0]] @ basis
     shares = np.zeros(n_classes)
     shares[kept] = share
-    drawn = particles @ basis.T.astype(np.float32)  # shape (n_classes, n_particles, n_scores), less the mean
+    # shape (n_classes, n_particles, n_scores), less the mean
+    drawn = particles @ (basis.T / weights).astype(np.float32)
     told = np.einsum("c,cps->s", shares / n_particles, np.square(drawn))
-    total = np.einsum("css->s", some.second) / divisor.sum() - mean**2
+    total = np.einsum("css->s", some.second) / divisor.sum() / weights**2 - mean**2
     known = np.ones(width)
     starts = np.concatenate([[0], np.cumsum(scores.n_levels)])
     for first, start in zip(scores.first, starts):
         known[first] = 1.0 if not np.isnan(scores.shares[start]) else np.clip(total[first], 0.05, 3.0)
     spread = np.sqrt(np.maximum(known - told, _SMALLEST_SPREAD**2))
     # what the noise leaves of the share of a level, over all classes
-    share_sd = mean_sd * len(kept) ** 0.5 / divisor.sum()
+    share_sd = mean_sd * len(kept) ** 0.5 / divisor.sum() / np.repeat(weights[scores.first], scores.n_levels)
     shown = np.zeros(starts[-1])
     for first, bins, start, stop in zip(scores.first, scores.bins, starts, starts[1:]):
         if not bins:
             shown[start:stop] = mean[first : first + stop - start]
         elif stop - start > bins:
             shown[stop - 1] = mean[first + 1]
-    present = ~(np.asarray(optional, dtype=bool) & (shown < max(3 * share_sd, 1e-9)))
+    present = ~(np.asarray(optional, dtype=bool) & (shown < np.maximum(3 * share_sd, 1e-9)))
     for start, stop in itertools.pairwise(starts):  # of levels that may all be absent, the likeliest stays
         present[start + np.argmax(shown[start:stop])] |= not present[start:stop].any()
     scores = replace(scores, edges=_calibrated(scores, drawn + mean, shares, spread))

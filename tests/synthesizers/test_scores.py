@@ -13,7 +13,7 @@ import skdpgen
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, Schema
 from skdpgen.exceptions import UtilityWarning
 from skdpgen.synthesizers._frame_codec import FrameCodec
-from skdpgen.synthesizers._scores import ScoreModel, Scores, score_moments
+from skdpgen.synthesizers._scores import ScoreModel, Scores, fit_scores, score_moments
 from skdpgen.tabular import Binning, Categorical, Numeric, TableEncoder
 
 RNG = np.random.default_rng(4)
@@ -90,11 +90,11 @@ def test_a_small_table_of_few_columns_is_told_by_its_one_way_tables():
     assert not isinstance(synth.model_.particles, ScoreModel)
 
 
-def _scores():
+def _scores(importance=(1.0, 1.0, 1.0)):
     binning = Binning((0.0, 1.0, 2.0, 8.0), (0, 1, 2), (0.6, 0.3, 0.1))
     schema = Schema([Numeric("a", (0, 8), missing=True), Numeric("b", (0, 8)), Categorical("c", ("x", "y", "z"))])
     codec = FrameCodec(TableEncoder(schema, binnings={"a": binning, "b": Binning.equal_width(schema["b"], 5)}).fit())
-    return Scores.of_codec(codec)
+    return Scores.of_codec(codec, importance)
 
 
 def test_scores_are_standard_and_a_missing_number_has_a_flag():
@@ -109,9 +109,10 @@ def test_scores_are_standard_and_a_missing_number_has_a_flag():
     np.testing.assert_allclose(scores.of_codes(codes)[0], scores.matrix[3] + scores.matrix[8] + scores.matrix[11])
 
 
+@pytest.mark.parametrize("importance", [(1.0, 1.0, 1.0), (16.0, 0.2, 1.0)])
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_moments_of_scores_attain_their_sensitivity_and_never_exceed_it(rng, relation):
-    scores = _scores()
+def test_moments_of_scores_attain_their_sensitivity_and_never_exceed_it(rng, relation, importance):
+    scores = _scores(importance)
     base, y = np.stack([rng.integers(0, k, 12) for k in (4, 5, 3)], axis=1), rng.integers(0, 2, 12)
     # the longest row is clipped to the bound: alone it attains what one row can add
     units = [(row, k) for row in ([2, 4, 0], [2, 0, 1], [3, 2, 2]) for k in (0, 1)]
@@ -122,6 +123,42 @@ def test_moments_of_scores_attain_their_sensitivity_and_never_exceed_it(rng, rel
     assert_sensitivity(
         lambda data: score_moments(data[0], scores, data[1], 2), pairs, attained=pairs, relation=relation
     )
+
+
+def test_weights_of_scores_are_those_that_make_the_weighted_errors_least():
+    importance = np.array([16.0, 0.2, 1.0])
+    scores = _scores(importance)
+    assert scores.weights.tolist() == [2.0, 2.0, 0.2**0.25, 1.0, 1.0, 1.0]
+    np.testing.assert_allclose(scores.of_codes(np.array([[3, 0, 2]]))[0, [1, 5]], [2.0, 1.0])
+
+    def error(weights):  # of second moments, by the product of two importances, at one bound of the norm
+        return (
+            np.square(weights).sum() ** 2
+            * np.outer(importance, importance).ravel()
+            @ (1 / np.square(np.outer(weights, weights)).ravel())
+        )
+
+    best = importance**0.25
+    for factor in np.exp(np.random.default_rng(0).normal(0, 0.2, (50, 3))):
+        assert error(best * factor) >= error(best) * (1 - 1e-12)
+
+
+def test_importance_of_a_column_moves_noise_from_its_scores_to_those_of_others(monkeypatch):
+    from skdpgen.synthesizers import _frame_model
+
+    seen = []
+
+    def watched(released, noise_sd, scores, *args, **kwargs):
+        seen.append(noise_sd * scores.l2_bound**2 / np.outer(scores.weights, scores.weights))
+        return fit_scores(released, noise_sd, scores, *args, **kwargs)
+
+    monkeypatch.setattr(_frame_model, "fit_scores", watched)
+    for importance in (None, {"c0": 50.0}):
+        MomentSynthesizer(0.3, schema=SCHEMA, target="label", importance=importance).fit(FRAME)
+    plain, wanted = seen
+    assert wanted[0, 0] < 0.5 * plain[0, 0]
+    assert wanted[0, -1] < 0.8 * plain[0, -1]
+    assert wanted[-1, -1] > 1.02 * plain[-1, -1]
 
 
 def test_too_many_scores_are_left_to_one_way_tables(monkeypatch):
