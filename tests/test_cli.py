@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 
+import _command_line
 import numpy as np
 import pandas as pd
 import pytest
+from _command_line import FRAME, refused
 
 import skdpgen
 from skdpgen import P3GMSynthesizer, PrivacyAccountant, Schema
@@ -16,17 +18,8 @@ from skdpgen.exceptions import PrivacyLeakWarning
 from skdpgen.tabular import Boolean, Categorical, Numeric
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+table = _command_line.table
 
-RNG = np.random.default_rng(1)
-N = 300
-FRAME = pd.DataFrame(
-    {
-        "age": RNG.integers(18, 80, N),
-        "pay": RNG.normal(2000, 500, N).round(2),
-        "town": RNG.choice(["north", "south", "?"], N),
-        "ill": RNG.random(N) < 0.3,
-    }
-)
 SCHEMA = Schema(
     [
         Numeric("age", (18, 80), integer=True, missing=True, dtype="Int64"),
@@ -37,49 +30,12 @@ SCHEMA = Schema(
 )
 
 
-@pytest.fixture
-def table(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    FRAME.to_csv("table.csv", index=False)
-    return "table.csv"
-
-
-def _refused(capsys, *arguments):
-    """Exit code 2 and one line on stderr, which is returned."""
-    assert main(list(arguments)) == 2
-    out, err = capsys.readouterr()
-    lines = [line for line in err.splitlines() if line]
-    assert len(lines) == 1, err
-    assert lines[0].startswith("skdpgen: ")
-    assert not out
-    return lines[0]
-
-
 def test_synthesize_fits_the_model_asked_for(table, capsys):
     command = "synthesize table.csv --model moment --epsilon 4 --target ill --rows 30 --output out.csv"
     assert main([*command.split(), "--save-model", "m.safetensors"]) == 0
     assert "MomentSynthesizer" in capsys.readouterr().out
     assert list(pd.read_csv("out.csv").columns) == list(FRAME.columns)
     assert isinstance(skdpgen.load("m.safetensors"), skdpgen.MomentSynthesizer)
-
-
-def test_moment_model_reads_parquet_a_part_at_a_time(table, monkeypatch, capsys):
-    from skdpgen import _table_files
-
-    pytest.importorskip("pyarrow")
-    FRAME.to_parquet("table.parquet")
-    monkeypatch.setattr(_table_files, "read_table", None)  # which would read it whole
-    command = "synthesize table.parquet --model moment --epsilon 4 --target ill --rows 30 --output out.parquet"
-    assert main(command.split()) == 0
-    assert pd.read_parquet("out.parquet").shape == (30, FRAME.shape[1])
-
-
-@pytest.mark.parametrize("option", ["--missing none", "--separator ;"])
-def test_options_of_csv_files_are_refused_with_parquet(table, option, capsys):
-    pytest.importorskip("pyarrow")
-    FRAME.to_parquet("table.parquet")
-    assert main(f"synthesize table.parquet --epsilon 4 {option} --output out.csv".split()) == 2
-    assert "CSV" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -139,11 +95,11 @@ def test_a_ledger_is_made_charged_and_kept(table, capsys):
     assert (books.epsilon, books.delta, books.neighboring) == (2.5, 1e-6, "replace_one")
     assert len(books.charges) == 2
     capsys.readouterr()
-    line = _refused(
+    line = refused(
         capsys, *["synthesize", "table.csv", "--output", "out.csv", "--ledger", "budget.db", "--epsilon", "2"]
     )
     assert "nothing was charged" in line
-    assert "one set of books" in _refused(
+    assert "one set of books" in refused(
         capsys,
         *[
             "synthesize",
@@ -156,62 +112,10 @@ def test_a_ledger_is_made_charged_and_kept(table, capsys):
             "add_or_remove_one",
         ],
     )
-    assert "has its own" in _refused(
+    assert "has its own" in refused(
         capsys, *["synthesize", "table.csv", "--output", "o.csv", "--ledger", "budget.db", "--budget", "9"]
     )
     assert len(books.charges) == 2
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "no such file"),
-        (b"", "empty"),
-        (b"\n\n", "empty"),
-        (b"age,town\n", "a header and no rows"),
-        (b"age,town\n1,north\n2\n", "line 3 has 1 fields"),
-        (b"age,town\n1,north,hunter2\n", "line 2 has 3 fields"),
-        ("age,town\n1,köln\n".encode("latin-1"), "not UTF-8"),
-        (b"age,age\n1,2\n", "duplicate column names: 'age'"),
-        (b"\x1f\x8b\x08\x00nonsense", "UTF-8|cannot be read"),
-        (b'age,town\n1,"open\n', "fields|cannot be read"),
-    ],
-    ids=[
-        "not there",
-        "empty",
-        "blank",
-        "header only",
-        "short row",
-        "long row",
-        "latin-1",
-        "duplicate",
-        "gzip",
-        "quote",
-    ],
-)
-@pytest.mark.parametrize("command", ["synthesize {} --output out.csv --ledger budget.db", "schema {}"])
-def test_a_bad_csv_is_one_line_and_charges_nothing(tmp_path, monkeypatch, capsys, content, message, command):
-    monkeypatch.chdir(tmp_path)
-    if content is not None:
-        (tmp_path / "bad.csv").write_bytes(content)
-    line = _refused(capsys, *command.format("bad.csv").split())
-    assert re.search(message, line), line
-    assert "hunter2" not in line
-    assert not (tmp_path / "budget.db").exists()
-    assert not (tmp_path / "out.csv").exists()
-
-
-def test_damaged_archives_and_parquet_files_are_one_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    FRAME.to_csv("table.csv.gz", index=False)
-    whole = (tmp_path / "table.csv.gz").read_bytes()
-    assert main(["schema", "table.csv.gz"]) == 0
-    capsys.readouterr()
-    (tmp_path / "half.csv.gz").write_bytes(whole[: len(whole) // 2])
-    (tmp_path / "none.csv.gz").write_bytes(b"no gzip at all")
-    (tmp_path / "none.parquet").write_bytes(b"PAR1 no parquet at all PAR1")
-    for name in ("half.csv.gz", "none.csv.gz", "none.parquet"):
-        _refused(capsys, "schema", name)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +145,7 @@ def test_bad_arguments_are_one_line_and_charge_nothing(table, capsys, tmp_path, 
     Schema([Numeric("height", (0, 3))]).save("other.json")
     Schema([Categorical("town", ("north", "south"), missing=True, dtype="string")]).save("narrow.json")
     ledger = [] if "--budget" in arguments else ["--ledger", "books.db"]
-    line = _refused(capsys, "synthesize", table, "--output", "out.csv", *ledger, *arguments.split())
+    line = refused(capsys, "synthesize", table, "--output", "out.csv", *ledger, *arguments.split())
     assert re.search(message, line), line
     assert not PrivacyAccountant(ledger="books.db").charges
     assert not (tmp_path / "out.csv").exists()
@@ -278,7 +182,7 @@ def test_schema_reads_no_value_unless_told_to(table, capsys, tmp_path):
     assert schema.incomplete == ("pay",)
     assert main(["schema", table, "--public", "*"]) == 0
     assert Schema.from_json(capsys.readouterr().out).complete
-    assert "not columns of the table: 'nobody'" in _refused(capsys, "schema", table, "--public", "nobody")
+    assert "not columns of the table: 'nobody'" in refused(capsys, "schema", table, "--public", "nobody")
 
 
 def test_declaring_values_public_warns():
@@ -321,18 +225,18 @@ def test_verify_prints_what_it_recomputes_and_refuses_a_changed_card(table, caps
         ('"delta": 1e-05', '"delta": 1e-09'),
     ):
         (tmp_path / "changed.json").write_text(text.replace(old, new))
-        assert "changed after it was written" in _refused(capsys, "verify", "changed.json")
+        assert "changed after it was written" in refused(capsys, "verify", "changed.json")
     (tmp_path / "cut.json").write_text(text[:-50])
-    _refused(capsys, "verify", "cut.json")
-    _refused(capsys, "verify", "nowhere.json")
+    refused(capsys, "verify", "cut.json")
+    refused(capsys, "verify", "nowhere.json")
 
 
 def test_sample_refuses_what_is_no_model(table, capsys, tmp_path):
-    assert "not a model file" in _refused(capsys, "sample", table, "--output", "o.csv")
-    _refused(capsys, *["sample", "nowhere.safetensors", "--output", "o.csv"])
+    assert "not a model file" in refused(capsys, "sample", table, "--output", "o.csv")
+    refused(capsys, *["sample", "nowhere.safetensors", "--output", "o.csv"])
     P3GMSynthesizer().fit(FRAME).save("m.safetensors")
-    assert "n_samples" in _refused(capsys, *["sample", "m.safetensors", "--rows", "0", "--output", "o.csv"])
-    _refused(capsys, *["sample", "m.safetensors", "--rows", "5", "--output", "nowhere/o.csv"])
+    assert "n_samples" in refused(capsys, *["sample", "m.safetensors", "--rows", "0", "--output", "o.csv"])
+    refused(capsys, *["sample", "m.safetensors", "--rows", "5", "--output", "nowhere/o.csv"])
 
 
 def test_demo_writes_rows_picture_model_and_card(tmp_path, monkeypatch, capsys):
@@ -370,96 +274,9 @@ def test_warnings_are_shown_as_before_once_a_command_is_done(table):
     assert warnings.showwarning is before
 
 
-def test_a_table_without_gaps_gets_none_and_its_integers_stay_integers(table, capsys):
-    FRAME.loc[np.arange(3000) % N].to_csv("full.csv", index=False)
-    assert main(["synthesize", "full.csv", "--epsilon", "3", "--target", "ill", "--output", "out.csv"]) == 0
-    drawn = pd.read_csv("out.csv", dtype=str, keep_default_na=False)
-    assert not drawn.eq("").any(axis=None)
-    assert drawn["age"].str.fullmatch(r"\d+").all()
-    assert drawn["pay"].str.fullmatch(r"-?\d+\.\d{1,2}").all()
-    assert set(drawn["town"]) == {"north", "south", "?"}
-
-
-@pytest.mark.parametrize(
-    ("form", "resolution"), [("%Y-%m-%d", "D"), ("%Y-%m-%dT%H:%M", "min"), ("%Y-%m-%d %H:%M:%S", "s")]
-)
-def test_iso_dates_of_a_csv_come_back_as_dates(tmp_path, monkeypatch, capsys, form, resolution):
-    monkeypatch.chdir(tmp_path)
-    days = pd.date_range("2020-01-01", periods=2000, freq="D")
-    frame = pd.DataFrame({"day": days.strftime(form), "mixed": np.where(days.day < 3, "2020-01-01", "2020/01/01")})
-    frame.loc[::5, "day"] = ""
-    frame.to_csv("days.csv", index=False)
-    assert main(["schema", "days.csv"]) == 0
-    schema = Schema.from_json(capsys.readouterr().out)
-    assert (schema["day"].resolution, type(schema["mixed"])) == (resolution, Categorical)
-    assert main(["synthesize", "days.csv", "--epsilon", "5", "--output", "out.csv", "--card", "c.json"]) == 0
-    drawn = pd.read_csv("out.csv", keep_default_na=False)["day"]
-    drawn = pd.to_datetime(drawn[drawn != ""], format="ISO8601")
-    assert drawn.between("1920-01-01", "2049-12-31").all()
-    assert drawn.between("2020-01-01", "2025-12-31").mean() > 0.7
-    if resolution == "D":
-        assert (drawn == drawn.dt.floor("D")).all()
-    assert "dates among them" in (tmp_path / "c.json").read_text()
-    # the word of a schema settles it
-    known = Schema([Categorical("day", missing=True, dtype="string"), Categorical("mixed", missing=True)])
-    known.save("text.json")
-    assert main(["synthesize", "days.csv", "--epsilon", "5", "--schema", "text.json", "--output", "out.csv"]) == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.csv", "age;town\n1;north\n", "--separator ';'"),
-        ("a.csv", "age\ttown\n1\tnorth\n", "--separator 'tab'"),
-        ("a.csv", ",age\n0,1\n", "column 1 has no name"),
-        ("a.csv", "age,town,\n0,1,\n", "column 3 has no name"),
-        ("a.xlsx", "age\n1\n", "only CSV and Parquet"),
-    ],
-)
-def test_a_file_that_is_not_what_it_seems_is_one_line(tmp_path, monkeypatch, capsys, name, content, message):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / name).write_text(content)
-    assert message in _refused(capsys, "synthesize", name, "--output", "out.csv", "--ledger", "budget.db")
-    assert not (tmp_path / "budget.db").exists()
-    assert message in _refused(capsys, "schema", name)
-
-
-@pytest.mark.parametrize(
-    ("name", "mark", "option"), [("a.csv", ";", ";"), ("a.txt", "\t", "tab"), ("a.tsv", "\t", None)]
-)
-def test_another_separator_is_read(tmp_path, monkeypatch, capsys, name, mark, option):
-    monkeypatch.chdir(tmp_path)
-    FRAME.to_csv(name, index=False, sep=mark)
-    more = [] if option is None else ["--separator", option]
-    assert main(["schema", name, *more]) == 0
-    assert Schema.from_json(capsys.readouterr().out).names == tuple(FRAME.columns)
-    assert main(["synthesize", name, "--output", "out.tsv", *more]) == 0
-    assert list(pd.read_csv("out.tsv", sep="\t").columns) == list(FRAME.columns)
-    capsys.readouterr()
-    assert "one character" in _refused(capsys, "schema", name, "--separator", "ab")
-
-
-def test_rows_are_not_written_to_a_file_of_another_kind(table, capsys, tmp_path):
-    assert "'.xlsx'" in _refused(capsys, *["synthesize", table, "--output", "o.xlsx", "--ledger", "budget.db"])
-    assert not (tmp_path / "budget.db").exists()
-
-
-@pytest.mark.filterwarnings("default::UserWarning")
-def test_a_text_among_numbers_is_hinted_at_without_its_value(table, capsys):
-    frame = FRAME.assign(age=FRAME["age"].astype(str))
-    frame.loc[::7, "age"] = "hunter2"
-    frame.to_csv("gaps.csv", index=False)
-    assert main(["schema", "gaps.csv"]) == 0
-    err = capsys.readouterr().err
-    assert re.search("UserWarning: .*'age'.*--missing TEXT", err)
-    assert "hunter2" not in err
-    assert main(["schema", "gaps.csv", "--missing", "hunter2"]) == 0
-    assert "--missing" not in capsys.readouterr().err
-
-
 def test_an_undeclared_category_is_refused_in_the_words_of_the_command_line(table, capsys):
     Schema([Categorical("town", ("north", "south"), missing=True, dtype="string")]).save("narrow.json")
-    line = _refused(capsys, "synthesize", table, "--schema", "narrow.json", "--output", "out.csv")
+    line = refused(capsys, "synthesize", table, "--schema", "narrow.json", "--output", "out.csv")
     assert "--missing TEXT" in line
     assert "frame[" not in line
 
