@@ -157,7 +157,7 @@ MUTANTS = [
         (GradientNoise.release, ("std = self.noise_multiplier * bounded.l2_bound", "std = self.noise_multiplier")),
     ),
     ("secure gradient normals off by sqrt2", [GRADIENT_NOISE["secure"]], (noise.fill_secure, ("*= -2.0", "*= -1.0"))),
-    ("fast gradient normals off by sqrt2", [GRADIENT_NOISE["fast"]], (noise.fill_fast, ("*= -2.0 *", "*= -1.0 *"))),
+    ("fast gradient normals off by sqrt2", [GRADIENT_NOISE["fast"]], (noise.fill_fast, ("*= -2.0", "*= -1.0"))),
     # clipping
     (
         "row clipping dropped",

@@ -34,10 +34,12 @@ class GradientNoise:
     noise_multiplier : float
         Standard deviation over the bound of one contribution; 0 adds nothing.
     rng : NoiseGenerator
-        Gives the key; kind ``"secure"`` or ``"fast"`` chooses the method below, anything else is ``"secure"``'s.
+        Gives the key; kind ``"fast"`` chooses that method below for float32 sums, anything else is ``"secure"``'s:
+        float32 noise on a sum of more bits would leave its lowest bits as they are.
     steps : int, default=None
         Draw no more than this many times; None: as often as asked.
-    device, dtype : of the sums
+    device : of the sums
+    dtype : of the sums, the widest of them
 
     Notes
     -----
@@ -58,8 +60,8 @@ class GradientNoise:
 
     def __init__(self, shapes, noise_multiplier, rng, *, steps=None, device="cpu", dtype=torch.float32):
         self.noise_multiplier = float(noise_multiplier)
-        self.lattice = rng.kind != "fast"
-        self.device, self.dtype = torch.device(device), dtype
+        self.lattice = rng.kind != "fast" or dtype != torch.float32
+        self.device = torch.device(device)
         self._shapes = [torch.Size(shape) for shape in shapes]
         self._ends = np.cumsum([shape.numel() for shape in self._shapes]).tolist()
         self._left = math.inf if steps is None else int(steps)
@@ -94,12 +96,15 @@ class GradientNoise:
         Raises
         ------
         TypeError
-            If `bounded` is not a BoundedSum: noise is scaled by a bound, never by hand.
+            If `bounded` is not a BoundedSum: noise is scaled by a bound, never by hand; or if its dtype is another
+            than that of the object.
         RuntimeError
             After a fork, or when more draws than `steps` are asked for.
         """
         if not isinstance(bounded, BoundedSum):
             raise TypeError(f"noise is added to a BoundedSum alone; got {type(bounded).__name__}")
+        if not self.lattice and any(value.dtype != torch.float32 for value in bounded.value):
+            raise TypeError("fast noise is for float32 sums: give dtype= of these")
         if out is None:
             out = [torch.empty_like(v) for v in bounded.value]
         if self.noise_multiplier == 0:
@@ -141,8 +146,9 @@ class GradientNoise:
                 noise = scratch.normals[: stop - start]
                 fill_fast(self._stream.words(k, scratch), scratch, noise, std / divisor)
                 for value, target, here, there in self._overlaps(values, targets, start, stop):
-                    np.multiply(value[here], 1.0 / divisor, out=target[here], casting="same_kind")
-                    target[here] += noise[there]
+                    # never a sum without noise where others could read it
+                    terms = np.multiply(value[here], np.float32(1.0 / divisor), out=scratch.terms[there])
+                    np.add(terms, noise[there], out=target[here])
 
         others = [self._pool.submit(work, scratch) for scratch in self._scratch[1:]]
         work(self._scratch[0])

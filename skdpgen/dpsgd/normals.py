@@ -65,7 +65,8 @@ class _Scratch:
         self.zeros, self.bytes = bytes(8 * words), bytearray(8 * words + 15)
         self.words = np.frombuffer(self.bytes, dtype=np.int64, count=words)
         dtype = np.float32 if kind == "fast" else np.float64
-        self.radius, self.angle, self.normals = (np.empty(n, dtype=dtype) for n in (pairs, pairs, 2 * pairs))
+        lengths = (pairs, pairs, 2 * pairs, 2 * pairs)
+        self.radius, self.angle, self.normals, self.terms = (np.empty(n, dtype=dtype) for n in lengths)
 
 
 def fill_secure(words, scratch, out):
@@ -103,8 +104,9 @@ def fill_fast(words, scratch, out, scale):
     radius[rare] = height[rare] + ((turn[rare] & 255) + 0.5) / 256
     radius *= 2.0**-32
     np.log(radius, out=radius)
-    radius *= -2.0 * scale**2
+    radius *= -2.0
     np.sqrt(radius, out=radius)
+    radius *= scale  # its square could be below the smallest float32
     np.copyto(angle, turn, casting="same_kind")
     angle *= math.pi * 2.0**-31
     rest = len(out) - pairs

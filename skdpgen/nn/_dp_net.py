@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 
 import torch
@@ -243,7 +244,8 @@ class DPNet(NeuralNet):
         shapes = [p.shape for p in clipper.parameters]
         device = clipper.parameters[0].device
         with contextlib.ExitStack() as stack:
-            noise = GradientNoise(shapes, plan.noise_multiplier, rng, steps=left, device=device)
+            dtype = functools.reduce(torch.promote_types, (p.dtype for p in clipper.parameters))
+            noise = GradientNoise(shapes, plan.noise_multiplier, rng, steps=left, device=device, dtype=dtype)
             stack.enter_context(noise)
             self.noise_description_, self.noise_private_ = noise.description, noise.private
             self.engine_ = (clipper, noise)

@@ -6,6 +6,7 @@ import copy
 import pickle
 import threading
 
+import numpy as np
 import pytest
 import torch
 from _claims import assert_noise_at_scale
@@ -63,6 +64,54 @@ def test_secure_releases_lie_on_the_lattice():
         out = noise.release(BoundedSum(value, l2_bound=3.0), out=[torch.empty(1000, dtype=torch.float64)])[0]
     whole = out / (1.5 * 2.0**-30)
     torch.testing.assert_close(whole, whole.round(), rtol=2.0**-52, atol=0)
+
+
+def test_no_bit_of_a_float64_sum_shows_under_fast_noise():
+    sums = torch.rand(4000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    with GradientNoise([(4000,)], 1.0, make_noise_generator("fast"), dtype=torch.float64) as noise:
+        assert "lattice 2^-30" in noise.description
+        released = noise.release(BoundedSum([sums], l2_bound=1.0))[0]
+    # float32 normals that are not tiny are whole multiples of 2**-27
+    assert (torch.remainder(released, 2.0**-27) == torch.remainder(sums, 2.0**-27)).double().mean() < 0.01
+    with GradientNoise([(4000,)], 1.0, make_noise_generator("fast")) as noise, pytest.raises(TypeError, match="dtype"):
+        noise.release(BoundedSum([sums], l2_bound=1.0))
+
+
+def test_an_interrupt_leaves_no_sum_without_noise(monkeypatch):
+    from skdpgen.dpsgd import noise as room
+
+    out = [torch.zeros(2**18)]
+    sums = BoundedSum([torch.ones(2**18)], l2_bound=1.0)
+    calls = []
+
+    class Numbers:  # stands for numpy there: the second addition is interrupted
+        float32, multiply = np.float32, staticmethod(np.multiply)
+
+        @staticmethod
+        def add(*args, **kwargs):
+            calls.append(args)
+            if len(calls) == 2:
+                raise KeyboardInterrupt
+            return np.add(*args, **kwargs)
+
+    torch_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with GradientNoise([(2**18,)], 1.0, make_noise_generator("fast")) as noise:
+            monkeypatch.setattr(room, "np", Numbers)
+            with pytest.raises(KeyboardInterrupt):
+                noise.release(sums, out=out)
+    finally:
+        torch.set_num_threads(torch_threads)
+    assert (out[0][: 2**17] != 1).double().mean() > 0.999
+    assert not out[0][2**17 :].any()
+
+
+@pytest.mark.parametrize("bound", [1.0, 1e-22, 1e-30])
+def test_fast_noise_is_at_the_scale_of_tiny_bounds(bound):
+    sums = BoundedSum([torch.zeros(120_000)], l2_bound=bound)
+    with GradientNoise([(120_000,)], 1.0, make_noise_generator("fast")) as noise:
+        assert_noise_at_scale(noise.release(sums)[0].double().numpy() / bound, 1.0)
 
 
 def test_noise_is_added_to_a_bounded_sum_alone():
