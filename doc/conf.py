@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from pathlib import Path
 
 from sphinx.util import logging
@@ -10,6 +12,9 @@ from sphinx.util import logging
 import skdpgen
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "doc"))
+
+from dead_links import dead_links  # noqa: E402
 
 project = "skdpgen"
 author = copyright = "the skdpgen developers"
@@ -42,14 +47,23 @@ TOCTREE = """
 """
 PAGES = (
     "readme",
+    "quickstart",
     "user_guide",
+    "gallery/index",
     "public_and_paid",
+    "pitfalls",
     "choosing",
-    "metrics",
+    "moment_synthesizer",
+    "privae",
+    "dp2vae",
+    "proofs_mended",
     "auditing",
+    "metrics",
     "api",
     "reference",
     "benchmarks",
+    "comparison",
+    "glossary",
     "changelog",
 )
 
@@ -79,7 +93,7 @@ def join_pages(app, name, source):
         source[0] = source[0].replace(".. ESTIMATORS\n", "".join(reference_of_estimators()))
         return
     text = (ROOT / "README.md").read_text(encoding="utf-8") if name == "readme" else source[0]
-    folder = ROOT if name == "readme" else Path(app.srcdir)
+    folder = ROOT if name == "readme" else (Path(app.srcdir) / name).parent
     if name == "index":
         found = sorted({path.stem for path in Path(app.srcdir).glob("*.md")} - {"index", *PAGES})
         text += TOCTREE.format(pages="\n".join([*PAGES, *found]))
@@ -90,13 +104,18 @@ def _link(match, folder, name):
     """Links to other pages stay links; files of the repository are named; one that is not there is a warning."""
     text, path, anchor = match.group(1), match.group(2), match.group(3) or ""
     target = (folder / path).resolve()
+    page = ROOT / "doc" if name == "readme" else folder  # where the joined page stands
     if not target.exists():
         logging.getLogger(__name__).warning("dead link to %s", path, location=name)
         return text
     if target == ROOT / "README.md":
-        return f"[{text}](readme.md)"
+        target = ROOT / "doc" / "readme.md"
+    if target == ROOT / "examples":
+        target = ROOT / "doc" / "gallery" / "index.md"
+    if target.parent == ROOT / "examples":
+        target = ROOT / "doc" / "gallery" / f"{target.stem}.md"
     if target.is_relative_to(ROOT / "doc"):
-        return f"[{text}]({target.relative_to(ROOT / 'doc').as_posix()}{anchor})"
+        return f"[{text}]({Path(os.path.relpath(target, page)).as_posix()}{anchor})"
     shown = target.relative_to(ROOT).as_posix()
     return text if "`" in text or text.strip("/") == shown else f"{text} (`{shown}`)"
 
@@ -108,6 +127,14 @@ def escape_underscores(app, what, name, obj, options, lines):
             lines[k] = re.sub(r"(?<![\w`*.\\])([a-z]\w*)_(?![\w`*])", r"\1\\_", line)
 
 
+def warn_of_dead_links(app, error):
+    """After the build: links of the pages as they came out, their anchors too; each dead one is a warning."""
+    if error is None and app.builder.name == "html":
+        for page, link in dead_links(Path(app.outdir)):
+            logging.getLogger(__name__).warning("%s: dead link to %s", page, link)
+
+
 def setup(app):
     app.connect("source-read", join_pages)
     app.connect("autodoc-process-docstring", escape_underscores, priority=900)  # after numpydoc
+    app.connect("build-finished", warn_of_dead_links)

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from skdpgen import P3GMSynthesizer
 from skdpgen.datasets import load_breast_cancer_table
 from skdpgen.exceptions import UtilityWarning
-from skdpgen.metrics import tstr_score, two_way_tvd
+from skdpgen.metrics import MarginalsDisplay, tstr_score, two_way_tvd
 
 data = load_breast_cancer_table()
 # Each row is held out by a draw of its own, so that one row more or less moves no other row.
@@ -42,6 +42,11 @@ for name, rows in (("synthetic", synthetic), ("real", train)):
     auroc, _ = tstr_score(rows, test, target=data.target, positive=data.positive, classifiers=classifiers)
     print(f"logistic regression trained on {name} rows, tested on held-out real ones: AUROC {auroc:.3f}")
 print(f"two-way marginals, mean total variation distance: {two_way_tvd(train, synthetic, data.schema):.3f}")
+shown = ["mean radius", "mean texture", "mean concavity", "diagnosis"]
+display = MarginalsDisplay.from_samples(train, synthetic, schema=data.schema, columns=shown)
+picture = Path(tempfile.mkdtemp()) / "marginals.png"
+display.figure_.savefig(picture, dpi=100)
+print("picture of the marginals, for the same eyes:", picture)
 
 # 5. Write what may be published: the rows, and the card that says what they cost.
 with tempfile.TemporaryDirectory() as folder:

@@ -20,6 +20,7 @@ _HOMES = {
     "PriVAESynthesizer": "synthesizers",
     "DPVAESynthesizer": "synthesizers",
     "DPMERFSynthesizer": "synthesizers",
+    "DPGMSynthesizer": "synthesizers",
     "sample_pipeline": "synthesizers",
     "load": "synthesizers",
     "Schema": "tabular",

@@ -17,6 +17,7 @@ from skdpgen import (
     DPPCA,
     DP2VAESynthesizer,
     DPGaussianMixture,
+    DPGMSynthesizer,
     DPMERFSynthesizer,
     DPVAESynthesizer,
     MomentSynthesizer,
@@ -27,7 +28,7 @@ from skdpgen import (
 from skdpgen.dpsgd import ClippedSum, LossModule
 from skdpgen.exceptions import BudgetExceededError
 from skdpgen.mechanisms import class_first_moments, class_moments
-from skdpgen.nn import DPNet, DPNetClassifier, P3GMModule, PriVAEModule
+from skdpgen.nn import DPNet, DPNetClassifier, P3GMModule, PartitionedVAEModule, PriVAEModule
 from skdpgen.synthesizers._particles import fit_particles
 from skdpgen.tabular import Categorical, Schema
 
@@ -82,6 +83,11 @@ def _merf(**parameters):
     return DPMERFSynthesizer(steps=2, n_frequencies=8, hidden_layer_sizes=(6,), random_state=0, **parameters)
 
 
+def _clusters(**parameters):
+    small = DPNet(PartitionedVAEModule, module__n_hidden=5)
+    return DPGMSynthesizer(n_clusters=3, cluster_steps=2, net=small, **_SHALLOW, **parameters)
+
+
 def _subsets(**parameters):
     shared = {"n_subsets": 7, "pretrain_steps": 2, "steps": 4, "n_components": 2, "random_state": 0}
     return DP2VAESynthesizer(**shared, **parameters)
@@ -130,6 +136,9 @@ FITS = {
     ),
     "frame, subsets": lambda: (_subsets(start="random", encoder_update="round_robin", target="job"), FRAME),
     "frame, subsets from tables": lambda: (_subsets(start_steps=2), FRAME, Y),
+    "arrays, clustered nets": lambda: (_clusters(), X, Y),
+    "arrays, clustered nets, replace_one": lambda: (_clusters(neighboring="replace_one"), X),
+    "frame, clustered nets": lambda: (_clusters(target="job"), FRAME),
     "arrays, embedding": lambda: (_merf(), X, Y),
     "arrays, embedding, replace_one": lambda: (_merf(neighboring="replace_one"), X, Y),
     "frame, embedding": lambda: (_merf(target="job"), FRAME),

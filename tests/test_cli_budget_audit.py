@@ -52,6 +52,7 @@ def test_a_file_and_an_array_are_planned_and_drawn(tmp_path, capsys):
         (["audit", "Nothing"], "MODEL must be one of"),
         (["audit", "DPPCA", "--epsilon", "1", "--runs", "20"], "nothing can be said of a claim of epsilon 1"),
         (["audit", "DPPCA", "--columns", "0"], "--columns"),
+        (["audit", "DPPCA", "--set", "nothing=1"], "DPPCA has no parameter nothing"),
     ],
 )
 def test_bad_input_is_one_line_on_stderr(arguments, message, capsys):
@@ -63,8 +64,19 @@ def test_bad_input_is_one_line_on_stderr(arguments, message, capsys):
 
 def test_an_audit_tells_its_cost_and_its_result(capsys):
     assert main(["audit", "DPPCA", "--plan", "--runs", "100"]) == 0
-    assert "202 fits, about" in capsys.readouterr().out
+    assert "100 runs with the canary and as many without (202 fits), about" in capsys.readouterr().out
     assert main(["audit", "DPPCA", "--method", "scale", "--runs", "8", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["broken"] is False
     assert result["epsilon_lower"] > 2
+
+
+def test_several_models_are_audited_a_line_each(capsys):
+    command = ["audit", "DPPCA", "DPVAESynthesizer", "DP2VAESynthesizer", "--runs", "3", "--method", "scale"]
+    assert main([*command, "--set", "n_components=1"]) == 0
+    pca, vae, subsets = capsys.readouterr().out.splitlines()
+    assert "DPPCA(" in pca
+    assert "3 runs judged, 12 fits" in pca
+    assert "sampling_rate=1.0, steps=1" in vae
+    assert "the claim stands" in vae
+    assert subsets.startswith("DP2VAESynthesizer: nothing can be said")

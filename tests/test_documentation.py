@@ -1,7 +1,8 @@
-"""Links of the documentation lead somewhere: files of this repository, looked up without a network."""
+"""Links of the documentation lead somewhere, and what it shows is not older than what it shows it of."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 import skdpgen
 
 ROOT = Path(skdpgen.__file__).parent.parent
-PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "doc").glob("*.md"))) if path.exists()]
+PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "doc").rglob("*.md"))) if path.exists()]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -19,3 +21,42 @@ def test_no_link_to_a_file_is_dead(page):
     links = {link for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text) if ":" not in link}
     dead = sorted(link for link in links if not (page.parent / link).exists())
     assert not dead, f"{page.name}: {', '.join(dead)}"
+
+
+def _script(name):
+    """A script of the folder of pages, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "doc" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
+def test_the_gallery_shows_what_the_example_is_today(example):
+    """Run `python doc/run.py NAME` after a change of an example: its output and picture are those of a real run."""
+    page = ROOT / "doc" / "gallery" / f"{example.stem}.md"
+    text = page.read_text(encoding="utf-8")
+    assert f"examples/{example.name} {_script('run').digest(example)} " in text, "the page is older than its example"
+    fits = re.search(r"\.fit\(|audit\(", example.read_text(encoding="utf-8"))
+    assert not fits or "noise_multiplier" in text.rsplit("```text", 1)[1]  # it ends with the ledger
+    for picture in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text):
+        assert (page.parent / picture).stat().st_size > 1000
+    assert f"]({example.stem}.md)" in (page.parent / "index.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_test_that_a_page_names_is_there(page):
+    text = page.read_text(encoding="utf-8")
+    for path, _, name in re.findall(r"`(tests/[\w/]+\.py)(::(\w+))?`", text):
+        source = (ROOT / path).read_text(encoding="utf-8")
+        assert f"def {name}" in source, f"{path} has no {name}"
+
+
+def test_dead_links_of_built_pages_are_found(tmp_path):
+    (tmp_path / "one.html").write_text(
+        '<a href="two.html#there"></a><a href="two.html#gone"></a><a href="three.html"></a>'
+        '<a href="#here" id="here"></a><a href="https://example.org/x"></a><img src="no.png">'
+    )
+    (tmp_path / "two.html").write_text('<p id="there"></p>')
+    found = [link for _, link in _script("dead_links").dead_links(tmp_path)]
+    assert found == ["no.png", "three.html", "two.html#gone"]

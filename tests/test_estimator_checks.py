@@ -8,6 +8,7 @@ from skdpgen import (
     DPPCA,
     DP2VAESynthesizer,
     DPGaussianMixture,
+    DPGMSynthesizer,
     DPMERFSynthesizer,
     DPVAESynthesizer,
     MomentSynthesizer,
@@ -49,6 +50,11 @@ ESTIMATORS = [
     DP2VAESynthesizer(
         epsilon=2.0, neighboring="replace_one", start="random", sampler="one_of_k", encoder_update="on_query",
         n_subsets=10, pretrain_steps=2, steps=2, n_components=2, bounds=(-1, 1),
+    ),
+    DPGMSynthesizer(epsilon=2.0, n_clusters=2, cluster_steps=2, n_components=2, steps=2, sampling_rate=0.1),
+    DPGMSynthesizer(
+        epsilon=2.0, neighboring="replace_one", n_clusters=3, cluster_steps=1, n_components=2, steps=2,
+        sampling_rate=1.0, bounds=(-1, 1),
     ),
     DPMERFSynthesizer(epsilon=2.0, steps=2, n_frequencies=8),
     DPMERFSynthesizer(epsilon=2.0, neighboring="replace_one", bounds=(-1, 1), l2_bound=1.5, steps=2, n_frequencies=8),

@@ -15,7 +15,7 @@ from skdpgen.dpsgd import subsets as subsets_module
 from skdpgen.dpsgd.subsets import SubsetPlan
 from skdpgen.nn import _dp2vae_decoder as stage_2
 from skdpgen.nn import _dp2vae_training as stage_1
-from skdpgen.synthesizers import _dp2vae_model
+from skdpgen.synthesizers import _dp2vae_model, _dp2vae_start
 
 SENSITIVITY = Claim(training.test_a_record_moves_the_sum_by_twice_the_bound_and_never_by_more, "frozen")
 ON_QUERY = Claim(training.test_a_record_moves_the_sum_by_twice_the_bound_and_never_by_more, "on_query")
@@ -181,7 +181,7 @@ MUTANTS = [
         "unpaid counts",
         [LEDGER["frame, subsets"]],
         (
-            _dp2vae_model._facts,
+            _dp2vae_start.release_facts,
             ("cells = np", "add_gaussian(histogram(np.zeros(9, int), 1), 50.0, rng, neighboring); cells = np"),
         ),
     ),

@@ -9,7 +9,7 @@ from skdpgen._scaling import RowScaling, _norms, learn_norm_bound
 from skdpgen.mechanisms import class_moments, exact_value
 from skdpgen.synthesizers._lowpass import lowpass_basis
 from skdpgen.testing import seeded_noise
-from skdpgen.utils.blocks import map_blocks
+from skdpgen.utils.blocks import exact_product, map_blocks
 from skdpgen.utils.noise import make_noise_generator
 
 BASIS = lowpass_basis((28, 28), 14)
@@ -66,3 +66,26 @@ def test_exact_values_do_not_depend_on_the_chunks(rng):
     codes = np.zeros(700, dtype=int)
     whole, parts = (exact_value(class_moments(X, codes, 1, chunk_rows=c)) for c in (700, 64))
     np.testing.assert_array_equal(whole, parts)
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (14, 9), (104, 20), (784, 196)])
+def test_an_exact_product_does_not_hang_on_the_place_of_a_row(rng, shape):
+    matrix, _ = np.linalg.qr(rng.standard_normal(shape))
+    X = rng.uniform(-1, 1, (5000, shape[0]))
+
+    def image(rows):
+        return np.concatenate([part for _, part in map_blocks(lambda block: exact_product(block, matrix), rows)])
+
+    whole = image(X)
+    np.testing.assert_allclose(whole, X @ matrix, atol=2.0**-18 * shape[0] ** 0.5)
+    for joined in (1, 2, 3, 5, 16, 77):
+        more = np.concatenate([rng.uniform(-1, 1, (joined, shape[0])), X])
+        np.testing.assert_array_equal(image(more)[joined:], whole)
+    order = rng.permutation(shape[0])
+    np.testing.assert_array_equal(exact_product(X[:, order], matrix[order]), whole)
+
+
+def test_an_exact_product_keeps_the_scale_of_its_matrix(rng):
+    rows, matrix = rng.uniform(-1, 1, (20, 5)), rng.standard_normal((5, 4))
+    for scale in (1e-9, 1.0, 1e9):
+        np.testing.assert_allclose(exact_product(rows, scale * matrix) / scale, rows @ matrix, atol=1e-4)

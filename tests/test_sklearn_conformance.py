@@ -12,6 +12,7 @@ from skdpgen import (
     DPPCA,
     DP2VAESynthesizer,
     DPGaussianMixture,
+    DPGMSynthesizer,
     DPMERFSynthesizer,
     DPVAESynthesizer,
     MomentSynthesizer,
@@ -19,7 +20,7 @@ from skdpgen import (
     PriVAESynthesizer,
     PrivateSearchCV,
 )
-from skdpgen.nn import DPNetClassifier
+from skdpgen.nn import DPNet, DPNetClassifier, PartitionedVAEModule
 from skdpgen.testing import seeded_noise
 
 ESTIMATORS = [
@@ -47,6 +48,8 @@ ESTIMATORS = [
     DP2VAESynthesizer(
         epsilon=np.inf, n_subsets=5, pretrain_steps=1, steps=2, start="random", encoder_update="round_robin"
     ),
+    DPGMSynthesizer(n_clusters=2, cluster_steps=2, n_components=2, steps=2, sampling_rate=1.0, random_state=0),
+    DPGMSynthesizer(epsilon=np.inf, n_clusters=3, n_components=1, steps=2, net=DPNet(PartitionedVAEModule)),
     DPMERFSynthesizer(steps=2, n_frequencies=8, hidden_layer_sizes=(6,), random_state=0),
     DPMERFSynthesizer(epsilon=np.inf, steps=2, n_frequencies=8),
     DPNetClassifier(60.0, steps=2, sampling_rate=0.1, hidden_layer_sizes=(4,), random_state=0),
@@ -59,6 +62,7 @@ EXPECTED_FAILURES = {
         "check_estimators_nan_inf": "the check gives a y of floats, which by its dtype is a number and no class",
     },
     "DP2VAESynthesizer": {},
+    "DPGMSynthesizer": {},
     "DPMERFSynthesizer": {},
     "MomentSynthesizer": {},
     "P3GMSynthesizer": {},
@@ -68,6 +72,7 @@ EXPECTED_FAILURES = {
 if parse_version(sklearn.__version__) < parse_version("1.7"):
     for name in (
         "DP2VAESynthesizer",
+        "DPGMSynthesizer",
         "DPMERFSynthesizer",
         "MomentSynthesizer",
         "P3GMSynthesizer",

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -254,6 +255,7 @@ class PrivacyCard:
             raise ValueError("the sampler stated is not that of the fit's events")
         if card["private"] is not False and math.isinf(ledger["epsilon"]):
             raise ValueError("the card says that the fit is private, and its events are not")
+        _check_candidates(card["fit"]["label"], card["public_assumptions"])
         return {
             "private": card["private"],
             "neighboring": neighboring,
@@ -333,6 +335,17 @@ def default_versions() -> dict[str, str]:
 
     packages = {name: metadata.version(name) for name in ("numpy", "scipy", "dp-accounting")}
     return {"python": platform.python_version(), "skdpgen": __version__, **packages}
+
+
+def _check_candidates(label: str, assumptions: Sequence[str]) -> None:
+    """A search is priced for a list that was fixed in advance: its card holds the whole of it."""
+    named = re.fullmatch(r"PrivateSearchCV: .*, (\d+) candidates", label, flags=re.DOTALL)
+    if named is None:
+        return
+    n = int(named[1])
+    listed = [re.match(r"candidate (\d+) of (\d+): ", text) for text in assumptions]
+    if [(int(m[1]), int(m[2])) for m in listed if m] != [(k + 1, n) for k in range(n)]:
+        raise ValueError(f"the search had {n} candidates, and the card does not list each of them")
 
 
 def _rule_of(rule: PrivacyFilter, entries: Sequence[Entry]) -> str:

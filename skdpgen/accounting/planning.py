@@ -25,9 +25,10 @@ class PlannedPhase:
     ----------
     fit, phase : str
     share : float
-        Of the squared Gaussian-DP parameter of its fit.
+        Of the squared Gaussian-DP parameter of its fit; of a search, of the run that it is a part of.
     steps : int
     sampling_rate : float or None
+        Of the score of a search: the share of the rows that is held out.
     noise_multiplier : float
         Standard deviation over sensitivity.
     signal_to_noise : float or None
@@ -137,7 +138,9 @@ class BudgetPlan:
         table = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in [head, *lines]]
         curve = ["epsilon by delta:  " + "   ".join(f"{epsilon:.4g} at {delta:.0e}" for delta, epsilon in self.curve)]
         total = f"{self.n_rows} rows, {self.neighboring}: epsilon {self.epsilon:.4g} at delta {self.delta:.3g}"
-        return "\n".join([*table, "", total, *curve, "nothing was charged"])
+        silent = "no signal/noise: the event does not tell how many subsets a step adds up"
+        blank = [silent] if any(row.signal_to_noise is None for row in self.phases) else []
+        return "\n".join([*table, *blank, "", total, *curve, "nothing was charged"])
 
     def plot(self, path=None):
         """Draw the split of the budget, and epsilon against delta.
@@ -178,13 +181,16 @@ class BudgetPlan:
 def _phases(plan, n_rows):
     name = plan.label.partition(":")[0]
     if plan.phases:
-        whole = math.fsum(phase.share for phase in plan.phases)
+        search = any(row.repeated is not None for row in releases(plan.event))
+        # of a search, a run is one of its candidates or the score, and each has shares of its own
+        whole = 1.0 if search else math.fsum(phase.share for phase in plan.phases)
         for phase in plan.phases:
             share, noise = phase.share / whole, plan.noise_multipliers[phase.label]
             signal = n_rows * (phase.sampling_rate or 1.0) if phase.signal is None else phase.signal
-            yield _phase(name, phase.label, share, phase.steps, phase.sampling_rate, noise, n_rows, signal)
+            label = f"run may be: {phase.label}" if search else phase.label
+            yield _phase(name, label, share, phase.steps, phase.sampling_rate, noise, n_rows, signal)
         return
-    for row in releases(plan.event):  # a search: each thing that a run may be
+    for row in releases(plan.event):  # an event alone; of a search, each thing that a run may be
         alternatives = (row,) if row.repeated is None else [part for rows in row.repeated.alternatives for part in rows]
         for k, part in enumerate(alternatives):
             words = "run may be: " if row.repeated is not None else ""

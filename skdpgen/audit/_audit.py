@@ -53,11 +53,17 @@ class AuditPlan:
     epsilon_least: float
     confidence: float
 
+    @property
+    def n_runs(self) -> int:
+        """Fits with the canary, and as many without; two more are made with the noise off."""
+        return self.n_fits // 2 - 1
+
     def __str__(self):
         return (
-            f"{self.n_fits} fits, about {self.seconds:.3g} s; claimed epsilon {self.epsilon_claimed:g} at delta "
-            f"{self.delta:g}; an honest estimator can be expected to show {self.epsilon_expected:.3g} (with confidence "
-            f"{self.confidence:g}); nothing can be said of claims below {self.epsilon_least:.3g}"
+            f"{self.n_runs} runs with the canary and as many without ({self.n_fits} fits), about {self.seconds:.3g} s; "
+            f"claimed epsilon {self.epsilon_claimed:g} at delta {self.delta:g}; an honest estimator can be expected to "
+            f"show {self.epsilon_expected:.3g} (with confidence {self.confidence:g}); nothing can be said of claims "
+            f"below {self.epsilon_least:.3g}"
         )
 
 
@@ -97,9 +103,11 @@ class AuditResult:
 
     def __str__(self):
         verdict = "the claim is REFUTED" if self.broken else "the claim stands"
+        runs = f"{self.details['runs']} runs judged, " if "runs" in self.details else ""
         return (
             f"epsilon is at least {self.epsilon_lower:.3f} (confidence {self.confidence:g}, {self.method}); claimed: "
-            f"{self.epsilon_claimed:g} at delta {self.delta:g}: {verdict}; {self.n_fits} fits, {self.seconds:.1f} s"
+            f"{self.epsilon_claimed:g} at delta {self.delta:g}: {verdict}; "
+            f"{runs}{self.n_fits} fits, {self.seconds:.1f} s"
         )
 
 
@@ -146,7 +154,8 @@ def audit(estimator, X, y=None, *, n_runs=200, confidence=0.95, method=None, sta
         Fits without the canary, and as many with it.
     confidence : float, default=0.95
     method : {"counts", "shift", "scale", "distribution_free"} or None, default=None
-        "counts": errors of a test fixed in advance, for Gaussian mechanisms. "shift": of a statistic that is linear in
+        "counts": errors of a test fixed in advance, for Gaussian mechanisms (DP-SGD at ``sampling_rate=1`` is one, and
+        its first step is judged). "shift": of a statistic that is linear in
         a single Gaussian release. "scale": what the canary adds, noise off, over the noise measured on every number
         released; ten runs will do, and it trusts the mechanism in how noise is shared among the numbers. Of several
         releases, what it adds to each *after the same earlier releases*, and the least of the runs.
@@ -204,10 +213,11 @@ def audit_neighbours(estimator, one, other, *, n_runs=200, confidence=0.95, meth
     _check(estimator, n_runs, confidence, method)
     start = time.perf_counter()
     estimator = with_public_seed(estimator)
-    directions = contribution(estimator, one, other) if statistic is None else None
-    first, _ = released_by(estimator, one)
+    first, seen = released_by(estimator, one)
     epsilon, delta = _claim(first)
     gaussian = _is_gaussian(first)
+    gradient = gaussian and any(kind == "gradient" for _, _, kind in seen)  # of steps that every record takes part in
+    directions = contribution(estimator, one, other, gradient) if statistic is None else None
     if math.isinf(epsilon):
         raise ValueError("a fit without noise claims nothing that an audit could refute")
     method = method or ("counts" if gaussian else "distribution_free")
@@ -216,7 +226,7 @@ def audit_neighbours(estimator, one, other, *, n_runs=200, confidence=0.95, meth
     if method == "scale":
         if directions is None:
             raise ValueError('method="scale" needs releases that can be seen: by this package\'s mechanisms')
-        added, noise = zip(*(follow(estimator, one, other) for _ in range(n_runs)))
+        added, noise = zip(*(follow(estimator, one, other, gradient) for _ in range(n_runs)))
         noise = np.concatenate(noise)
         mu = min(mu_from_scale(directions, noise, confidence) for directions in added)
         seconds, details = time.perf_counter() - start, {"mu_lower": mu, "runs": n_runs}
@@ -227,12 +237,13 @@ def audit_neighbours(estimator, one, other, *, n_runs=200, confidence=0.95, meth
             f'method="shift" is for a single Gaussian release; this fit makes {count}, and what is made of several has '
             'no Gaussian law: use method="counts" or "scale", or declare what is learned'
         )
-    if method == "counts" and expected_bound(epsilon, delta, n_runs, confidence) <= 0:
+    judged = n_runs - _n_before(directions, gradient, n_runs)
+    if method == "counts" and expected_bound(epsilon, delta, judged, confidence) <= 0:
         raise ValueError(
             f"with {n_runs} runs nothing can be said of a claim of epsilon {epsilon:g}: only of claims from "
-            f"{least_claim(delta, n_runs, confidence):.3g} on; raise n_runs or epsilon"
+            f"{least_claim(delta, judged, confidence):.3g} on; raise n_runs or epsilon"
         )
-    measure = _measure(directions, statistic)
+    measure = _measure(directions, statistic, gradient)
     runs = [[measure(*released_by(estimator, data)) for _ in range(n_runs)] for data in (one, other)]
     n_fits = 2 * n_runs + 1 + (2 if statistic is None else 0)
     without, within, half = _one_number(*map(np.asarray, runs))
@@ -241,7 +252,7 @@ def audit_neighbours(estimator, one, other, *, n_runs=200, confidence=0.95, meth
         mu = mu_from_shift(without, within, confidence)
         found, details = gaussian_epsilon(mu, delta), {"mu_lower": mu, "runs": len(without)}
     else:
-        threshold, without, within = _threshold(directions, without, within)
+        threshold, without, within = _threshold(directions, gradient, without, within)
         alarms, misses = int((without > threshold).sum()), int((within <= threshold).sum())
         n = len(without)
         details = {"false_positives": alarms, "false_negatives": misses, "runs": n}
@@ -344,16 +355,23 @@ def _n_releases(fitted):
 
 
 def _is_gaussian(fitted):
-    rows = [row for charge in fitted.accountant_.charges for row in describe_event(charge.event)]
-    thresholds = any(charge.extra_delta for charge in fitted.accountant_.charges)
-    return all(row["mechanism"] == "gaussian" for row in rows) and not thresholds
+    return all(is_gaussian(charge.event, charge.extra_delta) for charge in fitted.accountant_.charges)
 
 
-def _measure(directions, statistic):
+def is_gaussian(event, extra_delta):
+    """Whether all that was charged are releases with Gaussian noise in which every record takes part."""
+
+    def whole(row):
+        return row["mechanism"] == "gaussian" or (row["mechanism"] == "poisson_gaussian" and row["sampling_rate"] == 1)
+
+    return not extra_delta and all(whole(row) for row in describe_event(event))
+
+
+def _measure(directions, statistic, gradient):
     if statistic is not None:
         return statistic
     if directions is not None:
-        return lambda fitted, seen: project(seen, directions)
+        return lambda fitted, seen: project(seen, directions, gradient)
     return lambda fitted, seen: fitted_numbers(fitted)
 
 
@@ -372,11 +390,17 @@ def _one_number(without, within):
     return without @ weights, within @ weights, half
 
 
-def _threshold(directions, without, within):
+def _n_before(directions, gradient, n_runs):
+    """Runs that find the threshold: half, or a fifth where the direction is known; none where it is computed."""
+    if directions is None or gradient:
+        return max(1, n_runs // (2 if directions is None else 5))
+    return 0
+
+
+def _threshold(directions, gradient, without, within):
     """Where the test says "with the canary", fixed before the runs that are judged; and those runs."""
-    if directions is None:
-        half = len(without) // 2
-        middle = (np.median(without[:half]) + np.median(within[:half])) / 2
-        return middle, without[half:], within[half:]
+    if part := _n_before(directions, gradient, len(without)):
+        middle = (np.median(without[:part]) + np.median(within[:part])) / 2
+        return middle, without[part:], within[part:]
     whole = sum(float(np.sum((d / np.maximum(sd, 1e-300)) ** 2)) for _, d, sd in directions)
     return whole / 2, without, within

@@ -26,14 +26,61 @@ class _Silent(NoiseGenerator):
 
 
 class _Followed(_Silent):
-    """No noise, and the uniforms that another fit has drawn, in its order: of where a grid begins, and the like."""
+    """No noise, and what another fit has drawn, in its order: uniforms, of where a grid begins and the like.
 
-    def __init__(self, drawn):
+    Of a network's own generator the normals too: those of its latents, one for each row of a batch.
+    """
+
+    def __init__(self, uniforms, normals):
         super().__init__()
-        self._drawn = list(drawn)
+        self._uniforms, self._normals = list(uniforms), list(normals)
 
     def random(self, size=None):
-        return self._drawn.pop(0) if self._drawn else super().random(size)
+        return self._uniforms.pop(0) if self._uniforms else super().random(size)
+
+    def standard_normal(self, size=None):
+        out = super().standard_normal(size)
+        if self._normals:  # a row more has a zero
+            drawn = self._normals.pop(0).ravel()[: out.size]
+            out.ravel()[: drawn.size] = drawn
+        return out
+
+
+class _Recorded:
+    """Generators of a fit, in their order, and what was drawn from each."""
+
+    def __init__(self, kind):
+        # more than a fit asks for: made outside the block in which they stand in for others
+        self._made = [make_noise_generator(kind) for _ in range(16)]
+        self.drawn = []
+
+    def __call__(self, kind):
+        if len(self.drawn) == len(self._made):
+            raise ValueError("the fit asks for more generators of noise than an audit can follow: give statistic")
+        rng, log = self._made[len(self.drawn)], ([], [])
+        self.drawn.append(log)
+        for name, kept in zip(("random", "standard_normal"), log):
+            setattr(rng, name, self._recording(getattr(rng, name), kept))
+        return rng
+
+    @staticmethod
+    def _recording(draw, kept):
+        def recorded(size=None):
+            kept.append(draw(size))
+            return kept[-1]
+
+        return recorded
+
+    def followed(self, gradient):
+        """Factory of generators that repeat it."""
+        last, logs = len(self.drawn) - 1, enumerate(self.drawn)
+
+        def make(kind):
+            k, (uniforms, normals) = next(logs)
+            # a network's own generator is made last
+            return _Followed(uniforms, normals if gradient and k == last else [])
+
+        return make
 
 
 class _EnoughError(Exception):
@@ -64,16 +111,17 @@ def released_by(estimator, data, silent=False):
     return fitted, seen
 
 
-def contribution(estimator, one, other):
-    """What a canary adds to each plain release, noise off.
+def contribution(estimator, one, other, gradient=False):
+    """What a canary adds to each plain release, noise off; with `gradient` also to the first gradient.
 
     Returns
     -------
     list of (base, difference, sd) or None
-        None where nothing was released by this package's mechanisms, or the two fits released different things.
+        None where nothing was released by this package's mechanisms, or the two fits released different things. The
+        base of a gradient holds noise of a known seed, which the difference does not.
     """
     (_, first), (_, second) = (released_by(estimator, data, silent=True) for data in (one, other))
-    first, second = (_plain(seen) for seen in (first, second))
+    first, second = (_judged(seen, gradient) for seen in (first, second))
     if not first or [r.shape for r, *_ in first] != [r.shape for r, *_ in second]:
         return None
     return [(base, changed - base, sd) for (base, sd, _), (changed, *_) in zip(first, second)]
@@ -90,7 +138,22 @@ def _plain(seen):
     ]
 
 
-def follow(estimator, one, other):
+def _judged(seen, gradient):
+    """Plain releases, and with `gradient` the first gradient, in units of its noise: its bound holds a noisy count.
+
+    Later gradients are taken at parameters that hang on the noise of earlier ones.
+    """
+    return [
+        *_plain(seen),
+        *([_in_noise(*release) for release in seen if release[2] != "plain"][:1] if gradient else []),
+    ]
+
+
+def _in_noise(value, sd, kind):
+    return value / sd, np.ones_like(sd), kind
+
+
+def follow(estimator, one, other, gradient=False):
     """Fit `one`, and then tell what a canary adds to each release, given the releases before it.
 
     A later release is made of earlier ones: of what they gave for the bounds, say. The definition of composition asks
@@ -103,11 +166,13 @@ def follow(estimator, one, other):
         Of `with_public_seed`.
     one, other : tuple
         Arguments of ``fit``.
+    gradient : bool, default=False
+        Whether to follow up to the first gradient, and with it.
 
     Returns
     -------
     directions : list of (base, difference, sd)
-        Of the plain releases before the first gradient.
+        Of the plain releases before the first gradient, and of the gradient.
     noise : array
         Of the noisy fit, over the standard deviation stated, one number an entry of a release.
 
@@ -118,38 +183,34 @@ def follow(estimator, one, other):
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of noise with a seed, in a test
-        rng = make_noise_generator(estimator.get_params(deep=False).get("noise", "secure"))
-    uniforms, drawn = rng.random, []
-
-    def recorded(size=None):
-        drawn.append(uniforms(size))
-        return drawn[-1]
-
-    rng.random = recorded
-    with override_noise(lambda *_: rng):
+        recorded = _Recorded(estimator.get_params(deep=False).get("noise", "secure"))
+    with override_noise(recorded):
         _, path = released_by(estimator, one)
-    path = list(takewhile(lambda release: release[2] == "plain", path))
+    steps = [_in_noise(*release) for release in path if release[2] != "plain"]
+    path = [*takewhile(lambda release: release[2] == "plain", path), *(steps[:1] if gradient else [])]
     if not path:
         raise ValueError("nothing is released before the first gradient: what a canary adds cannot be told")
-    bases, changed = (_along(path, estimator, data, drawn) for data in (one, other))
+    bases, changed = (_along(path, estimator, data, recorded.followed(gradient)) for data in (one, other))
     directions = [(base, moved - base, sd) for base, moved, (_, sd, _) in zip(bases, changed, path)]
-    noise = [((y - base) / sd)[sd > 0] for (y, sd, _), base in zip(path, bases) if sd.size]
+    # of a gradient, the base has noise too: of a seed that both data sets share
+    both = {"plain": 1.0, "gradient": np.sqrt(2.0)}
+    noise = [((y - base) / (sd * both[kind]))[sd > 0] for (y, sd, kind), base in zip(path, bases) if sd.size]
     return directions, np.concatenate([np.ravel(part) for part in noise])
 
 
-def _along(path, estimator, data, drawn):
+def _along(path, estimator, data, generators):
     """What a fit without noise would release at each step of a path."""
     seen = []
 
     def watcher(value, sd, kind):
-        if kind != "plain" or value.shape != path[len(seen)][0].shape:
+        if kind != path[len(seen)][2] or value.shape != path[len(seen)][0].shape:
             raise ValueError("fits of neighbouring data released different things: give statistic")
-        seen.append(value)
+        seen.append(value if kind == "plain" else value / sd)
         if len(seen) == len(path):
             raise _EnoughError
         return path[len(seen) - 1][0].copy()
 
-    with warnings.catch_warnings(), watch_releases(watcher), override_noise(lambda *_: _Followed(drawn)):
+    with warnings.catch_warnings(), watch_releases(watcher), override_noise(generators):
         warnings.simplefilter("ignore")
         with suppress(_EnoughError):
             clone(estimator).fit(*data)
@@ -158,13 +219,13 @@ def _along(path, estimator, data, drawn):
     return seen
 
 
-def project(seen, directions):
+def project(seen, directions, gradient=False):
     """Log-likelihood ratio of the releases of a fit, had none depended on another: sum of (y - base) d / sd^2."""
-    plain = _plain(seen)
-    if [r.shape for r, *_ in plain] != [d.shape for _, d, _ in directions]:
+    judged = _judged(seen, gradient)
+    if [r.shape for r, *_ in judged] != [d.shape for _, d, _ in directions]:
         return 0.0
     total = 0.0
-    for (released, *_), (base, difference, sd) in zip(plain, directions):
+    for (released, *_), (base, difference, sd) in zip(judged, directions):
         total += float(np.sum((released - base) * difference / np.maximum(sd, 1e-300) ** 2))
     return total
 

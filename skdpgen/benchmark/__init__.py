@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .registry import BENCHMARKS, Benchmark
+from .entries import Benchmark
+from .registry import BENCHMARKS
 from .runner import run_benchmark
 
 __all__ = ["BENCHMARKS", "Benchmark", "run_benchmark"]

@@ -5,25 +5,28 @@ from __future__ import annotations
 from time import perf_counter
 
 from ._image_classifiers import IMAGE_SHAPE, cnn_accuracy
+from .models import REAL, Model, find_model, verified_epsilon
 
-__all__ = ["IMAGE_DATASETS", "image_benchmark", "image_real_row"]
+__all__ = ["IMAGE_DATASETS", "image_benchmark"]
 
 IMAGE_DATASETS = ("mnist", "fashion_mnist")
 
 
 def image_benchmark(
     dataset="mnist",
-    make_synthesizer=None,
+    models=("P3GMSynthesizer",),
     seeds=(0,),
     *,
     epsilon=1.0,
     delta=1e-5,
     data=None,
+    rows=None,
     n_samples=60_000,
     epochs=10,
+    device="cpu",
     progress=True,
 ):
-    """Yield one result per seed of P3GM's image protocol.
+    """Yield one result per seed and model of P3GM's image protocol.
 
     A synthesizer is fitted on the 60,000 training images and their labels, `n_samples` synthetic
     images are drawn, and the CNN of `fit_cnn` trained on them for a fixed number of epochs is
@@ -33,108 +36,101 @@ def image_benchmark(
     ----------
     dataset : {"mnist", "fashion_mnist"}, default="mnist"
         Which images.
-    make_synthesizer : callable, default=None
-        Called as ``make_synthesizer(epsilon, delta, seed)``; returns an unfitted synthesizer with
-        ``fit(X, y)`` and ``sample(n) -> (X, y)``. None is
-        ``P3GMSynthesizer(epsilon=epsilon, delta=delta, bounds=(0, 255), image_shape=(28, 28), random_state=seed)``.
+    models : sequence of str, Model or callable, default=("P3GMSynthesizer",)
+        Names of `skdpgen.benchmark.models` or of synthesizers in `skdpgen.synthesizers`, which are given as public
+        what they take of ``bounds=(0, 255)``, ``image_shape=(28, 28)`` and the ten classes; "real data" is what the
+        judge reaches without any synthesis. A callable is called as ``make(epsilon, delta, seed)`` and returns an
+        unfitted synthesizer with ``fit(X, y)`` and ``sample(n) -> (X, y)``; it may stand alone.
     seeds : iterable of int, default=(0,)
         One fit and one result each.
     epsilon, delta : float, default=1.0, 1e-5
         Budget of each fit.
     data : str or path, default=None
         Folder of the data files; None is what the loaders choose.
+    rows : int, default=None
+        Training images at most, the first ones. None is all.
     n_samples : int, default=60000
         Synthetic images.
     epochs : int, default=10
         Epochs of the CNN.
+    device : str, default="cpu"
+        Where the CNN, and the models of `MODELS` that train a net, are trained.
     progress : bool, default=True
         Whether the CNN draws a bar on stderr.
 
     Yields
     ------
     dict
-        dataset, seed, model, accuracy, epsilon and delta (asked), epsilon_card (recomputed from the
-        fit's card, None without one), n_samples, fit_seconds, sample_seconds, judge_seconds.
+        data, seed, model, accuracy, epsilon (recomputed from the fit's card; None without one) and delta,
+        epsilon_asked, rows, n_samples, fit_seconds, sample_seconds, judge_seconds.
 
     References
     ----------
     Takagi, Takahashi, Cao, Yoshikawa, "P3GM", ICDE 2021, Table VII.
     """
     bunch = _load(dataset, data)
-    make = _default_synthesizer if make_synthesizer is None else make_synthesizer
+    X, y = bunch.data[:rows], bunch.target[:rows]
+    models = (models,) if callable(models) else models
     for seed in seeds:
-        start = perf_counter()
-        synthesizer = make(epsilon, delta, seed).fit(bunch.data, bunch.target)
-        fitted = perf_counter()
-        images, labels = synthesizer.sample(n_samples)
-        sampled = perf_counter()
-        accuracy = _judge(images, labels, bunch, epochs=epochs, seed=seed, progress=progress)
-        yield {
-            "dataset": dataset,
-            "seed": seed,
-            "model": type(synthesizer).__name__,
-            "accuracy": accuracy,
-            "epsilon": epsilon,
-            "delta": delta,
-            "epsilon_card": _card_epsilon(synthesizer),
-            "n_samples": n_samples,
-            "fit_seconds": round(fitted - start, 2),
-            "sample_seconds": round(sampled - fitted, 2),
-            "judge_seconds": round(perf_counter() - sampled, 2),
-        }
+        for model in models:
+            start = perf_counter()
+            if model == REAL:
+                name, images, labels, cost = REAL, X, y, {"epsilon": None, "delta": None, "epsilon_asked": None}
+            else:
+                model = find_model(model) if isinstance(model, str) else model
+                synthesizer = make_image_synthesizer(model, dataset, epsilon, delta, seed, device).fit(X, y)
+                fitted = perf_counter()
+                images, labels = synthesizer.sample(n_samples)
+                name = getattr(model, "name", type(synthesizer).__name__)
+                cost = {
+                    "epsilon": verified_epsilon(synthesizer),
+                    "delta": delta,
+                    "epsilon_asked": epsilon,
+                    "fit_seconds": round(fitted - start, 2),
+                    "sample_seconds": round(perf_counter() - fitted, 2),
+                }
+            sampled = perf_counter()
+            accuracy = cnn_accuracy(
+                images,
+                labels,
+                bunch.data_test,
+                bunch.target_test,
+                epochs=epochs,
+                random_state=seed,
+                progress=progress,
+                device=device,
+            )
+            yield {
+                "data": dataset,
+                "seed": int(seed),
+                "model": name,
+                "accuracy": accuracy,
+                **cost,
+                "rows": len(y),
+                "n_samples": len(labels),
+                "judge_seconds": round(perf_counter() - sampled, 2),
+            }
 
 
-def image_real_row(dataset="mnist", seeds=(0,), *, data=None, epochs=10, progress=True):
-    """Yield the row of the real training images: what the judge reaches without any synthesis.
-
-    Parameters are those of `image_benchmark`.
-
-    Yields
-    ------
-    dict
-        dataset, seed, model "real data", accuracy, n_samples, judge_seconds.
-    """
-    bunch = _load(dataset, data)
-    for seed in seeds:
-        start = perf_counter()
-        accuracy = _judge(bunch.data, bunch.target, bunch, epochs=epochs, seed=seed, progress=progress)
-        yield {
-            "dataset": dataset,
-            "seed": seed,
-            "model": "real data",
-            "accuracy": accuracy,
-            "n_samples": len(bunch.target),
-            "judge_seconds": round(perf_counter() - start, 2),
-        }
-
-
-def _default_synthesizer(epsilon, delta, seed):
-    from ..synthesizers import P3GMSynthesizer
-
-    return P3GMSynthesizer(epsilon=epsilon, delta=delta, bounds=(0, 255), image_shape=IMAGE_SHAPE, random_state=seed)
-
-
-def _judge(images, labels, bunch, *, epochs, seed, progress):
-    return cnn_accuracy(
-        images,
-        labels,
-        bunch.data_test,
-        bunch.target_test,
-        epochs=epochs,
+def make_image_synthesizer(model, dataset, epsilon, delta, seed, device="cpu"):
+    """Return an unfitted synthesizer of images: of a `Model`, or of a callable ``make(epsilon, delta, seed)``."""
+    if not isinstance(model, Model):
+        return model(epsilon, delta, seed)
+    return model.make(
+        dataset,
+        epsilon=epsilon,
+        device=device,
+        delta=delta,
+        bounds=(0, 255),
+        image_shape=IMAGE_SHAPE,
+        classes=list(range(10)),
         random_state=seed,
-        progress=progress,
     )
-
-
-def _card_epsilon(synthesizer):
-    """Epsilon recomputed from the events of the fit's own card, None for a model without a card."""
-    card = getattr(synthesizer, "card_", None)
-    return None if card is None else card.verify()["fit"]["epsilon"]
 
 
 def _load(dataset, data):
     if dataset not in IMAGE_DATASETS:
         raise ValueError(f"dataset must be one of {', '.join(IMAGE_DATASETS)}; got {dataset!r}")
-    from .. import datasets
+    from skdpgen import datasets
 
     return getattr(datasets, f"load_{dataset}")(data)

@@ -2,112 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-from dataclasses import dataclass, field
+from dataclasses import replace
+
+from .entries import OPTIONS, Benchmark
+from .p3gm_entries import ALL_OPTIONS, P3GM_ENTRIES, TABLES_AND_FIGURES
+from .published import DP2VAE_TABLE_1, TABLE_7
 
 __all__ = ["BENCHMARKS", "OPTIONS", "Benchmark"]
-
-# Options of `skdpgen bench NAME`, by the keyword argument that they set; a benchmark names those that it takes.
-OPTIONS = {
-    "seeds": {"type": int, "nargs": "+", "metavar": "S", "help": "random seeds, a result each"},
-    "epsilon": {"type": float, "metavar": "E", "help": "budget of each fit, at delta 1e-5 (default: 1)"},
-    "data": {"metavar": "DIR", "help": "folder of the data (default: SKDPGEN_DATA)"},
-    "models": {"nargs": "+", "metavar": "MODEL", "help": "synthesizers by class name; 'real data' is the reference"},
-    "learned_schema": {"action": "store_true", "help": "learn bounds and categories under DP; declare nothing"},
-    "quick": {"action": "store_true", "help": "a small setting that shows that everything runs"},
-    "figure": {"metavar": "FILE.png", "help": "draw the paper's figure to this file (needs the extra plot)"},
-}
-
-
-@dataclass(frozen=True)
-class Benchmark:
-    """A benchmark: a generator of results, and how they are printed.
-
-    Parameters
-    ----------
-    name, summary : str
-    home : str
-        ``"module:function"`` in this room; imported when it runs. The function takes `options` as keyword arguments,
-        each only where the caller gave it, and yields one JSON-able dict a result.
-    options : tuple of str
-        Names in `OPTIONS`.
-    figures : tuple of str
-        Fields that are averaged in the printed table, where a result has them.
-    group_by : tuple of str
-        Fields whose values name a row of the table; results that share them are averaged.
-    references : dict of dict
-        Published figures, printed below: {row name: {figure: value}}.
-    arguments : dict
-        Fixed keyword arguments.
-    """
-
-    name: str
-    summary: str
-    home: str
-    options: tuple = ()
-    figures: tuple = ()
-    group_by: tuple = ("model",)
-    references: dict = field(default_factory=dict)
-    arguments: dict = field(default_factory=dict)
-
-    def run(self, **options):
-        module, function = self.home.split(":")
-        yield from getattr(importlib.import_module(f"{__package__}.{module}"), function)(**self.arguments, **options)
-
-
-# Printed beside our own: P3GM's own paper (ICDE 2021, Tables VI to VIII) and peers run in the same protocol
-# (dpmm 0.1.9, one seed), all at (1, 1e-5).
-_ADULT = {
-    "P3GM, paper": {"auroc": 0.8214, "auprc": 0.5972, "two_way_tvd": 0.3867},
-    "PrivBayes, paper": {"auroc": 0.8530, "auprc": 0.6374, "two_way_tvd": 0.0752},
-    "AIM": {"auroc": 0.896, "auprc": 0.752, "two_way_tvd": 0.027, "fit_seconds": 576.0},
-    "MST": {"auroc": 0.825, "auprc": 0.612, "two_way_tvd": 0.041, "fit_seconds": 77.0},
-    "PrivBayes": {"auroc": 0.821, "auprc": 0.594, "two_way_tvd": 0.061, "fit_seconds": 47.0},
-    "real data": {"auroc": 0.911, "auprc": 0.792},
-}
-_ESR = {"P3GM, paper": {"auroc": 0.8801, "auprc": 0.7672, "two_way_tvd": 0.0654}}
-_ISOLET = {"P3GM, paper": {"auroc": 0.7498, "auprc": 0.3950, "two_way_tvd": 0.3029}}
-# of the full table: its rows are five times as many
-_CREDIT = {"P3GM, paper": {"auroc": 0.8991, "auprc": 0.6586}}
-_MNIST = {"P3GM, paper": {"accuracy": 0.7940}, "VAE without privacy, paper": {"accuracy": 0.8571}}
-_FASHION_MNIST = {"P3GM, paper": {"accuracy": 0.7485}, "VAE without privacy, paper": {"accuracy": 0.7854}}
-
-
-def _table(name, rows, references):
-    extra = ("auroc_extra", "auprc_extra") if name == "credit" else ()
-    return Benchmark(
-        name,
-        f"four classifiers trained on synthetic rows {rows}, tested on real ones",
-        "tables:table_benchmark",
-        options=("models", "seeds", "epsilon", "data", "learned_schema"),
-        figures=("auroc", "auprc", *extra, "two_way_tvd", "fit_seconds"),
-        references=references,
-        arguments={"table": name},
-    )
-
-
-def _images(name, references):
-    return Benchmark(
-        name,
-        f"a CNN trained on synthetic {name} images, tested on real ones",
-        "images:image_benchmark",
-        options=("seeds", "epsilon", "data"),
-        figures=("accuracy", "fit_seconds"),
-        references=references,
-        arguments={"dataset": name},
-    )
-
-
-# DP2-VAE's Table 1 at (10, 1e-5). "paper": accounted with amplification that its encoders do not allow.
-_TABLE_1 = {
-    "DP2-VAE, paper (unsound)": {"lr": 0.784, "mlp": 0.778, "cnn": 0.812},
-    "DP-Sinkhorn (m = 3), paper": {"lr": 0.791, "mlp": 0.792, "cnn": 0.791},
-    "DP-Sinkhorn (m = 1), paper": {"lr": 0.795, "mlp": 0.802, "cnn": 0.832},
-    "DP-MERF, paper": {"lr": 0.791, "mlp": 0.811, "cnn": 0.820},
-    "GS-WGAN, paper": {"lr": 0.79, "mlp": 0.79, "cnn": 0.80},
-    "DP-CGAN, paper": {"lr": 0.60, "mlp": 0.60, "cnn": 0.63},
-    "real data, paper": {"lr": 0.922, "mlp": 0.975, "cnn": 0.993},
-}
 
 
 def _dp2vae(name, dataset, references):
@@ -115,7 +16,7 @@ def _dp2vae(name, dataset, references):
         name,
         f"DP2-VAE's Table 1 on {dataset}: three classifiers trained on synthetic images, tested on real ones",
         "dp2vae:dp2vae_benchmark",
-        options=("models", "seeds", "epsilon", "data", "quick", "figure"),
+        options=("models", "seeds", "epsilon", "data", "device", "quick", "figure"),
         figures=("lr", "mlp", "cnn", "frechet", "fit_seconds"),
         references=references,
         arguments={"dataset": dataset},
@@ -125,6 +26,7 @@ def _dp2vae(name, dataset, references):
 BENCHMARKS = {
     benchmark.name: benchmark
     for benchmark in (
+        *P3GM_ENTRIES,
         Benchmark(
             "step",
             "cost of a DP-SGD step against an ordinary one",
@@ -132,10 +34,6 @@ BENCHMARKS = {
             figures=("ratio",),
             group_by=("net", "method", "noise"),
         ),
-        _table("adult", "of Adult", _ADULT),
-        _table("esr", "of Epileptic Seizure Recognition", _ESR),
-        _table("isolet", "of ISOLET: vowels", _ISOLET),
-        _table("credit", "of a 20 % subset of the credit card frauds", _CREDIT),
         Benchmark(
             "search",
             "a private search on Adult beside its candidates, each at the same budget",
@@ -170,9 +68,12 @@ BENCHMARKS = {
             "privae-sparsity",
             "PriVAE's Figure 1: sparsity, log-likelihood and MMD on Fashion-MNIST against epsilon",
             "privae_sparsity:privae_sparsity_benchmark",
-            options=("seeds", "data", "quick", "figure"),
+            options=("seeds", "data", "device", "quick", "figure"),
             figures=("sparsity", "log_likelihood", "mmd", "fit_seconds"),
-            group_by=("setting", "model", "epsilon"),
+            group_by=("setting", "epsilon", "model"),
+            quick={"epsilons": (4.0, float("inf")), "steps": 20, "n_train": 6_000, "n_test": 300},
+            axes=("seeds", "settings", "epsilons", "methods"),
+            draw="privae_sparsity:draw_sparsity",
         ),
         Benchmark(
             "privae-pinwheel",
@@ -186,7 +87,7 @@ BENCHMARKS = {
             "privae-adult",
             "classifiers trained on rows of PriVAE, DP-VAE and P3GM, tested on real rows of Adult",
             "privae_tstr:privae_tstr_benchmark",
-            options=("models", "seeds", "epsilon", "data", "quick"),
+            options=("models", "seeds", "epsilon", "data", "device", "quick"),
             figures=("auroc", "auprc", "two_way_tvd", "fit_seconds"),
             arguments={"dataset": "adult"},
         ),
@@ -194,36 +95,21 @@ BENCHMARKS = {
             "privae-fashion",
             "a CNN trained on images of PriVAE, DP-VAE and P3GM, tested on real Fashion-MNIST",
             "privae_tstr:privae_tstr_benchmark",
-            options=("models", "seeds", "epsilon", "data", "quick"),
+            options=("models", "seeds", "epsilon", "data", "device", "quick"),
             figures=("accuracy", "fit_seconds"),
-            references=_FASHION_MNIST,
+            published=TABLE_7,
+            group_by=("data", "model"),
             arguments={"dataset": "fashion_mnist"},
         ),
-        Benchmark(
-            "dimension",
-            "P3GM on two Gaussians of 5 to 100 columns",
-            "figures:dimension_benchmark",
-            options=("seeds", "epsilon", "quick"),
-            figures=("auroc", "fit_seconds"),
-            group_by=("dimension",),
-        ),
-        Benchmark(
-            "accounting",
-            "what the noise of the paper's settings costs by four accountings",
-            "figures:accounting_benchmark",
-            options=("epsilon",),
-            figures=("epsilon_pld", "epsilon_rdp", "epsilon_paper", "epsilon_baseline", "ratio_baseline"),
-            group_by=("data",),
-        ),
-        _dp2vae("dp2vae", "mnist", _TABLE_1),
+        _dp2vae("dp2vae", "mnist", DP2VAE_TABLE_1),
         _dp2vae("dp2vae-fashion", "fashion_mnist", {}),
         Benchmark(
             "dp2vae-policies",
             "DP2-VAE's encoder policies on MNIST at one budget",
             "dp2vae:dp2vae_policies",
-            options=("seeds", "epsilon", "data", "quick"),
+            options=("seeds", "epsilon", "data", "device", "quick"),
             figures=("noise", "lr", "mlp", "cnn", "fit_seconds"),
-            group_by=("model", "sampler"),
+            axes=("seeds", "policies"),
         ),
         Benchmark(
             "dp2vae-accounting",
@@ -243,12 +129,18 @@ BENCHMARKS = {
         Benchmark(
             "dp2vae-speed",
             "DP2-VAE's stage 1: 2,500 encoders together against one after another",
-            "dp2vae:dp2vae_speed",
+            "dp2vae_speed:dp2vae_speed",
             options=("data", "quick"),
-            figures=("encoders", "milliseconds", "seconds"),
+            figures=("encoders", "milliseconds", "seconds", "peak_gib", "ratio"),
             group_by=("method",),
         ),
-        _images("mnist", _MNIST),
-        _images("fashion_mnist", _FASHION_MNIST),
     )
 }
+BENCHMARKS["scale"] = replace(BENCHMARKS["moment_cost"], name="scale")
+BENCHMARKS["all"] = Benchmark(
+    "all",
+    "every table and figure of P3GM's paper, the cost of a step, and the cost over rows and columns",
+    "",
+    options=ALL_OPTIONS,
+    parts=(*TABLES_AND_FIGURES, "step", "scale"),
+)

@@ -1,21 +1,34 @@
-"""`skdpgen bench`: run one benchmark by name, one JSON line a result, a summary with published numbers at the end."""
+"""`skdpgen bench`: run a benchmark cell by cell, one JSON line a result, a table with published figures at the end."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
+import os
 import platform
 import sys
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
+from tqdm import tqdm
 
+from .cells import Meter, cells_of
 from .registry import BENCHMARKS
+from .summary import summary
 
 __all__ = ["run_benchmark"]
 
+# XGBoost is distributed under two names.
+_PACKAGES = ("skdpgen", "scikit-learn", "numpy", "pandas", "torch", "xgboost", "xgboost-cpu")
 
-def run_benchmark(name, *, output=None, **options):
+
+def run_benchmark(name, *, output=None, only_finished=False, **options):
     """Run a benchmark and print its results.
+
+    A benchmark is run cell by cell: one set of data, one budget, one seed, one model. A cell that is in `output`
+    already, with the same options, is read from there and not run again, whichever benchmark ran it and under whatever
+    versions: its line says which. A run that was stopped goes on where it was.
 
     Parameters
     ----------
@@ -23,12 +36,17 @@ def run_benchmark(name, *, output=None, **options):
         A key of ``skdpgen.benchmark.BENCHMARKS``.
     output : str or path, default=None
         The JSON lines are appended to this file too.
+    only_finished : bool, default=False
+        Run nothing: print the table of what `output` holds.
     **options
         Of the benchmark; those left out take its defaults.
 
     Returns
     -------
     list of dict
+        What the benchmark tells of each result, and ``benchmark``, ``cell`` (what was run), ``part`` and ``complete``
+        (which of its results, and whether the last), ``seconds``, ``peak_mib`` (largest resident size in these
+        seconds; where the system cannot tell it apart, of the process so far) and ``versions``.
 
     Raises
     ------
@@ -41,56 +59,133 @@ def run_benchmark(name, *, output=None, **options):
     refused = sorted(set(options) - set(benchmark.options))
     if refused:
         raise ValueError(f"the benchmark {name} takes no {', '.join(refused)}")
+    if only_finished and output is None:
+        raise ValueError("only_finished reads the file `output`: name it")
+    if output is not None and not only_finished:
+        _end_line(output)
+    return _run(benchmark, _finished(output), None if only_finished else output, options, only_finished)
+
+
+def _run(benchmark, finished, output, options, only_finished):
+    if benchmark.parts:
+        return [
+            result
+            for part in map(BENCHMARKS.get, benchmark.parts)
+            for result in _run(part, finished, output, _options_of(part, options), only_finished)
+        ]
+    options = dict(options)
+    figure = options.pop("figure", None) if benchmark.draw else None
     results = []
-    for result in benchmark.run(**options):
-        record = {"benchmark": name, **result, "versions": _versions()}
-        line = json.dumps(record, default=_plain)
-        print(line, flush=True)
-        if output is not None:
-            with open(output, "a", encoding="utf-8") as file:
-                file.write(line + "\n")
-        results.append(record)
-    print(_summary(benchmark, results), flush=True)
+    cells = list(cells_of(benchmark, options))
+    # the bar is for a terminal; lines of results go to stdout
+    with tqdm(total=len(cells), desc=benchmark.name, unit="cell", file=sys.stderr, disable=None) as bar:
+        for cell in cells:
+            key = _line(cell.key)
+            bar.set_postfix_str(cell.label, refresh=True)
+            if key not in finished and not only_finished:
+                finished[key] = list(_run_cell(benchmark, cell, output))
+            results += finished.get(key, [])
+            bar.update()
+    print(f"\n{benchmark.name}: {benchmark.summary}\n\n{summary(benchmark, results)}", flush=True)
+    if figure is not None:
+        benchmark.draw_figure(results, figure)
     return results
 
 
-def _summary(benchmark, results):
-    """Markdown table of mean and standard deviation over the results of one row name, the references below it."""
-    figures = [f for f in benchmark.figures if any(_is_number(result.get(f)) for result in results)]
-    groups = {}
-    for result in results:
-        name = " ".join(str(result[key]) for key in benchmark.group_by if result.get(key) not in (None, ""))
-        groups.setdefault(name, []).append(result)
-    rows = []
-    for name, members in groups.items():
-        seeds = f" ({len(members)} seeds)" if len(members) > 1 else ""
-        rows.append([name + seeds, *(_cell([m[f] for m in members if _is_number(m.get(f))]) for f in figures)])
-    for name, known in benchmark.references.items():
-        rows.append([name, *(_cell([known[f]] if f in known else []) for f in figures)])
-    lines = [["", *figures], ["---"] * (len(figures) + 1), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+def _options_of(part, options):
+    """The options of `all` that one of its parts takes; its figure goes into the folder."""
+    taken = {name: value for name, value in options.items() if name in part.options}
+    folder = options.get("figures")
+    if folder is not None and "figure" in part.options:
+        os.makedirs(folder, exist_ok=True)
+        taken["figure"] = os.path.join(folder, f"{part.name}.png")
+    return taken
 
 
-def _is_number(value):
-    return isinstance(value, float | int | np.number) and not isinstance(value, bool)
+def _run_cell(benchmark, cell, output):
+    """Results of a cell, each told as soon as the next one shows that it was not the last."""
+    held, meter = None, Meter()
+    try:
+        for part, result in enumerate(cell.run()):
+            place = {"benchmark": benchmark.name, "cell": cell.key, "part": part, "complete": False}
+            record = _jsonable({**place, **result, **meter.lap(), "versions": _versions()})
+            if held is not None:
+                yield _tell(held, output)
+            held = record
+        if held is not None:
+            held["complete"] = True
+    finally:
+        if held is not None:
+            _tell(held, output)
+    if held is not None:
+        yield held
 
 
-def _cell(values):
-    if not values:
-        return ""
-    mean = f"{np.mean(values):.4g}"
-    return mean if len(values) < 2 else f"{mean} ± {np.std(values, ddof=1):.2g}"
+def _tell(record, output):
+    line = _line(record)
+    print(line, flush=True)
+    if output is not None:
+        with open(output, "a", encoding="utf-8") as file:
+            file.write(line + "\n")
+    return record
+
+
+def _end_line(output):
+    """End the line that a killed process was writing; a file that cannot be written is told before the first fit."""
+    with open(output, "ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
+
+
+def _finished(output):
+    """Results of the cells that a file holds complete, by key."""
+    cells, complete = {}, {}
+    if output is None or not os.path.exists(output):
+        return complete
+    with open(output, encoding="utf-8") as file:
+        for line in file:
+            try:
+                record = json.loads(line)
+            except ValueError:  # the line that a killed process was writing
+                continue
+            if not isinstance(record, dict) or "cell" not in record:
+                continue
+            key = _line(record["cell"])
+            if record["part"] == 0:  # what a stopped run had of it does not count
+                cells[key] = []
+            cells.setdefault(key, []).append(record)
+            if record["complete"]:
+                complete[key] = cells.pop(key)
+    return complete
+
+
+def _line(record):
+    return json.dumps(_jsonable(record), sort_keys="run" in record)
 
 
 def _versions():
-    names = ("skdpgen", "scikit-learn", "numpy", "torch")
-    return {"python": platform.python_version(), **{name: version(name) for name in names}}
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
-def _plain(value):
-    if isinstance(value, np.generic):
-        return value.item()
+def _jsonable(value):
+    """Plain values; infinity as the text "inf", which JSON has no number for."""
+    if isinstance(value, dict):
+        return {str(key): _jsonable(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple, range)):
+        return [_jsonable(one) for one in value]
     if isinstance(value, np.ndarray):
-        return value.tolist()
+        return _jsonable(value.tolist())
+    if isinstance(value, np.generic):
+        return _jsonable(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
     print(f"not a JSON value: {type(value).__name__}", file=sys.stderr)
     return str(value)

@@ -11,6 +11,9 @@ from skdpgen import datasets
 from skdpgen.metrics import one_way_tvd, tstr_report, two_way_tvd
 from skdpgen.tabular import Numeric
 
+from .models import REAL, Model, find_model, verified_epsilon
+from .peers import find_peer
+
 __all__ = ["DEVELOPMENT_SEEDS", "TABLES", "TABLE_SEEDS", "split_rows", "table_benchmark"]
 
 TABLE_SEEDS = (0, 1, 2, 3, 4)
@@ -22,7 +25,6 @@ TABLES = {
     "isolet": "load_isolet",
     "credit": "load_creditcard_subset",
 }
-REAL = "real data"
 
 
 def split_rows(frame, seed, *, test_fraction=0.1):
@@ -55,7 +57,10 @@ def table_benchmark(
     learned_schema=False,
     development=False,
     classifiers=None,
+    rows=None,
+    device="cpu",
     data=None,
+    peer_python=None,
 ):
     """Fit, sample and judge synthesizers on one table, one result a seed and model.
 
@@ -64,11 +69,12 @@ def table_benchmark(
     Parameters
     ----------
     table : {"adult", "esr", "isolet", "credit"}, default="adult"
-    models : sequence of str or callable, default=("P3GMSynthesizer",)
-        Names of synthesizers in `skdpgen.synthesizers`; "real data" judges the training rows themselves, the reference
-        of every table. A callable is called with the keywords ``epsilon`` and ``delta`` and what is public: ``target``
-        and ``schema``, or, for a table of numbers alone, ``bounds`` and ``classes``. It returns an object with
-        ``fit(frame)`` and ``sample(n_rows)`` that gives a frame, or ``fit(X, y)`` and a `sample` that gives both.
+    models : sequence of str, Model or callable, default=("P3GMSynthesizer",)
+        Names of `skdpgen.benchmark.models`, of synthesizers in `skdpgen.synthesizers` or of `skdpgen.benchmark.peers`;
+        "real data" judges the training rows themselves, the reference of every table. A callable is called with the
+        keywords ``epsilon`` and ``delta`` and what is public: ``target`` and ``schema``, or, for a table of numbers
+        alone, ``bounds`` and ``classes``. It returns an object with ``fit(frame)`` and ``sample(n_rows)`` that gives a
+        frame, or ``fit(X, y)`` and a `sample` that gives both.
     seeds : iterable of int, default=(0, 1, 2, 3, 4)
         One split of the rows each.
     epsilon, delta : float
@@ -79,17 +85,23 @@ def table_benchmark(
         Judge on a part of the training rows and never touch the test rows: for choosing defaults.
     classifiers : dict of str to classifier, default=None
         None is the protocol's four.
+    rows : int, default=None
+        Training rows at most: the first of the random order. None is all.
+    device : str, default="cpu"
+        Where nets are trained, by the models of `MODELS` that train one.
     data : str or path, default=None
         Folder of the data, as for the loaders.
+    peer_python : str or list of str, default=None
+        Interpreters of the environments that hold peers; None reads SKDPGEN_PEERS_PYTHON.
 
     Yields
     ------
     result : dict
-        ``seed``, ``model``, ``auroc``, ``auprc`` (means over the classifiers), ``two_way_tvd``, ``one_way_tvd``
-        (against the training rows), ``fit_seconds``, ``sample_seconds``, ``epsilon`` and ``delta`` (of the card
-        where the synthesizer has one: recomputed from its events), ``rows``, ``learned_schema``, ``development``
-        and ``classifiers``, each one's scores. With the credit cards also ``auroc_extra`` and ``auprc_extra``, on
-        the rows that are richer in frauds.
+        ``data`` (the name of the table), ``seed``, ``model``, ``auroc``, ``auprc`` (means over the classifiers),
+        ``two_way_tvd``, ``one_way_tvd`` (against the training rows), ``fit_seconds``, ``sample_seconds``, ``epsilon``
+        (of the card, recomputed from its events; None without a card) and ``delta``, ``epsilon_asked``, ``rows``,
+        ``learned_schema``, ``development`` and ``classifiers``, each one's scores. With the credit cards also
+        ``auroc_extra`` and ``auprc_extra``, on the rows that are richer in frauds.
 
     References
     ----------
@@ -102,19 +114,24 @@ def table_benchmark(
         train, test = split_rows(bunch.frame, seed)
         if development:
             train, test = split_rows(train, seed)
+        train = train if rows is None else train.head(rows)
         tests = {"": test} if development or "extra" not in bunch else {"": test, "_extra": bunch.extra}
         for model in models:
             if model == REAL:
-                name, synthetic, cost = REAL, train, {"epsilon": np.inf, "delta": 0.0}
+                name, synthetic, cost = REAL, train, {"epsilon": None, "delta": None}
             else:
-                name, synthetic, cost = _synthesize(model, train, bunch, learned_schema, epsilon, delta)
+                if isinstance(model, str):
+                    model = find_peer(model, peer_python) or find_model(model)
+                budget = {"epsilon": epsilon, "delta": delta}
+                name, synthetic, cost = _synthesize(model, table, train, bunch, learned_schema, budget, device)
             reports = {
                 suffix: tstr_report(
-                    synthetic, rows, target=bunch.target, positive=bunch.positive, classifiers=classifiers
+                    synthetic, real, target=bunch.target, positive=bunch.positive, classifiers=classifiers
                 )
-                for suffix, rows in tests.items()
+                for suffix, real in tests.items()
             }
             yield {
+                "data": table,
                 "seed": int(seed),
                 "model": name,
                 **{
@@ -125,6 +142,7 @@ def table_benchmark(
                 "two_way_tvd": two_way_tvd(train, synthetic, bunch.schema),
                 "one_way_tvd": one_way_tvd(train, synthetic, bunch.schema),
                 **cost,
+                "epsilon_asked": None if model == REAL else float(epsilon),
                 "rows": len(train),
                 "learned_schema": bool(learned_schema),
                 "development": bool(development),
@@ -132,11 +150,8 @@ def table_benchmark(
             }
 
 
-def _synthesize(model, train, bunch, learned_schema, epsilon, delta):
+def _synthesize(model, table, train, bunch, learned_schema, budget, device):
     """Fit and sample; return the model's name, a frame like the training rows, and what it cost."""
-    from skdpgen import synthesizers
-
-    make = getattr(synthesizers, model) if isinstance(model, str) else model
     columns = [name for name in bunch.schema if name != bunch.target]
     as_array = all(isinstance(bunch.schema[name], Numeric) for name in columns)
     if as_array:
@@ -149,16 +164,22 @@ def _synthesize(model, train, bunch, learned_schema, epsilon, delta):
         public = {} if learned_schema else public
     else:
         rows, public = (train,), {"target": bunch.target, "schema": None if learned_schema else bunch.schema}
-    synthesizer = make(epsilon=epsilon, delta=delta, **public)
+    if isinstance(model, Model):
+        synthesizer = model.make(table, device=device, **budget, **public)
+    else:
+        synthesizer = model(**budget, **public)
     start = time.perf_counter()
     synthesizer.fit(*rows)
     fitted = time.perf_counter()
     synthetic = synthesizer.sample(len(train))
     sampled = time.perf_counter()
-    card = getattr(synthesizer, "card_", None)
-    if card is not None:  # recomputed from the events; raises when they do not cost what the card says
-        epsilon = card.verify()["fit"]["epsilon"]
-    cost = {"fit_seconds": fitted - start, "sample_seconds": sampled - fitted, "epsilon": epsilon, "delta": delta}
+    cost = {
+        "fit_seconds": fitted - start,
+        "sample_seconds": sampled - fitted,
+        "epsilon": verified_epsilon(synthesizer),
+        "delta": budget["delta"],
+        **getattr(synthesizer, "details_", {}),  # of a peer: what ran, and what it takes without paying
+    }
     if as_array:
         synthetic = pd.DataFrame(synthetic[0], columns=columns).assign(**{bunch.target: synthetic[1]})[train.columns]
-    return type(synthesizer).__name__, synthetic, cost
+    return getattr(model, "name", type(synthesizer).__name__), synthetic, cost

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from skdpgen._types import NEIGHBORING
 
-__all__ = ["add_budget", "add_command", "add_separator", "print_ledger"]
+__all__ = ["add_budget", "add_command", "add_separator", "add_settings", "print_ledger", "read_settings"]
 
 
 def add_command(commands, name, run, summary):
     """Register a command and return its parser; ``run(arguments)`` does the work."""
-    command = commands.add_parser(name, help=summary, description=summary)
+    command = commands.add_parser(name, help=summary.replace("%", "%%"), description=summary)
     command.set_defaults(run=run)
     return command
 
@@ -29,6 +29,26 @@ def add_budget(parser, epsilon=1.0, default="1"):
         metavar="R",
         help=f"{' or '.join(NEIGHBORING)}; default: that of the ledger, else {NEIGHBORING[0]}",
     )
+
+
+def add_settings(parser):
+    parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="a parameter; repeatable")
+
+
+def read_settings(texts):
+    """Return the parameters that ``--set`` gave, a dict: Python literals, else texts."""
+    import ast
+
+    settings = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"--set takes NAME=VALUE; got {text}")
+        try:
+            settings[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            settings[name] = value
+    return settings
 
 
 def print_ledger(accountant):

@@ -20,7 +20,12 @@ def add(commands):
         for option in benchmark.options:
             # absent where it is not given: the benchmark has its own default
             parser.add_argument(f"--{option.replace('_', '-')}", **OPTIONS[option], default=argparse.SUPPRESS)
-        parser.add_argument("--output", metavar="results.jsonl", help="append the JSON lines to a file as well")
+        parser.add_argument(
+            "--output",
+            metavar="results.jsonl",
+            help="append the JSON lines to a file as well; what it holds already is not run again",
+        )
+        parser.add_argument("--only-finished", action="store_true", help="print what the output holds; run nothing")
 
 
 def run(arguments):
@@ -28,4 +33,4 @@ def run(arguments):
 
     given = vars(arguments)
     options = {name: given[name] for name in BENCHMARKS[arguments.name].options if name in given}
-    run_benchmark(arguments.name, output=arguments.output, **options)
+    run_benchmark(arguments.name, output=arguments.output, only_finished=arguments.only_finished, **options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ._arguments import add_budget, add_command, add_separator
+from ._arguments import add_budget, add_command, add_separator, add_settings, read_settings
 
 __all__ = ["add", "run"]
 
@@ -24,7 +24,7 @@ def add(commands):
     command.add_argument("--schema", metavar="S.json", help="public facts; what it leaves open is learned")
     command.add_argument("--rows", type=int, default=10_000, metavar="N", help="rows you expect: a public guess")
     command.add_argument("--columns", type=int, metavar="K", help="an array of so many columns, in place of a table")
-    command.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="a parameter; repeatable")
+    add_settings(command)
     add_separator(command)
     command.add_argument("--plot", metavar="PLAN.png", help="draw the split and the epsilon curve")
     command.add_argument("--json", action="store_true")
@@ -46,8 +46,6 @@ def run(arguments):
 
 
 def _estimator(arguments):
-    import ast
-
     import skdpgen
     from skdpgen import Schema
     from skdpgen._base import PrivateEstimator
@@ -60,14 +58,7 @@ def _estimator(arguments):
         parameters["schema"] = Schema.from_json(Path(arguments.schema).read_text(encoding="utf-8"))
     if arguments.target is not None:
         parameters["target"] = arguments.target
-    for text in arguments.set:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise ValueError(f"--set takes NAME=VALUE; got {text}")
-        try:
-            parameters[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            parameters[name] = value
+    parameters |= read_settings(arguments.set)
     estimator = getattr(skdpgen, arguments.model)()
     if refused := sorted(set(parameters) - set(estimator.get_params(deep=False))):
         raise ValueError(f"{arguments.model} has no parameter {', '.join(refused)}")

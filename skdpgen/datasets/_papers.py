@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
+from sklearn.datasets import fetch_openml
 from sklearn.utils import Bunch
 
 from ._source import DATA_VARIABLE, local_file
@@ -14,6 +17,11 @@ __all__ = ["load_creditcard_subset", "load_esr", "load_isolet"]
 _ESR_BOUNDS = (-2048, 2047)
 _ISOLET_BOUNDS = (-1.0, 1.0)
 _VOWELS = frozenset("AEIOU")
+
+# OpenML's copy of the full table of the credit cards; it has no column Time.
+_CREDIT_ID = 1597
+_CREDIT_SEED = 1597
+_N_EXTRA_LEGITIMATE = 978
 
 # Ranges on the publisher's page of the full table (Kaggle, mlg-ulb/creditcardfraud), each rounded outwards.
 _CREDIT_BOUNDS = {
@@ -90,9 +98,9 @@ def load_esr(data_dir=None, *, binary=True):
     Raises
     ------
     FileNotFoundError
-        No folder was named, or it does not hold the file: there is no source to fetch it from.
+        No folder was named, or it does not hold the file: no copy of this table is known on OpenML.
     """
-    arrays = _arrays("esr.npz", data_dir, "archive.ics.uci.edu, Epileptic Seizure Recognition")
+    arrays = _arrays("esr.npz", data_dir, _no_esr)
     X, y = arrays["X"].astype(np.int64), arrays["y"].astype(np.int64)
     bounds = {f"x{i + 1}": _ESR_BOUNDS for i in range(X.shape[1])}
     labels = np.where(y == 1, "seizure", "other").astype(object) if binary else y
@@ -106,7 +114,8 @@ def load_isolet(data_dir=None, *, binary=True):
     Parameters
     ----------
     data_dir : str or path, default=None
-        Folder that holds ``isolet.npz``; None reads the environment variable SKDPGEN_DATA.
+        Folder that holds ``isolet.npz``; None reads the environment variable SKDPGEN_DATA,
+        and without it the table is fetched by ``sklearn.datasets.fetch_openml``.
     binary : bool, default=True
         Whether the target says "vowel" or "consonant" (P3GM's evaluation) instead of the letter.
 
@@ -115,14 +124,15 @@ def load_isolet(data_dir=None, *, binary=True):
     bunch : sklearn.utils.Bunch
         ``frame``: DataFrame (7797, 618), columns f1 to f617 of float64 and the target; ``schema``: public facts about
         them; ``target``: the name "letter"; ``positive``: "vowel", or "A"; ``group``: int64 (7797,), the published
-        part 1 to 5 (the fifth is the customary test set); ``DESCR``.
+        part 1 to 5 (the fifth is the customary test set), absent from a fetched table, which does not tell it;
+        ``DESCR``.
 
     Raises
     ------
     FileNotFoundError
-        No folder was named, or it does not hold the file: there is no source to fetch it from.
+        A folder was named and does not hold the file.
     """
-    arrays = _arrays("isolet.npz", data_dir, "doi:10.24432/C51G69")
+    arrays = _arrays("isolet.npz", data_dir, _isolet_from_openml)
     letters = np.array([chr(ord("A") + int(code) - 1) for code in arrays["y"]], dtype=object)
     alphabet = tuple(chr(code) for code in range(ord("A"), ord("Z") + 1))
     if binary:
@@ -131,7 +141,8 @@ def load_isolet(data_dir=None, *, binary=True):
     categories = ("vowel", "consonant") if binary else alphabet
     X = arrays["X"].astype(np.float64)
     bunch = _bunch(X, letters, bounds, "letter", categories, _ISOLET_DESCR)
-    bunch.group = arrays["group"].astype(np.int64)
+    if "group" in arrays:
+        bunch.group = arrays["group"].astype(np.int64)
     return bunch
 
 
@@ -141,21 +152,23 @@ def load_creditcard_subset(data_dir=None):
     Parameters
     ----------
     data_dir : str or path, default=None
-        Folder that holds ``creditcard_subset.npz``; None reads the environment variable SKDPGEN_DATA.
+        Folder that holds ``creditcard_subset.npz``; None reads the environment variable SKDPGEN_DATA, and without it
+        the full table is fetched by ``sklearn.datasets.fetch_openml`` and *another* fifth of it is drawn, the same in
+        every call, with a warning.
 
     Returns
     -------
     bunch : sklearn.utils.Bunch
         ``frame``: DataFrame (56962, 30), columns V1 to V28 and Amount of float64 and the target; ``extra``: DataFrame
-        (1370, 30), further test rows that are not in `frame`, far richer in frauds; ``schema``: public facts;
-        ``target``: the name "class"; ``positive``: "fraud"; ``DESCR``.
+        (1370, 30; of a fetched table about as many), further test rows that are not in `frame`, far richer in frauds;
+        ``schema``: public facts; ``target``: the name "class"; ``positive``: "fraud"; ``DESCR``.
 
     Raises
     ------
     FileNotFoundError
-        No folder was named, or it does not hold the file: there is no source to fetch it from.
+        A folder was named and does not hold the file.
     """
-    arrays = _arrays("creditcard_subset.npz", data_dir, "kaggle.com/datasets/mlg-ulb/creditcardfraud")
+    arrays = _arrays("creditcard_subset.npz", data_dir, _credit_from_openml)
     names, extra_names = ([str(name) for name in arrays[key]] for key in ("columns", "columns_extra"))
     categories = ("fraud", "legitimate")
     bounds = {name: _CREDIT_BOUNDS[name] for name in names}
@@ -168,17 +181,61 @@ def load_creditcard_subset(data_dir=None):
     extra = pd.DataFrame(arrays["X_extra"].astype(np.float64), columns=extra_names)[names]
     extra["class"] = labels(arrays["y_extra"])
     bunch.extra = extra[fresh].reset_index(drop=True)
+    bunch.DESCR += str(arrays.get("note", ""))
     return bunch
 
 
-def _arrays(name, data_dir, source):
+def _arrays(name, data_dir, fetch):
+    """Arrays of the file, or, where no folder is named, of `fetch()` under the same keys."""
     path = local_file(name, data_dir)
     if path is None:
-        raise FileNotFoundError(
-            f"{name}: name the folder that holds it as data_dir or by {DATA_VARIABLE}; published at {source}"
-        )
+        return fetch()
     with np.load(path, allow_pickle=False) as arrays:
         return dict(arrays)
+
+
+def _no_esr():
+    raise FileNotFoundError(
+        f"esr.npz: name the folder that holds it as data_dir or by {DATA_VARIABLE}. It cannot be fetched: no copy of "
+        "Epileptic Seizure Recognition is known on OpenML; it was published at archive.ics.uci.edu"
+    )
+
+
+def _isolet_from_openml():
+    table = fetch_openml("isolet", version=1, as_frame=False)
+    return {"X": np.asarray(table.data), "y": np.asarray(table.target).astype(np.int64)}
+
+
+def _credit_from_openml():
+    """A fifth of each class, and of the others all frauds with as many legitimate rows as the file has."""
+    warnings.warn(
+        "the full table of the credit cards is fetched and a fifth of it drawn: another fifth than that of the file, "
+        "so results on it differ",
+        UserWarning,
+        stacklevel=4,
+    )
+    frame = fetch_openml(data_id=_CREDIT_ID, as_frame=True).frame
+    y = frame["Class"].astype(np.int64).to_numpy()
+    names = list(_CREDIT_BOUNDS)
+    X = frame[names].to_numpy(dtype=np.float64)
+    # a constant: every call, on every machine, gives the same rows
+    rng = np.random.default_rng(_CREDIT_SEED)
+    frauds, legitimate = (rng.permutation(np.flatnonzero(y == label)) for label in (1, 0))
+    n_frauds, n_legitimate = round(len(frauds) / 5), round(len(legitimate) / 5)
+    table = np.sort(np.concatenate([frauds[:n_frauds], legitimate[:n_legitimate]]))
+    others = legitimate[n_legitimate : n_legitimate + _N_EXTRA_LEGITIMATE]
+    extra = np.sort(np.concatenate([frauds[n_frauds:], others]))
+    held = {row.tobytes() for row in X[table]}  # the full table has rows that are equal
+    return {
+        "X": X[table],
+        "y": y[table],
+        "columns": np.array(names),
+        "X_extra": X[extra],
+        "y_extra": y[extra],
+        "columns_extra": np.array(names),
+        "extra_in_X": np.array([row.tobytes() in held for row in X[extra]]),
+        "note": "Fetched from OpenML (1597): another fifth, at the original precision, and other rows in `extra`.\n",
+    }
 
 
 def _bunch(X, labels, bounds, target, categories, descr, integer=frozenset()):

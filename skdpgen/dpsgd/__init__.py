@@ -6,6 +6,7 @@ from .checks import check_module, check_optimizer, choose_path
 from .clipping import ClippedSum, LossModule, clipped_sum
 from .loader import Batch, Chunk, PoissonLoader, poisson_batches
 from .noise import GradientNoise
+from .parts import PartedPlan, PartedSum
 from .plan import DPSGDPlan
 from .termwise import TermwiseAggregate, TermwisePlan
 from .whole_batch import WholeBatchAggregate, WholeBatchPlan
@@ -17,6 +18,8 @@ __all__ = [
     "DPSGDPlan",
     "GradientNoise",
     "LossModule",
+    "PartedPlan",
+    "PartedSum",
     "PoissonLoader",
     "TermwiseAggregate",
     "TermwisePlan",

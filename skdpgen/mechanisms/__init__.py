@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .clipping import clip_rows, lattice_rows
+from .clusters import CLUSTER_COUNT_WEIGHT, cluster_sums, nearest_centers
 from .gaussian import add_gaussian, exact_value
 from .histogram import histogram, joint_histogram, split_histogram
 from .mixture_sums import MixtureSums, mixture_sums, unpack_mixture_sums
@@ -13,6 +14,7 @@ from .selection import norm_histogram, outermost_bins, release_kept, select_abov
 from .total import total
 
 __all__ = [
+    "CLUSTER_COUNT_WEIGHT",
     "N_OCTAVE_CELLS",
     "MixtureSums",
     "Moments",
@@ -21,6 +23,7 @@ __all__ = [
     "class_first_moments",
     "class_moments",
     "clip_rows",
+    "cluster_sums",
     "exact_value",
     "first_moments",
     "histogram",
@@ -28,6 +31,7 @@ __all__ = [
     "lattice_rows",
     "mixture_sums",
     "moments",
+    "nearest_centers",
     "norm_histogram",
     "octave_cells",
     "octave_edges",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 from sklearn.base import clone
 
 from skdpgen._base import PRIVACY_CONSTRAINTS
-from skdpgen.accounting import gaussian_event, gaussian_mu, non_private_event, repeat_and_select_event
+from skdpgen.accounting import Phase, gaussian_event, gaussian_mu, non_private_event, repeat_and_select_event
 from skdpgen.accounting.calibration import FitPlan
 from skdpgen.accounting.prepaid import PlanningAccountant, calibrate_by_rdp, plan_at
 from skdpgen.utils.noise import public_noise
@@ -20,7 +23,10 @@ from skdpgen.utils.watching import watch_releases
 from ._made_up import made_up_rows
 from ._scoring import check_score_bounds, same_terms, score_function
 
-__all__ = ["PlansSearch", "Search", "public_model", "take"]
+__all__ = ["FOLDS", "PlansSearch", "Search", "public_model", "take"]
+
+# A row is held out with probability 1/cv; cv=None is this.
+FOLDS = 5
 
 
 class Search(NamedTuple):
@@ -67,15 +73,25 @@ class PlansSearch:
             raise ValueError(
                 f"{type(estimator).__name__}.plan does not ask its accountant to calibrate: see PrivateEstimator"
             )
-        if accountant.neighboring == "replace_one" and self.public_data is None:
-            half = np.arange(num_samples(X) - num_samples(X) // 4)
-            clone(estimator).set_params(accountant=planner).plan(take(X, half), take(y, half))
-            if planner.request != request:
+        if self.public_data is None:
+            rows = np.arange(self._smallest_fold(num_samples(X)))
+            try:
+                clone(estimator).set_params(accountant=planner).plan(take(X, rows), take(y, rows))
+            except ValueError as error:
+                raise ValueError(
+                    f"rows are held out by coins, and a fit to as few of them as may be left is refused ({error}); "
+                    "raise cv, or give public_data, on which nothing is held out"
+                ) from error
+            if accountant.neighboring == "replace_one" and planner.request != request:
                 raise ValueError(
                     "the noise of a candidate hangs on the number of rows (batch_size, epochs), which is random where "
                     "rows are held out: give sampling_rate and steps, or public_data"
                 )
         return request
+
+    def _smallest_fold(self, n_rows):
+        """Fewest rows that a run is fitted to, but for one search of a thousand million; at least 1."""
+        return max(1, int(stats.binom.ppf(1e-9, n_rows, 1 - 1 / (self.cv or FOLDS))))
 
     def _check_scoring(self, candidates, y):
         if self.public_data is not None:
@@ -157,7 +173,30 @@ class PlansSearch:
             terms = {"label": label, "epsilon": self.epsilon, "delta": delta, "extra_delta": extra, "advice": advice}
             mu, plan = calibrate_by_rdp(accountant, event, **terms)
         noise = None if not private_score else (0.0 if math.isinf(mu) else 1 / mu)
-        return search._replace(plans=plans(mu), score_noise=noise), plan
+        search = search._replace(plans=plans(mu), score_noise=noise)
+        return search, self._with_phases(plan, search.plans, noise)
+
+    def _with_phases(self, plan, candidates, score_noise):
+        """The plan of the search with what a run may be, to be read in `BudgetPlan`: a share is that of its own run."""
+        phases, multipliers = [], {}
+
+        def tell(phase, label, noise):
+            phases.append(replace(phase, label=label))
+            multipliers[label] = noise
+
+        alike = {}
+        for k, candidate in enumerate(candidates):
+            alike.setdefault(candidate.phases, []).append(k)
+        for same in alike.values():
+            whose = "candidate " + ", ".join(str(k + 1) for k in same) if len(alike) > 1 else "each candidate"
+            candidate = candidates[same[0]]
+            whole = math.fsum(phase.share for phase in candidate.phases)
+            for phase in candidate.phases:
+                shared = replace(phase, share=phase.share / whole)
+                tell(shared, f"{whose}: {phase.label}", candidate.noise_multipliers[phase.label])
+        if score_noise is not None:  # of the rows held out
+            tell(Phase("score", 1.0, sampling_rate=1 / (self.cv or FOLDS)), "score", score_noise)
+        return replace(plan, phases=tuple(phases), noise_multipliers=MappingProxyType(multipliers))
 
 
 def public_model(estimator, X, y, neighboring):

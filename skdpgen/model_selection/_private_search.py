@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
 from numbers import Integral, Real
@@ -11,6 +12,7 @@ import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
 
 from skdpgen._base import PRIVACY_CONSTRAINTS, PrivateEstimator
+from skdpgen.accounting.card_json import plain
 from skdpgen.accounting.prepaid import PaidFits, Voucher
 from skdpgen.exceptions import InvalidInputError, SchemaError, UtilityWarning
 from skdpgen.mechanisms import add_gaussian
@@ -18,12 +20,11 @@ from skdpgen.utils.validation import HasMethods, Interval, StrOptions, fit_conte
 
 from ._candidates import list_candidates
 from ._forwarding import ForwardsToBest
-from ._planning import PlansSearch, Search, take
+from ._planning import FOLDS, PlansSearch, Search, take
 from ._scoring import SCORES, bounded_score, held_terms, score_function, score_terms
 
 __all__ = ["PrivateSearchCV"]
 
-_FOLDS = 5
 # Of the default: a Poisson number of mean 2 would be zero in one search of seven.
 _LEAST_RUNS = 5
 
@@ -230,7 +231,7 @@ class PrivateSearchCV(ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateEs
         try:
             held_out = None
             if search.score_noise is not None:
-                held_out = rng.random(num_samples(X)) < 1 / (self.cv or _FOLDS)
+                held_out = rng.random(num_samples(X)) < 1 / (self.cv or FOLDS)
             best = None
             for _ in range(paid.draw_runs(self.runs, search.mean_runs, rng)):
                 run = self._run(search, paid, X, y, held_out, rng)
@@ -299,7 +300,8 @@ class PrivateSearchCV(ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateEs
         inner, own_noise = estimator.card_, None
         if math.isfinite(plan.epsilon) and best.estimator is not search.trial and inner["noise"] != rng.description:
             own_noise = (inner["noise"], bool(inner["private"]))
-        self._issue_card(plan, rng, [*inner["public_assumptions"], *self._public_assumptions()], own_noise)
+        told = self._public_assumptions(search.candidates)
+        self._issue_card(plan, rng, [*inner["public_assumptions"], *told], own_noise)
         # the model leaves with the books and the card of the search: its own were those of one run of it
         estimator.set_params(epsilon=self.epsilon, delta=self.delta, neighboring=self.neighboring)
         estimator.accountant = None
@@ -307,7 +309,9 @@ class PrivateSearchCV(ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateEs
         for warning in best.warned:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
-    def _public_assumptions(self):
+    def _public_assumptions(self, candidates):
         yield "the candidates: fixed without a look at the data"
+        for k, candidate in enumerate(candidates):
+            yield f"candidate {k + 1} of {len(candidates)}: {json.dumps(plain(candidate), sort_keys=True)}"
         if self.public_data is not None:
             yield "public_data: declared public by the caller"

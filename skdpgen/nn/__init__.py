@@ -9,8 +9,10 @@ from ._dp_net import DPNet, PerExampleLoss
 from ._latent_priors import GaussianMixturePrior, NormalPrior, SparsePrior
 from ._likelihoods import BernoulliLikelihood, GaussianLikelihood, LaplaceLikelihood, TableLikelihood
 from ._p3gm import P3GMModule, mlp
+from ._partitioned import PartitionedVAEModule, ScaledParts
 from ._priors import MixturePrior
 from ._privae import PriVAEModule
+from ._sparse_encoder import SparseEncoder
 
 __all__ = [
     "BernoulliLikelihood",
@@ -26,8 +28,11 @@ __all__ = [
     "NormalPrior",
     "P3GMModule",
     "ParameterAverage",
+    "PartitionedVAEModule",
     "PerExampleLoss",
     "PriVAEModule",
+    "ScaledParts",
+    "SparseEncoder",
     "SparsePrior",
     "StepCheckpoint",
     "TableLikelihood",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 
 import torch
 from torch import nn
 
-__all__ = ["ARCHITECTURES", "LIKELIHOODS", "check_modules", "make_decoder", "make_encoder"]
+__all__ = ["ARCHITECTURES", "LIKELIHOODS", "SCRATCH", "check_modules", "in_patch_order", "make_decoder", "make_encoder"]
 
 ARCHITECTURES = ("patches", "mlp", "conv_28", "conv_faces")
+# Sizes of the "patches" decoder that stage 1 trains beside each encoder and throws away.
+SCRATCH = {"n_hidden": 32, "n_channels": 8}
 _CHANNELS = {"conv_28": (512, 256), "conv_faces": (512, 256, 128)}  # of the paper, MNIST and CelebA
 _SMALLEST_LOG_SCALE, _LARGEST_LOG_SCALE = -5.0, 1.0
 
@@ -80,14 +83,14 @@ LIKELIHOODS = {"bernoulli": Bernoulli, "gaussian": Gaussian, "table": Table}
 class _Dense(nn.Module):
     """`torch.nn.Linear` whose weight has shape (in, out): of a stack of them, gradients come in its memory order."""
 
-    def __init__(self, n_in, n_out):
+    def __init__(self, n_in, n_out, bias=True):
         super().__init__()
         bound = 1 / math.sqrt(max(n_in, 1))
         self.weight = nn.Parameter(torch.empty(n_in, n_out).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.empty(n_out).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(n_out).uniform_(-bound, bound)) if bias else None
 
     def forward(self, x):
-        return x @ self.weight + self.bias
+        return x @ self.weight if self.bias is None else x @ self.weight + self.bias
 
 
 class _Conditional(nn.Module):
@@ -127,18 +130,21 @@ class PatchDecoder(nn.Module):
         self.grid, self.n_channels = _PatchGrid(image_shape), n_channels
         self.hidden = _Dense(n_in, n_hidden)
         self.spread = _Dense(n_hidden, self.grid.n_patches * n_channels)
-        self.patch = _Dense(n_channels, self.grid.width)
-        self.bias = nn.Parameter(torch.zeros(math.prod(image_shape)))
+        self.patch = _Dense(n_channels, self.grid.width, bias=False)
+        self.bias = nn.Parameter(torch.zeros(self.grid.n_patches, self.grid.width))
 
     def forward(self, z, label):
         spread = torch.relu(self.spread(torch.relu(self.hidden(torch.cat([z, label], dim=-1)))))
-        return self.grid.join(self.patch(spread.reshape(-1, self.grid.n_patches, self.n_channels))) + self.bias
+        return self.grid.join(self.patch(spread.reshape(-1, self.grid.n_patches, self.n_channels)) + self.bias)
 
 
 class _PatchGrid:
-    """Rows of images cut into patches of 4 x 4 (padded with zeros where the sides are no multiples), and back."""
+    """Rows of images cut into patches of 4 x 4 (padded with zeros where the sides are no multiples), and back.
 
-    side = 4
+    Where `ordered` is set, the pixels of a row come, and go, patch by patch already (see `in_patch_order`).
+    """
+
+    side, ordered = 4, False
 
     def __init__(self, image_shape):
         self.shape = (*image_shape, 1)[:3]
@@ -147,6 +153,8 @@ class _PatchGrid:
 
     def split(self, x):
         """(batch, pixels) to (batch, n_patches, width)."""
+        if self.ordered:
+            return x.reshape(-1, self.n_patches, self.width)
         height, width, channels = self.shape
         side, (down, across) = self.side, self.cells
         image = x.reshape(-1, height, width, channels)
@@ -157,11 +165,38 @@ class _PatchGrid:
 
     def join(self, patches):
         """The inverse of `split`."""
+        if self.ordered:
+            return patches.flatten(1)
         height, width, channels = self.shape
         side, (down, across) = self.side, self.cells
         image = patches.reshape(-1, down, across, side, side, channels).permute(0, 1, 3, 2, 4, 5)
         image = image.reshape(-1, down * side, across * side, channels)
         return image[:, :height, :width].reshape(-1, height * width * channels)
+
+
+def in_patch_order(encoder, decoder, likelihood):
+    """Networks that take and give pixels patch by patch, which saves cutting and joining images at every step.
+
+    Parameters
+    ----------
+    encoder, decoder : Module
+    likelihood : object
+        Of pixels one by one, or it has an order of its own.
+
+    Returns
+    -------
+    encoder, decoder : Module
+        Copies with the same parameters.
+    order : int64 tensor of shape (n_pixels,) or None
+        To put pixels into that order; None: these networks have no such form, and are returned as they are.
+    """
+    fits = isinstance(encoder, PatchEncoder) and isinstance(decoder, PatchDecoder) and isinstance(likelihood, Bernoulli)
+    if not fits or encoder.grid.n_patches * encoder.grid.width != math.prod(encoder.grid.shape):
+        return encoder, decoder, None
+    order = encoder.grid.split(torch.arange(math.prod(encoder.grid.shape))).flatten()
+    encoder, decoder = copy.deepcopy(encoder), copy.deepcopy(decoder)
+    encoder.grid.ordered = decoder.grid.ordered = True
+    return encoder, decoder, order
 
 
 class ConvEncoder(nn.Module):

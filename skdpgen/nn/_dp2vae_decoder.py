@@ -6,6 +6,7 @@ The encoders live in `EncoderStack` alone, for as long as a fit lasts. What leav
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 
 import numpy as np
@@ -47,8 +48,8 @@ class EncoderStack:
     def __init__(
         self, encoder, parameters, rows, likelihood, *, key, batch_size, device, lr, refine_steps, l2_bound, policy
     ):
-        self.net, self.parameters, self.rows, self.likelihood = StackableNet(encoder), parameters, rows, likelihood
-        self.stream, self.size, self.device = KeyedStream(key), batch_size, device
+        self.net, self.parameters, self.likelihood = StackableNet(encoder, device), parameters, likelihood
+        self.rows, self.stream, self.size, self.device = rows.to(device), KeyedStream(key), batch_size, device
         self.lr, self.refine_steps, self.l2_bound, self.policy = lr, refine_steps, l2_bound, policy
         persistent = policy in ("round_robin", "on_query")
         self._moments = [[torch.zeros_like(p) for p in parameters] for _ in range(2)] if persistent else None
@@ -74,7 +75,8 @@ class EncoderStack:
             parameters = self._refine(parameters, zeros, counts, units, step, decoder, weights)
         x, label, normals = self._draw(QUERY, units, step)
         with torch.no_grad():
-            latent, _ = sample_latent(self.net.stacked(parameters, x, label), normals(self._n_latent))
+            output = self.net.stacked(parameters, x, label)
+            latent, _ = sample_latent(output, normals(output.shape[-1] // 2))
         return latent, label, x
 
     def refresh(self, units, step, decoder, weights):
@@ -93,7 +95,7 @@ class EncoderStack:
             x, label, normals = self._draw(REFRESH + 2 * r, units, step)
             parameters = [p.detach().requires_grad_() for p in parameters]
             output = self.net.stacked(parameters, x, label)
-            latent, divergence = sample_latent(output, normals(self._n_latent))
+            latent, divergence = sample_latent(output, normals(output.shape[-1] // 2))
             decoded = decoder.single(weights, latent.flatten(0, 1), label.flatten(0, 1)).reshape(*x.shape[:2], -1)
             slope = self.likelihood.gradient(decoded.detach(), x)
             gradients = torch.autograd.grad(
@@ -115,10 +117,6 @@ class EncoderStack:
         gain = (self.lr / (1 - _BETAS[0] ** counts)).to(p).reshape(shape)
         spread = (1 / (1 - _BETAS[1] ** counts)).to(p).reshape(shape)
         return p - gain * first / ((second * spread).sqrt() + _TINY)
-
-    @property
-    def _n_latent(self):
-        return self.net.start[-1].shape[0] // 2
 
     def _draw(self, purpose, units, step):
         x, label = self.rows.batch(units, self.stream.uniform(purpose, units, step, self.size), self.device)
@@ -205,7 +203,10 @@ def train_decoder(module, stack, plan, rng, *, lr, averaging, chunk, device="cpu
     optimizer = torch.optim.Adam(weights, lr=lr)
     average = [p.detach().clone() for p in weights]
     with contextlib.ExitStack() as exits:
-        noise = GradientNoise([p.shape for p in weights], plan.noise_multiplier, rng, steps=plan.steps, device=device)
+        dtype = functools.reduce(torch.promote_types, (p.dtype for p in weights))
+        noise = GradientNoise(
+            [p.shape for p in weights], plan.noise_multiplier, rng, steps=plan.steps, device=device, dtype=dtype
+        )
         exits.enter_context(noise)
         bar = exits.enter_context(
             tqdm(

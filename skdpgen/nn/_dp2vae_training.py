@@ -14,13 +14,24 @@ from tqdm import tqdm
 
 from skdpgen.dpsgd.subsets import KeyedStream
 
-__all__ = ["StackableNet", "SubsetRows", "default_chunk", "pretrain_encoders", "readable", "train_together"]
+from ._dp2vae import in_patch_order
+
+__all__ = [
+    "StackableNet",
+    "SubsetRows",
+    "default_chunk",
+    "pretrain_encoders",
+    "readable",
+    "train_on_pairs",
+    "train_together",
+]
 
 # Purposes of the keyed stream: what is drawn for one never repeats for another.
 PRETRAIN, QUERY, REFRESH = 0, 2, 4
 _LOG_VARIANCE = (-12.0, 4.0)
-# Encoders trained at once on a CPU, by default: their parameters and Adam's stay in its cache.
-_CACHED_BYTES = 64 << 20
+# Encoders trained at once on a CPU, by default: few enough that parameters stay near its cache, and enough that the
+# time of an operation is theirs.
+_CACHED_BYTES = 96 << 20
 
 
 class SubsetRows:
@@ -65,22 +76,36 @@ class SubsetRows:
         first, size = self._ends[units][:, None], (self._ends[units + 1] - self._ends[units])[:, None]
         index = torch.from_numpy(np.minimum(first + (uniforms * size).astype(np.int64), max(len(self._x) - 1, 0)))
         if not len(self._x):
-            return torch.zeros(*index.shape, self._x.shape[1]), torch.zeros(*index.shape, self.n_classes)
-        x = self._x[index].to(device)
+            shapes = ((*index.shape, self._x.shape[1]), (*index.shape, self.n_classes))
+            return tuple(torch.zeros(shape, device=device) for shape in shapes)
+        x = self._x[index.to(self._x.device)].to(device)
         if not self.n_classes:
             return x, x.new_zeros(*index.shape, 0)
         return x, self._eye[self._codes[index].clamp(min=0)].to(device)
 
+    def to(self, device, order=None):
+        """The same rows, where they are to be used: one copy instead of one a step; columns in another order."""
+        out = copy.copy(self)
+        out._x = (self._x if order is None else self._x[:, order]).to(device)
+        return out
+
 
 class StackableNet:
-    """A module as functions of its parameters: of one copy, or of a stack of copies."""
+    """A module as functions of its parameters: of one copy, or of a stack of copies.
 
-    def __init__(self, module):
-        self.names = [name for name, p in module.named_parameters() if p.requires_grad]
-        self.start = [p.detach().clone() for p in module.parameters() if p.requires_grad]
-        rest = {name: p.detach().clone() for name, p in module.named_parameters() if not p.requires_grad}
-        rest.update({name: b.detach().clone() for name, b in module.named_buffers()})
-        body = copy.deepcopy(module)
+    Parameters
+    ----------
+    module : Module
+    device : str, default=None
+        Where it will be used; None: where it is.
+    """
+
+    def __init__(self, module, device=None):
+        body = copy.deepcopy(module).to(device)
+        self.names = [name for name, p in body.named_parameters() if p.requires_grad]
+        self.start = [p.detach().clone() for p in body.parameters() if p.requires_grad]
+        rest = {name: p.detach().clone() for name, p in body.named_parameters() if not p.requires_grad}
+        rest.update({name: b.detach().clone() for name, b in body.named_buffers()})
 
         def call(parameters, x, label):
             return functional_call(body, {**dict(zip(self.names, parameters)), **rest}, (x, label))
@@ -181,13 +206,14 @@ def pretrain_encoders(encoder, decoder, rows, likelihood, *, n_subsets, settings
 
 def _pretrain_chunk(encoder, decoder, rows, likelihood, part, settings, key):
     """Stage 1 for a range of subsets: fixed steps, nothing pooled over them, nothing said of them."""
-    encoder, decoder, stream = StackableNet(encoder), StackableNet(decoder), KeyedStream(key)
     device, size = settings["device"], settings["batch_size"]
+    encoder, decoder, order = in_patch_order(encoder, decoder, likelihood)
+    encoder, decoder, stream = StackableNet(encoder, device), StackableNet(decoder, device), KeyedStream(key)
     whole = [p.numpy() for p in encoder.copies(part[1] - part[0], "cpu")]
     local = np.flatnonzero(rows.occupied(np.arange(part[1] - part[0])).numpy())
     if not len(local):  # nothing will ever be asked of the encoder of an empty subset
         return whole
-    units = part[0] + local
+    units, rows = part[0] + local, rows.to(device, order)
     nets = encoder.copies(len(units), device), decoder.copies(len(units), device)
     parameters = [p.requires_grad_() for net in nets for p in net]
     optimizer = torch.optim.Adam(parameters, lr=settings["lr"], fused=torch.device(device).type in ("cpu", "cuda"))
@@ -251,6 +277,67 @@ def train_together(encoder, decoder, x, codes, n_classes, likelihood, *, steps, 
         optimizer.step()
     for p in parameters:
         p.grad = None
+
+
+def train_on_pairs(
+    encoder, decoders, pairs, n_classes, likelihood, *, steps, lr, seed, batch_size=256, device="cpu", progress=False
+):
+    """Train encoder and decoders in place on synthetic rows whose latents are known: free, where a release gave both.
+
+    A decoder learns what rows a latent gives, an encoder the law of the latent given the row. Unlike `train_together`,
+    no encoder that still has to learn keeps a latent from being used.
+
+    Parameters
+    ----------
+    encoder : Module
+    decoders : sequence of Module
+    pairs : tuple of arrays
+        Rows, float32 of shape (n_rows, n_features); their latents, standard normal; their class codes.
+    n_classes, likelihood, steps, lr, seed, batch_size, device
+        As in `train_together`.
+    progress : bool, default=False
+
+    References
+    ----------
+    G. Hinton, P. Dayan, B. Frey, R. Neal, "The wake-sleep algorithm for unsupervised neural networks", Science 1995:
+    the sleep phase.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    x, latents, codes = (torch.from_numpy(np.asarray(part)).to(device) for part in pairs)
+    eye, nets = torch.eye(n_classes, device=device), [encoder.to(device), *(net.to(device) for net in decoders)]
+    parameters = [p for net in nets for p in net.parameters() if p.requires_grad]
+    optimizer = torch.optim.Adam(parameters, lr=lr, fused=torch.device(device).type in ("cpu", "cuda"))
+    bar = tqdm(
+        range(steps),
+        desc="DP2-VAE start",
+        unit="step",
+        disable=None if progress else True,
+        file=sys.stderr,
+        leave=False,
+    )
+    for step in bar:
+        index = torch.randint(len(x), (batch_size,), generator=generator).to(device)
+        rows, latent = x[index], latents[index]
+        label = eye[codes[index]] if n_classes else rows.new_zeros(batch_size, 0)
+        outputs = [encoder(rows, label), *(net(latent, label) for net in decoders)]
+        slopes = [_posterior_gradient(outputs[0].detach(), latent)]
+        slopes += [likelihood.gradient(output.detach(), rows) for output in outputs[1:]]
+        gradients = torch.autograd.grad(outputs, parameters, [slope.div_(batch_size) for slope in slopes])
+        for p, g in zip(parameters, gradients):
+            p.grad = g.contiguous()
+        for group in optimizer.param_groups:
+            group["lr"] = lr * (1 - 0.95 * step / steps)
+        optimizer.step()
+    for p in parameters:
+        p.grad = None
+
+
+def _posterior_gradient(output, latent):
+    """Gradient of minus the log-density of latents under the means and log-variances that an encoder gives."""
+    mean, log_variance = output.chunk(2, dim=-1)
+    inside = (log_variance > _LOG_VARIANCE[0]) & (log_variance < _LOG_VARIANCE[1])
+    gap = (mean - latent) * torch.exp(-log_variance.clamp(*_LOG_VARIANCE))
+    return torch.cat([gap, 0.5 * (1 - (mean - latent) * gap) * inside], dim=-1)
 
 
 def readable(n_bytes):

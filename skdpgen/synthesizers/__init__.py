@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ._dp2vae import DP2VAESynthesizer
 from ._dp_merf import DPMERFSynthesizer
+from ._dpgm import DPGMSynthesizer
 from ._model_file import load
 from ._moment import MomentSynthesizer
 from ._p3gm import P3GMSynthesizer
@@ -13,6 +14,7 @@ from ._privae_baseline import DPVAESynthesizer
 
 __all__ = [
     "DP2VAESynthesizer",
+    "DPGMSynthesizer",
     "DPMERFSynthesizer",
     "DPVAESynthesizer",
     "MomentSynthesizer",

@@ -13,7 +13,7 @@ from skdpgen._scaling import RowScaling, check_bounds, learn_scaling, scaling_ph
 from skdpgen.accounting import Phase
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.tabular import sample_levels
-from skdpgen.utils.blocks import map_blocks
+from skdpgen.utils.blocks import exact_product, map_blocks
 
 from ._labels import Labels, check_labels, is_numeric_target, label_codes, learn_classes
 from ._lowpass import lowpass_basis
@@ -93,7 +93,7 @@ class ArrayCodec:
     def encode(self, X):
         """Rows that are modelled: scaled, and low-pass filtered where they are images."""
         scaled = self.scaling.transform(X)
-        return scaled if self.lowpass is None else scaled @ self.lowpass
+        return scaled if self.lowpass is None else exact_product(scaled, self.lowpass)
 
     def decode(self, scaled, codes, rng):
         """Rows (and y, where the model has one) from scaled rows and class codes."""
@@ -223,7 +223,7 @@ class ArrayRows:
         if labels is not None and labels.classes is not None:
             self._use_classes(label_codes(self.y, labels.classes), len(labels.classes))
         blank = ArrayCodec(None, labels, self.image_shape, n_frequencies, self.conditional)
-        project = None if blank.lowpass is None else lambda rows: rows @ blank.lowpass
+        project = None if blank.lowpass is None else lambda rows: exact_product(rows, blank.lowpass)
         scaling = learn_scaling(
             self.X, self.bounds, self.l2_bound, noise_multipliers, rng, neighboring, project=project
         )

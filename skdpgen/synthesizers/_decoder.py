@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import expit
 
 from skdpgen.mixture import GaussianMixtureParameters
 
@@ -71,7 +72,7 @@ class NetGenerator:
         if self.likelihood == "gaussian":
             return output
         if self.likelihood == "bernoulli":
-            return 1 / (1 + np.exp(-output))
+            return expit(output)
         blocks = np.split(output, np.cumsum(self.widths)[:-1], axis=1)
         blocks = [np.exp(block - block.max(axis=1, keepdims=True)) for block in blocks]
         return np.concatenate([block / block.sum(axis=1, keepdims=True) for block in blocks], axis=1)

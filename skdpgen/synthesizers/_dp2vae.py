@@ -50,22 +50,22 @@ class DP2VAESynthesizer(BaseSynthesizer):
     sampler : {"poisson", "one_of_k", "balanced"}, default="poisson"
         Subsets of a step: each with probability `subsets_per_step` / K; exactly one; or a public schedule.
     subsets_per_step : int or None, default=None
-        None is 16, and 1 for "one_of_k".
+        None is 50 (all there are, if fewer), and 1 for "one_of_k".
     encoder_update : {"stateless", "frozen", "round_robin", "on_query"}, default="stateless"
         What becomes of an encoder in stage 2: refined for `refine_steps` on a copy that is dropped; nothing; refreshed
         in turn, whatever was drawn; or trained whenever its subset is drawn. The last is the paper's, and has no
         amplification by sampling (see the page "DP2-VAE" of the documentation): much more noise.
     refine_steps : int, default=1
         Steps of one refreshment; not with "frozen".
-    pretrain_steps : int, default=40
+    pretrain_steps : int, default=20
         Stage 1, each encoder.
     pretrain_lr : float, default=1e-3
         Of Adam in stage 1 and in refreshments.
     batch_size : int, default=8
         Rows of a subset in one gradient, drawn with replacement.
-    steps : int, default=1000
-        Stage 2; public.
-    lr : float, default=1e-3
+    steps : int, default=200
+        Stage 2; public. A decoder that starts from random parameters wants more.
+    lr : float, default=2e-4
         Of Adam on the noisy gradient; it falls linearly to zero.
     gradient_bound : float, default=1.0
         Norm to which gradients are clipped: of the decoder, the mean over a batch of one subset.
@@ -73,12 +73,13 @@ class DP2VAESynthesizer(BaseSynthesizer):
         Decay of the exponential average of the decoder that is released; 0: none.
     start : {"moments", "random"}, default="moments"
         Where decoder and encoders start: from training on synthetic rows drawn by released class moments (a part of the
-        budget), or from random parameters, as in the paper.
-    start_steps : int, default=2000
+        budget), or from random parameters, as in the paper. Of arrays the latents of these rows are known: the decoder
+        learns the row of a latent, the encoder the latent of a row.
+    start_steps : int, default=3000
         "moments": steps of that training, which costs nothing more.
     budget_split : (float, float) or None, default=None
         "moments": shares of moments and decoder; None is (.5, .5).
-    n_components : int, default=16
+    n_components : int, default=20
         Latent dimensions.
     likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
         Of arrays: "bernoulli" for images, else "gaussian" with a learned scale. DataFrames have one categorical law a
@@ -198,17 +199,17 @@ class DP2VAESynthesizer(BaseSynthesizer):
         subsets_per_step=None,
         encoder_update="stateless",
         refine_steps=1,
-        pretrain_steps=40,
+        pretrain_steps=20,
         pretrain_lr=1e-3,
         batch_size=8,
-        steps=1000,
-        lr=1e-3,
+        steps=200,
+        lr=2e-4,
         gradient_bound=1.0,
         averaging=0.99,
         start="moments",
-        start_steps=2000,
+        start_steps=3000,
         budget_split=None,
-        n_components=16,
+        n_components=20,
         likelihood="auto",
         architecture="auto",
         encoder=None,
@@ -305,10 +306,10 @@ class DP2VAESynthesizer(BaseSynthesizer):
         """
         with self._fitting():
             accountant = self._resolve_accountant()
-            (rows, settings, ids, chunk), plan = self._prepare(X, y, accountant)
+            (rows, settings, ids, chunks), plan = self._prepare(X, y, accountant)
             rng = self._charge(accountant, plan)
             stream = self._sampling_stream
-            model = fit_dp2vae_model(rows, settings, plan, rng, accountant.neighboring, stream, ids, chunk)
+            model = fit_dp2vae_model(rows, settings, plan, rng, accountant.neighboring, stream, ids, chunks)
             self._set_model(model)
             assumed = public_assumptions(self, rows)
             if ids is not None:
@@ -326,10 +327,10 @@ class DP2VAESynthesizer(BaseSynthesizer):
             )
         X, ids = split_ids(X, self.id_column)
         rows = self._read(X, y, settings)
-        chunk = check_networks(settings, rows)
+        chunks = check_networks(settings, rows)
         phases = plan_phases(rows, settings, accountant.neighboring)
         plan = self._calibrate(accountant, phases, extra_delta_share=0.1 if rows.learns_classes else 0.0)
-        return (rows, settings, ids, chunk), plan
+        return (rows, settings, ids, chunks), plan
 
     def _read(self, X, y, settings):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""

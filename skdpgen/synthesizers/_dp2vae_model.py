@@ -8,21 +8,19 @@ import numpy as np
 from scipy.special import expit, logsumexp
 
 from skdpgen.exceptions import UtilityWarning
-from skdpgen.mechanisms import add_gaussian, histogram
 from skdpgen.tabular import sample_levels
 
-from ._array_model import fit_array_model
 from ._arrays import ArrayCodec
-from ._base import spread_components
 from ._dp2vae_planning import (
     architecture_of,
     expected_empty,
     likelihood_of,
     make_networks,
+    make_scratch,
     subset_plan,
 )
+from ._dp2vae_start import release_facts, start_networks
 from ._frame_codec import FrameCodec
-from ._frame_model import fit_frame_model
 from ._frames import FrameRows
 from ._labels import label_codes
 
@@ -30,10 +28,6 @@ __all__ = ["DP2VAEModel", "fit_dp2vae_model"]
 
 _CHUNK = 4096
 _SCORE_LATENTS = 256
-_WARM_ROWS = 20_000
-_START_RATE, _START_BATCH = 3e-3, 128
-# How finely numeric columns are cut where there are no moments to plan for: the noise at which most bins are taken.
-_FINEST = 1e-12
 
 
 class DP2VAEModel:
@@ -191,7 +185,7 @@ def unit_rows(codec, X):
 
 
 # ---- the fit ------------------------------------------------------------------------------------------------------
-def fit_dp2vae_model(rows, settings, plan, rng, neighboring, stream, ids, chunk):
+def fit_dp2vae_model(rows, settings, plan, rng, neighboring, stream, ids, chunks):
     """Make all releases of the fit, after its charge.
 
     Parameters
@@ -206,14 +200,14 @@ def fit_dp2vae_model(rows, settings, plan, rng, neighboring, stream, ids, chunk)
         For what needs no privacy: synthetic rows of the start.
     ids : array or None
         Of records, for the keyed hash.
-    chunk : int
-        Encoders trained at once.
+    chunks : (int, int)
+        Subsets at once in stage 1 and in stage 2.
 
     Returns
     -------
     DP2VAEModel
     """
-    codec, counts, synthetic = _facts(rows, settings, plan, rng, neighboring, stream)
+    codec, counts, synthetic = release_facts(rows, settings, plan, rng, neighboring, stream)
     row_count = float(len(rows)) if neighboring == "replace_one" else max(1.0, float(counts.sum()))
     weights = np.maximum(counts, max(1e-3 * float(np.abs(counts).sum()), 1e-9))
     if isinstance(rows, FrameRows):
@@ -226,8 +220,12 @@ def fit_dp2vae_model(rows, settings, plan, rng, neighboring, stream, ids, chunk)
     _say_what_is_rare(settings, codec, weights, row_count)
     likelihood, name, n_outputs = _make_likelihood(rows, settings, codec, width)
     encoder, decoder = make_networks(settings, width, codec.n_classes, n_outputs)
+    scratch = start_networks(
+        encoder, decoder, make_scratch(settings, n_outputs, codec.n_classes), synthetic, codec.n_classes, likelihood,
+        settings,
+    )  # fmt: skip
     noise = _train(
-        (x, classes, ids), (encoder, decoder), likelihood, codec.n_classes, settings, plan, rng, synthetic, chunk
+        (x, classes, ids), (encoder, decoder, scratch), likelihood, codec.n_classes, settings, plan, rng, chunks
     )
     description = None
     if settings["decoder"] is None:
@@ -241,35 +239,6 @@ def fit_dp2vae_model(rows, settings, plan, rng, neighboring, stream, ids, chunk)
     return DP2VAEModel(
         codec, decoder.cpu().eval(), description, name, settings["n_components"], row_count, weights, noise
     )
-
-
-def _facts(rows, settings, plan, rng, neighboring, stream):
-    """Codec, class counts, and synthetic rows (x, codes) of the released moments or None."""
-    noise = plan.noise_multipliers
-    if settings["start"] == "moments":
-        started = {"prior": None, "decoder": "released", "n_components": "auto", "progress": settings["progress"]}
-        if isinstance(rows, FrameRows):
-            model = fit_frame_model(rows, started, plan, rng, neighboring, stream)
-            counts = np.maximum(model.particles.class_counts, 0.0)
-            drawn = spread_components(_WARM_ROWS, model.component_weights, stream)
-            return model.codec, counts, (model.codec.one_hot(model.codes(drawn, stream)), drawn)
-        model = fit_array_model(rows, started, plan, rng, neighboring, stream)
-        low, high = model.codec.box
-        drawn = spread_components(_WARM_ROWS, model.component_weights, stream)
-        x = ((model.generator.sample(drawn, stream) - low) / (high - low)).astype(np.float32)
-        return model.codec, model.row_count * model.class_ratio, (x, drawn)
-    if isinstance(rows, FrameRows):
-        codec, _ = rows.learn({**noise, "moments": _FINEST}, plan.extra_delta, rng, neighboring)
-        classes = codec.codes(rows.frame)[1]
-    else:
-        sides = None if rows.image_shape is None else min(rows.image_shape[:2])
-        codec = rows.learn(noise, plan.extra_delta, rng, neighboring, n_frequencies=sides)
-        classes = rows.codes
-    counts = np.ones(1)
-    if "counts" in noise:
-        cells = np.zeros(len(rows), dtype=np.int64) if classes is None else classes
-        counts = add_gaussian(histogram(cells, max(codec.n_classes, 1)), noise["counts"], rng, neighboring)
-    return codec, counts, None
 
 
 def _make_likelihood(rows, settings, codec, width):
@@ -303,19 +272,13 @@ def _say_what_is_rare(settings, codec, weights, row_count):
             )
 
 
-def _train(data, networks, likelihood, n_classes, settings, plan, rng, synthetic, chunk):
-    """Start, stage 1 and stage 2; the encoders are gone when it returns. Returns what the card says of the noise."""
+def _train(data, networks, likelihood, n_classes, settings, plan, rng, chunks):
+    """Stage 1 and stage 2; the encoders are gone when it returns. Returns what the card says of the noise."""
     from skdpgen.dpsgd.subsets import assign_subsets, hash_subsets
     from skdpgen.nn._dp2vae_decoder import EncoderStack, train_decoder
-    from skdpgen.nn._dp2vae_training import SubsetRows, pretrain_encoders, train_together
+    from skdpgen.nn._dp2vae_training import SubsetRows, pretrain_encoders
 
-    (x, classes, ids), (encoder, decoder) = data, networks
-    if synthetic is not None and settings["start_steps"]:
-        train_together(
-            encoder, decoder, *synthetic, n_classes, likelihood,
-            steps=settings["start_steps"], lr=_START_RATE, batch_size=_START_BATCH, seed=settings["seed"],
-            device=settings["device"],
-        )  # fmt: skip
+    (x, classes, ids), (encoder, decoder, scratch) = data, networks
     k = settings["n_subsets"]
     subsets = assign_subsets(len(x), k, rng) if ids is None else hash_subsets(ids, k, rng)
     known = classes >= 0  # a row of a class that was not released is in no subset
@@ -325,7 +288,7 @@ def _train(data, networks, likelihood, n_classes, settings, plan, rng, synthetic
     stage_1 = {"steps": settings["pretrain_steps"], "lr": settings["pretrain_lr"], "n_jobs": settings["n_jobs"]}
     bound = settings["gradient_bound"]
     parameters = pretrain_encoders(
-        encoder.cpu(), decoder.cpu(), rows, likelihood, n_subsets=k, key=key, chunk=chunk,
+        encoder.cpu(), scratch.cpu(), rows, likelihood, n_subsets=k, key=key, chunk=chunks[0],
         settings={**shared, **stage_1, "l2_bound": bound}, progress=settings["progress"],
     )  # fmt: skip
     stack = EncoderStack(
@@ -339,7 +302,7 @@ def _train(data, networks, likelihood, n_classes, settings, plan, rng, synthetic
         rng,
         lr=settings["lr"],
         averaging=settings["averaging"],
-        chunk=chunk,
+        chunk=chunks[1],
         device=settings["device"],
         progress=settings["progress"],
         text=f"(epsilon {plan.epsilon:.3g})",

@@ -13,13 +13,22 @@ from skdpgen.exceptions import InvalidInputError
 
 from ._frames import FrameRows
 
-__all__ = ["PRESETS", "check_networks", "make_networks", "plan_phases", "resolve_settings", "split_ids", "subset_plan"]
+__all__ = [
+    "PRESETS",
+    "check_networks",
+    "make_networks",
+    "make_scratch",
+    "plan_phases",
+    "resolve_settings",
+    "split_ids",
+    "subset_plan",
+]
 
 # Share of the budget for the number of rows and the counts of the classes, where no moments tell them.
 _COUNT_SHARE = 0.02
 # (moments, decoder): the decoder's steps polish what the moments start.
 _SPLIT = (0.5, 0.5)
-_DEFAULT_PER_STEP = 16
+_DEFAULT_PER_STEP = 50
 
 _PAPER = {
     "n_subsets": 2500, "sampler": "one_of_k", "encoder_update": "on_query", "start": "random", "steps": 20_000,
@@ -188,6 +197,25 @@ def make_networks(settings, n_features, n_classes, n_outputs):
     return copy.deepcopy(encoder), copy.deepcopy(decoder)
 
 
+def make_scratch(settings, n_outputs, n_classes):
+    """The decoder that stage 1 trains beside each encoder and throws away; None where it is a copy of the decoder.
+
+    It is trained on the rows of one subset, 24 of 60,000: of "patches" a small one serves as well, and thousands of
+    them take a fraction of the time.
+    """
+    import torch
+
+    from skdpgen.nn._dp2vae import SCRATCH, make_decoder
+
+    if settings["decoder"] is not None or architecture_of(settings) != "patches":
+        return None
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings["seed"] + 1)
+        return make_decoder(
+            "patches", n_outputs, n_classes, settings["n_components"], image_shape=_shape(settings), **SCRATCH
+        )
+
+
 def _shape(settings):
     return None if settings["image_shape"] is None else tuple(int(side) for side in settings["image_shape"])
 
@@ -203,6 +231,11 @@ def likelihood_of(settings, rows):
 
 def check_networks(settings, rows):
     """Refuse, before anything is charged, what cannot be trained privately, or at all, or not in this memory.
+
+    Returns
+    -------
+    int, int
+        Subsets at once in stage 1 and in stage 2.
 
     Raises
     ------
@@ -226,12 +259,19 @@ def check_networks(settings, rows):
         n_features, exact = rows.X.shape[1], True
         n_classes = len(rows.labels.classes or (0, 1)) if has_classes(rows) else 0
         exact = not rows.learns_classes
-    n_outputs = n_features * LIKELIHOODS[likelihood_of(settings, rows)].outputs_per_column
+    per_column = LIKELIHOODS[likelihood_of(settings, rows)].outputs_per_column
+    if per_column > 1 and settings["decoder"] is None and (name := architecture_of(settings)) != "mlp":
+        raise ValueError(
+            f"architecture={name!r} gives one number a pixel, and likelihood={settings['likelihood']!r} takes "
+            f'{per_column}: use likelihood="bernoulli", architecture="mlp" or a decoder of your own'
+        )
+    n_outputs = n_features * per_column
     check_modules(*(settings[role] or torch.nn.Linear(1, 1) for role in ("encoder", "decoder")))
     encoder, decoder = make_networks(settings, n_features, n_classes, n_outputs)
     if exact or (settings["encoder"] is None and settings["decoder"] is None):
         _check_shapes(encoder, decoder, settings["n_components"], n_features, n_classes, n_outputs)
-    sizes = [sum(p.numel() for p in net.parameters()) for net in (encoder, decoder)]
+    scratch = make_scratch(settings, n_outputs, n_classes) or decoder
+    sizes = [sum(p.numel() for p in net.parameters()) for net in (encoder, scratch)]
     limit = settings["max_memory"] * 2**30
     held = bytes_needed(sizes[0], settings["n_subsets"], settings["encoder_update"])
     if held > limit:
@@ -246,7 +286,11 @@ def check_networks(settings, rows):
             f"chunk_size={settings['chunk_size']} encoders at once would take more than "
             f"max_memory={settings['max_memory']:g} GiB: at most {most} fit"
         )
-    return settings["chunk_size"] or chosen
+    first = settings["chunk_size"] or chosen
+    # stage 2 holds a gradient of the decoder itself for each subset of a chunk
+    decoder_size = sum(p.numel() for p in decoder.parameters())
+    second = default_chunk(sizes[0], decoder_size, settings["device"], limit, settings["batch_size"], n_features)
+    return first, min(first, second[0] if settings["chunk_size"] is None else second[1])
 
 
 def _check_shapes(encoder, decoder, n_latent, n_features, n_classes, n_outputs):

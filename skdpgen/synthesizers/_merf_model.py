@@ -9,6 +9,7 @@ import numpy as np
 
 from skdpgen.mechanisms import add_gaussian, class_first_moments
 from skdpgen.tabular import sample_levels
+from skdpgen.utils.blocks import exact_product
 
 from ._arrays import ArrayCodec
 from ._frame_codec import FrameCodec
@@ -54,7 +55,7 @@ class RandomFeatures:
 
     def __call__(self, rows):
         """Features of rows, shape (n_samples, 2 * n_frequencies)."""
-        angles = np.asarray(rows, dtype=np.float64) @ self.frequencies
+        angles = exact_product(rows, self.frequencies)
         return np.concatenate([np.cos(angles), np.sin(angles)], axis=1) / angles.shape[1] ** 0.5
 
 

@@ -42,11 +42,11 @@ class PriVAESynthesizer(BaseVAESynthesizer):
     alpha : float or None, default=None
         Weight of the divergence, before its gradient is clipped; None is 10.
     n_groups : int or None, default=None
-        Random groups of a step, of which each has a gradient; None is 16. More of them make the noise smaller and the
-        divergence coarser.
+        Random groups of a step, of which each has a gradient. More of them make the noise smaller, and the divergence
+        is that of fewer latents; None: as many as let a group have 16 records, by the public or released row count.
     l2_bound_group : float or None, default=None
-        Norm to which the gradient of one group is clipped (C2 of the paper); None is ``C1 b / (2 B)`` with the released
-        B, at which groups make as much noise as records.
+        Norm to which the gradient of one group is clipped (C2 of the paper); None is ``C1 b / (8 B)`` with the released
+        B, at which the groups make a fifth of the noise.
     aggregation : {{"termwise", "micro", "batch"}}, default="termwise"
         "micro" and "batch" are what the paper compares with, at their true sensitivities: gradients that hang on the
         whole batch, under noise that no average makes smaller.

@@ -30,7 +30,7 @@ from ._privae_model import PriVAEModel, fit_privae_model
 from ._privae_planning import check_groups, check_network, plan_phases, resolve_settings
 from ._reading import public_assumptions
 
-__all__ = ["VAE_CONSTRAINTS", "BaseVAESynthesizer"]
+__all__ = ["VAE_CONSTRAINTS", "BaseVAESynthesizer", "LikelihoodSynthesizer"]
 
 VAE_CONSTRAINTS = {
     **PRIVACY_CONSTRAINTS,
@@ -57,7 +57,76 @@ VAE_CONSTRAINTS = {
 }
 
 
-class BaseVAESynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSynthesizer):
+class LikelihoodSynthesizer(BaseSynthesizer):
+    """Base of the synthesizers whose model bounds the likelihood of rows: how rows are read, and their scores."""
+
+    def _read(self, X, y, settings):
+        """Validate the data; what is private stays in the object that comes back, and goes with it."""
+        shared = {name: getattr(self, name) for name in ("classes", "target_type", "on_invalid")}
+        if isinstance(X, pd.DataFrame):
+            self._refuse(("bounds", "image_shape"), "for arrays; a DataFrame takes a schema")
+            if self.likelihood != "auto":
+                raise ValueError("likelihood= is for arrays: a DataFrame has one categorical law a column")
+            check_unique(X.columns)
+            validate_data(self, X, skip_check_array=True)
+            return FrameRows(X, y, target=self.target, schema=self.schema, **shared)
+        self._refuse(("schema", "target"), "for DataFrames; an array takes bounds and y")
+        X = validate_rows(self, X, order=None)
+        settings["image_shape"] = check_image_shape(self.image_shape, X.shape[1])
+        # no row is clipped as a whole, its gradient is: the norm bound is that of the unit box
+        box = float(X.shape[1] + 1) ** 0.5
+        rows = ArrayRows(X, y, bounds=self.bounds, l2_bound=box, image_shape=None, **shared)
+        if settings["image_shape"] is not None and rows.numeric_target:
+            raise InvalidInputError("images take classes as y, not numbers")
+        lowest = None if rows.bounds is None else rows.bounds[0]
+        if self.likelihood == "bernoulli" and (lowest is None or not (lowest >= 0).all()):
+            raise ValueError('likelihood="bernoulli" needs declared bounds that are not negative, and no numeric y')
+        return rows
+
+    def _refuse(self, names, why):
+        refused = [name for name in names if getattr(self, name) is not None]
+        if refused:
+            raise InvalidInputError(f"{', '.join(refused)}: {why}")
+
+    def score_samples(self, X, y=None, *, n_importance=1):
+        """Return the importance-weighted bound of the log-likelihood of each row, shape (n_samples,).
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,), default=None
+            None sums over the classes, where the model has them.
+        n_importance : int, default=1
+            Samples; 1 is an estimate of the ELBO, more are nearer to the log-likelihood.
+
+        Notes
+        -----
+        The rows are read unpaid: what comes back is private, and is not to be published.
+        """
+        check_is_fitted(self)
+        return self.model_.score_samples(self._rows_like_fit(X), y, n_importance)
+
+    def score(self, X, y=None):
+        """Return the mean of `score_samples` (higher is better): private, and not to be published."""
+        return float(np.mean(self.score_samples(X, y)))
+
+    def _rows_like_fit(self, X):
+        if isinstance(X, pd.DataFrame) and self.model_.kind == "frame":
+            validate_data(self, X, reset=False, skip_check_array=True)
+            return X
+        if self.model_.kind == "frame":
+            raise InvalidInputError("fitted on a DataFrame: expected one")
+        return validate_rows(self, X, reset=False)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.input_tags.allow_nan = False
+        tags.input_tags.categorical = tags.input_tags.string = True
+        return tags
+
+
+class BaseVAESynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LikelihoodSynthesizer):
     """Base of the private variational autoencoders; a subclass has the constructor's parameters.
 
     `_fixed` holds the parameters that a subclass does not have, at their values.
@@ -118,34 +187,6 @@ class BaseVAESynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         check_network(settings, *shape)
         return (rows, settings), plan
 
-    def _read(self, X, y, settings):
-        """Validate the data; what is private stays in the object that comes back, and goes with it."""
-        shared = {name: getattr(self, name) for name in ("classes", "target_type", "on_invalid")}
-        if isinstance(X, pd.DataFrame):
-            self._refuse(("bounds", "image_shape"), "for arrays; a DataFrame takes a schema")
-            if self.likelihood != "auto":
-                raise ValueError("likelihood= is for arrays: a DataFrame has one categorical law a column")
-            check_unique(X.columns)
-            validate_data(self, X, skip_check_array=True)
-            return FrameRows(X, y, target=self.target, schema=self.schema, **shared)
-        self._refuse(("schema", "target"), "for DataFrames; an array takes bounds and y")
-        X = validate_rows(self, X, order=None)
-        settings["image_shape"] = check_image_shape(self.image_shape, X.shape[1])
-        # no row is clipped as a whole, its gradient is: the norm bound is that of the unit box
-        box = float(X.shape[1] + 1) ** 0.5
-        rows = ArrayRows(X, y, bounds=self.bounds, l2_bound=box, image_shape=None, **shared)
-        if settings["image_shape"] is not None and rows.numeric_target:
-            raise InvalidInputError("images take classes as y, not numbers")
-        lowest = None if rows.bounds is None else rows.bounds[0]
-        if self.likelihood == "bernoulli" and (lowest is None or not (lowest >= 0).all()):
-            raise ValueError('likelihood="bernoulli" needs declared bounds that are not negative, and no numeric y')
-        return rows
-
-    def _refuse(self, names, why):
-        refused = [name for name in names if getattr(self, name) is not None]
-        if refused:
-            raise InvalidInputError(f"{', '.join(refused)}: {why}")
-
     # ---- using the model -------------------------------------------------------------------------------------
     def transform(self, X):
         """Return the latent of rows, shape (n_samples, n_components): the mean of the encoder's Gaussian.
@@ -180,36 +221,6 @@ class BaseVAESynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         check_is_fitted(self)
         return self.model_.reconstruct(self._rows_like_fit(X), y, self._sampling_stream)
 
-    def score_samples(self, X, y=None, *, n_importance=1):
-        """Return the importance-weighted bound of the log-likelihood of each row, shape (n_samples,).
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,), default=None
-            None sums over the classes, where the model has them.
-        n_importance : int, default=1
-            Samples; 1 is an estimate of the ELBO, more are nearer to the log-likelihood.
-
-        Notes
-        -----
-        The rows are read unpaid: what comes back is private, and is not to be published.
-        """
-        check_is_fitted(self)
-        return self.model_.score_samples(self._rows_like_fit(X), y, n_importance)
-
-    def score(self, X, y=None):
-        """Return the mean of `score_samples` (higher is better): private, and not to be published."""
-        return float(np.mean(self.score_samples(X, y)))
-
-    def _rows_like_fit(self, X):
-        if isinstance(X, pd.DataFrame) and self.model_.kind == "frame":
-            validate_data(self, X, reset=False, skip_check_array=True)
-            return X
-        if self.model_.kind == "frame":
-            raise InvalidInputError("fitted on a DataFrame: expected one")
-        return validate_rows(self, X, reset=False)
-
     @staticmethod
     def _model_from_state(state):
         return PriVAEModel.from_state(state)
@@ -217,10 +228,3 @@ class BaseVAESynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     @property
     def _n_features_out(self):
         return self.model_.n_latent
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        tags.input_tags.allow_nan = False
-        tags.input_tags.categorical = tags.input_tags.string = True
-        return tags

@@ -18,7 +18,7 @@ from ._frames import FrameRows
 from ._labels import label_codes
 from ._privae_planning import make_likelihood, make_net, make_prior, training_plan
 
-__all__ = ["PriVAEModel", "fit_privae_model"]
+__all__ = ["PriVAEModel", "fit_privae_model", "learn_rows"]
 
 _CHUNK = 4096
 # How finely numeric columns are cut: the noise at which `plan_bins` takes the most bins.
@@ -258,6 +258,38 @@ def _prior_of(state, n_latent):
     return make_prior({"prior": "normal"}, n_latent)
 
 
+def learn_rows(rows, settings, plan, rng, neighboring):
+    """Release what was not declared of the rows, and encode them for a network.
+
+    Parameters
+    ----------
+    rows, settings, plan, rng, neighboring
+        As of `fit_privae_model`.
+
+    Returns
+    -------
+    codec : ArrayCodec or FrameCodec
+    x : float32 array of shape (n_samples, n_features + n_classes)
+    classes : int array of shape (n_samples,) or None
+        Negative for rows of no class.
+    likelihood : str
+    widths : array or None
+        Levels of each block of a table.
+    """
+    noise = plan.noise_multipliers
+    if isinstance(rows, FrameRows):
+        codec, _ = rows.learn({**noise, "moments": _FINEST}, plan.extra_delta, rng, neighboring)
+        x, likelihood, widths = rows.one_hot_with_labels(codec), "table", codec.n_levels
+        classes = codec.codes(rows.frame)[1]
+    else:
+        codec = rows.learn(noise, plan.extra_delta, rng, neighboring)
+        x, classes, widths = rows.scaled_with_labels(codec), rows.codes, None
+        likelihood = settings["likelihood"]
+        if likelihood == "auto":
+            likelihood = "bernoulli" if (codec.box[0] >= 0).all() else "gaussian"
+    return codec, x, classes, likelihood, widths
+
+
 def fit_privae_model(rows, settings, plan, rng, neighboring):
     """Make all releases of the fit, after its charge.
 
@@ -274,16 +306,7 @@ def fit_privae_model(rows, settings, plan, rng, neighboring):
     PriVAEModel
     """
     noise = plan.noise_multipliers
-    if isinstance(rows, FrameRows):
-        codec, _ = rows.learn({**noise, "moments": _FINEST}, plan.extra_delta, rng, neighboring)
-        x, likelihood, widths = rows.one_hot_with_labels(codec), "table", codec.n_levels
-        classes = codec.codes(rows.frame)[1]
-    else:
-        codec = rows.learn(noise, plan.extra_delta, rng, neighboring)
-        x, classes, widths = rows.scaled_with_labels(codec), rows.codes, None
-        likelihood = settings["likelihood"]
-        if likelihood == "auto":
-            likelihood = "bernoulli" if (codec.box[0] >= 0).all() else "gaussian"
+    codec, x, classes, likelihood, widths = learn_rows(rows, settings, plan, rng, neighboring)
     counts = np.ones(1)
     if "counts" in noise:
         cells = np.zeros(len(x), dtype=np.int64) if classes is None else classes
@@ -293,8 +316,8 @@ def fit_privae_model(rows, settings, plan, rng, neighboring):
     train, enough = training_plan(settings, plan, row_count, neighboring)
     if not enough:
         warnings.warn(
-            f"few records a step for {settings['n_groups']} groups: most are smaller than the divergence needs; lower "
-            "n_groups or raise sampling_rate",
+            f"few records a step for {getattr(train, 'n_groups', 1)} groups: most are smaller than the divergence "
+            "needs; lower n_groups or raise sampling_rate",
             UtilityWarning,
             stacklevel=2,
         )

@@ -13,8 +13,10 @@ __all__ = ["check_groups", "make_net", "make_prior", "plan_phases", "resolve_set
 
 # Share of the budget for the number of rows and the classes' counts: denominators, and what `sample` draws.
 _COUNT_SHARE = 0.02
-_GROUPS = 16
 _ALPHA = 10.0
+# Records that a group is to be expected to have: its divergence is that of so few latents, but the mean over many small
+# groups has little noise, for a record moves one of them alone. And the part of the groups in the noise of a step.
+_GROUP_SIZE, _GROUP_SHARE = 16, 0.2
 # Of the default net: steps as long as noisy gradients bear, and an average of the released parameters over some 100 of
 # them, which takes away much of the noise.
 _LEARNING_RATE, _AVERAGE = 5e-3, 0.99
@@ -51,7 +53,7 @@ def resolve_settings(settings, defaults):
             if whole and settings[name] is not None:
                 raise ValueError(f'{name}= is used with aggregation="termwise" alone')
         settings["alpha"] = _ALPHA if settings["alpha"] is None else settings["alpha"]
-        settings["n_groups"] = 1 if whole else settings["n_groups"] or _GROUPS
+        settings["n_groups"] = 1 if whole else settings["n_groups"]
     if settings["n_mixture"] is not None and settings["prior"] != "mixture":
         raise ValueError('n_mixture= is used with prior="mixture" alone')
     for name, other in (("sampling_rate", "batch_size"), ("steps", "epochs")):
@@ -88,12 +90,19 @@ def check_groups(settings, n_rows, neighboring):
     settings.update(resolve_sampling(settings, n_rows, neighboring))
     if settings["divergence"] is None or neighboring != "replace_one":
         return
-    expected, needed = settings["sampling_rate"] * n_rows, settings["n_groups"] * _smallest(settings)
+    expected = settings["sampling_rate"] * n_rows
+    n_groups = _n_groups(settings, expected)
+    needed = n_groups * _smallest(settings)
     if expected < needed:
         raise InvalidInputError(
-            f"n_groups={settings['n_groups']} groups of at least {_smallest(settings)} need {needed} records a step; "
+            f"n_groups={n_groups} groups of at least {_smallest(settings)} need {needed} records a step; "
             f"{expected:.4g} are to be expected"
         )
+
+
+def _n_groups(settings, expected_batch_size):
+    """Number of groups of a step; by default by the expected batch size, which is public or released."""
+    return settings["n_groups"] or max(1, int(expected_batch_size // _GROUP_SIZE))
 
 
 def _divergence(settings, expected_group_size=1.0):
@@ -150,7 +159,7 @@ def make_net(settings, n_features, n_labels, likelihood, *, plan=None, progress_
 
     default = DPNet(PriVAEModule, lr=_LEARNING_RATE, callbacks=[("average", ParameterAverage(_AVERAGE))])
     net = default if settings["net"] is None else clone(settings["net"])
-    expected = 1.0 if plan is None else plan.expected_batch_size / max(1, settings["n_groups"] or 1)
+    expected = 1.0 if plan is None else plan.expected_batch_size / getattr(plan, "n_groups", 1)
     return net.set_params(
         plan=plan,
         noise=settings["noise"],
@@ -247,13 +256,15 @@ def training_plan(settings, plan, row_count, neighboring):
     }
     if settings["divergence"] is None:
         return DPSGDPlan(l2_bound=settings["l2_bound_sample"], expected_batch_size=expected, **shared), True
-    floor = float(settings["n_groups"] * _smallest(settings))
+    n_groups = _n_groups(settings, expected)
+    floor = float(n_groups * _smallest(settings))
     enough, shared["expected_batch_size"] = expected >= floor, max(expected, floor)
     if settings["aggregation"] == "termwise":
         bounds = {"sample_bound": settings["l2_bound_sample"], "group_bound": settings["l2_bound_group"]}
-        if bounds["group_bound"] is None:  # 2 C2/b = C1/B: groups make as much noise as records do
-            bounds["group_bound"] = bounds["sample_bound"] * settings["n_groups"] / (2 * shared["expected_batch_size"])
-        return TermwisePlan(**bounds, n_groups=settings["n_groups"], **shared), enough
+        if bounds["group_bound"] is None:  # 2 C2/b is this share of C1/B + 2 C2/b
+            weight = _GROUP_SHARE / (1 - _GROUP_SHARE)
+            bounds["group_bound"] = weight * bounds["sample_bound"] * n_groups / (2 * shared["expected_batch_size"])
+        return TermwisePlan(**bounds, n_groups=n_groups, **shared), enough
     return WholeBatchPlan(
         gradient_bound=settings["l2_bound_sample"], aggregation=settings["aggregation"], **shared
     ), enough

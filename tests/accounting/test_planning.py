@@ -47,7 +47,10 @@ def test_sampled_steps_a_search_and_no_noise_are_shown_as_they_are():
     assert decoder.signal_to_noise == pytest.approx(0.02 * 1000 / decoder.noise_multiplier)
     search = PrivateSearchCV(DPPCA(bounds=(-4, 4)), {"n_components": [1, 2]}, score_bounds=(-20, 10)).plan(X)
     rows = BudgetPlan.of(search, n_rows=1000).phases
-    assert rows[0].phase.startswith("run may be: gaussian")
+    labels = ["each candidate: l2_bound", "each candidate: moments", "score"]
+    assert [row.phase for row in rows] == [f"run may be: {label}" for label in labels]
+    assert rows[0].share + rows[1].share == pytest.approx(1)
+    assert rows[2].signal_to_noise == pytest.approx(0.2 * 1000 / rows[2].noise_multiplier)  # a fifth is held out
     free = BudgetPlan.of(DPPCA(epsilon=np.inf).plan(X), n_rows=10)
     assert free.epsilon == math.inf
     assert json.loads(json.dumps(free.to_dict()))["epsilon"] == "inf"
@@ -67,11 +70,24 @@ def test_the_signal_of_a_step_on_subsets_is_its_clipped_means_and_not_its_rows(s
         assert decoder.rows_in_the_noise == pytest.approx(n_rows * decoder.noise_multiplier / signal)
 
 
+def test_a_search_over_steps_on_subsets_shows_their_signal():
+    model = DP2VAESynthesizer(n_subsets=20, subsets_per_step=4, start="random", bounds=(-4, 4))
+    search = PrivateSearchCV(model, {"steps": [10, 40]}, score_bounds=(-20, 10), runs="logarithmic")
+    shown = BudgetPlan.of(search.plan(X), n_rows=1000)
+    rows = {row.phase: row for row in shown.phases}
+    for k, steps in enumerate((10, 40)):
+        decoder = rows[f"run may be: candidate {k + 1}: decoder"]
+        assert decoder.steps == steps
+        assert decoder.signal_to_noise == pytest.approx(4 / decoder.noise_multiplier)
+    assert "no signal" not in str(shown)
+
+
 def test_where_the_number_of_subsets_is_not_told_no_signal_is():
     event = repeat_and_select_event([subset_gaussian_event("poisson_subsets", 0.1, 2.0, 9)], "poisson", 2)
     shown = BudgetPlan.of(FitPlan("search", (), {}, event, 0.0, 1.0, 1e-5, "add_or_remove_one"), n_rows=100)
     assert shown.phases[0].signal_to_noise is None
     assert "poisson_subsets" in str(shown)
+    assert "does not tell how many subsets" in str(shown)
     assert json.loads(json.dumps(shown.to_dict()))["phases"][0]["rows_in_the_noise"] is None
 
 

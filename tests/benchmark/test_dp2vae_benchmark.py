@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 
-from skdpgen.benchmark import BENCHMARKS, dp2vae
+from skdpgen.benchmark import BENCHMARKS, _dp2vae_judges, dp2vae, dp2vae_speed
 from skdpgen.benchmark.dp2vae_theory import dp2vae_accounting, dp2vae_hidden_state, hidden_state_delta
 
 
@@ -63,10 +64,34 @@ def test_table_1_has_a_row_a_model_and_a_picture(images, tmp_path):
     assert (tmp_path / "grid.png").stat().st_size > 1000
 
 
-def test_the_speed_of_stage_1_is_measured_both_ways(images):
-    together, alone = dp2vae.dp2vae_speed(quick=True, steps=2)
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_a_policy_is_judged_at_the_noise_that_its_price_asks_for(images):
+    noise = {}
+    for policy in ("poisson, frozen", "poisson, on_query"):
+        (row,) = dp2vae.dp2vae_policies((policy,), quick=True)
+        assert row["model"] == policy in dp2vae.POLICIES
+        assert all(0 <= row[name] <= 1 for name in ("lr", "mlp", "cnn"))
+        noise[policy] = row["noise"]
+    assert noise["poisson, on_query"] > 2 * noise["poisson, frozen"]
+
+
+def test_the_speed_and_the_memory_of_stage_1_are_measured(monkeypatch):
+    rng = np.random.default_rng(0)
+    pixels, labels = rng.integers(0, 256, (24 * 60, 784), dtype=np.uint8), np.arange(24 * 60) % 10
+    monkeypatch.setattr(dp2vae_speed, "_load", lambda data, n_rows: (pixels[:n_rows], labels[:n_rows]))
+    together, alone = dp2vae_speed.dp2vae_speed(quick=True, steps=2)
     assert (together["encoders"], alone["encoders"]) == (60, 50)
     assert together["milliseconds"] > 0
+    assert alone["ratio"] == alone["milliseconds"] / together["milliseconds"]
+    assert 0.05 < together["peak_gib"] < 8
+
+
+def test_the_judges_logistic_regression_is_that_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    codes = np.arange(600) % 3
+    x = (rng.normal(size=(600, 8)) + np.eye(3, 8)[codes]).astype(np.float32)
+    expected = LogisticRegression().fit(x, codes).predict(x)
+    assert np.mean(_dp2vae_judges.logistic(x, codes, x, 3) == expected) > 0.99
 
 
 def test_all_are_registered():

@@ -65,7 +65,8 @@ def test_image_benchmark_yields_one_row_per_seed(monkeypatch):
     rows = list(image_room.image_benchmark("mnist", make, (3, 4), epsilon=2.0, n_samples=50, epochs=1, progress=False))
     assert asked == [(2.0, 1e-5, 3), (2.0, 1e-5, 4)]
     assert [row["seed"] for row in rows] == [3, 4]
-    assert all(0 <= row["accuracy"] <= 1 and row["epsilon_card"] is None and row["n_samples"] == 50 for row in rows)
+    assert [row["epsilon_asked"] for row in rows] == [2.0, 2.0]
+    assert all(0 <= row["accuracy"] <= 1 and row["epsilon"] is None and row["n_samples"] == 50 for row in rows)
 
 
 def test_image_benchmark_refuses_an_unknown_dataset():

@@ -76,9 +76,10 @@ def test_sparsity_runs_every_method_and_draws(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     images = Bunch(data=rng.integers(0, 256, (300, 784)), data_test=rng.integers(0, 256, (40, 784)))
     monkeypatch.setattr("skdpgen.datasets.load_fashion_mnist", lambda data: images)
-    options = {"epsilons": (4.0,), "n_train": 300, "n_test": 40, "epochs": 1}
+    options = {"epsilons": (4.0, np.inf), "n_train": 300, "n_test": 40, "steps": 2}
     results = list(privae_sparsity_benchmark(**options, settings=("tuned",)))
     assert [r["model"] for r in results] == list(METHODS)
+    assert [r["epsilon"] for r in results] == [4.0] * 4 + [None] * 2
     assert all(3.9 < r["epsilon_card"] <= 4.0 for r in results if r["epsilon"] == 4.0)
     assert all(np.isfinite([r["sparsity"], r["log_likelihood"], r["mmd"]]).all() for r in results)
     draw_sparsity(results, tmp_path / "figure.png")
@@ -98,23 +99,29 @@ def test_steps_are_timed_beside_an_ordinary_one():
 def test_tstr_makes_each_model_at_its_budget(monkeypatch):
     made = []
 
-    def table_benchmark(table, models, **options):
-        for make in models:
-            made.append(make(epsilon=2.0, delta=1e-5, target="income", schema=None))
-            yield {"model": type(made[-1]).__name__, **options}
+    def told(models, budget, **public):
+        made.extend(model.make("data", **budget, **public) for model in models)
+        return [{"model": type(synthesizer).__name__} for synthesizer in made[-3:]]
 
-    def image_benchmark(dataset, make, seeds, **options):
-        made.append(make(2.0, 1e-5, 0))
-        yield {"model": type(made[-1]).__name__}
+    def table_benchmark(table, models, *, epsilon, delta, device, **options):
+        return told(models, {"epsilon": epsilon, "delta": delta, "device": device}, target="income")
+
+    def image_benchmark(dataset, models, *, epsilon, delta, device, **options):
+        return told(models, {"epsilon": epsilon, "delta": delta, "device": device}, image_shape=(28, 28))
 
     monkeypatch.setattr("skdpgen.benchmark.tables.table_benchmark", table_benchmark)
     monkeypatch.setattr("skdpgen.benchmark.images.image_benchmark", image_benchmark)
     names = ["PriVAESynthesizer", "DPVAESynthesizer", "P3GMSynthesizer"]
     for dataset in ("adult", "fashion_mnist"):
-        assert [r["model"] for r in privae_tstr_benchmark(dataset, quick=True)] == names
+        results = privae_tstr_benchmark(dataset, epsilon=2.0, device="meta", quick=True)
+        assert [r["model"] for r in results] == names
     assert [s.epsilon for s in made] == [2.0] * 6
-    assert made[0].divergence == "mmd"
-    assert made[5].image_shape == (28, 28)
+    assert [s.device for s in made[:3]] == ["meta", "meta", "cpu"]
+    assert [s.steps for s in made[3:5]] == [20, 20]
+    assert [s.image_shape for s in made[3:]] == [None, None, (28, 28)]
+    assert (made[0].divergence, made[0].target) == ("mmd", "income")
+    with pytest.raises(ValueError, match="models must be of"):
+        list(privae_tstr_benchmark(models=["VAE"]))
 
 
 def test_the_benchmarks_are_registered():

@@ -7,7 +7,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 
 from skdpgen import datasets
-from skdpgen.benchmark.tables import REAL, split_rows, table_benchmark
+from skdpgen.benchmark.models import REAL
+from skdpgen.benchmark.tables import split_rows, table_benchmark
 from skdpgen.tabular import Categorical, Schema
 
 CLASSIFIERS = {"logistic": LogisticRegression(max_iter=1000)}

@@ -3,9 +3,11 @@ from __future__ import annotations
 import os
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.utils import Bunch
 
-from skdpgen.datasets import load_creditcard_subset, load_esr, load_isolet
+from skdpgen.datasets import _papers, load_creditcard_subset, load_esr, load_isolet
 
 needs_data = pytest.mark.skipif(not os.environ.get("SKDPGEN_DATA"), reason="SKDPGEN_DATA names no data folder")
 LOADERS = [load_esr, load_isolet, load_creditcard_subset]
@@ -72,12 +74,60 @@ def test_extra_rows_are_those_that_are_not_in_the_table(folder):
 
 
 @pytest.mark.parametrize("load", LOADERS)
-def test_without_a_folder_the_error_says_where_the_data_are_published(load, monkeypatch, tmp_path):
-    monkeypatch.delenv("SKDPGEN_DATA", raising=False)
-    with pytest.raises(FileNotFoundError, match="SKDPGEN_DATA"):
-        load()
+def test_a_named_folder_without_the_file_is_an_error_and_nothing_is_fetched(load, monkeypatch, tmp_path):
+    monkeypatch.setattr(_papers, "fetch_openml", lambda *args, **kwargs: pytest.fail("fetched"))
     with pytest.raises(FileNotFoundError, match="data_dir"):
         load(tmp_path)
+    monkeypatch.setenv("SKDPGEN_DATA", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="SKDPGEN_DATA"):
+        load()
+
+
+def test_seizures_cannot_be_fetched_and_the_error_says_so_and_where_they_are(monkeypatch):
+    monkeypatch.delenv("SKDPGEN_DATA", raising=False)
+    with pytest.raises(FileNotFoundError, match=r"SKDPGEN_DATA.*cannot be fetched.*OpenML.*archive\.ics\.uci\.edu"):
+        load_esr()
+
+
+def test_openml_copy_of_isolet_gives_the_letters_of_the_file_but_not_their_parts(folder, monkeypatch):
+    with np.load(folder / "isolet.npz") as arrays:
+        copy = Bunch(data=arrays["X"].astype(np.float64), target=arrays["y"].astype(str).astype(object))
+    asked = []
+    monkeypatch.setattr(_papers, "fetch_openml", lambda *args, **kwargs: asked.append((args, kwargs)) or copy)
+    monkeypatch.delenv("SKDPGEN_DATA", raising=False)
+    fetched, read = load_isolet(), load_isolet(folder)
+    assert asked == [(("isolet",), {"version": 1, "as_frame": False})]
+    assert fetched.frame.equals(read.frame)
+    assert "group" in read
+    assert "group" not in fetched
+
+
+def test_openml_copy_of_the_credit_cards_gives_a_fifth_of_each_class_and_other_rows(monkeypatch):
+    rng = np.random.default_rng(0)
+    names = [*(f"V{i}" for i in range(1, 29)), "Amount"]
+    full = pd.DataFrame(rng.uniform(0, 2, (500, 29)), columns=names)
+    full["Class"] = pd.Categorical(np.where(np.arange(500) % 10 == 0, "1", "0"))
+    asked = []
+    monkeypatch.setattr(_papers, "fetch_openml", lambda **kwargs: asked.append(kwargs) or Bunch(frame=full))
+    monkeypatch.delenv("SKDPGEN_DATA", raising=False)
+    with pytest.warns(UserWarning, match="another fifth"):
+        first = load_creditcard_subset()
+    with pytest.warns(UserWarning, match="another fifth"):
+        second = load_creditcard_subset()
+    assert asked[0] == {"data_id": 1597, "as_frame": True}
+    assert first.frame.equals(second.frame)
+    assert first.extra.equals(second.extra)
+    assert first.frame["class"].value_counts().to_dict() == {"legitimate": 90, "fraud": 10}
+    assert first.extra["class"].value_counts().to_dict() == {"legitimate": 360, "fraud": 40}
+    assert list(first.frame.columns) == list(first.extra.columns) == list(first.schema)
+    assert "OpenML" in first.DESCR
+    truth = dict(zip(full["Amount"], full["Class"]))
+    assert not set(first.frame["Amount"]) & set(first.extra["Amount"])
+    for table in (first.frame, first.extra):
+        assert [truth[amount] == "1" for amount in table["Amount"]] == (table["class"] == "fraud").tolist()
+    full.loc[:, names] = full.loc[0, names].to_numpy()
+    with pytest.warns(UserWarning, match="another fifth"):
+        assert len(load_creditcard_subset().extra) == 0  # all rows are equal to one in the table
 
 
 @needs_data

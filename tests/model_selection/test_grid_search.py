@@ -12,6 +12,7 @@ from skdpgen import (
     DPPCA,
     DP2VAESynthesizer,
     DPGaussianMixture,
+    DPGMSynthesizer,
     DPMERFSynthesizer,
     DPVAESynthesizer,
     MomentSynthesizer,
@@ -19,6 +20,7 @@ from skdpgen import (
     PrivacyAccountant,
     PriVAESynthesizer,
 )
+from skdpgen.nn import DPNetClassifier
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
@@ -44,6 +46,14 @@ ESTIMATORS = {
         DP2VAESynthesizer(n_subsets=10, pretrain_steps=2, steps=2, start_steps=2, bounds=(-4, 4)),
         {"n_components": [1, 2]},
     ),
+    "DPGMSynthesizer": (
+        DPGMSynthesizer(bounds=(-4, 4), n_clusters=2, cluster_steps=1, n_frequencies=2, **NET),
+        {"n_components": [1, 2]},
+    ),
+    "DPNetClassifier": (
+        DPNetClassifier(bounds=(-4, 4), classes=[0, 1], hidden_layer_sizes=(3,), **NET),
+        {"gradient_bound": [0.5, 1.0]},
+    ),
 }
 
 
@@ -65,7 +75,8 @@ def test_charges_are_fits(name, n_jobs, backend, books, tmp_path):
     estimator = estimator.set_params(accountant=budget)
     with parallel_config(backend):
         options = {} if hasattr(estimator, "score") else {"scoring": _spread}
-        search = GridSearchCV(estimator, grid, cv=FOLDS, n_jobs=n_jobs, error_score="raise", **options).fit(X)
+        search = GridSearchCV(estimator, grid, cv=FOLDS, n_jobs=n_jobs, error_score="raise", **options)
+        search.fit(X, X[:, 0] > 0 if name == "DPNetClassifier" else None)
     assert len(budget.charges) == 2 * 2 + 1
     assert search.best_estimator_.accountant_ is budget
     assert budget.epsilon_spent() <= 200.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import warnings
 
@@ -24,6 +25,7 @@ from skdpgen import (
     load,
 )
 from skdpgen.accounting import epsilon_pld, prepaid
+from skdpgen.accounting.card_json import digest
 from skdpgen.exceptions import BudgetExceededError, PrivacyLeakWarning, UtilityWarning
 from skdpgen.testing import seeded_noise
 
@@ -58,6 +60,20 @@ def test_a_plan_is_what_a_search_then_charges():
     search.fit(X)
     assert search.accountant.charges == (plan.charge,)
     assert list(search.accountant.report()["status"]) == ["charged"]
+
+
+def test_the_card_lists_every_candidate_and_fails_where_one_is_missing():
+    """The price rests on a list that was fixed in advance: it is public, and the card without it does not verify."""
+    search = _search().fit(X)
+    listed = [text for text in search.card_["public_assumptions"] if text.startswith("candidate ")]
+    found = [json.loads(text.partition(": ")[2]) for text in listed]
+    assert found == search.cv_results_["params"]
+    assert listed[0].startswith(f"candidate 1 of {len(found)}: ")
+    content = json.loads(search.card_.to_json())
+    content["public_assumptions"] = [text for text in content["public_assumptions"] if text != listed[-1]]
+    content["digest"] = digest({name: value for name, value in content.items() if name != "digest"})
+    with pytest.raises(ValueError, match="does not list each of them"):
+        PrivacyCard(content).verify()
 
 
 def test_the_best_estimator_leaves_with_the_books_and_the_card_of_the_search(tmp_path):

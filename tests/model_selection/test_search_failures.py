@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from _sabotage import Claim, assert_caught, mutant_ids
+from sklearn.base import clone
 
-from skdpgen import DPPCA, DPMERFSynthesizer, P3GMSynthesizer, PrivacyAccountant, PrivateSearchCV
+from skdpgen import DPPCA, DPMERFSynthesizer, P3GMSynthesizer, PrivacyAccountant, PriVAESynthesizer, PrivateSearchCV
 from skdpgen.accounting import prepaid
 from skdpgen.exceptions import BudgetExceededError, InvalidInputError
 from skdpgen.model_selection._planning import public_model
@@ -53,6 +54,29 @@ class _OwnWords(_Cell):
 def _search(estimator=None, **changed):
     estimator = DPPCA(bounds=(-4, 4)) if estimator is None else estimator
     return PrivateSearchCV(estimator, {"n_components": [1, 2]}, **{"epsilon": 2.0, **SCORED, **changed})
+
+
+class _Picky(DPPCA):
+    """Asks for sixteen rows, as other packages' estimators may."""
+
+    def _prepare(self, X, y, accountant):
+        if len(X) < 16:
+            raise ValueError("at least 16 rows are needed")
+        return super()._prepare(X, y, accountant)
+
+
+def a_fold_that_would_be_too_small_is_refused_unpaid():
+    """All rows are enough and those that are left may be too few: found before the charge, and not in a run."""
+    groups = PriVAESynthesizer(divergence="mmd", n_groups=8, sampling_rate=0.1, steps=2, bounds=(-4, 4))
+    for estimator, n_rows, relation in ((_Picky(bounds=(-4, 4)), 25, None), (groups, 200, "replace_one")):
+        accountant = PrivacyAccountant(3.0, neighboring=relation or "add_or_remove_one")
+        clone(estimator).set_params(accountant=accountant).plan(X[:n_rows])  # all rows are enough
+        search = _search(estimator, accountant=accountant, neighboring=relation)
+        with pytest.raises(ValueError, match=r"rows are held out by coins.*(are needed|groups of)"):
+            search.fit(X[:n_rows])
+        assert not accountant.charges
+    public = _search(_Picky(bounds=(-4, 4)), public_data=X[:20], score_bounds=None, scoring=None)
+    assert public.fit(X[:25]).card_["private"] is True  # nothing is held out
 
 
 def a_score_that_depends_on_other_records_is_refused_unpaid():
@@ -152,6 +176,7 @@ def test_fits_are_had_within_the_search_alone(monkeypatch):
 CLAIMS = [
     Claim(a_score_that_depends_on_other_records_is_refused_unpaid),
     Claim(no_cell_is_in_the_words_of_a_failed_run),
+    Claim(a_fold_that_would_be_too_small_is_refused_unpaid),
 ]
 S = PrivateSearchCV
 OWN = "type(error) in (InvalidInputError, SchemaError)"
@@ -162,8 +187,9 @@ MUTANTS = [
         CLAIMS[:1],
         (S._try_out, ("not same_terms(", "callable(scoring) and not same_terms(")),
     ),
-    ("the words of every error", CLAIMS[1:], (S._search, (OWN, "True"))),
-    ("the words of every ValueError", CLAIMS[1:], (S._search, (OWN, "isinstance(error, ValueError)"))),
+    ("the words of every error", CLAIMS[1:2], (S._search, (OWN, "True"))),
+    ("the words of every ValueError", CLAIMS[1:2], (S._search, (OWN, "isinstance(error, ValueError)"))),
+    ("all rows are taken for a fold", CLAIMS[2:], (S._smallest_fold, ("max(1, int(", "max(n_rows, int("))),
 ]
 
 

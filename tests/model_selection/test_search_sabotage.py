@@ -113,7 +113,7 @@ MUTANTS = [
     (
         "folds of a fixed size",
         [COINS],
-        (S._search, ("rng.random(num_samples(X)) < 1 / (self.cv or _FOLDS)", "np.arange(num_samples(X)) % 5 == 0")),
+        (S._search, ("rng.random(num_samples(X)) < 1 / (self.cv or FOLDS)", "np.arange(num_samples(X)) % 5 == 0")),
     ),
     ("fits to all rows", [COINS], (S._run, ("(~held_out, held_out)", "(~held_out | True, held_out)"))),
     (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 
 import joblib
 import numpy as np
@@ -13,9 +14,9 @@ from torch import nn
 from skdpgen.dpsgd.subsets import SubsetPlan
 from skdpgen.nn import _dp2vae_decoder as stage_2
 from skdpgen.nn import _dp2vae_training as stage_1
-from skdpgen.nn._dp2vae import ARCHITECTURES, LIKELIHOODS, check_modules, make_decoder, make_encoder
+from skdpgen.nn._dp2vae import LIKELIHOODS, make_decoder, make_encoder
 from skdpgen.nn._dp2vae_decoder import EncoderStack, clipped_sum, round_robin, train_decoder
-from skdpgen.nn._dp2vae_training import StackableNet, SubsetRows, pretrain_encoders, train_together
+from skdpgen.nn._dp2vae_training import StackableNet, SubsetRows, pretrain_encoders, train_on_pairs, train_together
 from skdpgen.utils.noise import make_noise_generator
 
 KEY, N_FEATURES, N_CLASSES, LATENT = bytes(range(16)), 6, 2, 2
@@ -257,6 +258,20 @@ def test_stage_1_is_what_training_one_encoder_after_another_gives():
             torch.testing.assert_close(whole[k], p.detach(), rtol=1e-3, atol=1e-5)
 
 
+def test_a_bar_counts_the_chunks_on_a_terminal(capsys, monkeypatch):
+    _pretrained(chunk=2)
+    assert capsys.readouterr() == ("", "")
+    x, codes, subsets = _data()
+    rows = SubsetRows(x, codes, N_CLASSES, subsets, 5)
+    options = {"n_subsets": 5, "settings": _settings(), "key": KEY, "chunk": 2}
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    pretrain_encoders(*_nets(), rows, BERNOULLI, **options, progress=True)
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "DP2-VAE encoders" in told.err
+    assert "/3" in told.err
+
+
 def test_the_chunk_is_bounded_by_memory():
     chosen, most = stage_1.default_chunk(10_000, 10_000, "cpu", 2**30, 8, 100)
     assert 16 <= chosen <= most
@@ -326,63 +341,22 @@ def test_training_on_rows_that_may_be_read_fits_both_networks():
     assert (means[2:] < 0.2).all()
 
 
-# ---- likelihoods and networks -------------------------------------------------------------------------------------
-def test_gradients_of_likelihoods_are_those_of_their_logarithms():
+def test_training_on_pairs_teaches_what_a_latent_draws_and_where_a_row_came_from():
+    """Rows linear in one latent, of two classes: both directions are learned, and what no latent tells is not."""
+    rng = np.random.default_rng(0)
+    latents, codes = rng.normal(size=(2000, LATENT)).astype(np.float32), rng.integers(0, 2, 2000)
+    x = np.repeat(0.5 + 0.15 * latents[:, :1] * np.where(codes, 1, -1)[:, None], N_FEATURES, axis=1).clip(0, 1)
+    x = x.astype(np.float32)
     torch.manual_seed(0)
-    x = torch.rand(3, 4, 5)
-    output = torch.randn(3, 4, 5, requires_grad=True)
-    loss = nn.functional.binary_cross_entropy_with_logits(output, x, reduction="sum")
-    torch.testing.assert_close(torch.autograd.grad(loss, output)[0], BERNOULLI.gradient(output.detach(), x))
-    output = torch.randn(3, 4, 10, requires_grad=True)
-    mean, log_scale = output.chunk(2, dim=-1)
-    loss = -torch.distributions.Normal(mean, log_scale.clamp(-5, 1).exp()).log_prob(x).sum()
-    found, expected = LIKELIHOODS["gaussian"]().gradient(output.detach(), x), torch.autograd.grad(loss, output)[0]
-    inside = torch.cat([torch.ones_like(mean), (log_scale < 1).float()], -1).bool()
-    torch.testing.assert_close(found[inside], expected[inside], rtol=1e-4, atol=1e-5)
-    one_hot = torch.cat([torch.eye(2)[torch.randint(2, (3, 4))], torch.eye(3)[torch.randint(3, (3, 4))]], -1)
-    one_hot[0, 0] = 0  # a row that holds no level
-    output = torch.randn(3, 4, 5, requires_grad=True)
-    parts = [block.log_softmax(-1) for block in output.split([2, 3], -1)]
-    loss = -(torch.cat(parts, -1) * one_hot).sum()
-    torch.testing.assert_close(
-        LIKELIHOODS["table"]([2, 3]).gradient(output.detach(), one_hot), torch.autograd.grad(loss, output)[0]
-    )
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("shape", [(10, 7), (9, 12, 3)])
-def test_architectures_give_rows_of_their_images(architecture, shape):
-    n = int(np.prod(shape))
-    encoder = make_encoder(architecture, n, 3, 4, image_shape=shape)
-    decoder = make_decoder(architecture, n, 3, 4, image_shape=shape)
-    check_modules(encoder, decoder)
+    encoder = make_encoder("mlp", N_FEATURES, N_CLASSES, LATENT, n_hidden=32)
+    decoder, other = (make_decoder("mlp", N_FEATURES, N_CLASSES, LATENT, n_hidden=n) for n in (32, 16))
+    train_on_pairs(encoder, [decoder, other], (x, latents, codes), N_CLASSES, BERNOULLI, steps=400, lr=0.03, seed=0)
+    z, label = torch.from_numpy(latents[:500]), torch.eye(2)[codes[:500]]
     with torch.no_grad():
-        assert encoder(torch.rand(2, n), torch.eye(3)[:2]).shape == (2, 8)
-        assert decoder(torch.rand(2, 4), torch.eye(3)[:2]).shape == (2, n)
-
-
-def test_patches_are_cut_and_joined_without_loss():
-    encoder, decoder = (make("patches", 77, 0, 2, image_shape=(11, 7)) for make in (make_encoder, make_decoder))
-    x = torch.rand(3, 77)
-    torch.testing.assert_close(decoder.grid.join(encoder.grid.split(x)), x)
-
-
-@pytest.mark.parametrize(
-    ("module", "told"),
-    [
-        (nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)), "GroupNorm"),
-        (nn.Sequential(nn.Linear(3, 3), nn.Dropout()), "keyed"),
-        (nn.ReLU(), "nothing to train"),
-        ("net", "torch module"),
-    ],
-)
-def test_modules_that_mix_records_or_draw_unkeyed_are_refused(module, told):
-    for pair in ((module, nn.Linear(1, 1)), (nn.Linear(1, 1), module)):
-        with pytest.raises(ValueError, match=told):
-            check_modules(*pair)
-
-
-def test_a_module_shared_between_encoder_and_decoder_is_refused():
-    shared = nn.Linear(3, 3)
-    with pytest.raises(ValueError, match="common to all encoders"):
-        check_modules(nn.Sequential(shared), nn.Sequential(shared, nn.Linear(3, 1)))
+        for net in (decoder, other):
+            assert np.abs(torch.sigmoid(net(z, label)).numpy() - x[:500]).mean() < 0.05
+        mean, log_variance = encoder(torch.from_numpy(x[:500]), label).chunk(2, dim=1)
+    assert float((mean[:, 0] - z[:, 0]).abs().mean()) < 0.3
+    assert float(log_variance[:, 0].mean()) < -1.5
+    assert abs(float(log_variance[:, 1].mean())) < 0.3  # nothing in the row tells of it: its law is the prior
+    assert all(p.grad is None for net in (encoder, decoder, other) for p in net.parameters())

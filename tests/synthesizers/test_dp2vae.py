@@ -12,14 +12,17 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from skdpgen import DP2VAESynthesizer, PrivacyAccountant, load
+from skdpgen import DP2VAESynthesizer, P3GMSynthesizer, PrivacyAccountant, load
 from skdpgen.accounting import describe_event, epsilon_pld
 from skdpgen.exceptions import BudgetExceededError, InvalidInputError, UtilityWarning
+from skdpgen.nn import _dp2vae
 from skdpgen.nn._dp2vae_decoder import EncoderStack
 from skdpgen.nn._dp2vae_training import SubsetRows
-from skdpgen.synthesizers import _dp2vae_model
+from skdpgen.synthesizers import _dp2vae_model, _dp2vae_planning
+from skdpgen.synthesizers._dp2vae_start import rows_and_latents
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 
@@ -104,6 +107,33 @@ def test_fewer_releases_where_more_is_declared():
     assert public.endswith(": decoder")
     started = DP2VAESynthesizer(**{**IMAGES, "image_shape": None}).plan(X, Y).label
     assert started.endswith(": mean, norm, moments, decoder")
+
+
+def test_latents_are_the_widest_directions_of_the_rows_drawn_from_them():
+    released = P3GMSynthesizer(20.0, bounds=(0, 16), classes=range(10)).fit(X, Y).model_
+    components = np.arange(4000) % 10
+    x, latents = rows_and_latents(released.generator, components, 6, np.random.default_rng(0))
+    assert x.shape == (4000, 64)
+    assert latents.shape == (4000, 6)
+    np.testing.assert_allclose(latents.mean(axis=0), 0, atol=0.1)
+    np.testing.assert_allclose(np.cov(latents.T), np.eye(6), atol=0.12)
+    rows = np.concatenate([x[components == k] - x[components == k].mean(axis=0) for k in range(10)])
+    z = np.concatenate([latents[components == k] for k in range(10)])
+    told = [np.square((rows * z[:, [j]]).mean(axis=0)).sum() for j in range(6)]
+    assert told[0] > told[2] > told[5]
+    drawn = released.generator.sample(components, np.random.default_rng(1))
+    np.testing.assert_allclose(x.mean(axis=0), drawn.mean(axis=0), atol=0.05)
+    np.testing.assert_allclose(x.var(axis=0), drawn.var(axis=0), atol=0.03)
+    assert rows_and_latents(released.generator, components[:20], 99, np.random.default_rng(0))[1].shape == (20, 99)
+
+
+def test_a_start_from_moments_draws_digits_that_a_random_start_cannot():
+    model = DP2VAESynthesizer(30.0, **{**IMAGES, "n_components": 8, "start_steps": 400, "steps": 1, "lr": 1e-6})
+    images, labels = model.fit(X, Y).sample(1000)
+    score = LogisticRegression(max_iter=300).fit(images / 16, labels).score(X / 16, Y)
+    random = DP2VAESynthesizer(30.0, **SMALL, bounds=(0, 16), classes=range(10), image_shape=(8, 8), start="random")
+    images, labels = random.fit(X, Y).sample(1000)
+    assert score > 0.75 > LogisticRegression(max_iter=300).fit(images / 16, labels).score(X / 16, Y)
 
 
 # ---- encoders are gone --------------------------------------------------------------------------------------------
@@ -221,6 +251,7 @@ SHARED = _Own(3, 3)
         ({"preset": "paper/letters"}, "preset must be"),
         ({"preset": "paper/mnist"}, "leave out"),
         ({"architecture": "conv_28", "image_shape": None}, "give image_shape"),
+        ({"likelihood": "gaussian"}, "one number a pixel"),
         ({"id_column": 99}, "not a column"),
         ({"bounds": (0, 1), "on_invalid": "raise"}, "outside"),
     ],
@@ -232,6 +263,16 @@ def test_bad_combinations_are_refused_before_anything_is_charged(parameters, tol
         model.fit(X, Y)
     assert not accountant.charges
     assert not hasattr(model, "accountant_")
+
+
+def test_stage_2_takes_fewer_subsets_at_once_where_its_decoder_is_the_larger_one():
+    model = DP2VAESynthesizer(3.0, **IMAGES)
+    chunks = [
+        model.set_params(chunk_size=size, max_memory=0.01)._prepare(X, Y, PrivacyAccountant(3.0))[0][3]
+        for size in (None, 5)
+    ]
+    assert chunks[0][0] > chunks[0][1] >= 1
+    assert chunks[1] == (5, 5)
 
 
 def test_ids_that_are_row_numbers_are_refused():
@@ -263,3 +304,21 @@ def test_the_papers_presets_are_priced_as_what_they_are():
     assert rows["index_revealed"]["sampling_rate"] == 1 / 2500
     # noise over 2 C: that of the table, 3.44 C at 20,000 steps, a little more for the counts of the classes
     assert 1.72 <= rows["index_revealed"]["noise_multiplier"] <= 1.78
+
+
+@pytest.mark.parametrize("preset", ["paper/fashion_mnist", "paper/celeba"])
+def test_the_papers_presets_fit_images_of_their_kind(preset, monkeypatch):
+    """All but their sizes: few subsets and steps, narrow layers."""
+    small = {**_dp2vae_planning.PRESETS[preset], "n_subsets": 5, "steps": 2}
+    monkeypatch.setitem(_dp2vae_planning.PRESETS, preset, small)
+    monkeypatch.setattr(_dp2vae, "_CHANNELS", {"conv_28": (6, 4), "conv_faces": (6, 4, 4)})
+    shape = (12, 12, 3) if preset == "paper/celeba" else (12, 12)
+    x = np.random.default_rng(0).integers(0, 256, (60, int(np.prod(shape))))
+    y = np.arange(60) % 2
+    model = DP2VAESynthesizer(
+        10.0, preset=preset, bounds=(0, 255), image_shape=shape, classes=range(2), pretrain_steps=2
+    )
+    images, labels = model.fit(x, y).sample(7)
+    assert images.shape == (7, x.shape[1])
+    assert model.model_.n_latent == (16 if preset == "paper/celeba" else 8)
+    assert set(labels) <= {0, 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from skdpgen.accounting import describe_event, gaussian_event
 from skdpgen.datasets import make_pinwheel
 from skdpgen.exceptions import DetachedAccountantError, InvalidInputError, UtilityWarning
 from skdpgen.nn import DPNet, GaussianMixturePrior, PriVAEModule
+from skdpgen.synthesizers._privae_planning import training_plan
 
 X, Y = load_digits(return_X_y=True)
 X, Y = X[:600], Y[:600]
@@ -211,6 +213,20 @@ def test_dp_vae_is_privae_without_divergence():
     assert (new.shape, labels.shape) == ((7, 64), (7,))
     with pytest.raises(ValueError, match="beta=0"):
         DPVAESynthesizer(**QUICK, beta=0.0).fit(X)
+
+
+def test_by_default_groups_have_sixteen_records_and_a_fifth_of_the_noise():
+    given = {
+        "divergence": "mmd", "n_groups": None, "l2_bound_group": None, "l2_bound_sample": 2.0, "sampling_rate": 0.1,
+        "steps": 5, "aggregation": "termwise",
+    }  # fmt: skip
+    for row_count, n_groups in ((1600.0, 10), (40.0, 1)):
+        plan, enough = training_plan(
+            given, SimpleNamespace(noise_multipliers={"training": 1.0}), row_count, "add_or_remove_one"
+        )
+        assert enough
+        assert plan.n_groups == n_groups
+        assert plan.sample_bound == pytest.approx(0.8 * plan.l2_bound)
 
 
 def test_few_records_warn_from_the_released_count_and_never_stop_a_fit():

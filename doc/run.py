@@ -1,0 +1,137 @@
+"""Run what the pages show, and write what it printed: `python doc/run.py` (all), or with names of pages or examples.
+
+A page is run block by block: `sh` and `python` blocks in a folder of their own, Python in one process. The `text` block
+that follows one of them is replaced by what it printed. A block after `<!-- not run -->` is left alone.
+
+An example of `examples/` becomes a page of the gallery: its first words, its source, what it printed, its pictures. The
+page holds a digest of the source, so that a test finds one that is older than its example.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import date
+from pathlib import Path
+
+DOC = Path(__file__).resolve().parent
+EXAMPLES, GALLERY = DOC.parent / "examples", DOC / "gallery"
+RUN_PAGES = ("pitfalls", "proofs_mended", "quickstart")
+BLOCK = re.compile(r"(<!-- not run -->\n)?```(sh|python)\n(.*?)```\n(\n```text\n.*?```\n)?", re.DOTALL)
+# In one process for all Python blocks of a page: prints a line after each, to tell their outputs apart.
+_DRIVER = "import json, sys\nscope = {'__name__': '__main__'}\n" + (
+    "for line in sys.stdin:\n"
+    "    exec(compile(json.loads(line), '<page>', 'exec'), scope)\n"
+    "    print('\\0', flush=True)\n"
+)
+
+
+def digest(path):
+    """Short digest of a file's text."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def run_page(path):
+    """Run the blocks of a page, in order, and write their outputs into it."""
+    text = path.read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder, _python(folder) as process:
+        path.write_text(BLOCK.sub(lambda match: _fill(match, folder, process), text), encoding="utf-8")
+        process.stdin.close()
+
+
+def _fill(match, folder, process):
+    skip, language, code, output = match.groups()
+    if skip:
+        return match.group()
+    printed = _shell(code, folder) if language == "sh" else _ask(code, process)
+    block = match.group()[: len(match.group()) - len(output or "")]
+    return block if output is None else f"{block}\n```text\n{_clean(printed, folder)}\n```\n"
+
+
+def _environment():
+    paths = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {**os.environ, "PATH": paths, "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1", "PYTHONUTF8": "1"}
+
+
+def _python(folder):
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, "-c", _DRIVER], cwd=folder, text=True, env=_environment(), **pipes)
+
+
+def _ask(code, process):
+    import json
+
+    process.stdin.write(json.dumps(code) + "\n")
+    process.stdin.flush()
+    lines = []
+    while (line := process.stdout.readline()) != "\0\n":
+        if not line:
+            raise RuntimeError(f"a block failed:\n{code}")
+        lines.append(line)
+    return "".join(lines)
+
+
+def _shell(code, folder):
+    command = ["bash", "-euo", "pipefail", "-c", code]
+    return subprocess.run(command, cwd=folder, text=True, env=_environment(), check=True, stdout=subprocess.PIPE).stdout
+
+
+def _clean(printed, folder):
+    """Without the place where it ran, and lines of one width with the page."""
+    return "\n".join(line.rstrip() for line in printed.replace(f"{folder}/", "").strip("\n").splitlines())
+
+
+def run_example(path):
+    """Run an example as CI does, and write its page of the gallery."""
+    name, source = path.stem, path.read_text(encoding="utf-8")
+    words = ast.get_docstring(ast.parse(source))
+    title, _, about = words.partition("\n\n")
+    with tempfile.TemporaryDirectory() as folder:
+        start = _cpu_seconds()
+        done = subprocess.run(
+            [sys.executable, "-W", "error", str(path)],
+            cwd=folder, text=True, stdout=subprocess.PIPE, check=True, env={**_environment(), "TMPDIR": folder},
+        )  # fmt: skip
+        seconds = _cpu_seconds() - start
+        pictures = sorted(Path(folder).rglob("*.png"))
+        for k, picture in enumerate(pictures):
+            (GALLERY / f"{name}{k or ''}.png").write_bytes(picture.read_bytes())
+        printed = re.sub(re.escape(folder) + r"/(tmp\w+/)?", "", done.stdout)
+    shown = [f"![{title}]({name}{k or ''}.png)\n" for k in range(len(pictures))]
+    lines = [
+        f"<!-- written by doc/run.py from examples/{path.name} {digest(path)} -->",
+        f"# {title.rstrip('.')}\n",
+        *([about + "\n"] if about else []),
+        *shown,
+        f"```{{literalinclude}} ../../examples/{path.name}\n:language: python\n:start-at: import\n```\n",
+        f"`python examples/{path.name}` printed, in {seconds:.0f} s of one core ({date.today()}, Python "
+        f"{platform.python_version()}; the noise differs in every run):\n",
+        f"```text\n{_clean(printed, folder)}\n```\n",
+    ]
+    (GALLERY / f"{name}.md").write_text("\n".join(lines), encoding="utf-8")
+
+
+def _cpu_seconds():
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def main(names):
+    pages = [DOC / f"{name}.md" for name in RUN_PAGES]
+    for path in [*pages, *sorted(EXAMPLES.glob("*.py"))]:
+        if names and path.stem not in names:
+            continue
+        start = time.perf_counter()
+        run_page(path) if path in pages else run_example(path)
+        print(f"{path.stem}: {time.perf_counter() - start:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

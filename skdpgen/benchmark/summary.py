@@ -1,0 +1,78 @@
+"""The Markdown table at the end of a benchmark: means and deviations, the papers' numbers beside them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["summary"]
+
+
+def summary(benchmark, results):
+    """Mean and standard deviation over the results of one row name, published figures beside and below.
+
+    Parameters
+    ----------
+    benchmark : Benchmark
+    results : list of dict
+
+    Returns
+    -------
+    str
+        A Markdown table. Figures that no result has are left out; a figure that the papers have stands in a column of
+        its own, "published".
+    """
+    figures = {
+        field: label
+        for field, label in benchmark.figure_labels().items()
+        if any(_is_number(value_of(result, field)) for result in results)
+    }
+    beside = [field for field in figures if any(field in known for known in benchmark.published.values())]
+    groups = {}
+    for result in results:
+        name = tuple(str(value_of(result, key)) for key in benchmark.group_by)
+        groups.setdefault(tuple("" if part == "None" else part for part in name), []).append(result)
+    present = {name[0] for name in groups}  # published rows of data that were not run are left out
+    names = [*groups, *(n for n in benchmark.published if n not in groups and (len(n) < 2 or n[0] in present))]
+    rows = []
+    for name in _in_blocks(names):
+        members, known = groups.get(name, []), benchmark.published.get(name, {})
+        row = [" ".join(filter(None, name)) + (f" ({len(members)} seeds)" if len(members) > 1 else "")]
+        for field in figures:
+            row.append(_cell([v for m in members if _is_number(v := value_of(m, field))]))
+            if field in beside:
+                row.append(_cell([known[field]] if field in known else []))
+        if any(row[1:]):
+            rows.append(row)
+    header = [""]
+    for field, label in figures.items():
+        header += [label, "published"] if field in beside else [label]
+    for name, known in benchmark.references.items():
+        row = [name]
+        for field in figures:
+            row += [_cell([known[field]] if field in known else [])] + [""] * (field in beside)
+        rows.append(row)
+    return "\n".join("| " + " | ".join(line) + " |" for line in [header, ["---"] * len(header), *rows])
+
+
+def value_of(result, field):
+    """Value of a field; ``"a.b"`` is field b of field a. None if there is none."""
+    for part in field.split("."):
+        result = result.get(part) if isinstance(result, dict) else None
+    return result
+
+
+def _in_blocks(names):
+    """Names in the order they come, those of one first part together."""
+    firsts = list(dict.fromkeys(name[0] for name in names))
+    return sorted(names, key=lambda name: firsts.index(name[0])) if names and len(names[0]) > 1 else names
+
+
+def _is_number(value):
+    return isinstance(value, float | int | np.number) and not isinstance(value, bool)
+
+
+def _cell(values):
+    if not values:
+        return ""
+    mean = f"{np.mean(values):.4g}"
+    return mean if len(values) < 2 else f"{mean} ± {np.std(values, ddof=1):.2g}"

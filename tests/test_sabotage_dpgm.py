@@ -1,0 +1,196 @@
+"""Every sabotage of DP-GM, of its k-means and of models of disjoint parts is caught by a claim of an ordinary test."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
+import pytest
+from _fits import ledger_is_what_ran, nothing_private_is_kept, the_row_count_is_hidden
+from _sabotage import Claim, assert_caught, mutant_ids
+
+sys.path.append(str(Path(__file__).parent / "synthesizers"))
+
+import test_dpgm
+import test_dpgm_clusters
+import test_dpgm_parts
+
+from skdpgen.dpsgd import PartedSum
+from skdpgen.mechanisms import class_first_moments, clusters
+from skdpgen.nn import PartitionedVAEModule
+from skdpgen.synthesizers import _dpgm_model, _dpgm_planning
+
+AR, RO = "add_or_remove_one", "replace_one"
+PARTS = {
+    relation: Claim(test_dpgm_parts.parts_sensitivity_is_attained_and_not_exceeded, relation) for relation in (AR, RO)
+}
+OWN_BLOCK = Claim(test_dpgm_parts.test_a_record_moves_the_block_of_its_own_part_alone)
+SAME_SUM = Claim(test_dpgm_parts.test_the_sum_is_that_of_all_models_on_all_records, "fast")
+BLOCK_NOISE = Claim(test_dpgm_parts.test_noise_is_drawn_for_every_block_at_one_scale)
+CLUSTERS = {
+    (relation, name): Claim(test_dpgm_clusters.cluster_sensitivity_is_attained_and_not_exceeded, relation, name)
+    for relation in (AR, RO)
+    for name in test_dpgm_clusters.CENTERS
+}
+TWO = "opposite rows in two clusters"
+OWN_CLUSTER = Claim(test_dpgm_clusters.test_a_row_that_joins_changes_the_cluster_of_no_other_one)
+SIZES = [Claim(test_dpgm.sizes_of_clusters_are_released, relation) for relation in (AR, RO)]
+LEDGER = {name: Claim(ledger_is_what_ran, name) for name in test_dpgm.FITTED}
+ARRAYS, REPLACED, FRAME = test_dpgm.FITTED
+HIDDEN = [Claim(the_row_count_is_hidden, ARRAYS)]
+KEPT = [Claim(nothing_private_is_kept, ARRAYS), Claim(nothing_private_is_kept, FRAME)]
+ONE_CHARGE = Claim(test_dpgm.test_one_charge_pays_for_all_clusters_together)
+
+FIT, CENTERS = _dpgm_model.fit_dpgm_model, _dpgm_model.find_centers
+PLAN = _dpgm_planning.training_plan
+NOISED = 'noise["counts"], rng'
+RATE = 'rate = settings["sampling_rate"]'
+TRAIN = "train = training_plan(settings, plan, row_count, counts.sum(axis=1), neighboring)"
+EXACT = "np.bincount(clusters, minlength=n_clusters).astype(float)"
+NEAREST = "codes, n_clusters = nearest_centers(X, centers, transform), len(centers)"
+RELEASE = "released = add_gaussian(query, noise_multiplier, rng, neighboring)"
+
+# (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
+MUTANTS = [
+    # ---- parallel composition: a record in more than one model, or noise in fewer than all
+    (
+        "a record trains the models of two clusters",
+        [PARTS[AR], OWN_BLOCK, SAME_SUM],
+        (PartedSum.add, ("parts == part)", "(parts == part) | (parts == part + 1))")),
+    ),
+    (
+        "a record trains the models of all clusters",
+        [PARTS[AR], PARTS[RO], SAME_SUM],
+        (PartedSum.add, ("mask & (parts == part)", "mask")),
+    ),
+    (
+        "each block clipped by the norm of another plan",
+        [PARTS[AR], PARTS[RO]],
+        (PartedSum.__init__, ("clip_norm=plan.clip_norm", "clip_norm=2 * plan.clip_norm")),
+    ),
+    (
+        "the noise of a block divided among the clusters",
+        [BLOCK_NOISE, PARTS[AR]],
+        (PartedSum.__init__, ("root, plan.l2_bound,", "root, plan.l2_bound / len(plan.part_batch_sizes),")),
+    ),
+    (
+        "rows beyond a physical batch dropped",
+        [SAME_SUM],
+        (PartedSum.add, ("of_part.split(size)", "[of_part[:size]]")),
+    ),
+    (
+        "losses of other clusters' records",
+        [SAME_SUM],
+        (PartitionedVAEModule.forward, ("of_part == k", "of_part >= k")),
+    ),
+    # ---- k-means
+    (
+        "a row counted and summed in two clusters",
+        [CLUSTERS[AR, TWO], CLUSTERS[RO, TWO]],
+        (
+            clusters.cluster_sums,
+            (NEAREST, f"{NEAREST}; X, codes = np.vstack([X, X]), np.append(codes, (codes + 1) % n_clusters)"),
+        ),
+    ),
+    (
+        "a cluster that hangs on the number of the row",
+        [OWN_CLUSTER, CLUSTERS[AR, TWO]],
+        (clusters.nearest_centers, ("codes[part] = scores", "codes[part] = (np.arange(len(X))[part] % 2) * scores")),
+    ),
+    (
+        "a cluster that hangs on the rows of the block",
+        [OWN_CLUSTER],
+        (clusters.nearest_centers, ("scores.argmax(axis=1)", "(scores - scores.mean(axis=0)).argmax(axis=1)")),
+    ),
+    (
+        "noise for the sums alone",
+        [CLUSTERS[AR, "one cluster"], CLUSTERS[AR, TWO]],
+        (clusters.cluster_sums, ("return class_first_moments(", "return _cheaper(")),
+    ),
+    (
+        "an iteration that was not paid",
+        [LEDGER[ARRAYS], LEDGER[REPLACED], LEDGER[FRAME]],
+        (CENTERS, ('range(settings["cluster_steps"])', 'range(settings["cluster_steps"] + 1)')),
+    ),
+    (
+        "the mean of all rows without noise",
+        [LEDGER[ARRAYS]],
+        (CENTERS, (RELEASE, RELEASE.replace("noise_multiplier", "0.0 if centers is None else noise_multiplier"))),
+    ),
+    (
+        "noise scaled for the other relation",
+        [LEDGER[REPLACED]],
+        (CENTERS, (RELEASE, RELEASE.replace("neighboring", "'add_or_remove_one'"))),
+    ),
+    # ---- sizes of clusters
+    (
+        "exact counts of the clusters",
+        [LEDGER[ARRAYS], LEDGER[FRAME], *SIZES],
+        (FIT, (NOISED, "0.0, rng")),
+    ),
+    (
+        "denominators from the exact sizes of the clusters",
+        SIZES,
+        (FIT, (TRAIN, TRAIN.replace("counts.sum(axis=1)", EXACT))),
+    ),
+    (
+        "shares of the clusters from their exact sizes",
+        SIZES,
+        (FIT, (TRAIN, f"{TRAIN}; counts = {EXACT}[:, None]")),
+    ),
+    (
+        "the exact number of rows",
+        [LEDGER[ARRAYS], *HIDDEN],
+        (FIT, ('if neighboring == "replace_one" else', 'if neighboring != "never" else')),
+    ),
+    # ---- what is charged for the clusters and the training
+    (
+        "a rate from the exact sizes of the clusters",
+        [LEDGER[ARRAYS], LEDGER[REPLACED]],
+        (FIT, (TRAIN, f"settings['sampling_rate'] *= len(x) / (n_clusters * {EXACT}.max()); {TRAIN}")),
+    ),
+    (
+        "steps for each cluster, charged once",
+        [LEDGER[ARRAYS], LEDGER[FRAME]],
+        (PLAN, ('settings["steps"]', 'settings["steps"] * len(cluster_sizes)')),
+    ),
+    (
+        "the noise of one cluster's share of the rows",
+        [LEDGER[ARRAYS]],
+        (PLAN, ('plan.noise_multipliers["training"]', 'plan.noise_multipliers["training"] / len(cluster_sizes)')),
+    ),
+    (
+        "a rate that is that of each cluster's share",
+        [LEDGER[ARRAYS], *SIZES],
+        (PLAN, (RATE, 'rate = min(1.0, settings["sampling_rate"] * len(cluster_sizes))')),
+    ),
+    (
+        "a budget in which the clusters are not found",
+        [LEDGER[ARRAYS], ONE_CHARGE],
+        (_dpgm_planning.plan_phases, ('steps=settings["cluster_steps"]', "steps=1")),
+    ),
+    # ---- what is kept
+    (
+        "rows kept beside the centres",
+        KEPT[:1],
+        (FIT, ("model = DPGMModel(parts, row_count)", "model = DPGMModel(parts, row_count); model.centers = x[:3]")),
+    ),
+    (
+        "the cluster of each row kept",
+        KEPT,
+        (FIT, ("model = DPGMModel(parts, row_count)", "model = DPGMModel(parts, row_count); model.labels = clusters")),
+    ),
+]
+
+
+def _cheaper(*arguments, **options):
+    return replace(class_first_moments(*arguments, **options), l2_bound=1.0, difference_bound=2**0.5)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))
+def test_sabotage_of_dp_gm_is_caught(monkeypatch, mutant):
+    monkeypatch.setattr(clusters, "_cheaper", _cheaper, raising=False)
+    _, claims, *changes = mutant
+    assert_caught(monkeypatch, claims, *changes)
