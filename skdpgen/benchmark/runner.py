@@ -108,7 +108,8 @@ def _run_cell(benchmark, cell, output):
     try:
         for part, result in enumerate(cell.run()):
             place = {"benchmark": benchmark.name, "cell": cell.key, "part": part, "complete": False}
-            record = _jsonable({**place, **result, **meter.lap(), "versions": _versions()})
+            # what a benchmark measures itself goes before what its cell took
+            record = _jsonable({**place, **meter.lap(), **result, "versions": _versions()})
             if held is not None:
                 yield _tell(held, output)
             held = record
