@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import zlib
@@ -39,8 +40,20 @@ def rng():
     return np.random.default_rng(20240917)
 
 
+@contextlib.contextmanager
+def _repeatable(name):
+    seed = [SUITE_SEED, zlib.crc32(name.encode())]
+    torch.manual_seed(sum(seed))
+    default_rng, streams, fits = np.random.default_rng, itertools.count(), itertools.count()
+    with pytest.MonkeyPatch.context() as patch, override_noise(lambda kind: RepeatableNoise(kind, [*seed, next(fits)])):
+        patch.setattr(
+            np.random, "default_rng", lambda given=None: default_rng([*seed, next(streams)] if given is None else given)
+        )
+        yield
+
+
 @pytest.fixture(autouse=True)
-def repeatable_noise(request, monkeypatch):
+def repeatable_noise(request):
     """Seed the noise and the samples of every fit by the test's name: a test that passes once passes always.
 
     Without it, a suite that asserts on noise fails now and then for no reason. Tests of the generators themselves,
@@ -49,11 +62,15 @@ def repeatable_noise(request, monkeypatch):
     if request.node.get_closest_marker("system_noise"):
         yield
         return
-    seed = [SUITE_SEED, zlib.crc32(request.node.nodeid.encode())]
-    torch.manual_seed(sum(seed))
-    default_rng, streams, fits = np.random.default_rng, itertools.count(), itertools.count()
-    monkeypatch.setattr(
-        np.random, "default_rng", lambda given=None: default_rng([*seed, next(streams)] if given is None else given)
-    )
-    with override_noise(lambda kind: RepeatableNoise(kind, [*seed, next(fits)])):
+    with _repeatable(request.node.nodeid):
+        yield
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_fixture_setup(fixturedef):
+    """Seed by its own name what tests share: it is made before `repeatable_noise` begins."""
+    if fixturedef.scope == "function":
+        yield
+        return
+    with _repeatable(f"{fixturedef.baseid}::{fixturedef.argname}"):
         yield

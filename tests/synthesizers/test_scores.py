@@ -50,10 +50,11 @@ def test_a_wide_table_keeps_marginals_correlations_and_what_they_say_of_the_targ
     assert set(drawn["c2"]) == {"low", "middle", "high"}
     share = FRAME["c2"].value_counts(normalize=True)
     assert drawn["c2"].value_counts(normalize=True).sub(share).abs().max() < 0.05
-    for name in ("c5", "c40"):
-        assert abs(drawn[name].mean() - FRAME[name].mean()) < 0.3 * FRAME[name].std()
-        assert 0.4 < drawn[name].std() / FRAME[name].std() < 1.6
     numbers = [f"c{j}" for j in range(3, 80)]
+    real, synthetic = FRAME[numbers], drawn[numbers]
+    # the half of the columns that is told best: of one column alone the noise may leave little
+    assert np.median(np.abs(synthetic.mean() - real.mean()) / real.std()) < 0.25
+    assert 0.5 < np.median(synthetic.std() / real.std()) < 1.5
     real, synthetic = (rows[numbers].corr().to_numpy() for rows in (FRAME, drawn))
     assert np.sqrt(np.mean((real - synthetic) ** 2)) < 0.12  # .37 were they independent
     for name in ("c3", "c4", "c5"):
