@@ -62,8 +62,7 @@ class GradientNoise:
         self.noise_multiplier = float(noise_multiplier)
         self.lattice = rng.kind != "fast" or dtype != torch.float32
         self.device = torch.device(device)
-        self._shapes = [torch.Size(shape) for shape in shapes]
-        self._ends = np.cumsum([shape.numel() for shape in self._shapes]).tolist()
+        self._ends = np.cumsum([torch.Size(shape).numel() for shape in shapes]).tolist()
         self._left = math.inf if steps is None else int(steps)
         self._pid = os.getpid()
         self._thread = self._pool = None
@@ -138,10 +137,9 @@ class GradientNoise:
         values = [value.detach().reshape(-1).numpy() for value in values]
         targets = [target.view(-1).numpy() for target in out]
 
-        pieces = iter(range(len(self._stream)))  # whoever is free takes the next one
-
-        def work(scratch):
-            for k in pieces:
+        def work(worker):
+            scratch = self._scratch[worker]
+            for k in range(worker, len(self._stream), len(self._scratch)):  # no piece is any other thread's
                 start, stop = self._stream.span(k)
                 noise = scratch.normals[: stop - start]
                 fill_fast(self._stream.words(k, scratch), scratch, noise, std / divisor)
@@ -150,8 +148,8 @@ class GradientNoise:
                     terms = np.multiply(value[here], np.float32(1.0 / divisor), out=scratch.terms[there])
                     np.add(terms, noise[there], out=target[here])
 
-        others = [self._pool.submit(work, scratch) for scratch in self._scratch[1:]]
-        work(self._scratch[0])
+        others = [self._pool.submit(work, worker) for worker in range(1, len(self._scratch))]
+        work(0)
         for other in others:
             other.result()
 
