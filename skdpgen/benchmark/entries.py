@@ -9,8 +9,18 @@ __all__ = ["OPTIONS", "Benchmark"]
 
 # Options of `skdpgen bench NAME`, by the keyword argument that they set; a benchmark names those that it takes.
 OPTIONS = {
+    "settings": {
+        "nargs": "+",
+        "metavar": "NAME",
+        "help": "paper: the paper's; tuned: those that do what it is for under sound noise (default: both)",
+    },
     "seeds": {"type": int, "nargs": "+", "metavar": "S", "help": "random seeds, a result each"},
-    "epsilon": {"type": float, "nargs": "+", "metavar": "E", "help": "budgets of a fit, at delta 1e-5 (default: 1)"},
+    "epsilon": {
+        "type": float,
+        "nargs": "+",
+        "metavar": "E",
+        "help": "budgets of a fit, at delta 1e-5 (default: 1, or those of the figure)",
+    },
     "data": {"metavar": "DIR", "help": "folder of the data (default: SKDPGEN_DATA)"},
     "models": {
         "nargs": "+",

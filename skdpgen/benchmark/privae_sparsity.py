@@ -60,7 +60,7 @@ def hoyer(latents):
 
 
 def privae_sparsity_benchmark(
-    seeds=(0,), *, data=None, settings=("paper", "tuned"), epsilons=EPSILONS, methods=tuple(METHODS),
+    seeds=(0,), *, data=None, settings=("paper", "tuned"), epsilon=EPSILONS, models=tuple(METHODS),
     convolutional=False, steps=None, n_train=60_000, n_test=1_000, device="cpu",
 ):  # fmt: skip
     """Fit PriVAE with and without MMD, its alternatives, and VAEs without privacy; yield one result a fit.
@@ -72,9 +72,9 @@ def privae_sparsity_benchmark(
     data : str or path, default=None
         As for ``load_fashion_mnist``.
     settings : sequence of {"paper", "tuned"}
-    epsilons : sequence of float
+    epsilon : sequence of float
         At delta 1e-5; the VAEs are fitted at infinity, the others elsewhere.
-    methods : sequence of str
+    models : sequence of str
         Keys of `METHODS`.
     convolutional : bool, default=False
         At the paper's setting its nets, many times slower, in place of an MLP of 200 hidden units.
@@ -99,17 +99,20 @@ def privae_sparsity_benchmark(
     from ..datasets import load_fashion_mnist
 
     bunch = load_fashion_mnist(data)
-    for seed, setting, epsilon, method in itertools.product(seeds, settings, epsilons, methods):
-        if (method in _WITHOUT_PRIVACY) == math.isfinite(epsilon):
+    for name, given, known in (("settings", settings, _SETTINGS), ("models", models, METHODS)):
+        if not set(given) <= set(known):
+            raise ValueError(f"{name} must be of {', '.join(known)}; got {', '.join(map(str, given))}")
+    for seed, setting, budget, method in itertools.product(seeds, settings, epsilon, models):
+        if (method in _WITHOUT_PRIVACY) == math.isfinite(budget):
             continue
         rows = np.random.default_rng(seed).permutation(len(bunch.data))[:n_train]
-        synthesizer = _make(setting, method, epsilon, seed, convolutional, steps, n_train, device)
+        synthesizer = _make(setting, method, budget, seed, convolutional, steps, n_train, device)
         start = time.perf_counter()
         synthesizer.fit(bunch.data[rows])
         yield {
             "setting": setting,
             "model": method,
-            "epsilon": float(epsilon) if math.isfinite(epsilon) else None,
+            "epsilon": float(budget) if math.isfinite(budget) else None,
             "seed": int(seed),
             "fit_seconds": round(time.perf_counter() - start, 1),
             **_judge(synthesizer, bunch.data_test[:n_test], seed),

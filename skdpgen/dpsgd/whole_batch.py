@@ -150,11 +150,12 @@ class WholeBatchAggregate:
             return shared
         total, weights = [torch.zeros_like(p) for p in self.parameters], 0.0
         for inputs, _, _ in parts:
-            usable = torch.isfinite(self._norms.square_norms(*inputs))
+            own = self._norms.square_norms(*inputs)
+            usable = torch.isfinite(own)
             inputs = tree_map(lambda x: x[usable], inputs)  # noqa: B023
             if not bool(usable.any()):
                 continue
-            square = self._norms.square_norms(*inputs) + 2 * self._inner(inputs, shared) + _square_norm(shared)
+            square = own[usable] + 2 * self._inner(inputs, shared) + _square_norm(shared)
             factors = (self._clip / square.clamp_min(1e-300).sqrt()).clamp_max(1.0)
             losses = self.root(*inputs)
             for out, g in zip(total, self._gradients((losses * factors.to(losses.dtype)).sum())):

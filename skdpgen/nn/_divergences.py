@@ -30,7 +30,8 @@ class GroupLatents(NamedTuple):
 class CauchyMMD:
     """Dimension-wise MMD with a sum of Cauchy kernels ``s**2 / (s**2 + (x - y)**2)``, averaged over dimensions.
 
-    Unbiased (no pair of a latent with itself); a group of one record has none, and counts as zero.
+    Unbiased (no pair of a latent with itself); a group of one record has none, and counts as zero. Where latents are
+    trained and the prior is not, the term of the prior alone is left out: it has no gradient.
 
     Parameters
     ----------
@@ -44,21 +45,29 @@ class CauchyMMD:
 
     def __call__(self, latents, samples, log_prob):
         """Shape (n_groups,), from `GroupLatents`, and prior samples of shape (n_groups, n, n_latent)."""
-        z, members = latents.z, latents.members
-        size = members.sum(1)
+        members, (n_groups, length, _) = latents.members > 0, latents.z.shape
+        z, size, n = latents.z.flatten(0, 1), latents.members.sum(1), samples.shape[1]
         enough = size >= self.min_group_size
         safe = torch.where(enough, size, 2.0)
-        pairs = members[:, :, None] * members[:, None, :] * (1 - torch.eye(z.shape[1], dtype=z.dtype, device=z.device))
-        within = (self._kernel(z, z) * pairs).sum((1, 2)) / (safe * (safe - 1))
-        across = (self._kernel(z, samples) * members[:, :, None]).sum((1, 2)) / (safe * samples.shape[1])
-        n = samples.shape[1]
-        others = 1 - torch.eye(n, dtype=z.dtype, device=z.device)
-        prior = (self._kernel(samples, samples) * others).sum((1, 2)) / (n * (n - 1))
-        return torch.where(enough, within - 2 * across + prior, 0.0)
+        # pairs that there are, and each once: groups are padded to the longest of them
+        group, one, other = (members[:, :, None] & members[:, None, :]).triu(1).nonzero(as_tuple=True)
+        first, second = (z.index_select(0, group * length + place) for place in (one, other))
+        within = self._sums(first - second, group, n_groups) * 2 / (safe * (safe - 1))
+        group, one = members.nonzero(as_tuple=True)
+        gap = z.index_select(0, group * length + one)[:, None] - samples.index_select(0, group)
+        value = within - 2 * self._sums(gap, group, n_groups) / (safe * n)
+        if samples.requires_grad or not latents.z.requires_grad:
+            one, other = torch.triu_indices(n, n, 1, device=samples.device)
+            value = value + self._kernel(samples[:, one] - samples[:, other]).sum(1) * 2 / (n * (n - 1))
+        return torch.where(enough, value, 0.0)
 
-    def _kernel(self, x, y):
-        """Kernel averaged over dimensions, shape (n_groups, length of x, length of y)."""
-        return _CauchyKernel.apply(x[:, :, None, :] - y[:, None, :, :], self.squares)
+    def _kernel(self, gap):
+        return _CauchyKernel.apply(gap, self.squares)
+
+    def _sums(self, gap, group, n_groups):
+        """Kernels of gaps, shape (m, ..., n_latent), added up by group."""
+        kernel = self._kernel(gap).flatten(1).sum(1) if gap.dim() > 2 else self._kernel(gap)
+        return kernel.new_zeros(n_groups).index_add(0, group, kernel)
 
 
 class _CauchyKernel(torch.autograd.Function):
@@ -67,18 +76,20 @@ class _CauchyKernel(torch.autograd.Function):
     @staticmethod
     def forward(ctx, gap, squares):
         gap = gap.contiguous()
+        width = gap.shape[-1]
         value, slope = gap.new_empty(gap.shape[:-1]), torch.empty_like(gap)
-        # pieces that stay in a core's cache, where there is one
-        rows = gap.numel() if gap.is_cuda else max(1, _PIECE // gap.shape[-1])
-        flat = (gap.view(-1, gap.shape[-1]), value.view(-1), slope.view(-1, gap.shape[-1]))
-        for g, v, d in zip(*(x.split(max(1, rows)) for x in flat)):
-            square = g.square()
-            total, part = torch.zeros_like(g), torch.empty_like(g)
-            d.zero_()
+        # pieces that stay in a core's cache, where there is one, in buffers that they share
+        rows = max(1, gap.numel() // width if gap.is_cuda else _PIECE // width)
+        buffers = gap.new_empty((3, min(rows, value.numel()), width))
+        flat = (gap.view(-1, width), value.view(-1), slope.view(-1, width))
+        for g, v, d in zip(*(x.split(rows) for x in flat)):
+            square, total, part = buffers[:, : len(g)]
+            torch.mul(g, g, out=square)
+            total.zero_(), d.zero_()
             for s in squares:
                 torch.add(square, s, out=part).reciprocal_()
                 total.add_(part, alpha=s)
-                d.addcmul_(part, part, value=-2 * s / g.shape[-1])
+                d.addcmul_(part, part, value=-2 * s / width)
             d.mul_(g)
             torch.mean(total, -1, out=v)
         ctx.save_for_backward(slope)
@@ -241,7 +252,7 @@ def cauchy_mmd(one, other, scales=_SCALES, chunk=512):
     kernel = CauchyMMD(scales)._kernel
 
     def mean(x, y):
-        parts = [kernel(x[None, i : i + chunk], y[None]).sum().double() for i in range(0, len(x), chunk)]
+        parts = [kernel(x[i : i + chunk, None] - y[None]).sum().double() for i in range(0, len(x), chunk)]
         return float(sum(parts)) / (len(x) * len(y))
 
     return mean(one, one) - 2 * mean(one, other) + mean(other, other)

@@ -76,7 +76,7 @@ def test_sparsity_runs_every_method_and_draws(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     images = Bunch(data=rng.integers(0, 256, (300, 784)), data_test=rng.integers(0, 256, (40, 784)))
     monkeypatch.setattr("skdpgen.datasets.load_fashion_mnist", lambda data: images)
-    options = {"epsilons": (4.0, np.inf), "n_train": 300, "n_test": 40, "steps": 2}
+    options = {"epsilon": (4.0, np.inf), "n_train": 300, "n_test": 40, "steps": 2}
     results = list(privae_sparsity_benchmark(**options, settings=("tuned",)))
     assert [r["model"] for r in results] == list(METHODS)
     assert [r["epsilon"] for r in results] == [4.0] * 4 + [None] * 2
@@ -84,8 +84,11 @@ def test_sparsity_runs_every_method_and_draws(tmp_path, monkeypatch):
     assert all(np.isfinite([r["sparsity"], r["log_likelihood"], r["mmd"]]).all() for r in results)
     draw_sparsity(results, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 1000
-    paper = list(privae_sparsity_benchmark(**options, settings=("paper",), methods=["PriVAE"]))
+    paper = list(privae_sparsity_benchmark(**options, settings=("paper",), models=["PriVAE"]))
     assert [r["setting"] for r in paper] == ["paper"]
+    for wrong in ({"settings": ("best",)}, {"models": ["VAE", "AE"]}):
+        with pytest.raises(ValueError, match="must be of"):
+            next(privae_sparsity_benchmark(**options, **wrong))
 
 
 def test_steps_are_timed_beside_an_ordinary_one():

@@ -111,6 +111,14 @@ def test_mmd_is_the_unbiased_one_of_each_group():
         expected += (prior.sum() - np.trace(prior)) / 30
         assert float(found[j]) == pytest.approx(expected, abs=1e-5)
     assert found[2:].tolist() == [0.0, 0.0]
+    trained = given._replace(z=given.z.clone().requires_grad_())
+    less = CauchyMMD()(trained, samples, None)  # without the term of the prior alone, which no parameter moves
+    prior = [kernel(p, p) for p in samples[:2].numpy()]
+    assert less[:2].tolist() == pytest.approx(
+        [float(f) - (k.sum() - np.trace(k)) / 30 for f, k in zip(found, prior)], abs=1e-5
+    )
+    learned = samples.clone().requires_grad_()
+    assert CauchyMMD()(trained, learned, None).tolist() == pytest.approx(found.tolist(), abs=1e-6)
     assert cauchy_mmd(rand(300, 2), rand(300, 2, seed=4)) < 0.1 < cauchy_mmd(rand(300, 2), rand(300, 2) + 2)
 
 
