@@ -8,6 +8,7 @@ import os
 import platform
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -333,8 +334,14 @@ def default_versions() -> dict[str, str]:
     """Versions of the interpreter and of the packages that decide the figures on a card."""
     from .. import __version__
 
-    packages = {name: metadata.version(name) for name in ("numpy", "scipy", "dp-accounting")}
+    packages = {name: _installed(name) for name in ("numpy", "scipy", "dp-accounting")}
     return {"python": platform.python_version(), "skdpgen": __version__, **packages}
+
+
+@lru_cache
+def _installed(name: str) -> str:
+    """Version of a package: read once, for each reading parses the package's whole description."""
+    return metadata.version(name)
 
 
 def _check_candidates(label: str, assumptions: Sequence[str]) -> None:

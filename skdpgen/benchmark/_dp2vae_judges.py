@@ -68,8 +68,9 @@ def neural(name, unit, codes, test, n_classes, epochs, seed, device="cpu"):
     import torch
     from torch import nn
 
-    with torch.random.fork_rng(devices=[] if device == "cpu" else None):
-        torch.manual_seed(seed)
+    from ..dpsgd.seeding import torch_seeded
+
+    with torch_seeded(seed, device):
         if name == "mlp":
             net = nn.Sequential(nn.Linear(unit.shape[1], 100), nn.ReLU(), nn.Linear(100, n_classes))
         else:

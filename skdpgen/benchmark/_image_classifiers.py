@@ -62,11 +62,11 @@ def fit_cnn(
     import torch
     from torch import nn
 
+    from ..dpsgd.seeding import torch_seeded
+
     pixels = _to_tensor(images, image_shape, device)
     target = torch.as_tensor(np.asarray(labels, dtype=np.int64), device=device)
-    # fork_rng: the caller's torch seed is neither read nor moved
-    with torch.random.fork_rng(devices=[] if device == "cpu" else None):
-        torch.manual_seed(random_state)
+    with torch_seeded(random_state, device):
         flat = 28 * ((image_shape[0] - 2) // 2) * ((image_shape[1] - 2) // 2)
         net = nn.Sequential(
             nn.Conv2d(1, 28, 3),

@@ -122,27 +122,38 @@ def dp2vae_policies(policies=POLICIES, *, seeds=(0,), epsilon=10.0, delta=1e-5, 
         dataset, model (the policy), seed, epsilon, noise (on the mean gradient of a step, in units of its bound),
         fit_seconds, lr, mlp, cnn.
     """
-    from skdpgen.synthesizers._dp2vae_planning import subset_plan
-
     bunch, rows = _load("mnist", data), slice(0, _QUICK_ROWS if quick else None)
     X, y = bunch.data[rows], bunch.target[rows]
     n_samples, epochs = (_QUICK_ROWS, 1) if quick else (20_000, 5)
     for seed in seeds:
         for policy in policies:
-            start, (sampler, update) = perf_counter(), policy.split(", ")
-            model = _make("DP2VAESynthesizer", epsilon, delta, seed, quick, device)
-            model.set_params(sampler=sampler, encoder_update=update, subsets_per_step=model.subsets_per_step or 50)
-            plan = subset_plan(model.get_params(deep=False), model.plan(X, y).noise_multipliers["decoder"])
+            start, model = perf_counter(), make_policy(policy, epsilon, delta, seed, quick, device)
             images, labels = model.fit(X, y).sample(n_samples)
             yield {
                 "dataset": "mnist",
                 "model": policy,
                 "seed": seed,
                 "epsilon": epsilon,
-                "noise": plan.noise_std / plan.per_step / plan.l2_bound,
+                "noise": noise_of(model, X, y),
                 "fit_seconds": round(perf_counter() - start, 1),
                 **judge(images, labels, bunch, epochs, seed, device),
             }
+
+
+def make_policy(policy, epsilon=10.0, delta=1e-5, seed=0, quick=False, device="cpu"):
+    """Make the synthesizer of one of `POLICIES`."""
+    sampler, update = policy.split(", ")
+    model = _make("DP2VAESynthesizer", epsilon, delta, seed, quick, device)
+    per_step = model.subsets_per_step or 50
+    return model.set_params(sampler=sampler, encoder_update=update, subsets_per_step=per_step)
+
+
+def noise_of(model, X, y):
+    """Noise of a step that such a synthesizer plans, on the mean gradient and in units of its bound."""
+    from skdpgen.synthesizers._dp2vae_planning import subset_plan
+
+    plan = subset_plan(model.get_params(deep=False), model.plan(X, y).noise_multipliers["decoder"])
+    return plan.noise_std / plan.per_step / plan.l2_bound
 
 
 def _make(name, epsilon, delta, seed, quick, device):

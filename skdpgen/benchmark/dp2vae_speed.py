@@ -25,7 +25,7 @@ def dp2vae_speed(*, n_subsets=2500, steps=20, data=None, quick=False):
     data : str or path, default=None
         Folder of the data.
     quick : bool, default=False
-        60 encoders together.
+        20 encoders together, 10 one after another.
 
     Yields
     ------
@@ -37,13 +37,13 @@ def dp2vae_speed(*, n_subsets=2500, steps=20, data=None, quick=False):
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
-    k = 60 if quick else n_subsets
+    k = 20 if quick else n_subsets
     rows, labels = _load(data, _ROWS * k)
     # a fresh process: the peak of this one may be that of what it did before
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         together = pool.submit(_together, rows, labels, k, steps).result()
     yield {"method": "together", "encoders": k, **together}
-    few = min(50, k)
+    few = min(10 if quick else 50, k)
     alone = _one_by_one(rows, few, steps)
     ratio = alone["milliseconds"] / together["milliseconds"]
     yield {"method": "one after another", "encoders": few, **alone, "ratio": ratio}

@@ -123,6 +123,7 @@ def privae_sparsity_benchmark(
 def _make(setting, method, epsilon, seed, convolutional, steps, n_train, device):
     import torch
 
+    from ..dpsgd.seeding import torch_seeded
     from ..nn import DPNet, PriVAEModule, SparseEncoder
     from ..synthesizers import PriVAESynthesizer
 
@@ -140,8 +141,7 @@ def _make(setting, method, epsilon, seed, convolutional, steps, n_train, device)
             parameters |= {"n_groups": max(1, batch // chosen["group_size"]), "l2_bound_group": chosen["c2"]}
     module = {"n_prior_samples": chosen["n_prior_samples"]}
     if chosen["sparse_encoder"]:
-        with torch.random.fork_rng(devices=[]):  # the caller's torch seed is neither read nor moved
-            torch.manual_seed(seed)
+        with torch_seeded(seed):
             module["encoder"] = SparseEncoder(784, _LATENT, image_shape=(28, 28))
         module["n_hidden"] = 100
     if math.isfinite(epsilon):

@@ -71,12 +71,11 @@ def privae_step_benchmark(repeats=7, *, batch=300, n_groups=16, steps=6, quick=F
 
 
 def _module():
-    import torch
-
+    from ..dpsgd.seeding import torch_seeded
     from ..nn import BernoulliLikelihood, PriVAEModule
 
-    torch.manual_seed(0)
-    return PriVAEModule(784, 10, BernoulliLikelihood(), divergence="mmd", n_hidden=1000)
+    with torch_seeded(0):
+        return PriVAEModule(784, 10, BernoulliLikelihood(), divergence="mmd", n_hidden=1000)
 
 
 def _ordinary(x, noise, n_groups):

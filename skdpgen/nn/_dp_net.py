@@ -12,6 +12,7 @@ from torch import nn
 from tqdm import tqdm
 
 from ..dpsgd import DPSGDPlan, GradientNoise, PoissonLoader, check_optimizer, choose_path
+from ..dpsgd.seeding import torch_seeded
 from ..utils.noise import make_noise_generator
 from ._net_losses import NetGroupLoss, NetLoss, chunk_inputs, made_up_groups
 
@@ -138,8 +139,7 @@ class DPNet(NeuralNet):
             self.steps_taken_, self.used_plan_ = 0, None
         with contextlib.ExitStack() as stack:
             if self.random_state is not None:
-                stack.enter_context(torch.random.fork_rng(devices=_cuda(self.device)))
-                torch.manual_seed(int(self.random_state))
+                stack.enter_context(torch_seeded(self.random_state, self.device))
             return super().initialize()
 
     def initialize_criterion(self):
@@ -251,9 +251,8 @@ class DPNet(NeuralNet):
             self.engine_ = (clipper, noise)
             stack.callback(self.__dict__.pop, "engine_")
             bar = stack.enter_context(self._bar(left))
-            stack.enter_context(torch.random.fork_rng(devices=_cuda(self.device)))
             # dropout's draws: secret, and of one law whatever the batch
-            torch.manual_seed(int(rng.integers(2**62)))
+            stack.enter_context(torch_seeded(rng.integers(2**62), self.device))
             steps = iter(loader)
             while self.steps_taken_ < plan.steps:
                 self.notify("on_epoch_begin")
@@ -375,7 +374,3 @@ def _private_arguments(method_name):
     if method_name.startswith("on_epoch"):
         return ("dataset_train", "dataset_valid")
     return ("batch",)
-
-
-def _cuda(device):
-    return [torch.device(device)] if device is not None and torch.device(device).type == "cuda" else []

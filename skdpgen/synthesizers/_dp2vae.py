@@ -140,7 +140,8 @@ class DP2VAESynthesizer(BaseSynthesizer):
     >>> from sklearn.datasets import load_digits
     >>> from skdpgen import DP2VAESynthesizer
     >>> X, y = load_digits(return_X_y=True)
-    >>> synth = DP2VAESynthesizer(3.0, n_subsets=100, steps=20, bounds=(0, 16), classes=range(10), image_shape=(8, 8))
+    >>> public = {"bounds": (0, 16), "classes": range(10), "image_shape": (8, 8)}
+    >>> synth = DP2VAESynthesizer(3.0, n_subsets=100, steps=20, start_steps=300, **public)  # few steps: an example
     >>> X_new, y_new = synth.fit(X, y).sample(500)
     >>> X_new.shape, y_new.shape
     ((500, 64), (500,))

@@ -180,13 +180,11 @@ def architecture_of(settings):
 
 def make_networks(settings, n_features, n_classes, n_outputs):
     """Encoder and decoder of the settings: initialised by the seed, or copies of the user's own."""
-    import torch
-
+    from skdpgen.dpsgd.seeding import torch_seeded
     from skdpgen.nn._dp2vae import make_decoder, make_encoder
 
     kind = {"image_shape": _shape(settings)}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings["seed"])
+    with torch_seeded(settings["seed"]):
         name = architecture_of(settings)
         encoder, decoder = settings["encoder"], settings["decoder"]
         if encoder is None:
@@ -203,14 +201,12 @@ def make_scratch(settings, n_outputs, n_classes):
     It is trained on the rows of one subset, 24 of 60,000: of "patches" a small one serves as well, and thousands of
     them take a fraction of the time.
     """
-    import torch
-
+    from skdpgen.dpsgd.seeding import torch_seeded
     from skdpgen.nn._dp2vae import SCRATCH, make_decoder
 
     if settings["decoder"] is not None or architecture_of(settings) != "patches":
         return None
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings["seed"] + 1)
+    with torch_seeded(settings["seed"] + 1):
         return make_decoder(
             "patches", n_outputs, n_classes, settings["n_components"], image_shape=_shape(settings), **SCRATCH
         )
