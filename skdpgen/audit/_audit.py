@@ -294,7 +294,7 @@ def audit_one_run(estimator, X, *, canaries=None, confidence=0.95, guesses=None,
     Notes
     -----
     One noisy fit, and one with the noise off for each canary, to know what it would add. The bound is weaker than that
-    of `audit` with as many fits (about 3 at a claim of 10 with 1,000 canaries), and needs no assumption on the noise.
+    of `audit` with as many fits, and needs no assumption on the noise.
     """
     _check(estimator, 2, confidence)
     if _neighboring(estimator) == "replace_one":

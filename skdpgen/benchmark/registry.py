@@ -39,7 +39,7 @@ BENCHMARKS = {
             "a private search on Adult beside its candidates, each at the same budget",
             "search:search_benchmark",
             options=("seeds", "epsilon", "data", "quick"),
-            figures=("auroc", "auprc", "seconds"),
+            figures=("auroc", "auprc", "gain", "seconds"),
         ),
         Benchmark(
             "moment_cost",
@@ -79,7 +79,7 @@ BENCHMARKS = {
             "privae-pinwheel",
             "PriVAE's Figure 2: the arms of a pinwheel in a latent space of four modes",
             "privae_pinwheel:privae_pinwheel_benchmark",
-            options=("seeds", "quick", "figure"),
+            options=("settings", "seeds", "quick", "figure"),
             figures=("purity", "modes", "error", "distance", "fit_seconds"),
             group_by=("setting", "model", "n_samples", "epsilon"),
         ),

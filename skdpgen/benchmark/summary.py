@@ -19,7 +19,7 @@ def summary(benchmark, results):
     -------
     str
         A Markdown table. Figures that no result has are left out; a figure that the papers have stands in a column of
-        its own, "published".
+        its own, "published". Where several budgets were asked for, each has rows of its own.
     """
     figures = {
         field: label
@@ -27,15 +27,18 @@ def summary(benchmark, results):
         if any(_is_number(value_of(result, field)) for result in results)
     }
     beside = [field for field in figures if any(field in known for known in benchmark.published.values())]
-    groups = {}
+    groups, width = {}, len(benchmark.group_by)
+    by_budget = len({_asked(benchmark, result) for result in results}) > 1
     for result in results:
         name = tuple(str(value_of(result, key)) for key in benchmark.group_by)
+        name += (_asked(benchmark, result),) if by_budget else ()
         groups.setdefault(tuple("" if part == "None" else part for part in name), []).append(result)
     present = {name[0] for name in groups}  # published rows of data that were not run are left out
-    names = [*groups, *(n for n in benchmark.published if n not in groups and (len(n) < 2 or n[0] in present))]
+    run = {name[:width] for name in groups}
+    names = [*groups, *(n for n in benchmark.published if n not in run and (len(n) < 2 or n[0] in present))]
     rows = []
     for name in _in_blocks(names):
-        members, known = groups.get(name, []), benchmark.published.get(name, {})
+        members, known = groups.get(name, []), benchmark.published.get(name[:width], {})
         row = [" ".join(filter(None, name)) + (f" ({len(members)} seeds)" if len(members) > 1 else "")]
         for field in figures:
             row.append(_cell([v for m in members if _is_number(v := value_of(m, field))]))
@@ -59,6 +62,14 @@ def value_of(result, field):
     for part in field.split("."):
         result = result.get(part) if isinstance(result, dict) else None
     return result
+
+
+def _asked(benchmark, result):
+    """The budget of a result's cell in words; empty where the rows are named by it anyway."""
+    epsilon = result.get("cell", {}).get("epsilon")
+    if not _is_number(epsilon) or {"epsilon", "epsilon_asked"} & set(benchmark.group_by):
+        return ""
+    return f"at epsilon {epsilon:g}"
 
 
 def _in_blocks(names):

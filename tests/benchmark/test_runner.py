@@ -218,6 +218,15 @@ def test_published_figures_stand_in_the_row_they_belong_to_or_in_their_own():
     ]
 
 
+def test_budgets_are_not_averaged():
+    benchmark = Benchmark("b", "", "", figures=("score",), published={("ours",): {"score": 0.25}})
+    results = [{"model": "ours", "score": value, "cell": {"epsilon": value}} for value in (1.0, 10.0)]
+    assert summary(benchmark, results).splitlines()[2:] == [
+        "| ours at epsilon 1 | 1 | 0.25 |",
+        "| ours at epsilon 10 | 10 | 0.25 |",
+    ]
+
+
 def test_options_and_files_that_do_not_fit_are_refused(counted):
     with pytest.raises(ValueError, match="takes no fly"):
         run_benchmark("counted", fly=1)
