@@ -6,8 +6,8 @@ import argparse
 import sys
 import warnings
 
-from skdpgen import __version__
-from skdpgen.commands import add_commands
+from . import __version__
+from .commands import add_commands
 
 __all__ = ["main"]
 

@@ -11,12 +11,12 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
-from skdpgen._types import NEIGHBORING
-from skdpgen.accounting import PrivacyAccountant, PrivacyCard
-from skdpgen.exceptions import PrivacyLeakWarning
-from skdpgen.utils.noise import make_noise_generator
-from skdpgen.utils.searching import EXACT_SCORES, inside_search
-from skdpgen.utils.validation import Interval, StrOptions
+from ._types import NEIGHBORING
+from .accounting import PrivacyAccountant, PrivacyCard
+from .exceptions import PrivacyLeakWarning
+from .utils.noise import make_noise_generator
+from .utils.searching import EXACT_SCORES, inside_search
+from .utils.validation import Interval, StrOptions
 
 __all__ = ["DEFAULT_DELTA", "PRIVACY_CONSTRAINTS", "PrivateEstimator"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skdpgen.accounting import Phase
-from skdpgen.exceptions import InvalidInputError, UtilityWarning
-from skdpgen.mechanisms import (
+from .accounting import Phase
+from .exceptions import InvalidInputError, UtilityWarning
+from .mechanisms import (
     N_OCTAVE_CELLS,
     add_gaussian,
     joint_histogram,
@@ -19,7 +19,7 @@ from skdpgen.mechanisms import (
     outermost_bins,
     split_histogram,
 )
-from skdpgen.utils.blocks import map_blocks
+from .utils.blocks import map_blocks
 
 __all__ = ["RowScaling", "check_bounds", "learn_norm_bound", "learn_scaling", "scaling_phases"]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from skdpgen.exceptions import InvalidInputError, PrivacyLeakWarning, SchemaError
-from skdpgen.synthesizers._frames import PUBLIC_ASSUMPTIONS
-from skdpgen.tabular import Categorical, Datetime
+from .exceptions import InvalidInputError, PrivacyLeakWarning, SchemaError
+from .synthesizers._frames import PUBLIC_ASSUMPTIONS
+from .tabular import Categorical, Datetime
 
 __all__ = ["check_input", "check_output", "declare_public", "is_parquet", "read_table", "write_table"]
 

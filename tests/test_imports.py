@@ -82,6 +82,16 @@ def test_every_room_has_a_level():
     assert {_room(path) for path in FILES} - {"__init__"} == set(LEVELS)
 
 
+def test_rooms_name_each_other_by_dots():
+    absolute = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and not node.level and node.module.partition(".")[0] == "skdpgen"
+    ]
+    assert not absolute
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_point_up_the_list(path):
     room = _room(path)

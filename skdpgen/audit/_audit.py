@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from sklearn.base import clone
 
-from skdpgen.accounting import describe_event, gaussian_epsilon
-
+from ..accounting import describe_event, gaussian_epsilon
 from ._bounds import (
     epsilon_from_counts,
     epsilon_from_guesses,

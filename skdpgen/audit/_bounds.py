@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy import optimize, stats
 
-from skdpgen.accounting import gaussian_epsilon, gaussian_mu
+from ..accounting import gaussian_epsilon, gaussian_mu
 
 __all__ = [
     "epsilon_from_counts",

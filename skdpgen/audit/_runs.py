@@ -9,8 +9,8 @@ from itertools import takewhile
 import numpy as np
 from sklearn.base import clone
 
-from skdpgen.utils.noise import NoiseGenerator, make_noise_generator, override_noise
-from skdpgen.utils.watching import watch_releases
+from ..utils.noise import NoiseGenerator, make_noise_generator, override_noise
+from ..utils.watching import watch_releases
 
 __all__ = ["canary_rows", "contribution", "fitted_numbers", "follow", "project", "released_by", "with_public_seed"]
 

@@ -113,7 +113,7 @@ def feature_map(X, y, device="cpu"):
 
 def frechet(features, real, synthetic):
     """Frechet distance on those features; as many synthetic images as real ones."""
-    from skdpgen.metrics import frechet_distance
+    from ..metrics import frechet_distance
 
     return float(frechet_distance(features(real), features(synthetic[: len(real)])))
 

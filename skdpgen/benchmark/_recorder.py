@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skdpgen.nn import ParameterAverage
+from ..nn import ParameterAverage
 
 __all__ = ["Recorder"]
 

@@ -98,7 +98,7 @@ class _Images:
     """MNIST on the standard split."""
 
     def __init__(self, data, rows):
-        from skdpgen.datasets import load_mnist
+        from ..datasets import load_mnist
 
         self.bunch, self.rows = load_mnist(data), rows
         self.bounds = np.array([[0.0, 255.0]])
@@ -120,7 +120,7 @@ class _Credit:
     """The credit cards, split 90/10 by the seed."""
 
     def __init__(self, data, rows):
-        from skdpgen.datasets import load_creditcard_subset
+        from ..datasets import load_creditcard_subset
 
         self.bunch, self.rows = load_creditcard_subset(data), rows
         schema, target = self.bunch.schema, self.bunch.target
@@ -137,7 +137,7 @@ class _Credit:
         }  # fmt: skip
 
     def judge(self, synthetic, parts, seed, epochs, classifiers, device):
-        from skdpgen.metrics import tstr_report
+        from ..metrics import tstr_report
 
         pairs = ((pd.DataFrame(X, columns=self.columns), y) for X, y in (synthetic, (parts["X_test"], parts["y_test"])))
         report = tstr_report(*pairs, positive=self.bunch.positive, classifiers=classifiers).values()
@@ -153,9 +153,8 @@ def _task(dataset, data, rows):
 
 def _fit(name, task, parts, epsilon, delta, seed, steps, shares, device):
     """Fit one model with a recorder of its parameters; what it learns is what it learns without."""
-    from skdpgen.nn import DPNet, P3GMModule, PriVAEModule
-    from skdpgen.synthesizers import DPVAESynthesizer, P3GMSynthesizer
-
+    from ..nn import DPNet, P3GMModule, PriVAEModule
+    from ..synthesizers import DPVAESynthesizer, P3GMSynthesizer
     from ._recorder import Recorder
 
     public = {key: value for key, value in task.public.items() if value is not None}

@@ -116,7 +116,7 @@ class _Images:
     metric, single = "accuracy", False
 
     def __init__(self, rng):
-        from skdpgen.datasets import load_digits_table
+        from ..datasets import load_digits_table
 
         self.data = load_digits_table()
         held_out = _held_out(len(self.data.data), rng)
@@ -126,7 +126,7 @@ class _Images:
         return f"P3GM on {len(self.train[0]):,} real images of 8 x 8 pixels with their labels"
 
     def fit(self, budget):
-        from skdpgen import P3GMSynthesizer
+        from .. import P3GMSynthesizer
 
         data = self.data
         public = {"bounds": data.bounds, "classes": data.classes, "image_shape": data.image_shape}
@@ -152,7 +152,7 @@ class _Table:
     metric, single = "AUROC", True
 
     def __init__(self, rng, name, data_dir):
-        from skdpgen import datasets
+        from .. import datasets
 
         self.data = datasets.load_adult(data_dir) if name == "adult" else datasets.load_breast_cancer_table()
         frame, held_out = self.data.frame, _held_out(len(self.data.frame), rng)
@@ -163,13 +163,13 @@ class _Table:
         return f"P3GM on {n_rows:,} real rows of {n_columns} columns"
 
     def fit(self, budget):
-        from skdpgen import P3GMSynthesizer
+        from .. import P3GMSynthesizer
 
         data = self.data
         return P3GMSynthesizer(**budget, schema=data.schema, target=data.target, progress=True).fit(self.train[0])
 
     def score(self, rows):
-        from skdpgen.metrics import tstr_report
+        from ..metrics import tstr_report
 
         data, classifiers = self.data, {"logistic": _classifier()}
         report = tstr_report(rows, self.test[0], target=data.target, positive=data.positive, classifiers=classifiers)

@@ -150,14 +150,14 @@ def make_policy(policy, epsilon=10.0, delta=1e-5, seed=0, quick=False, device="c
 
 def noise_of(model, X, y):
     """Noise of a step that such a synthesizer plans, on the mean gradient and in units of its bound."""
-    from skdpgen.synthesizers._dp2vae_planning import subset_plan
+    from ..synthesizers._dp2vae_planning import subset_plan
 
     plan = subset_plan(model.get_params(deep=False), model.plan(X, y).noise_multipliers["decoder"])
     return plan.noise_std / plan.per_step / plan.l2_bound
 
 
 def _make(name, epsilon, delta, seed, quick, device):
-    from skdpgen import synthesizers
+    from .. import synthesizers
 
     common = {"epsilon": epsilon, "delta": delta, "random_state": seed}
     if name in ("DP2VAESynthesizer", "random start"):
@@ -171,6 +171,6 @@ def _make(name, epsilon, delta, seed, quick, device):
 
 
 def _load(dataset, data):
-    from skdpgen import datasets
+    from .. import datasets
 
     return getattr(datasets, f"load_{dataset}")(data)

@@ -50,14 +50,14 @@ def dp2vae_speed(*, n_subsets=2500, steps=20, data=None, quick=False):
 
 
 def _load(data, n_rows):
-    from skdpgen.datasets import load_mnist
+    from ..datasets import load_mnist
 
     bunch = load_mnist(data)
     return bunch.data[:n_rows], bunch.target[:n_rows]
 
 
 def _networks():
-    from skdpgen.nn._dp2vae import SCRATCH, make_decoder, make_encoder
+    from ..nn._dp2vae import SCRATCH, make_decoder, make_encoder
 
     shape = {"image_shape": (28, 28)}
     encoder = make_encoder("patches", 784, 10, _LATENT, **shape)
@@ -66,10 +66,10 @@ def _networks():
 
 def _together(images, labels, k, steps):
     """Seconds, and the peak of this process."""
-    from skdpgen.dpsgd.subsets import assign_subsets
-    from skdpgen.nn._dp2vae import LIKELIHOODS
-    from skdpgen.nn._dp2vae_training import SubsetRows, default_chunk, pretrain_encoders
-    from skdpgen.utils.noise import make_noise_generator
+    from ..dpsgd.subsets import assign_subsets
+    from ..nn._dp2vae import LIKELIHOODS
+    from ..nn._dp2vae_training import SubsetRows, default_chunk, pretrain_encoders
+    from ..utils.noise import make_noise_generator
 
     rng, likelihood, (encoder, scratch) = make_noise_generator(), LIKELIHOODS["bernoulli"](), _networks()
     x = (images / 255).astype(np.float32)

@@ -27,8 +27,8 @@ def dp2vae_accounting(*, steps=(5_000, 10_000, 20_000), n_subsets=2500, delta=1e
     dict
         sampler, encoders (the policies that it holds for), epsilon, steps, noise.
     """
-    from skdpgen.accounting import noise_multiplier_for
-    from skdpgen.dpsgd.subsets import SubsetPlan
+    from ..accounting import noise_multiplier_for
+    from ..dpsgd.subsets import SubsetPlan
 
     budgets = (10.0, 1.0)
     if quick:
@@ -138,7 +138,7 @@ def dp2vae_hidden_state(*, sigma=40.0, steps_a=14_400, steps_b=1_600, delta=1e-5
     dict
         model, epsilon: that of the claim, or a bound from below of the truth, or the price of a sound event.
     """
-    from skdpgen.accounting import delta_pld, epsilon_pld, subset_gaussian_event
+    from ..accounting import delta_pld, epsilon_pld, subset_gaussian_event
 
     relation, steps = "add_or_remove_one", steps_a + steps_b
     claim = subset_gaussian_event("one_of_k", 0.5, sigma / 2, steps)

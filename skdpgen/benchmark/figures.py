@@ -46,8 +46,8 @@ def dimension_benchmark(*, seeds=(0,), epsilon=1.0, delta=1e-5, dimensions=(5, 1
     ----------
     S. Takagi, T. Takahashi, Y. Cao, M. Yoshikawa, "P3GM", ICDE 2021, Figure 6.
     """
-    from skdpgen.metrics import tstr_report
-    from skdpgen.synthesizers import P3GMSynthesizer
+    from ..metrics import tstr_report
+    from ..synthesizers import P3GMSynthesizer
 
     for d in dimensions[:1] if quick else dimensions:
         for seed in seeds:
@@ -89,8 +89,8 @@ def accounting_benchmark(*, epsilon=1.0, delta=1e-5):
     ----------
     S. Takagi, T. Takahashi, Y. Cao, M. Yoshikawa, "P3GM", ICDE 2021, Figure 9.
     """
-    from skdpgen.accounting import Phase, calibrate, epsilon_pld, epsilon_rdp, gaussian_epsilon
-    from skdpgen.synthesizers._presets import PAPER_ROWS, paper_settings
+    from ..accounting import Phase, calibrate, epsilon_pld, epsilon_rdp, gaussian_epsilon
+    from ..synthesizers._presets import PAPER_ROWS, paper_settings
 
     relation = "add_or_remove_one"
     for name in PAPER_ROWS:
@@ -129,7 +129,7 @@ def accounting_benchmark(*, epsilon=1.0, delta=1e-5):
 
 def _by_moments(sampled, rho, delta):
     """Epsilon by RDP at whole orders and the conversion rdp + log(1/delta) / (order - 1); rho: of Gaussian releases."""
-    from skdpgen.accounting.renyi import poisson_rdp
+    from ..accounting.renyi import poisson_rdp
 
     return min(
         alpha * rho

@@ -131,6 +131,6 @@ def make_image_synthesizer(model, dataset, epsilon, delta, seed, device="cpu"):
 def _load(dataset, data):
     if dataset not in IMAGE_DATASETS:
         raise ValueError(f"dataset must be one of {', '.join(IMAGE_DATASETS)}; got {dataset!r}")
-    from skdpgen import datasets
+    from .. import datasets
 
     return getattr(datasets, f"load_{dataset}")(data)

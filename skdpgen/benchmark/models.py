@@ -48,7 +48,7 @@ class Model:
         **public
             `delta`, `bounds`, `schema`, ... None is left out.
         """
-        from skdpgen import synthesizers
+        from .. import synthesizers
 
         make = getattr(synthesizers, self.estimator)
         taken = inspect.signature(make).parameters
@@ -100,7 +100,7 @@ def find_model(name):
     """
     if name in MODELS:
         return MODELS[name]
-    from skdpgen import synthesizers
+    from .. import synthesizers
 
     classes = [known for known in synthesizers.__all__ if known.endswith("Synthesizer")]
     if name not in classes:

@@ -128,7 +128,7 @@ def _private(x, noise, n_groups, kind):
         plan = TermwisePlan(**shared, n_groups=n_groups)
         shape = net.module_.group_noise_shape
         aggregate = plan.make_aggregate(NetLoss(net), rng, group_root=NetGroupLoss(net), group_noise_shape=shape)
-    source = GradientNoise([p.shape for p in aggregate.parameters], 1.0, rng)
+    source = GradientNoise.like(aggregate.parameters, 1.0, rng)
     optimizer = torch.optim.Adam(aggregate.parameters)
     for p in aggregate.parameters:
         p.grad = torch.zeros_like(p)

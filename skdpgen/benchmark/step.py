@@ -158,7 +158,7 @@ def _ordinary(module, x, noise):
 
 def _private(module, x, noise, kind):
     clipper = ClippedSum(LossModule(module), 1.0, clip_norm=1 / 1.01)
-    source = GradientNoise([p.shape for p in clipper.parameters], 1.4, make_noise_generator(kind))
+    source = GradientNoise.like(clipper.parameters, 1.4, make_noise_generator(kind))
     optimizer = torch.optim.Adam(clipper.parameters)
     for p in clipper.parameters:
         p.grad = torch.zeros_like(p)

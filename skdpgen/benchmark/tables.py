@@ -7,10 +7,9 @@ import time
 import numpy as np
 import pandas as pd
 
-from skdpgen import datasets
-from skdpgen.metrics import one_way_tvd, tstr_report, two_way_tvd
-from skdpgen.tabular import Numeric
-
+from .. import datasets
+from ..metrics import one_way_tvd, tstr_report, two_way_tvd
+from ..tabular import Numeric
 from .models import REAL, Model, find_model, verified_epsilon
 from .peers import find_peer
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skdpgen._types import NEIGHBORING
+from .._types import NEIGHBORING
 
 __all__ = ["add_budget", "add_command", "add_separator", "add_settings", "print_ledger", "read_settings"]
 

@@ -60,7 +60,8 @@ def _judge(name, X, settings, arguments):
     import json
 
     import skdpgen
-    from skdpgen.audit import audit, plan_audit
+
+    from ..audit import audit, plan_audit
 
     estimator = getattr(skdpgen, name)(epsilon=arguments.epsilon, delta=arguments.delta)
     known = estimator.get_params(deep=False)
@@ -83,7 +84,8 @@ def _judge(name, X, settings, arguments):
 
 def _models(given):
     import skdpgen
-    from skdpgen._base import PrivateEstimator
+
+    from .._base import PrivateEstimator
 
     names = [name for name in skdpgen.__all__ if _is_model(getattr(skdpgen, name), PrivateEstimator)]
     if given == ["all"]:

@@ -11,7 +11,7 @@ __all__ = ["add", "run"]
 
 def add(commands):
     """Register the command, and each benchmark with the options that it takes."""
-    from skdpgen.benchmark.registry import BENCHMARKS, OPTIONS
+    from ..benchmark.registry import BENCHMARKS, OPTIONS
 
     command = add_command(commands, "bench", run, "run a benchmark; one JSON line a result")
     names = command.add_subparsers(required=True, metavar="NAME", dest="name")
@@ -29,7 +29,7 @@ def add(commands):
 
 
 def run(arguments):
-    from skdpgen.benchmark import BENCHMARKS, run_benchmark
+    from ..benchmark import BENCHMARKS, run_benchmark
 
     given = vars(arguments)
     options = {name: given[name] for name in BENCHMARKS[arguments.name].options if name in given}

@@ -34,7 +34,7 @@ def run(arguments):
     import json
     import warnings
 
-    from skdpgen.accounting import BudgetPlan
+    from ..accounting import BudgetPlan
 
     estimator, data = _estimator(arguments), _data(arguments)
     with warnings.catch_warnings():
@@ -47,8 +47,9 @@ def run(arguments):
 
 def _estimator(arguments):
     import skdpgen
-    from skdpgen import Schema
-    from skdpgen._base import PrivateEstimator
+
+    from .. import Schema
+    from .._base import PrivateEstimator
 
     names = [name for name in skdpgen.__all__ if _is_model(getattr(skdpgen, name), PrivateEstimator)]
     if arguments.model not in names:
@@ -70,9 +71,9 @@ def _data(arguments):
     import numpy as np
     import pandas as pd
 
-    from skdpgen import Schema
-    from skdpgen._table_files import read_table
-    from skdpgen.model_selection import rows_like
+    from .. import Schema
+    from .._table_files import read_table
+    from ..model_selection import rows_like
 
     given = [name for name in ("input", "schema", "columns") if getattr(arguments, name) is not None]
     if arguments.columns is not None:

@@ -29,9 +29,9 @@ def add(commands):
 def run(arguments):
     from pathlib import Path
 
-    from skdpgen import PrivacyCard, Schema
-    from skdpgen._table_files import check_output, read_table
-    from skdpgen.report import build_report
+    from .. import PrivacyCard, Schema
+    from .._table_files import check_output, read_table
+    from ..report import build_report
 
     check_output(arguments.output)
     if arguments.positive is not None and arguments.target is None:

@@ -18,7 +18,8 @@ def add(commands):
 
 def run(arguments):
     import skdpgen
-    from skdpgen._table_files import check_output, write_table
+
+    from .._table_files import check_output, write_table
 
     check_output(arguments.output, table=True)
     synthesizer = skdpgen.load(arguments.model)

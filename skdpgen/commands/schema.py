@@ -26,8 +26,8 @@ def add(commands):
 
 
 def run(arguments):
-    from skdpgen import Schema
-    from skdpgen._table_files import check_output, declare_public, read_table
+    from .. import Schema
+    from .._table_files import check_output, declare_public, read_table
 
     if arguments.output:
         check_output(arguments.output)

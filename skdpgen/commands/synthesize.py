@@ -41,9 +41,10 @@ def add(commands):
 
 def run(arguments):
     import skdpgen
-    from skdpgen import PrivacyAccountant, Schema
-    from skdpgen._table_files import check_input, check_output, is_parquet, read_table, write_table
-    from skdpgen.exceptions import SchemaError
+
+    from .. import PrivacyAccountant, Schema
+    from .._table_files import check_input, check_output, is_parquet, read_table, write_table
+    from ..exceptions import SchemaError
 
     schema = None if arguments.schema is None else Schema.from_json(Path(arguments.schema).read_text(encoding="utf-8"))
     if arguments.rows is not None and arguments.rows < 1:

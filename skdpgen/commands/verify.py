@@ -14,7 +14,7 @@ def add(commands):
 
 
 def run(arguments):
-    from skdpgen import PrivacyCard
+    from .. import PrivacyCard
 
     card = PrivacyCard.load(arguments.card)
     computed = card.verify()

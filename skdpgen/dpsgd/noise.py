@@ -7,7 +7,7 @@ import os
 import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import partial, reduce
 
 import numpy as np
 import torch
@@ -70,6 +70,13 @@ class GradientNoise:
         size = self._ends[-1] if self._ends else 0
         self._stream = NormalStream(bytes(rng.random_bytes(32)), size, "secure" if self.lattice else "fast")
         self.private = rng.private
+
+    @classmethod
+    def like(cls, parameters, noise_multiplier, rng, *, steps=None):
+        """Make the noise for gradients of these parameters: their shapes, their device, the widest of their dtypes."""
+        dtype = reduce(torch.promote_types, (p.dtype for p in parameters))
+        shapes, device = [p.shape for p in parameters], parameters[0].device
+        return cls(shapes, noise_multiplier, rng, steps=steps, device=device, dtype=dtype)
 
     @property
     def description(self) -> str:

@@ -9,8 +9,7 @@ import warnings
 
 import numpy as np
 
-from skdpgen.exceptions import UtilityWarning
-
+from ..exceptions import UtilityWarning
 from . import _books, _kept, _loss  # noqa: F401  each adds its checks to the list, in this order
 from ._helpers import CHECKS, N_ROWS
 

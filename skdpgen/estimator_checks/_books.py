@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 from sklearn.base import clone
 
-from skdpgen.accounting import PrivacyAccountant
-from skdpgen.exceptions import BudgetExceededError
-from skdpgen.utils.noise import override_noise
-
+from ..accounting import PrivacyAccountant
+from ..exceptions import BudgetExceededError
+from ..utils.noise import override_noise
 from ._helpers import N_ROWS, Watched, books, charging, check, fitted_attributes, fresh, raises
 
 

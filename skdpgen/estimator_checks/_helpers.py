@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import numpy as np
 from sklearn.base import clone
 
-from skdpgen.accounting import PrivacyAccountant
-from skdpgen.utils.noise import NoiseGenerator
+from ..accounting import PrivacyAccountant
+from ..utils.noise import NoiseGenerator
 
 __all__ = [
     "CHECKS",

@@ -7,10 +7,9 @@ import pickle
 
 import numpy as np
 
-from skdpgen.exceptions import DetachedAccountantError
-from skdpgen.testing import seeded_noise
-from skdpgen.utils.noise import override_noise
-
+from ..exceptions import DetachedAccountantError
+from ..testing import seeded_noise
+from ..utils.noise import override_noise
 from ._helpers import (
     N_ROWS,
     Watched,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from sklearn.base import clone
 
-from skdpgen.accounting import describe_event
-from skdpgen.audit import audit
-from skdpgen.audit._audit import is_gaussian
-
+from ..accounting import describe_event
+from ..audit import audit
+from ..audit._audit import is_gaussian
 from ._helpers import check
 
 _RUNS = {"plain": 8, "gradient": 3}

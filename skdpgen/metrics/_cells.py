@@ -8,8 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from skdpgen.exceptions import InvalidInputError
-
+from ..exceptions import InvalidInputError
 from ._samples import column_kind, to_numbers
 
 __all__ = ["ColumnCells", "column_cells", "declared_column", "table_cells"]

@@ -7,7 +7,7 @@ import pandas as pd
 from pandas.api import types as pdt
 from sklearn.preprocessing import OneHotEncoder
 
-from skdpgen.exceptions import InvalidInputError
+from ..exceptions import InvalidInputError
 
 __all__ = ["as_frame", "column_kind", "numeric_matrices", "paired_frames", "to_numbers"]
 

@@ -12,14 +12,13 @@ import numpy as np
 from scipy import stats
 from sklearn.base import clone
 
-from skdpgen._base import PRIVACY_CONSTRAINTS
-from skdpgen.accounting import Phase, gaussian_event, gaussian_mu, non_private_event, repeat_and_select_event
-from skdpgen.accounting.calibration import FitPlan
-from skdpgen.accounting.prepaid import PlanningAccountant, calibrate_by_rdp, plan_at
-from skdpgen.utils.noise import public_noise
-from skdpgen.utils.validation import num_samples
-from skdpgen.utils.watching import watch_releases
-
+from .._base import PRIVACY_CONSTRAINTS
+from ..accounting import Phase, gaussian_event, gaussian_mu, non_private_event, repeat_and_select_event
+from ..accounting.calibration import FitPlan
+from ..accounting.prepaid import PlanningAccountant, calibrate_by_rdp, plan_at
+from ..utils.noise import public_noise
+from ..utils.validation import num_samples
+from ..utils.watching import watch_releases
 from ._made_up import made_up_rows
 from ._scoring import check_score_bounds, same_terms, score_function
 

@@ -11,13 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
 
-from skdpgen._base import PRIVACY_CONSTRAINTS, PrivateEstimator
-from skdpgen.accounting.card_json import plain
-from skdpgen.accounting.prepaid import PaidFits, Voucher
-from skdpgen.exceptions import InvalidInputError, SchemaError, UtilityWarning
-from skdpgen.mechanisms import add_gaussian
-from skdpgen.utils.validation import HasMethods, Interval, StrOptions, fit_context, num_samples
-
+from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
+from ..accounting.card_json import plain
+from ..accounting.prepaid import PaidFits, Voucher
+from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
+from ..mechanisms import add_gaussian
+from ..utils.validation import HasMethods, Interval, StrOptions, fit_context, num_samples
 from ._candidates import list_candidates
 from ._forwarding import ForwardsToBest
 from ._planning import FOLDS, PlansSearch, Search, take

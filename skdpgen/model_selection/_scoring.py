@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from skdpgen._types import BoundedSum
+from .._types import BoundedSum
 
 __all__ = [
     "COUNT_WEIGHT",

@@ -12,15 +12,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import nn
 
-from skdpgen._base import PRIVACY_CONSTRAINTS, PrivateEstimator
-from skdpgen._scaling import check_bounds, learn_scaling, scaling_phases
-from skdpgen.accounting import Phase
-from skdpgen.dpsgd import DPSGDPlan
-from skdpgen.exceptions import InvalidInputError
-from skdpgen.mechanisms import add_gaussian, histogram
-from skdpgen.mixture._labels import labels_of, learn_classes
-from skdpgen.utils.validation import Interval, check_classes, encode_labels, fit_context, validate_data, validate_rows
-
+from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
+from .._scaling import check_bounds, learn_scaling, scaling_phases
+from ..accounting import Phase
+from ..dpsgd import DPSGDPlan
+from ..exceptions import InvalidInputError
+from ..mechanisms import add_gaussian, histogram
+from ..mixture._labels import labels_of, learn_classes
+from ..utils.validation import Interval, check_classes, encode_labels, fit_context, validate_data, validate_rows
 from ._callbacks import ParameterAverage
 from ._dp_net import DPNet
 

@@ -6,17 +6,15 @@ The encoders live in `EncoderStack` alone, for as long as a fit lasts. What leav
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
-from skdpgen._types import BoundedSum
-from skdpgen.dpsgd import GradientNoise
-from skdpgen.dpsgd.subsets import KeyedStream, subset_draws
-
+from .._types import BoundedSum
+from ..dpsgd import GradientNoise
+from ..dpsgd.subsets import KeyedStream, subset_draws
 from ._dp2vae_training import QUERY, REFRESH, StackableNet, factors, norms_of, sample_latent, scaled
 
 __all__ = ["EncoderStack", "bytes_needed", "clipped_sum", "train_decoder"]
@@ -203,11 +201,7 @@ def train_decoder(module, stack, plan, rng, *, lr, averaging, chunk, device="cpu
     optimizer = torch.optim.Adam(weights, lr=lr)
     average = [p.detach().clone() for p in weights]
     with contextlib.ExitStack() as exits:
-        dtype = functools.reduce(torch.promote_types, (p.dtype for p in weights))
-        noise = GradientNoise(
-            [p.shape for p in weights], plan.noise_multiplier, rng, steps=plan.steps, device=device, dtype=dtype
-        )
-        exits.enter_context(noise)
+        noise = exits.enter_context(GradientNoise.like(weights, plan.noise_multiplier, rng, steps=plan.steps))
         bar = exits.enter_context(
             tqdm(
                 total=plan.steps, desc=f"DP2-VAE decoder {text}".strip(), unit="step", file=sys.stderr, leave=False,

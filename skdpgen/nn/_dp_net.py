@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 
 import torch
@@ -241,11 +240,8 @@ class DPNet(NeuralNet):
         self.used_plan_ = plan
         left = plan.steps - self.steps_taken_
         clipper = plan.make_aggregate(root, rng, path=self.path_, **self._groups(plan))
-        shapes = [p.shape for p in clipper.parameters]
-        device = clipper.parameters[0].device
         with contextlib.ExitStack() as stack:
-            dtype = functools.reduce(torch.promote_types, (p.dtype for p in clipper.parameters))
-            noise = GradientNoise(shapes, plan.noise_multiplier, rng, steps=left, device=device, dtype=dtype)
+            noise = GradientNoise.like(clipper.parameters, plan.noise_multiplier, rng, steps=left)
             stack.enter_context(noise)
             self.noise_description_, self.noise_private_ = noise.description, noise.private
             self.engine_ = (clipper, noise)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from skdpgen import __version__
-
+from .. import __version__
 from ._page import page
 from ._rows import align
 from ._sections import Sections

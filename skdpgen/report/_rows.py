@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from pandas.api import types as pdt
 
-from skdpgen.exceptions import InvalidInputError
-from skdpgen.metrics._samples import as_frame, column_kind, to_numbers
+from ..exceptions import InvalidInputError
+from ..metrics._samples import as_frame, column_kind, to_numbers
 
 __all__ = ["align", "halves", "some_rows"]
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from skdpgen import metrics
-from skdpgen.metrics import leak_note
-from skdpgen.metrics._samples import column_kind, to_numbers
-
+from .. import metrics
+from ..metrics import leak_note
+from ..metrics._samples import column_kind, to_numbers
 from ._page import details, figure, leak, paragraph, section, table
 from ._rows import halves, some_rows
 

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from skdpgen._scaling import learn_norm_bound
-from skdpgen.mechanisms import add_gaussian, class_first_moments, class_moments, clip_rows, total, unpack_moments
-from skdpgen.mixture import dp_em, initial_mixture
-from skdpgen.mixture._em import clip_covariances
-from skdpgen.utils.blocks import map_blocks
-
+from .._scaling import learn_norm_bound
+from ..mechanisms import add_gaussian, class_first_moments, class_moments, clip_rows, total, unpack_moments
+from ..mixture import dp_em, initial_mixture
+from ..mixture._em import clip_covariances
+from ..utils.blocks import map_blocks
 from ._array_evidence import ArraysGiven
 from ._arrays import ArrayCodec
 from ._base import spread_components

@@ -9,12 +9,11 @@ from numbers import Integral
 import numpy as np
 from scipy.linalg import block_diag
 
-from skdpgen._scaling import RowScaling, check_bounds, learn_scaling, scaling_phases
-from skdpgen.accounting import Phase
-from skdpgen.exceptions import InvalidInputError
-from skdpgen.tabular import sample_levels
-from skdpgen.utils.blocks import exact_product, map_blocks
-
+from .._scaling import RowScaling, check_bounds, learn_scaling, scaling_phases
+from ..accounting import Phase
+from ..exceptions import InvalidInputError
+from ..tabular import sample_levels
+from ..utils.blocks import exact_product, map_blocks
 from ._labels import Labels, check_labels, is_numeric_target, label_codes, learn_classes
 from ._lowpass import lowpass_basis
 

@@ -9,9 +9,8 @@ import pandas as pd
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skdpgen._base import PrivateEstimator
-from skdpgen.accounting import PrivacyCard
-
+from .._base import PrivateEstimator
+from ..accounting import PrivacyCard
 from ._model_file import save_state
 
 __all__ = ["BaseSynthesizer", "spread_components"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
-from skdpgen.mixture import GaussianMixtureParameters
-
+from ..mixture import GaussianMixtureParameters
 from ._fixed_normals import DRAWS, fixed_normals, in_double
 from ._gaussians import LatentSpace
 
@@ -148,8 +147,8 @@ def check_network(settings, n_features, n_latent, exact):
     """
     import torch
 
-    from skdpgen.dpsgd import check_module, check_optimizer
-    from skdpgen.nn import DPNet
+    from ..dpsgd import check_module, check_optimizer
+    from ..nn import DPNet
 
     if not isinstance(settings["net"], DPNet | None):
         raise ValueError(f"net must be a DPNet; got {type(settings['net']).__name__}")
@@ -174,7 +173,7 @@ def check_network(settings, n_features, n_latent, exact):
 
 def decoder_plan(settings, plan, row_count, neighboring):
     """The DP-SGD plan of a charged fit."""
-    from skdpgen.dpsgd import DPSGDPlan
+    from ..dpsgd import DPSGDPlan
 
     return DPSGDPlan(
         sampling_rate=settings["sampling_rate"],
@@ -228,7 +227,7 @@ def _make_net(settings, space, mixture, likelihood, widths, n_labels, *, plan, p
     """The net of the settings, or the default, given what was released."""
     from sklearn.base import clone
 
-    from skdpgen.nn import BernoulliLikelihood, DPNet, GaussianLikelihood, MixturePrior, P3GMModule, TableLikelihood
+    from ..nn import BernoulliLikelihood, DPNet, GaussianLikelihood, MixturePrior, P3GMModule, TableLikelihood
 
     net = DPNet(P3GMModule) if settings["net"] is None else clone(settings["net"])
     laws = {"bernoulli": BernoulliLikelihood, "gaussian": GaussianLikelihood}

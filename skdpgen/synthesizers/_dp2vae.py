@@ -9,11 +9,10 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from skdpgen._base import PRIVACY_CONSTRAINTS
-from skdpgen.exceptions import InvalidInputError
-from skdpgen.tabular import Schema
-from skdpgen.utils.validation import Interval, StrOptions, fit_context, validate_data, validate_rows
-
+from .._base import PRIVACY_CONSTRAINTS
+from ..exceptions import InvalidInputError
+from ..tabular import Schema
+from ..utils.validation import Interval, StrOptions, fit_context, validate_data, validate_rows
 from ._base import BaseSynthesizer
 from ._dp2vae_model import DP2VAEModel, fit_dp2vae_model
 from ._dp2vae_planning import check_networks, plan_phases, resolve_settings, split_ids

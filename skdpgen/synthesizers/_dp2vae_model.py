@@ -7,9 +7,8 @@ import warnings
 import numpy as np
 from scipy.special import expit, logsumexp
 
-from skdpgen.exceptions import UtilityWarning
-from skdpgen.tabular import sample_levels
-
+from ..exceptions import UtilityWarning
+from ..tabular import sample_levels
 from ._arrays import ArrayCodec
 from ._dp2vae_planning import (
     architecture_of,
@@ -160,7 +159,7 @@ class DP2VAEModel:
         """Rebuild from `to_state`."""
         import torch
 
-        from skdpgen.nn._dp2vae import make_decoder
+        from ..nn._dp2vae import make_decoder
 
         described = dict(state["description"])
         if described["image_shape"] is not None:
@@ -242,7 +241,7 @@ def fit_dp2vae_model(rows, settings, plan, rng, neighboring, stream, ids, chunks
 
 
 def _make_likelihood(rows, settings, codec, width):
-    from skdpgen.nn._dp2vae import LIKELIHOODS
+    from ..nn._dp2vae import LIKELIHOODS
 
     name = likelihood_of(settings, rows)
     kind = LIKELIHOODS[name]
@@ -274,9 +273,9 @@ def _say_what_is_rare(settings, codec, weights, row_count):
 
 def _train(data, networks, likelihood, n_classes, settings, plan, rng, chunks):
     """Stage 1 and stage 2; the encoders are gone when it returns. Returns what the card says of the noise."""
-    from skdpgen.dpsgd.subsets import assign_subsets, hash_subsets
-    from skdpgen.nn._dp2vae_decoder import EncoderStack, train_decoder
-    from skdpgen.nn._dp2vae_training import SubsetRows, pretrain_encoders
+    from ..dpsgd.subsets import assign_subsets, hash_subsets
+    from ..nn._dp2vae_decoder import EncoderStack, train_decoder
+    from ..nn._dp2vae_training import SubsetRows, pretrain_encoders
 
     (x, classes, ids), (encoder, decoder, scratch) = data, networks
     k = settings["n_subsets"]

@@ -8,9 +8,8 @@ import math
 import numpy as np
 import pandas as pd
 
-from skdpgen.accounting import Phase
-from skdpgen.exceptions import InvalidInputError
-
+from ..accounting import Phase
+from ..exceptions import InvalidInputError
 from ._frames import FrameRows
 
 __all__ = [
@@ -57,7 +56,7 @@ def resolve_settings(parameters, defaults):
     ValueError
         Parameters that contradict one another, or that would do nothing in this combination.
     """
-    from skdpgen.dpsgd.subsets import SubsetPlan
+    from ..dpsgd.subsets import SubsetPlan
 
     settings = {name: value for name, value in parameters.items() if name != "accountant"}
     given = {name for name, value in settings.items() if not _same(value, defaults[name])}
@@ -100,7 +99,7 @@ def _same(one, other):
 
 def subset_plan(settings, noise_multiplier=0.0):
     """Stage 2's plan."""
-    from skdpgen.dpsgd.subsets import SubsetPlan
+    from ..dpsgd.subsets import SubsetPlan
 
     return SubsetPlan(
         n_subsets=settings["n_subsets"],
@@ -158,7 +157,7 @@ def split_ids(X, id_column, check=True):
         ids, rest = X[:, id_column], np.delete(X, id_column, axis=1)
     if not check:
         return rest, None
-    from skdpgen.dpsgd.subsets import check_ids
+    from ..dpsgd.subsets import check_ids
 
     try:
         check_ids(ids)
@@ -180,8 +179,8 @@ def architecture_of(settings):
 
 def make_networks(settings, n_features, n_classes, n_outputs):
     """Encoder and decoder of the settings: initialised by the seed, or copies of the user's own."""
-    from skdpgen.dpsgd.seeding import torch_seeded
-    from skdpgen.nn._dp2vae import make_decoder, make_encoder
+    from ..dpsgd.seeding import torch_seeded
+    from ..nn._dp2vae import make_decoder, make_encoder
 
     kind = {"image_shape": _shape(settings)}
     with torch_seeded(settings["seed"]):
@@ -201,8 +200,8 @@ def make_scratch(settings, n_outputs, n_classes):
     It is trained on the rows of one subset, 24 of 60,000: of "patches" a small one serves as well, and thousands of
     them take a fraction of the time.
     """
-    from skdpgen.dpsgd.seeding import torch_seeded
-    from skdpgen.nn._dp2vae import SCRATCH, make_decoder
+    from ..dpsgd.seeding import torch_seeded
+    from ..nn._dp2vae import SCRATCH, make_decoder
 
     if settings["decoder"] is not None or architecture_of(settings) != "patches":
         return None
@@ -240,9 +239,9 @@ def check_networks(settings, rows):
     """
     import torch
 
-    from skdpgen.nn._dp2vae import LIKELIHOODS, check_modules
-    from skdpgen.nn._dp2vae_decoder import bytes_needed
-    from skdpgen.nn._dp2vae_training import default_chunk, readable
+    from ..nn._dp2vae import LIKELIHOODS, check_modules
+    from ..nn._dp2vae_decoder import bytes_needed
+    from ..nn._dp2vae_training import default_chunk, readable
 
     try:
         torch.zeros(1, device=settings["device"])

@@ -6,8 +6,7 @@ import copy
 
 import numpy as np
 
-from skdpgen.mechanisms import add_gaussian, histogram
-
+from ..mechanisms import add_gaussian, histogram
 from ._array_model import fit_array_model
 from ._base import spread_components
 from ._frame_model import fit_frame_model
@@ -116,7 +115,7 @@ def start_networks(encoder, decoder, scratch, synthetic, n_classes, likelihood, 
     likelihood : object with ``gradient(output, x)``
     settings : dict
     """
-    from skdpgen.nn._dp2vae_training import train_on_pairs, train_together
+    from ..nn._dp2vae_training import train_on_pairs, train_together
 
     if synthetic is not None and settings["start_steps"]:
         x, latents, codes = synthetic

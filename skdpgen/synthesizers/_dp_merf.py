@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from numbers import Integral, Real
 
-from skdpgen._base import PRIVACY_CONSTRAINTS
-from skdpgen.accounting import Phase
-from skdpgen.tabular import Schema
-from skdpgen.utils.validation import Interval, StrOptions, fit_context
-
+from .._base import PRIVACY_CONSTRAINTS
+from ..accounting import Phase
+from ..tabular import Schema
+from ..utils.validation import Interval, StrOptions, fit_context
 from ._base import BaseSynthesizer
 from ._merf_model import MERFModel, fit_merf_model
 from ._reading import public_assumptions, read_rows

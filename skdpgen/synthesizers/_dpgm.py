@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 from numbers import Integral, Real
 
-from skdpgen.utils.validation import Interval, fit_context
-
+from ..utils.validation import Interval, fit_context
 from ._dpgm_model import DPGMModel, fit_dpgm_model
 from ._dpgm_planning import check_network, plan_phases
 from ._planning import resolve_sampling

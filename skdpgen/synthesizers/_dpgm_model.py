@@ -6,9 +6,8 @@ import warnings
 
 import numpy as np
 
-from skdpgen.exceptions import UtilityWarning
-from skdpgen.mechanisms import CLUSTER_COUNT_WEIGHT, add_gaussian, cluster_sums, histogram, nearest_centers
-
+from ..exceptions import UtilityWarning
+from ..mechanisms import CLUSTER_COUNT_WEIGHT, add_gaussian, cluster_sums, histogram, nearest_centers
 from ._base import spread_components
 from ._dpgm_planning import make_net, training_plan
 from ._frames import FrameRows

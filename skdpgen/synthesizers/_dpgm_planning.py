@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from skdpgen.accounting import Phase
-from skdpgen.exceptions import InvalidInputError
-
+from ..accounting import Phase
+from ..exceptions import InvalidInputError
 from ._privae_planning import make_likelihood
 
 __all__ = ["check_network", "make_net", "plan_phases", "training_plan"]
@@ -59,7 +58,7 @@ def make_net(settings, n_parts, n_features, n_labels, likelihood, *, plan=None, 
     """
     from sklearn.base import clone
 
-    from skdpgen.nn import DPNet, ParameterAverage, PartitionedVAEModule, ScaledParts
+    from ..nn import DPNet, ParameterAverage, PartitionedVAEModule, ScaledParts
 
     default = DPNet(PartitionedVAEModule, lr=_LEARNING_RATE, callbacks=[("average", ParameterAverage(_AVERAGE))])
     net = default if settings["net"] is None else clone(settings["net"])
@@ -102,8 +101,8 @@ def check_network(settings, rows):
     import numpy as np
     import torch
 
-    from skdpgen.dpsgd import check_module, check_optimizer
-    from skdpgen.nn import DPNet, PartitionedVAEModule
+    from ..dpsgd import check_module, check_optimizer
+    from ..nn import DPNet, PartitionedVAEModule
 
     if not isinstance(settings["net"], DPNet | None):
         raise ValueError(f"net must be a DPNet; got {type(settings['net']).__name__}")
@@ -151,7 +150,7 @@ def training_plan(settings, plan, row_count, cluster_sizes, neighboring):
     PartedPlan
         One sampling rate and one number of steps for all clusters, and for all sizes that they may have.
     """
-    from skdpgen.dpsgd import PartedPlan
+    from ..dpsgd import PartedPlan
 
     rate = settings["sampling_rate"]
     return PartedPlan(

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from skdpgen.tabular import Binning, Boolean, Categorical, Datetime, TableEncoder
-from skdpgen.tabular.frames import numeric_bounds, numeric_values
-from skdpgen.tabular.restoring import restore
-
+from ..tabular import Binning, Boolean, Categorical, Datetime, TableEncoder
+from ..tabular.frames import numeric_bounds, numeric_values
+from ..tabular.restoring import restore
 from ._frame_codec import FrameCodec
 
 __all__ = ["Evidence", "FramesGiven", "read_evidence"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from skdpgen.tabular import Binning, Schema, TableEncoder
+from ..tabular import Binning, Schema, TableEncoder
 
 __all__ = ["FrameCodec"]
 

@@ -8,13 +8,12 @@ import warnings
 import numpy as np
 from tqdm import tqdm
 
-from skdpgen._types import BoundedSum
-from skdpgen.exceptions import UtilityWarning
-from skdpgen.mechanisms import add_gaussian, unpack_moments, unpack_one_hot_moments
-from skdpgen.mixture import GaussianMixtureParameters, dp_em, initial_mixture
-from skdpgen.tabular import sample_levels
-from skdpgen.utils.blocks import map_blocks
-
+from .._types import BoundedSum
+from ..exceptions import UtilityWarning
+from ..mechanisms import add_gaussian, unpack_moments, unpack_one_hot_moments
+from ..mixture import GaussianMixtureParameters, dp_em, initial_mixture
+from ..tabular import sample_levels
+from ..utils.blocks import map_blocks
 from ._base import spread_components
 from ._decoder import NetGenerator, decoder_plan, train_decoder
 from ._evidence import FramesGiven

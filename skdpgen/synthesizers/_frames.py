@@ -10,10 +10,10 @@ from numbers import Integral
 import numpy as np
 import pandas as pd
 
-from skdpgen.accounting import Phase
-from skdpgen.exceptions import InvalidInputError, SchemaError, UtilityWarning
-from skdpgen.mechanisms import add_gaussian, histogram, one_hot_moments
-from skdpgen.tabular import (
+from ..accounting import Phase
+from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
+from ..mechanisms import add_gaussian, histogram, one_hot_moments
+from ..tabular import (
     Boolean,
     Categorical,
     Schema,
@@ -24,10 +24,9 @@ from skdpgen.tabular import (
     schema_histogram,
     validate_frame,
 )
-from skdpgen.tabular.columns import family
-from skdpgen.tabular.frames import factorize
-from skdpgen.utils.validation import check_row_count
-
+from ..tabular.columns import family
+from ..tabular.frames import factorize
+from ..utils.validation import check_row_count
 from ._frame_codec import FrameCodec
 from ._labels import is_numeric_target
 from ._particles import plan_bins

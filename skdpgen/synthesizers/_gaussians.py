@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from skdpgen.mixture import GaussianMixtureParameters
+from ..mixture import GaussianMixtureParameters
 
 __all__ = [
     "ClassLatents",

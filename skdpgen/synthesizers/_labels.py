@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from skdpgen.exceptions import InvalidInputError, UtilityWarning
-from skdpgen.mechanisms import histogram, release_kept
-from skdpgen.utils.validation import is_unicode
+from ..exceptions import InvalidInputError, UtilityWarning
+from ..mechanisms import histogram, release_kept
+from ..utils.validation import is_unicode
 
 __all__ = ["Labels", "check_labels", "is_numeric_target", "label_codes", "learn_classes"]
 

@@ -7,10 +7,9 @@ import sys
 
 import numpy as np
 
-from skdpgen.mechanisms import add_gaussian, class_first_moments
-from skdpgen.tabular import sample_levels
-from skdpgen.utils.blocks import exact_product
-
+from ..mechanisms import add_gaussian, class_first_moments
+from ..tabular import sample_levels
+from ..utils.blocks import exact_product
 from ._arrays import ArrayCodec
 from ._frame_codec import FrameCodec
 from ._frames import FrameRows

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from skdpgen import __version__
+from .. import __version__
 
 __all__ = ["load", "save_state"]
 

@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from skdpgen._base import PRIVACY_CONSTRAINTS
-from skdpgen.exceptions import InvalidInputError
-from skdpgen.tabular import Schema
-from skdpgen.utils.validation import Interval, StrOptions, fit_context, validate_data, validate_rows
-
+from .._base import PRIVACY_CONSTRAINTS
+from ..exceptions import InvalidInputError
+from ..tabular import Schema
+from ..utils.validation import Interval, StrOptions, fit_context, validate_data, validate_rows
 from ._array_model import ArrayModel, fit_array_model
 from ._base import BaseSynthesizer
 from ._constraints import RowConstraint, keep_constraints

@@ -10,10 +10,10 @@ import pandas as pd
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdpgen._base import PRIVACY_CONSTRAINTS
-from skdpgen.exceptions import InvalidInputError
-from skdpgen.tabular import Schema
-from skdpgen.utils.validation import (
+from .._base import PRIVACY_CONSTRAINTS
+from ..exceptions import InvalidInputError
+from ..tabular import Schema
+from ..utils.validation import (
     ClassNamePrefixFeaturesOutMixin,
     Interval,
     StrOptions,
@@ -21,7 +21,6 @@ from skdpgen.utils.validation import (
     validate_data,
     validate_rows,
 )
-
 from ._array_model import ArrayModel, fit_array_model
 from ._base import BaseSynthesizer
 from ._decoder import check_network

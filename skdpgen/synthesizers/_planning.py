@@ -7,8 +7,7 @@ from numbers import Real
 
 import numpy as np
 
-from skdpgen.accounting import Phase
-
+from ..accounting import Phase
 from ._presets import paper_settings
 
 __all__ = ["plan_phases", "resolve_sampling", "resolve_settings"]

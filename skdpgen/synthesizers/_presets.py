@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from skdpgen.accounting import gaussian_mu
+from ..accounting import gaussian_mu
 
 __all__ = ["PAPER_ROWS", "paper_settings"]
 

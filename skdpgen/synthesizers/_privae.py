@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from numbers import Integral, Real
 
-from skdpgen.utils.validation import HasMethods, Interval, StrOptions
-
+from ..utils.validation import HasMethods, Interval, StrOptions
 from ._privae_base import VAE_CONSTRAINTS, BaseVAESynthesizer
 
 __all__ = ["PriVAESynthesizer"]

@@ -10,11 +10,11 @@ import pandas as pd
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdpgen._base import PRIVACY_CONSTRAINTS
-from skdpgen.exceptions import InvalidInputError
-from skdpgen.tabular import Schema
-from skdpgen.tabular.schema import check_unique
-from skdpgen.utils.validation import (
+from .._base import PRIVACY_CONSTRAINTS
+from ..exceptions import InvalidInputError
+from ..tabular import Schema
+from ..tabular.schema import check_unique
+from ..utils.validation import (
     ClassNamePrefixFeaturesOutMixin,
     Interval,
     StrOptions,
@@ -22,7 +22,6 @@ from skdpgen.utils.validation import (
     validate_data,
     validate_rows,
 )
-
 from ._arrays import ArrayRows, check_image_shape
 from ._base import BaseSynthesizer
 from ._frames import FrameRows

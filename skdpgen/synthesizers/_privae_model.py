@@ -6,10 +6,9 @@ import warnings
 
 import numpy as np
 
-from skdpgen.exceptions import UtilityWarning
-from skdpgen.mechanisms import add_gaussian, histogram
-from skdpgen.tabular import sample_levels
-
+from ..exceptions import UtilityWarning
+from ..mechanisms import add_gaussian, histogram
+from ..tabular import sample_levels
 from ._arrays import ArrayCodec
 from ._base import spread_components
 from ._fixed_normals import DRAWS, fixed_normals, in_double
@@ -214,7 +213,7 @@ class PriVAEModel:
         """Rebuild from `to_state`."""
         import torch
 
-        from skdpgen.nn import PriVAEModule
+        from ..nn import PriVAEModule
 
         codec = (FrameCodec if state["kind"] == "frame" else ArrayCodec).from_state(state["codec"])
         widths = codec.n_levels if state["kind"] == "frame" else None
@@ -236,7 +235,7 @@ def _tuple(shape):
 
 def _describe_prior(prior):
     """What a file holds of a prior beside its tensors; None for a module of the user's own."""
-    from skdpgen.nn import GaussianMixturePrior, NormalPrior, SparsePrior
+    from ..nn import GaussianMixturePrior, NormalPrior, SparsePrior
 
     if type(prior) is NormalPrior:
         return {"kind": "normal"}
@@ -249,7 +248,7 @@ def _describe_prior(prior):
 
 
 def _prior_of(state, n_latent):
-    from skdpgen.nn import GaussianMixturePrior, SparsePrior
+    from ..nn import GaussianMixturePrior, SparsePrior
 
     if state["kind"] == "sparse":
         return SparsePrior(state["sparsity"], state["spike_variance"])

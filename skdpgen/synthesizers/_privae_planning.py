@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 
-from skdpgen.accounting import Phase
-from skdpgen.exceptions import InvalidInputError
-
+from ..accounting import Phase
+from ..exceptions import InvalidInputError
 from ._planning import resolve_sampling
 
 __all__ = ["check_groups", "make_net", "make_prior", "plan_phases", "resolve_settings", "training_plan"]
@@ -106,7 +105,7 @@ def _n_groups(settings, expected_batch_size):
 
 
 def _divergence(settings, expected_group_size=1.0):
-    from skdpgen.nn._divergences import make_divergence
+    from ..nn._divergences import make_divergence
 
     return make_divergence(settings["divergence"], expected_group_size)
 
@@ -119,7 +118,7 @@ def make_prior(settings, n_latent):
     """A prior of the settings, the user's own as a copy: training must not change a parameter of the estimator."""
     import torch
 
-    from skdpgen.nn import GaussianMixturePrior, NormalPrior, SparsePrior
+    from ..nn import GaussianMixturePrior, NormalPrior, SparsePrior
 
     prior = settings["prior"]
     if prior == "normal":
@@ -135,7 +134,7 @@ def make_prior(settings, n_latent):
 
 def make_likelihood(name, widths=None):
     """A likelihood of its name."""
-    from skdpgen.nn import BernoulliLikelihood, GaussianLikelihood, LaplaceLikelihood, TableLikelihood
+    from ..nn import BernoulliLikelihood, GaussianLikelihood, LaplaceLikelihood, TableLikelihood
 
     if name == "table":
         return TableLikelihood(widths)
@@ -155,7 +154,7 @@ def make_net(settings, n_features, n_labels, likelihood, *, plan=None, progress_
     """
     from sklearn.base import clone
 
-    from skdpgen.nn import DPNet, ParameterAverage, PriVAEModule
+    from ..nn import DPNet, ParameterAverage, PriVAEModule
 
     default = DPNet(PriVAEModule, lr=_LEARNING_RATE, callbacks=[("average", ParameterAverage(_AVERAGE))])
     net = default if settings["net"] is None else clone(settings["net"])
@@ -200,10 +199,10 @@ def check_network(settings, n_features, n_labels, exact):
     import numpy as np
     import torch
 
-    from skdpgen.dpsgd import check_module, check_optimizer
-    from skdpgen.nn import DPNet, PriVAEModule
-    from skdpgen.nn._divergences import check_divergence
-    from skdpgen.nn._latent_priors import check_prior
+    from ..dpsgd import check_module, check_optimizer
+    from ..nn import DPNet, PriVAEModule
+    from ..nn._divergences import check_divergence
+    from ..nn._latent_priors import check_prior
 
     if not isinstance(settings["net"], DPNet | None):
         raise ValueError(f"net must be a DPNet; got {type(settings['net']).__name__}")
@@ -245,7 +244,7 @@ def training_plan(settings, plan, row_count, neighboring):
     DPSGDPlan, bool
         The flag tells whether a group may be expected to have as many records as the divergence needs.
     """
-    from skdpgen.dpsgd import DPSGDPlan, TermwisePlan, WholeBatchPlan
+    from ..dpsgd import DPSGDPlan, TermwisePlan, WholeBatchPlan
 
     expected = max(1.0, settings["sampling_rate"] * row_count)
     shared = {

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from skdpgen.exceptions import InvalidInputError
-from skdpgen.tabular.schema import check_unique
-from skdpgen.utils.validation import validate_data, validate_rows
-
+from ..exceptions import InvalidInputError
+from ..tabular.schema import check_unique
+from ..utils.validation import validate_data, validate_rows
 from ._arrays import ArrayRows
 from ._frames import FrameRows
 from ._sources import open_source

@@ -15,9 +15,8 @@ import numpy as np
 from scipy.linalg import block_diag
 from scipy.special import ndtr, ndtri
 
-from skdpgen.mechanisms import Moments, class_moments
-from skdpgen.tabular import Boolean, Categorical
-
+from ..mechanisms import Moments, class_moments
+from ..tabular import Boolean, Categorical
 from ._gaussians import class_latents
 from ._particle_model import MixtureOfProducts, antithetic, root
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from skdpgen.exceptions import InvalidInputError, SchemaError
-from skdpgen.utils.validation import check_row_count
+from ..exceptions import InvalidInputError, SchemaError
+from ..utils.validation import check_row_count
 
 __all__ = ["ChunkSource", "DaskSource", "MemorySource", "add_sums", "open_source"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from skdpgen.tabular import Categorical, Numeric, Schema
+from ...tabular import Categorical, Numeric, Schema
 
 __all__ = ["PYTHON_VARIABLE", "Peer", "find_interpreter"]
 
