@@ -1,7 +1,7 @@
 """A grid search on one ledger file: every fit, of every worker process, charges the same books.
 
 The grid's fits are known in advance, but they are charged one after another, so all but the first pass the privacy
-filter (a few per cent dearer than the same fits declared together). Two candidates, three folds and the refit are
+filter (dearer than the same fits declared together). Two candidates, three folds and the refit are
 seven charges.
 
 The scores in `cv_results_` are exact likelihoods of real rows: private, unpaid, for the data holder's eyes. To publish

@@ -43,6 +43,8 @@ def rng():
 @contextlib.contextmanager
 def _repeatable(name):
     seed = [SUITE_SEED, zlib.crc32(name.encode())]
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(sum(seed))
     torch.default_generator.manual_seed(sum(seed))  # `torch.manual_seed` also looks for devices, for milliseconds
     default_rng, streams, fits = np.random.default_rng, itertools.count(), itertools.count()
     with pytest.MonkeyPatch.context() as patch, override_noise(lambda kind: RepeatableNoise(kind, [*seed, next(fits)])):

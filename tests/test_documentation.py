@@ -52,6 +52,16 @@ def test_every_test_that_a_page_names_is_there(page):
         assert f"def {name}" in source, f"{path} has no {name}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_tables_of_results_are_those_that_the_commands_beside_them_print(page):
+    """Run `python doc/run.py PAGE` after new lines in doc/results."""
+    script, text = _script("run"), page.read_text(encoding="utf-8")
+    found = [(match["tables"], script.tables_of(match["code"])) for match in script.RESULTS.finditer(text)]
+    assert len(found) == text.count("<!-- results -->")
+    for shown, printed in found:
+        assert shown == printed
+
+
 def test_dead_links_of_built_pages_are_found(tmp_path):
     (tmp_path / "one.html").write_text(
         '<a href="two.html#there"></a><a href="two.html#gone"></a><a href="three.html"></a>'

@@ -320,11 +320,11 @@ MUTANTS = [
         (PoissonLoader.__iter__, ("yield Batch", "if len(indices): yield Batch")),
     ),
     # steps
-    ("net's noise seeded", [NET_SEED], (DPNet.fit_loop, ("make_noise_generator(self.noise)", SEEDED))),
+    ("net's noise seeded", [NET_SEED], (DPNet._run_steps, ("make_noise_generator(self.noise)", SEEDED))),
     (
         "records kept by the net",
         [NET_STATE],
-        (DPNet.fit_loop, ("steps = iter(loader)", "steps = iter(loader); self.seen_ = X")),
+        (DPNet._run_steps, ("steps = iter(loader)", "steps = iter(loader); self.seen_ = X")),
     ),
     # thresholds
     ("threshold without the one record", list(THRESHOLD.values()), (selection_threshold, ("return 1.0 +", "return"))),

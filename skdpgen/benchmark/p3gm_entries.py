@@ -10,14 +10,6 @@ from .published import CLASSIFIERS, TABLE_5, TABLE_6, TABLE_7, TABLE_8
 
 __all__ = ["ALL_OPTIONS", "P3GM_ENTRIES", "TABLES_AND_FIGURES"]
 
-# Peers run in the same protocol (dpmm 0.1.9, one seed), at (1, 1e-5).
-_ADULT = {
-    "AIM": {"auroc": 0.896, "auprc": 0.752, "two_way_tvd": 0.027, "fit_seconds": 576.0},
-    "MST": {"auroc": 0.825, "auprc": 0.612, "two_way_tvd": 0.041, "fit_seconds": 77.0},
-    "PrivBayes": {"auroc": 0.821, "auprc": 0.594, "two_way_tvd": 0.061, "fit_seconds": 47.0},
-}
-
-
 _FITS = ("models", "seeds", "epsilon", "data", "device")
 _TABLES = ("adult", "esr", "isolet", "credit")
 _EXTRA = ("auroc_extra", "auprc_extra")
@@ -27,7 +19,7 @@ _QUICK_TABLE = {"models": _QUICK_MODELS, "seeds": (0,), "rows": 3_000}
 _QUICK_IMAGES = {"models": (REAL, "P3GMSynthesizer"), "seeds": (0,), "rows": 6_000, "n_samples": 6_000, "epochs": 2}
 
 
-def _table(name, rows, references):
+def _table(name, rows):
     of_data = {key: {**TABLE_6[key], **TABLE_8.get(key, {})} for key in TABLE_6 if key[0] == name}
     return Benchmark(
         name,
@@ -36,7 +28,6 @@ def _table(name, rows, references):
         options=(*_FITS, "learned_schema", "peer_python", "quick"),
         figures=("auroc", "auprc", *(_EXTRA if name == "credit" else ()), "two_way_tvd", "fit_seconds"),
         group_by=("data", "model"),
-        references=references,
         published=of_data,
         arguments={"table": name},
         quick=_QUICK_TABLE,
@@ -71,10 +62,10 @@ def _images(name):
 
 
 _ENTRIES = (
-    _table("adult", "of Adult", _ADULT),
-    _table("esr", "of Epileptic Seizure Recognition", {}),
-    _table("isolet", "of ISOLET: vowels", {}),
-    _table("credit", "of a 20 % subset of the credit card frauds", {}),
+    _table("adult", "of Adult"),
+    _table("esr", "of Epileptic Seizure Recognition"),
+    _table("isolet", "of ISOLET: vowels"),
+    _table("credit", "of a 20 % subset of the credit card frauds"),
     _paper_table(
         "table5",
         "P3GM's Table V: the classifiers one by one, on the (20 % subset of the) credit cards",

@@ -86,4 +86,6 @@ def _cell(values):
     if not values:
         return ""
     mean = f"{np.mean(values):.4g}"
-    return mean if len(values) < 2 else f"{mean} ± {np.std(values, ddof=1):.2g}"
+    if len(values) < 2 or np.ptp(values) <= 1e-9 * abs(np.mean(values)):  # rounding is no deviation
+        return mean
+    return f"{mean} ± {np.std(values, ddof=1):.2g}"

@@ -58,7 +58,7 @@ class CauchyMMD:
         value = within - 2 * self._sums(gap, group, n_groups) / (safe * n)
         if samples.requires_grad or not latents.z.requires_grad:
             one, other = torch.triu_indices(n, n, 1, device=samples.device)
-            value = value + self._kernel(samples[:, one] - samples[:, other]).sum(1) * 2 / (n * (n - 1))
+            value = value + self._kernel(samples[:, one] - samples[:, other]).sum(1) * 2 / max(n * (n - 1), 1)
         return torch.where(enough, value, 0.0)
 
     def _kernel(self, gap):
@@ -96,6 +96,7 @@ class _CauchyKernel(torch.autograd.Function):
         return value
 
     @staticmethod
+    @torch.autograd.function.once_differentiable
     def backward(ctx, grad):
         return ctx.saved_tensors[0] * grad.unsqueeze(-1), None
 
@@ -208,8 +209,13 @@ def make_divergence(divergence, expected_group_size):
         return CauchyMMD()
     if divergence == "kl_prior":
         return KLFromPrior(expected_group_size)
-    if isinstance(divergence, (CauchyMMD, KLFromPrior, UserDivergence)):
+    if type(divergence) in (CauchyMMD, KLFromPrior, UserDivergence):
         return copy.deepcopy(divergence)
+    if isinstance(divergence, (CauchyMMD, KLFromPrior, UserDivergence)):
+        raise ValueError(
+            f"divergence is a {type(divergence).__name__}, a class derived from one that is given all groups at once: "
+            "pass a function of (latents of a group, prior samples)"
+        )
     return UserDivergence(divergence)
 
 

@@ -77,10 +77,11 @@ class SubsetRows:
         if not len(self._x):
             shapes = ((*index.shape, self._x.shape[1]), (*index.shape, self.n_classes))
             return tuple(torch.zeros(shape, device=device) for shape in shapes)
-        x = self._x[index.to(self._x.device)].to(device)
+        empty = torch.from_numpy(size == 0)[..., None]
+        x = self._x[index.to(self._x.device)].masked_fill_(empty.to(self._x.device), 0).to(device)
         if not self.n_classes:
             return x, x.new_zeros(*index.shape, 0)
-        return x, self._eye[self._codes[index].clamp(min=0)].to(device)
+        return x, self._eye[self._codes[index].clamp(min=0)].masked_fill_(empty, 0).to(device)
 
     def to(self, device, order=None):
         """The same rows, where they are to be used: one copy instead of one a step; columns in another order."""

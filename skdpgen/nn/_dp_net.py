@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import sys
 
 import torch
 from skorch import NeuralNet
 from torch import nn
+from torch.utils._pytree import tree_leaves
 from tqdm import tqdm
 
 from ..dpsgd import DPSGDPlan, GradientNoise, PoissonLoader, check_optimizer, choose_path
-from ..dpsgd.seeding import torch_seeded
+from ..dpsgd.seeding import check_generators, torch_seeded, torch_seeded_secretly
 from ..utils.noise import make_noise_generator
 from ._net_losses import NetGroupLoss, NetLoss, chunk_inputs, made_up_groups
 
@@ -87,8 +89,9 @@ class DPNet(NeuralNet):
 
     Notes
     -----
-    An epoch, for callbacks, is ``round(1 / sampling_rate)`` steps. Dropout draws from torch's generator, which is
-    seeded for the length of the training with 64 secret bits of the noise generator.
+    An epoch, for callbacks, is ``round(1 / sampling_rate)`` steps. Dropout draws from torch's generators, whose state
+    is drawn by the noise generator for the length of the training. What a module keeps of a batch beside its
+    parameters (a last activation, say) is gone after the training: copies are trained, which share the parameters.
     `score`, `predict` and `forward` on private records give private values.
     """
 
@@ -177,16 +180,19 @@ class DPNet(NeuralNet):
         Raises
         ------
         ValueError
-            For BatchNorm, losses that mix records, LBFGS, and the rest of `skdpgen.dpsgd.choose_path`.
+            For BatchNorm, losses that mix records, LBFGS, modules that cannot be copied, and the rest of
+            `skdpgen.dpsgd.choose_path`.
         """
         if not self.initialized_:
             self.initialize()
         check_optimizer(self.optimizer_)
+        check_generators()
         plan = DPSGDPlan(1.0, 1, 1.0, 0.0, 1.0, max_physical_batch=3)
-        loader = self._loader(X, y, plan, make_noise_generator(self.noise))
-        self._choose_path(NetLoss(self), loader)
-        if groups:
-            self._choose_group_path(loader)
+        with self._working_copies():
+            loader = self._loader(X, y, plan, make_noise_generator(self.noise))
+            self._choose_path(NetLoss(self), loader)
+            if groups:
+                self._choose_group_path(loader)
         return self
 
     def fit(self, X, y=None, **fit_params):
@@ -229,6 +235,35 @@ class DPNet(NeuralNet):
             raise ValueError("the number of epochs follows from the plan, and forward takes nothing but X and noise")
         self.check_training_readiness()
         check_optimizer(self.optimizer_)
+        with self._working_copies():
+            self._run_steps(X, y)
+        return self
+
+    @contextlib.contextmanager
+    def _working_copies(self):
+        """Put copies of modules and criteria in their places, which share the trainable parameters and nothing else.
+
+        Modules may keep what they saw, a last activation for example. Whatever they keep of private rows is in these
+        copies, and goes with them.
+        """
+        names = [f"{name}_" for name in (*self._modules, *self._criteria)]
+        own = {name: part for name in names if isinstance(part := getattr(self, name), nn.Module)}
+        shared = {id(p): p for part in own.values() for p in part.parameters() if p.requires_grad}
+        for layer in {layer for part in own.values() for layer in part.modules()}:
+            # an activation that an earlier pass left there; torch copies no tensor that hangs on others
+            left = (t for t in tree_leaves(vars(layer)) if isinstance(t, torch.Tensor) and not t.is_leaf)
+            shared.update((id(t), t.detach()) for t in left)
+        try:
+            copies = copy.deepcopy(own, shared)
+        except Exception as error:
+            raise ValueError(f"modules must be such that copy.deepcopy can copy them: {error}") from error
+        vars(self).update(copies)
+        try:
+            yield
+        finally:
+            vars(self).update(own)
+
+    def _run_steps(self, X, y):
         plan, rng = self.plan, make_noise_generator(self.noise)
         loader = self._loader(X, y, plan, rng)
         root = NetLoss(self)
@@ -248,13 +283,12 @@ class DPNet(NeuralNet):
             stack.callback(self.__dict__.pop, "engine_")
             bar = stack.enter_context(self._bar(left))
             # dropout's draws: secret, and of one law whatever the batch
-            stack.enter_context(torch_seeded(rng.integers(2**62), self.device))
+            stack.enter_context(torch_seeded_secretly(rng, {p.device for p in clipper.parameters}))
             steps = iter(loader)
             while self.steps_taken_ < plan.steps:
                 self.notify("on_epoch_begin")
                 self.run_single_epoch(steps, training=True, prefix="train", step_fn=self.train_step, bar=bar)
                 self.notify("on_epoch_end")
-        return self
 
     def run_single_epoch(self, iterator, training, prefix, step_fn, bar=None):
         """Run the steps of one epoch: nothing of a step is recorded but that it was taken."""
@@ -334,7 +368,9 @@ class DPNet(NeuralNet):
         """As `_choose_path`, on made-up groups."""
         if not hasattr(self.module_, "group_losses"):
             raise ValueError("the plan has terms of groups of records: the module must have group_losses")
-        inputs = made_up_groups(loader.example(), getattr(self.module_, "group_noise_shape", None))
+        least = getattr(getattr(self.module_, "divergence", None), "min_group_size", 2)
+        noise_shape = getattr(self.module_, "group_noise_shape", None)
+        inputs = made_up_groups(loader.example(), noise_shape, max(2, int(least)))
         self.group_path_, self.group_path_reason_ = choose_path(NetGroupLoss(self), None, made_up=inputs)
 
     def _groups(self, plan):

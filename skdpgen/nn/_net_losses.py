@@ -40,18 +40,23 @@ def chunk_inputs(chunk):
     return chunk.X, {key: x for key, x in (("y", chunk.y), ("noise", chunk.noise)) if x is not None}
 
 
-def made_up_groups(chunk, group_noise_shape):
-    """Three groups of at most four made-up records, as `NetGroupLoss` takes them; of `chunk`, shapes alone are read."""
-    generator = torch.Generator().manual_seed(0)
+def made_up_groups(chunk, group_noise_shape, least=2):
+    """Three made-up groups of `least` records and of one and two more, as `NetGroupLoss` takes them.
 
-    def four(x):
-        values = torch.rand((3, 4, *x.shape[1:]), generator=generator)
-        return values.to(x.device, x.dtype) if x.is_floating_point() else x.new_zeros((3, 4, *x.shape[1:]))
+    Of `chunk`, shapes alone are read.
+    """
+    generator, length = torch.Generator().manual_seed(0), least + 2
 
-    inputs = tree_map(four, chunk_inputs(chunk))
+    def some(x):
+        values = torch.rand((3, length, *x.shape[1:]), generator=generator)
+        return values.to(x.device, x.dtype) if x.is_floating_point() else x.new_zeros((3, length, *x.shape[1:]))
+
+    inputs = tree_map(some, chunk_inputs(chunk))
     rows = inputs[0] if isinstance(inputs[0], torch.Tensor) else chunk.mask.float()
     like = rows if rows.is_floating_point() else rows.float()
-    groups = {"members": (torch.arange(4) < torch.tensor([[4], [2], [3]])).to(like.device, like.dtype)}
+    groups = {
+        "members": (torch.arange(length) < torch.tensor([[length], [least], [least + 1]])).to(like.device, like.dtype)
+    }
     if group_noise_shape is not None:
         groups["noise"] = torch.randn((3, *group_noise_shape), generator=generator).to(like.device, like.dtype)
     return (*inputs, groups)

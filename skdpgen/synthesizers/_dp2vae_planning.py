@@ -239,6 +239,7 @@ def check_networks(settings, rows):
     """
     import torch
 
+    from ..dpsgd.seeding import torch_seeded
     from ..nn._dp2vae import LIKELIHOODS, check_modules
     from ..nn._dp2vae_decoder import bytes_needed
     from ..nn._dp2vae_training import default_chunk, readable
@@ -261,7 +262,8 @@ def check_networks(settings, rows):
             f'{per_column}: use likelihood="bernoulli", architecture="mlp" or a decoder of your own'
         )
     n_outputs = n_features * per_column
-    check_modules(*(settings[role] or torch.nn.Linear(1, 1) for role in ("encoder", "decoder")))
+    with torch_seeded(settings["seed"]):
+        check_modules(*(settings[role] or torch.nn.Linear(1, 1) for role in ("encoder", "decoder")))
     encoder, decoder = make_networks(settings, n_features, n_classes, n_outputs)
     if exact or (settings["encoder"] is None and settings["decoder"] is None):
         _check_shapes(encoder, decoder, settings["n_components"], n_features, n_classes, n_outputs)

@@ -61,7 +61,7 @@ def test_c2_mistaken_for_2_c2_is_found_end_to_end(monkeypatch):
 
 
 def test_half_the_noise_of_dp_sgd_is_found(monkeypatch):
-    patch_source(monkeypatch, DPNet.fit_loop, ("plan.noise_multiplier, rng", "0.5 * plan.noise_multiplier, rng"))
+    patch_source(monkeypatch, DPNet._run_steps, ("plan.noise_multiplier, rng", "0.5 * plan.noise_multiplier, rng"))
     for name in ("records alone", "decoder"):
         assert audit(HONEST[name], X, n_runs=2, confidence=0.999, method="scale").broken
 

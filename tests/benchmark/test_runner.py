@@ -210,6 +210,8 @@ def test_published_figures_stand_in_the_row_they_belong_to_or_in_their_own():
         published={("x", "ours"): {"a.score": 0.25}, ("x", "theirs"): {"a.score": 0.5}, ("y", "ours"): {"a.score": 1}},
     )  # fmt: skip
     results = [{"data": "x", "model": "ours", "a": {"score": value}} for value in (0.7, 0.9)]
+    alike = [{"data": "x", "model": "ours", "a": {"score": value}} for value in (1.0, 1.0 - 1e-12)]
+    assert summary(benchmark, alike).splitlines()[2] == "| x ours (2 seeds) | 1 | 0.25 |"
     assert summary(benchmark, results).splitlines() == [
         "|  | score | published |",
         "| --- | --- | --- |",

@@ -258,6 +258,14 @@ def test_stage_1_is_what_training_one_encoder_after_another_gives():
             torch.testing.assert_close(whole[k], p.detach(), rtol=1e-3, atol=1e-5)
 
 
+def test_an_empty_subset_is_given_no_record_of_another():
+    x, codes = np.ones((6, 3), dtype=np.float32), np.zeros(6, dtype=np.int64)
+    rows = SubsetRows(x, codes, N_CLASSES, np.array([0, 0, 0, 2, 2, 2]), 4)
+    given, labels = rows.batch(np.arange(4), np.full((4, 5), 0.5), "cpu")
+    assert given.sum((1, 2)).tolist() == [15.0, 0.0, 15.0, 0.0]
+    assert labels.sum((1, 2)).tolist() == [5.0, 0.0, 5.0, 0.0]
+
+
 def test_a_bar_counts_the_chunks_on_a_terminal(capsys, monkeypatch):
     _pretrained(chunk=2)
     assert capsys.readouterr() == ("", "")

@@ -160,7 +160,7 @@ def test_without_noise_training_equals_plain_training(X, optimizer, module):
     steps = optimizer(plain.parameters(), lr=0.05, weight_decay=0.01)
     with seeded_noise(quiet=True):
         rng = make_noise_generator()
-    rng.random_bytes(32), rng.integers(2**62)  # the key of the noise and the seed of dropout
+    rng.random_bytes(32), rng.integers(2**62), rng.random_bytes(4 * 624)  # key of the noise, seeds of dropout
     for _ in range(5):
         steps.zero_grad()
         total = 0

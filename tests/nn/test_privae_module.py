@@ -373,3 +373,24 @@ def test_likelihoods_are_densities():
     )
     assert torch.equal(LaplaceLikelihood().mean(out), out)
     assert BernoulliLikelihood().log_prob(out, (x > 0).float()).shape == (3,)
+
+
+def test_a_class_derived_from_one_that_sees_all_groups_is_refused():
+    class Mixed(CauchyMMD):
+        def __call__(self, latents, samples, log_prob):
+            return super().__call__(latents, samples, log_prob) * latents.z.sum()
+
+    with pytest.raises(ValueError, match="Mixed, a class derived from one that is given all groups at once"):
+        make_module(Mixed())
+
+
+def test_made_up_groups_are_large_enough_for_the_divergence():
+    sizes = []
+
+    def told(z, prior):
+        sizes.append(len(z))
+        return z.var(0).sum()
+
+    told.min_group_size = 7
+    make_net(told).check(np.zeros((20, 5), dtype=np.float32), groups=True)
+    assert set(sizes) == {7, 8, 9}
