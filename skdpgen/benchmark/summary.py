@@ -34,12 +34,21 @@ def summary(benchmark, results):
         name += (_asked(benchmark, result),) if by_budget else ()
         groups.setdefault(tuple("" if part == "None" else part for part in name), []).append(result)
     present = {name[0] for name in groups}  # published rows of data that were not run are left out
-    run = {name[:width] for name in groups}
-    names = [*groups, *(n for n in benchmark.published if n not in run and (len(n) < 2 or n[0] in present))]
+    shown = [(name[:-1], benchmark.published.get(name[:width])) for name in groups]
+    names = list(groups)
+    for name, known in benchmark.published.items():
+        # one row of figures that stand beside none of ours
+        if (len(name) < 2 or name[0] in present) and not any(
+            known == other and (name[:-1] == data[: len(name) - 1]) for data, other in shown
+        ):
+            names.append(name)
+            shown.append((name[:-1], known))
     rows = []
     for name in _in_blocks(names):
         members, known = groups.get(name, []), benchmark.published.get(name[:width], {})
         row = [" ".join(filter(None, name)) + (f" ({len(members)} seeds)" if len(members) > 1 else "")]
+        if not members and not row[0].endswith("published"):
+            row[0] += ", published"
         for field in figures:
             row.append(_cell([v for m in members if _is_number(v := value_of(m, field))]))
             if field in beside:

@@ -216,7 +216,7 @@ def test_published_figures_stand_in_the_row_they_belong_to_or_in_their_own():
         "|  | score | published |",
         "| --- | --- | --- |",
         "| x ours (2 seeds) | 0.8 ± 0.14 | 0.25 |",
-        "| x theirs |  | 0.5 |",
+        "| x theirs, published |  | 0.5 |",
     ]
 
 
