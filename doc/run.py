@@ -3,6 +3,9 @@
 A page is run block by block: `sh` and `python` blocks in a folder of their own, Python in one process. The `text` block
 that follows one of them is replaced by what it printed. A block after `<!-- not run -->` is left alone.
 
+Tables between `<!-- results -->` and `<!-- /results -->` are those that the benchmarks of the `sh` block above them
+print of results kept in `doc/results`: nothing is fitted for them. A test finds a table that is not theirs.
+
 An example of `examples/` becomes a page of the gallery: its first words, its source, what it printed, its pictures. The
 page holds a digest of the source, so that a test finds one that is older than its example.
 """
@@ -10,10 +13,13 @@ page holds a digest of the source, so that a test finds one that is older than i
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
+import io
 import os
 import platform
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -23,8 +29,11 @@ from pathlib import Path
 
 DOC = Path(__file__).resolve().parent
 EXAMPLES, GALLERY = DOC.parent / "examples", DOC / "gallery"
-RUN_PAGES = ("pitfalls", "proofs_mended", "quickstart")
-BLOCK = re.compile(r"(<!-- not run -->\n)?```(sh|python)\n(.*?)```\n(\n```text\n.*?```\n)?", re.DOTALL)
+RUN_PAGES = ("choosing", "dp2vae", "pitfalls", "privae", "proofs_mended", "quickstart")
+RESULTS = re.compile(r"```sh\n(?P<code>[^`]*?)```\n\n<!-- results -->\n(?P<tables>.*?)<!-- /results -->\n", re.DOTALL)
+BLOCK = re.compile(
+    r"(<!-- not run -->\n)?```(sh|python)\n((?:(?!```).)*)```\n(?!\n<!-- results -->)(\n```text\n.*?```\n)?", re.DOTALL
+)
 # In one process for all Python blocks of a page: prints a line after each, to tell their outputs apart.
 _DRIVER = "import json, sys\nscope = {'__name__': '__main__'}\n" + (
     "for line in sys.stdin:\n"
@@ -44,6 +53,35 @@ def run_page(path):
     with tempfile.TemporaryDirectory() as folder, _python(folder) as process:
         path.write_text(BLOCK.sub(lambda match: _fill(match, folder, process), text), encoding="utf-8")
         process.stdin.close()
+
+
+def write_tables(path):
+    """Write the tables of kept results into a page, wherever it has some."""
+    text = path.read_text(encoding="utf-8")
+    written = RESULTS.sub(_with_tables, text)
+    if written != text:
+        path.write_text(written, encoding="utf-8")
+
+
+def _with_tables(match):
+    begin, end = (place - match.start() for place in match.span("tables"))
+    return match.group()[:begin] + tables_of(match["code"]) + match.group()[end:]
+
+
+def tables_of(code):
+    """Tables that the benchmarks of a block print of their kept results."""
+    from skdpgen.__main__ import main
+
+    tables = []
+    for line in code.replace("\\\n", " ").splitlines():
+        arguments = shlex.split(line, comments=True)
+        if arguments[:2] != ["skdpgen", "bench"] or "--output" not in arguments:
+            continue
+        arguments[arguments.index("--output") + 1] = str(DOC.parent / arguments[arguments.index("--output") + 1])
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            main([*arguments[1:], "--only-finished"])
+        tables += ["\n".join(line for line in printed.getvalue().splitlines() if line.startswith("|"))]
+    return "\n\n".join(tables) + "\n"
 
 
 def _fill(match, folder, process):
@@ -124,6 +162,9 @@ def _cpu_seconds():
 
 
 def main(names):
+    for path in sorted(DOC.glob("*.md")):
+        if not names or path.stem in names:
+            write_tables(path)
     pages = [DOC / f"{name}.md" for name in RUN_PAGES]
     for path in [*pages, *sorted(EXAMPLES.glob("*.py"))]:
         if names and path.stem not in names:
