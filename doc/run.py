@@ -81,7 +81,7 @@ def tables_of(code):
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             main([*arguments[1:], "--only-finished"])
         tables += ["\n".join(line for line in printed.getvalue().splitlines() if line.startswith("|"))]
-    return "\n\n".join(tables) + "\n"
+    return "\n\n".join(tables).replace(" ± ", "\u00a0±\u00a0") + "\n"  # not broken between lines
 
 
 def _fill(match, folder, process):
