@@ -14,8 +14,8 @@ from ..dpsgd.checks import check_layers
 __all__ = ["CauchyMMD", "GroupLatents", "KLFromPrior", "UserDivergence", "cauchy_mmd", "make_divergence"]
 
 _SCALES = (0.2, 0.4, 1.0, 2.0, 4.0, 10.0)
-# Entries of kernels found at once on a CPU.
-_PIECE = 2**15
+# Kernels found at once on a CPU: what stays in its caches, and is large beside the cost of a call.
+_PIECE = 2**17
 
 
 class GroupLatents(NamedTuple):
@@ -45,60 +45,174 @@ class CauchyMMD:
 
     def __call__(self, latents, samples, log_prob):
         """Shape (n_groups,), from `GroupLatents`, and prior samples of shape (n_groups, n, n_latent)."""
-        members, (n_groups, length, _) = latents.members > 0, latents.z.shape
-        z, size, n = latents.z.flatten(0, 1), latents.members.sum(1), samples.shape[1]
+        members, size, n = latents.members > 0, latents.members.sum(1), samples.shape[1]
         enough = size >= self.min_group_size
         safe = torch.where(enough, size, 2.0)
-        # pairs that there are, and each once: groups are padded to the longest of them
-        group, one, other = (members[:, :, None] & members[:, None, :]).triu(1).nonzero(as_tuple=True)
-        first, second = (z.index_select(0, group * length + place) for place in (one, other))
-        within = self._sums(first - second, group, n_groups) * 2 / (safe * (safe - 1))
-        group, one = members.nonzero(as_tuple=True)
-        gap = z.index_select(0, group * length + one)[:, None] - samples.index_select(0, group)
-        value = within - 2 * self._sums(gap, group, n_groups) / (safe * n)
+        value = _PairSums.apply(latents.z, members, self.squares) * 2 / (safe * (safe - 1))
+        value = value - 2 * _CrossSums.apply(latents.z, members, samples, self.squares) / (safe * n)
         if samples.requires_grad or not latents.z.requires_grad:
-            one, other = torch.triu_indices(n, n, 1, device=samples.device)
-            value = value + self._kernel(samples[:, one] - samples[:, other]).sum(1) * 2 / max(n * (n - 1), 1)
+            everyone = torch.ones(samples.shape[:2], dtype=torch.bool, device=samples.device)
+            value = value + _PairSums.apply(samples, everyone, self.squares) * 2 / max(n * (n - 1), 1)
         return torch.where(enough, value, 0.0)
 
-    def _kernel(self, gap):
-        return _CauchyKernel.apply(gap, self.squares)
 
-    def _sums(self, gap, group, n_groups):
-        """Kernels of gaps, shape (m, ..., n_latent), added up by group."""
-        kernel = self._kernel(gap).flatten(1).sum(1) if gap.dim() > 2 else self._kernel(gap)
-        return kernel.new_zeros(n_groups).index_add(0, group, kernel)
-
-
-class _CauchyKernel(torch.autograd.Function):
-    """Mean over the last axis of ``sum_s s / (s + gap**2)``, its derivative found along the way."""
+class _PairSums(torch.autograd.Function):
+    """Kernels of all pairs of the members of each group, each pair once, added up; its gradient found along the way."""
 
     @staticmethod
-    def forward(ctx, gap, squares):
-        gap = gap.contiguous()
-        width = gap.shape[-1]
-        value, slope = gap.new_empty(gap.shape[:-1]), torch.empty_like(gap)
-        # pieces that stay in a core's cache, where there is one, in buffers that they share
-        rows = max(1, gap.numel() // width if gap.is_cuda else _PIECE // width)
-        buffers = gap.new_empty((3, min(rows, value.numel()), width))
-        flat = (gap.view(-1, width), value.view(-1), slope.view(-1, width))
-        for g, v, d in zip(*(x.split(rows) for x in flat)):
-            square, total, part = buffers[:, : len(g)]
-            torch.mul(g, g, out=square)
-            total.zero_(), d.zero_()
-            for s in squares:
-                torch.add(square, s, out=part).reciprocal_()
-                total.add_(part, alpha=s)
-                d.addcmul_(part, part, value=-2 * s / width)
-            d.mul_(g)
-            torch.mean(total, -1, out=v)
+    def forward(ctx, z, members, squares):
+        sizes = members.sum(1)
+        largest_first = sizes.argsort(descending=True)
+        group, place = members[largest_first].nonzero(as_tuple=True)
+        group = largest_first[group]
+        values, slopes = pair_sums(z[group, place], sizes[group], squares, with_slope=ctx.needs_input_grad[0])
+        slope = torch.zeros_like(z)
+        slope[group, place] = slopes
         ctx.save_for_backward(slope)
-        return value
+        return z.new_zeros(len(z)).index_add_(0, group, values)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad):
-        return ctx.saved_tensors[0] * grad.unsqueeze(-1), None
+        return ctx.saved_tensors[0] * grad[:, None, None], None, None
+
+
+class _CrossSums(torch.autograd.Function):
+    """Kernels of all pairs of a member of a group and a prior sample of the group, added up, with its gradients."""
+
+    @staticmethod
+    def forward(ctx, z, members, samples, squares):
+        group, place = members.nonzero(as_tuple=True)
+        values, slopes, opposite = cross_sums(
+            z[group, place], group, samples, squares, with_opposite=ctx.needs_input_grad[2]
+        )
+        slope = torch.zeros_like(z)
+        slope[group, place] = slopes
+        ctx.save_for_backward(slope, opposite)
+        return z.new_zeros(len(z)).index_add_(0, group, values)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        slope, opposite = (saved * grad[:, None, None] for saved in ctx.saved_tensors)
+        return slope, None, opposite, None
+
+
+def pair_sums(rows, size, squares, *, with_slope=True):
+    """Sum of ``sum_s s / (s + gap**2)``, averaged over dimensions, over the pairs of each group, given by its rows.
+
+    Parameters
+    ----------
+    rows : tensor of shape (n_rows, n_latent)
+        A group's rows are neighbours, those of the largest group first.
+    size : tensor of shape (n_rows,), int64
+        Of the row's group.
+    squares : sequence of float
+    with_slope : bool, default=True
+        Whether the derivative is asked for; without, it is zero.
+
+    Returns
+    -------
+    value : tensor of shape (n_rows,)
+        To be added up over a group.
+    slope : tensor of the shape of `rows`
+
+    Notes
+    -----
+    Row i of a group meets row i + d, cyclically, for d up to half of the size: each pair once, and since no two rows
+    meet the same one at one d, derivatives are collected by looking them up.
+    """
+    n_rows, width = rows.shape
+    value, slope = rows.new_zeros(n_rows), torch.zeros_like(rows)
+    if not n_rows:
+        return value, slope
+    row = torch.arange(n_rows, device=rows.device)
+    first = torch.cat([row[:1], 1 + (size[1:] != size[:-1]).nonzero()[:, 0]])  # of each run of groups of one size
+    first = first[torch.searchsorted(first, row, right=True) - 1]
+    place = (row - first) % size
+    first = row - place
+    half = int(size[0]) // 2
+    at_once = _piece(rows, n_rows * width, half)
+    kernel = _Kernel(rows, at_once * n_rows * width, squares, with_slope)
+    for d in range(1, half + 1, at_once):
+        m = int((size >= 2 * d).sum())
+        step = torch.arange(d, min(d + at_once, half + 1), device=rows.device)[:, None]
+        there, back = (first[:m] + (place[:m] + shift) % size[:m] for shift in (step, -step))
+        kernels, slopes = kernel(rows[:m], rows, there)
+        # half way round every pair is met from both sides, and beyond it again
+        weight = (torch.sign(size[:m] - 2 * step) + 1).to(rows.dtype) / 2
+        value[:m] += (kernels.sum(2) * weight).sum(0)
+        if with_slope:
+            slopes *= weight[:, :, None]
+            back += torch.arange(0, back.numel(), m, device=rows.device)[:, None]
+            # one d after the other: how a group's are added does not hang on the sizes of others
+            for own, met in zip(slopes, kernel.look_up(slopes.flatten(0, 1), back)):
+                slope[:m] += own
+                slope[:m] -= met
+    return value / width, slope * (-2 / width)
+
+
+def cross_sums(rows, group, samples, squares, *, with_opposite=True):
+    """As `pair_sums`, over the pairs of a row and a sample of its group; the derivatives by both.
+
+    Parameters
+    ----------
+    rows : tensor of shape (n_rows, n_latent)
+    group : tensor of shape (n_rows,), int64
+    samples : tensor of shape (n_groups, n_samples, n_latent)
+    squares : sequence of float
+    with_opposite : bool, default=True
+        Whether the derivative by samples is asked for; without, it is zero.
+
+    Returns
+    -------
+    value : tensor of shape (n_rows,)
+    slope, opposite : tensors of the shapes of `rows` and `samples`
+    """
+    (n_rows, width), n = rows.shape, samples.shape[1]
+    value, slope, opposite = rows.new_empty(n_rows), torch.empty_like(rows), torch.zeros_like(samples)
+    at_once = _piece(rows, n * width, n_rows)
+    kernel = _Kernel(rows, at_once * n * width, squares)
+    places, samples_of = torch.arange(n, device=rows.device), samples.flatten(0, 1)
+    for i in range(0, n_rows, at_once):
+        part = slice(i, i + at_once)
+        kernels, slopes = kernel(rows[part, None], samples_of, group[part, None] * n + places)
+        torch.sum(kernels, (1, 2), out=value[part])
+        torch.sum(slopes, 1, out=slope[part])
+        if with_opposite:
+            opposite.index_add_(0, group[part], slopes, alpha=-1)
+    return value / width, slope * (-2 / width), opposite * (-2 / width)
+
+
+def _piece(rows, entries, most):
+    """How many of `most` parts of so many entries to take at once; on a GPU all."""
+    return max(1, most if rows.is_cuda else min(most, _PIECE // max(entries, 1)))
+
+
+class _Kernel:
+    """``sum_s s / (s + gap**2)`` and -1/2 its derivative, in buffers that the next call writes over."""
+
+    def __init__(self, like, entries, squares, with_slope=True):
+        self.buffers, self.squares, self.with_slope = like.new_empty((5, entries)), squares, with_slope
+
+    def __call__(self, one, others, places):
+        """At ``one - others[places]``; `places` has two axes, and their kernels one more."""
+        other = self.look_up(others, places)
+        gap, square, part, total, slope = self.buffers[:, : other.numel()]
+        torch.sub(one, other, out=gap.view(other.shape))
+        torch.mul(gap, gap, out=square)
+        total.zero_(), slope.zero_()
+        for s in self.squares:
+            torch.add(square, s, out=part).reciprocal_()
+            total.add_(part, alpha=s)
+            if self.with_slope:
+                slope.addcmul_(part, part, value=s)
+        return total.view(other.shape), slope.mul_(gap).view(other.shape)
+
+    def look_up(self, rows, places):
+        """``rows[places]``."""
+        out = self.buffers[1, : places.numel() * rows.shape[-1]].view(-1, rows.shape[-1])
+        return torch.index_select(rows, 0, places.flatten(), out=out).view(*places.shape, -1)
 
 
 class KLFromPrior:
@@ -240,25 +354,27 @@ def check_divergence(divergence, n_latent):
             raise ValueError(f"the divergence is not finite on a made-up group of {size} latents")
 
 
-def cauchy_mmd(one, other, scales=_SCALES, chunk=512):
+def cauchy_mmd(one, other, scales=_SCALES):
     """Dimension-wise MMD between two samples, averaged over dimensions (biased, so never negative).
 
     Parameters
     ----------
     one, other : tensors of shape (n, n_latent) and (m, n_latent)
     scales : sequence of float
-    chunk : int
-        Rows at once.
 
     Returns
     -------
     float
         The square of the distance.
     """
-    kernel = CauchyMMD(scales)._kernel
-
-    def mean(x, y):
-        parts = [kernel(x[i : i + chunk, None] - y[None]).sum().double() for i in range(0, len(x), chunk)]
-        return float(sum(parts)) / (len(x) * len(y))
-
-    return mean(one, one) - 2 * mean(one, other) + mean(other, other)
+    squares, n, m = CauchyMMD(scales).squares, len(one), len(other)
+    one, other = one.double(), other.double()
+    within = []
+    for x in (one, other):
+        together = torch.full((len(x),), len(x), device=x.device)
+        within.append(float(pair_sums(x, together, squares, with_slope=False)[0].sum()))
+    group = torch.zeros(n, dtype=torch.int64, device=one.device)
+    across = float(cross_sums(one, group, other[None], squares, with_opposite=False)[0].sum())
+    # a sample with itself: each scale's kernel is 1 there
+    own = [(2 * pairs + size * len(squares)) / size**2 for pairs, size in zip(within, (n, m))]
+    return own[0] - 2 * across / (n * m) + own[1]

@@ -122,6 +122,47 @@ def test_mmd_is_the_unbiased_one_of_each_group():
     assert cauchy_mmd(rand(300, 2), rand(300, 2, seed=4)) < 0.1 < cauchy_mmd(rand(300, 2), rand(300, 2) + 2)
 
 
+@pytest.mark.parametrize("piece", [1, 300, 2**17])
+def test_mmd_has_the_derivatives_of_its_definition_for_groups_of_any_size(piece, monkeypatch):
+    monkeypatch.setattr("skdpgen.nn._divergences._PIECE", piece)
+    given, samples = latents([3, 8, 0, 2, 7, 1, 8, 16], length=16), rand(8, 6, 2, seed=3).double().requires_grad_()
+    z = given.z.double().requires_grad_()
+
+    def k(x, y):
+        square = (x[:, None] - y[None]) ** 2
+        return sum(s**2 / (s**2 + square) for s in (0.2, 0.4, 1, 2, 4, 10)).mean(-1)
+
+    expected = []
+    for x, member, p in zip(z, given.members > 0, samples):
+        x, m, n = x[member], int(member.sum()), len(p)
+        pairs = [(k(x, x).sum() - 6 * m) / (m * (m - 1)), (k(p, p).sum() - 6 * n) / (n * (n - 1))] if m > 1 else [0]
+        expected.append(sum(pairs) - 2 * k(x, p).mean() if m > 1 else 0 * x.sum())
+    expected = torch.stack(expected)
+    found = CauchyMMD()(given._replace(z=z, members=given.members.double()), samples, None)
+    assert torch.allclose(found, expected, rtol=0, atol=1e-12)
+    weights = rand(8, seed=9).double()
+    for own, derivative in zip(
+        torch.autograd.grad((weights * found).sum(), (z, samples)),
+        torch.autograd.grad((weights * expected).sum(), (z, samples)),
+    ):
+        assert torch.allclose(own, derivative, rtol=0, atol=1e-12)
+
+
+def test_mmd_of_a_group_hangs_on_no_record_of_another():
+    def derivatives(given):
+        z = given.z.clone().requires_grad_()
+        return torch.autograd.grad(CauchyMMD()(given._replace(z=z), samples, None).sum(), z)[0]
+
+    given, samples = latents([12, 4, 9, 11], length=16), rand(4, 6, 2, seed=3)
+    before = derivatives(given)
+    for value in (1.0, torch.nan, torch.inf):
+        z, members = given.z.clone(), given.members.clone()
+        z[0, 12], members[0, 12] = value, 1
+        after = derivatives(given._replace(z=z, members=members))
+        assert torch.equal(after[1:], before[1:])
+        assert not torch.equal(after[0], before[0])
+
+
 def test_kl_from_the_prior_is_its_monte_carlo_estimate():
     given, samples, prior = latents([5, 1, 0]), rand(3, 6, 2, seed=3), NormalPrior()
     found = KLFromPrior(4.0)(given, samples, prior.log_prob(samples))
