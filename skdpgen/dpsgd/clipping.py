@@ -9,6 +9,7 @@ is not finite contributes nothing.
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import warnings
 
@@ -107,8 +108,16 @@ class ClippedSum:
             self._sums = [torch.empty_like(p, requires_grad=False) for p in self.parameters]
         self._beta = 0  # the first addition overwrites
 
-    def add(self, *inputs, mask=None):
-        """Add the examples of one physical batch, one contribution each."""
+    def add(self, *inputs, mask=None, shift=None):
+        """Add the examples of one physical batch, one contribution each.
+
+        Parameters
+        ----------
+        *inputs, mask
+            As in a call.
+        shift : list of tensors, default=None
+            Shaped as `parameters`, finite: added to each example's gradient before that is clipped.
+        """
         batch = _batch_size(inputs)
         if batch == 0:
             return
@@ -116,9 +125,9 @@ class ClippedSum:
             mask = torch.ones(batch, dtype=torch.bool, device=self.parameters[0].device)
         with _plain_float32(self.parameters[0].device):
             if self.path == "fast":
-                self._add_fast(inputs, mask)
+                self._add_fast(inputs, mask, shift)
             else:
-                self._add_reference(inputs, mask, batch, self.path)
+                self._add_reference(inputs, mask, batch, self.path, shift)
 
     def result(self) -> BoundedSum:
         """The sum of everything added since `reset`: zero if nothing was (an empty batch is a legal step)."""
@@ -180,16 +189,19 @@ class ClippedSum:
             raise SharedLayerError("a layer's input was overwritten after the layer used it")
         return [(layers[layer], layer, a, g) for (layer, a, *_), g in zip(seen, gradients) if g is not None]
 
-    def _add_fast(self, inputs, mask):
+    def _add_fast(self, inputs, mask, shift):
         batch = mask.shape[0]
         try:
             records = self._record(inputs, mask)
             rules = _rules(records, batch, self._pool)
         except (SharedLayerError, UnsupportedShapeError):
             # Only if the module's course depends on its input, unseen by `choose_path`: the same sum, found slowly.
-            self._add_reference(inputs, mask, batch, "loop")
+            self._add_reference(inputs, mask, batch, "loop", shift)
             return
         square_norms = sum((rule.square_norms for _, rule in rules), torch.zeros_like(mask, dtype=torch.float64))
+        if shift is not None:
+            square_norms += 2 * self._inner_products(records, shift, batch) + square_norm(shift)
+            square_norms.clamp_(min=0.0)
         factors = self._factors(square_norms, mask)
         unusable = ~torch.isfinite(square_norms)
         if bool(unusable.any()):
@@ -201,6 +213,28 @@ class ClippedSum:
             own = {p: sums.pop(f"{name}.{p}", None) for p in ("weight", "bias")}
             rule.weighted_sum(factors, {p: total for p, total in own.items() if total is not None}, self._beta)
         self._wrote(sums.values())
+        if shift is not None:
+            for total, moved in zip(self._sums, shift):
+                total.add_(moved, alpha=float(factors.sum()))
+
+    def _inner_products(self, records, direction, batch):
+        """``<gradient, direction>`` of every example, float64.
+
+        A layer's output is linear in its parameters: it is the product of the gradient by the output with what the
+        layer makes of its input at `direction`.
+        """
+        parts = dict(zip(self.names, direction))
+        found = torch.zeros(batch, dtype=torch.float64, device=direction[0].device)
+        for name, layer, activation, gradient in records:
+            turned = copy.copy(layer)  # called without the user's hooks, which may replace the output
+            turned._parameters = {
+                p: None if value is None else parts.get(f"{name}.{p}", torch.zeros_like(value))
+                for p, value in layer._parameters.items()
+            }
+            with torch.no_grad():
+                moved = turned.forward(activation)
+            found += (moved * gradient).reshape(batch, -1).sum(1, dtype=torch.float64)
+        return found
 
     def _wrote(self, unwritten):
         """After the first addition, sums that nothing wrote to are zero."""
@@ -214,16 +248,23 @@ class ClippedSum:
             return example_gradients_vmap(self.root, self.names, inputs)
         return example_gradients_loop(self.root, self.names, inputs, batch)
 
-    def _add_reference(self, inputs, mask, batch, path):
+    def _add_reference(self, inputs, mask, batch, path, shift=None):
         step = max(1, _REFERENCE_SCALARS // sum(p.numel() for p in self.parameters))
         for i in range(0, batch, step):
             j = min(i + step, batch)
             gradients = self._example_gradients(tree_map(lambda x: x[i:j], inputs), j - i, path)  # noqa: B023
+            if shift is not None:
+                gradients = [gradient + moved for gradient, moved in zip(gradients, shift)]
             factors = self._factors(sum(self._pool.square_norms(g) for g in gradients), mask[i:j])
             for total, gradient in zip(self._sums, gradients):
                 rows = torch.where((factors > 0).unsqueeze(1), gradient.flatten(1), 0.0)
                 total.view(-1).addmv_(rows.t(), factors, beta=self._beta)
             self._beta = 1
+
+
+def square_norm(vector) -> float:
+    """Squared norm of a list of tensors, accumulated in float64."""
+    return float(sum(part.double().square().sum() for part in vector))
 
 
 def _rules(records, batch, pool):

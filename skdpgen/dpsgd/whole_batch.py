@@ -13,7 +13,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from .._types import BoundedSum
-from .clipping import ClippedSum
+from .clipping import ClippedSum, square_norm
 from .plan import DPSGDPlan
 from .termwise import _join, _leaf, group_draws
 
@@ -83,7 +83,7 @@ class WholeBatchAggregate:
         if [id(p) for p in self.parameters] != [id(p) for p in group_root.parameters() if p.requires_grad]:
             raise ValueError("records and groups must share one list of trainable parameters")
         self._clip = plan.gradient_bound / (1 + plan.slack) if plan.private else math.inf
-        self._norms = ClippedSum(root, plan.gradient_bound, path=path)
+        self._clipped = ClippedSum(root, plan.gradient_bound, clip_norm=self._clip, path=path)
         self._rng, self._noise_shape = rng, group_noise_shape
         self._parts = []
 
@@ -110,15 +110,15 @@ class WholeBatchAggregate:
         if parts:
             vector = self._micro(parts) if self.plan.aggregation == "micro" else self._batch(parts)
             # the last word on the norm: a mean of clipped vectors is inside already, up to rounding
-            factor = self._factor(_square_norm(vector))
+            factor = self._factor(square_norm(vector))
             value = [torch.nan_to_num(v, 0.0, 0.0, 0.0).mul_(factor * self.plan.expected_batch_size) for v in vector]
         else:
             value = [torch.zeros_like(p) for p in self.parameters]
         return BoundedSum(value, l2_bound=self.plan.l2_bound, difference_bound=self.plan.l2_bound)
 
-    def _factor(self, square_norm):
+    def _factor(self, square):
         """Clip factor of a vector; zero if it is not finite."""
-        norm = math.sqrt(square_norm) if math.isfinite(square_norm) else math.inf
+        norm = math.sqrt(square) if math.isfinite(square) else math.inf
         if math.isinf(norm):
             return 0.0
         return 1.0 if norm <= self._clip else self._clip / norm
@@ -130,8 +130,8 @@ class WholeBatchAggregate:
         loss = self.group_root(*tree_map(lambda x: x[None], inputs), groups)
         return self._gradients(loss.sum())
 
-    def _gradients(self, loss, **options):
-        found = torch.autograd.grad(loss, self.parameters, allow_unused=True, **options)
+    def _gradients(self, loss):
+        found = torch.autograd.grad(loss, self.parameters, allow_unused=True)
         return [torch.zeros_like(p) if g is None else g for p, g in zip(self.parameters, found)]
 
     def _batch(self, parts):
@@ -143,34 +143,12 @@ class WholeBatchAggregate:
         return total
 
     def _micro(self, parts):
-        """Mean of ``f_i (grad phi_i + G)``, without any record's gradient: f_i from norms and inner products."""
-        size = sum(int(mask.sum()) for _, mask, _ in parts)
+        """Mean of the clipped ``grad phi_i + G``, G the gradient of psi(batch)."""
         shared = self._of_batch(parts)
-        if not math.isfinite(_square_norm(shared)):
+        if not math.isfinite(square_norm(shared)):
             return shared
-        total, weights = [torch.zeros_like(p) for p in self.parameters], 0.0
-        for inputs, _, _ in parts:
-            own = self._norms.square_norms(*inputs)
-            usable = torch.isfinite(own)
-            inputs = tree_map(lambda x: x[usable], inputs)  # noqa: B023
-            if not bool(usable.any()):
-                continue
-            square = own[usable] + 2 * self._inner(inputs, shared) + _square_norm(shared)
-            factors = (self._clip / square.clamp_min(1e-300).sqrt()).clamp_max(1.0)
-            losses = self.root(*inputs)
-            for out, g in zip(total, self._gradients((losses * factors.to(losses.dtype)).sum())):
-                out.add_(g, alpha=1 / size)
-            weights += float(factors.sum()) / size
-        return [out.add_(g, alpha=weights) for out, g in zip(total, shared)]
-
-    def _inner(self, inputs, direction):
-        """``<grad phi_i, direction>`` of every record, float64: the derivative by u of ``<grad sum u_i phi_i, .>``."""
-        losses = self.root(*inputs)
-        u = torch.ones_like(losses, requires_grad=True)
-        gradients = self._gradients((u * losses).sum(), create_graph=True)
-        product = sum((g * d).sum() for g, d in zip(gradients, direction))
-        return torch.autograd.grad(product, u)[0].double()
-
-
-def _square_norm(vector) -> float:
-    return float(sum(v.double().square().sum() for v in vector))
+        self._clipped.reset()
+        for inputs, mask, _ in parts:
+            self._clipped.add(*inputs, mask=mask, shift=shared)
+        size = sum(int(mask.sum()) for _, mask, _ in parts)
+        return [total / size for total in self._clipped.result().value]

@@ -146,9 +146,9 @@ def pair_sums(rows, size, squares, *, with_slope=True):
             slopes *= weight[:, :, None]
             back += torch.arange(0, back.numel(), m, device=rows.device)[:, None]
             # one d after the other: how a group's are added does not hang on the sizes of others
-            for own, met in zip(slopes, kernel.look_up(slopes.flatten(0, 1), back)):
-                slope[:m] += own
-                slope[:m] -= met
+            among = slope[:m]
+            for slopes_of_step in slopes - kernel.look_up(slopes.flatten(0, 1), back):
+                among += slopes_of_step
     return value / width, slope * (-2 / width)
 
 
