@@ -231,6 +231,10 @@ class ClippedSum:
                 p: None if value is None else parts.get(f"{name}.{p}", torch.zeros_like(value))
                 for p, value in layer._parameters.items()
             }
+            if (padding := getattr(layer, "padding_idx", None)) is not None:  # no gradient reaches that row
+                turned._parameters["weight"] = turned._parameters["weight"].index_fill(
+                    0, torch.tensor(padding, device=activation.device), 0.0
+                )
             with torch.no_grad():
                 moved = turned.forward(activation)
             found += (moved * gradient).reshape(batch, -1).sum(1, dtype=torch.float64)

@@ -14,8 +14,8 @@ from ..dpsgd.checks import check_layers
 __all__ = ["CauchyMMD", "GroupLatents", "KLFromPrior", "UserDivergence", "cauchy_mmd", "make_divergence"]
 
 _SCALES = (0.2, 0.4, 1.0, 2.0, 4.0, 10.0)
-# Kernels found at once on a CPU: what stays in its caches, and is large beside the cost of a call.
-_PIECE = 2**17
+# Kernels found at once: on a CPU what stays in its caches and is large beside the cost of a call, on a GPU some memory.
+_PIECE, _GPU_PIECE = 2**17, 2**26
 
 
 class GroupLatents(NamedTuple):
@@ -45,12 +45,18 @@ class CauchyMMD:
 
     def __call__(self, latents, samples, log_prob):
         """Shape (n_groups,), from `GroupLatents`, and prior samples of shape (n_groups, n, n_latent)."""
-        members, size, n = latents.members > 0, latents.members.sum(1), samples.shape[1]
+        z, members, size, n = latents.z, latents.members > 0, latents.members.sum(1), samples.shape[1]
+        if samples.shape != (len(z), n, z.shape[2]) or not n:
+            raise ValueError(
+                f"samples of the prior must have shape ({len(z)}, n, {z.shape[2]}), n > 0; got {tuple(samples.shape)}"
+            )
+        dtype = torch.promote_types(z.dtype, samples.dtype)
+        z, samples = z.to(dtype), samples.to(dtype)
         enough = size >= self.min_group_size
         safe = torch.where(enough, size, 2.0)
-        value = _PairSums.apply(latents.z, members, self.squares) * 2 / (safe * (safe - 1))
-        value = value - 2 * _CrossSums.apply(latents.z, members, samples, self.squares) / (safe * n)
-        if samples.requires_grad or not latents.z.requires_grad:
+        value = _PairSums.apply(z, members, self.squares) * 2 / (safe * (safe - 1))
+        value = value - 2 * _CrossSums.apply(z, members, samples, self.squares) / (safe * n)
+        if samples.requires_grad or not z.requires_grad:
             everyone = torch.ones(samples.shape[:2], dtype=torch.bool, device=samples.device)
             value = value + _PairSums.apply(samples, everyone, self.squares) * 2 / max(n * (n - 1), 1)
         return torch.where(enough, value, 0.0)
@@ -65,7 +71,7 @@ class _PairSums(torch.autograd.Function):
         largest_first = sizes.argsort(descending=True)
         group, place = members[largest_first].nonzero(as_tuple=True)
         group = largest_first[group]
-        values, slopes = pair_sums(z[group, place], sizes[group], squares, with_slope=ctx.needs_input_grad[0])
+        values, slopes = _pair_sums(z[group, place], sizes[group], squares, with_slope=ctx.needs_input_grad[0])
         slope = torch.zeros_like(z)
         slope[group, place] = slopes
         ctx.save_for_backward(slope)
@@ -83,8 +89,9 @@ class _CrossSums(torch.autograd.Function):
     @staticmethod
     def forward(ctx, z, members, samples, squares):
         group, place = members.nonzero(as_tuple=True)
-        values, slopes, opposite = cross_sums(
-            z[group, place], group, samples, squares, with_opposite=ctx.needs_input_grad[2]
+        slope_needed, _, opposite_needed, _ = ctx.needs_input_grad
+        values, slopes, opposite = _cross_sums(
+            z[group, place], group, samples, squares, with_slope=slope_needed, with_opposite=opposite_needed
         )
         slope = torch.zeros_like(z)
         slope[group, place] = slopes
@@ -98,7 +105,7 @@ class _CrossSums(torch.autograd.Function):
         return slope, None, opposite, None
 
 
-def pair_sums(rows, size, squares, *, with_slope=True):
+def _pair_sums(rows, size, squares, *, with_slope=True):
     """Sum of ``sum_s s / (s + gap**2)``, averaged over dimensions, over the pairs of each group, given by its rows.
 
     Parameters
@@ -119,41 +126,41 @@ def pair_sums(rows, size, squares, *, with_slope=True):
 
     Notes
     -----
-    Row i of a group meets row i + d, cyclically, for d up to half of the size: each pair once, and since no two rows
-    meet the same one at one d, derivatives are collected by looking them up.
+    Row i of a group meets row i + d, cyclically, for d up to half of the size: each pair once. The row that met row i
+    at step d is i - d, so its part of the derivative is looked up, and nothing is scattered.
     """
     n_rows, width = rows.shape
     value, slope = rows.new_zeros(n_rows), torch.zeros_like(rows)
     if not n_rows:
         return value, slope
     row = torch.arange(n_rows, device=rows.device)
-    first = torch.cat([row[:1], 1 + (size[1:] != size[:-1]).nonzero()[:, 0]])  # of each run of groups of one size
-    first = first[torch.searchsorted(first, row, right=True) - 1]
-    place = (row - first) % size
-    first = row - place
+    run_start = torch.cat([row[:1], 1 + (size[1:] != size[:-1]).nonzero()[:, 0]])  # of neighbouring groups of one size
+    place = (row - run_start[torch.searchsorted(run_start, row, right=True) - 1]) % size
+    group_start = row - place
     half = int(size[0]) // 2
-    at_once = _piece(rows, n_rows * width, half)
+    at_once = _how_many_at_once(rows, n_rows * width, half)
     kernel = _Kernel(rows, at_once * n_rows * width, squares, with_slope)
     for d in range(1, half + 1, at_once):
         m = int((size >= 2 * d).sum())
         step = torch.arange(d, min(d + at_once, half + 1), device=rows.device)[:, None]
-        there, back = (first[:m] + (place[:m] + shift) % size[:m] for shift in (step, -step))
-        kernels, slopes = kernel(rows[:m], rows, there)
-        # half way round every pair is met from both sides, and beyond it again
+        kernels, slopes = kernel(rows[:m], rows, group_start[:m] + (place[:m] + step) % size[:m])
+        # 1; 1/2 half way round, where a pair is met from both sides; 0 beyond it, for several steps are taken at once
         weight = (torch.sign(size[:m] - 2 * step) + 1).to(rows.dtype) / 2
-        value[:m] += (kernels.sum(2) * weight).sum(0)
+        # steps are added one by one: rounding within a group does not hang on the sizes of others either
+        for of_step in torch.where(weight > 0, kernels.sum(2) * weight, 0.0):
+            value[:m] += of_step
         if with_slope:
             slopes *= weight[:, :, None]
-            back += torch.arange(0, back.numel(), m, device=rows.device)[:, None]
-            # one d after the other: how a group's are added does not hang on the sizes of others
+            met_by = group_start[:m] + (place[:m] - step) % size[:m]
+            met_by += torch.arange(0, met_by.numel(), m, device=rows.device)[:, None]
             among = slope[:m]
-            for slopes_of_step in slopes - kernel.look_up(slopes.flatten(0, 1), back):
-                among += slopes_of_step
+            for of_step in slopes - kernel.look_up(slopes.flatten(0, 1), met_by):
+                among += of_step
     return value / width, slope * (-2 / width)
 
 
-def cross_sums(rows, group, samples, squares, *, with_opposite=True):
-    """As `pair_sums`, over the pairs of a row and a sample of its group; the derivatives by both.
+def _cross_sums(rows, group, samples, squares, *, with_slope=True, with_opposite=True):
+    """As `_pair_sums`, over the pairs of a row and a sample of its group; the derivatives by both.
 
     Parameters
     ----------
@@ -161,8 +168,8 @@ def cross_sums(rows, group, samples, squares, *, with_opposite=True):
     group : tensor of shape (n_rows,), int64
     samples : tensor of shape (n_groups, n_samples, n_latent)
     squares : sequence of float
-    with_opposite : bool, default=True
-        Whether the derivative by samples is asked for; without, it is zero.
+    with_slope, with_opposite : bool, default=True
+        Whether the derivatives by rows and by samples are asked for; without, they are zero.
 
     Returns
     -------
@@ -170,38 +177,40 @@ def cross_sums(rows, group, samples, squares, *, with_opposite=True):
     slope, opposite : tensors of the shapes of `rows` and `samples`
     """
     (n_rows, width), n = rows.shape, samples.shape[1]
-    value, slope, opposite = rows.new_empty(n_rows), torch.empty_like(rows), torch.zeros_like(samples)
-    at_once = _piece(rows, n * width, n_rows)
-    kernel = _Kernel(rows, at_once * n * width, squares)
-    places, samples_of = torch.arange(n, device=rows.device), samples.flatten(0, 1)
+    value, slope, opposite = rows.new_zeros(n_rows), torch.zeros_like(rows), torch.zeros_like(samples)
+    at_once = _how_many_at_once(rows, n * width, n_rows)
+    kernel = _Kernel(rows, at_once * n * width, squares, with_slope or with_opposite)
+    places, flat_samples = torch.arange(n, device=rows.device), samples.flatten(0, 1)
     for i in range(0, n_rows, at_once):
         part = slice(i, i + at_once)
-        kernels, slopes = kernel(rows[part, None], samples_of, group[part, None] * n + places)
-        torch.sum(kernels, (1, 2), out=value[part])
-        torch.sum(slopes, 1, out=slope[part])
+        kernels, slopes = kernel(rows[part, None], flat_samples, group[part, None] * n + places)
+        value[part] = kernels.sum((1, 2))
+        if with_slope:
+            slope[part] = slopes.sum(1)
         if with_opposite:
             opposite.index_add_(0, group[part], slopes, alpha=-1)
     return value / width, slope * (-2 / width), opposite * (-2 / width)
 
 
-def _piece(rows, entries, most):
-    """How many of `most` parts of so many entries to take at once; on a GPU all."""
-    return max(1, most if rows.is_cuda else min(most, _PIECE // max(entries, 1)))
+def _how_many_at_once(rows, entries, most):
+    """Of `most` parts of so many kernels."""
+    return max(1, min(most, (_GPU_PIECE if rows.is_cuda else _PIECE) // max(entries, 1)))
 
 
 class _Kernel:
-    """``sum_s s / (s + gap**2)`` and -1/2 its derivative, in buffers that the next call writes over."""
+    """``sum_s s / (s + gap**2)``, and its derivative by the gap over -2, in buffers that the next call writes over."""
 
-    def __init__(self, like, entries, squares, with_slope=True):
+    def __init__(self, like, entries, squares, with_slope):
         self.buffers, self.squares, self.with_slope = like.new_empty((5, entries)), squares, with_slope
 
     def __call__(self, one, others, places):
         """At ``one - others[places]``; `places` has two axes, and their kernels one more."""
         other = self.look_up(others, places)
-        gap, square, part, total, slope = self.buffers[:, : other.numel()]
+        square, gap, part, total, slope = self.buffers[:, : other.numel()]  # what was looked up is not needed by then
         torch.sub(one, other, out=gap.view(other.shape))
         torch.mul(gap, gap, out=square)
-        total.zero_(), slope.zero_()
+        total.zero_()
+        slope.zero_()
         for s in self.squares:
             torch.add(square, s, out=part).reciprocal_()
             total.add_(part, alpha=s)
@@ -210,9 +219,9 @@ class _Kernel:
         return total.view(other.shape), slope.mul_(gap).view(other.shape)
 
     def look_up(self, rows, places):
-        """``rows[places]``."""
-        out = self.buffers[1, : places.numel() * rows.shape[-1]].view(-1, rows.shape[-1])
-        return torch.index_select(rows, 0, places.flatten(), out=out).view(*places.shape, -1)
+        """``rows[places]``, in the first buffer."""
+        out = self.buffers[0, : places.numel() * rows.shape[-1]].view(-1, rows.shape[-1])
+        return torch.index_select(rows, 0, places.flatten(), out=out).view(*places.shape, rows.shape[-1])
 
 
 class KLFromPrior:
@@ -368,13 +377,14 @@ def cauchy_mmd(one, other, scales=_SCALES):
         The square of the distance.
     """
     squares, n, m = CauchyMMD(scales).squares, len(one), len(other)
-    one, other = one.double(), other.double()
+    if not n or not m or one.shape[1:] != other.shape[1:] or one.dim() != 2:
+        raise ValueError(f"two samples of one width, not empty; got shapes {tuple(one.shape)} and {tuple(other.shape)}")
+    one, other = one.detach().double(), other.detach().double()
     within = []
     for x in (one, other):
         together = torch.full((len(x),), len(x), device=x.device)
-        within.append(float(pair_sums(x, together, squares, with_slope=False)[0].sum()))
+        pairs = float(_pair_sums(x, together, squares, with_slope=False)[0].sum())
+        within.append((2 * pairs + len(x) * len(squares)) / len(x) ** 2)  # with itself each scale's kernel is 1
     group = torch.zeros(n, dtype=torch.int64, device=one.device)
-    across = float(cross_sums(one, group, other[None], squares, with_opposite=False)[0].sum())
-    # a sample with itself: each scale's kernel is 1 there
-    own = [(2 * pairs + size * len(squares)) / size**2 for pairs, size in zip(within, (n, m))]
-    return own[0] - 2 * across / (n * m) + own[1]
+    across = _cross_sums(one, group, other[None], squares, with_slope=False, with_opposite=False)[0]
+    return sum(within) - 2 * float(across.sum()) / (n * m)

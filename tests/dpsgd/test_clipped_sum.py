@@ -101,14 +101,57 @@ def test_fast_path_equals_reference(name, batch):
     reference = ClippedSum(LossModule(module), 0.5, path="loop")
     torch.testing.assert_close(engine.square_norms(x), reference.square_norms(x), rtol=1e-4, atol=1e-9)
     assert_equal(engine(x).value, reference(x).value)
+    assert_equal(shifted(engine, x), shifted(reference, x))
+
+
+def shifted(engine, x):
+    """The sum with something added to every gradient before it is clipped, of a batch in two parts."""
+    shift = [0.3 * data(*p.shape, seed=8) for p in engine.parameters]
+    engine.reset()
+    for part, mask in ((x, torch.arange(len(x)) != 1), (x[:1], None)):
+        engine.add(part, mask=mask, shift=shift)
+    return [total.clone() for total in engine.result().value]
+
+
+def test_a_shift_is_added_to_each_gradient_before_its_clip():
+    torch.manual_seed(0)
+    module, x = Layer(nn.Linear(3, 2)), data(3, 3)
+    engine = ClippedSum(LossModule(module), 0.5)
+    shift = [0.3 * data(*p.shape, seed=8) for p in engine.parameters]
+    expected = [torch.zeros_like(p) for p in engine.parameters]
+    for row in (0, 2, 0):
+        gradient = torch.autograd.grad(module(x[row : row + 1]).sum(), engine.parameters)
+        moved = [g + s for g, s in zip(gradient, shift)]
+        norm = float(sum(m.square().sum() for m in moved) ** 0.5)
+        expected = [total + m * min(1.0, 0.5 / norm) for total, m in zip(expected, moved)]
+    assert_equal(shifted(engine, x), expected)
+
+
+@pytest.mark.parametrize("path", ["fast", "vmap", "loop"])
+def test_a_shift_leaves_out_records_without_finite_gradient(path):
+    torch.manual_seed(0)
+    engine = ClippedSum(LossModule(Layer(nn.Linear(3, 2))), 0.5, path=path)
+    x = data(4, 3)
+    x[1] = torch.nan
+    assert_equal(shifted(engine, x), shifted(engine, torch.cat([x[:1], data(1, 3), x[2:]])))
+
+
+def test_a_shift_does_not_pass_through_hooks():
+    torch.manual_seed(0)
+    module, reference = (Layer(nn.Linear(3, 2)) for _ in range(2))
+    reference.load_state_dict(module.state_dict())
+    module.layer.register_forward_hook(lambda layer, args, output: 3 * output)
+    reference.after = lambda out: torch.tanh(3 * out)
+    assert_equal(*(shifted(ClippedSum(LossModule(m), 0.5), data(4, 3)) for m in (module, reference)))
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (3, 2)])
 def test_embedding_equals_reference(shape):
     torch.manual_seed(0)
     # four words and up to six places: the same word is looked up more than once
-    module = Layer(nn.Embedding(4, 3, padding_idx=1))
-    assert_equal(*both(module, data(5, *shape, integers=4), slow="loop"))
+    module, x = Layer(nn.Embedding(4, 3, padding_idx=1)), data(5, *shape, integers=4)
+    assert_equal(*both(module, x, slow="loop"))
+    assert_equal(*(shifted(ClippedSum(LossModule(module), 0.5, path=path), x) for path in ("fast", "loop")))
 
 
 def test_samples_folded_into_the_batch_equal_reference():
@@ -146,6 +189,7 @@ def test_frozen_and_unused_parameters():
     assert_equal(fast, reference)
     assert len(fast) == 5
     assert all(not v.any() for v in fast[-2:])
+    assert_equal(*(shifted(ClippedSum(LossModule(module), 0.5, path=path), data(3, 4)) for path in ("fast", "loop")))
 
 
 @pytest.mark.parametrize("path", ["fast", "vmap", "loop"])

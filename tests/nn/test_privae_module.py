@@ -148,19 +148,42 @@ def test_mmd_has_the_derivatives_of_its_definition_for_groups_of_any_size(piece,
         assert torch.allclose(own, derivative, rtol=0, atol=1e-12)
 
 
-def test_mmd_of_a_group_hangs_on_no_record_of_another():
-    def derivatives(given):
-        z = given.z.clone().requires_grad_()
-        return torch.autograd.grad(CauchyMMD()(given._replace(z=z), samples, None).sum(), z)[0]
+@pytest.mark.parametrize("piece", [1, 300, 2**17])
+@pytest.mark.parametrize("sizes", [[12, 4, 9, 11], [4, 4, 1, 0, 5, 4], [2, 2]])
+def test_mmd_of_a_group_hangs_on_no_record_of_another(piece, sizes, monkeypatch):
+    """To the last bit, whatever a record that joins holds, and however it changes the sizes."""
+    monkeypatch.setattr("skdpgen.nn._divergences._PIECE", piece)
+    given, samples = latents(sizes, length=16), rand(len(sizes), 6, 2, seed=3)
 
-    given, samples = latents([12, 4, 9, 11], length=16), rand(4, 6, 2, seed=3)
-    before = derivatives(given)
-    for value in (1.0, torch.nan, torch.inf):
-        z, members = given.z.clone(), given.members.clone()
-        z[0, 12], members[0, 12] = value, 1
-        after = derivatives(given._replace(z=z, members=members))
-        assert torch.equal(after[1:], before[1:])
-        assert not torch.equal(after[0], before[0])
+    def found(given):
+        z, prior = given.z.clone().requires_grad_(), samples.clone().requires_grad_()
+        value = CauchyMMD()(given._replace(z=z), prior, None)
+        return value.detach(), *torch.autograd.grad(value.sum(), (z, prior))
+
+    before = found(given)
+    for joined, size in enumerate(sizes):
+        others = [j for j in range(len(sizes)) if j != joined]
+        for value in (1.0, 1e30, torch.nan, torch.inf):
+            z, members = given.z.clone(), given.members.clone()
+            z[joined, size], members[joined, size] = value, 1
+            for one, other in zip(found(given._replace(z=z, members=members)), before):
+                assert torch.equal(one[others], other[others])
+                assert size == 0 or not torch.equal(one[joined], other[joined])
+
+
+def test_mmd_refuses_samples_of_other_shapes_and_takes_other_dtypes():
+    given = latents([3, 4])
+    for shape in ((2, 5, 1), (1, 5, 2), (3, 5, 2), (2, 0, 2)):
+        with pytest.raises(ValueError, match=r"must have shape \(2, n, 2\)"):
+            CauchyMMD()(given, rand(*shape), None)
+    samples = rand(2, 5, 2, seed=3)
+    expected = CauchyMMD()(given, samples, None)
+    for z, prior in ((given.z.double(), samples), (given.z, samples.double())):
+        torch.testing.assert_close(CauchyMMD()(given._replace(z=z), prior, None), expected.double(), rtol=0, atol=1e-5)
+    for one, other in (((6, 3), (5, 1)), ((6, 3), (0, 3)), ((6,), (6,))):
+        with pytest.raises(ValueError, match="two samples of one width"):
+            cauchy_mmd(rand(*one), rand(*other))
+    assert cauchy_mmd(rand(6, 3).requires_grad_(), rand(6, 3)) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_kl_from_the_prior_is_its_monte_carlo_estimate():
