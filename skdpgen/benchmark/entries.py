@@ -62,6 +62,8 @@ class Benchmark:
         Published figures, printed below: {row name: {figure: value}}.
     published : dict of dict
         Published figures, printed beside ours: {values of `group_by`: {figure: value}}.
+    published_at : float or None
+        Epsilon of the published figures, which stand beside results at that budget alone; None: beside all.
     arguments : dict
         Fixed keyword arguments.
     quick : dict
@@ -83,6 +85,7 @@ class Benchmark:
     group_by: tuple = ("model",)
     references: dict = field(default_factory=dict)
     published: dict = field(default_factory=dict)
+    published_at: float | None = None
     arguments: dict = field(default_factory=dict)
     quick: dict = field(default_factory=dict)
     axes: tuple = ()

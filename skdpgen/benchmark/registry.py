@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from .entries import OPTIONS, Benchmark
 from .p3gm_entries import ALL_OPTIONS, P3GM_ENTRIES, TABLES_AND_FIGURES
-from .published import DP2VAE_TABLE_1, TABLE_7
+from .published import DP2VAE_TABLE_1, PUBLISHED_AT, TABLE_7
 
 __all__ = ["BENCHMARKS", "OPTIONS", "Benchmark"]
 
@@ -98,6 +98,7 @@ BENCHMARKS = {
             options=("models", "seeds", "epsilon", "data", "device", "quick"),
             figures=("accuracy", "fit_seconds"),
             published=TABLE_7,
+            published_at=PUBLISHED_AT,
             group_by=("data", "model"),
             arguments={"dataset": "fashion_mnist"},
         ),

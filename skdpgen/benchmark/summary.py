@@ -19,24 +19,32 @@ def summary(benchmark, results):
     -------
     str
         A Markdown table. Figures that no result has are left out; a figure that the papers have stands in a column of
-        its own, "published". Where several budgets were asked for, each has rows of its own.
+        its own, "published". Where several budgets were asked for, or another than that of the published figures, each
+        has rows of its own that name it.
     """
     figures = {
         field: label
         for field, label in benchmark.figure_labels().items()
         if any(_is_number(value_of(result, field)) for result in results)
     }
-    beside = [field for field in figures if any(field in known for known in benchmark.published.values())]
     groups, width = {}, len(benchmark.group_by)
-    by_budget = len({_asked(benchmark, result) for result in results}) > 1
+    budgets = {_asked(benchmark, result) for result in results}
+    at = _in_words(benchmark.published_at)
+    by_budget = len(budgets) > 1 or bool(at and budgets - {at, ""})
+    published = benchmark.published if not at or budgets & {at, ""} else {}
+    beside = [field for field in figures if any(field in known for known in published.values())]
     for result in results:
         name = tuple(str(value_of(result, key)) for key in benchmark.group_by)
         name += (_asked(benchmark, result),) if by_budget else ()
         groups.setdefault(tuple("" if part == "None" else part for part in name), []).append(result)
     present = {name[0] for name in groups}  # published rows of data that were not run are left out
-    shown = [(name[:-1], benchmark.published.get(name[:width])) for name in groups]
+
+    def known_of(name):
+        return None if at and by_budget and name[-1] not in (at, "") else published.get(name[:width])
+
+    shown = [(name[:-1], known_of(name)) for name in groups]
     names = list(groups)
-    for name, known in benchmark.published.items():
+    for name, known in published.items():
         # one row of figures that stand beside none of ours
         if (len(name) < 2 or name[0] in present) and not any(
             known == other and (name[:-1] == data[: len(name) - 1]) for data, other in shown
@@ -45,7 +53,8 @@ def summary(benchmark, results):
             shown.append((name[:-1], known))
     rows = []
     for name in _in_blocks(names):
-        members, known = groups.get(name, []), benchmark.published.get(name[:width], {})
+        members = groups.get(name, [])
+        known = (known_of(name) if members else published.get(name)) or {}
         row = [" ".join(filter(None, name)) + (f" ({len(members)} seeds)" if len(members) > 1 else "")]
         if not members and not row[0].endswith("published"):
             row[0] += ", published"
@@ -78,7 +87,11 @@ def _asked(benchmark, result):
     epsilon = result.get("cell", {}).get("epsilon")
     if not _is_number(epsilon) or {"epsilon", "epsilon_asked"} & set(benchmark.group_by):
         return ""
-    return f"at epsilon {epsilon:g}"
+    return _in_words(epsilon)
+
+
+def _in_words(epsilon):
+    return "" if epsilon is None else f"at epsilon {epsilon:g}"
 
 
 def _in_blocks(names):

@@ -6,11 +6,14 @@ import time
 
 import numpy as np
 import pandas as pd
+from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from .. import datasets
 from ..metrics import one_way_tvd, tstr_report, two_way_tvd
-from ..tabular import Numeric
-from .models import REAL, Model, find_model, verified_epsilon
+from ..tabular import Numeric, TableEncoder
+from .models import CLASSIFIER, REAL, Model, find_model, verified_epsilon
 from .peers import find_peer
 
 __all__ = ["DEVELOPMENT_SEEDS", "TABLES", "TABLE_SEEDS", "split_rows", "table_benchmark"]
@@ -70,7 +73,9 @@ def table_benchmark(
     table : {"adult", "esr", "isolet", "credit"}, default="adult"
     models : sequence of str, Model or callable, default=("P3GMSynthesizer",)
         Names of `skdpgen.benchmark.models`, of synthesizers in `skdpgen.synthesizers` or of `skdpgen.benchmark.peers`;
-        "real data" judges the training rows themselves, the reference of every table. A callable is called with the
+        "real data" judges the training rows themselves, the reference of every table; "DPNetClassifier" is trained on
+        them by DP-SGD, its scores stand in the place of the classifiers' and of marginals it has none. A callable is
+        called with the
         keywords ``epsilon`` and ``delta`` and what is public: ``target`` and ``schema``, or, for a table of numbers
         alone, ``bounds`` and ``classes``. It returns an object with ``fit(frame)`` and ``sample(n_rows)`` that gives a
         frame, or ``fit(X, y)`` and a `sample` that gives both.
@@ -116,19 +121,26 @@ def table_benchmark(
         train = train if rows is None else train.head(rows)
         tests = {"": test} if development or "extra" not in bunch else {"": test, "_extra": bunch.extra}
         for model in models:
-            if model == REAL:
-                name, synthetic, cost = REAL, train, {"epsilon": None, "delta": None}
+            name, budget = model, {"epsilon": epsilon, "delta": delta}
+            if model == CLASSIFIER:
+                reports, cost = _classify(train, tests, bunch, learned_schema, budget, device, seed)
+                distances = {}
             else:
-                if isinstance(model, str):
-                    model = find_peer(model, peer_python) or find_model(model)
-                budget = {"epsilon": epsilon, "delta": delta}
-                name, synthetic, cost = _synthesize(model, table, train, bunch, learned_schema, budget, device)
-            reports = {
-                suffix: tstr_report(
-                    synthetic, real, target=bunch.target, positive=bunch.positive, classifiers=classifiers
-                )
-                for suffix, real in tests.items()
-            }
+                synthetic, cost = train, {"epsilon": None, "delta": None}
+                if model != REAL:
+                    if isinstance(model, str):
+                        model = find_peer(model, peer_python) or find_model(model)
+                    name, synthetic, cost = _synthesize(model, table, train, bunch, learned_schema, budget, device)
+                reports = {
+                    suffix: tstr_report(
+                        synthetic, real, target=bunch.target, positive=bunch.positive, classifiers=classifiers
+                    )
+                    for suffix, real in tests.items()
+                }
+                distances = {
+                    "two_way_tvd": two_way_tvd(train, synthetic, bunch.schema),
+                    "one_way_tvd": one_way_tvd(train, synthetic, bunch.schema),
+                }
             yield {
                 "data": table,
                 "seed": int(seed),
@@ -138,8 +150,7 @@ def table_benchmark(
                     for suffix, report in reports.items()
                     for score in ("auroc", "auprc")
                 },
-                "two_way_tvd": two_way_tvd(train, synthetic, bunch.schema),
-                "one_way_tvd": one_way_tvd(train, synthetic, bunch.schema),
+                **distances,
                 **cost,
                 "epsilon_asked": None if model == REAL else float(epsilon),
                 "rows": len(train),
@@ -149,16 +160,57 @@ def table_benchmark(
             }
 
 
+def _classify(train, tests, bunch, learned_schema, budget, device, seed):
+    """Train a classifier on the rows by DP-SGD; its scores on each of the tests, and what it cost."""
+    from ..nn import DPNetClassifier
+
+    columns, numbers = _features(bunch)
+    public = {} if learned_schema else {"classes": list(bunch.schema[bunch.target].categories)}
+    classifier = DPNetClassifier(**budget, **public, device=device, random_state=seed)
+    encode = FunctionTransformer()
+    if numbers and not learned_schema:
+        classifier.set_params(bounds=_bounds(bunch, columns))
+    elif not numbers:  # a schema is public in any case: categories that nobody declared have no columns
+        if learned_schema:
+            raise ValueError(f"{CLASSIFIER} needs the schema of a table of categories")
+        encode = TableEncoder(bunch.schema.select(columns))
+        classifier.set_params(bounds=(-1, 1))
+    start = time.perf_counter()
+    model = make_pipeline(encode, classifier).fit(train[columns], train[bunch.target])
+    cost = {
+        "fit_seconds": time.perf_counter() - start,
+        "epsilon": verified_epsilon(model[-1]),
+        "delta": budget["delta"],
+    }
+    positive = list(model.classes_).index(bunch.positive)
+    reports = {}
+    for suffix, real in tests.items():
+        truth, scores = real[bunch.target] == bunch.positive, model.predict_proba(real[columns])[:, positive]
+        reports[suffix] = {
+            "dp_sgd": {
+                "auroc": float(roc_auc_score(truth, scores)),
+                "auprc": float(average_precision_score(truth, scores)),
+            }
+        }
+    return reports, cost
+
+
+def _features(bunch):
+    """Columns beside the target, and whether all of them are numbers."""
+    columns = [name for name in bunch.schema if name != bunch.target]
+    return columns, all(isinstance(bunch.schema[name], Numeric) for name in columns)
+
+
+def _bounds(bunch, columns):
+    return np.array([bunch.schema[name].bounds for name in columns], dtype=np.float64)
+
+
 def _synthesize(model, table, train, bunch, learned_schema, budget, device):
     """Fit and sample; return the model's name, a frame like the training rows, and what it cost."""
-    columns = [name for name in bunch.schema if name != bunch.target]
-    as_array = all(isinstance(bunch.schema[name], Numeric) for name in columns)
+    columns, as_array = _features(bunch)
     if as_array:
         # numbers alone go in as an array, as one would give them to scikit-learn
-        public = {
-            "bounds": np.array([bunch.schema[name].bounds for name in columns], dtype=np.float64),
-            "classes": list(bunch.schema[bunch.target].categories),
-        }
+        public = {"bounds": _bounds(bunch, columns), "classes": list(bunch.schema[bunch.target].categories)}
         rows = (train[columns].to_numpy(dtype=np.float64), train[bunch.target].to_numpy())
         public = {} if learned_schema else public
     else:

@@ -69,6 +69,16 @@ def test_image_benchmark_yields_one_row_per_seed(monkeypatch):
     assert all(0 <= row["accuracy"] <= 1 and row["epsilon"] is None and row["n_samples"] == 50 for row in rows)
 
 
+def test_image_benchmark_judges_a_classifier_trained_by_dp_sgd(monkeypatch):
+    X, y = _digits()
+    bunch = Bunch(data=X[:1200], target=y[:1200], data_test=X[1200:], target_test=y[1200:])
+    monkeypatch.setattr(image_room, "_load", lambda dataset, data: bunch)
+    (row,) = image_room.image_benchmark("mnist", ["DPNetClassifier"], (3,), epsilon=20.0)
+    assert row["accuracy"] > 0.6
+    assert 19.9 < row["epsilon"] <= 20.0 == row["epsilon_asked"]
+    assert (row["model"], row["seed"], row["rows"]) == ("DPNetClassifier", 3, 1200)
+
+
 def test_image_benchmark_refuses_an_unknown_dataset():
     with pytest.raises(ValueError, match="dataset must be one of"):
         next(image_room.image_benchmark("cifar"))

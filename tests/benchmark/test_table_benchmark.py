@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 
 from skdpgen import datasets
-from skdpgen.benchmark.models import REAL
+from skdpgen.benchmark.models import CLASSIFIER, REAL
 from skdpgen.benchmark.tables import split_rows, table_benchmark
 from skdpgen.tabular import Categorical, Schema
 
@@ -57,6 +57,21 @@ def test_each_seed_and_model_gives_one_result_and_the_training_rows_are_the_refe
         assert result["two_way_tvd"] == 0
         assert result["auroc"] == real["auroc"] > 0.9
         assert result["auroc_extra"] == real["auroc_extra"] > 0.9
+
+
+def test_a_classifier_trained_by_dp_sgd_is_judged_itself(small_table):
+    (result,) = table_benchmark("adult", [CLASSIFIER], seeds=(0,), epsilon=50.0, classifiers=CLASSIFIERS)
+    assert (result["model"], result["epsilon_asked"]) == (CLASSIFIER, 50.0)
+    assert 49 < result["epsilon"] <= 50
+    assert result["auroc"] == result["classifiers"]["dp_sgd"]["auroc"] > 0.8
+    assert result["auroc_extra"] > 0.8
+    assert "two_way_tvd" not in result
+    if "size" in small_table.frame:
+        with pytest.raises(ValueError, match="needs the schema"):
+            next(table_benchmark("adult", [CLASSIFIER], seeds=(0,), learned_schema=True))
+    else:
+        (learned,) = table_benchmark("adult", [CLASSIFIER], seeds=(0,), epsilon=50.0, learned_schema=True)
+        assert learned["auroc"] > 0.6
 
 
 def test_development_never_shows_the_test_rows(small_table):
