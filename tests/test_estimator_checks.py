@@ -40,6 +40,10 @@ ESTIMATORS = [
     P3GMSynthesizer(epsilon=2.0),
     P3GMSynthesizer(epsilon=2.0, neighboring="replace_one", prior="mixture", bounds=(-1, 1), l2_bound=1.5),
     P3GMSynthesizer(epsilon=2.0, decoder="net", steps=2, warm_start_steps=2, sampling_rate=0.1),
+    P3GMSynthesizer(
+        epsilon=2.0, decoder="net", latent_variance="zero", prior="mixture", em_steps=2, steps=2, warm_start_steps=2,
+        sampling_rate=0.1,
+    ),
     PriVAESynthesizer(epsilon=2.0, divergence="mmd", n_groups=2, n_components=2, steps=2, sampling_rate=0.1),
     PriVAESynthesizer(
         epsilon=2.0, neighboring="replace_one", prior="sparse", divergence="kl_prior", n_groups=2, n_components=2,
@@ -76,6 +80,10 @@ def test_private_estimator(estimator, check):
         P3GMSynthesizer(epsilon=2.0, classes=[0, 1]),
         P3GMSynthesizer(epsilon=2.0),
         PriVAESynthesizer(epsilon=2.0, divergence="mmd", n_groups=2, n_components=2, steps=2, sampling_rate=0.1),
+        DPVAESynthesizer(epsilon=2.0, n_components=2, steps=2, sampling_rate=0.1),
+        DPGMSynthesizer(epsilon=2.0, n_clusters=2, cluster_steps=2, n_components=2, steps=2, sampling_rate=0.1),
+        DPMERFSynthesizer(epsilon=2.0, steps=2, n_frequencies=8),
+        DPNetClassifier(2.0, steps=2, sampling_rate=0.1, hidden_layer_sizes=(3,)),
     ],
     data=lambda estimator, n_rows, seed: (
         np.random.default_rng(seed).normal(size=(n_rows, 2)),

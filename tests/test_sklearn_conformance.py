@@ -43,7 +43,15 @@ ESTIMATORS = [
     P3GMSynthesizer(decoder="net", steps=2, warm_start_steps=2, sampling_rate=0.1, random_state=0),
     PriVAESynthesizer(divergence="mmd", n_groups=2, n_components=2, steps=2, sampling_rate=0.3, random_state=0),
     PriVAESynthesizer(epsilon=np.inf, divergence="kl_prior", prior="mixture", n_components=2, n_groups=1, steps=2),
+    P3GMSynthesizer(
+        decoder="net", latent_variance="zero", steps=2, warm_start_steps=2, sampling_rate=0.1, random_state=0
+    ),  # P3GM(AE)
+    P3GMSynthesizer(
+        epsilon=np.inf, prior="mixture", decoder="net", em_steps=2, n_components=1, steps=2, warm_start_steps=2,
+        sampling_rate=0.1, random_state=0,
+    ),  # PGM
     DPVAESynthesizer(n_components=2, steps=2, sampling_rate=0.1, random_state=0),
+    DPVAESynthesizer(epsilon=np.inf, n_components=2, steps=2, sampling_rate=0.1, random_state=0),  # VAE
     DP2VAESynthesizer(n_subsets=10, pretrain_steps=2, steps=2, start_steps=2, n_components=2, random_state=0),
     DP2VAESynthesizer(
         epsilon=np.inf, n_subsets=5, pretrain_steps=1, steps=2, start="random", encoder_update="round_robin"
@@ -54,7 +62,7 @@ ESTIMATORS = [
     DPMERFSynthesizer(epsilon=np.inf, steps=2, n_frequencies=8),
     DPNetClassifier(60.0, steps=2, sampling_rate=0.1, hidden_layer_sizes=(4,), random_state=0),
     DPNetClassifier(epsilon=np.inf, steps=2, hidden_layer_sizes=()),
-]
+]  # fmt: skip
 
 # Each fails every time (strict), for the reason given.
 EXPECTED_FAILURES = {
