@@ -20,6 +20,8 @@ __all__ = [
 def draw_lines(results, path, x, fields, *, log=False, labels=None):
     """One panel a figure, one line a model: means and standard deviations over the seeds.
 
+    What has no place on the horizontal axis (the real data, an infinite budget) is a dashed line at its mean.
+
     Parameters
     ----------
     results : list of dict
@@ -45,7 +47,10 @@ def draw_lines(results, path, x, fields, *, log=False, labels=None):
             points = {}
             for result in results:
                 if result.get("data") == data and result.get("model") == model and _number(result, field) is not None:
-                    points.setdefault(float(result[x]), []).append(_number(result, field))
+                    points.setdefault(_number(result, x), []).append(_number(result, field))
+            reference = points.pop(None, None)
+            if reference is not None:
+                panel.axhline(np.mean(reference), color="0.5", linestyle="--", linewidth=1, label=model)
             if not points:
                 continue
             at = sorted(points)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..synthesizers._presets import paper_settings
 from .images import image_benchmark
 from .models import find_model
 from .tables import table_benchmark
@@ -44,7 +45,9 @@ def components_benchmark(
     options = {"epsilon": epsilon, "rows": rows, "n_samples": n_samples, "epochs": epochs, "device": device}
     for n in n_components:
         for name in models:
-            for result in image_benchmark(dataset, (_with(name, n_components=n),), seeds, data=data, **options):
+            for result in image_benchmark(
+                dataset, (_with(name, dataset, n_components=n),), seeds, data=data, **options
+            ):
                 yield {**result, "n_components": n}
 
 
@@ -59,7 +62,9 @@ def split_benchmark(
     device="cpu",
     data=None,
 ):
-    """Yield the utility of P3GM over the encoder's share of the budget; the decoder has the rest.
+    """Yield the utility of P3GM over the encoder's share of the budget.
+
+    The decoder has the rest; of a preset, decoder and mixture have it in the preset's proportion.
 
     Parameters
     ----------
@@ -80,11 +85,18 @@ def split_benchmark(
     options = {"seeds": seeds, "epsilon": epsilon, "rows": rows, "device": device, "data": data}
     for share in shares:
         for name in models:
-            model = _with(name, budget_split=(share, 0.0, 1.0 - share))
+            _, mixture, decoder = _with(name, table).settings.get("budget_split", (0.0, 0.0, 1.0))
+            rest = (1.0 - share) / (mixture + decoder)
+            model = _with(name, table, budget_split=(share, mixture * rest, decoder * rest))
             for result in table_benchmark(table, (model,), **options):
                 yield {**result, "encoder_share": share}
 
 
-def _with(name, **settings):
+def _with(name, data, **settings):
+    """A model with other settings; a preset is written out, for a synthesizer refuses to have its own replaced."""
     model = find_model(name)
-    return replace(model, settings={**model.settings, **settings})
+    own = dict(model.settings)
+    preset = own.pop("preset", None)
+    if preset is not None:
+        own = {**paper_settings(preset.format(data=data)), **own}
+    return replace(model, settings={**own, **settings})

@@ -11,10 +11,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 
 from skdpgen import datasets
-from skdpgen.benchmark import BENCHMARKS, published, sample_grids
+from skdpgen.benchmark import BENCHMARKS, published, sample_grids, settings
 from skdpgen.benchmark.checkpoints import checkpoint_benchmark
 from skdpgen.benchmark.models import BASELINES, MODELS, find_model
 from skdpgen.benchmark.settings import components_benchmark, split_benchmark
+from skdpgen.synthesizers._planning import resolve_settings
+from skdpgen.synthesizers._presets import paper_settings
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 ONE = {"logistic_regression": LogisticRegression(max_iter=1000)}
@@ -117,6 +119,47 @@ def test_the_split_of_the_budget_and_the_dimensions_are_those_of_the_cell(small_
     (images,) = components_benchmark("mnist", ("P3GMSynthesizer",), (3,), n_samples=60, epochs=1)
     assert images["n_components"] == made[1].n_components == 3
     assert 0.9 < images["epsilon"] <= 1.0
+
+
+@pytest.mark.parametrize("name", ["P3GM(paper)", "PGM"])
+def test_a_sweep_replaces_what_the_preset_sets_and_nothing_else(name, monkeypatch):
+    swept = []
+
+    def judge(of, models, *rest, **options):
+        swept.append((of, models[0]))
+        return [{}]
+
+    for function in ("table_benchmark", "image_benchmark"):
+        monkeypatch.setattr(settings, function, judge)
+    list(split_benchmark("adult", (name,), (0.3,)))
+    list(components_benchmark("mnist", (name,), (7,)))
+    for (data, model), parameter in zip(swept, ("budget_split", "n_components")):
+        made, preset = model.make(data, epsilon=1.0), find_model(name).make(data, epsilon=1.0)
+        assert made.epsilon == preset.epsilon
+        ours, papers = (resolve_settings(one.get_params(deep=False), one._defaults()) for one in (made, preset))
+        different = {key for key in ours if ours[key] is not papers[key] and ours[key] != papers[key]}
+        assert different == {"preset", parameter}
+    encoder, mixture, decoder = swept[0][1].settings["budget_split"]
+    papers = paper_settings("paper/adult")["budget_split"]
+    assert encoder == 0.3
+    assert encoder + mixture + decoder == pytest.approx(1.0)
+    assert mixture / decoder == pytest.approx(papers[1] / papers[2])
+    assert swept[1][1].settings["n_components"] == 7
+
+
+def test_what_has_no_place_on_the_axis_is_a_dashed_line(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    saved = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, path, **options: saved.append(self))
+    ours = [{"data": "credit", "model": "a", "epsilon_asked": x, "auroc": 0.6} for x in (1.0, 2.0)]
+    real = [{"data": "credit", "model": "real data", "epsilon_asked": None, "auroc": value} for value in (0.8, 0.9)]
+    BENCHMARKS["figure4"].draw_figure([*ours, *real], tmp_path / "figure.png")
+    (panel,) = saved[0].axes
+    (dashed,) = [line for line in panel.lines if line.get_linestyle() == "--"]
+    assert dashed.get_ydata()[0] == pytest.approx(0.85)
+    assert sorted(panel.get_legend_handles_labels()[1]) == ["a", "real data"]
 
 
 def test_sample_grids_are_read_as_they_were_written_and_drawn(small_images, tmp_path):
