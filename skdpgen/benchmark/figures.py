@@ -39,7 +39,7 @@ def dimension_benchmark(*, seeds=(0,), epsilon=1.0, delta=1e-5, dimensions=(5, 1
     Yields
     ------
     dict
-        dimension, seed, model, auroc (mean of the protocol's classifiers on a tenth of the rows held out),
+        data, dimension, seed, model, auroc (mean of the protocol's classifiers on a tenth of the rows held out),
         fit_seconds, epsilon (of the card).
 
     References
@@ -59,6 +59,7 @@ def dimension_benchmark(*, seeds=(0,), epsilon=1.0, delta=1e-5, dimensions=(5, 1
             synthetic = synthesizer.sample(len(X) - n_test)
             report = tstr_report(_frame(*synthetic), _frame(X[:n_test], y[:n_test]), target="y", positive=1)
             yield {
+                "data": "two_gaussians",
                 "dimension": d,
                 "seed": int(seed),
                 "model": "P3GMSynthesizer",
@@ -82,8 +83,8 @@ def accounting_benchmark(*, epsilon=1.0, delta=1e-5):
     Yields
     ------
     dict
-        data, noise_encoder, noise_mixture, noise_decoder, epsilon_pld, epsilon_rdp, epsilon_paper, epsilon_baseline,
-        and the ratios of the last two to the first.
+        data, model, noise_encoder, noise_mixture, noise_decoder, epsilon_pld, epsilon_rdp, epsilon_paper,
+        epsilon_baseline, and the ratios of the last two to the first.
 
     References
     ----------
@@ -115,6 +116,7 @@ def accounting_benchmark(*, epsilon=1.0, delta=1e-5):
         exact = epsilon_pld(plan.event, delta, relation)
         yield {
             "data": name,
+            "model": "P3GM(paper)",
             "noise_encoder": encoder,
             "noise_mixture": mixture,
             "noise_decoder": decoder,

@@ -230,6 +230,17 @@ def test_a_peer_stands_in_the_table_with_versions_and_what_it_takes_unpaid(scrip
     json.dumps(result["peer"])
 
 
+def test_the_peak_memory_of_a_peer_is_not_that_of_the_process_that_started_it():
+    if not Path("/proc/self/status").exists():
+        pytest.skip("apart from the parent's on Linux alone")
+    code = "import importlib.util as u, sys; s = u.spec_from_file_location('worker', sys.argv[1]);"
+    code += "m = u.module_from_spec(s); s.loader.exec_module(m); print(m.peak_mib())"
+    block = bytearray(400 << 20)
+    done = subprocess.run([sys.executable, "-c", code, str(adapter.WORKER)], capture_output=True, text=True, check=True)
+    del block
+    assert 10 < float(done.stdout) < 300
+
+
 class Pipeline:
     """Stands in for a peer: keeps what it is given, and gives the rows back."""
 
@@ -285,6 +296,7 @@ def _work(tmp_path, peer, n_rows=10):
 
 def test_dpmm_gets_the_public_domain_and_bins_and_model_together_cost_the_budget(tmp_path, peers):
     model, answer, rows = _work(tmp_path, AIM)
+    assert answer["peak_mib"] > 10
     assert model.parameters["epsilon"] + model.parameters["proc_epsilon"] == pytest.approx(2.0)
     assert model.parameters["proc_epsilon"] == pytest.approx(0.2)
     assert model.parameters["delta"] == 1e-5

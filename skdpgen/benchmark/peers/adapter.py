@@ -96,7 +96,8 @@ class Peer:
     Attributes
     ----------
     details_ : dict
-        ``peer``: versions, settings, seconds of the worker and what the peer tells of its budget, for the results.
+        ``peer``: versions, settings, seconds and peak memory (``peak_mib``) of the worker, and what the peer tells of
+        its budget, for the results.
     """
 
     # of the subclasses

@@ -40,10 +40,26 @@ def run(folder):
     answer = {
         "seconds": seconds,
         "cpu_seconds": cpu,
+        "peak_mib": peak_mib(),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in names}},
         **told,
     }
     (folder / "answer.json").write_text(json.dumps(answer), encoding="utf-8")
+
+
+def peak_mib():
+    """Largest resident size of this process, in MiB; None where the system cannot tell it."""
+    try:
+        # ru_maxrss of Linux is no less than what the parent had when it started this process
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 2**10
+    except (OSError, StopIteration):
+        try:
+            import resource
+        except ImportError:  # Windows
+            return None
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
 def fit_dpmm(frame, job):
