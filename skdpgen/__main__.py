@@ -8,12 +8,13 @@ import warnings
 
 from . import __version__
 from .commands import add_commands
+from .exceptions import BenchmarkError
 
 __all__ = ["main"]
 
 
 def main(argv=None):
-    """Run one command; return the exit code: 0, or 2 with one line on stderr for bad input."""
+    """Run one command; return the exit code: 0, 2 with one line on stderr for bad input, 1 where cells failed."""
     arguments = _parser().parse_args(argv)
     try:
         with warnings.catch_warnings():
@@ -23,7 +24,7 @@ def main(argv=None):
         if arguments.traceback:
             raise
         print(f"skdpgen: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        return 1 if isinstance(error, BenchmarkError) else 2
     except KeyboardInterrupt:
         print("skdpgen: interrupted; what was charged stays charged", file=sys.stderr)
         return 130

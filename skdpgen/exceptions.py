@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "BenchmarkError",
     "BudgetExceededError",
     "DetachedAccountantError",
     "InvalidInputError",
@@ -15,6 +16,14 @@ __all__ = [
 
 class BudgetExceededError(ValueError):
     """A charge would take the accountant over its budget; nothing was charged."""
+
+
+class BenchmarkError(RuntimeError):
+    """Cells of a benchmark failed, or its figure; the others were run, and `results` holds what they gave."""
+
+    def __init__(self, message, results=()):
+        super().__init__(message)
+        self.results = results
 
 
 class DetachedAccountantError(RuntimeError):

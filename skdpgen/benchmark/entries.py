@@ -26,7 +26,8 @@ OPTIONS = {
         "nargs": "+",
         "metavar": "MODEL",
         "help": "by class name, or P3GM(net), P3GM(AE), P3GM(paper), PGM, VAE; 'real data' is the reference; on tables "
-        "also the peers AIM, MST, PrivBayes, DP-CTGAN, PATE-CTGAN",
+        "also the peers AIM, MST, PrivBayes, DP-CTGAN, PATE-CTGAN; `all` leaves out of a part "
+        "what it cannot take",
     },
     "peer_python": {
         "nargs": "+",
@@ -75,6 +76,9 @@ class Benchmark:
         `figure`, or there is none.
     parts : tuple of str
         Names of benchmarks that this one runs one after another, in place of a function.
+    takes : str
+        ``"module:name"`` in this room of the names that the option `models` may hold, or of a function that tells them;
+        empty where nothing is checked.
     """
 
     name: str
@@ -91,10 +95,18 @@ class Benchmark:
     axes: tuple = ()
     draw: str = ""
     parts: tuple = ()
+    takes: str = ""
 
     def function(self):
         """The function of `home`."""
         return _find(self.home)
+
+    def models(self):
+        """Names that the option `models` may hold; None where nothing is checked."""
+        if not self.takes:
+            return None
+        known = _find(self.takes)
+        return tuple(known() if callable(known) else known)
 
     def draw_figure(self, results, path):
         """Draw the results that were told to a file."""
@@ -106,5 +118,5 @@ class Benchmark:
 
 
 def _find(home):
-    module, function = home.split(":")
-    return getattr(importlib.import_module(f"{__package__}.{module}"), function)
+    module, name = home.split(":")
+    return getattr(importlib.import_module(f"{__package__}.{module}"), name)

@@ -10,6 +10,7 @@ from .published import CLASSIFIERS, PUBLISHED_AT, TABLE_5, TABLE_6, TABLE_7, TAB
 
 __all__ = ["ALL_OPTIONS", "P3GM_ENTRIES", "TABLES_AND_FIGURES"]
 
+_OF_TABLES, _OF_IMAGES = "model_lists:models_of_tables", "model_lists:models_of_images"
 _FITS = ("models", "seeds", "epsilon", "data", "device")
 _TABLES = ("adult", "esr", "isolet", "credit")
 _EXTRA = ("auroc_extra", "auprc_extra")
@@ -33,6 +34,7 @@ def _table(name, rows):
         published_at=PUBLISHED_AT,
         arguments={"table": name},
         quick=_QUICK_TABLE,
+        takes=_OF_TABLES,
     )
 
 
@@ -46,6 +48,7 @@ def _paper_table(name, summary, figures, published, **fields):
         published=published,
         published_at=PUBLISHED_AT,
         quick=_QUICK_TABLE,
+        takes=_OF_TABLES,
         **{"group_by": ("data", "model"), "arguments": {"table": _TABLES, "models": _MODELS}, **fields},
     )
 
@@ -62,6 +65,7 @@ def _images(name):
         published_at=PUBLISHED_AT,
         arguments={"dataset": name},
         quick=_QUICK_IMAGES,
+        takes=_OF_IMAGES,
     )
 
 
@@ -99,6 +103,7 @@ _ENTRIES = (
         published_at=PUBLISHED_AT,
         arguments={"dataset": ("mnist", "fashion_mnist"), "models": _MODELS, "seeds": (0, 1, 2, 3, 4)},
         quick=_QUICK_IMAGES,
+        takes=_OF_IMAGES,
     ),
     _paper_table(
         "table8",
@@ -116,6 +121,7 @@ _ENTRIES = (
         arguments={"dataset": ("mnist", "fashion_mnist"), "models": BASELINES},
         quick={"dataset": ("mnist",), "models": (REAL, "P3GMSynthesizer"), "rows": 6_000},
         draw="sample_grids:draw_samples",
+        takes=_OF_IMAGES,
     ),
     Benchmark(
         "figure4",
@@ -131,6 +137,7 @@ _ENTRIES = (
         },
         quick={**_QUICK_TABLE, "models": ("P3GMSynthesizer",), "epsilon": (1.0, 10.0)},
         draw="drawing:draw_epsilon",
+        takes=_OF_TABLES,
     ),
     Benchmark(
         "figure5",
@@ -142,6 +149,7 @@ _ENTRIES = (
         quick={**_QUICK_IMAGES, "models": ("P3GMSynthesizer",), "n_components": (5, 20)},
         axes=("n_components",),
         draw="drawing:draw_components",
+        takes="model_lists:models_with_components",
     ),
     Benchmark(
         "figure7",
@@ -153,6 +161,7 @@ _ENTRIES = (
         arguments={"dataset": ("mnist", "credit")},
         quick={"dataset": ("credit",), "rows": 3_000, "steps": 60, "shares": (0.2, 1.0)},
         draw="drawing:draw_steps",
+        takes="checkpoints:MODELS",
     ),
     Benchmark(
         "figure8",
@@ -164,6 +173,7 @@ _ENTRIES = (
         quick={"seeds": (0,), "rows": 3_000, "shares": (0.3, 0.7)},
         axes=("shares",),
         draw="drawing:draw_split",
+        takes="model_lists:models_with_shares",
     ),
     Benchmark(
         "dimension",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from .models import Model
 
-__all__ = ["privae_tstr_benchmark"]
+__all__ = ["MODELS", "privae_tstr_benchmark"]
 
-_MODELS = ("PriVAESynthesizer", "DPVAESynthesizer", "P3GMSynthesizer")
+MODELS = ("PriVAESynthesizer", "DPVAESynthesizer", "P3GMSynthesizer")
 
 
 def privae_tstr_benchmark(
-    dataset="adult", models=_MODELS, *, seeds=(0,), epsilon=1.0, delta=1e-5, data=None, device="cpu", quick=False,
+    dataset="adult", models=MODELS, *, seeds=(0,), epsilon=1.0, delta=1e-5, data=None, device="cpu", quick=False,
     classifiers=None,
 ):  # fmt: skip
     """Yield the results of the protocols of P3GM's paper for PriVAE with MMD, DP-VAE and P3GM, at defaults.
@@ -50,8 +50,8 @@ def privae_tstr_benchmark(
 
 def _model(name, quick):
     """A model at its defaults but for the source of the noise; of images, dense nets (see the page "PriVAE")."""
-    if name not in _MODELS:
-        raise ValueError(f"models must be of {', '.join(_MODELS)}; got {name!r}")
+    if name not in MODELS:
+        raise ValueError(f"models must be of {', '.join(MODELS)}; got {name!r}")
     if name == "P3GMSynthesizer":
         return Model(name, name)
     settings = {"noise": "fast", "image_shape": None}

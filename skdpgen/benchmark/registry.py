@@ -20,6 +20,7 @@ def _dp2vae(name, dataset, references):
         figures=("lr", "mlp", "cnn", "frechet", "fit_seconds"),
         references=references,
         arguments={"dataset": dataset},
+        takes="dp2vae:MODELS",
     )
 
 
@@ -74,6 +75,7 @@ BENCHMARKS = {
             quick={"epsilon": (4.0, float("inf")), "steps": 20, "n_train": 6_000, "n_test": 300},
             axes=("seeds", "settings", "epsilon", "models"),
             draw="privae_sparsity:draw_sparsity",
+            takes="privae_sparsity:METHODS",
         ),
         Benchmark(
             "privae-pinwheel",
@@ -90,6 +92,7 @@ BENCHMARKS = {
             options=("models", "seeds", "epsilon", "data", "device", "quick"),
             figures=("auroc", "auprc", "two_way_tvd", "fit_seconds"),
             arguments={"dataset": "adult"},
+            takes="privae_tstr:MODELS",
         ),
         Benchmark(
             "privae-fashion",
@@ -101,6 +104,7 @@ BENCHMARKS = {
             published_at=PUBLISHED_AT,
             group_by=("data", "model"),
             arguments={"dataset": "fashion_mnist"},
+            takes="privae_tstr:MODELS",
         ),
         _dp2vae("dp2vae", "mnist", DP2VAE_TABLE_1),
         _dp2vae("dp2vae-fashion", "fashion_mnist", {}),

@@ -8,12 +8,15 @@ import math
 import os
 import platform
 import sys
+import traceback
 from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 from tqdm import tqdm
 
+from ..exceptions import BenchmarkError
 from .cells import Meter, cells_of
+from .planning import check_drawing, plan
 from .registry import BENCHMARKS
 from .summary import summary
 
@@ -28,7 +31,8 @@ def run_benchmark(name, *, output=None, only_finished=False, **options):
 
     A benchmark is run cell by cell: one set of data, one budget, one seed, one model. A cell that is in `output`
     already, with the same options, is read from there and not run again, whichever benchmark ran it and under whatever
-    versions: its line says which. A run that was stopped goes on where it was.
+    versions: its line says which. A run that was stopped goes on where it was. A cell that fails is told on stderr and
+    is not kept as finished; the others are run.
 
     Parameters
     ----------
@@ -46,12 +50,18 @@ def run_benchmark(name, *, output=None, only_finished=False, **options):
     list of dict
         What the benchmark tells of each result, and ``benchmark``, ``cell`` (what was run), ``part`` and ``complete``
         (which of its results, and whether the last), ``seconds``, ``peak_mib`` (largest resident size in these
-        seconds; where the system cannot tell it apart, of the process so far) and ``versions``.
+        seconds; where the system cannot tell it apart, of the process so far; the processes of a peer are apart, in
+        ``peer.fit.peak_mib`` and ``peer.sample.peak_mib``) and ``versions``.
 
     Raises
     ------
     ValueError
-        If there is no such benchmark, or it does not take such an option.
+        If there is no such benchmark, or it does not take such an option or model. Of several parts, one that cannot
+        take a model leaves it out, and says so on stderr.
+    ImportError
+        If a figure is asked for and cannot be drawn; raised before anything is run, as `ValueError` is.
+    BenchmarkError
+        At the end, if cells failed: how many, and in `results` those of the others.
     """
     if name not in BENCHMARKS:
         raise ValueError(f"benchmark must be one of {', '.join(BENCHMARKS)}; got {name!r}")
@@ -61,52 +71,104 @@ def run_benchmark(name, *, output=None, only_finished=False, **options):
         raise ValueError(f"the benchmark {name} takes no {', '.join(refused)}")
     if only_finished and output is None:
         raise ValueError("only_finished reads the file `output`: name it")
+    if any(options.get(asked) is not None for asked in ("figure", "figures")):
+        check_drawing()
+    # whatever can be refused is refused here, before the first cell
+    planned = [(part, list(cells_of(part, own)), figure) for part, own, figure in plan(benchmark, options)]
     if output is not None and not only_finished:
         _end_line(output)
-    return _run(benchmark, _finished(output), None if only_finished else output, options, only_finished)
-
-
-def _run(benchmark, finished, output, options, only_finished):
-    if benchmark.parts:
-        return [
-            result
-            for part in map(BENCHMARKS.get, benchmark.parts)
-            for result in _run(part, finished, output, _options_of(part, options), only_finished)
-        ]
-    options = dict(options)
-    figure = options.pop("figure", None) if benchmark.draw else None
-    results = []
-    cells = list(cells_of(benchmark, options))
-    # the bar is for a terminal; lines of results go to stdout
-    with tqdm(total=len(cells), desc=benchmark.name, unit="cell", file=sys.stderr, disable=None) as bar:
-        for cell in cells:
-            key = _line(cell.key)
-            bar.set_postfix_str(cell.label, refresh=True)
-            if key not in finished and not only_finished:
-                finished[key] = list(_run_cell(benchmark, cell, output))
-            results += finished.get(key, [])
-            bar.update()
-    print(f"\n{benchmark.name}: {benchmark.summary}\n\n{summary(benchmark, results)}", flush=True)
-    if figure is not None:
-        benchmark.draw_figure(results, figure)
+    run = _Run(_finished(output), None if only_finished else output, only_finished)
+    results = [result for part in planned for result in run.part(*part)]
+    if run.first is not None:
+        total = sum(len(cells) for _, cells, _ in planned)
+        raise BenchmarkError(run.verdict(total), results) from run.first
     return results
 
 
-def _options_of(part, options):
-    """The options of `all` that one of its parts takes; its figure goes into the folder."""
-    taken = {name: value for name, value in options.items() if name in part.options}
-    folder = options.get("figures")
-    if folder is not None and "figure" in part.options:
-        os.makedirs(folder, exist_ok=True)
-        taken["figure"] = os.path.join(folder, f"{part.name}.png")
-    return taken
+class _Run:
+    """What the parts of one run share: the cells that are finished, where results go, and what failed."""
+
+    def __init__(self, finished, output, only_finished):
+        self.finished, self.output, self.only_finished = finished, output, only_finished
+        self.failed, self.cells_failed, self.not_drawn, self.first = set(), 0, 0, None
+
+    def part(self, benchmark, cells, figure):
+        """Results of the cells of a benchmark; its table is printed, its figure drawn."""
+        results, ran = [], False
+        # the bar is for a terminal; lines of results go to stdout
+        with tqdm(total=len(cells), desc=benchmark.name, unit="cell", file=sys.stderr, disable=None) as bar:
+            for cell in cells:
+                key = _line(cell.key)
+                bar.set_postfix_str(cell.label, refresh=True)
+                if key not in self.finished and not self.only_finished:
+                    ran = True
+                    self._run(benchmark, cell, key)
+                results += self.finished.get(key, [])
+                bar.update()
+        print(f"\n{benchmark.name}: {benchmark.summary}\n\n{summary(benchmark, results)}", flush=True)
+        if figure is not None:
+            self._draw(benchmark, results, figure, ran)
+        return results
+
+    def _run(self, benchmark, cell, key):
+        name = f"{benchmark.name} {cell.label}".rstrip()
+        if key in self.failed:  # in another part: after hours, where it was a time limit
+            self.cells_failed += 1
+            _say(f"{name} failed before, and is not tried again")
+            return
+        try:
+            self.finished[key] = list(_run_cell(benchmark, cell, self.output))
+        except _CellError as error:
+            self.failed.add(key)
+            self.cells_failed += 1
+            self._tell_failure(name, error.__cause__)
+
+    def _draw(self, benchmark, results, figure, ran):
+        if not benchmark.draw:
+            if not ran:
+                _say(f"{benchmark.name} draws what it has just fitted, and nothing was: {figure} is not written")
+        elif not results:
+            _say(f"{benchmark.name} has no result to draw: {figure} is not written")
+        else:
+            try:
+                benchmark.draw_figure(results, figure)
+            except Exception as error:  # the parts that follow may take hours: they do not depend on it
+                self.not_drawn += 1
+                self._tell_failure(f"{benchmark.name} {figure}", error)
+
+    def _tell_failure(self, what, error):
+        _say(f"{what} failed: {type(error).__name__}: {' '.join(str(error).split())}")
+        # kept for where it was raised; the data in its frames would stay in memory, and in the peaks of what follows
+        traceback.clear_frames(error.__traceback__)
+        self.first = error if self.first is None else self.first
+
+    def verdict(self, total):
+        """How much failed, in words."""
+        counts = [f"{self.cells_failed} of {total} cells failed"] if self.cells_failed else []
+        return "; ".join(counts + ([f"figures not drawn: {self.not_drawn}"] if self.not_drawn else []))
+
+
+class _CellError(Exception):
+    """Caused by what a cell raised; what is raised where its results are kept is none, and ends the run."""
+
+
+def _guarded(cell):
+    try:
+        yield from cell.run()
+    except Exception as error:
+        raise _CellError from error
+
+
+def _say(text):
+    # around the bar, where there is one
+    tqdm.write(f"skdpgen: {text}", file=sys.stderr)
 
 
 def _run_cell(benchmark, cell, output):
     """Results of a cell, each told as soon as the next one shows that it was not the last."""
     held, meter = None, Meter()
     try:
-        for part, result in enumerate(cell.run()):
+        for part, result in enumerate(_guarded(cell)):
             place = {"benchmark": benchmark.name, "cell": cell.key, "part": part, "complete": False}
             # what a benchmark measures itself goes before what its cell took
             record = _jsonable({**place, **meter.lap(), **result, "versions": _versions()})

@@ -17,6 +17,7 @@ from skdpgen.__main__ import main
 from skdpgen.benchmark import BENCHMARKS, Benchmark, run_benchmark
 from skdpgen.benchmark.cells import Meter, cells_of
 from skdpgen.benchmark.summary import summary
+from skdpgen.exceptions import BenchmarkError
 
 # breast cancer has few rows for so many columns
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
@@ -122,7 +123,7 @@ def test_finished_cells_are_read_by_every_benchmark_that_has_them(small_tables, 
 def test_a_cell_that_was_stopped_is_run_again_as_a_whole(counted, tmp_path):
     file = tmp_path / "results.jsonl"
     counted.room.fails = True
-    with pytest.raises(RuntimeError, match="stopped"):
+    with pytest.raises(BenchmarkError, match=r"^1 of 1 cells failed$"):
         run_benchmark("counted", models=("a",), seeds=(0,), output=file)
     assert [line["complete"] for line in _lines(file)] == [False]
     counted.room.fails = False
