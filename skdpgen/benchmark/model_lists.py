@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import inspect
 
-from .models import MODELS, REAL
+from .models import CLASSIFIER, MODELS, REAL
 from .peers import PEERS
 
-__all__ = ["models_of_images", "models_of_tables", "models_with_components", "models_with_shares"]
+__all__ = [
+    "models_of_images",
+    "models_of_tables",
+    "models_that_sample",
+    "models_with_components",
+    "models_with_shares",
+]
 
 
-def models_of_images():
+def models_that_sample():
     """Names of `find_model`, and the real data."""
     return (REAL, *dict.fromkeys((*MODELS, *_classes())))
 
 
+def models_of_images():
+    """The same, and the classifier that is trained by DP-SGD on the rows."""
+    return (*models_that_sample(), CLASSIFIER)
+
+
 def models_of_tables():
-    """Names of `find_model`, the real data, and the peers."""
+    """The same, and the peers."""
     return (*models_of_images(), *PEERS)
 
 
@@ -26,7 +37,7 @@ def models_with_components():
     estimators = {name: name for name in classes} | {name: model.estimator for name, model in MODELS.items()}
     return tuple(
         name
-        for name in models_of_images()
+        for name in models_that_sample()
         if name in estimators and "n_components" in inspect.signature(classes[estimators[name]]).parameters
     )
 

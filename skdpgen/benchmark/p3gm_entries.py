@@ -121,7 +121,7 @@ _ENTRIES = (
         arguments={"dataset": ("mnist", "fashion_mnist"), "models": BASELINES},
         quick={"dataset": ("mnist",), "models": (REAL, "P3GMSynthesizer"), "rows": 6_000},
         draw="sample_grids:draw_samples",
-        takes=_OF_IMAGES,
+        takes="model_lists:models_that_sample",
     ),
     Benchmark(
         "figure4",
