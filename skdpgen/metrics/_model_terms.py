@@ -100,9 +100,34 @@ def elbo_terms(X, encode, log_likelihood, prior=None, *, n_monte_carlo=16, rando
     **Leak.** Computed from the rows without noise: of real rows, showing it to anyone but the data holder leaks about
     them, and no budget is charged for it.
 
+    A fitted synthesizer tells the sum of both terms alone, by ``score``. Its network tells them apart, as the example
+    does: of `PriVAESynthesizer` and `DPVAESynthesizer` it is ``model_.module``, whose latents are held to a
+    standard normal unless `prior` says otherwise; of ``P3GMSynthesizer(decoder="net")`` it is
+    ``model_.generator.module``, with `decoder` in the place of `decode` and ``prior=model_.generator.mixture``. A P3GM
+    that was loaded from a file keeps no encoder variance, and has no such network.
+
     References
     ----------
     D. Kingma, M. Welling, "Auto-encoding variational Bayes", ICLR 2014, equation 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import torch
+    >>> from skdpgen import DPVAESynthesizer
+    >>> from skdpgen.metrics import elbo_terms
+    >>> X = np.tanh(np.random.default_rng(0).normal(size=(200, 2)))
+    >>> vae = DPVAESynthesizer(10.0, bounds=(-1, 1), n_components=2, steps=20, random_state=0).fit(X)
+    >>> net = vae.model_.module.requires_grad_(False)
+    >>> def encode(rows):
+    ...     return [part.numpy() for part in net.encode(torch.tensor(rows, dtype=torch.float32))]
+    >>> def log_likelihood(rows, Z):
+    ...     rows, Z = (torch.tensor(values, dtype=torch.float32) for values in (rows, Z))
+    ...     return net.likelihood.log_prob(net.decode(Z), rows).numpy()
+    >>> scaled = vae.model_.codec.scale(X)  # the network's rows
+    >>> terms = elbo_terms(scaled, encode, log_likelihood, n_monte_carlo=64, random_state=0)
+    >>> bool(abs(terms.elbo - vae.score(X)) < 0.1 * abs(terms.elbo))
+    True
     """
     X = np.asarray(X)
     mean, log_variance = (np.asarray(part, dtype=np.float64) for part in encode(X))

@@ -78,8 +78,9 @@ def tstr_report(synthetic, real, *, target=None, positive=None, classifiers=None
     positive : scalar, default=None
         Value of `target` that is the positive class; every other value is negative. None takes the target as it is:
         a number for regressors, any number of classes for classifiers.
-    classifiers : dict of str to classifier or regressor, default=None
-        None is ``protocol_classifiers()`` with `positive`, and gradient boosting (of the kind of the target) without.
+    classifiers : classifier, regressor, list of them, or dict of str to them, default=None
+        Without names they go by those of their classes, numbered where several are of one. None is
+        ``protocol_classifiers()`` with `positive`, and gradient boosting (of the kind of the target) without.
     scoring : str or callable, default=None
         Scorer of scikit-learn. None gives AUROC and average precision with `positive`, else what the estimator's
         ``score`` gives: accuracy, or R squared.
@@ -95,6 +96,7 @@ def tstr_report(synthetic, real, *, target=None, positive=None, classifiers=None
     **Leak.** Computed from real rows without noise: showing it to anyone but the data holder leaks about the test
     rows, and no budget is charged for it.
     """
+    classifiers = None if classifiers is None else _by_name(classifiers)
     (X_train, y_train), (X_test, y_test) = (_split(rows, target) for rows in (synthetic, real))
     if positive is not None:
         y_train, y_test = ((np.asarray(y) == positive).astype(np.int64) for y in (y_train, y_test))
@@ -107,8 +109,6 @@ def tstr_report(synthetic, real, *, target=None, positive=None, classifiers=None
     else:
         classifiers = _default_estimator(y_train) if classifiers is None else classifiers
         y_train, y_test = np.asarray(y_train), np.asarray(y_test)
-    if not isinstance(classifiers, dict):
-        raise TypeError(f"classifiers must be a dict of estimators by name; got {type(classifiers).__name__}")
     encode = _encoder(X_train)
     Z_train = encode.fit_transform(X_train)
     Z_test = encode.transform(X_test)
@@ -116,7 +116,7 @@ def tstr_report(synthetic, real, *, target=None, positive=None, classifiers=None
     report = {}
     for name, classifier in classifiers.items():
         one_class = is_classifier(classifier) and len(np.unique(y_train)) < 2
-        fitted = (DummyClassifier() if one_class else clone(classifier)).fit(Z_train, y_train)
+        fitted = _guess(Z_train, y_train, positive) if one_class else clone(classifier).fit(Z_train, y_train)
         report[name] = score(fitted, Z_test, y_test)
     return report
 
@@ -160,39 +160,44 @@ def tstr_score(synthetic, real, *, target=None, positive=None, classifiers=None,
 class TSTRScorer:
     """Scorer of a fitted synthesizer; see ``make_tstr_scorer``."""
 
-    def __init__(self, estimator, target, scoring, n_samples, random_state):
-        self.estimator, self.target, self.scoring = estimator, target, scoring
+    def __init__(self, estimator, target, positive, scoring, n_samples, random_state):
+        self.estimator, self.target, self.positive, self.scoring = estimator, target, positive, scoring
         self.n_samples, self.random_state = n_samples, random_state
 
     def __repr__(self):
-        return f"make_tstr_scorer({self.estimator!r}, scoring={self.scoring!r})"
+        positive = "" if self.positive is None else f"positive={self.positive!r}, "
+        return f"make_tstr_scorer({self.estimator!r}, {positive}scoring={self.scoring!r})"
 
     def __call__(self, synthesizer, X, y=None):
         """Return the score of an estimator trained on rows of `synthesizer` and tested on X (and y): private."""
         target = getattr(synthesizer, "target", None) if self.target is None else self.target
         synthetic = synthesizer.sample(self.n_samples, random_state=self.random_state)
         real = X if y is None else (X, y)
-        estimators = None if self.estimator is None else {"estimator": self.estimator}
-        return tstr_score(
-            synthetic,
-            real,
-            target=target if y is None else None,
-            classifiers=estimators,
-            scoring=self.scoring,
-        )
+        target = target if y is None else None
+        scoring, estimator = self.scoring, self.estimator
+        if self.positive is not None:
+            scoring = "roc_auc" if scoring is None else scoring
+            # not the protocol's four, as without a positive class
+            estimator = HistGradientBoostingClassifier(random_state=0) if estimator is None else estimator
+        options = {"target": target, "positive": self.positive, "classifiers": estimator, "scoring": scoring}
+        return tstr_score(synthetic, real, **options)
 
 
-def make_tstr_scorer(estimator=None, *, target=None, scoring=None, n_samples=None, random_state=0):
+def make_tstr_scorer(estimator=None, *, target=None, positive=None, scoring=None, n_samples=None, random_state=0):
     """Make a scorer of synthesizers: train on what they sample, test on the rows that are given.
 
     Parameters
     ----------
     estimator : classifier or regressor, default=None
-        Trained on synthetic rows. None is gradient boosting, of the kind of the target.
+        Trained on synthetic rows (or several, as `tstr_report` takes them, of which the mean counts). None is gradient
+        boosting, of the kind of the target.
     target : column name, default=None
         Column to predict, of a synthesizer fitted on frames without y; None is the synthesizer's own `target`.
+    positive : scalar, default=None
+        Value of the target that is the positive class; every other is negative. Scorers of two classes that are not
+        0 and 1 need it, for example "f1" and "average_precision".
     scoring : str or callable, default=None
-        Scorer of scikit-learn, for example "roc_auc"; None is the estimator's ``score``.
+        Scorer of scikit-learn, for example "roc_auc"; None is that with `positive`, else the estimator's ``score``.
     n_samples : int, default=None
         Synthetic rows; None is the released row count.
     random_state : int or None, default=0
@@ -220,7 +225,7 @@ def make_tstr_scorer(estimator=None, *, target=None, scoring=None, n_samples=Non
     >>> bool(scorer(synth, X[1500:], y[1500:]) > 0.5)
     True
     """
-    return TSTRScorer(estimator, target, scoring, n_samples, random_state)
+    return TSTRScorer(estimator, target, positive, scoring, n_samples, random_state)
 
 
 def _split(rows, target):
@@ -236,6 +241,28 @@ def _split(rows, target):
     if target not in frame.columns:
         raise ValueError(f"the target {target!r} is not a column")
     return frame.drop(columns=target), frame[target]
+
+
+def _guess(X, y, positive):
+    """What one class alone teaches; with a positive class the other one is known, and has no share."""
+    if positive is None:
+        return DummyClassifier().fit(X, y)
+    return DummyClassifier().fit(X[[0, 0]], [0, 1], sample_weight=np.array([1.0 - y[0], y[0]], dtype=float))
+
+
+def _by_name(classifiers):
+    """Estimators by name, of a dict, a sequence or one alone."""
+    if not isinstance(classifiers, dict):
+        listed = list(classifiers) if isinstance(classifiers, (list, tuple)) else [classifiers]
+        names = [type(classifier).__name__ for classifier in listed]
+        names = [f"{name}_{k}" if names.count(name) > 1 else name for k, name in enumerate(names, 1)]
+        classifiers = dict(zip(names, listed))
+    if not classifiers:
+        raise ValueError("classifiers holds no estimator")
+    for classifier in classifiers.values():
+        if isinstance(classifier, type) or not hasattr(classifier, "fit"):
+            raise TypeError(f"classifiers must be estimators, one, several or by name; got {classifier!r}")
+    return classifiers
 
 
 def _default_estimator(y):

@@ -3,9 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.linear_model import LogisticRegression
 
-from skdpgen import DPPCA
+from skdpgen import DPPCA, DPVAESynthesizer, P3GMSynthesizer
 from skdpgen.metrics import detection_auroc, elbo_terms, frechet_distance, pmse, prdc, reconstruction_error
 from skdpgen.mixture import GaussianMixtureParameters
 
@@ -153,6 +154,35 @@ def test_elbo_at_the_exact_posterior_is_the_log_likelihood(rng):
     worse = elbo_terms(X, lambda rows: (0 * rows, 0 * rows), likelihood, n_monte_carlo=50, random_state=0)
     assert worse.divergence == 0
     assert worse.elbo < evidence - 0.5
+
+
+@pytest.mark.parametrize("kind", ["vae", "p3gm"])
+def test_elbo_terms_of_a_fitted_network_add_up_to_its_score(kind, rng):
+    """As the docstring says how to call it."""
+    X = np.tanh(rng.normal(size=(300, 3)))
+    common = {"bounds": (-1, 1), "n_components": 2, "steps": 20, "random_state": 0}
+    if kind == "vae":
+        fitted = DPVAESynthesizer(20.0, **common).fit(X)
+        net, prior = fitted.model_.module.requires_grad_(False), None
+        decode = net.decode
+    else:
+        fitted = P3GMSynthesizer(20.0, decoder="net", **common).fit(X)
+        net, prior = fitted.model_.generator.module.requires_grad_(False), fitted.model_.generator.mixture
+        decode = net.decoder
+
+    def tensor(values):
+        return torch.tensor(values, dtype=torch.float32)
+
+    terms = elbo_terms(
+        fitted.model_.codec.scale(X),
+        lambda rows: [part.numpy() for part in net.encode(tensor(rows))],
+        lambda rows, Z: net.likelihood.log_prob(decode(tensor(Z)), tensor(rows)).numpy(),
+        prior,
+        n_monte_carlo=64,
+        random_state=0,
+    )
+    assert terms.divergence > 0
+    assert terms.elbo == pytest.approx(fitted.score(X), rel=0.15)
 
 
 def test_elbo_refuses_an_encoder_of_another_shape(rng):

@@ -43,6 +43,16 @@ def test_report_has_every_classifier_and_its_mean_is_the_score(frame):
     assert auprc == np.mean([scores["auprc"] for scores in report.values()])
 
 
+def test_one_estimator_or_a_list_needs_no_names(frame):
+    arguments = {"target": "label", "positive": "yes"}
+    tree = CLASSIFIERS["tree"]
+    alone = tstr_score(frame, frame, classifiers=tree, **arguments)
+    assert alone == tstr_score(frame, frame, classifiers={"tree": tree}, **arguments)
+    listed = tstr_report(frame, frame, classifiers=[tree, LogisticRegression(), DecisionTreeClassifier()], **arguments)
+    assert list(listed) == ["DecisionTreeClassifier_1", "LogisticRegression", "DecisionTreeClassifier_3"]
+    assert listed["DecisionTreeClassifier_1"]["auroc"] == alone[0]
+
+
 def test_one_class_alone_is_chance_not_an_error(frame):
     auroc, auprc = tstr_score(frame.assign(label="no"), frame, target="label", positive="yes", classifiers=CLASSIFIERS)
     assert auroc == 0.5
@@ -105,8 +115,11 @@ def test_what_to_predict_must_be_said(frame):
         tstr_score(frame, frame, target="nothing")
     with pytest.raises(ValueError, match="pair"):
         tstr_score((frame[["size"]], frame["label"]), (frame[["size"]], frame["label"]), target="label")
-    with pytest.raises(TypeError, match="dict"):
-        tstr_report(frame, frame, target="label", classifiers=LogisticRegression())
+    for wrong in (LogisticRegression, "logistic", {"logistic": None}):
+        with pytest.raises(TypeError, match="must be estimators"):
+            tstr_report(frame, frame, target="label", classifiers=wrong)
+    with pytest.raises(ValueError, match="no estimator"):
+        tstr_report(frame, frame, target="label", classifiers=[])
     with pytest.raises(ValueError, match="both classes"):
         tstr_score(frame, frame.assign(label="no"), target="label", positive="yes", classifiers=CLASSIFIERS)
 
@@ -144,3 +157,30 @@ def test_a_scorer_takes_the_target_of_a_synthesizer_of_frames(frame):
     fitted = _Copy(target="label").fit(frame)
     assert make_tstr_scorer(DecisionTreeClassifier(max_depth=3), n_samples=300)(fitted, frame) > 0.7
     assert make_tstr_scorer(target="kind")(fitted, frame) > 0.5
+
+
+@pytest.mark.parametrize("scoring", ["f1", "average_precision", "roc_auc", None])
+def test_a_scorer_of_text_labels_takes_the_positive_class(frame, scoring):
+    fitted = _Copy(target="label").fit(frame)
+    tree = DecisionTreeClassifier(max_depth=3, random_state=0)
+    scorer = make_tstr_scorer(tree, positive="yes", scoring=scoring, n_samples=300)
+    synthetic = fitted.sample(300, random_state=0)
+    expected = tstr_score(
+        synthetic, frame, target="label", positive="yes", classifiers=tree, scoring=scoring or "roc_auc"
+    )
+    assert scorer(fitted, frame) == expected > 0.7
+    assert "positive='yes'" in repr(scorer)
+    other = make_tstr_scorer(tree, positive="no", scoring=scoring, n_samples=300)(fitted, frame)
+    assert other > 0.5
+    if scoring == "f1":
+        assert other != expected
+        with pytest.raises(ValueError, match="pos_label"):
+            make_tstr_scorer(tree, scoring=scoring, n_samples=300)(fitted, frame)
+    # one class alone is told nothing, as without a scorer: .5, the rate of positives, nothing found
+    guess = {"f1": 0.0, "average_precision": (frame["label"] == "yes").mean()}.get(scoring, 0.5)
+    alone = _Copy(target="label").fit(frame[frame["label"] == "no"])
+    assert scorer(alone, frame) == pytest.approx(guess)
+
+
+def test_a_scorer_of_a_positive_class_boosts_without_an_estimator(frame):
+    assert make_tstr_scorer(positive="yes")(_Copy(target="label").fit(frame), frame) > 0.7
