@@ -15,6 +15,13 @@ def add(commands):
     command.add_argument("real", metavar="REAL.csv", help="real rows: CSV or Parquet")
     command.add_argument("synthetic", metavar="SYNTHETIC.csv", help="synthetic rows with the same columns")
     command.add_argument("--card", metavar="CARD.json", help="privacy card of the fit; it is verified")
+    command.add_argument(
+        "--model", metavar="M.safetensors", help="the released model: draws its latent space; its card, without --card"
+    )
+    command.add_argument("--image-shape", type=int, nargs=2, metavar=("H", "W"), help="the rows are images: draws them")
+    command.add_argument(
+        "--results", metavar="RESULTS.jsonl", help="lines of skdpgen bench: draws utility against epsilon"
+    )
     command.add_argument("--schema", metavar="SCHEMA.json", help="public bounds and categories, for bins")
     command.add_argument("--target", metavar="COLUMN", help="column to predict: train on synthetic, test on real rows")
     command.add_argument("--positive", metavar="VALUE", help="its positive class; default: the rarer of two")
@@ -29,15 +36,18 @@ def add(commands):
 def run(arguments):
     from pathlib import Path
 
-    from .. import PrivacyCard, Schema
+    from .. import PrivacyCard, Schema, load
     from .._table_files import check_output, read_table
-    from ..report import build_report
+    from ..report import build_report, read_results
 
     check_output(arguments.output)
     if arguments.positive is not None and arguments.target is None:
         raise ValueError("--positive needs --target")
     if arguments.test is not None and arguments.target is None:
         raise ValueError("--test needs --target")
+    card = None if arguments.card is None else PrivacyCard.load(arguments.card)
+    model = None if arguments.model is None else load(arguments.model)
+    results = None if arguments.results is None else read_results(arguments.results)
     schema = None if arguments.schema is None else Schema.load(arguments.schema)
     options = {"missing_values": arguments.missing, "separator": arguments.separator, "schema": schema}
     paths = [arguments.real, arguments.synthetic, *([] if arguments.test is None else [arguments.test])]
@@ -46,7 +56,10 @@ def run(arguments):
         tables[0],
         tables[1],
         schema=schema,
-        card=None if arguments.card is None else PrivacyCard.load(arguments.card),
+        card=card,
+        model=model,
+        image_shape=arguments.image_shape,
+        results=results,
         target=arguments.target,
         positive=arguments.positive,
         test=tables[2] if len(tables) > 2 else None,

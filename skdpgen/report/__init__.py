@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from ._report import Report, build_report
+from ._results import read_results
 
-__all__ = ["Report", "build_report"]
+__all__ = ["Report", "build_report", "read_results"]

@@ -7,6 +7,8 @@ import html
 import io
 import warnings
 
+from ..metrics import leak_note
+
 __all__ = ["details", "figure", "leak", "page", "paragraph", "section", "table"]
 
 _STYLE = """
@@ -50,9 +52,10 @@ def paragraph(words, *, css=None):
     return f"<p{'' if css is None else f' class={css}'}>{text(words)}</p>"
 
 
-def leak(note):
-    """Return the sentence on what showing a section to others would tell."""
-    return f'<p class="leak"><strong>Showing this to others.</strong> {text(note)}</p>'
+def leak(*shown):
+    """Return what showing a section to others would tell: each metric and picture in it says so in its docstring."""
+    notes = " ".join(dict.fromkeys(map(leak_note, shown))).replace("``", "")
+    return f'<p class="leak"><strong>Showing this to others.</strong> {text(notes)}</p>'
 
 
 def table(caption, header, rows):
@@ -83,9 +86,10 @@ def details(summary, content):
 
 
 def section(identifier, title, *parts):
-    """Return a section under a heading of its own."""
+    """Return a section under a heading of its own, as `page` takes it: identifier, title, HTML."""
     inner = "\n".join(part for part in parts if part)
-    return f'<section aria-labelledby="{identifier}">\n<h2 id="{identifier}">{text(title)}</h2>\n{inner}\n</section>'
+    heading = f'<h2 id="{identifier}">{text(title)}</h2>'
+    return identifier, title, f'<section aria-labelledby="{identifier}">\n{heading}\n{inner}\n</section>'
 
 
 def figure(draw, size, alt, caption):

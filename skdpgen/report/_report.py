@@ -8,8 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from .. import __version__
+from ..metrics._samples import as_frame
 from ._page import page
-from ._rows import align
+from ._pictures import check_images, images, latent_space, mixture_of, rows_of_model, utility
+from ._results import results_table
+from ._rows import align, categories
 from ._sections import Sections
 
 __all__ = ["Report", "build_report"]
@@ -47,6 +50,9 @@ def build_report(
     *,
     schema=None,
     card=None,
+    model=None,
+    image_shape=None,
+    results=None,
     target=None,
     positive=None,
     test=None,
@@ -65,7 +71,15 @@ def build_report(
     schema : Schema, default=None
         Public bounds and categories, of all columns; None takes the real range, and the page says so.
     card : PrivacyCard, default=None
-        Of the fit behind the synthetic rows; it is verified.
+        Of the fit behind the synthetic rows; it is verified. None takes that of `model`.
+    model : fitted synthesizer, default=None
+        As ``skdpgen.load`` reads it: its latent space is drawn with the released mixture, and with the real rows where
+        they can be encoded.
+    image_shape : (height, width) or (height, width, channels), default=None
+        The rows are images, a column a pixel, beside the target: grids of them and `prdc` take the place of what is
+        told of columns and their pairs. The target is then their class, whatever its values.
+    results : list of dict, default=None
+        Lines of ``skdpgen bench``: utility against epsilon is drawn.
     target : column name, default=None
         Column to predict by a model trained on synthetic rows.
     positive : scalar, default=None
@@ -91,9 +105,9 @@ def build_report(
     Raises
     ------
     InvalidInputError
-        Tables of other columns or kinds.
+        Tables of other columns or kinds, or that do not fit `model` or `image_shape`; results without scores.
     ValueError
-        The card does not hold together.
+        The card does not hold together, is not that of `model`, or `model` has nothing to add to it.
     ImportError
         matplotlib is not installed (the extra ``plot``).
 
@@ -107,22 +121,45 @@ def build_report(
         raise ImportError("the report's pictures need matplotlib: pip install skdpgen[plot]") from error
     if min(max_rows, max_columns) < 2:
         raise ValueError("max_rows and max_columns must be at least 2")
+    if model is not None:
+        card = _card_of(model, card)
     verified = None if card is None else card.verify()
+    results = None if results is None else results_table(results)
+    real = as_frame(real)
+    if target is not None and target not in real.columns:
+        raise ValueError(f"the target {target!r} is not a column")
+    encoded = None if model is None else rows_of_model(model, real, target)
+    pixels = None if image_shape is None else check_images(real, image_shape, target)
+    if pixels is not None and target is not None:
+        real = categories(real, target)
     real, synthetic = align(real, synthetic)
     if schema is not None and list(schema) != list(real.columns):
         schema = schema.select(list(real.columns))
-    if target is not None and target not in real.columns:
-        raise ValueError(f"the target {target!r} is not a column")
     test = None if test is None else align(real, test)[1]
-    writer = Sections(real, synthetic, schema, max_rows, max_columns, np.random.default_rng(random_state))
-    sections = [
-        writer.privacy(card, verified),
-        writer.columns(),
-        writer.pairs(),
-        writer.detection(random_state),
-    ]
+    of_images, rng = pixels is not None, np.random.default_rng(random_state)
+    writer = Sections(real, synthetic, schema, max_rows, max_columns, rng, of_images=of_images)
+    sections = [writer.privacy(card, verified)]
+    sections += [images(writer, pixels, image_shape, target)] if of_images else [writer.columns(), writer.pairs()]
+    sections.append(writer.detection(random_state, of_images=of_images))
     if target is not None:
         sections.append(writer.use(target, positive, test, classifier))
+    if model is not None:
+        labels = None if target is None or real[target].nunique() > 10 else real[target].astype(str).to_numpy()
+        sections.append(latent_space(model, encoded, labels, rng))
+    if results is not None:
+        sections.append(utility(results))
     sections = [writer.summary(), *sections, writer.notes()]
     footer = f"Made by skdpgen {__version__}, from the files alone; nothing on this page is fetched from a network."
     return Report(page(title, _BANNER, sections, footer), writer.figures)
+
+
+def _card_of(model, card):
+    """The card of a model, where it is the one given or none was, and the model has something to draw."""
+    own, name = model.card_, type(model).__name__
+    if card is None:
+        return own
+    if card["digest"] != own["digest"]:
+        raise ValueError(f"the card is not that of the {name}: give the card of its fit, or none")
+    if mixture_of(model) is None:
+        raise ValueError(f"the {name} has no released mixture to draw, and its card is given: leave it out")
+    return card

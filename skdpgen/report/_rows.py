@@ -9,7 +9,7 @@ from pandas.api import types as pdt
 from ..exceptions import InvalidInputError
 from ..metrics._samples import as_frame, column_kind, to_numbers
 
-__all__ = ["align", "halves", "some_rows"]
+__all__ = ["align", "categories", "halves", "some_rows"]
 
 
 def align(real, synthetic):
@@ -42,6 +42,11 @@ def align(real, synthetic):
         else:
             real, synthetic = (frame.assign(**{str(name): _texts(frame[name])}) for frame in (real, synthetic))
     return real, synthetic
+
+
+def categories(frame, name):
+    """Return the frame with the values of a column as categories, whatever they are; `align` makes others follow."""
+    return frame.assign(**{str(name): _texts(frame[name])})
 
 
 def _texts(column):

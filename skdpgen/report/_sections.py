@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 
 from .. import metrics
-from ..metrics import leak_note
 from ..metrics._samples import column_kind, to_numbers
 from ._page import details, figure, leak, paragraph, section, table
 from ._rows import halves, some_rows
@@ -18,12 +17,13 @@ _LONG = 25
 _MANY_VALUES = 100
 # Rows of each table that classifiers are to tell apart: more change little and take long.
 _TOLD_APART = 5_000
+_IMAGES_TOLD_APART = 1_000
 
 
 class Sections:
     """Computes section by section; the summary, written last, stands first."""
 
-    def __init__(self, real, synthetic, schema, max_rows, max_columns, rng):
+    def __init__(self, real, synthetic, schema, max_rows, max_columns, rng, *, of_images=False):
         self.sizes = len(real), len(synthetic)
         self.real, self.synthetic = (some_rows(frame, max_rows, rng) for frame in (real, synthetic))
         self.schema, self.rng = schema, rng
@@ -36,9 +36,9 @@ class Sections:
                 f"Figures are of random rows: {len(self.real):,} of {self.sizes[0]:,} real and "
                 f"{len(self.synthetic):,} of {self.sizes[1]:,} synthetic ones."
             )
-        if len(names) > max_columns:
+        if len(names) > max_columns and not of_images:
             self.said.append(f"Figures over pairs and triples are of the first {max_columns} of {len(names)} columns.")
-        if schema is None:
+        if schema is None and not of_images:
             self.said.append("No schema was given: bins reach over the range of the real rows, which is not public.")
 
     def add(self, key, name, value, best, of_halves=None):
@@ -51,13 +51,13 @@ class Sections:
         words = (
             f"{self.sizes[0]:,} real and {self.sizes[1]:,} synthetic rows of {self.real.shape[1]} columns. The last "
             "column holds the same figure for two random halves of the real rows: what chance alone gives (a little "
-            "more of it, as they have half as many rows)."
+            "more of it, where they have fewer rows)."
         )
         header = ("figure", "value", "at best", "real halves")
         rows = [(name, value, best, half) for name, value, best, half in self.lines]
         said = [paragraph(line) for line in self.said]
-        parts = [paragraph(words), table("Main figures", header, rows), *said, leak(leak_note(metrics.marginal_tvd))]
-        return _section("summary", "Summary", *parts)
+        parts = [paragraph(words), table("Main figures", header, rows), *said, leak(metrics.marginal_tvd)]
+        return section("summary", "Summary", *parts)
 
     def privacy(self, card, verified):
         """Return what the card says, recomputed."""
@@ -66,7 +66,7 @@ class Sections:
                 "No privacy card was given, so nothing on this page says whether the synthetic rows are private, or "
                 "at which epsilon. Figures of likeness are no evidence of privacy."
             )
-            return _section("privacy", "Privacy", paragraph(words))
+            return section("privacy", "Privacy", paragraph(words))
         fit, ledger = verified["fit"], verified["ledger"]
         private = "yes" if card["private"] else "NO: without noise, or with noise that can be repeated"
         rows = [
@@ -90,14 +90,14 @@ class Sections:
             "One bar: the share of the privacy budget that each release took. The numbers are in the table below.",
             "The books as shares of the budget.",
         )
-        return _section(
+        return section(
             "privacy",
             "Privacy",
             paragraph("The card holds together: epsilon was recomputed from its events alone."),
             table("What the card says", ("", "recomputed or stated"), rows),
             picture,
             details("Every release", table("Releases", columns, lines)),
-            leak(leak_note(metrics.LedgerDisplay)),
+            leak(metrics.LedgerDisplay),
         )
 
     def columns(self):
@@ -135,13 +135,13 @@ class Sections:
                 "distance, so names and identifiers are near 1, as they should be."
             )
         listed = details(f"All {len(rows)} columns", listed) if len(rows) > _LONG else listed
-        parts = [picture, listed, note, leak(leak_note(metrics.column_distances))]
-        return _section("columns", "Columns", *parts)
+        parts = [picture, listed, note, leak(metrics.column_distances, metrics.MarginalsDisplay)]
+        return section("columns", "Columns", *parts)
 
     def pairs(self):
         """Return distances over pairs and triples of columns, and correlations."""
         if len(self.paired) < 2:
-            return _section("pairs", "Pairs of columns", paragraph("One column has no pairs."))
+            return section("pairs", "Pairs of columns", paragraph("One column has no pairs."))
         parts = [frame[self.paired] for frame in (self.real, self.synthetic)]
         half = [frame[self.paired] for frame in self.halves]
         schema = None if self.schema is None else self.schema.select(self.paired)
@@ -175,42 +175,48 @@ class Sections:
             "Association of every two columns: Pearson's correlation of numbers, the correlation ratio of a number and "
             "a category, Cramer's V of categories.",
         )
-        return _section(
+        return section(
             "pairs",
             "Pairs of columns",
             heat,
             table("Worst pairs", ("pair", "total variation"), rows),
             maps,
-            leak(leak_note(metrics.pairwise_tvd)),
+            leak(metrics.pairwise_tvd, metrics.PairwiseErrorDisplay, metrics.CorrelationDisplay),
         )
 
-    def detection(self, random_state):
+    def detection(self, random_state, *, of_images=False):
         """Return how well a classifier tells the two apart."""
-        n = min(len(self.real), len(self.synthetic), _TOLD_APART)
+        n = min(len(self.real), len(self.synthetic), _IMAGES_TOLD_APART if of_images else _TOLD_APART)
         if n < 20:
-            return _section("detection", "Detection", paragraph("Fewer than 20 rows: too few to tell apart."))
+            return section("detection", "Detection", paragraph("Fewer than 20 rows: too few to tell apart."))
         # at random: a file may be sorted
         sizes = [some_rows(frame, n, self.rng) for frame in (self.real, self.synthetic)]
         auroc = metrics.detection_auroc(*sizes, schema=self.schema, random_state=random_state)
         halves_ = [some_rows(frame, n, self.rng) for frame in self.halves]
         half = metrics.detection_auroc(*halves_, schema=self.schema, random_state=random_state)
         self.add("detection_auroc", "AUROC of telling synthetic rows from real ones", auroc, "0.5", half)
-        limited = [frame[self.paired] for frame in sizes]
-        schema = None if self.schema is None else self.schema.select(self.paired)
-        error = metrics.pmse(*limited, schema=schema)
-        half = metrics.pmse(*(frame[self.paired] for frame in halves_), schema=schema)
-        self.add("pmse_ratio", "pMSE over its expectation for draws of one law", error.ratio, "1", half.ratio)
-        words = (
+        words = [
             f"Of {n:,} rows each, a classifier told synthetic ones from real ones it had not seen with an AUROC of "
-            f"{auroc:.3f} (0.5 is a guess, 1 is certainty). pMSE of a logistic regression: {error.pmse:.4f}, "
-            f"{error.ratio:.3g} times what two samples of one law give. Being told apart says nothing about privacy: "
-            "noise is told, too."
-        )
-        return _section("detection", "Detection", paragraph(words), leak(leak_note(metrics.detection_auroc)))
+            f"{auroc:.3f} (0.5 is a guess, 1 is certainty)."
+        ]
+        shown = [metrics.detection_auroc]
+        if not of_images:
+            limited = [frame[self.paired] for frame in sizes]
+            schema = None if self.schema is None else self.schema.select(self.paired)
+            error = metrics.pmse(*limited, schema=schema)
+            half = metrics.pmse(*(frame[self.paired] for frame in halves_), schema=schema)
+            self.add("pmse_ratio", "pMSE over its expectation for draws of one law", error.ratio, "1", half.ratio)
+            words.append(
+                f"pMSE of a logistic regression: {error.pmse:.4f}, {error.ratio:.3g} times what two samples of one law "
+                "give."
+            )
+            shown.append(metrics.pmse)
+        words.append("Being told apart says nothing about privacy: noise is told, too.")
+        return section("detection", "Detection", paragraph(" ".join(words)), leak(*shown))
 
     def use(self, target, positive, test, classifier):
         """Return scores of a model trained on synthetic rows and tested on real ones."""
-        words = []
+        words, shown = [], [metrics.tstr_score]
         train = self.real
         if test is None:
             train, test = halves(self.real, 2 / 3, self.rng)
@@ -222,7 +228,7 @@ class Sections:
             test = some_rows(test, 20_000, self.rng)
         train, test, synthetic = (frame[frame[target].notna()] for frame in (train, test, self.synthetic))
         if not min(map(len, (train, test, synthetic))):
-            return _section("use", "Use", paragraph("No rows with a known target in one of the tables."))
+            return section("use", "Use", paragraph("No rows with a known target in one of the tables."))
         kind = self._kind(target)
         classes = test[target].value_counts()
         if kind == "category" and positive is None and len(classes) == 2:
@@ -241,6 +247,7 @@ class Sections:
 
             alt = f"ROC and precision-recall curves of predicting {target}, trained on real and on synthetic rows."
             picture = figure(draw, (9.5, 4.3), alt, "Curves on real test rows; areas in the legends and the table.")
+            shown.append(metrics.TSTRCurveDisplay)
             rows = [(name, curve.auroc, curve.auprc) for name, curve in display.curves.items()]
             real, made = rows
             self.add("tstr_auroc", f"AUROC for {target}, trained on synthetic rows (real: {real[1]:.3f})", made[1], "1")
@@ -258,7 +265,7 @@ class Sections:
             text = f"{named} for {target}, trained on synthetic rows (real: {scores[0]:.3f})"
             self.add("tstr_score", text, scores[1], "1")
         parts = [paragraph(" ".join(words)) if words else "", picture, table("Scores", header, rows)]
-        return _section("use", f"Use: predicting {target}", *parts, leak(leak_note(metrics.tstr_score)))
+        return section("use", f"Use: predicting {target}", *parts, leak(*shown))
 
     def notes(self):
         """Return what the page cannot tell."""
@@ -267,7 +274,7 @@ class Sections:
             "people behind the rows is the noise that the card accounts for. If anything is chosen by these figures "
             "(a model, an epsilon, whether to publish), that choice has seen the real rows, unpaid.",
         )
-        return _section("notes", "What this page cannot tell", *map(paragraph, words))
+        return section("notes", "What this page cannot tell", *map(paragraph, words))
 
     def _kind(self, name):
         return column_kind(self.real[name], None if self.schema is None else self.schema[name])
@@ -275,10 +282,6 @@ class Sections:
     @staticmethod
     def _float(target):
         return lambda frame: frame.assign(**{str(target): to_numbers(frame[target])})
-
-
-def _section(key, title, *parts):
-    return key, title, section(key, title, *parts)
 
 
 def _number(value, name):

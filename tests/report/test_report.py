@@ -1,59 +1,38 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import subprocess
-from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
 import pytest
+from _pages import Page, chromium, needs_browser, pixels
 from sklearn.tree import DecisionTreeClassifier
 
 from skdpgen import P3GMSynthesizer
 from skdpgen.__main__ import main
 from skdpgen.exceptions import InvalidInputError
-from skdpgen.metrics import column_distances, leak_note, one_way_tvd, pairwise_tvd, two_way_tvd
+from skdpgen.metrics import (
+    CorrelationDisplay,
+    LedgerDisplay,
+    MarginalsDisplay,
+    PairwiseErrorDisplay,
+    TSTRCurveDisplay,
+    column_distances,
+    detection_auroc,
+    leak_note,
+    one_way_tvd,
+    pairwise_tvd,
+    pmse,
+    tstr_score,
+    two_way_tvd,
+)
 from skdpgen.report import build_report
 from skdpgen.report._rows import align
 from skdpgen.tabular import Categorical, Datetime, Numeric, Schema
 
 pytest.importorskip("matplotlib")
-CHROMIUM = next(
-    filter(
-        None,
-        map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome", "chromium-headless-shell")),
-    ),
-    None,
-)
 NASTY = '<script>alert("&")</script>'
-
-
-class _Page(HTMLParser):
-    """Tags in order with their attributes, and the text between them."""
-
-    def __init__(self, html):
-        super().__init__()
-        self.tags, self.text, self.open = [], "", []
-        self.feed(html)
-        assert not self.open, f"not closed: {self.open}"
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag not in ("meta", "link", "img", "br"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "style" not in self.open:
-            self.text += data + " "
-
-    def all(self, tag):
-        return [attrs for name, attrs in self.tags if name == tag]
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +69,7 @@ def report(tables, fitted):
 
 
 def test_the_page_opens_with_the_warning_that_it_reads_real_data(report):
-    page = _Page(report.html)
+    page = Page(report.html)
     words = " ".join(page.text.split())
     start = words.index("This page reads real data. Do not publish it")
     assert start < words.index("Summary")
@@ -99,7 +78,7 @@ def test_the_page_opens_with_the_warning_that_it_reads_real_data(report):
 
 
 def test_the_page_needs_nothing_from_outside_and_runs_nothing(report):
-    page = _Page(report.html)
+    page = Page(report.html)
     policy = next(meta["content"] for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy")
     assert policy.startswith("default-src 'none'")
     assert not page.all("script")
@@ -112,7 +91,7 @@ def test_the_page_needs_nothing_from_outside_and_runs_nothing(report):
 
 
 def test_the_page_can_be_read_without_seeing_it(report):
-    page = _Page(report.html)
+    page = Page(report.html)
     assert page.all("html")[0]["lang"] == "en"
     assert [tag for tag, _ in page.tags if tag in ("h1", "main")] == ["h1", "main"]
     pictures = page.all("img")
@@ -140,20 +119,24 @@ def test_figures_are_those_of_the_metrics(report, tables):
     assert 0 < report.figures["three_way_tvd"] < 1
     assert report.figures["tstr_auroc"] > 0.8
     assert 0.4 < report.figures["detection_auroc"] <= 1
-    words = _Page(report.html).text
+    words = Page(report.html).text
     for name in ("one_way_tvd", "two_way_tvd", "detection_auroc", "tstr_auroc"):
         assert format(report.figures[name], ".4g") in words, name
 
 
 def test_every_section_repeats_what_showing_it_would_tell(report):
-    words = " ".join(_Page(report.html).text.split())
-    for metric in (column_distances, pairwise_tvd):
-        assert leak_note(metric) in words
+    words = " ".join(Page(report.html).text.split())
+    shown = (column_distances, pairwise_tvd, detection_auroc, pmse, tstr_score)
+    displays = (MarginalsDisplay, PairwiseErrorDisplay, CorrelationDisplay, TSTRCurveDisplay, LedgerDisplay)
+    for metric in (*shown, *displays):
+        assert leak_note(metric) in words, metric.__name__
+    assert "a bar of one row is that row" in words
+    assert "each step is a row" in words
     assert words.count("Showing this to others.") >= 6
 
 
 def test_the_card_is_recomputed_and_shown(report, tables, fitted):
-    words = " ".join(_Page(report.html).text.split())
+    words = " ".join(Page(report.html).text.split())
     assert f"epsilon {fitted.card_['fit']['epsilon']:.6g} at delta 1e-05" in words
     assert "P3GMSynthesizer" in words
     content = json.loads(fitted.card_.to_json())
@@ -163,14 +146,14 @@ def test_the_card_is_recomputed_and_shown(report, tables, fitted):
 
 
 def test_without_a_card_the_page_says_that_it_knows_nothing_of_privacy(tables):
-    words = " ".join(_Page(build_report(*tables).html).text.split())
+    words = " ".join(Page(build_report(*tables).html).text.split())
     assert "No privacy card was given" in words
     assert "No schema was given" in words
 
 
 def test_large_tables_are_read_in_part_and_the_page_says_so(tables):
     report = build_report(*tables, max_rows=100, max_columns=3)
-    words = " ".join(_Page(report.html).text.split())
+    words = " ".join(Page(report.html).text.split())
     assert "100 of 200 real and 100 of 170 synthetic" in words
     assert "the first 3 of 6 columns" in words
 
@@ -248,7 +231,7 @@ def test_the_command_writes_the_page_and_says_not_to_publish(tables, fitted, tmp
     out = capsys.readouterr().out
     assert "two_way_tvd" in out
     assert "do not publish" in out
-    page = _Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
     assert "synthetic.csv beside real.csv" in page.text
     assert main([*command, "--positive", "big"]) == 2
     assert "--target" in capsys.readouterr().err
@@ -257,43 +240,18 @@ def test_the_command_writes_the_page_and_says_not_to_publish(tables, fitted, tmp
 
 
 # ---- in a browser ----------------------------------------------------------------------------------------
-needs_browser = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium on this machine: the structure of the page is tested above"
-)
-
-
-def _chromium(folder, *options):
-    arguments = [
-        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-        "--force-device-scale-factor=1", "--enable-logging=stderr", "--v=0",
-        "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={folder / 'profile'}",
-    ]  # fmt: skip
-    environment = {**os.environ, "HOME": str(folder)}
-    done = subprocess.run(
-        [*arguments, *options], capture_output=True, text=True, timeout=120, check=False, env=environment
-    )
-    assert done.returncode == 0, done.stderr
-    said = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    assert not said, said
-    return done.stdout
-
-
 @needs_browser
 def test_a_browser_shows_the_warning_the_pictures_and_the_text(report, tmp_path):
-    from matplotlib.image import imread
-
-    path, shot = tmp_path / "report.html", tmp_path / "shot.png"
+    path = tmp_path / "report.html"
     report.save(path)
-    dom = _chromium(tmp_path, "--dump-dom", path.as_uri())
-    words = " ".join(_Page(dom).text.split())
+    dom = chromium(tmp_path, "--dump-dom", path.as_uri())
+    words = " ".join(Page(dom).text.split())
     assert "This page reads real data. Do not publish it" in words
     assert format(report.figures["two_way_tvd"], ".4g") in words
-    _chromium(tmp_path, "--window-size=1200,4200", f"--screenshot={shot}", path.as_uri())
-    pixels = np.round(imread(shot)[..., :3] * 255).astype(int)
-    assert pixels.shape == (4200, 1200, 3)
+    shown = pixels(path, tmp_path)
 
     def share(colour, rows, tolerance=6):
-        return (np.abs(pixels[rows] - colour).max(axis=2) <= tolerance).mean()
+        return (np.abs(shown[rows] - colour).max(axis=2) <= tolerance).mean()
 
     assert share((139, 26, 26), slice(0, 40)) > 0.7, "the warning is not on top"
     assert share((255, 255, 255), slice(200, None)) > 0.5
@@ -307,11 +265,8 @@ def test_a_browser_shows_the_warning_the_pictures_and_the_text(report, tmp_path)
 
 @needs_browser
 def test_the_browser_test_sees_a_page_without_pictures(report, tmp_path):
-    from matplotlib.image import imread
-
-    path, shot = tmp_path / "broken.html", tmp_path / "shot.png"
+    path = tmp_path / "broken.html"
     path.write_text(re.sub(r"base64,[^\"]*", "base64,AAAA", report.html), encoding="utf-8")
-    _chromium(tmp_path, "--window-size=1200,4200", f"--screenshot={shot}", path.as_uri())
-    pixels = np.round(imread(shot)[..., :3] * 255).astype(int)
+    shown = pixels(path, tmp_path)
     for colour in ((160, 182, 208), (68, 1, 84), (103, 0, 31)):
-        assert (np.abs(pixels - colour).max(axis=2) <= 12).mean() < 0.0001
+        assert (np.abs(shown - colour).max(axis=2) <= 12).mean() < 0.0001

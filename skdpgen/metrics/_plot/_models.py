@@ -8,7 +8,7 @@ import numpy as np
 
 from ._drawing import REAL, SamplesDisplay, axes_grid, one_axes, short
 
-__all__ = ["ImageGridDisplay", "LatentSpaceDisplay", "LedgerDisplay"]
+__all__ = ["ImageGridDisplay", "LatentSpaceDisplay", "LedgerDisplay", "released_mixture"]
 
 
 class ImageGridDisplay(SamplesDisplay):
@@ -136,13 +136,14 @@ class LatentSpaceDisplay:
         Parameters
         ----------
         estimator : fitted estimator
-            Of `DPGaussianMixture`, which lives in the space of its rows, or with `transform` and a released mixture.
+            Of `DPGaussianMixture`, which lives in the space of its rows, or with `transform` and a released mixture: of
+            tables without one, the Gaussians of the classes.
         X, y : rows to draw, and their labels, default=None
             None draws the released mixture alone.
         dimensions : (int, int), default=(0, 1)
         ax : Axes, default=None
         """
-        mixture = _released_mixture(estimator)
+        mixture = released_mixture(estimator)
         latent = None
         if X is not None:
             latent = np.asarray(estimator.transform(X) if hasattr(estimator, "transform") else X, dtype=float)
@@ -191,7 +192,8 @@ def _groups(latent, labels):
     return [(str(label), latent[labels == label]) for label in np.unique(labels)]
 
 
-def _released_mixture(estimator):
+def released_mixture(estimator):
+    """Return weights, means and covariances of the Gaussians that an estimator has released; ValueError without any."""
     if hasattr(estimator, "weights_") and hasattr(estimator, "covariances_"):
         return SimpleNamespace(weights=estimator.weights_, means=estimator.means_, covariances=estimator.covariances_)
     model = getattr(estimator, "model_", None)
@@ -200,6 +202,10 @@ def _released_mixture(estimator):
             found = getattr(holder, name, None)
             if all(hasattr(found, part) for part in ("weights", "means", "covariances")):
                 return found
+    moments = getattr(model, "particles", None)  # of a table without a mixture: the released moments of each class
+    if hasattr(moments, "class_means") and hasattr(estimator, "transform"):
+        weights = moments.class_counts / max(float(moments.class_counts.sum()), 1e-12)
+        return SimpleNamespace(weights=weights, means=moments.class_means, covariances=moments.class_covariances)
     raise ValueError(f"{type(estimator).__name__} has no released mixture: pass one to from_samples")
 
 
