@@ -60,6 +60,8 @@ def run_benchmark(name, *, output=None, only_finished=False, **options):
         take a model leaves it out, and says so on stderr.
     ImportError
         If a figure is asked for and cannot be drawn; raised before anything is run, as `ValueError` is.
+    FileNotFoundError
+        If the data of the first cell are not there.
     BenchmarkError
         At the end, if cells failed: how many, and in `results` those of the others.
     """
@@ -91,6 +93,7 @@ class _Run:
     def __init__(self, finished, output, only_finished):
         self.finished, self.output, self.only_finished = finished, output, only_finished
         self.failed, self.cells_failed, self.not_drawn, self.first = set(), 0, 0, None
+        self.begun = False
 
     def part(self, benchmark, cells, figure):
         """Results of the cells of a benchmark; its table is printed, its figure drawn."""
@@ -119,9 +122,12 @@ class _Run:
         try:
             self.finished[key] = list(_run_cell(benchmark, cell, self.output))
         except _CellError as error:
+            if not self.begun and isinstance(error.__cause__, FileNotFoundError):
+                raise error.__cause__ from None  # the data are not there: bad input, as long as nothing was run
             self.failed.add(key)
             self.cells_failed += 1
             self._tell_failure(name, error.__cause__)
+        self.begun = True
 
     def _draw(self, benchmark, results, figure, ran):
         if not benchmark.draw:

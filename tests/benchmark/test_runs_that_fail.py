@@ -66,6 +66,15 @@ def test_a_cell_that_fails_is_told_and_the_others_are_run_and_kept(room, tmp_pat
     assert room.calls == ["a", "a"]
 
 
+def test_data_that_are_not_there_are_bad_input_before_the_first_result_and_a_failure_after(room, capsys):
+    room.raises = {"a": FileNotFoundError("rows.npz")}
+    assert _command(["one", "--models", "a", "b"]) == 2
+    assert capsys.readouterr().err == "skdpgen: rows.npz\n"
+    assert room.calls == ["a"]
+    assert _command(["one", "--models", "b", "a"]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == "skdpgen: 1 of 2 cells failed"
+
+
 def test_a_cell_that_failed_is_not_tried_again_by_another_part(room, capsys):
     room.raises = {"b": TimeoutError("4 hours")}
     with pytest.raises(BenchmarkError, match=r"^2 of 2 cells failed$"):
