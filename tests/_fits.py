@@ -83,6 +83,11 @@ def _merf(**parameters):
     return DPMERFSynthesizer(steps=2, n_frequencies=8, hidden_layer_sizes=(6,), random_state=0, **parameters)
 
 
+def _cells(**parameters):
+    # so little noise that classes are cut in two
+    return P3GMSynthesizer(100.0, image_shape=(1, 3), random_state=0, **parameters)
+
+
 def _clusters(**parameters):
     small = DPNet(PartitionedVAEModule, module__n_hidden=5)
     return DPGMSynthesizer(n_clusters=3, cluster_steps=2, net=small, **_SHALLOW, **parameters)
@@ -112,6 +117,8 @@ FITS = {
     "arrays, net": lambda: (P3GMSynthesizer(net=_net(), **_DEEP), X, Y),
     "arrays, moments": lambda: (MomentSynthesizer(random_state=0), X, Y),
     "frame, moments": lambda: (MomentSynthesizer(target=["job", "age"], constraints="dose < 9"), FRAME),
+    "arrays, images in cells": lambda: (_cells(), X, Y),
+    "arrays, images in cells, replace_one": lambda: (_cells(neighboring="replace_one", **_PUBLIC), X, Y),
     "frame": lambda: (P3GMSynthesizer(target="job", random_state=0), FRAME),
     "frame, replace_one": lambda: (P3GMSynthesizer(target="job", neighboring="replace_one"), FRAME),
     "frame, category": lambda: (P3GMSynthesizer(), _CATEGORY, pd.Series(Y, name="label", dtype="category")),

@@ -29,7 +29,8 @@ _TESTS = Path(__file__).parent
 
 
 # the test functions of other rooms are the claims that sabotage must break
-sys.path.extend(str(_TESTS / room) for room in ("accounting", "decomposition", "dpsgd", "mechanisms", "nn"))
+_ROOMS = ("accounting", "decomposition", "dpsgd", "mechanisms", "nn", "synthesizers")
+sys.path.extend(str(_TESTS / room) for room in _ROOMS)
 
 
 # ---- sabotage --------------------------------------------------------------------------------------------

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
-from _fits import ledger_is_what_ran, nothing_private_is_kept, the_row_count_is_hidden
-from _sabotage import Claim, assert_caught, mutant_ids
-
-sys.path.append(str(Path(__file__).parent / "synthesizers"))
-
 import test_dpgm
 import test_dpgm_clusters
 import test_dpgm_parts
+from _fits import ledger_is_what_ran, nothing_private_is_kept, the_row_count_is_hidden
+from _sabotage import Claim, assert_caught, mutant_ids
 
 from skdpgen.dpsgd import PartedSum
 from skdpgen.mechanisms import class_first_moments, clusters

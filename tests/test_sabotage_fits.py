@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
+import test_class_cells
 import test_dp_pca
 from _fits import (
     FITS,
@@ -22,7 +23,7 @@ from skdpgen._base import PrivateEstimator
 from skdpgen.mechanisms import selection
 from skdpgen.mixture import _em, _labels
 from skdpgen.nn import DPNet
-from skdpgen.synthesizers import _array_model, _decoder, _frame_model, _frames
+from skdpgen.synthesizers import _array_model, _class_cells, _decoder, _frame_model, _frames
 from skdpgen.synthesizers import _labels as _array_labels
 from skdpgen.tabular import learning
 
@@ -51,6 +52,13 @@ REFUSED = [Claim(a_refused_fit_releases_nothing, name) for name in ESTIMATORS]
 CLONES = [Claim(a_clone_charges_the_same_books, name) for name in ESTIMATORS]
 SHARED = Claim(test_dp_pca.test_a_shared_budget_is_charged_and_kept)
 PCA_SEED = Claim(test_dp_pca.test_two_fits_under_one_seed_differ_and_no_noise_is_seeded)
+CELLS = {
+    relation: Claim(test_class_cells.test_the_sensitivity_of_cells_is_attained_and_not_exceeded, relation, 1)
+    for relation in ("add_or_remove_one", "replace_one")
+}
+CELLS_JOINED = Claim(
+    test_class_cells.test_a_joining_row_leaves_the_cells_of_the_others_and_adds_its_own_moments_alone, 3
+)
 SEEDED = "type(make_noise_generator())('seeded', seed=self.random_state or 0)"
 TWICE = "add_gaussian({0}, {1}, rng, neighboring); "
 UNTHRESHOLDED = ("above_threshold(", "(lambda noisy, *_: noisy > 0)(")
@@ -76,6 +84,11 @@ MUTANTS = [
         "unpaid release in P3GM on arrays",
         _ledger("arrays", "arrays, replace_one", "arrays, net"),
         (_array_model._release_moments, ("released = unpack", TWICE.format("second", 50.0) + "released = unpack")),
+    ),
+    (
+        "unpaid release in cells of images",
+        _ledger("arrays, images in cells"),
+        (_class_cells.release_cells, ("released = unpack", TWICE.format("query", 50.0) + "released = unpack")),
     ),
     (
         "unpaid release in P3GM on frames",
@@ -114,6 +127,36 @@ MUTANTS = [
         (
             _array_model._release_moments,
             ('add_gaussian(second, noise["moments"]', 'add_gaussian(second, 0.9 * noise["moments"]'),
+        ),
+    ),
+    (
+        "noise multiplier of cells below the charge",
+        _ledger("arrays, images in cells", "arrays, images in cells, replace_one"),
+        (
+            _class_cells.release_cells,
+            ("add_gaussian(query, noise_multiplier", "add_gaussian(query, 0.9 * noise_multiplier"),
+        ),
+    ),
+    (
+        "cells cut at the mean of the rows",
+        [CELLS["add_or_remove_one"], CELLS["replace_one"], CELLS_JOINED],
+        (_class_cells.cell_codes, ("own > middle[known]", "own > own.mean(axis=0)")),
+    ),
+    (
+        "cells clipped where no row is",
+        [CELLS["add_or_remove_one"], CELLS["replace_one"]],
+        (_class_cells.cell_moments, ("l2_bound=radius", "l2_bound=100 * radius")),
+    ),
+    (
+        "rows in two cells",
+        [CELLS["add_or_remove_one"], CELLS["replace_one"]],
+        (
+            _class_cells.cell_moments,
+            (
+                "return query,",
+                "from dataclasses import replace\n    "
+                "query = replace(query, value=query.value + query.value[::-1])\n    return query,",
+            ),
         ),
     ),
     (
@@ -253,6 +296,11 @@ MUTANTS = [
         ),
     ),
     # row count
+    (
+        "rows kept with the cells of images",
+        _kept("arrays, images in cells"),
+        (_class_cells.release_cells, ("d = centers", "codec.__dict__['rows'] = rows; d = centers")),
+    ),
     (
         "exact row count used by sample of arrays",
         [*_count("arrays"), *_kept("arrays")],

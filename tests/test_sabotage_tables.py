@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
-
-sys.path.append(str(Path(__file__).parent / "synthesizers"))
-
 import test_moment_sources as sources
 import test_one_hot
 from _fits import ledger_is_what_ran, nothing_private_is_kept

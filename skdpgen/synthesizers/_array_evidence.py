@@ -37,6 +37,7 @@ class ArraysGiven:
         width = (generator.high - generator.low)[at]
         noise = max(generator.dither, 0.01) ** 2 * np.maximum(width, 1e-12) ** 2
         covariances = full_covariances(generator.mixture)
+        # a component is a class, or one of its cells
         self._means, posterior, scores = [], [], []
         for k, covariance in enumerate(covariances):
             seen = generator.gain[k, at, None] * generator.space.basis[at]
@@ -48,14 +49,16 @@ class ArraysGiven:
             scores.append(-0.5 * (gap @ np.linalg.solve(spread, gap) + np.linalg.slogdet(spread)[1]))
         self._roots = [root(covariance) for covariance in posterior]
         scores = np.array(scores) - np.max(scores)
-        self.component_weights = model.component_weights * np.exp(scores)
+        self._weights = generator.mixture.weights * np.exp(scores)
+        self.component_weights = self._weights.reshape(-1, generator.cells).sum(axis=1)
 
     def sample(self, components, rng):
         """Rows, or (rows, y), of given components."""
         generator = self._model.generator
         rows = np.empty((len(components), len(generator.low)), dtype=np.float32)
-        for k in np.unique(components):
-            where = np.flatnonzero(components == k)
+        cells = generator.draw_cells(components, rng, self._weights)
+        for k in np.unique(cells):
+            where = np.flatnonzero(cells == k)
             latent = self._means[k] + rng.standard_normal((len(where), len(self._roots[k]))) @ self._roots[k].T
             rows[where] = generator.decode_clipped(k, latent, rng)
         drawn = self.codec.decode(rows, components, rng)

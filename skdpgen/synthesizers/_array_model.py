@@ -14,17 +14,16 @@ from ..utils.blocks import map_blocks
 from ._array_evidence import ArraysGiven
 from ._arrays import ArrayCodec
 from ._base import spread_components
+from ._class_cells import COUNT_WEIGHT, MEAN_WEIGHT, floored, release_cells
 from ._decoder import NetGenerator, decoder_plan, train_decoder
-from ._gaussians import LatentSpace, LinearGenerator, class_latents, image_contrast
+from ._gaussians import LatentSpace, LinearGenerator, class_latents, class_weights, image_contrast
 from ._labels import label_codes
 
 __all__ = ["ArrayModel", "fit_array_model"]
 
-_MOST_COMPONENTS = 60
-# Weight of the count beside the second moments: classes of a few hundred rows need it.
-_COUNT_WEIGHT = 0.15
-# Weight of the sum in the second round: it mends what the first round's noise did to the class means.
-_MEAN_WEIGHT = 0.3**0.5
+# Principal components. Images are drawn in (nearly) all: a classifier trained on images without any variance in some
+# direction leans on where the classes lie along it.
+_MOST_COMPONENTS, _MOST_OF_IMAGES = 60, 400
 _WARM_ROWS = 20_000
 
 
@@ -157,20 +156,26 @@ def fit_array_model(rows, settings, plan, rng, neighboring, stream):
     frequencies = None if rows.image_shape is None else n_frequencies(rows.image_shape, noise["moments"])
     codec = rows.learn(noise, plan.extra_delta, rng, neighboring, n_frequencies=frequencies)
     latents, space = _release_moments(rows, codec, settings, noise, rng, neighboring)
-    mixture = latents.mixture
     row_count = float(len(rows.X)) if neighboring == "replace_one" else float(latents.counts.sum())
-    component_means = latents.means if codec.lowpass is None else latents.means @ codec.lowpass.T
-    if settings["prior"] == "mixture":
-        mixture = _release_mixture(rows, codec, space, mixture, settings, noise, rng, neighboring, stream)
-        component_means = space.decode(mixture.means)
-    gain = 1.0
+    gain, dither = 1.0, latents.dither
     if rows.image_shape is not None:
         released = add_gaussian(total(rows.grey_pixels(codec), rows.n_features), noise["greys"], rng, neighboring)
         gain = image_contrast(float(released[0]) / (row_count * rows.n_features))
-    generator = LinearGenerator(space, mixture, component_means, *codec.box, gain, latents.dither)
+        dither = 0.0  # to convolutions white noise is no likeness of what was not released
+    mixture, cells = latents.mixture, 1
+    component_means = latents.means if codec.lowpass is None else latents.means @ codec.lowpass.T
+    if rows.image_shape is not None:
+        component_means = space.decode(space.encode(component_means))
+    if "cells" in noise:
+        space, halved, cells = release_cells(rows, codec, space, latents, noise["cells"], rng, neighboring)
+        mixture, component_means = halved.mixture, space.center + halved.means
+    if settings["prior"] == "mixture":
+        mixture = _release_mixture(rows, codec, space, mixture, settings, noise, rng, neighboring, stream)
+        component_means = space.decode(mixture.means)
+    generator = LinearGenerator(space, mixture, component_means, *codec.box, gain, dither, cells)
     if settings["decoder"] == "net":
         generator = _train(rows, codec, generator, row_count, settings, plan, neighboring, stream)
-    return ArrayModel(codec, generator, row_count, mixture.weights, latents.residual_variance)
+    return ArrayModel(codec, generator, row_count, class_weights(mixture, cells), latents.residual_variance)
 
 
 def n_frequencies(image_shape, noise_multiplier):
@@ -186,29 +191,24 @@ def _release_moments(rows, codec, settings, noise, rng, neighboring):
     classes = max(codec.n_classes, 1)
     query = {"transform": codec.encode, "exact": noise["moments"] > 0}
     bound = codec.row_norm
-    first = class_first_moments(rows.X, rows.codes, classes, l2_bound=bound, count_weight=_COUNT_WEIGHT, **query)
+    first = class_first_moments(rows.X, rows.codes, classes, l2_bound=bound, count_weight=COUNT_WEIGHT, **query)
     first = add_gaussian(first, noise["mean"], rng, neighboring)
-    centers = clip_rows(first[:, 1:] * bound / _floored(first[:, :1]), bound)
+    centers = clip_rows(first[:, 1:] * bound / floored(first[:, :1]), bound)
     residuals, count = rows.residual_norms(codec, centers), float(first[:, 0].sum())
     radius = learn_norm_bound(residuals, 2 * bound, noise["norm"], rng, neighboring, count=count)
-    weights = {"count_weight": _COUNT_WEIGHT, "mean_weight": _MEAN_WEIGHT}
+    weights = {"count_weight": COUNT_WEIGHT, "mean_weight": MEAN_WEIGHT}
     second = class_moments(rows.X, rows.codes, classes, l2_bound=radius, centers=centers, **weights, **query)
     released = unpack_moments(add_gaussian(second, noise["moments"], rng, neighboring), centers.shape[1], radius)
-    released = released._replace(count=_floored(released.count))
+    released = released._replace(count=floored(released.count))
     sd = noise["moments"] * second.sensitivity(neighboring)
-    wanted = {"auto": _MOST_COMPONENTS, None: centers.shape[1]}.get(settings["n_components"], settings["n_components"])
-    latents = class_latents(
-        released, centers, sd * radius**2, sd * radius / _MEAN_WEIGHT, min(wanted, centers.shape[1])
-    )
+    images = rows.image_shape is not None and settings["decoder"] == "released" and settings["prior"] != "mixture"
+    most = _MOST_OF_IMAGES if images else _MOST_COMPONENTS
+    wanted = {"auto": most}.get(settings["n_components"], settings["n_components"]) or centers.shape[1]
+    latents = class_latents(released, centers, sd * radius**2, sd * radius / MEAN_WEIGHT, min(wanted, centers.shape[1]))
     space = LatentSpace(latents.mean, latents.components)
     if codec.lowpass is not None:
         space = LatentSpace(codec.lowpass @ latents.mean, codec.lowpass @ latents.components)
     return latents, space
-
-
-def _floored(counts):
-    """Noisy counts away from zero: none below a twentieth of their mean, nor below 1."""
-    return np.maximum(counts, max(1.0, 0.05 * float(np.mean(counts))))
 
 
 def _release_mixture(rows, codec, space, gaussian, settings, noise, rng, neighboring, stream):

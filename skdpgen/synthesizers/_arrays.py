@@ -211,6 +211,11 @@ class ArrayRows:
         phases = [Phase("mean", 0.06 * share), Phase("norm", 0.01 * share), Phase("moments", 0.93 * share)]
         return phases if self.image_shape is None else [*phases, Phase("greys", 0.005 * share)]
 
+    @property
+    def may_have_cells(self):
+        """Whether the rows are images of classes, which may be cut into cells; public."""
+        return self.image_shape is not None and self.conditional and self.labels is not None
+
     def learn(self, noise_multipliers, extra_delta, rng, neighboring, *, n_frequencies=None):
         """Release what was not declared; returns the codec."""
         labels = self.labels

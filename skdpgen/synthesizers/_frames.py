@@ -64,6 +64,8 @@ class FrameRows:
         Of columns: how much more than 1 their tables matter.
     """
 
+    may_have_cells = False  # see `ArrayRows`
+
     def __init__(
         self, source, y, *, target, schema, classes, target_type, on_invalid, conditional=True, importance=None
     ):

@@ -15,6 +15,7 @@ __all__ = [
     "LatentSpace",
     "LinearGenerator",
     "class_latents",
+    "class_weights",
     "full_covariances",
     "image_contrast",
     "match_clipped_normal",
@@ -173,13 +174,19 @@ def column_variances(space, mixture):
     return np.einsum("dk,mkl,dl->md", space.basis, full_covariances(mixture), space.basis, optimize=True)
 
 
+def class_weights(mixture, cells):
+    """Released weight of each class, of a mixture that has so many components for each, side by side."""
+    return mixture.weights.reshape(-1, cells).sum(axis=1)
+
+
 def image_contrast(grey_share):
     """Choose `variance_gain` for images by the released share of pixels that are neither near black nor near white.
 
     Strokes of a pen (on MNIST 9 % of the pixels are grey) are sharp when three times the variance of the latent
-    Gaussians is asked for after clipping; photographs and clothes (40 % and more) are right as they are.
+    Gaussians is asked for after clipping; photographs and clothes (40 % and more) are right as they are: None.
     """
-    return float(np.clip(0.25 / max(grey_share, 1e-6), 1.0, 3.0))
+    gain = 0.25 / max(grey_share, 1e-6)
+    return None if gain <= 1 else min(gain, 3.0)
 
 
 class LinearGenerator:
@@ -197,24 +204,40 @@ class LinearGenerator:
         Released mean of the scaled rows of each component.
     low, high : arrays of shape (n_features,)
         The box of scaled rows.
-    variance_gain : float, default=1.0
-        Variance asked for after clipping, over what the latent Gaussian has: more than 1 gives contrast.
+    variance_gain : float or None, default=1.0
+        Variance asked for after clipping, over what the latent Gaussian has: more than 1 gives contrast. None: laws are
+        clipped as they are.
     dither : float, default=0.0
         Standard deviation of white noise on every column. Directions whose variance the release could not tell from
         nothing are not without any: a classifier or a regression trained on rows that lack it leans on it.
+    cells : int, default=1
+        Components of each class, side by side in the mixture.
     """
 
-    def __init__(self, space, mixture, component_means, low, high, variance_gain=1.0, dither=0.0):
+    def __init__(self, space, mixture, component_means, low, high, variance_gain=1.0, dither=0.0, cells=1):
         self.space, self.mixture, self.component_means = space, mixture, component_means
-        self.low, self.high, self.variance_gain, self.dither = low, high, variance_gain, dither
+        self.low, self.high, self.variance_gain, self.dither, self.cells = low, high, variance_gain, dither, cells
+        if variance_gain is None:
+            self.location, self.gain = component_means, np.ones_like(component_means)
+            return
         width = high - low
         variance = column_variances(space, mixture)
         location, deviation = match_clipped_normal((component_means - low) / width, variance_gain * variance / width**2)
         self.location = location * width + low
         self.gain = deviation * width / np.sqrt(np.maximum(variance, 1e-300))
 
-    def sample(self, components, rng):
-        """Draw scaled rows of shape (n_samples, n_features), float32, for rows of given components."""
+    def draw_cells(self, classes, rng, weights=None):
+        """Component of each row of given classes; `weights` of the components in place of the released ones."""
+        if self.cells == 1:
+            return classes
+        weights = np.asarray(self.mixture.weights if weights is None else weights).reshape(-1, self.cells)
+        bounds = np.cumsum(weights, axis=1)
+        drawn = rng.random(len(classes)) * bounds[classes, -1]
+        return classes * self.cells + np.minimum((drawn[:, None] >= bounds[classes]).sum(axis=1), self.cells - 1)
+
+    def sample(self, classes, rng):
+        """Draw scaled rows of shape (n_samples, n_features), float32, for rows of given classes."""
+        components = self.draw_cells(classes, rng)
         rows = np.empty((len(components), len(self.low)), dtype=np.float32)
         roots = np.linalg.cholesky(full_covariances(self.mixture))
         for k in np.unique(components):
@@ -246,6 +269,7 @@ class LinearGenerator:
             "high": self.high,
             "variance_gain": self.variance_gain,
             "dither": self.dither,
+            "cells": self.cells,
         }
 
     @classmethod
@@ -256,7 +280,8 @@ class LinearGenerator:
         )
         space = LatentSpace(state["center"], state["basis"])
         box = (state["low"], state["high"])
-        return cls(space, mixture, state["component_means"], *box, state["variance_gain"], state["dither"])
+        look = (state["variance_gain"], state["dither"], state.get("cells", 1))
+        return cls(space, mixture, state["component_means"], *box, *look)
 
 
 def full_covariances(mixture):

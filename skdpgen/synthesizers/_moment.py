@@ -17,7 +17,7 @@ from ._base import BaseSynthesizer
 from ._constraints import RowConstraint, keep_constraints
 from ._frame_model import FrameModel, fit_frame_model
 from ._frames import FrameRows
-from ._planning import plan_phases
+from ._planning import plan_fit
 from ._reading import public_assumptions, read_rows
 
 __all__ = ["MomentSynthesizer"]
@@ -229,8 +229,8 @@ class MomentSynthesizer(BaseSynthesizer):
             "budget_split": None,
             "progress": self.progress,
         }
-        phases = plan_phases(rows, settings)
-        plan = self._calibrate(accountant, phases, extra_delta_share=0.1 if rows.learns_classes else 0.0)
+        extra = 0.1 if rows.learns_classes else 0.0
+        plan = plan_fit(rows, settings, lambda phases: self._calibrate(accountant, phases, extra_delta_share=extra))
         return (rows, settings), plan
 
     def _texts(self):

@@ -26,7 +26,7 @@ from ._base import BaseSynthesizer
 from ._decoder import check_network
 from ._frame_model import FrameModel, fit_frame_model
 from ._frames import FrameRows
-from ._planning import plan_phases, resolve_sampling, resolve_settings
+from ._planning import plan_fit, resolve_sampling, resolve_settings
 from ._reading import public_assumptions, read_rows
 
 __all__ = ["P3GMSynthesizer"]
@@ -71,7 +71,8 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
     on_invalid : {"clip", "raise"}, default="clip"
         What to do with values outside declared bounds.
     n_components : int, "auto" or None, default="auto"
-        Latent dimensions; "auto" is at most 30 for DataFrames and 60 for arrays, None is no reduction.
+        Latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays, and 400 for images that no network
+        decodes; None is no reduction.
         Arrays refuse more than they have columns; DataFrames, whose levels may be learned, have as many as there are.
     prior : {"auto", "class_conditional", "gaussian", "mixture"}, default="auto"
         Law of the latents: of each class of a categorical y, from class-conditional moments ("auto" with such a y); of
@@ -306,8 +307,8 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
         settings = {**resolve_settings(self.get_params(deep=False), self._defaults()), "seed": self._seed()}
         rows = self._read(X, y, settings)
         settings.update(resolve_sampling(settings, len(rows), accountant.neighboring))
-        phases = plan_phases(rows, settings)
-        plan = self._calibrate(accountant, phases, extra_delta_share=0.1 if rows.learns_classes else 0.0)
+        extra = 0.1 if rows.learns_classes else 0.0
+        plan = plan_fit(rows, settings, lambda phases: self._calibrate(accountant, phases, extra_delta_share=extra))
         if settings["decoder"] == "net":
             check_network(settings, *rows.network_shape(settings, plan))
         return (rows, settings), plan

@@ -10,7 +10,10 @@ import numpy as np
 from ..accounting import Phase
 from ._presets import paper_settings
 
-__all__ = ["plan_phases", "resolve_sampling", "resolve_settings"]
+__all__ = ["plan_fit", "plan_phases", "resolve_sampling", "resolve_settings"]
+
+# Noise multiplier of the second moments up to which half of their budget is better spent on cells of the classes.
+_MOST_NOISE_OF_CELLS = 1.0
 
 # Shares of the budget (encoder, mixture, decoder) by prior and decoder. Where DP-SGD trains the decoder from a mixture
 # prior, moments need little; where the moments are the whole model, they get all.
@@ -89,7 +92,23 @@ def resolve_sampling(settings, n_rows, neighboring):
     return {"sampling_rate": rate, "steps": settings["steps"] if epochs is None else math.ceil(epochs / rate)}
 
 
-def plan_phases(rows, settings):
+def plan_fit(rows, settings, calibrate):
+    """Return the calibrated plan of a fit; where its noise is low enough, classes of images are cut into cells.
+
+    Parameters
+    ----------
+    rows, settings
+        As for `plan_phases`.
+    calibrate : callable
+        Phases -> FitPlan; charges nothing.
+    """
+    plan = calibrate(plan_phases(rows, settings))
+    wanted = rows.may_have_cells and settings["decoder"] == "released"
+    cells = wanted and plan.noise_multipliers["moments"] <= _MOST_NOISE_OF_CELLS
+    return calibrate(plan_phases(rows, settings, cells=True)) if cells else plan
+
+
+def plan_phases(rows, settings, *, cells=False):
     """Return the phases of a fit, in the order of their releases.
 
     Parameters
@@ -98,6 +117,8 @@ def plan_phases(rows, settings):
         Only what is public of them: which facts were declared.
     settings : dict
         With `prior` resolved.
+    cells : bool, default=False
+        Half of the encoder's share is for the moments of cells of the classes.
 
     Returns
     -------
@@ -115,7 +136,9 @@ def plan_phases(rows, settings):
     if rest <= 0:
         raise ValueError(f"bounds_share={settings['bounds_share']} leaves nothing to the model")
     encoder, em, decoder = (share * rest for share in split)
-    phases = [*learned, *rows.encoder_phases(encoder)]
+    phases = [*learned, *rows.encoder_phases(encoder / 2 if cells else encoder)]
+    if cells:
+        phases.append(Phase("cells", encoder / 2))
     if mixture:
         phases.append(Phase("mixture", em, steps=settings["em_steps"]))
     if net:
