@@ -36,6 +36,10 @@ OPTIONS = {
     },
     "device": {"metavar": "D", "help": "where nets are trained, for example cuda (default: cpu)"},
     "learned_schema": {"action": "store_true", "help": "learn bounds and categories under DP; declare nothing"},
+    "development": {
+        "action": "store_true",
+        "help": "test on a part of the training rows, and fit on the others: for choosing settings",
+    },
     "quick": {"action": "store_true", "help": "a small setting that shows that everything runs"},
     "figure": {"metavar": "FILE.png", "help": "draw the paper's figure to this file (needs the extra plot)"},
     "figures": {"metavar": "DIR", "help": "draw every figure into this folder (needs the extra plot)"},

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from time import perf_counter
 
+import numpy as np
+
 from ._image_classifiers import IMAGE_SHAPE, cnn_accuracy
 from .models import CLASSIFIER, REAL, Model, find_model, verified_epsilon
 
@@ -23,6 +25,7 @@ def image_benchmark(
     rows=None,
     n_samples=60_000,
     epochs=10,
+    development=False,
     device="cpu",
     progress=True,
 ):
@@ -54,6 +57,9 @@ def image_benchmark(
         Synthetic images.
     epochs : int, default=10
         Epochs of the CNN.
+    development : bool, default=False
+        Fit on five sixths of the training images and test on the rest, in place of the test images: for choosing
+        settings.
     device : str, default="cpu"
         Where the CNN, and the models of `MODELS` that train a net, are trained.
     progress : bool, default=True
@@ -63,7 +69,7 @@ def image_benchmark(
     ------
     dict
         data, seed, model, accuracy, epsilon (recomputed from the fit's card; None without one) and delta,
-        epsilon_asked, rows, n_samples, fit_seconds, sample_seconds, judge_seconds.
+        epsilon_asked, rows, n_samples, development, fit_seconds, sample_seconds, judge_seconds.
 
     References
     ----------
@@ -72,9 +78,13 @@ def image_benchmark(
     from ..nn import DPNetClassifier
 
     bunch = _load(dataset, data)
-    X, y = bunch.data[:rows], bunch.target[:rows]
     models = (models,) if callable(models) else models
     for seed in seeds:
+        X, y, X_test, y_test = bunch.data[:rows], bunch.target[:rows], bunch.data_test, bunch.target_test
+        if development:
+            order = np.random.default_rng(seed).permutation(len(y))
+            kept, held_out = np.split(order, [len(y) * 5 // 6])
+            X, y, X_test, y_test = X[kept], y[kept], X[held_out], y[held_out]
         for model in models:
             start = perf_counter()
             if model == CLASSIFIER:
@@ -85,12 +95,13 @@ def image_benchmark(
                     "data": dataset,
                     "seed": int(seed),
                     "model": model,
-                    "accuracy": float(classifier.score(bunch.data_test, bunch.target_test)),
+                    "accuracy": float(classifier.score(X_test, y_test)),
                     "epsilon": verified_epsilon(classifier),
                     "delta": delta,
                     "epsilon_asked": epsilon,
                     "fit_seconds": round(perf_counter() - start, 2),
                     "rows": len(y),
+                    "development": bool(development),
                 }
                 continue
             if model == REAL:
@@ -112,8 +123,8 @@ def image_benchmark(
             accuracy = cnn_accuracy(
                 images,
                 labels,
-                bunch.data_test,
-                bunch.target_test,
+                X_test,
+                y_test,
                 epochs=epochs,
                 random_state=seed,
                 progress=progress,
@@ -127,6 +138,7 @@ def image_benchmark(
                 **cost,
                 "rows": len(y),
                 "n_samples": len(labels),
+                "development": bool(development),
                 "judge_seconds": round(perf_counter() - sampled, 2),
             }
 

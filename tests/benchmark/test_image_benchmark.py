@@ -69,6 +69,28 @@ def test_image_benchmark_yields_one_row_per_seed(monkeypatch):
     assert all(0 <= row["accuracy"] <= 1 and row["epsilon"] is None and row["n_samples"] == 50 for row in rows)
 
 
+def test_development_sees_training_images_alone_each_once(monkeypatch):
+    X = np.zeros((60, 784), dtype=np.uint8)
+    X[:, 0] = np.arange(60)
+    bunch = Bunch(data=X, target=np.arange(60) % 10, data_test=None, target_test=None)
+    monkeypatch.setattr(image_room, "_load", lambda dataset, data: bunch)
+    tested = []
+    monkeypatch.setattr(image_room, "cnn_accuracy", lambda X, y, *test, **options: tested.append(test) or 0.5)
+    made = []
+    splits = []
+    for seed in (3, 3, 4):
+        (row,) = image_room.image_benchmark(
+            "mnist", lambda *budget: made.append(_Resampler()) or made[-1], (seed,), development=True
+        )
+        assert row["development"]
+        assert row["rows"] == 50
+        fitted, held_out = made[-1].seen_[0][:, 0], tested[-1][0][:, 0]
+        np.testing.assert_array_equal(np.sort([*fitted, *held_out]), np.arange(60))
+        np.testing.assert_array_equal(tested[-1][1], held_out % 10)
+        splits.append(tuple(held_out))
+    assert splits[0] == splits[1] != splits[2]
+
+
 def test_image_benchmark_judges_a_classifier_trained_by_dp_sgd(monkeypatch):
     X, y = _digits()
     bunch = Bunch(data=X[:1200], target=y[:1200], data_test=X[1200:], target_test=y[1200:])

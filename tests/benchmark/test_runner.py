@@ -243,6 +243,8 @@ def test_published_figures_stand_beside_results_at_their_budget_alone():
         "| ours at epsilon 10 | 10 |  |",
         "| theirs, published |  | 0.5 |",
     ]
+    development = [{"model": "ours", "score": 1.0, "development": True, "cell": {"epsilon": 1.0}}]
+    assert summary(benchmark, development).splitlines() == ["|  | score |", "| --- | --- |", "| ours | 1 |"]
 
 
 def test_options_and_files_that_do_not_fit_are_refused(counted):
