@@ -75,6 +75,10 @@ class PrivacyAccountant:
     0.72
     """
 
+    # Whether a fit's phases were planned before its noise is known, as those of a fit within another are: it may not
+    # choose them by its noise then.
+    fixed_phases = False
+
     def __init__(self, epsilon=None, delta=None, neighboring=None, ledger=None, *, delta_reserve=None):
         given = {"epsilon": epsilon, "delta": delta, "neighboring": neighboring, "delta_reserve": delta_reserve}
         if epsilon is None and ledger is None:

@@ -52,6 +52,8 @@ class PlanningAccountant(PrivacyAccountant):
         Of the last `calibrate`.
     """
 
+    fixed_phases = True
+
     def __init__(self, accountant: PrivacyAccountant):
         self._filter = PrivacyFilter(math.inf, accountant.delta, accountant.neighboring, accountant.delta_reserve)
         self._ledger = MemoryLedger()
@@ -192,6 +194,8 @@ class Voucher(PrivacyAccountant):
     BudgetExceededError
         When `paid` is over, has no run left, or does not cover `plan`.
     """
+
+    fixed_phases = True
 
     def __init__(self, paid: PaidFits, plan: FitPlan):
         paid.take(plan)

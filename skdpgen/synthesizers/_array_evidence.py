@@ -7,7 +7,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from ._gaussians import full_covariances
+from ._gaussians import class_weights, full_covariances
 from ._particle_model import root
 
 __all__ = ["ArraysGiven"]
@@ -48,9 +48,10 @@ class ArraysGiven:
             posterior.append(covariance - pull @ seen @ covariance)
             scores.append(-0.5 * (gap @ np.linalg.solve(spread, gap) + np.linalg.slogdet(spread)[1]))
         self._roots = [root(covariance) for covariance in posterior]
-        scores = np.array(scores) - np.max(scores)
-        self._weights = generator.mixture.weights * np.exp(scores)
-        self.component_weights = self._weights.reshape(-1, generator.cells).sum(axis=1)
+        scores = np.array(scores).reshape(-1, generator.cells)
+        best = scores.max(axis=1, keepdims=True)  # of each class: one that hardly fits may be asked for all the same
+        self._weights = generator.mixture.weights * np.exp(scores - best).ravel()
+        self.component_weights = class_weights(self._weights, generator.cells) * np.exp(best[:, 0] - best.max())
 
     def sample(self, components, rng):
         """Rows, or (rows, y), of given components."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from ..utils.blocks import map_blocks
 from ._array_evidence import ArraysGiven
 from ._arrays import ArrayCodec
 from ._base import spread_components
-from ._class_cells import COUNT_WEIGHT, MEAN_WEIGHT, floored, release_cells
+from ._class_cells import COUNT_WEIGHT, MEAN_WEIGHT, MOST_NUMBERS, floored, release_cells
 from ._decoder import NetGenerator, decoder_plan, train_decoder
 from ._gaussians import LatentSpace, LinearGenerator, class_latents, class_weights, image_contrast
 from ._labels import label_codes
@@ -175,7 +176,7 @@ def fit_array_model(rows, settings, plan, rng, neighboring, stream):
     generator = LinearGenerator(space, mixture, component_means, *codec.box, gain, dither, cells)
     if settings["decoder"] == "net":
         generator = _train(rows, codec, generator, row_count, settings, plan, neighboring, stream)
-    return ArrayModel(codec, generator, row_count, class_weights(mixture, cells), latents.residual_variance)
+    return ArrayModel(codec, generator, row_count, class_weights(mixture.weights, cells), latents.residual_variance)
 
 
 def n_frequencies(image_shape, noise_multiplier):
@@ -202,7 +203,7 @@ def _release_moments(rows, codec, settings, noise, rng, neighboring):
     released = released._replace(count=floored(released.count))
     sd = noise["moments"] * second.sensitivity(neighboring)
     images = rows.image_shape is not None and settings["decoder"] == "released" and settings["prior"] != "mixture"
-    most = _MOST_OF_IMAGES if images else _MOST_COMPONENTS
+    most = min(_MOST_OF_IMAGES, math.isqrt(MOST_NUMBERS // classes)) if images else _MOST_COMPONENTS
     wanted = {"auto": most}.get(settings["n_components"], settings["n_components"]) or centers.shape[1]
     latents = class_latents(released, centers, sd * radius**2, sd * radius / MEAN_WEIGHT, min(wanted, centers.shape[1]))
     space = LatentSpace(latents.mean, latents.components)

@@ -9,7 +9,16 @@ from ..mechanisms import add_gaussian, class_moments, unpack_moments
 from ..utils.blocks import exact_product, map_blocks
 from ._gaussians import LatentSpace, class_latents
 
-__all__ = ["COUNT_WEIGHT", "MEAN_WEIGHT", "cell_codes", "cell_moments", "floored", "n_cell_signs", "release_cells"]
+__all__ = [
+    "COUNT_WEIGHT",
+    "MEAN_WEIGHT",
+    "MOST_NUMBERS",
+    "cell_codes",
+    "cell_moments",
+    "floored",
+    "n_cell_signs",
+    "release_cells",
+]
 
 # Weight of the count beside the second moments: classes of a few hundred rows need it.
 COUNT_WEIGHT = 0.15
@@ -18,12 +27,19 @@ MEAN_WEIGHT = 0.3**0.5
 # A class is cut along at most so many of its leading directions, and into no more cells than have so many rows for each
 # unit of noise.
 _MOST_SIGNS, _ROWS_OF_CELL = 3, 700
+# Share of normal rows that are not clipped; rows of images have heavier tails.
 _INSIDE = 0.85
+# Of all covariances together: they are kept, and released.
+MOST_NUMBERS = 1 << 24
 
 
-def n_cell_signs(counts, noise_multiplier):
-    """Directions to cut classes along, by their released counts: 3 (8 cells) where they have rows enough, to 0."""
+def n_cell_signs(counts, noise_multiplier, d):
+    """Directions to cut classes along, by their released counts: 3 (8 cells) where they have rows enough, to 0.
+
+    Fewer where the cells' covariances in `d` dimensions would be large together.
+    """
     cells = float(np.mean(counts)) / (_ROWS_OF_CELL * max(noise_multiplier, 0.1))
+    cells = min(cells, MOST_NUMBERS / (len(counts) * d**2))
     return int(np.clip(np.floor(np.log2(max(cells, 1.0))), 0, _MOST_SIGNS))
 
 
@@ -54,7 +70,7 @@ def release_cells(rows, codec, space, latents, noise_multiplier, rng, neighborin
     cells : int
         Of each class.
     """
-    n_signs = n_cell_signs(latents.counts, noise_multiplier)
+    n_signs = n_cell_signs(latents.counts, noise_multiplier, latents.mixture.means.shape[1])
     query, centers, radius = cell_moments(rows, codec, space, latents.mixture, n_signs, exact=noise_multiplier > 0)
     d = centers.shape[1]
     released = unpack_moments(add_gaussian(query, noise_multiplier, rng, neighboring), d, radius)
@@ -96,11 +112,7 @@ def cell_moments(rows, codec, space, mixture, n_signs, *, exact=True):
     # half of a normal law has its mean at sqrt(2 / pi) deviations
     centers = mixture.means[:, None] + (2 / np.pi) ** 0.5 * np.einsum("cs,kds,ks->kcd", signs, leading, spread)
     centers = centers.reshape(-1, d)
-    # the norm that a twentieth of the rows exceed, by the released covariances of their classes
-    within = values.sum(axis=1) - (2 / np.pi) * np.square(spread).sum(axis=1)
-    deviation = np.sqrt(2 * np.square(values).sum(axis=1))
-    squares = within[:, None] + deviation[:, None] * ndtri(np.linspace(0.005, 0.995, 100))
-    radius = float(np.quantile(squares, _INSIDE)) ** 0.5
+    radius = _radius(mixture.weights, values, spread) if exact else 4.0 * codec.row_norm
     query = class_moments(
         rows.X,
         cell_codes(rows, codec, space, mixture.means, leading),
@@ -113,6 +125,21 @@ def cell_moments(rows, codec, space, mixture, n_signs, *, exact=True):
         mean_weight=MEAN_WEIGHT,
     )
     return query, centers, radius
+
+
+def _radius(weights, values, spread):
+    """Norm to clip rows about the center of their cell to, by the released covariances of their classes alone.
+
+    That which a share of `_INSIDE` of normal rows have, and at least the root mean square of the widest class, however
+    few are in it.
+    """
+    within = values.sum(axis=1) - (2 / np.pi) * np.square(spread).sum(axis=1)
+    deviation = np.sqrt(2 * np.square(values).sum(axis=1))
+    squares = within[:, None] + deviation[:, None] * ndtri(np.linspace(0.005, 0.995, 100))
+    order = np.argsort(squares, axis=None)
+    share = np.cumsum(np.repeat(np.maximum(weights, 0.0), squares.shape[1])[order])
+    at = np.searchsorted(share, _INSIDE * share[-1])
+    return max(float(squares.ravel()[order[at]]), float(within.max())) ** 0.5
 
 
 def cell_codes(rows, codec, space, means, leading):

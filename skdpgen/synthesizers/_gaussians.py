@@ -174,9 +174,9 @@ def column_variances(space, mixture):
     return np.einsum("dk,mkl,dl->md", space.basis, full_covariances(mixture), space.basis, optimize=True)
 
 
-def class_weights(mixture, cells):
-    """Released weight of each class, of a mixture that has so many components for each, side by side."""
-    return mixture.weights.reshape(-1, cells).sum(axis=1)
+def class_weights(weights, cells):
+    """Weight of each class, of the components that it has so many of, side by side."""
+    return weights.reshape(-1, cells).sum(axis=1)
 
 
 def image_contrast(grey_share):

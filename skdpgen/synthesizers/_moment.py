@@ -70,7 +70,8 @@ class MomentSynthesizer(BaseSynthesizer):
     on_invalid : {"clip", "raise"}, default="clip"
         What to do with values outside declared bounds.
     n_components : int, "auto" or None, default="auto"
-        Latent dimensions; "auto" is at most 30 for DataFrames and 60 for arrays, None is no reduction.
+        Latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays and 400 for images, None is no
+        reduction.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise.
     random_state : int, RandomState instance or None, default=None
@@ -200,7 +201,7 @@ class MomentSynthesizer(BaseSynthesizer):
         **Privacy.** The unit is one row, under `neighboring`. Charged before anything is released, as one composed
         event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not declared (at its part of
         `bounds_share`; learned categories also spend a tenth of `delta`), and one for the moments (three for arrays:
-        mean, norm about it, second moments).
+        mean, norm about it, second moments; of images grey pixels too, and cells of the classes where noise is low).
         """
         with self._fitting():
             accountant = self._resolve_accountant()
@@ -230,7 +231,9 @@ class MomentSynthesizer(BaseSynthesizer):
             "progress": self.progress,
         }
         extra = 0.1 if rows.learns_classes else 0.0
-        plan = plan_fit(rows, settings, lambda phases: self._calibrate(accountant, phases, extra_delta_share=extra))
+        plan = plan_fit(
+            rows, settings, accountant, lambda phases: self._calibrate(accountant, phases, extra_delta_share=extra)
+        )
         return (rows, settings), plan
 
     def _texts(self):

@@ -71,8 +71,8 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
     on_invalid : {"clip", "raise"}, default="clip"
         What to do with values outside declared bounds.
     n_components : int, "auto" or None, default="auto"
-        Latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays, and 400 for images that no network
-        decodes; None is no reduction.
+        Latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays, and 400 for images without a
+        network or a mixture; None is no reduction.
         Arrays refuse more than they have columns; DataFrames, whose levels may be learned, have as many as there are.
     prior : {"auto", "class_conditional", "gaussian", "mixture"}, default="auto"
         Law of the latents: of each class of a categorical y, from class-conditional moments ("auto" with such a y); of
@@ -292,7 +292,8 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
         **Privacy.** The unit is one row, under `neighboring`. Charged before anything is released, as one composed
         event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not declared (at its part of
         `bounds_share`; learned categories also spend a tenth of `delta`); one for the moments (three for arrays: mean,
-        norm about it, second moments); with "mixture", `em_steps` more; with "net", `steps` Poisson-sampled ones.
+        norm about it, second moments; of images grey pixels too, and cells of the classes where noise is low); with
+        "mixture", `em_steps` more; with "net", `steps` Poisson-sampled ones.
         """
         with self._fitting():
             accountant = self._resolve_accountant()
@@ -308,7 +309,9 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
         rows = self._read(X, y, settings)
         settings.update(resolve_sampling(settings, len(rows), accountant.neighboring))
         extra = 0.1 if rows.learns_classes else 0.0
-        plan = plan_fit(rows, settings, lambda phases: self._calibrate(accountant, phases, extra_delta_share=extra))
+        plan = plan_fit(
+            rows, settings, accountant, lambda phases: self._calibrate(accountant, phases, extra_delta_share=extra)
+        )
         if settings["decoder"] == "net":
             check_network(settings, *rows.network_shape(settings, plan))
         return (rows, settings), plan

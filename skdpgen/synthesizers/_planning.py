@@ -92,18 +92,21 @@ def resolve_sampling(settings, n_rows, neighboring):
     return {"sampling_rate": rate, "steps": settings["steps"] if epochs is None else math.ceil(epochs / rate)}
 
 
-def plan_fit(rows, settings, calibrate):
+def plan_fit(rows, settings, accountant, calibrate):
     """Return the calibrated plan of a fit; where its noise is low enough, classes of images are cut into cells.
+
+    A fit within another, whose phases are planned before its noise is known, has none.
 
     Parameters
     ----------
     rows, settings
         As for `plan_phases`.
+    accountant : PrivacyAccountant
     calibrate : callable
         Phases -> FitPlan; charges nothing.
     """
     plan = calibrate(plan_phases(rows, settings))
-    wanted = rows.may_have_cells and settings["decoder"] == "released"
+    wanted = rows.may_have_cells and not accountant.fixed_phases and settings["decoder"] == "released"
     cells = wanted and plan.noise_multipliers["moments"] <= _MOST_NOISE_OF_CELLS
     return calibrate(plan_phases(rows, settings, cells=True)) if cells else plan
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from _claims import RELATIONS, assert_sensitivity
 
-from skdpgen import MomentSynthesizer, P3GMSynthesizer, load
+from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivateSearchCV, load
 from skdpgen.mechanisms import exact_value
 from skdpgen.mixture import GaussianMixtureParameters
 from skdpgen.synthesizers._arrays import ArrayRows
@@ -17,6 +17,7 @@ from skdpgen.utils.noise import make_noise_generator
 
 SHAPE, D = (3, 4), 12
 CENTER = np.full(D, 0.5)
+IMAGES = {"bounds": (0, 1), "image_shape": SHAPE, "classes": [0, 1], "random_state": 0}
 SPACE = LatentSpace(CENTER, np.eye(D)[:, :3])
 # two classes about (0, 0, 0) and (.1, 0, 0), whose leading directions are the third and the second axis
 MIXTURE = GaussianMixtureParameters(
@@ -82,10 +83,32 @@ def test_the_sensitivity_of_cells_is_attained_and_not_exceeded(relation, n_signs
 
 
 def test_classes_are_cut_where_they_have_rows_for_it():
-    assert n_cell_signs([6000.0] * 10, 0.7) == 3
-    assert n_cell_signs([2000.0] * 10, 2.0) == n_cell_signs([180.0] * 10, 0.5) == 0
-    assert n_cell_signs([6000.0] * 10, 2.0) == 2
-    assert n_cell_signs([600.0] * 10, 0.0) == 3
+    assert n_cell_signs([6000.0] * 10, 0.7, 361) == 3
+    assert n_cell_signs([2000.0] * 10, 2.0, 361) == n_cell_signs([180.0] * 10, 0.5, 361) == 0
+    assert n_cell_signs([6000.0] * 10, 2.0, 361) == 2
+    assert n_cell_signs([600.0] * 10, 0.0, 361) == 3
+    assert n_cell_signs([6000.0] * 100, 0.1, 361) == 0  # a model of more than 100 MB
+
+
+def test_a_wide_class_among_narrow_ones_keeps_its_spread(rng):
+    y = np.where(rng.random(8000) < 0.3, 0, rng.integers(1, 5, 8000))
+    X = np.clip(0.5 + np.where(y == 0, 0.15, 0.02)[:, None] * rng.standard_normal((8000, D)), 0, 1)
+    for epsilon in (30.0, np.inf):
+        with seeded_noise(3, quiet=True):
+            synth = P3GMSynthesizer(epsilon, **{**IMAGES, "classes": range(5)}).fit(X, y)
+        drawn = synth.sample(y=np.repeat([0, 1], 3000), random_state=1)[0]
+        for k in (0, 1):
+            assert drawn[3000 * k : 3000 * (k + 1)].std() == pytest.approx(X[y == k].std(), rel=0.15)
+
+
+@pytest.mark.parametrize("epsilon", [30.0, np.inf])
+def test_a_search_whose_noise_is_low_runs_its_fits_without_cells(epsilon, rng):
+    X, y = _crosses(1500, rng)
+    search = PrivateSearchCV(
+        MomentSynthesizer(**IMAGES), {"n_components": [4, 8]}, epsilon=epsilon, score_bounds=(-50, 50), mean_runs=5.0
+    ).fit(X, y)
+    assert "cells" not in search.best_estimator_.card_["fit"]["label"]
+    search.card_.verify()
 
 
 def _crosses(n, rng):
@@ -97,9 +120,6 @@ def _crosses(n, rng):
     X[right, :, 2:] += 0.4
     X[y == 1, 0] += 0.2
     return np.clip(X, 0, 1).reshape(n, D), y
-
-
-IMAGES = {"bounds": (0, 1), "image_shape": SHAPE, "classes": [0, 1], "random_state": 0}
 
 
 @pytest.mark.parametrize("synthesizer", [P3GMSynthesizer, MomentSynthesizer])
@@ -140,6 +160,18 @@ def test_cells_are_of_images_of_classes_alone(parameters, labelled, rng):
     assert "cells" not in synth.card_["fit"]["label"]
 
 
+def test_a_class_that_hardly_fits_what_is_given_is_drawn_by_its_nearest_cells(rng):
+    X, y = _crosses(6000, rng)
+    with seeded_noise(3, quiet=True):
+        synth = MomentSynthesizer(30.0, **IMAGES).fit(X, y)
+    left = {i: 0.75 if i % 4 < 2 else 0.25 for i in range(8)}
+    for given in (left, {i: 1.0 - value for i, value in left.items()}):
+        drawn, labels = synth.sample(y=np.repeat([0, 1], 300), given=given, random_state=0)
+        bright_left = drawn[:, 8:10].mean(axis=1) > drawn[:, 10:].mean(axis=1)
+        for k in (0, 1):
+            assert np.mean(bright_left[labels == k] == (given is left)) > 0.9
+
+
 def test_a_class_without_rows_under_what_is_given_is_drawn_all_the_same(rng):
     generator = LinearGenerator(
         SPACE,
@@ -148,7 +180,7 @@ def test_a_class_without_rows_under_what_is_given_is_drawn_all_the_same(rng):
         ),
         np.tile(CENTER, (4, 1)), np.zeros(D), np.ones(D), None, 0.0, 2,
     )  # fmt: skip
-    np.testing.assert_allclose(class_weights(generator.mixture, 2), [0.4, 0.6])
+    np.testing.assert_allclose(class_weights(generator.mixture.weights, 2), [0.4, 0.6])
     cells = generator.draw_cells(np.repeat([0, 1], 5000), rng)
     np.testing.assert_allclose(np.bincount(cells, minlength=4) / 5000, [0.25, 0.75, 0.0, 1.0], atol=0.03)
     assert set(generator.draw_cells(np.zeros(9, dtype=int), rng, np.array([0.0, 0.0, 1.0, 1.0]))) <= {0, 1}
