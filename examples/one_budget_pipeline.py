@@ -17,7 +17,7 @@ digits = load_digits_table()
 
 budget = PrivacyAccountant(epsilon=8.0, delta=1e-5)
 pipeline = make_pipeline(
-    DPPCA(12, epsilon=4.0, bounds=digits.bounds, accountant=budget),
+    DPPCA(10, epsilon=4.0, bounds=digits.bounds, accountant=budget),
     # With y there is one Gaussian a class, and all ten together cost what one costs. epsilon=None: all that is left.
     DPGaussianMixture(epsilon=None, classes=digits.classes, accountant=budget),
 ).fit(digits.data, digits.target)

@@ -191,7 +191,7 @@ _ENTRIES = (
         "what the noise of the paper's settings costs by four accountings",
         "figures:accounting_benchmark",
         options=("epsilon", "figure"),
-        figures=("epsilon_pld", "epsilon_rdp", "epsilon_paper", "epsilon_baseline", "ratio_baseline"),
+        figures=("epsilon_pld", "epsilon_rdp", "epsilon_paper", "epsilon_baseline", "ratio_paper", "ratio_baseline"),
         group_by=("data",),
         draw="drawing:draw_accounting",
     ),
