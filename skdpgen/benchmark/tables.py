@@ -131,12 +131,9 @@ def table_benchmark(
                     if isinstance(model, str):
                         model = find_peer(model, peer_python) or find_model(model)
                     name, synthetic, cost = _synthesize(model, table, train, bunch, learned_schema, budget, device)
-                reports = {
-                    suffix: tstr_report(
-                        synthetic, real, target=bunch.target, positive=bunch.positive, classifiers=classifiers
-                    )
-                    for suffix, real in tests.items()
-                }
+                reports = tstr_report(
+                    synthetic, tests, target=bunch.target, positive=bunch.positive, classifiers=classifiers
+                )
                 distances = {
                     "two_way_tvd": two_way_tvd(train, synthetic, bunch.schema),
                     "one_way_tvd": one_way_tvd(train, synthetic, bunch.schema),

@@ -71,8 +71,8 @@ def tstr_report(synthetic, real, *, target=None, positive=None, classifiers=None
     ----------
     synthetic : DataFrame of shape (n_rows, n_columns), or pair (X, y)
         Training rows. Passing the real training rows gives the reference.
-    real : DataFrame of shape (n_test_rows, n_columns), or pair (X, y)
-        Real rows that no synthesizer saw.
+    real : DataFrame of shape (n_test_rows, n_columns), pair (X, y), or dict of str to them
+        Real rows that no synthesizer saw; several tests by name share what was trained.
     target : column name, default=None
         The column to predict; with pairs None, as y is it.
     positive : scalar, default=None
@@ -89,7 +89,7 @@ def tstr_report(synthetic, real, *, target=None, positive=None, classifiers=None
     -------
     report : dict of str to dict
         For each estimator ``auroc`` and ``auprc`` (average precision), or ``score``. Synthetic rows of one
-        class alone give chance: .5 and the rate of positives.
+        class alone give chance: .5 and the rate of positives. Of several tests, one such report by each name.
 
     Notes
     -----
@@ -97,28 +97,33 @@ def tstr_report(synthetic, real, *, target=None, positive=None, classifiers=None
     rows, and no budget is charged for it.
     """
     classifiers = None if classifiers is None else _by_name(classifiers)
-    (X_train, y_train), (X_test, y_test) = (_split(rows, target) for rows in (synthetic, real))
+    X_train, y_train = _split(synthetic, target)
+    tests = {name: _split(rows, target) for name, rows in (real if isinstance(real, dict) else {"": real}).items()}
     if positive is not None:
-        y_train, y_test = ((np.asarray(y) == positive).astype(np.int64) for y in (y_train, y_test))
+        y_train = (np.asarray(y_train) == positive).astype(np.int64)
+        tests = {name: (X, (np.asarray(y) == positive).astype(np.int64)) for name, (X, y) in tests.items()}
         classifiers = protocol_classifiers() if classifiers is None else classifiers
-        if y_test.min() == y_test.max():
+        if any(y.min() == y.max() for _, y in tests.values()):
             raise ValueError("the test rows need both classes")
-        if y_train.min() == y_train.max() and scoring is None:
-            chance = {"auroc": 0.5, "auprc": float(y_test.mean())}
-            return {name: dict(chance) for name in classifiers}
     else:
         classifiers = _default_estimator(y_train) if classifiers is None else classifiers
-        y_train, y_test = np.asarray(y_train), np.asarray(y_test)
-    encode = _encoder(X_train)
-    Z_train = encode.fit_transform(X_train)
-    Z_test = encode.transform(X_test)
-    score = _binary_scores if positive is not None and scoring is None else _score_with(scoring)
-    report = {}
-    for name, classifier in classifiers.items():
-        one_class = is_classifier(classifier) and len(np.unique(y_train)) < 2
-        fitted = _guess(Z_train, y_train, positive) if one_class else clone(classifier).fit(Z_train, y_train)
-        report[name] = score(fitted, Z_test, y_test)
-    return report
+        y_train = np.asarray(y_train)
+        tests = {name: (X, np.asarray(y)) for name, (X, y) in tests.items()}
+    reports = {name: {} for name in tests}
+    if positive is not None and scoring is None and y_train.min() == y_train.max():
+        for test, (_, y) in tests.items():
+            reports[test] = {name: {"auroc": 0.5, "auprc": float(y.mean())} for name in classifiers}
+    else:
+        encode = _encoder(X_train)
+        Z_train = encode.fit_transform(X_train)
+        encoded = {name: (encode.transform(X), y) for name, (X, y) in tests.items()}
+        score = _binary_scores if positive is not None and scoring is None else _score_with(scoring)
+        for name, classifier in classifiers.items():
+            one_class = is_classifier(classifier) and len(np.unique(y_train)) < 2
+            fitted = _guess(Z_train, y_train, positive) if one_class else clone(classifier).fit(Z_train, y_train)
+            for test, rows in encoded.items():
+                reports[test][name] = score(fitted, *rows)
+    return reports if isinstance(real, dict) else reports[""]
 
 
 def tstr_score(synthetic, real, *, target=None, positive=None, classifiers=None, scoring=None):
@@ -127,7 +132,7 @@ def tstr_score(synthetic, real, *, target=None, positive=None, classifiers=None,
     Parameters
     ----------
     synthetic, real, target, positive, classifiers, scoring
-        As for ``tstr_report``.
+        As for ``tstr_report``; one test alone.
 
     Returns
     -------
@@ -149,6 +154,8 @@ def tstr_score(synthetic, real, *, target=None, positive=None, classifiers=None,
     ----------
     S. Takagi, T. Takahashi, Y. Cao, M. Yoshikawa, "P3GM", ICDE 2021, Tables V and VI.
     """
+    if isinstance(real, dict):
+        raise TypeError("tstr_score takes one test; tstr_report takes several by name")
     report = tstr_report(
         synthetic, real, target=target, positive=positive, classifiers=classifiers, scoring=scoring
     ).values()

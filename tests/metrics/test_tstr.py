@@ -53,6 +53,31 @@ def test_one_estimator_or_a_list_needs_no_names(frame):
     assert listed["DecisionTreeClassifier_1"]["auroc"] == alone[0]
 
 
+class _Counted(LogisticRegression):
+    fits = 0
+
+    def fit(self, X, y):
+        type(self).fits += 1
+        return super().fit(X, y)
+
+
+def test_several_tests_share_one_training_and_score_as_each_alone(frame):
+    train, tests = frame.iloc[:200], {"early": frame.iloc[200:300], "late": frame.iloc[300:]}
+    arguments = {"target": "label", "positive": "yes", "classifiers": {"counted": _Counted()}}
+    together = tstr_report(train, tests, **arguments)
+    assert _Counted.fits == 1
+    assert together == {name: tstr_report(train, rows, **arguments) for name, rows in tests.items()}
+    assert together["early"] != together["late"]
+    lone = tstr_report(train.assign(label="no"), tests, **arguments)
+    assert lone == {
+        name: {"counted": {"auroc": 0.5, "auprc": (r["label"] == "yes").mean()}} for name, r in tests.items()
+    }
+    with pytest.raises(ValueError, match="both classes"):
+        tstr_report(train, {**tests, "none": frame.assign(label="no")}, **arguments)
+    with pytest.raises(TypeError, match="one test"):
+        tstr_score(train, tests, **arguments)
+
+
 def test_one_class_alone_is_chance_not_an_error(frame):
     auroc, auprc = tstr_score(frame.assign(label="no"), frame, target="label", positive="yes", classifiers=CLASSIFIERS)
     assert auroc == 0.5
