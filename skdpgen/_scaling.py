@@ -21,7 +21,15 @@ from .mechanisms import (
 )
 from .utils.blocks import map_blocks
 
-__all__ = ["RowScaling", "check_bounds", "learn_norm_bound", "learn_scaling", "scaling_phases"]
+__all__ = [
+    "RowScaling",
+    "bound_of_norms",
+    "check_bounds",
+    "learn_norm_bound",
+    "learn_scaling",
+    "norm_edges",
+    "scaling_phases",
+]
 
 # Grid of row norms: 8 cells an octave, shifted at random (see `learn_norm_bound`), below the largest norm of the box.
 _NORM_CELLS = 128
@@ -168,12 +176,33 @@ def learn_norm_bound(norms, largest, noise_multiplier, rng, neighboring, *, coun
     float
         At most a cell above `largest`; half of it where the noise hides everything. Without noise, no row is clipped.
     """
-    # Edges of a random place, so that no row lies on one: rounding cannot then move a row to another cell.
-    edges = largest * 2.0 ** ((np.arange(-_NORM_CELLS + 1, 1) + float(rng.random(1)[0])) / 8)
+    edges = norm_edges(largest, rng)
     counts = norm_histogram(norms, edges)
-    sd = noise_multiplier * counts.sensitivity(neighboring)
     noisy = add_gaussian(counts, noise_multiplier, rng, neighboring)
-    if noise_multiplier == 0:
+    return bound_of_norms(noisy, noise_multiplier * counts.sensitivity(neighboring), edges, largest, count)
+
+
+def norm_edges(largest, rng):
+    """Edges of the histogram of norms, eight an octave up to a cell above `largest`.
+
+    Of a random place, so that no row lies on one: rounding cannot then move a row to another cell.
+    """
+    return largest * 2.0 ** ((np.arange(-_NORM_CELLS + 1, 1) + float(rng.random(1)[0])) / 8)
+
+
+def bound_of_norms(noisy, sd, edges, largest, count=None):
+    """Return the norm that about nine rows in ten keep, of their noisy histogram: post-processing.
+
+    Parameters
+    ----------
+    noisy : array of shape (n_edges + 1,)
+    sd : float
+        Of the noise on each count.
+    edges : array of shape (n_edges,)
+    largest, count
+        As in `learn_norm_bound`.
+    """
+    if sd == 0:
         return edges[min(np.flatnonzero(noisy)[-1], len(edges) - 1)]
     tail = np.cumsum(noisy[::-1])[::-1]
     # Rows above edge j are tail[j + 1]; move down while they are fewer than the share that may be clipped, noise aside.
@@ -183,7 +212,7 @@ def learn_norm_bound(norms, largest, noise_multiplier, rng, neighboring, *, coun
     above = np.flatnonzero((tail > (1 - _UNCLIPPED) * rows + noise) & (noise < 0.5 * rows))
     if not above.size:
         warnings.warn(
-            "the noise hides the norms of the rows; half the largest possible is taken", UtilityWarning, stacklevel=4
+            "the noise hides the norms of the rows; half the largest possible is taken", UtilityWarning, stacklevel=5
         )
         return largest / 2
     return edges[min(above[-1], len(edges) - 1)]

@@ -63,18 +63,19 @@ class Model:
         return make(epsilon=epsilon if self.private else np.inf, **{**given, **own})
 
 
+# Of images, the paper's: dense nets on the pixels.
+_DENSE = {"image_shape": None}
 # Settings of P3GM and DP-VAE that the papers' tables have as models of their own.
 MODELS = {
     model.name: model
     for model in (
         Model("P3GM(net)", "P3GMSynthesizer", {"decoder": "net"}, trains=True),
         Model("P3GM(AE)", "P3GMSynthesizer", {"decoder": "net", "latent_variance": "zero"}, trains=True),
-        # dense nets on the pixels, as in the paper: no basis of images
-        Model("P3GM(paper)", "P3GMSynthesizer", {"preset": "paper/{data}", "image_shape": None}, trains=True),
-        Model("PGM", "P3GMSynthesizer", {"preset": "paper/{data}", "image_shape": None}, private=False, trains=True),
-        Model("DPVAESynthesizer", "DPVAESynthesizer", trains=True),
-        Model("VAE", "DPVAESynthesizer", private=False, trains=True),
-        Model("DPGMSynthesizer", "DPGMSynthesizer", trains=True),
+        Model("P3GM(paper)", "P3GMSynthesizer", {"preset": "paper/{data}", **_DENSE}, trains=True),
+        Model("PGM", "P3GMSynthesizer", {"preset": "paper/{data}", **_DENSE}, private=False, trains=True),
+        Model("DPVAESynthesizer", "DPVAESynthesizer", _DENSE, trains=True),
+        Model("VAE", "DPVAESynthesizer", _DENSE, private=False, trains=True),
+        Model("DPGMSynthesizer", "DPGMSynthesizer", _DENSE, trains=True),
     )
 }
 # What samples, in the order of the rows of every table.

@@ -10,7 +10,14 @@ from .mixture_sums import MixtureSums, mixture_sums, unpack_mixture_sums
 from .moments import Moments, class_first_moments, class_moments, first_moments, moments, second_moments, unpack_moments
 from .octaves import N_OCTAVE_CELLS, octave_cells, octave_edges
 from .one_hot import OneHotMoments, one_hot_moments, unpack_one_hot_moments
-from .selection import norm_histogram, outermost_bins, release_kept, select_above, selection_threshold
+from .selection import (
+    class_norm_histogram,
+    norm_histogram,
+    outermost_bins,
+    release_kept,
+    select_above,
+    selection_threshold,
+)
 from .total import total
 
 __all__ = [
@@ -22,6 +29,7 @@ __all__ = [
     "add_gaussian",
     "class_first_moments",
     "class_moments",
+    "class_norm_histogram",
     "clip_rows",
     "cluster_sums",
     "exact_value",

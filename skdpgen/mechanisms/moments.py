@@ -124,7 +124,9 @@ def class_moments(
         Class of each row, 0 to ``n_classes - 1``; rows with another code are left out.
     n_classes : int
         Public.
-    l2_bound, count_weight, mean_weight, transform, exact, chunk_rows
+    l2_bound : float or array of shape (n_classes,), default=1.0
+        As in `moments`; public or released, of each class its own.
+    count_weight, mean_weight, transform, exact, chunk_rows
         As in `moments`.
     centers : array of shape (n_classes, d) or None, default=None
         Public or released; subtracted from the (transformed) rows of each class before they are clipped: the second
@@ -234,7 +236,7 @@ def unpack_moments(released, n_features, l2_bound=1.0):
         What `add_gaussian` returned for `moments` or `class_moments`; for `second_moments`, of shape
         (d (d + 1) / 2,), count and sum are None.
     n_features : int
-    l2_bound : float, default=1.0
+    l2_bound : float or array of one for each class, default=1.0
         The one given to the query.
 
     Returns
@@ -247,11 +249,11 @@ def unpack_moments(released, n_features, l2_bound=1.0):
     triangle = released
     if released.shape[-1] != rows.size:
         count, total, triangle = np.split(released, [1, 1 + n_features], axis=-1)
-        count, total = count[..., 0], total * l2_bound
+        count, total = count[..., 0], total * np.asarray(l2_bound)[..., None]
     second = np.empty((*released.shape[:-1], n_features, n_features))
     second[..., rows, columns] = triangle
     second[..., columns, rows] = triangle
-    second *= l2_bound**2
+    second *= np.square(l2_bound)[..., None, None]
     return Moments(count, total, second)
 
 
@@ -281,7 +283,8 @@ def _accumulate(X, codes, n_classes, l2_bound, transform, exact, chunk_rows, sum
     """Packed sums of each class, shape (n_classes, p): int64 steps of the lattice when `exact`, else float64."""
     if n_classes < 1:
         raise ValueError(f"n_classes must be at least 1; got {n_classes}")
-    check_bound(l2_bound)
+    for bound in np.ravel(l2_bound):
+        check_bound(bound)
     n, width = X.shape
     if n > _MAX_ROWS:
         raise ValueError(f"at most {_MAX_ROWS} rows can be summed exactly; got {n}")
@@ -296,8 +299,8 @@ def _accumulate(X, codes, n_classes, l2_bound, transform, exact, chunk_rows, sum
     for where, rows in chunks if transform is None else map_blocks(transform, X, step):
         if centers is not None:  # a code outside the classes is left out below, whatever is subtracted here
             rows = rows - centers[np.clip(codes[where], 0, n_classes - 1)]
-        rows = lattice_rows(rows, l2_bound, ROW_STEP if exact else None)
         for k, part in _by_class(rows, None if codes is None else codes[where], n_classes):
+            part = lattice_rows(part, l2_bound if np.ndim(l2_bound) == 0 else l2_bound[k], ROW_STEP if exact else None)
             for piece, entries in sums(part):
                 if exact:  # a whole number of steps by construction: the cast loses nothing
                     entries = (entries * (1 / LATTICE)).astype(np.int64)

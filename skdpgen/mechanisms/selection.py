@@ -8,7 +8,14 @@ from scipy.special import ndtri
 from .gaussian import add_gaussian
 from .histogram import histogram
 
-__all__ = ["norm_histogram", "outermost_bins", "release_kept", "select_above", "selection_threshold"]
+__all__ = [
+    "class_norm_histogram",
+    "norm_histogram",
+    "outermost_bins",
+    "release_kept",
+    "select_above",
+    "selection_threshold",
+]
 
 # Chances, over all columns, that an empty bin passes for a full one (see `outermost_bins`).
 _FALSE_ALARMS = (0.001, 0.05)
@@ -120,4 +127,31 @@ def norm_histogram(norms, edges):
     BoundedSum
         `value` of shape (n_edges + 1,); sensitivity 1, or sqrt(2) when a row is replaced.
     """
-    return histogram(np.searchsorted(edges, np.asarray(norms, dtype=np.float64), side="left"), len(edges) + 1)
+    return histogram(_cells(norms, edges), len(edges) + 1)
+
+
+def class_norm_histogram(norms, codes, n_classes, edges):
+    """Count the rows of each class by size on public edges, as `norm_histogram` does.
+
+    Parameters
+    ----------
+    norms : array of shape (n_samples,)
+    codes : array of int of shape (n_samples,)
+        Class of each row, 0 to ``n_classes - 1``; rows with another code are left out.
+    n_classes : int
+        Public.
+    edges : array of shape (n_edges,)
+
+    Returns
+    -------
+    BoundedSum
+        `value` of shape (n_classes * (n_edges + 1),), the classes one after another. A row is in one cell of one class:
+        sensitivity 1, or sqrt(2) when a row is replaced.
+    """
+    codes, n_cells = np.asarray(codes), len(edges) + 1
+    known = (codes >= 0) & (codes < n_classes)
+    return histogram(np.where(known, codes * n_cells + _cells(norms, edges), -1), n_classes * n_cells)
+
+
+def _cells(norms, edges):
+    return np.searchsorted(edges, np.asarray(norms, dtype=np.float64), side="left")

@@ -35,13 +35,13 @@ class ArraysGiven:
         scaling, at = codec.scaling, self._columns
         target = (self._values - scaling.offset[at]) / scaling.scale[at]
         width = (generator.high - generator.low)[at]
-        noise = max(generator.dither, 0.01) ** 2 * np.maximum(width, 1e-12) ** 2
+        noise = np.maximum(generator.dither[:, None], 0.01) ** 2 * np.maximum(width, 1e-12) ** 2
         covariances = full_covariances(generator.mixture)
         # a component is a class, or one of its cells
         self._means, posterior, scores = [], [], []
         for k, covariance in enumerate(covariances):
             seen = generator.gain[k, at, None] * generator.space.basis[at]
-            spread = seen @ covariance @ seen.T + np.diag(noise)
+            spread = seen @ covariance @ seen.T + np.diag(noise[k])
             pull = np.linalg.solve(spread, seen @ covariance).T
             gap = target - generator.location[k, at]
             self._means.append(pull @ gap)

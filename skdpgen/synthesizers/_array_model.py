@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+from scipy.special import logsumexp
 
 from .._scaling import learn_norm_bound
 from ..mechanisms import add_gaussian, class_first_moments, class_moments, clip_rows, total, unpack_moments
@@ -16,9 +17,11 @@ from ._array_evidence import ArraysGiven
 from ._arrays import ArrayCodec
 from ._base import spread_components
 from ._class_cells import COUNT_WEIGHT, MEAN_WEIGHT, MOST_NUMBERS, floored, release_cells
+from ._class_sizes import learn_class_sizes, scale_mixture
 from ._decoder import NetGenerator, decoder_plan, train_decoder
 from ._gaussians import LatentSpace, LinearGenerator, class_latents, class_weights, image_contrast
 from ._labels import label_codes
+from ._planning import has_class_sizes
 
 __all__ = ["ArrayModel", "fit_array_model"]
 
@@ -38,7 +41,7 @@ class ArrayModel:
     row_count : float
     component_weights : array of shape (n_components,)
         Of classes, where the model has them, else of the Gaussians of the prior.
-    residual_variance : float
+    residual_variance : float or array of one for each Gaussian
         Mean variance of a scaled row in the directions left out, and the least in any other when rows are scored.
     """
 
@@ -93,13 +96,12 @@ class ArrayModel:
         latent = space.encode(scaled)
         left = np.square(scaled - space.decode(latent)).sum(axis=1)
         rest = scaled.shape[1] - self.n_latent
-        residual = (
-            0.0
-            if rest < 1
-            else -0.5 * (left / self.residual_variance + rest * np.log(2 * np.pi * self.residual_variance))
-        )
-        covariances = clip_covariances(mixture.covariances, self.residual_variance, np.inf, mixture.covariance_type)
-        return replace(mixture, covariances=covariances).log_prob(latent) + residual
+        variance = np.broadcast_to(self.residual_variance, mixture.n_components)
+        covariances = clip_covariances(mixture.covariances, variance, np.inf, mixture.covariance_type)
+        logs = replace(mixture, covariances=covariances).component_log_prob(latent)
+        if rest:
+            logs -= 0.5 * (left[:, None] / variance + rest * np.log(2 * np.pi * variance))
+        return logsumexp(logs, axis=1)
 
     def _scale(self, X):
         """Scaled rows; columns of y that X lacks are at their released mean."""
@@ -156,9 +158,9 @@ def fit_array_model(rows, settings, plan, rng, neighboring, stream):
     noise = plan.noise_multipliers
     frequencies = None if rows.image_shape is None else n_frequencies(rows.image_shape, noise["moments"])
     codec = rows.learn(noise, plan.extra_delta, rng, neighboring, n_frequencies=frequencies)
-    latents, space = _release_moments(rows, codec, settings, noise, rng, neighboring)
+    latents, space, sizes = _release_moments(rows, codec, settings, noise, rng, neighboring)
     row_count = float(len(rows.X)) if neighboring == "replace_one" else float(latents.counts.sum())
-    gain, dither = 1.0, latents.dither
+    gain, dither, residual = 1.0, latents.dither, latents.residual_variance
     if rows.image_shape is not None:
         released = add_gaussian(total(rows.grey_pixels(codec), rows.n_features), noise["greys"], rng, neighboring)
         gain = image_contrast(float(released[0]) / (row_count * rows.n_features))
@@ -170,13 +172,18 @@ def fit_array_model(rows, settings, plan, rng, neighboring, stream):
     if "cells" in noise:
         space, halved, cells = release_cells(rows, codec, space, latents, noise["cells"], rng, neighboring)
         mixture, component_means = halved.mixture, space.center + halved.means
+    if sizes is not None:
+        most = MOST_NUMBERS // mixture.covariances.size
+        mixture, squares, cells = scale_mixture(latents, sizes, most)
+        component_means = np.repeat(component_means, cells, axis=0)
+        dither, residual = dither * np.sqrt(squares), residual * squares
     if settings["prior"] == "mixture":
         mixture = _release_mixture(rows, codec, space, mixture, settings, noise, rng, neighboring, stream)
         component_means = space.decode(mixture.means)
     generator = LinearGenerator(space, mixture, component_means, *codec.box, gain, dither, cells)
     if settings["decoder"] == "net":
         generator = _train(rows, codec, generator, row_count, settings, plan, neighboring, stream)
-    return ArrayModel(codec, generator, row_count, class_weights(mixture.weights, cells), latents.residual_variance)
+    return ArrayModel(codec, generator, row_count, class_weights(mixture.weights, cells), residual)
 
 
 def n_frequencies(image_shape, noise_multiplier):
@@ -188,28 +195,38 @@ def n_frequencies(image_shape, noise_multiplier):
 
 
 def _release_moments(rows, codec, settings, noise, rng, neighboring):
-    """Three releases: class means, the norm of rows about them, second moments about them."""
+    """Three releases: class means, the norms of rows about them, second moments about them."""
     classes = max(codec.n_classes, 1)
     query = {"transform": codec.encode, "exact": noise["moments"] > 0}
     bound = codec.row_norm
     first = class_first_moments(rows.X, rows.codes, classes, l2_bound=bound, count_weight=COUNT_WEIGHT, **query)
     first = add_gaussian(first, noise["mean"], rng, neighboring)
     centers = clip_rows(first[:, 1:] * bound / floored(first[:, :1]), bound)
-    residuals, count = rows.residual_norms(codec, centers), float(first[:, 0].sum())
-    radius = learn_norm_bound(residuals, 2 * bound, noise["norm"], rng, neighboring, count=count)
+    norms, count, sizes = rows.residual_norms(codec, centers), float(first[:, 0].sum()), None
+    if has_class_sizes(rows, settings):
+        query_of_norms = (norms, rows.codes, classes, 2 * bound)
+        sizes = learn_class_sizes(*query_of_norms, noise["norm"], rng, neighboring, count=count)
+        radius, squares = sizes.bound, sizes.squares()
+        longer = squares / sizes.squares(clipped=True)  # than the clipped rows, by the law of their norms
+    else:
+        norms = norms[rows.codes >= 0]
+        radius = learn_norm_bound(norms, 2 * bound, noise["norm"], rng, neighboring, count=count)
+        squares = longer = np.ones(classes)
     weights = {"count_weight": COUNT_WEIGHT, "mean_weight": MEAN_WEIGHT}
     second = class_moments(rows.X, rows.codes, classes, l2_bound=radius, centers=centers, **weights, **query)
     released = unpack_moments(add_gaussian(second, noise["moments"], rng, neighboring), centers.shape[1], radius)
-    released = released._replace(count=floored(released.count))
+    second_moments = released.second * longer[:, None, None]
+    released = released._replace(count=floored(released.count), second=second_moments)
     sd = noise["moments"] * second.sensitivity(neighboring)
     images = rows.image_shape is not None and settings["decoder"] == "released" and settings["prior"] != "mixture"
     most = min(_MOST_OF_IMAGES, math.isqrt(MOST_NUMBERS // classes)) if images else _MOST_COMPONENTS
     wanted = {"auto": most}.get(settings["n_components"], settings["n_components"]) or centers.shape[1]
-    latents = class_latents(released, centers, sd * radius**2, sd * radius / MEAN_WEIGHT, min(wanted, centers.shape[1]))
+    noise_sd, mean_sd = longer * sd * radius**2, sd * radius / MEAN_WEIGHT
+    latents = class_latents(released, centers, noise_sd, mean_sd, min(wanted, centers.shape[1]), squares)
     space = LatentSpace(latents.mean, latents.components)
     if codec.lowpass is not None:
         space = LatentSpace(codec.lowpass @ latents.mean, codec.lowpass @ latents.components)
-    return latents, space
+    return latents, space, sizes
 
 
 def _release_mixture(rows, codec, space, gaussian, settings, noise, rng, neighboring, stream):

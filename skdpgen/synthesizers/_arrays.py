@@ -206,10 +206,19 @@ class ArrayRows:
         learned = scaling_phases(self.bounds, self.l2_bound, share)
         return [*learned, Phase("classes", share)] if self.learns_classes else learned
 
-    def encoder_phases(self, share):
-        """Return the releases of the moments: class means, norms about them, second moments; grey pixels of images."""
-        phases = [Phase("mean", 0.06 * share), Phase("norm", 0.01 * share), Phase("moments", 0.93 * share)]
+    def encoder_phases(self, share, *, sizes=False):
+        """Return the releases of the moments: class means, norms about them, second moments; grey pixels of images.
+
+        One bound for all needs less of the norms than a law of them in each class (`sizes`).
+        """
+        norm = 0.04 if sizes else 0.01
+        phases = [Phase("mean", 0.06 * share), Phase("norm", norm * share), Phase("moments", (0.94 - norm) * share)]
         return phases if self.image_shape is None else [*phases, Phase("greys", 0.005 * share)]
+
+    @property
+    def may_have_sizes(self):
+        """Whether the norms may be released class by class: rows of images are about equally long; public."""
+        return self.image_shape is None
 
     @property
     def may_have_cells(self):
@@ -248,11 +257,11 @@ class ArrayRows:
         self.bounds = tuple(np.append(side, np.full(n_classes, edge)) for side, edge in zip(self.bounds, (0.0, 1.0)))
 
     def residual_norms(self, codec, centers):
-        """Distance of each encoded row to the center of its class; rows of no class are left out."""
+        """Distance of each encoded row to the center of its class, of a row of no class to one of them."""
         norms = np.empty(len(self.X))
         for part, rows in map_blocks(codec.encode, self.X):
             norms[part] = np.linalg.norm(rows - centers[np.maximum(self.codes[part], 0)], axis=1)
-        return norms[self.codes >= 0]
+        return norms
 
     def grey_pixels(self, codec):
         """Number of pixels of each image that are neither within a tenth of the lowest nor of the highest value."""

@@ -64,7 +64,7 @@ class FrameRows:
         Of columns: how much more than 1 their tables matter.
     """
 
-    may_have_cells = False  # see `ArrayRows`
+    may_have_cells = may_have_sizes = False  # see `ArrayRows`
 
     def __init__(
         self, source, y, *, target, schema, classes, target_type, on_invalid, conditional=True, importance=None
@@ -174,7 +174,7 @@ class FrameRows:
             Phase("bins", share) if numbers else Phase("rows", share / 5),
         ]
 
-    def encoder_phases(self, share):
+    def encoder_phases(self, share, *, sizes=False):
         """Return the release of the moments: one."""
         return [Phase("moments", share)]
 

@@ -62,10 +62,11 @@ class ClassLatents(NamedTuple):
     mixture : GaussianMixtureParameters
         In their space, about `mean`.
     residual_variance : float
-        Mean variance of the directions left out, at least what the noise could hide.
+        Mean variance of the directions left out, at least what the noise could hide, as a share of the mean squares
+        that covariances were compared by.
     dither : float
         Standard deviation that any direction may have beside what is released: what the noise could hide, at most a
-        tenth of the variance of an average one. 0 without noise.
+        tenth of the variance of an average one; as a share of the roots of those mean squares. 0 without noise.
     """
 
     counts: np.ndarray
@@ -77,7 +78,7 @@ class ClassLatents(NamedTuple):
     dither: float
 
 
-def class_latents(moments, centers, noise_sd, mean_noise_sd, n_components):
+def class_latents(moments, centers, noise_sd, mean_noise_sd, n_components, squares=1.0):
     """Principal components and one Gaussian a class from second-round class moments, shrunk by their known noise.
 
     Parameters
@@ -86,11 +87,14 @@ def class_latents(moments, centers, noise_sd, mean_noise_sd, n_components):
         Released, with a leading axis of classes, of rows less the center of their class.
     centers : array of shape (n_classes, d)
         Released.
-    noise_sd : float
+    noise_sd : float or array of shape (n_classes,)
         Standard deviation of the noise on a diagonal entry of ``moments.second``; off it, smaller by sqrt(2).
-    mean_noise_sd : float
+    mean_noise_sd : float or array of shape (n_classes,)
         That on an entry of ``moments.sum``.
     n_components : int
+    squares : float or array of shape (n_classes,), default=1.0
+        Released mean square distance of the rows of each class from its center: covariances are compared as shares of
+        it, so that a class of long rows does not drown the others.
 
     Returns
     -------
@@ -107,11 +111,13 @@ def class_latents(moments, centers, noise_sd, mean_noise_sd, n_components):
     counts = np.maximum(moments.count, 1.0)
     share = counts / counts.sum()
     shift = moments.sum / counts[:, None]
+    squares = np.broadcast_to(np.asarray(squares, dtype=np.float64), counts.shape)
     covariances = moments.second / counts[:, None, None] - shift[:, :, None] * shift[:, None, :]
+    covariances /= squares[:, None, None]
     means = _shrink_means(centers + shift, share, mean_noise_sd / counts)
     mean = share @ means
     pooled = np.tensordot(share, covariances, 1)
-    sd = noise_sd / counts
+    sd = noise_sd / counts / squares
     pooled_variance = float(((share * sd) ** 2).sum())
     values, vectors = np.linalg.eigh(pooled)
     values, vectors = values[::-1], np.ascontiguousarray(vectors[:, ::-1][:, :n_components])
@@ -124,7 +130,8 @@ def class_latents(moments, centers, noise_sd, mean_noise_sd, n_components):
     common = np.diag(cleaned)
     own = vectors.T @ (covariances - pooled) @ vectors
     covariance = common + _shrink(own, common, sd, share, pooled_variance)
-    mixture = GaussianMixtureParameters(share, (means - mean) @ vectors, _positive(covariance), "full")
+    covariance = _positive(covariance) * squares[:, None, None]
+    mixture = GaussianMixtureParameters(share, (means - mean) @ vectors, covariance, "full")
     return ClassLatents(counts, means, mean, vectors, mixture, residual, dither)
 
 
@@ -207,7 +214,7 @@ class LinearGenerator:
     variance_gain : float or None, default=1.0
         Variance asked for after clipping, over what the latent Gaussian has: more than 1 gives contrast. None: laws are
         clipped as they are.
-    dither : float, default=0.0
+    dither : float or array of shape (n_components,), default=0.0
         Standard deviation of white noise on every column. Directions whose variance the release could not tell from
         nothing are not without any: a classifier or a regression trained on rows that lack it leans on it.
     cells : int, default=1
@@ -216,7 +223,8 @@ class LinearGenerator:
 
     def __init__(self, space, mixture, component_means, low, high, variance_gain=1.0, dither=0.0, cells=1):
         self.space, self.mixture, self.component_means = space, mixture, component_means
-        self.low, self.high, self.variance_gain, self.dither, self.cells = low, high, variance_gain, dither, cells
+        self.low, self.high, self.variance_gain, self.cells = low, high, variance_gain, cells
+        self.dither = np.broadcast_to(np.asarray(dither, dtype=np.float64), len(component_means))
         if variance_gain is None:
             self.location, self.gain = component_means, np.ones_like(component_means)
             return
@@ -251,8 +259,8 @@ class LinearGenerator:
         """Scaled rows of component `k` from its latents, inside the box."""
         drawn = self.location[k] + self.gain[k] * (latent @ self.space.basis.T)
         np.clip(drawn, self.low, self.high, out=drawn)
-        if self.dither:
-            drawn += self.dither * rng.standard_normal(drawn.shape)
+        if self.dither[k] > 0:
+            drawn += self.dither[k] * rng.standard_normal(drawn.shape)
         return np.clip(drawn, self.low, self.high)
 
     def to_state(self):

@@ -10,7 +10,7 @@ import numpy as np
 from ..accounting import Phase
 from ._presets import paper_settings
 
-__all__ = ["plan_fit", "plan_phases", "resolve_sampling", "resolve_settings"]
+__all__ = ["has_class_sizes", "plan_fit", "plan_phases", "resolve_sampling", "resolve_settings"]
 
 # Noise multiplier of the second moments up to which half of their budget is better spent on cells of the classes.
 _MOST_NOISE_OF_CELLS = 1.0
@@ -111,6 +111,11 @@ def plan_fit(rows, settings, accountant, calibrate):
     return calibrate(plan_phases(rows, settings, cells=True)) if cells else plan
 
 
+def has_class_sizes(rows, settings):
+    """Whether norms are released class by class: for Gaussians of rows of numbers; public."""
+    return rows.may_have_sizes and settings["decoder"] == "released" and settings["prior"] != "mixture"
+
+
 def plan_phases(rows, settings, *, cells=False):
     """Return the phases of a fit, in the order of their releases.
 
@@ -139,7 +144,8 @@ def plan_phases(rows, settings, *, cells=False):
     if rest <= 0:
         raise ValueError(f"bounds_share={settings['bounds_share']} leaves nothing to the model")
     encoder, em, decoder = (share * rest for share in split)
-    phases = [*learned, *rows.encoder_phases(encoder / 2 if cells else encoder)]
+    sizes = has_class_sizes(rows, settings)
+    phases = [*learned, *rows.encoder_phases(encoder / 2 if cells else encoder, sizes=sizes)]
     if cells:
         phases.append(Phase("cells", encoder / 2))
     if mixture:
