@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.ndimage import label
-from scipy.optimize import nnls
 from scipy.special import gammainc, ndtr
 
 from .._scaling import bound_of_norms, norm_edges
@@ -23,8 +22,8 @@ _WIDTHS, _PRIOR_WIDTH = (0.25, 0.5, 1.0), 1.5  # octaves
 # Most rows are shorter than what nine in ten are.
 _TYPICAL = 0.75
 _WINDOW = 5
-# Levels of one class in the mixture.
-_MOST_LEVELS = 8
+# Levels of one class in the mixture, and steps of the EM algorithm that weighs them.
+_MOST_LEVELS, _EM_STEPS = 8, 300
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,15 +165,18 @@ def scale_mixture(latents, sizes, most):
 
 
 def _levels(law, sizes, covariance, most):
-    """Weights and squared scales of a mixture of Gaussians of one shape, whose norms follow `law`."""
+    """Weights and squared scales of a mixture of Gaussians of one shape whose norms follow `law`: deconvolved by EM."""
     values = np.maximum(np.linalg.eigvalsh(covariance), 0.0)
     freedom = values.sum() ** 2 / np.maximum(np.square(values).sum(), 1e-300)  # of the chi-square like the squared norm
     within = np.flatnonzero(law > 1e-6)
     scales = sizes[max(within[0] - 4, 0) : within[-1] + 5 : 2] ** 2
     edges = np.square(sizes) * 2**_CELL
     reach = gammainc(freedom / 2, freedom / 2 * edges[:, None] / scales)
-    weights = nnls(np.diff(reach, axis=0, prepend=0.0), law)[0]
-    kept = weights > 1e-4 * weights.sum()
+    chance = np.diff(reach, axis=0, prepend=0.0)
+    weights = np.full(len(scales), 1 / len(scales))
+    for _ in range(_EM_STEPS):
+        weights = weights * ((law / np.maximum(chance @ weights, 1e-300)) @ chance)
+    kept = weights > 1e-3 * weights.sum()
     weights, scales = weights[kept] / weights[kept].sum(), scales[kept]
     while len(weights) > most:  # the two neighbours that are nearest become one
         pair = weights[:-1] * weights[1:] / (weights[:-1] + weights[1:]) * np.square(np.diff(np.log(scales)))
