@@ -5,6 +5,7 @@ from __future__ import annotations
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
 import test_class_cells
+import test_class_sizes
 import test_dp_pca
 from _fits import (
     FITS,
@@ -23,7 +24,7 @@ from skdpgen._base import PrivateEstimator
 from skdpgen.mechanisms import selection
 from skdpgen.mixture import _em, _labels
 from skdpgen.nn import DPNet
-from skdpgen.synthesizers import _array_model, _class_cells, _decoder, _frame_model, _frames
+from skdpgen.synthesizers import _array_model, _class_cells, _class_sizes, _decoder, _frame_model, _frames
 from skdpgen.synthesizers import _labels as _array_labels
 from skdpgen.tabular import learning
 
@@ -181,7 +182,21 @@ MUTANTS = [
         ),
     ),
     ("an uncharged phase: exact bounds", _ledger("pca", "mixture", "arrays"), (_scaling._learn_bounds, EXACT)),
-    ("an uncharged phase: exact norms", _ledger("pca", "arrays"), (_scaling.learn_norm_bound, EXACT)),
+    ("an uncharged phase: exact norm", _ledger("pca", "arrays"), (_scaling.learn_norm_bound, EXACT)),
+    ("an uncharged phase: exact norms of classes", _ledger("arrays"), (_class_sizes.learn_class_sizes, EXACT)),
+    (
+        "noise multiplier of the norms of classes below the charge",
+        _ledger("arrays", "arrays, replace_one"),
+        (
+            _class_sizes.learn_class_sizes,
+            ("add_gaussian(counts, noise_multiplier,", "add_gaussian(counts, 0.9 * noise_multiplier,"),
+        ),
+    ),
+    (
+        "laws of the exact counts",
+        [Claim(test_class_sizes.test_bounds_and_laws_are_functions_of_the_noisy_counts_alone)],
+        (_class_sizes.learn_class_sizes, ("for row in noisy]", "for row in counts.value.reshape(noisy.shape)]")),
+    ),
     ("an uncharged phase: exact classes", _ledger("arrays"), (_array_labels.learn_classes, EXACT)),
     (
         "an uncharged phase: exact schema and bins",

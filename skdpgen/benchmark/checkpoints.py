@@ -157,12 +157,13 @@ def _fit(name, task, parts, epsilon, delta, seed, steps, shares, device):
     from ..synthesizers import DPVAESynthesizer, P3GMSynthesizer
     from ._recorder import Recorder
 
-    public = {key: value for key, value in task.public.items() if value is not None}
     budget = {"epsilon": epsilon, "delta": delta, "random_state": seed, "device": device}
     vae = name == "DPVAESynthesizer"
     if not vae and name not in MODELS:
         raise ValueError(f"models must be of {', '.join(MODELS)}; got {name!r}")
     make = DPVAESynthesizer if vae else P3GMSynthesizer
+    # DP-VAE's nets are dense, as in the tables
+    public = {key: value for key, value in task.public.items() if not (vae and key == "image_shape")}
     steps = make().steps if steps is None else steps
     # an average of the parameters as in the default net of DP-VAE; none in that of P3GM
     recorder = Recorder([max(1, round(share * steps)) for share in shares], decay=0.99 if vae else 0.0)

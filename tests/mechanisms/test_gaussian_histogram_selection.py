@@ -8,6 +8,7 @@ from scipy import stats
 from skdpgen._types import BoundedSum
 from skdpgen.mechanisms import (
     add_gaussian,
+    class_norm_histogram,
     clip_rows,
     histogram,
     joint_histogram,
@@ -152,6 +153,28 @@ def test_norm_histogram_covers_every_size():
     assert counts[0] == 2
     assert counts[-1] == 2
     assert counts[-2] == 1
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_class_norm_histogram_sensitivity_is_attained_and_not_exceeded(rng, relation):
+    edges = 2.0 ** np.arange(-2, 3)
+    norms, codes = list(rng.exponential(size=30)), list(rng.integers(0, 3, 30))
+
+    def query(data):
+        return class_norm_histogram(*map(np.array, data), 3, edges)
+
+    joined = [((*norms, size), (*codes, k)) for size in (0.0, 0.25, 1.0, 1e300, np.inf) for k in (-1, 0, 2, 3)]
+    pairs = [((norms, codes), data) for data in joined]
+    if relation == "replace_one":
+        pairs = [(one, other) for one in joined for other in joined]
+    assert_sensitivity(query, pairs, attained=pairs, relation=relation)
+
+
+def test_class_norm_histogram_is_one_norm_histogram_a_class(rng):
+    edges, norms, codes = 2.0 ** np.arange(-2, 3), rng.exponential(size=300), rng.integers(-1, 4, 300)
+    tables = class_norm_histogram(norms, codes, 3, edges).value.reshape(3, -1)
+    for k, table in enumerate(tables):
+        np.testing.assert_array_equal(table, norm_histogram(norms[codes == k], edges).value)
 
 
 @pytest.mark.parametrize("bound", [1.0, 0.37, 900.0])

@@ -23,6 +23,8 @@ CLASS_MOMENTS = moments_tests.test_class_moments_sensitivity_is_attained_and_not
 FIRST = moments_tests.test_first_moments_sensitivity_is_attained_and_not_exceeded
 SECOND = moments_tests.test_second_moments_sensitivity_is_attained_and_not_exceeded
 MIXTURE = mixture_tests.test_mixture_sums_sensitivity_is_attained_and_not_exceeded
+OWN_BOUNDS = moments_tests.test_class_moments_of_classes_with_bounds_of_their_own_are_no_more_sensitive
+CLASS_NORMS = gaussian_tests.test_class_norm_histogram_sensitivity_is_attained_and_not_exceeded
 HISTOGRAM = gaussian_tests.test_joint_histogram_sensitivity_is_attained_and_not_exceeded
 ONE_HOT = one_hot_tests.test_one_hot_sensitivity_is_attained_and_not_exceeded
 
@@ -52,6 +54,34 @@ def test_clipping_dropped_is_caught(monkeypatch, test, rest, relation):
     _fails(test, relation, *rest)
 
 
+@pytest.mark.parametrize("relation", [AR, RO])
+def test_rows_clipped_at_another_class_s_bound_are_caught(monkeypatch, relation):
+    """Clipped at the largest bound of all, divided by that of their own class."""
+    module = _module("moments")
+    shipped = module.lattice_rows
+
+    def at_the_largest(rows, bound, step):
+        return shipped(rows, 7.0, step) * (7.0 / bound)
+
+    _run(OWN_BOUNDS, relation)
+    monkeypatch.setattr(module, "lattice_rows", at_the_largest)
+    _fails(OWN_BOUNDS, relation)
+
+
+@pytest.mark.parametrize("relation", [AR, RO])
+def test_norms_counted_in_two_cells_are_caught(monkeypatch, relation):
+    module = _module("selection")
+    shipped = module.histogram
+
+    def twice(codes, n_bins):
+        query = shipped(codes, n_bins)
+        return BoundedSum(query.value + np.roll(query.value, 1), 1.0, 2**0.5, lattice=query.lattice)
+
+    _run(CLASS_NORMS, relation)
+    monkeypatch.setattr(module, "histogram", twice)
+    _fails(CLASS_NORMS, relation)
+
+
 def test_responsibilities_that_sum_to_more_than_1_are_caught(monkeypatch):
     monkeypatch.setattr(
         _module("mixture_sums"), "_simplex_rows", lambda r, exact: np.floor(np.nan_to_num(r) * 4096) / 4096
@@ -66,6 +96,8 @@ def test_responsibilities_that_sum_to_more_than_1_are_caught(monkeypatch):
         (CLASS_MOMENTS, (A, B)),
         (SECOND, ()),
         (MIXTURE, ("full", (1, 1, 1), 1.0)),
+        (OWN_BOUNDS, ()),
+        (CLASS_NORMS, ()),
         (HISTOGRAM, ()),
         (ONE_HOT, ()),
     ],

@@ -91,6 +91,37 @@ def test_class_moments_sensitivity_is_attained_and_not_exceeded(rng, relation, a
     assert_sensitivity(query, neighbours, attained=attained, relation=relation)
 
 
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_class_moments_of_classes_with_bounds_of_their_own_are_no_more_sensitive(rng, relation):
+    base, y, bounds = 3 * _sphere(rng, 20), rng.integers(0, 3, 20), np.array([0.1, 1.0, 7.0])
+
+    def query(data):
+        return class_moments(*data, 3, l2_bound=bounds, centers=0.2 * np.eye(3, D))
+
+    def with_row(x, k):
+        return np.vstack([base, x]), np.append(y, k)
+
+    joined = [with_row(x, k) for x in (*_sphere(rng, 3), 9 * E[0], 9 * E[1], -9 * E[0]) for k in (-1, 0, 1, 2)]
+    pairs = [((base, y), data) for data in joined]
+    if relation == "replace_one":
+        pairs = [(one, other) for one in joined for other in joined]
+    assert_sensitivity(query, pairs, attained=pairs, relation=relation)
+    for k, bound in enumerate(bounds):
+        alone = class_moments(base, np.where(y == k, 0, -1), 1, l2_bound=bound, centers=0.2 * np.eye(3, D)[k : k + 1])
+        np.testing.assert_array_equal(query((base, y)).value[k], alone.value[0])
+
+
+def test_moments_of_classes_with_bounds_of_their_own_come_back_in_the_units_of_the_rows(rng):
+    X, y, bounds = rng.normal(size=(50, 4)) / 9, rng.integers(0, 2, 50), np.array([3.0, 5.0])
+    found = unpack_moments(exact_value(class_moments(X, y, 2, l2_bound=bounds, exact=False)), 4, bounds)
+    for k in (0, 1):
+        rows = X[y == k]
+        np.testing.assert_allclose(found.sum[k], rows.sum(axis=0))
+        np.testing.assert_allclose(found.second[k], rows.T @ rows)
+    with pytest.raises(ValueError, match="l2_bound"):
+        class_moments(X, y, 2, l2_bound=np.array([3.0, 0.0]))
+
+
 def test_label_conditional_difference_needs_both_terms():
     """At (a, b^2) = (.05, .5) two rows of one class are further apart than two of different classes."""
     query = class_moments(np.zeros((1, 2)), np.zeros(1, int), 2, count_weight=0.05, mean_weight=0.5**0.5)
