@@ -70,13 +70,13 @@ def release_facts(rows, settings, plan, rng, neighboring, stream):
     return codec, counts, None
 
 
-def rows_and_latents(generator, components, n_latent, rng):
+def rows_and_latents(generator, classes, n_latent, rng):
     """Rows of a released generator, and the latents that gave them.
 
     Parameters
     ----------
     generator : LinearGenerator
-    components : int array of shape (n_rows,)
+    classes : int array of shape (n_rows,)
     n_latent : int
     rng : numpy.random.Generator
 
@@ -85,11 +85,12 @@ def rows_and_latents(generator, components, n_latent, rng):
     x : float64 array of shape (n_rows, n_features)
         As `LinearGenerator.sample` draws them.
     latents : float32 array of shape (n_rows, n_latent)
-        Independent standard normals: positions along the widest directions of the row's component, widest first. What
+        Independent standard normals: positions along the widest directions of the row's class, widest first. What
         lies along the others is left to chance; latents beyond the directions that there are say nothing.
     """
     covariances = full_covariances(generator.mixture)
     width = covariances.shape[1]
+    components = generator.draw_cells(classes, rng)
     drawn = rng.standard_normal((len(components), max(width, n_latent)))
     x = np.empty((len(components), len(generator.low)))
     for k in np.unique(components):

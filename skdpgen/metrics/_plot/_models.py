@@ -165,6 +165,8 @@ class LatentSpaceDisplay:
                 )
         pair = [first, second]
         for weight, mean, covariance in zip(self.mixture.weights, self.mixture.means, self.mixture.covariances):
+            if not weight > 0:
+                continue
             full = covariance if np.ndim(covariance) == 2 else np.diag(covariance)
             values, vectors = np.linalg.eigh(full[np.ix_(pair, pair)])
             angle = np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1]))
