@@ -49,6 +49,7 @@ class ArraysGiven:
             scores.append(-0.5 * (gap @ np.linalg.solve(spread, gap) + np.linalg.slogdet(spread)[1]))
         self._roots = [root(covariance) for covariance in posterior]
         scores = np.array(scores).reshape(-1, generator.cells)
+        scores[generator.mixture.weights.reshape(scores.shape) <= 0] = -np.inf  # levels that nothing is drawn of
         best = scores.max(axis=1, keepdims=True)  # of each class: one that hardly fits may be asked for all the same
         self._weights = generator.mixture.weights * np.exp(scores - best).ravel()
         self.component_weights = class_weights(self._weights, generator.cells) * np.exp(best[:, 0] - best.max())

@@ -69,8 +69,8 @@ class ArrayCodec:
 
     @property
     def row_norm(self):
-        """Bound of the norm of an encoded row; longer ones are clipped."""
-        return self.scaling.l2_bound
+        """Norm that encoded rows are clipped to: none in the box is longer than its corner, whatever was declared."""
+        return float(np.clip(self.scaling.l2_bound, 1e-60, len(self.scaling.lower) ** 0.5))  # its 4th power is no zero
 
     @property
     def n_classes(self):
@@ -260,7 +260,8 @@ class ArrayRows:
         """Distance of each encoded row to the center of its class, of a row of no class to one of them."""
         norms = np.empty(len(self.X))
         for part, rows in map_blocks(codec.encode, self.X):
-            norms[part] = np.linalg.norm(rows - centers[np.maximum(self.codes[part], 0)], axis=1)
+            gaps = np.ascontiguousarray(rows - centers[np.maximum(self.codes[part], 0)])
+            norms[part] = np.sqrt(np.einsum("ij,ij->i", gaps, gaps))
         return norms
 
     def grey_pixels(self, codec):

@@ -90,19 +90,24 @@ def learn_class_sizes(norms, codes, n_classes, largest, noise_multiplier, rng, n
         last = law.shape[1] - 1 - np.argmax(law[:, ::-1] > 0, axis=1)
         return ClassSizes(sizes, law, edges[np.minimum(last, len(edges) - 1)])
     typical = np.log2(_TYPICAL * pooled / sizes[0]) / _CELL
-    law = np.array([_law(row, sd, typical) for row in noisy])
+    family = _family(noisy.shape[1])
+    law = np.array([_law(row, sd, typical, *family) for row in noisy])
     at = (np.cumsum(law, axis=1) < _UNCLIPPED).sum(axis=1)
     return ClassSizes(sizes, law, edges[np.minimum(at, len(edges) - 1)])
 
 
-def _law(noisy, sd, typical):
-    """Probability of each cell, of the noisy counts of one class."""
-    cells = np.arange(noisy.size)
+def _family(n_cells):
+    """Places and probabilities of the public family of laws."""
+    cells = np.arange(n_cells)
     places, widths = (side.ravel()[:, None] for side in np.meshgrid(cells, np.array(_WIDTHS) / _CELL))
-    family = ndtr((cells + 0.5 - places) / widths) - ndtr((cells - 0.5 - places) / widths)
+    return places[:, 0], ndtr((cells + 0.5 - places) / widths) - ndtr((cells - 0.5 - places) / widths)
+
+
+def _law(noisy, sd, typical, places, family):
+    """Probability of each cell, of the noisy counts of one class."""
     # the likelihood at the number of rows that fits best, and a normal prior of the place
     fit = np.maximum(family @ noisy, 0.0) / np.linalg.norm(family, axis=1)
-    log_weight = 0.5 * (fit / sd) ** 2 - 0.5 * np.square((places[:, 0] - typical) * _CELL / _PRIOR_WIDTH)
+    log_weight = 0.5 * (fit / sd) ** 2 - 0.5 * np.square((places - typical) * _CELL / _PRIOR_WIDTH)
     weight = np.exp(log_weight - log_weight.max())
     guess = weight @ family / (weight @ family).sum()
     own, seen = _above_noise(noisy, sd)
@@ -167,7 +172,8 @@ def scale_mixture(latents, sizes, most):
 def _levels(law, sizes, covariance, most):
     """Weights and squared scales of a mixture of Gaussians of one shape whose norms follow `law`: deconvolved by EM."""
     values = np.maximum(np.linalg.eigvalsh(covariance), 0.0)
-    freedom = values.sum() ** 2 / np.maximum(np.square(values).sum(), 1e-300)  # of the chi-square like the squared norm
+    values /= max(values.max(), 1e-300)
+    freedom = values.sum() ** 2 / np.square(values).sum()  # of the chi-square like the squared norm
     within = np.flatnonzero(law > 1e-6)
     scales = sizes[max(within[0] - 4, 0) : within[-1] + 5 : 2] ** 2
     edges = np.square(sizes) * 2**_CELL

@@ -200,6 +200,19 @@ def test_odd_rows_are_fitted_and_sampled(rows, epsilon, rng):
         assert np.isfinite(synth.score(X))
 
 
+@pytest.mark.parametrize("epsilon", [0.5, np.inf])
+@pytest.mark.parametrize("l2_bound", [1e-99, 1e-60, 1e8, 1e99])
+@pytest.mark.parametrize("synthesizer", [P3GMSynthesizer, MomentSynthesizer])
+def test_a_norm_that_was_declared_far_off_is_fitted_all_the_same(synthesizer, l2_bound, epsilon, rng):
+    X = rng.standard_normal((2000, 4))
+    synth = synthesizer(epsilon, bounds=(-3, 3), l2_bound=l2_bound).fit(X)
+    assert np.isfinite(synth.sample(100)).all()
+    assert np.isfinite(synth.score(X)) or l2_bound < 1
+    if l2_bound > 1:  # no row of the box is longer than its corner, whatever was declared
+        right = synthesizer(epsilon, bounds=(-3, 3), l2_bound=2.0).fit(X)
+        assert synth.score(X) == pytest.approx(right.score(X), abs=0.5)
+
+
 @pytest.mark.parametrize(
     "parameters", [{"prior": "mixture"}, {"decoder": "net", "steps": 2}, {"image_shape": (3, 4)}], ids=str
 )
