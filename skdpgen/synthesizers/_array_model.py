@@ -16,10 +16,20 @@ from ..utils.blocks import map_blocks
 from ._array_evidence import ArraysGiven
 from ._arrays import ArrayCodec
 from ._base import spread_components
-from ._class_cells import COUNT_WEIGHT, MEAN_WEIGHT, MOST_NUMBERS, floored, release_cells
+from ._class_cells import release_cells
 from ._class_sizes import learn_class_sizes, scale_mixture
 from ._decoder import NetGenerator, decoder_plan, train_decoder
-from ._gaussians import LatentSpace, LinearGenerator, class_latents, class_weights, image_contrast
+from ._gaussians import (
+    COUNT_WEIGHT,
+    MEAN_WEIGHT,
+    MOST_NUMBERS,
+    LatentSpace,
+    LinearGenerator,
+    class_latents,
+    class_weights,
+    floored,
+    image_contrast,
+)
 from ._labels import label_codes
 from ._planning import has_class_sizes
 
@@ -202,31 +212,40 @@ def _release_moments(rows, codec, settings, noise, rng, neighboring):
     first = class_first_moments(rows.X, rows.codes, classes, l2_bound=bound, count_weight=COUNT_WEIGHT, **query)
     first = add_gaussian(first, noise["mean"], rng, neighboring)
     centers = clip_rows(first[:, 1:] * bound / floored(first[:, :1]), bound)
-    norms, count, sizes = rows.residual_norms(codec, centers), float(first[:, 0].sum()), None
-    if has_class_sizes(rows, settings):
-        query_of_norms = (norms, rows.codes, classes, 2 * bound)
-        sizes = learn_class_sizes(*query_of_norms, noise["norm"], rng, neighboring, count=count)
-        radius, squares = sizes.bound, sizes.squares()
-        longer = squares / sizes.squares(clipped=True)  # than the clipped rows, by the law of their norms
-    else:
-        norms = norms[rows.codes >= 0]
-        radius = learn_norm_bound(norms, 2 * bound, noise["norm"], rng, neighboring, count=count)
-        squares = longer = np.ones(classes)
+    count = float(first[:, 0].sum())
+    radius, sizes = _release_norms(rows, codec, centers, count, settings, noise["norm"], rng, neighboring)
     weights = {"count_weight": COUNT_WEIGHT, "mean_weight": MEAN_WEIGHT}
     second = class_moments(rows.X, rows.codes, classes, l2_bound=radius, centers=centers, **weights, **query)
     released = unpack_moments(add_gaussian(second, noise["moments"], rng, neighboring), centers.shape[1], radius)
-    second_moments = released.second * longer[:, None, None]
-    released = released._replace(count=floored(released.count), second=second_moments)
     sd = noise["moments"] * second.sensitivity(neighboring)
-    images = rows.image_shape is not None and settings["decoder"] == "released" and settings["prior"] != "mixture"
-    most = min(_MOST_OF_IMAGES, math.isqrt(MOST_NUMBERS // classes)) if images else _MOST_COMPONENTS
-    wanted = {"auto": most}.get(settings["n_components"], settings["n_components"]) or centers.shape[1]
-    noise_sd, mean_sd = longer * sd * radius**2, sd * radius / MEAN_WEIGHT
-    latents = class_latents(released, centers, noise_sd, mean_sd, min(wanted, centers.shape[1]), squares)
+    # rows are longer than the clipped ones, by the law of their norms where there is one
+    squares = np.ones(classes) if sizes is None else sizes.squares()
+    longer = np.ones(classes) if sizes is None else squares / sizes.squares(clipped=True)
+    released = released._replace(count=floored(released.count), second=longer[:, None, None] * released.second)
+    noise_sds = longer * sd * radius**2, sd * radius / MEAN_WEIGHT
+    latents = class_latents(released, centers, *noise_sds, _n_components(rows, settings, centers.shape), squares)
     space = LatentSpace(latents.mean, latents.components)
     if codec.lowpass is not None:
         space = LatentSpace(codec.lowpass @ latents.mean, codec.lowpass @ latents.components)
     return latents, space, sizes
+
+
+def _release_norms(rows, codec, centers, count, settings, noise_multiplier, rng, neighboring):
+    """Norm to clip rows about their center to, of each class with the law of its norms; or of all rows, and None."""
+    norms, largest = rows.residual_norms(codec, centers), 2 * codec.row_norm
+    how = noise_multiplier, rng, neighboring
+    if has_class_sizes(rows, settings):
+        sizes = learn_class_sizes(norms, rows.codes, len(centers), largest, *how, count=count)
+        return sizes.bound, sizes
+    return learn_norm_bound(norms[rows.codes >= 0], largest, *how, count=count), None
+
+
+def _n_components(rows, settings, shape):
+    """Number of principal components of centers of this shape."""
+    images = rows.image_shape is not None and settings["decoder"] == "released" and settings["prior"] != "mixture"
+    most = min(_MOST_OF_IMAGES, math.isqrt(MOST_NUMBERS // shape[0])) if images else _MOST_COMPONENTS
+    wanted = {"auto": most}.get(settings["n_components"], settings["n_components"])
+    return min(wanted or shape[1], shape[1])
 
 
 def _release_mixture(rows, codec, space, gaussian, settings, noise, rng, neighboring, stream):

@@ -7,30 +7,15 @@ from scipy.special import ndtri
 
 from ..mechanisms import add_gaussian, class_moments, unpack_moments
 from ..utils.blocks import exact_product, map_blocks
-from ._gaussians import LatentSpace, class_latents
+from ._gaussians import COUNT_WEIGHT, MEAN_WEIGHT, MOST_NUMBERS, LatentSpace, class_latents, floored
 
-__all__ = [
-    "COUNT_WEIGHT",
-    "MEAN_WEIGHT",
-    "MOST_NUMBERS",
-    "cell_codes",
-    "cell_moments",
-    "floored",
-    "n_cell_signs",
-    "release_cells",
-]
+__all__ = ["cell_codes", "cell_moments", "n_cell_signs", "release_cells"]
 
-# Weight of the count beside the second moments: classes of a few hundred rows need it.
-COUNT_WEIGHT = 0.15
-# Weight of the sum in the second round: it mends what the first round's noise did to the class means.
-MEAN_WEIGHT = 0.3**0.5
 # A class is cut along at most so many of its leading directions, and into no more cells than have so many rows for each
 # unit of noise.
 _MOST_SIGNS, _ROWS_OF_CELL = 3, 700
 # Share of normal rows that are not clipped; rows of images have heavier tails.
 _INSIDE = 0.85
-# Of all covariances together: they are kept, and released.
-MOST_NUMBERS = 1 << 24
 
 
 def n_cell_signs(counts, noise_multiplier, d):
@@ -170,8 +155,3 @@ def cell_codes(rows, codec, space, means, leading):
         own = along.reshape(len(along), n_classes, n_signs)[np.arange(len(along)), known]
         cells[part] = (known << n_signs) + (own > middle[known]) @ (1 << np.arange(n_signs))
     return np.where(rows.codes < 0, -1, cells)
-
-
-def floored(counts):
-    """Noisy counts away from zero: none below a twentieth of their mean, nor below 1."""
-    return np.maximum(counts, max(1.0, 0.05 * float(np.mean(counts))))

@@ -11,16 +11,26 @@ from scipy.special import ndtr
 from ..mixture import GaussianMixtureParameters
 
 __all__ = [
+    "COUNT_WEIGHT",
+    "MEAN_WEIGHT",
+    "MOST_NUMBERS",
     "ClassLatents",
     "LatentSpace",
     "LinearGenerator",
     "class_latents",
     "class_weights",
+    "floored",
     "full_covariances",
     "image_contrast",
     "match_clipped_normal",
 ]
 
+# Weight of the count beside the second moments: classes of a few hundred rows need it.
+COUNT_WEIGHT = 0.15
+# Weight of the sum in the second round: it mends what the first round's noise did to the class means.
+MEAN_WEIGHT = 0.3**0.5
+# Of all covariances together: they are kept, and released.
+MOST_NUMBERS = 1 << 24
 _SMALLEST_VARIANCE = 1e-9
 
 
@@ -76,6 +86,11 @@ class ClassLatents(NamedTuple):
     mixture: GaussianMixtureParameters
     residual_variance: float
     dither: float
+
+
+def floored(counts):
+    """Noisy counts away from zero: none below a twentieth of their mean, nor below 1."""
+    return np.maximum(counts, max(1.0, 0.05 * float(np.mean(counts))))
 
 
 def class_latents(moments, centers, noise_sd, mean_noise_sd, n_components, squares=1.0):

@@ -201,7 +201,7 @@ class MomentSynthesizer(BaseSynthesizer):
         **Privacy.** The unit is one row, under `neighboring`. Charged before anything is released, as one composed
         event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not declared (at its part of
         `bounds_share`; learned categories also spend a tenth of `delta`), and one for the moments (three for arrays:
-        mean, norm about it, second moments; of images grey pixels too, and cells of the classes where noise is low).
+        mean, norms about it, second moments; of images grey pixels too, and cells of the classes where noise is low).
         """
         with self._fitting():
             accountant = self._resolve_accountant()

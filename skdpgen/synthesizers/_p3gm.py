@@ -292,7 +292,7 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
         **Privacy.** The unit is one row, under `neighboring`. Charged before anything is released, as one composed
         event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not declared (at its part of
         `bounds_share`; learned categories also spend a tenth of `delta`); one for the moments (three for arrays: mean,
-        norm about it, second moments; of images grey pixels too, and cells of the classes where noise is low); with
+        norms about it, second moments; of images grey pixels too, and cells of the classes where noise is low); with
         "mixture", `em_steps` more; with "net", `steps` Poisson-sampled ones.
         """
         with self._fitting():
