@@ -30,16 +30,23 @@ def assert_sensitivity(query, neighbours, *, attained, relation, slack=1e-9):
         Pairs that prove the bound tight: the largest change among them is at least .999 of it.
     relation : str
     """
+    known = {}  # a data set is in many pairs; kept, so that no other one has its id
+
+    def of(data):
+        if id(data) not in known:
+            known[id(data)] = data, query(data)
+        return known[id(data)][1]
+
     worst = 0.0
     for one, other in attained:
-        bound = query(one).sensitivity(relation)
-        change = weighted_change(query(one), query(other))
+        bound = of(one).sensitivity(relation)
+        change = weighted_change(of(one), of(other))
         assert change <= bound * (1 + slack), f"{change / bound} of the sensitivity"
         worst = max(worst, change / bound)
     assert worst >= 0.999, f"only {worst} of the sensitivity is attained"
     for one, other in neighbours:
-        bound = query(one).sensitivity(relation)
-        change = weighted_change(query(one), query(other))
+        bound = of(one).sensitivity(relation)
+        change = weighted_change(of(one), of(other))
         assert change <= bound * (1 + slack), f"{change / bound} of the sensitivity"
 
 
