@@ -239,6 +239,12 @@ def _fit_generator(target, features, codec, settings, rng):
     for n_in, n_out in zip(sizes, sizes[1:]):  # noqa: RUF007
         weight = rng.standard_normal((n_out, n_in)) * (2 / n_in) ** 0.5
         layers.append([torch.tensor(p, dtype=torch.float32, requires_grad=True) for p in (weight, np.zeros(n_out))])
+    if not isinstance(codec, FrameCodec):
+        weight, bias = layers[-1]
+        gain, middle = _near_the_rows(codec)
+        with torch.no_grad():
+            weight.mul_(torch.tensor(gain[:, None], dtype=torch.float32))
+            bias.add_(torch.tensor(middle, dtype=torch.float32))
     levels = codec.n_levels.tolist() if isinstance(codec, FrameCodec) else None
     embed = _embedder(features, levels, None if levels is not None else codec.box)
     wanted = torch.tensor(target, dtype=torch.float32)
@@ -261,6 +267,19 @@ def _fit_generator(target, features, codec, settings, rng):
             schedule.step()
             bar.update()
     return [tuple(p.detach().numpy().copy() for p in layer) for layer in layers]
+
+
+def _near_the_rows(codec):
+    """Gain and bias of the last layer with which the first rows drawn are as long as the norm bound lets rows be.
+
+    Features of rows that are many length scales away are unlike all others: no gradient leads from there to the rows.
+    """
+    low, high = codec.box
+    center, width = (low + high) / 2, high - low
+    reach = 0.5 * codec.row_norm
+    share = np.clip((center * min(1.0, reach / max(np.linalg.norm(center), 1e-300)) - low) / width, 0.02, 0.98)
+    gain = reach / len(low) ** 0.5 / (width * share * (1 - share))
+    return np.minimum(gain, 1.0), np.log(share / (1 - share))
 
 
 def _embedder(features, levels, box):

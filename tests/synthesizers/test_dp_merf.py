@@ -25,6 +25,7 @@ from skdpgen.metrics import tstr_score
 from skdpgen.synthesizers import _merf_model
 from skdpgen.synthesizers._merf_model import COUNT_WEIGHT, RandomFeatures, _discrepancy, _embedder, embedding_sum
 from skdpgen.tabular import Categorical, Schema
+from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import make_noise_generator
 
 FAST = {"steps": 3, "n_frequencies": 8, "hidden_layer_sizes": (6,)}
@@ -237,3 +238,12 @@ def test_sabotage_of_dp_merf_is_caught(monkeypatch, mutant):
     monkeypatch.setattr(_merf_model, "_cheaper", _cheaper, raising=False)
     _, claims, *changes = mutant
     assert_caught(monkeypatch, claims, *changes)
+
+
+@pytest.mark.parametrize("bounds", [(-10, 1), (-1, 10), (-10, 10), (0, 30)])
+def test_rows_in_a_corner_of_wide_bounds_are_found_from_every_start(bounds, rng):
+    X = np.clip(0.2 * rng.normal(size=(3000, 12)), *bounds)
+    for seed in range(3):
+        with seeded_noise(seed, quiet=True):
+            synth = DPMERFSynthesizer(50.0, bounds=bounds, steps=100, random_state=seed).fit(X)
+        assert np.abs(synth.sample(500)).mean() == pytest.approx(np.abs(X).mean(), rel=0.5)
