@@ -239,12 +239,8 @@ def _fit_generator(target, features, codec, settings, rng):
     for n_in, n_out in zip(sizes, sizes[1:]):  # noqa: RUF007
         weight = rng.standard_normal((n_out, n_in)) * (2 / n_in) ** 0.5
         layers.append([torch.tensor(p, dtype=torch.float32, requires_grad=True) for p in (weight, np.zeros(n_out))])
-    if not isinstance(codec, FrameCodec):
-        weight, bias = layers[-1]
-        gain, middle = _near_the_rows(codec)
-        with torch.no_grad():
-            weight.mul_(torch.tensor(gain[:, None], dtype=torch.float32))
-            bias.add_(torch.tensor(middle, dtype=torch.float32))
+    near = (np.ones(width), np.zeros(width)) if isinstance(codec, FrameCodec) else _near_the_rows(codec)
+    gain, middle = (torch.tensor(side, dtype=torch.float32) for side in near)
     levels = codec.n_levels.tolist() if isinstance(codec, FrameCodec) else None
     embed = _embedder(features, levels, None if levels is not None else codec.box)
     wanted = torch.tensor(target, dtype=torch.float32)
@@ -262,23 +258,28 @@ def _fit_generator(target, features, codec, settings, rng):
             for k, (weight, bias) in enumerate(layers):
                 output = torch.nn.functional.linear(torch.relu(output) if k else output, weight, bias)
             optimizer.zero_grad()
-            _discrepancy(embed(output), wanted, per_class).backward()
+            _discrepancy(embed(output * gain + middle), wanted, per_class).backward()
             optimizer.step()
             schedule.step()
             bar.update()
+    with torch.no_grad():
+        weight, bias = layers[-1]
+        layers[-1] = [weight * gain[:, None], bias * gain + middle]
     return [tuple(p.detach().numpy().copy() for p in layer) for layer in layers]
 
 
 def _near_the_rows(codec):
-    """Gain and bias of the last layer with which the first rows drawn are as long as the norm bound lets rows be.
+    """Gain and offset of the generator's output, for which its first rows are about as long as the norm bound allows.
 
     Features of rows that are many length scales away are unlike all others: no gradient leads from there to the rows.
+    Neither does one where a step moves rows by many length scales.
     """
     low, high = codec.box
     center, width = (low + high) / 2, high - low
     reach = 0.5 * codec.row_norm
-    share = np.clip((center * min(1.0, reach / max(np.linalg.norm(center), 1e-300)) - low) / width, 0.02, 0.98)
-    gain = reach / len(low) ** 0.5 / (width * share * (1 - share))
+    step = np.clip(reach / len(low) ** 0.5 / width, 1e-6, 0.1)
+    share = np.clip((center * min(1.0, reach / max(np.linalg.norm(center), 1e-300)) - low) / width, step, 1 - step)
+    gain = step / (share * (1 - share))
     return np.minimum(gain, 1.0), np.log(share / (1 - share))
 
 
