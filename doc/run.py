@@ -77,6 +77,9 @@ def tables_of(code):
         arguments = shlex.split(line, comments=True)
         if arguments[:2] != ["skdpgen", "bench"] or "--output" not in arguments:
             continue
+        if "--figure" in arguments:  # for the reader's folder
+            at = arguments.index("--figure")
+            del arguments[at : at + 2]
         arguments[arguments.index("--output") + 1] = str(DOC.parent / arguments[arguments.index("--output") + 1])
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             main([*arguments[1:], "--only-finished"])

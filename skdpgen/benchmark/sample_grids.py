@@ -72,14 +72,16 @@ def draw_samples(results, path):
     first = {}
     for result in results:
         first.setdefault((result["data"], result["model"]), result)
-    across = min(4, len(first))
-    down = -(-len(first) // across)
-    canvas = Figure(figsize=(2.6 * across, 3.4 * down), layout="constrained")
-    panels = canvas.subplots(down, across, squeeze=False).ravel()
-    for panel in panels:
+    models = list(dict.fromkeys(model for _, model in first))
+    rows = [(data, start) for data in dict.fromkeys(data for data, _ in first) for start in range(0, len(models), 8)]
+    canvas = Figure(figsize=(1.8 * min(8, len(models)), 2.5 * len(rows)), layout="constrained")
+    panels = canvas.subplots(len(rows), min(8, len(models)), squeeze=False)
+    for panel in panels.flat:
         panel.set_axis_off()
-    for panel, ((data, model), result) in zip(panels, first.items()):
+    for (data, model), result in first.items():
+        at = models.index(model)
+        panel = panels[rows.index((data, at - at % 8)), at % 8]
         grid = read_samples(result["samples"])
         panel.imshow(grid.transpose(0, 2, 1, 3).reshape(-1, _ACROSS * IMAGE_SHAPE[1]), cmap="gray_r", vmin=0, vmax=255)
         panel.set_title(f"{model}\n{data}", fontsize=8)
-    canvas.savefig(path, dpi=130)
+    canvas.savefig(path, dpi=110)
