@@ -177,11 +177,19 @@ def fit_array_model(rows, settings, plan, rng, neighboring, stream):
         dither = 0.0  # to convolutions white noise is no likeness of what was not released
     mixture, cells = latents.mixture, 1
     component_means = latents.means if codec.lowpass is None else latents.means @ codec.lowpass.T
+    beyond = 0.0
     if rows.image_shape is not None:
-        component_means = space.decode(space.encode(component_means))
+        inside = space.decode(space.encode(component_means))
+        left_out = codec.lowpass.shape[1] - space.basis.shape[1]
+        if left_out and _draws_images(rows, settings):
+            # of few components class means are most of what tells classes apart, also beyond the span; with noise there
+            beyond = component_means - inside
+            dither = math.sqrt(residual * left_out / len(codec.lowpass))
+        component_means = inside + beyond
     if "cells" in noise:
         space, halved, cells = release_cells(rows, codec, space, latents, noise["cells"], rng, neighboring)
         mixture, component_means = halved.mixture, space.center + halved.means
+        component_means = component_means + np.repeat(np.broadcast_to(beyond, inside.shape), cells, axis=0)
     if sizes is not None:
         most = MOST_NUMBERS // mixture.covariances.size
         mixture, squares, cells = scale_mixture(latents, sizes, most)
@@ -240,9 +248,14 @@ def _release_norms(rows, codec, centers, count, settings, noise_multiplier, rng,
     return learn_norm_bound(norms[rows.codes >= 0], largest, *how, count=count), None
 
 
+def _draws_images(rows, settings):
+    """Whether the released Gaussians themselves are to look like images."""
+    return rows.image_shape is not None and settings["decoder"] == "released" and settings["prior"] != "mixture"
+
+
 def _n_components(rows, settings, shape):
     """Number of principal components of centers of this shape."""
-    images = rows.image_shape is not None and settings["decoder"] == "released" and settings["prior"] != "mixture"
+    images = _draws_images(rows, settings)
     most = min(_MOST_OF_IMAGES, math.isqrt(MOST_NUMBERS // shape[0])) if images else _MOST_COMPONENTS
     wanted = {"auto": most}.get(settings["n_components"], settings["n_components"])
     return min(wanted or shape[1], shape[1])

@@ -277,7 +277,7 @@ def _near_the_rows(codec):
     low, high = codec.box
     center, width = (low + high) / 2, high - low
     reach = 0.5 * codec.row_norm
-    step = np.clip(reach / len(low) ** 0.5 / width, 1e-6, 0.1)
+    step = np.clip(reach / len(low) ** 0.5 / width, 1e-6, 0.25)
     share = np.clip((center * min(1.0, reach / max(np.linalg.norm(center), 1e-300)) - low) / width, step, 1 - step)
     gain = step / (share * (1 - share))
     return np.minimum(gain, 1.0), np.log(share / (1 - share))

@@ -185,3 +185,18 @@ def test_a_class_without_rows_under_what_is_given_is_drawn_all_the_same(rng):
     np.testing.assert_allclose(np.bincount(cells, minlength=4) / 5000, [0.25, 0.75, 0.0, 1.0], atol=0.03)
     assert set(generator.draw_cells(np.zeros(9, dtype=int), rng, np.array([0.0, 0.0, 1.0, 1.0]))) <= {0, 1}
     assert generator.sample(np.repeat([0, 1], 50), rng).shape == (100, D)
+
+
+@pytest.mark.parametrize("epsilon", [3.0, 30.0])
+def test_images_of_few_components_keep_their_class_means(epsilon, rng):
+    # the classes differ in one pixel; the images of both along a direction without it
+    y = rng.integers(0, 2, 6000)
+    X = 0.4 + 0.25 * rng.normal(size=(6000, 1)) * np.repeat([1.0, 0.0], [4, 8]) + 0.02 * rng.normal(size=(6000, D))
+    X[:, 11] += 0.3 * y
+    with seeded_noise(3, quiet=True):
+        synth = P3GMSynthesizer(epsilon, n_components=1, **IMAGES).fit(np.clip(X, 0, 1), y)
+    drawn, labels = synth.sample(4000, random_state=1)
+    gap = drawn[labels == 1].mean(axis=0) - drawn[labels == 0].mean(axis=0)
+    assert gap[11] == pytest.approx(0.3, abs=0.1)
+    assert np.abs(gap[:11]).max() < 0.1
+    assert drawn[labels == 0].std(axis=0)[8:].min() > 0  # no direction is without any variance
