@@ -22,6 +22,7 @@ from .mechanisms import (
 from .utils.blocks import map_blocks
 
 __all__ = [
+    "NORM_CELL",
     "RowScaling",
     "bound_of_norms",
     "check_bounds",
@@ -31,8 +32,8 @@ __all__ = [
     "scaling_phases",
 ]
 
-# Grid of row norms: 8 cells an octave, shifted at random (see `learn_norm_bound`), below the largest norm of the box.
-_NORM_CELLS = 128
+# Grid of row norms: an eighth of an octave a cell, shifted at random (see `norm_edges`), below the box's largest norm.
+_NORM_CELLS, NORM_CELL = 128, 1 / 8
 # Share of the rows that a learned norm bound leaves unclipped. Noise falls with the square of the bound,
 # while the longest few rows keep their direction when clipped.
 _UNCLIPPED = 0.9
@@ -187,7 +188,7 @@ def norm_edges(largest, rng):
 
     Of a random place, so that no row lies on one: rounding cannot then move a row to another cell.
     """
-    return largest * 2.0 ** ((np.arange(-_NORM_CELLS + 1, 1) + float(rng.random(1)[0])) / 8)
+    return largest * 2.0 ** ((np.arange(-_NORM_CELLS + 1, 1) + float(rng.random(1)[0])) * NORM_CELL)
 
 
 def bound_of_norms(noisy, sd, edges, largest, count=None):

@@ -283,8 +283,7 @@ def _accumulate(X, codes, n_classes, l2_bound, transform, exact, chunk_rows, sum
     """Packed sums of each class, shape (n_classes, p): int64 steps of the lattice when `exact`, else float64."""
     if n_classes < 1:
         raise ValueError(f"n_classes must be at least 1; got {n_classes}")
-    for bound in np.ravel(l2_bound):
-        check_bound(bound)
+    bounds = [check_bound(bound) for bound in np.broadcast_to(l2_bound, n_classes)]
     n, width = X.shape
     if n > _MAX_ROWS:
         raise ValueError(f"at most {_MAX_ROWS} rows can be summed exactly; got {n}")
@@ -300,7 +299,7 @@ def _accumulate(X, codes, n_classes, l2_bound, transform, exact, chunk_rows, sum
         if centers is not None:  # a code outside the classes is left out below, whatever is subtracted here
             rows = rows - centers[np.clip(codes[where], 0, n_classes - 1)]
         for k, part in _by_class(rows, None if codes is None else codes[where], n_classes):
-            part = lattice_rows(part, l2_bound if np.ndim(l2_bound) == 0 else l2_bound[k], ROW_STEP if exact else None)
+            part = lattice_rows(part, bounds[k], ROW_STEP if exact else None)
             for piece, entries in sums(part):
                 if exact:  # a whole number of steps by construction: the cast loses nothing
                     entries = (entries * (1 / LATTICE)).astype(np.int64)

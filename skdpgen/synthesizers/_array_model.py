@@ -171,15 +171,13 @@ def fit_array_model(rows, settings, plan, rng, neighboring, stream):
     latents, space, sizes = _release_moments(rows, codec, settings, noise, rng, neighboring)
     row_count = float(len(rows.X)) if neighboring == "replace_one" else float(latents.counts.sum())
     gain, dither, residual = 1.0, latents.dither, latents.residual_variance
+    mixture, cells = latents.mixture, 1
+    component_means = latents.means if codec.lowpass is None else latents.means @ codec.lowpass.T
     if rows.image_shape is not None:
         released = add_gaussian(total(rows.grey_pixels(codec), rows.n_features), noise["greys"], rng, neighboring)
         gain = image_contrast(float(released[0]) / (row_count * rows.n_features))
         dither = 0.0  # to convolutions white noise is no likeness of what was not released
-    mixture, cells = latents.mixture, 1
-    component_means = latents.means if codec.lowpass is None else latents.means @ codec.lowpass.T
-    beyond = 0.0
-    if rows.image_shape is not None:
-        inside = space.decode(space.encode(component_means))
+        inside, beyond = space.decode(space.encode(component_means)), 0.0 * component_means
         left_out = codec.lowpass.shape[1] - space.basis.shape[1]
         if left_out and _draws_images(rows, settings):
             # of few components class means are most of what tells classes apart, also beyond the span; with noise there
@@ -189,7 +187,7 @@ def fit_array_model(rows, settings, plan, rng, neighboring, stream):
     if "cells" in noise:
         space, halved, cells = release_cells(rows, codec, space, latents, noise["cells"], rng, neighboring)
         mixture, component_means = halved.mixture, space.center + halved.means
-        component_means = component_means + np.repeat(np.broadcast_to(beyond, inside.shape), cells, axis=0)
+        component_means = component_means + np.repeat(beyond, cells, axis=0)
     if sizes is not None:
         most = MOST_NUMBERS // mixture.covariances.size
         mixture, squares, cells = scale_mixture(latents, sizes, most)

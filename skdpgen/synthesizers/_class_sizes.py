@@ -8,7 +8,7 @@ import numpy as np
 from scipy.ndimage import label
 from scipy.special import gammainc, ndtr
 
-from .._scaling import bound_of_norms, norm_edges
+from .._scaling import NORM_CELL, bound_of_norms, norm_edges
 from ..mechanisms import add_gaussian, class_norm_histogram
 
 __all__ = ["ClassSizes", "learn_class_sizes", "scale_mixture"]
@@ -16,8 +16,7 @@ __all__ = ["ClassSizes", "learn_class_sizes", "scale_mixture"]
 # Share of the rows of a class that its own bound leaves unclipped. The noise falls with the square of the bound; what
 # clipping takes of the second moments, the law of the sizes gives back, but not what it takes of the means.
 _UNCLIPPED = 0.7
-# Cells of the histogram are an eighth of an octave; the public family of laws are normal ones of the logarithm.
-_CELL = 1 / 8
+# The public family of laws are normal ones of the logarithm.
 _WIDTHS, _PRIOR_WIDTH = (0.25, 0.5, 1.0), 1.5  # octaves
 # Most rows are shorter than what nine in ten are.
 _TYPICAL = 0.75
@@ -83,13 +82,13 @@ def learn_class_sizes(norms, codes, n_classes, largest, noise_multiplier, rng, n
     sd = noise_multiplier * counts.sensitivity(neighboring)
     noisy = add_gaussian(counts, noise_multiplier, rng, neighboring).reshape(n_classes, -1)
     pooled = bound_of_norms(noisy.sum(axis=0), sd * n_classes**0.5, edges, largest, count)
-    sizes = np.append(edges, edges[-1] * 2**_CELL) * 2 ** (-_CELL / 2)
+    sizes = np.append(edges, edges[-1] * 2**NORM_CELL) * 2 ** (-NORM_CELL / 2)
     if noise_multiplier == 0:
         law = noisy / np.maximum(noisy.sum(axis=1, keepdims=True), 1.0)
         law[law.sum(axis=1) == 0, np.searchsorted(edges, pooled)] = 1.0  # a class without a row
         last = law.shape[1] - 1 - np.argmax(law[:, ::-1] > 0, axis=1)
         return ClassSizes(sizes, law, edges[np.minimum(last, len(edges) - 1)])
-    typical = np.log2(_TYPICAL * pooled / sizes[0]) / _CELL
+    typical = np.log2(_TYPICAL * pooled / sizes[0]) / NORM_CELL
     family = _family(noisy.shape[1])
     law = np.array([_law(row, sd, typical, *family) for row in noisy])
     at = (np.cumsum(law, axis=1) < _UNCLIPPED).sum(axis=1)
@@ -99,7 +98,7 @@ def learn_class_sizes(norms, codes, n_classes, largest, noise_multiplier, rng, n
 def _family(n_cells):
     """Places and probabilities of the public family of laws."""
     cells = np.arange(n_cells)
-    places, widths = (side.ravel()[:, None] for side in np.meshgrid(cells, np.array(_WIDTHS) / _CELL))
+    places, widths = (side.ravel()[:, None] for side in np.meshgrid(cells, np.array(_WIDTHS) / NORM_CELL))
     return places[:, 0], ndtr((cells + 0.5 - places) / widths) - ndtr((cells - 0.5 - places) / widths)
 
 
@@ -107,7 +106,7 @@ def _law(noisy, sd, typical, places, family):
     """Probability of each cell, of the noisy counts of one class."""
     # the likelihood at the number of rows that fits best, and a normal prior of the place
     fit = np.maximum(family @ noisy, 0.0) / np.linalg.norm(family, axis=1)
-    log_weight = 0.5 * (fit / sd) ** 2 - 0.5 * np.square((places - typical) * _CELL / _PRIOR_WIDTH)
+    log_weight = 0.5 * (fit / sd) ** 2 - 0.5 * np.square((places - typical) * NORM_CELL / _PRIOR_WIDTH)
     weight = np.exp(log_weight - log_weight.max())
     guess = weight @ family / (weight @ family).sum()
     own, seen = _above_noise(noisy, sd)
@@ -176,7 +175,7 @@ def _levels(law, sizes, covariance, most):
     freedom = values.sum() ** 2 / np.square(values).sum()  # of the chi-square like the squared norm
     within = np.flatnonzero(law > 1e-6)
     scales = sizes[max(within[0] - 4, 0) : within[-1] + 5 : 2] ** 2
-    edges = np.square(sizes) * 2**_CELL
+    edges = np.square(sizes) * 2**NORM_CELL
     reach = gammainc(freedom / 2, freedom / 2 * edges[:, None] / scales)
     chance = np.diff(reach, axis=0, prepend=0.0)
     weights = np.full(len(scales), 1 / len(scales))
