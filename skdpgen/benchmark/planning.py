@@ -70,9 +70,17 @@ def _options_of(part, options):
     return own
 
 
-def check_drawing():
-    """Raise ImportError where figures cannot be drawn: known before the first fit, not after the last."""
+def check_drawing(path=None):
+    """Raise where a figure cannot be drawn, or not to `path`: known before the first fit, not after the last."""
     try:
-        import matplotlib.figure  # noqa: F401
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
     except ImportError:
         raise ImportError("figures need matplotlib: pip install skdpgen[plot]") from None
+    if path is None:
+        return
+    folder, name = os.path.split(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"there is no folder {folder} to draw {name} into")
+    known = FigureCanvasAgg.get_supported_filetypes()
+    if os.path.splitext(name)[1][1:].lower() not in known:
+        raise ValueError(f"{name} does not say how to draw it: it must end in one of .{', .'.join(sorted(known))}")

@@ -59,9 +59,10 @@ def run_benchmark(name, *, output=None, only_finished=False, **options):
         If there is no such benchmark, or it does not take such an option or model. Of several parts, one that cannot
         take a model leaves it out, and says so on stderr.
     ImportError
-        If a figure is asked for and cannot be drawn; raised before anything is run, as `ValueError` is.
+        If a figure is asked for and cannot be drawn; raised before anything is run, as `ValueError` is (which is raised
+        for a figure of an unknown kind of file too).
     FileNotFoundError
-        If the data of the first cell are not there.
+        If the folder of the figure, or the data of the first cell, are not there.
     BenchmarkError
         At the end, if cells failed: how many, and in `results` those of the others.
     """
@@ -74,7 +75,7 @@ def run_benchmark(name, *, output=None, only_finished=False, **options):
     if only_finished and output is None:
         raise ValueError("only_finished reads the file `output`: name it")
     if any(options.get(asked) is not None for asked in ("figure", "figures")):
-        check_drawing()
+        check_drawing(options.get("figure"))
     # whatever can be refused is refused here, before the first cell
     planned = [(part, list(cells_of(part, own)), figure) for part, own, figure in plan(benchmark, options)]
     if output is not None and not only_finished:

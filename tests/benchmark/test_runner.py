@@ -198,6 +198,20 @@ def test_parts_get_the_options_that_they_take_and_their_own_figure(counted, monk
     assert (tmp_path / "figures" / "drawn.png").read_text() == "4"
 
 
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("nowhere/f.png", FileNotFoundError, "no folder"),
+        ("f.txt", ValueError, "must end in"),
+        ("f", ValueError, "must end in"),
+    ],
+)
+def test_a_figure_that_could_not_be_written_is_refused_before_the_first_fit(counted, tmp_path, name, error, message):
+    with pytest.raises(error, match=message):
+        run_benchmark("counted", figure=tmp_path / name)
+    assert counted.calls == []
+
+
 def _write(path, results):
     with open(path, "w", encoding="utf-8") as file:
         file.write(str(len(results)))
