@@ -14,7 +14,7 @@ __all__ = ["seeded_noise"]
 
 @contextmanager
 def seeded_noise(seed=0, *, quiet=False, repeat=False):
-    """Make the noise of every fit in the block repeatable, and so not private.
+    """Make the noise of every fit that this thread makes in the block repeatable, and so not private.
 
     Parameters
     ----------

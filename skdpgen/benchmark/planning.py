@@ -73,7 +73,7 @@ def _options_of(part, options):
 def check_drawing(path=None):
     """Raise where a figure cannot be drawn, or not to `path`: known before the first fit, not after the last."""
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
     except ImportError:
         raise ImportError("figures need matplotlib: pip install skdpgen[plot]") from None
     if path is None:
@@ -81,6 +81,6 @@ def check_drawing(path=None):
     folder, name = os.path.split(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise FileNotFoundError(f"there is no folder {folder} to draw {name} into")
-    known = FigureCanvasAgg.get_supported_filetypes()
+    known = Figure().canvas.get_supported_filetypes()
     if os.path.splitext(name)[1][1:].lower() not in known:
         raise ValueError(f"{name} does not say how to draw it: it must end in one of .{', .'.join(sorted(known))}")

@@ -14,7 +14,7 @@ from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._scaling import check_bounds, learn_scaling, scaling_phases
 from ..accounting import Phase
 from ..exceptions import InvalidInputError, UtilityWarning
-from ..mechanisms import add_gaussian, clip_rows, first_moments, moments, second_moments, unpack_moments
+from ..mechanisms import add_gaussian, check_bound, clip_rows, first_moments, moments, second_moments, unpack_moments
 from ..utils.validation import ClassNamePrefixFeaturesOutMixin, Interval, StrOptions, fit_context, validate_rows
 from ._principal_components import principal_components
 
@@ -105,7 +105,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
         "bounds_share": [Interval(Real, 0, 1, closed="neither")],
         "centering": [StrOptions({"joint", "two_round"})],
-        "residual_bound": [Interval(Real, 0, 2, closed="right")],
+        "residual_bound": [Interval(Real, 1e-6, 2, closed="both")],
         "on_invalid": [StrOptions({"clip", "raise"})],
     }
 
@@ -176,6 +176,8 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         bounds = check_bounds(self.bounds, X.shape[1])
         if self.centering == "joint" and self.residual_bound != _RESIDUAL_BOUND:
             raise ValueError('residual_bound= is used with centering="two_round" alone')
+        if self.l2_bound is not None:
+            check_bound(check_bound(self.l2_bound) * self.residual_bound, "l2_bound * residual_bound")
         if self.on_invalid == "raise":
             _refuse_outside(X, bounds)
         return (X, bounds), self._calibrate(accountant, self._phases())

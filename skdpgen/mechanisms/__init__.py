@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .clipping import clip_rows, lattice_rows
+from .clipping import check_bound, clip_rows, lattice_rows
 from .clusters import CLUSTER_COUNT_WEIGHT, cluster_sums, nearest_centers
 from .gaussian import add_gaussian, exact_value
 from .histogram import histogram, joint_histogram, split_histogram
@@ -27,6 +27,7 @@ __all__ = [
     "Moments",
     "OneHotMoments",
     "add_gaussian",
+    "check_bound",
     "class_first_moments",
     "class_moments",
     "class_norm_histogram",

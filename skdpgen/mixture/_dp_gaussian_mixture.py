@@ -15,7 +15,7 @@ from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._scaling import check_bounds, learn_scaling, scaling_phases
 from ..accounting import Phase
 from ..exceptions import InvalidInputError, UtilityWarning
-from ..mechanisms import add_gaussian, class_moments, clip_rows, moments, unpack_moments
+from ..mechanisms import add_gaussian, check_bound, class_moments, clip_rows, moments, unpack_moments
 from ..utils.validation import Interval, StrOptions, check_classes, encode_labels, fit_context, validate_rows
 from ._em import TransformedRows, class_gaussians, dp_em, initial_mixture
 from ._labels import frame_like, labels_of, learn_classes, series_like
@@ -216,6 +216,8 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
     def _prepare(self, X, y, accountant):
         X = validate_rows(self, X)
         bounds = check_bounds(self.bounds, X.shape[1])
+        if self.l2_bound is not None:
+            check_bound(self.l2_bound)
         if self.on_invalid == "raise" and bounds is not None and ((bounds[0] > X) | (bounds[1] < X)).any():
             raise InvalidInputError("X holds values outside the declared bounds; nothing was charged")
         if self.classes is not None and y is None:

@@ -10,6 +10,7 @@ from sklearn.utils.validation import column_or_1d
 
 from ..exceptions import InvalidInputError
 from ..mechanisms import histogram, release_kept
+from ..utils.categories import canonical_rows, family
 
 __all__ = ["frame_like", "labels_of", "learn_classes", "series_like"]
 
@@ -23,9 +24,8 @@ def series_like(y):
     """Return a maker of series with the name and dtype of `y`, or None if `y` is no Series."""
     if not isinstance(y, pd.Series):
         return None
-    # the categories of a categorical are private: values keep the dtype of their categories
-    dtype = y.dtype.categories.dtype if isinstance(y.dtype, pd.CategoricalDtype) else y.dtype
-    return partial(_series, name=y.name, dtype=dtype)
+    # the categories of a categorical are private, and so is their dtype: that of the released classes is kept
+    return partial(_series, name=y.name, dtype=None if isinstance(y.dtype, pd.CategoricalDtype) else y.dtype)
 
 
 def labels_of(y, n_samples):
@@ -34,8 +34,8 @@ def labels_of(y, n_samples):
     Raises
     ------
     InvalidInputError
-        If there are missing labels, another number of them than rows, or numbers with a fraction's dtype: whether y
-        is a class is told by its dtype, never by its values.
+        If there are missing labels, another number of them than rows, other objects than text, truth values and
+        numbers, or numbers with a fraction's dtype: whether y is a class is told by its dtype, never by its values.
     """
     if isinstance(y, pd.Series):
         missing = y.isna().any()
@@ -53,10 +53,12 @@ def labels_of(y, n_samples):
     if y.dtype.kind == "O":
         if pd.isna(y).any():
             raise InvalidInputError("Input y contains NaN; nothing was charged")
-        kinds = {type(label) for label in y}
+        kinds = {family(label) for label in y}
         if len(kinds) > 1:
             raise InvalidInputError("y mixes labels of several types; nothing was charged")
-        return y.astype(str) if kinds == {str} else np.array(y.tolist())
+        if None in kinds:
+            raise InvalidInputError("y must hold text, numbers or truth values; nothing was charged")
+        return canonical_rows(y)
     return y
 
 
@@ -77,4 +79,5 @@ def _frame(rows, columns):
 
 
 def _series(labels, name, dtype):
-    return pd.Series(labels, name=name).astype(dtype)
+    labels = pd.Series(labels, name=name)
+    return labels if dtype is None else labels.astype(dtype)

@@ -73,6 +73,8 @@ def _column(dtype, values, kind, rng, bounds=None):
 
 
 def _cast(series, dtype):
+    if isinstance(dtype, np.dtype) and dtype.kind in "US":  # as long as the longest text of the rows
+        return series.astype(object)
     try:
         return series.astype(dtype)
     except (TypeError, ValueError):  # declared values of another kind than the column has

@@ -32,8 +32,8 @@ _LATTICE = 2.0**-36
 # A joining record may change the last bits of other terms (sums in batches), and bring each to the next step of the
 # lattice: of 2^24 rows, the most there may be, by 2^-12 in all. That, and as much rounding again, is paid for.
 _SLACK = 1 + 2.0**-10
-# Largest difference of a term, in widths of the bounds, that a trial takes for rounding.
-_ROUNDING = 1e-9
+# Largest difference of a term, in widths of the bounds, that a trial takes for rounding: it is what is paid for.
+_ROUNDING = _LATTICE
 COUNT_WEIGHT = 0.25
 _SYNTHETIC_ROWS = 10_000
 # Bounds of the terms that follow from what they are.

@@ -336,6 +336,7 @@ def _labels(y, n_rows):
             raise InvalidInputError("Input y contains NaN or infinity; nothing was charged")
         if len(y) != n_rows:
             raise InvalidInputError(f"X has {n_rows} rows and y {len(y)}; nothing was charged")
+        y = y + 0.0  # -0.0, where it came first, would be the class
     else:
         y = labels_of(y, n_rows)
     check_classification_targets(y)

@@ -24,8 +24,8 @@ from ..tabular import (
     schema_histogram,
     validate_frame,
 )
-from ..tabular.columns import family
 from ..tabular.frames import factorize
+from ..utils.categories import family
 from ..utils.validation import check_row_count
 from ._frame_codec import FrameCodec
 from ._labels import is_numeric_target

@@ -10,6 +10,7 @@ import pandas as pd
 
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import histogram, release_kept
+from ..utils.categories import canonical_rows
 from ..utils.validation import is_unicode
 
 __all__ = ["Labels", "check_labels", "is_numeric_target", "label_codes", "learn_classes"]
@@ -84,6 +85,7 @@ def check_labels(y, n_rows, *, numeric, classes):
         raise InvalidInputError(f"y must hold numbers, text or booleans, of one kind; its dtype is {dtype}")
     if values.dtype.kind in "OU" and not is_unicode(pd.unique(values)):
         raise InvalidInputError("y holds text that is no Unicode (lone surrogates)")
+    values = canonical_rows(values) if values.dtype == object else values + 0.0 if values.dtype.kind == "f" else values
     if classes is not None:
         classes = tuple(_plain(c) for c in classes)
         if not classes or len(set(classes)) < len(classes):

@@ -127,7 +127,7 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         "prior": [StrOptions({"normal", "sparse", "mixture"}), HasMethods(["log_prob", "sample"])],
         "n_mixture": [Interval(Integral, 1, None, closed="left"), None],
         "alpha": [Interval(Real, 0, None, closed="left"), None],
-        "n_groups": [Interval(Integral, 1, None, closed="left"), None],
+        "n_groups": [Interval(Integral, 1, 2**20, closed="both"), None],
         "l2_bound_group": [Interval(Real, 0, None, closed="neither"), None],
         "aggregation": [StrOptions({"termwise", "micro", "batch"})],
     }

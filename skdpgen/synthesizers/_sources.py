@@ -112,6 +112,10 @@ class ChunkSource:
 
     def __init__(self, make_chunks):
         self._make_chunks = make_chunks
+        chunks = make_chunks()
+        if isinstance(chunks, Iterator) and make_chunks() is chunks:
+            # found out by the second pass, after the charge, if not here
+            raise InvalidInputError("the function must give new chunks at each call: those of one reader are read once")
         first = next(iter(self._chunks()), None)
         if first is None:
             raise InvalidInputError(_NO_ROWS)

@@ -12,8 +12,9 @@ import pandas as pd
 from pandas.api import types as pdt
 
 from ..exceptions import SchemaError
+from ..utils.categories import family
 
-__all__ = ["KINDS", "Boolean", "Categorical", "Datetime", "Numeric", "family", "output_dtype", "unit_microseconds"]
+__all__ = ["KINDS", "Boolean", "Categorical", "Datetime", "Numeric", "output_dtype", "unit_microseconds"]
 
 # Beyond 2^53 a float64 no longer holds every integer, and all numeric columns pass through float64.
 _MAX_INTEGER = 2**53
@@ -28,17 +29,6 @@ def _fail(column, message):
 def _plain(value):
     """Turn numpy scalars into Python ones, so that a schema is hashable and JSON holds it."""
     return value.item() if isinstance(value, np.generic) else value
-
-
-def family(value) -> str | None:
-    """Return "text", "flag" or "number": values of different families cannot be categories of one column."""
-    if isinstance(value, str):
-        return "text"
-    if isinstance(value, bool):
-        return "flag"
-    if isinstance(value, Real):
-        return "number"
-    return None
 
 
 def output_dtype(name: str):

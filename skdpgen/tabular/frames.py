@@ -9,9 +9,9 @@ import pandas as pd
 from pandas.api import types as pdt
 
 from ..exceptions import SchemaError
+from ..utils.categories import canonical, family, number_text
 from ..utils.validation import is_unicode
 from .columns import Boolean, Categorical, Datetime, fit_dtype, output_dtype, unit_microseconds
-from .columns import family as family_of
 from .schema import check_unique
 
 __all__ = [
@@ -293,6 +293,11 @@ def factorize(series, column):
     if kind == "string" and not is_unicode(uniques):
         _refuse(column, "holds text that is no Unicode (lone surrogates)")
     _check_missing(codes < 0, column)
+    # of equal values the first row's would stand for all, and a category's type may be that of another one
+    if pdt.is_float_dtype(dtype):
+        uniques = uniques + 0.0  # of -0.0
+    elif pdt.is_object_dtype(dtype) or isinstance(dtype, pd.CategoricalDtype):
+        uniques = canonical(uniques)
     uniques = _as_family(uniques, _declared_family(column), column.categories)
     if column.categories is None:
         if pd.isna(uniques).any() or not fit_dtype(uniques.tolist(), column.dtype):
@@ -318,7 +323,7 @@ def _check_family(kind, column):
 def _declared_family(column):
     """Return the family that values of a column must have by its schema, None if any will do."""
     if column.categories:
-        return family_of(column.categories[0])
+        return family(column.categories[0])
     if column.dtype is None or column.dtype in ("object", "category"):
         return None
     if column.dtype == "str":
@@ -327,23 +332,22 @@ def _declared_family(column):
     return "flag" if pdt.is_bool_dtype(dtype) else "number" if pdt.is_numeric_dtype(dtype) else "text"
 
 
-def _as_family(uniques, family, categories):
+def _as_family(uniques, wanted, categories):
     """Bring distinct values to the type that the schema declares: a CSV reader may have changed it.
 
     Values that cannot be brought there become None or NaN.
     """
     found = {"string": "text", "boolean": "flag", "empty": None}.get(pdt.infer_dtype(uniques), "number")
-    if family in (found, None) or found is None:
+    if wanted in (found, None) or found is None:
         return uniques
-    if family == "number":
+    if wanted == "number":
         return pd.to_numeric(pd.Series(uniques), errors="coerce").to_numpy(dtype=np.float64).astype(object)
-    text = pd.Index(uniques).astype(str).to_numpy(dtype=object)
     if found == "number":
         # 1.0 is "1", as it was before a missing value made floats of a column, unless "1.0" is declared
-        numbers = uniques.astype(np.float64)
-        whole = (numbers == np.rint(numbers)) & (np.abs(numbers) < 2**53) & ~np.isin(text, list(categories or ()))
-        text = np.where(whole, pd.Index(np.where(whole, numbers, 0).astype(np.int64)).astype(str), text)
-    if family == "text":
+        text = np.array([number_text(value, categories or ()) for value in uniques], dtype=object)
+    else:
+        text = np.array([str(value) for value in uniques], dtype=object)
+    if wanted == "text":
         return text
     text = pd.Index(text).str.strip().str.lower()
     return np.where(text.isin(["true", "1"]), True, np.where(text.isin(["false", "0"]), False, None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from dataclasses import dataclass, field, replace
@@ -13,8 +14,9 @@ from .._types import BoundedSum
 from ..exceptions import UtilityWarning
 from ..mechanisms import N_OCTAVE_CELLS, joint_histogram, octave_cells, octave_edges, outermost_bins, split_histogram
 from ..mechanisms.selection import above_threshold
-from .binning import Binning, fine_grid, learned_binning
-from .columns import Categorical, Datetime, Numeric, dtype_range, family, output_dtype
+from ..utils.categories import family
+from .binning import Binning, fine_grid, full_cells, learned_binning
+from .columns import Categorical, Datetime, Numeric, dtype_range, output_dtype
 from .frames import check_columns, factorize, numeric_values
 from .schema import Schema
 
@@ -28,12 +30,15 @@ __all__ = [
 ]
 
 # Bounds of a column of which nothing stood above the noise.
-DEFAULT_BOUNDS = {"numeric": (0, 1), "datetime": ("1970-01-01", "2069-12-31")}
+DEFAULT_BOUNDS = {"numeric": (0, 1), "datetime": ("1920-01-01", "2049-12-31T23:59:59.999999")}
 
 # A range is widened to zero where zero is so many times nearer than its far end.
 _GAP = 16
-# Datetimes: one bin a year from 1920 to 2049, and what is before and after.
-_FIRST_YEAR, _N_YEARS = 1920, 130
+# Datetimes are counted by decade and, from 1900 to 2099, by year; what is before and after, in the outermost cells.
+_YEARS = np.array([*range(1500, 1900, 10), *range(1900, 2100), *range(2100, 2201, 10)])
+# Chance of being full down to which a cell next to the range of years is taken into it: the ends of thin rows are
+# not sharp, and bounds that are too wide clip nothing.
+_MAYBE_FULL = 0.05
 # Learned categories of one column, at most.
 MAX_CATEGORIES = 200
 # Rows, in standard deviations of the noise on one cell, below which a fine histogram says nothing.
@@ -126,7 +131,8 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
     -------
     Schema
         Complete. Bounds are the outer edges of the outermost bins that stand above the noise
-        (`skdpgen.mechanisms.outermost_bins`), widened to zero where zero is near beside their range.
+        (`skdpgen.mechanisms.outermost_bins`), widened to zero where zero is near beside their range; of datetimes, of
+        the outermost years that may hold rows, by all years together.
         Categories are those above the threshold, sorted; everything else is the level "other" (a number not
         among the categories, -1 if it can be, where they are numbers). A column with nothing above the noise
         gets `DEFAULT_BOUNDS`, or "other" alone. A column that is not of integers gets `decimals` by its learned
@@ -153,9 +159,11 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
             column = _with_categories(column, [key for key, keep in zip(histogram.keys[name], kept) if keep])
             found = bool(column.categories)
         else:
-            outermost = outermost_bins(counts, noise_sd, len(names) - n_categorical)
+            outermost, bounds = (
+                (_outermost_years, _year_bounds) if isinstance(column, Datetime) else (outermost_bins, _octave_bounds)
+            )
+            outermost = outermost(counts, noise_sd, len(names) - n_categorical)
             found = outermost is not None
-            bounds = _year_bounds if isinstance(column, Datetime) else _octave_bounds
             column = replace(column, bounds=bounds(column, outermost))
             if not column.integer and column.decimals is None:
                 column = replace(column, decimals=_decimals(*column.bounds))
@@ -210,15 +218,31 @@ def _decimals(low, high):
 def _year_cells(values, column):
     steps = pd.Timedelta(1, unit=column.resolution) // pd.Timedelta(1, unit="us")
     moments = (np.nan_to_num(values).astype(np.int64) * steps).view("datetime64[us]")
-    years = moments.astype("datetime64[Y]").astype(np.int64) + 1970 - _FIRST_YEAR
-    return np.where(np.isnan(values), -1, np.clip(years, 0, _N_YEARS - 1)), _N_YEARS
+    years = moments.astype("datetime64[Y]").astype(np.int64) + 1970
+    cells = np.searchsorted(_YEARS[1:-1], years, side="right")
+    return np.where(np.isnan(values), -1, cells), len(_YEARS) - 1
+
+
+def _outermost_years(counts, noise_sd, n_columns):
+    """First and last cell of the years that the rows are in, or None if the noise hides them.
+
+    Rows are thin on many years, where those of numbers are thick on a few octaves: the cells are judged together.
+    """
+    if noise_sd == 0:
+        return outermost_bins(counts, noise_sd)
+    chance = full_cells(counts, np.ones(len(counts)), noise_sd, n_columns)
+    likely, empty = np.flatnonzero(chance > 0.5), np.flatnonzero(chance <= _MAYBE_FULL)
+    if not likely.size:
+        return None
+    first, last = empty[empty < likely[0]].max(initial=-1) + 1, empty[empty > likely[-1]].min(initial=len(chance)) - 1
+    return int(first), int(last)
 
 
 def _year_bounds(column, outermost):
     if outermost is None:
         return DEFAULT_BOUNDS["datetime"]
-    first, last = (_FIRST_YEAR + cell for cell in outermost)
-    return f"{first}-01-01", f"{last}-12-31T23:59:59.999999"
+    first, last = outermost
+    return f"{_YEARS[first]}-01-01", f"{_YEARS[last + 1] - 1}-12-31T23:59:59.999999"
 
 
 def _with_categories(column, kept):
@@ -231,7 +255,9 @@ def _with_categories(column, kept):
     if families == {"number"} or (dtype is not None and pd.api.types.is_numeric_dtype(dtype)):
         low, high = dtype_range(column.dtype) if pd.api.types.is_integer_dtype(dtype) else (-np.inf, np.inf)
         options = (-1, *((int(kept[0]) - 1, int(kept[-1]) + 1) if kept else ()), *range(len(kept) + 1))
-        other = next((option for option in options if low <= option <= high and option not in kept), None)
+        if np.isfinite(low):  # of few bits, perhaps: one is free, as fewer are kept than they hold
+            options = itertools.chain(options, range(low, high + 1))
+        other = next(option for option in options if low <= option <= high and option not in kept)
     else:
         other = next(name for name in ("other", *(f"other_{i}" for i in range(len(kept) + 1))) if name not in kept)
     return replace(column, categories=kept, other=other)
@@ -293,7 +319,8 @@ def bins_from_histogram(noisy, schema, noise_sd, max_bins=32) -> dict[str, Binni
         return {column.name: Binning.equal_width(column, max_bins) for column in columns}
     parts = split_histogram(noisy, sizes)
     return {
-        column.name: learned_binning(counts[:-1], column, noise_sd, max_bins) for column, counts in zip(columns, parts)
+        column.name: learned_binning(counts[:-1], column, noise_sd, max_bins, len(columns))
+        for column, counts in zip(columns, parts)
     }
 
 

@@ -22,9 +22,10 @@ _DESCRIPTIONS = {
 _CHUNK = 1 << 14
 _TWO_PI = 2 * np.pi
 
+# Both hold in one thread alone: a private fit in another one keeps its noise.
 # Set by `override_noise` alone; a callable of the kind asked for that returns the generator to use instead.
-_override = None
-# Set by `public_noise` alone, in one thread: a private fit in another one keeps its noise.
+_override = ContextVar("override", default=None)
+# Set by `public_noise` alone.
 _public = ContextVar("public", default=False)
 
 
@@ -50,9 +51,8 @@ def make_noise_generator(noise="secure"):
         raise ValueError(f"noise must be one of {', '.join(map(repr, NOISE_KINDS))}; got {noise!r}")
     if _public.get():
         return NoiseGenerator("seeded", seed=0)
-    if _override is not None:
-        return _override(noise)
-    return NoiseGenerator(noise)
+    override = _override.get()
+    return NoiseGenerator(noise) if override is None else override(noise)
 
 
 @contextmanager
@@ -67,13 +67,15 @@ def public_noise():
 
 @contextmanager
 def override_noise(factory):
-    """Make `make_noise_generator` return ``factory(noise)`` inside the block (see `skdpgen.testing.seeded_noise`)."""
-    global _override
-    outer, _override = _override, factory
+    """Make `make_noise_generator` return ``factory(noise)`` in this thread, inside the block.
+
+    See `skdpgen.testing.seeded_noise`.
+    """
+    token = _override.set(factory)
     try:
         yield
     finally:
-        _override = outer
+        _override.reset(token)
 
 
 class NoiseGenerator:

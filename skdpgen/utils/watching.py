@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 import numpy as np
 
 __all__ = ["tell_release", "watch_releases", "watched"]
 
-_watcher = None
+# Of one thread: the releases of a fit in another are none of its business.
+_watcher = ContextVar("watcher", default=None)
 
 
 @contextmanager
 def watch_releases(watcher):
-    """Tell ``watcher(released, sd, kind)`` of each release in the block.
+    """Tell ``watcher(released, sd, kind)`` of each release that this thread makes in the block.
 
     Parameters
     ----------
@@ -23,24 +25,24 @@ def watch_releases(watcher):
         None, or what to go on with in the place of a plain release: an audit follows one data set along the releases
         of another.
     """
-    global _watcher
-    outer, _watcher = _watcher, watcher
+    token = _watcher.set(watcher)
     try:
         yield
     finally:
-        _watcher = outer
+        _watcher.reset(token)
 
 
 def watched():
     """Tell whether there is a watcher."""
-    return _watcher is not None
+    return _watcher.get() is not None
 
 
 def tell_release(released, sd, kind="plain"):
     """Pass a release on to the watcher, if there is one, and return it, or what the watcher puts in its place."""
-    if _watcher is not None:
+    watcher = _watcher.get()
+    if watcher is not None:
         value = np.array(released, dtype=np.float64)
-        answer = _watcher(value, np.broadcast_to(np.asarray(sd, dtype=np.float64), value.shape), kind)
+        answer = watcher(value, np.broadcast_to(np.asarray(sd, dtype=np.float64), value.shape), kind)
         if answer is not None:
             return answer
     return released

@@ -138,6 +138,10 @@ def test_drowned_components_are_said_to_be_noise():
         ({"epsilon": -1.0}, _wide(50), "epsilon"),
         ({"delta": 1.0}, _wide(50), "delta"),
         ({"l2_bound": 0.0}, _wide(50), "l2_bound"),
+        ({"l2_bound": 1e-200, "bounds": (-9, 9)}, _wide(50), "l2_bound"),
+        ({"l2_bound": 1e150, "bounds": (-9, 9)}, _wide(50), "l2_bound"),
+        ({"residual_bound": 1e-150, "centering": "two_round"}, _wide(50), "residual_bound"),
+        ({"l2_bound": 1e-99, "residual_bound": 1e-3, "centering": "two_round"}, _wide(50), "residual_bound"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_charged(parameters, X, message):

@@ -260,6 +260,8 @@ def test_two_fits_under_one_seed_differ():
         ({"means_init": [[0.0]]}, (X,), "means_init"),
         ({"bounds": (-1, 1), "on_invalid": "raise"}, (X,), "outside the declared bounds"),
         ({"n_iter": 0}, (X,), "n_iter"),
+        ({"l2_bound": 1e-200}, (X,), "l2_bound"),
+        ({"l2_bound": 1e120}, (X,), "l2_bound"),
         ({}, (X, np.array(["a", None] * 3000, dtype=object)), "NaN"),
         ({}, (X, np.array(["a", 3] * 3000, dtype=object)), "several types"),
     ],

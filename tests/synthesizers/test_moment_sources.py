@@ -31,6 +31,7 @@ FRAME = pd.DataFrame(
 FRAME.loc[::7, "pay"] = pd.NA
 FRAME.loc[600:, "town"] = "east"  # seen in the last chunk alone
 CUTS = [FRAME[:5], FRAME[5:400], FRAME[400:400], FRAME[400:]]
+READER = iter(CUTS)
 SCHEMA = Schema(
     [
         Numeric("pay", (0, 120), missing=True, dtype="Float64"),
@@ -177,6 +178,7 @@ def test_every_row_is_counted_once():
     ("X", "error", "message"),
     [
         (iter(CUTS), InvalidInputError, "can be read once"),
+        (lambda: READER, InvalidInputError, "new chunks at each call: .* read once"),
         ([FRAME, FRAME[["pay", "town"]]], SchemaError, r"chunk 1 has other columns.*missing: 'age', 'ill'"),
         ([FRAME, FRAME[["town", "pay", "age", "ill"]]], SchemaError, "another order"),
         ([FRAME, FRAME.assign(more=1)], SchemaError, "unexpected: 'more'"),
@@ -191,7 +193,19 @@ def test_every_row_is_counted_once():
         ),
         ("nowhere.parquet", InvalidInputError, "no such file"),
     ],
-    ids=["iterator", "columns", "order", "more", "no frame", "no iterable", "none", "empty", "kinds", "path"],
+    ids=[
+        "iterator",
+        "one reader",
+        "columns",
+        "order",
+        "more",
+        "no frame",
+        "no iterable",
+        "none",
+        "empty",
+        "kinds",
+        "path",
+    ],
 )
 def test_bad_chunks_are_refused_before_the_charge(X, error, message):
     books = PrivacyAccountant(5.0)

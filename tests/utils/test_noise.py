@@ -4,6 +4,7 @@ import copy
 import multiprocessing
 import os
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from scipy import stats
 
 from skdpgen.exceptions import PrivacyLeakWarning
 from skdpgen.testing import seeded_noise
-from skdpgen.utils.noise import NoiseGenerator, make_noise_generator
+from skdpgen.utils.noise import NoiseGenerator, make_noise_generator, override_noise
+from skdpgen.utils.watching import tell_release, watch_releases, watched
 
 pytestmark = pytest.mark.system_noise
 
@@ -149,3 +151,53 @@ def test_seeded_noise_repeats_and_says_it_is_not_private():
     assert make_noise_generator().private
     with seeded_noise(), pytest.warns(PrivacyLeakWarning, match="NOT private"):
         make_noise_generator()
+
+
+def _overlapping(blocks, inside):
+    """Enter each block in a thread of its own, leave them in the order in which they were entered; ask in between."""
+    entered, leave = [threading.Event() for _ in blocks], [threading.Event() for _ in blocks]
+    left = [threading.Event() for _ in blocks]
+
+    def hold(k):
+        with blocks[k]:
+            entered[k].set()
+            leave[k].wait(30)
+        left[k].set()
+
+    threads = [threading.Thread(target=hold, args=(k,)) for k in range(len(blocks))]
+    told = []
+    for k, thread in enumerate(threads):
+        thread.start()
+        assert entered[k].wait(30)
+    told.append(inside())
+    for k, thread in enumerate(threads):
+        leave[k].set()
+        assert left[k].wait(30)
+        thread.join()
+        told.append(inside())
+    return told
+
+
+def test_seeded_noise_of_other_threads_is_not_ours():
+    told = _overlapping([seeded_noise(0, quiet=True) for _ in range(3)], lambda: make_noise_generator().kind)
+    assert told == ["secure"] * 4
+
+
+def test_releases_are_told_to_watchers_of_their_own_thread():
+    seen = []
+
+    def release():
+        tell_release(np.ones(2), 1.0)
+        return watched()
+
+    told = _overlapping([watch_releases(lambda *release: seen.append(release)) for _ in range(3)], release)
+    assert told == [False] * 4
+    assert not seen
+
+
+def test_a_block_inside_a_block_gives_the_outer_one_back():
+    with override_noise(lambda kind: "outer"):
+        with override_noise(lambda kind: "inner"):
+            assert make_noise_generator() == "inner"
+        assert make_noise_generator() == "outer"
+    assert make_noise_generator().kind == "secure"

@@ -1,0 +1,75 @@
+"""Categories and labels in one form each, which the value alone decides: never the row it came first in, nor others."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["canonical", "canonical_rows", "family", "number_text"]
+
+_INT64 = 2**63
+
+
+def family(value) -> str | None:
+    """Return "text", "flag" or "number": values of different families cannot be categories of one column."""
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, bool | np.bool_):
+        return "flag"
+    if isinstance(value, Real):
+        return "number"
+    return None
+
+
+def canonical(values):
+    """Return an object array in which equal values are the same: 1.0 is 1, -0.0 is 0, subclasses of str are str.
+
+    Which of several equal values stands for all, and of what type the numbers beside it are, hang on single rows; what
+    is released of a category must not.
+
+    Parameters
+    ----------
+    values : array of object
+        Text, truth values, numbers; what is missing stays as it is.
+    """
+    out = np.empty(len(values), dtype=object)
+    out[:] = [_canonical(value) for value in values]
+    return out
+
+
+def canonical_rows(values):
+    """Return `canonical` of an array of many rows and few distinct values."""
+    codes, distinct = pd.factorize(np.asarray(values, dtype=object), use_na_sentinel=False)
+    return canonical(distinct)[codes]
+
+
+def _canonical(value):
+    kind = family(value)
+    if kind == "text":
+        return str.__str__(value)
+    if kind == "flag":
+        return bool(value)
+    return _number(value) if kind == "number" else value
+
+
+def _number(value):
+    if isinstance(value, Integral):
+        value = int(value)
+        if abs(value) < _INT64:
+            return value
+        try:  # a float may be equal to it
+            return float(value) if float(value) == value else value
+        except OverflowError:
+            return value
+    value = float(value)
+    return int(value) if value.is_integer() and abs(value) < _INT64 else value
+
+
+def number_text(value, categories=()):
+    """Return the text of a number: 1.0 is "1", unless "1.0" is among the categories and "1" is not."""
+    value = _number(value)
+    if isinstance(value, int) and (text := str(float(value) if abs(value) < _INT64 else value)) in categories:
+        return text if str(value) not in categories else str(value)
+    return str(value)
