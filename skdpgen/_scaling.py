@@ -10,6 +10,7 @@ import numpy as np
 from .accounting import Phase
 from .exceptions import InvalidInputError, UtilityWarning
 from .mechanisms import (
+    LARGEST,
     N_OCTAVE_CELLS,
     add_gaussian,
     joint_histogram,
@@ -155,6 +156,13 @@ def _learn_bounds(X, noise_multiplier, rng, neighboring):
             "the noise hides the range of every column; (-1, 1) is taken: declare bounds=", UtilityWarning, stacklevel=4
         )
         ranges = [octave_cells([-0.5, 0.5])] * n_features  # the cells that end at -1 and 1
+    if any(first == 0 or last == N_OCTAVE_CELLS - 1 for first, last in ranges):
+        warnings.warn(
+            f"rows reach the end of the range in which bounds are looked for, {LARGEST:.2g} to both sides, and what "
+            "lies beyond is clipped to it: declare bounds=",
+            UtilityWarning,
+            stacklevel=4,
+        )
     lower = np.array([octave_edges(first)[0] for first, _ in ranges])
     upper = np.array([octave_edges(last)[1] for _, last in ranges])
     return lower, np.where(upper > lower, upper, lower + 1.0)

@@ -75,7 +75,7 @@ def test_a_learned_norm_leaves_about_nine_rows_in_ten_whole():
 
 
 @pytest.mark.parametrize(
-    "X", [np.zeros((300, 2)), np.full((300, 2), 7.0), np.full((1, 2), -1e-20), np.full((9, 1), 1e300)]
+    "X", [np.zeros((300, 2)), np.full((300, 2), 7.0), np.full((1, 2), -1e-20), np.full((9, 1), 1e14)]
 )
 def test_constant_tiny_and_huge_columns_have_bounds(X):
     with np.errstate(all="raise"):
@@ -83,6 +83,13 @@ def test_constant_tiny_and_huge_columns_have_bounds(X):
     assert (scaling.upper > scaling.lower).all()
     assert np.isfinite(scaling.transform(X)).all()
     assert scaling.l2_bound > 0
+
+
+def test_rows_beyond_the_grid_of_bounds_are_clipped_to_it_and_that_is_said():
+    with pytest.warns(UtilityWarning, match="reach the end of the range"), np.errstate(all="raise"):
+        scaling = _learn(np.full((9, 1), 1e300), noise=0.0)
+    assert scaling.upper.tolist() == [2.0**48]
+    assert scaling.transform([[1e300]]).tolist() == [[1.0]]
 
 
 def test_noise_that_hides_everything_is_said():

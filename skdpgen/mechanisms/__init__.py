@@ -8,7 +8,7 @@ from .gaussian import add_gaussian, exact_value
 from .histogram import histogram, joint_histogram, split_histogram
 from .mixture_sums import MixtureSums, mixture_sums, unpack_mixture_sums
 from .moments import Moments, class_first_moments, class_moments, first_moments, moments, second_moments, unpack_moments
-from .octaves import N_OCTAVE_CELLS, octave_cells, octave_edges
+from .octaves import LARGEST, N_OCTAVE_CELLS, octave_cells, octave_edges
 from .one_hot import OneHotMoments, one_hot_moments, unpack_one_hot_moments
 from .selection import (
     class_norm_histogram,
@@ -22,6 +22,7 @@ from .total import total
 
 __all__ = [
     "CLUSTER_COUNT_WEIGHT",
+    "LARGEST",
     "N_OCTAVE_CELLS",
     "MixtureSums",
     "Moments",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["N_OCTAVE_CELLS", "octave_cells", "octave_edges"]
+__all__ = ["LARGEST", "N_OCTAVE_CELLS", "octave_cells", "octave_edges"]
 
 # Magnitudes from 2^-32 to 2^48; smaller and larger ones count in the outermost cells of their sign.
 _SMALLEST, _OCTAVES = -32, 80
 N_OCTAVE_CELLS = 2 * _OCTAVES + 1
+LARGEST = 2.0 ** (_SMALLEST + _OCTAVES)
 
 
 def octave_cells(values):

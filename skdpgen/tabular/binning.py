@@ -11,7 +11,7 @@ from scipy.special import expit
 from .columns import Datetime
 from .frames import numeric_bounds
 
-__all__ = ["Binning", "denoise", "fine_grid", "full_cells", "learned_binning", "merge"]
+__all__ = ["Binning", "denoise", "fine_grid", "full_cells", "learned_binning", "merge", "widened"]
 
 # A cell [v, next number after v) holds one value: a point, of which numbers may have a spike (zero, a bound).
 _TINY = np.finfo(np.float64).tiny
@@ -233,7 +233,7 @@ def denoise(noisy, measure, noise_sd, n_columns=1):
     factor n_cells^-1/2 for each run and n_cells^-1/4 more for each that is not empty, and the estimates are
     averaged (exponential weights; the sum over all partitions is a forward and a backward recursion). A spike
     costs two cuts, so it survives where it is significant, and empty stretches are pooled to next to nothing;
-    both ends are cut off at the outermost `full_cells`.
+    both ends are cut off at the outermost `full_cells`, or where the cells beside them end that are likely full.
     """
     noisy, measure = np.asarray(noisy, dtype=np.float64), np.asarray(measure, dtype=np.float64)
     n = len(noisy)
@@ -241,13 +241,22 @@ def denoise(noisy, measure, noise_sd, n_columns=1):
         return np.maximum(noisy, 0.0)
     density, full = _runs(noisy, measure, noise_sd)
     estimate = _over_cells(full * density, n) * measure / measure.max()
-    # A little mass far out moves a mean a lot: beyond the last cells that are surely not empty there is none.
-    likely = np.flatnonzero(full_cells(noisy, measure, noise_sd, n_columns) > 0.5)
-    if not likely.size:
-        likely = np.flatnonzero(_over_cells(full, n) > 0.5)
-    if likely.size:
-        estimate[: likely[0]] = estimate[likely[-1] + 1 :] = 0.0
+    # A little mass far out moves a mean a lot: there is none beyond the cells that are surely not empty, and those that
+    # follow them and are likely not.
+    likely = _over_cells(full, n)
+    surely = np.flatnonzero(full_cells(noisy, measure, noise_sd, n_columns) > 0.5)
+    if not surely.size:
+        surely = np.flatnonzero(likely > 0.5)
+    if surely.size:
+        first, last = widened(surely[0], surely[-1], likely > 0.5)
+        estimate[:first] = estimate[last + 1 :] = 0.0
     return estimate
+
+
+def widened(first, last, full):
+    """Widen a range of cells to both sides by what follows it without a gap; `full` is a mask of the cells."""
+    empty = np.flatnonzero(~full)
+    return int(empty[empty < first].max(initial=-1)) + 1, int(empty[empty > last].min(initial=len(full))) - 1
 
 
 def full_cells(noisy, measure, noise_sd, n_columns=1):

@@ -12,10 +12,18 @@ import pandas as pd
 
 from .._types import BoundedSum
 from ..exceptions import UtilityWarning
-from ..mechanisms import N_OCTAVE_CELLS, joint_histogram, octave_cells, octave_edges, outermost_bins, split_histogram
+from ..mechanisms import (
+    LARGEST,
+    N_OCTAVE_CELLS,
+    joint_histogram,
+    octave_cells,
+    octave_edges,
+    outermost_bins,
+    split_histogram,
+)
 from ..mechanisms.selection import above_threshold
 from ..utils.categories import family
-from .binning import Binning, fine_grid, full_cells, learned_binning
+from .binning import Binning, fine_grid, full_cells, learned_binning, widened
 from .columns import Categorical, Datetime, Numeric, dtype_range, output_dtype
 from .frames import check_columns, factorize, numeric_values
 from .schema import Schema
@@ -141,9 +149,10 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
     Warns
     -----
     UtilityWarning
-        Names the columns of which nothing was learned: known from the released counts alone.
+        Names the columns of which nothing was learned, and those that reach the end of the grid on which bounds are
+        learned: known from the released counts alone.
     """
-    schema, learned, nothing = histogram.schema, [], []
+    schema, learned, nothing, beyond = histogram.schema, [], [], []
     names = schema.incomplete
     n_categorical = sum(isinstance(schema[name], Categorical) for name in names)
     for name, counts in zip(names, split_histogram(noisy, histogram.sizes)):
@@ -164,12 +173,22 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
             )
             outermost = outermost(counts, noise_sd, len(names) - n_categorical)
             found = outermost is not None
+            if found and (outermost[0] == 0 or outermost[1] == len(counts) - 1):
+                beyond.append(repr(name))
             column = replace(column, bounds=bounds(column, outermost))
             if not column.integer and column.decimals is None:
                 column = replace(column, decimals=_decimals(*column.bounds))
         learned.append(column)
         if not found:
             nothing.append(repr(name))
+    if beyond:
+        warnings.warn(
+            f"the rows reach the end of the range in which bounds are looked for (numbers to {LARGEST:.2g}, dates from "
+            f"{_YEARS[0]} to {_YEARS[-1] - 1}), and what lies beyond is clipped to it: declare the bounds of "
+            f"{', '.join(beyond)}",
+            UtilityWarning,
+            stacklevel=2,
+        )
     if nothing:
         texts = [repr(column.name) for column in learned if isinstance(column, Categorical) and not column.categories]
         warnings.warn(
@@ -231,11 +250,8 @@ def _outermost_years(counts, noise_sd, n_columns):
     if noise_sd == 0:
         return outermost_bins(counts, noise_sd)
     chance = full_cells(counts, np.ones(len(counts)), noise_sd, n_columns)
-    likely, empty = np.flatnonzero(chance > 0.5), np.flatnonzero(chance <= _MAYBE_FULL)
-    if not likely.size:
-        return None
-    first, last = empty[empty < likely[0]].max(initial=-1) + 1, empty[empty > likely[-1]].min(initial=len(chance)) - 1
-    return int(first), int(last)
+    likely = np.flatnonzero(chance > 0.5)
+    return widened(likely[0], likely[-1], chance > _MAYBE_FULL) if likely.size else None
 
 
 def _year_bounds(column, outermost):

@@ -166,6 +166,35 @@ def test_datetimes_are_bounded_by_years():
     assert column.bounds == ("2019-01-01T00:00:00", "2021-12-31T23:59:59")
 
 
+@pytest.mark.parametrize(("first", "last"), [(1930, 2005), (1812, 1899), (2021, 2023)])
+def test_years_thin_of_rows_are_found_together(first, last):
+    # 66 rows a year under a noise of 60: no year stands out, all of them do
+    rng = np.random.default_rng(0)
+    years = rng.integers(first, last + 1, 66 * (last - first + 1))
+    frame = pd.DataFrame({"x": pd.to_datetime([f"{year}-07-01" for year in years])})
+    clipped, ends = [], []
+    for seed in range(20):
+        low, high = (int(bound[:4]) for bound in _noisy(frame, 60.0 if last - first > 9 else 6.0, seed)["x"].bounds)
+        clipped.append(np.mean((years < low) | (years > high)))
+        ends.append((low, high))
+    assert np.mean(clipped) < 0.05
+    assert np.median(ends, axis=0) == pytest.approx((first, last), abs=15)
+
+
+def _noisy(frame, sd, seed):
+    histogram = schema_histogram(frame, Schema.from_kinds(frame))
+    noisy = histogram.bounded_sum.value + sd * np.random.default_rng(seed).standard_normal(sum(histogram.sizes))
+    return schema_from_histogram(noisy, histogram, sd, 1e-5)
+
+
+def test_dates_and_numbers_at_the_end_of_the_grid_are_said():
+    frame = pd.DataFrame({"x": pd.to_datetime(["1200-05-01"] * 500), "y": [1.6e18] * 500, "z": [1.0] * 500})
+    with pytest.warns(UtilityWarning, match="reach the end .* declare the bounds of 'x', 'y'$"):
+        schema = _noisy(frame, 2.0, 0)
+    assert schema["x"].bounds[0] == "1500-01-01T00:00:00"
+    assert schema["y"].bounds[1] == 2.0**48
+
+
 def test_frequent_categories_are_kept_sorted_and_the_rest_is_other():
     values = ["b"] * 900 + ["a"] * 500 + ["rare"] * 3 + [None] * 30
     schema = learn(pd.DataFrame({"x": values}), Schema([Categorical("x", missing=True)]), 20.0)
