@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import itertools
+import os
 import re
 import warnings
 import zlib
@@ -15,8 +17,9 @@ import pandas as pd
 from .exceptions import InvalidInputError, PrivacyLeakWarning, SchemaError
 from .synthesizers._frames import PUBLIC_ASSUMPTIONS
 from .tabular import Categorical, Datetime
+from .utils.categories import family, number_text
 
-__all__ = ["check_input", "check_output", "declare_public", "is_parquet", "read_table", "write_table"]
+__all__ = ["check_apart", "check_input", "check_output", "declare_public", "is_parquet", "read_table", "write_table"]
 
 _PARQUET = (".parquet", ".pq")
 _OUTPUTS = (".csv", ".tsv", ".txt", ".gz", *_PARQUET)
@@ -33,9 +36,13 @@ _ISO_FORMATS = {
     "us": (_DATE + r"T\d{2}:\d{2}:\d{2}\.\d{1,6}", _DATE + r" \d{2}:\d{2}:\d{2}\.\d{1,6}"),
 }
 _SEPARATORS = {"tab": "\t", "\\t": "\t"}
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+# Numbers with signs or separators, and dates in other formats: read as text, of which little can be learned.
+_FORMATTED = r"[^\w\s]?\s?[+-]?\d{1,3}(?:[.,' \u00a0]\d{3})*(?:[.,]\d+)?\s?[^\w\s]?"
+_OTHER_DATE = r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?:[T ].*)?|\d{1,2}:\d{2}(?::\d{2})?"
 
 
-def read_table(path, *, missing_values=(), separator=None, schema=None):
+def read_table(path, *, missing_values=(), separator=None, numeric_names=False, schema=None):
     """Read a CSV or Parquet file into a frame of nullable dtypes.
 
     Parameters
@@ -46,9 +53,13 @@ def read_table(path, *, missing_values=(), separator=None, schema=None):
         Texts that stand for a missing value, beside the empty field.
     separator : str, default=None
         Between the fields of a CSV file: one character, or "tab". None is a tab for ``.tsv`` and a comma else.
+    numeric_names : bool, default=False
+        Whether numbers and dates in the first line of a CSV file are names. If not, they are refused: names are
+        published, and where they are none, the first line is a row.
     schema : Schema, default=None
         Its columns of text are left as text: it says what they are. Of the others, those whose values are all dates
-        (or times) in one ISO 8601 format become datetimes.
+        (or times) in one ISO 8601 format become datetimes, and those of digits alone, equally many in every row and
+        with a zero first in one, are codes, and text.
 
     Returns
     -------
@@ -59,34 +70,44 @@ def read_table(path, *, missing_values=(), separator=None, schema=None):
     Raises
     ------
     InvalidInputError
-        The file is not there, is empty, has ragged rows, is not UTF-8, or has a column without a name; or all of it is
-        one column that another separator would cut.
+        The file is not there, is empty, has ragged rows, is not UTF-8, or has a column without a name, or a number for
+        one; or all of it is one column that another separator would cut.
 
     Warns
     -----
     UserWarning
-        A column would be numeric but for one text, which may stand for a missing value. For the data holder alone.
+        A column would be numeric but for one text, which may stand for a missing value; or all of it looks like numbers
+        with separators or signs, or like dates in another format. For the data holder alone.
     """
     path = Path(path)
-    check_input(path, missing_values=missing_values, separator=separator)
+    check_input(path, missing_values=missing_values, separator=separator, numeric_names=numeric_names)
     if is_parquet(path):
         try:
             return pd.read_parquet(path, dtype_backend="numpy_nullable")
         except (OSError, ValueError):
             raise InvalidInputError(f"{path}: cannot be read as Parquet") from None
     separator = _separator(path, separator)
+    declared = {} if schema is None else {column.name: column for column in schema.columns}
     try:
-        _check_rectangular(path, separator)
-        frame = pd.read_csv(
-            path,
-            sep=separator,
-            dtype_backend="numpy_nullable",
-            keep_default_na=False,
-            na_values=["", *missing_values],
-            encoding="utf-8-sig",
-            skipinitialspace=separator == ",",
-        )
-        frame = _with_dates(frame, () if schema is None else schema.names)
+        _check_rectangular(path, separator, numeric_names)
+        options = {
+            "sep": separator,
+            "dtype_backend": "numpy_nullable",
+            "keep_default_na": False,
+            "na_values": ["", *missing_values],
+            "encoding": "utf-8-sig",
+            "skipinitialspace": separator == ",",
+        }
+        texts = [name for name, column in declared.items() if _is_text(column)]
+        frame = pd.read_csv(path, dtype=dict.fromkeys(texts, "string"), **options)
+        for name in frame.columns.intersection(texts):
+            frame[name] = _as_declared(frame[name], declared[name].categories or ())
+        integers = [n for n in frame.columns if n not in declared and pd.api.types.is_integer_dtype(frame[n].dtype)]
+        if integers:  # of codes, numbers would lose the zeros
+            written = pd.read_csv(path, usecols=integers, dtype="string", **options)
+            codes = [name for name in integers if _are_codes(written[name].dropna())]
+            frame[codes] = written[codes]
+        frame = _with_dates(frame, declared)
         frame.attrs[PUBLIC_ASSUMPTIONS] = [_DTYPES_OF_CSV]
         return frame
     except UnicodeDecodeError:
@@ -102,16 +123,17 @@ def is_parquet(path):
     return Path(path).suffix.lower() in _PARQUET
 
 
-def check_input(path, *, missing_values=(), separator=None):
+def check_input(path, *, missing_values=(), separator=None, numeric_names=False):
     """Refuse a file that is not there or is no table, and options that would do nothing with it."""
     path = Path(path)
     if not path.is_file():
         raise InvalidInputError(f"{path}: no such file")
     if path.suffix.lower() in _NO_TABLES:
         raise InvalidInputError(f"{path}: only CSV and Parquet are read; save it as one of them")
-    if is_parquet(path) and (missing_values or separator is not None):
+    if is_parquet(path) and (missing_values or separator is not None or numeric_names):
         raise InvalidInputError(
-            f"{path}: texts that stand for a missing value, and separators, are of CSV files; Parquet has its own"
+            f"{path}: texts that stand for a missing value, separators, and headers are of CSV files; a Parquet file "
+            "has its own"
         )
 
 
@@ -124,9 +146,38 @@ def _separator(path, separator):
     return separator
 
 
+def _is_text(column):
+    """Whether the values of a declared column are text, whatever they look like."""
+    if not isinstance(column, Categorical):
+        return False
+    return family(column.categories[0]) == "text" if column.categories else column.dtype == "str"
+
+
+def _as_declared(written, categories):
+    """Bring what is not among the declared categories to one that is the same number, or truth value.
+
+    A missing value makes 1.0 of 1 in many programs; others write TRUE.
+    """
+    same = {}
+    for text in written.dropna().unique():
+        if text in categories:
+            continue
+        if re.fullmatch(_NUMBER, text):
+            same[text] = number_text(float(text), categories)
+        elif text.lower() in ("true", "false"):
+            same[text] = text.capitalize()
+    same = {text: other for text, other in same.items() if other in categories}
+    return written.replace(same) if same else written
+
+
+def _are_codes(written):
+    digits = written.str.fullmatch(r"\d{2,}").all() and written.str.len().nunique() == 1
+    return bool(digits and written.str.startswith("0").any())
+
+
 def _with_dates(frame, declared):
-    """Make datetimes of text columns that hold dates alone; say which columns a text keeps from being numeric."""
-    resolutions, almost = {}, []
+    """Make datetimes of text columns that hold dates alone; say which columns were perhaps meant for something else."""
+    resolutions, almost, formatted = {}, [], []
     for name in frame.columns:
         if name in declared or not pd.api.types.is_string_dtype(frame[name].dtype):
             continue
@@ -145,6 +196,8 @@ def _with_dates(frame, declared):
             numbers = pd.to_numeric(values, errors="coerce").isna()
             if not numbers.all() and values[numbers].nunique() == 1:
                 almost.append(repr(name))
+            elif numbers.any() and any(values.str.fullmatch(form).all() for form in (_FORMATTED, _OTHER_DATE)):
+                formatted.append(repr(name))
     if almost:
         warnings.warn(
             f"taken for text, though all values but a text that is no number are numbers: {', '.join(almost)}. If that "
@@ -152,11 +205,19 @@ def _with_dates(frame, declared):
             UserWarning,
             stacklevel=3,
         )
+    if formatted:
+        warnings.warn(
+            f"taken for text, of which next to nothing can be learned: {', '.join(formatted)}. All values look like "
+            "numbers with signs or separators, or like dates and times in another format: write them as 1234.5, "
+            "2024-01-31 or 2024-01-31T12:00 first",
+            UserWarning,
+            stacklevel=3,
+        )
     frame.attrs["resolutions"] = resolutions
     return frame
 
 
-def _check_rectangular(path, separator):
+def _check_rectangular(path, separator, numeric_names=False):
     # pandas fills short rows with missing values and takes the first column for an index when rows are long
     opener = _open_text(path)
     with opener as file:
@@ -179,6 +240,13 @@ def _check_rectangular(path, separator):
         duplicates = sorted({name for name in header if header.count(name) > 1})
         if duplicates:
             raise InvalidInputError(f"{path}: duplicate column names: {', '.join(map(repr, duplicates))}")
+        values = [name for name in header if re.fullmatch(f"{_NUMBER}|{_DATE}.*", name.strip())]
+        counted = len(header) > 2 and all(name == str(k) for k, name in enumerate(header))  # as pandas counts columns
+        if values and not (numeric_names or counted):
+            raise InvalidInputError(
+                f"{path}: the name of column {header.index(values[0]) + 1} is a number or a date: if the first line is "
+                "a row, put one of names above it, for names are published; if it does hold names, give --header"
+            )
         width = len(header)
         for row in rows:
             if row and len(row) != width:
@@ -197,6 +265,14 @@ def _open_text(path):
     return open(path, encoding="utf-8-sig", newline="")
 
 
+def check_apart(*paths):
+    """Refuse two names of one file among those that a command reads and writes; None stands for no file."""
+    paths = [path for path in paths if path is not None]
+    for one, other in itertools.combinations(paths, 2):
+        if os.path.realpath(one) == os.path.realpath(other):
+            raise InvalidInputError(f"{other}: is read or written under two options: one would overwrite the other")
+
+
 def check_output(path, *, table=False):
     """Refuse, before anything is charged, a file that could not be written in the end.
 
@@ -206,6 +282,8 @@ def check_output(path, *, table=False):
     table : bool, default=False
         Whether rows are to be written there: its suffix must then be one of CSV or Parquet, or none.
     """
+    if str(path) == "-":
+        raise InvalidInputError("rows are written to a file: give it a name other than -")
     path = Path(path)
     if table and path.suffix and path.suffix.lower() not in _OUTPUTS:
         raise InvalidInputError(f"{path}: rows are written as CSV or Parquet; got the suffix {path.suffix!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import _command_line
 import numpy as np
@@ -12,6 +13,7 @@ from _command_line import FRAME, refused
 
 from skdpgen import Schema
 from skdpgen.__main__ import main
+from skdpgen._table_files import read_table
 from skdpgen.tabular import Categorical
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
@@ -99,6 +101,7 @@ def test_a_table_without_gaps_gets_none_and_its_integers_stay_integers(table, ca
     assert set(drawn["town"]) == {"north", "south", "?"}
 
 
+@pytest.mark.filterwarnings("ignore:taken for text, of which")
 @pytest.mark.parametrize(
     ("form", "resolution"), [("%Y-%m-%d", "D"), ("%Y-%m-%dT%H:%M", "min"), ("%Y-%m-%d %H:%M:%S", "s")]
 )
@@ -174,3 +177,110 @@ def test_a_text_among_numbers_is_hinted_at_without_its_value(table, capsys):
     assert "hunter2" not in err
     assert main(["schema", "gaps.csv", "--missing", "hunter2"]) == 0
     assert "--missing" not in capsys.readouterr().err
+
+
+def _zips(path, n=4000):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"zip": rng.choice(["00501", "02134", "10001", "94110"], n), "house": rng.integers(1, 99, n)})
+    frame.astype(str).to_csv(path, index=False)
+    return frame
+
+
+def test_zeros_in_front_of_codes_are_kept(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    frame = _zips("zips.csv")
+    assert main(["synthesize", "zips.csv", "--epsilon", "5", "--output", "out.csv"]) == 0
+    drawn = pd.read_csv("out.csv", dtype=str)["zip"]
+    assert set(drawn) <= {*frame["zip"], "other"}
+    assert (drawn == "00501").mean() == pytest.approx((frame["zip"] == "00501").mean(), abs=0.05)
+    declared = Schema([Categorical("zip", tuple(sorted(set(frame["zip"]))))])
+    schema = Schema.from_kinds(frame).replace(declared["zip"])
+    schema.save("zips.json")
+    command = "synthesize zips.csv --epsilon 5 --schema zips.json --output out.csv"
+    assert main(command.split()) == 0
+    assert set(pd.read_csv("out.csv", dtype=str)["zip"]) == set(frame["zip"])
+
+
+def test_declared_text_is_found_in_what_other_programs_write_for_it(tmp_path):
+    (tmp_path / "a.csv").write_text("code,flag,other\n1.0,TRUE,1.50\n,false,1.5\n2.0,True,x\n")
+    schema = Schema(
+        [
+            Categorical("code", ("1", "2"), missing=True),
+            Categorical("flag", ("False", "True")),
+            Categorical("other", ("1.5",), other="rest"),
+        ]
+    )
+    frame = read_table(tmp_path / "a.csv", schema=schema)
+    assert frame["code"].fillna("-").tolist() == ["1", "-", "2"]
+    assert frame["flag"].tolist() == ["True", "False", "True"]
+    assert frame["other"].tolist() == ["1.5", "1.5", "x"]
+
+
+@pytest.mark.parametrize("line", ["39,State-gov,77516", "pay,2020-01-31,town", "1e5,a,b", "1,2,4"])
+def test_a_row_is_not_taken_for_names(tmp_path, monkeypatch, capsys, line):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text(f"{line}\n1,2,3\n")
+    said = refused(capsys, "synthesize", "a.csv", "--ledger", "budget.db", "--output", "out.csv")
+    assert "is a number or a date" in said
+    assert "77516" not in said
+    assert not (tmp_path / "budget.db").exists()
+    assert read_table("a.csv", numeric_names=True).shape == (1, 3)
+
+
+def test_columns_that_were_counted_have_names(tmp_path):
+    frame = pd.DataFrame(np.arange(6).reshape(2, 3))
+    path = tmp_path / "counted.csv"
+    frame.to_csv(path, index=False)
+    assert list(read_table(path).columns) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "synthesize table.csv --output table.csv",
+        "synthesize table.csv --output ./sub/../table.csv",
+        "synthesize table.csv --output out.csv --card out.csv",
+        "schema table.csv --output table.csv",
+        "report table.csv table.csv --output table.csv",
+    ],
+)
+def test_no_file_is_written_over_one_that_is_read(table, capsys, command):
+    Path("sub").mkdir()
+    before = Path("table.csv").read_bytes()
+    assert "overwrite" in refused(capsys, *command.split())
+    assert Path("table.csv").read_bytes() == before
+
+
+def test_rows_go_to_a_file(table, capsys):
+    assert "to a file" in refused(capsys, *["synthesize", "table.csv", "--output", "-"])
+    assert not Path("-").exists()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["11,028", "1,250,000"],
+        ["1.234,56", "12,50"],
+        ["$12.50", "$3"],
+        ["12%", "3.5%"],
+        ["31/12/2021", "1/2/2020"],
+        ["31.12.2021", "01.02.2020"],
+        ["2020-01-01T10:00:00Z", "2021-01-01T10:00:00Z"],
+        ["13:45", "7:30"],
+    ],
+)
+def test_formatted_numbers_and_dates_are_said_before_the_charge(tmp_path, values):
+    pd.DataFrame({"pay": values * 5, "town": ["a", "b"] * 5}).to_csv(tmp_path / "a.csv", index=False)
+    with pytest.warns(UserWarning, match="taken for text, of which next to nothing can be learned: 'pay'[.] ") as said:
+        read_table(tmp_path / "a.csv")
+    assert not any(value in str(warning.message) for warning in said for value in values)
+
+
+def test_a_plan_is_made_for_the_kinds_that_will_be_fitted(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"age": [*range(20, 90), "?"]}).to_csv("a.csv", index=False)
+    assert main(["budget", "a.csv", "--missing", "?", "--json"]) == 0
+    with_text = capsys.readouterr().out
+    pd.DataFrame({"age": [*range(20, 90), ""]}).to_csv("a.csv", index=False)
+    assert main(["budget", "a.csv", "--json"]) == 0
+    assert capsys.readouterr().out == with_text

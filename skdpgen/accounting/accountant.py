@@ -236,7 +236,8 @@ class PrivacyAccountant:
         delta : float, default=None
             At which `epsilon` is meant; None is the accountant's.
         extra_delta_share : float, default=0.0
-            Share of `delta`, in [0, 1), that threshold rules will spend.
+            Share of `delta`, in [0, 1), that threshold rules will spend; in a fit chosen after others at most half of
+            what the ledger still keeps for them, so that there is always a rest.
 
         Returns
         -------
@@ -260,10 +261,17 @@ class PrivacyAccountant:
         entries = self._ledger.read()
         if math.isinf(self.epsilon):
             return calibrate(phases, math.inf if epsilon is None else epsilon, delta, **terms)
+        planned = [entry.charge for entry in entries if entry.status == "planned" and entry.charge.label == label]
+        if epsilon is not None:
+            for known in {charge.extra_delta for charge in planned}:
+                plan = calibrate(phases, check_epsilon(epsilon), delta, **{**terms, "extra_delta": known})
+                if plan.charge in planned:
+                    return plan
+        if entries and extra > 0:
+            terms["extra_delta"] = extra = min(extra, self._filter.thresholds_left(entries) / 2) or extra
         if epsilon is not None:
             plan = calibrate(phases, check_epsilon(epsilon), delta, **terms)
-            planned = any(entry.status == "planned" and entry.charge == plan.charge for entry in entries)
-            if planned or not entries or self._filter.accepts(entries, [plan.charge]):
+            if not entries or self._filter.accepts(entries, [plan.charge]):
                 return plan
             # Sampled steps can take far more RDP than Gaussian releases of the same epsilon: give them as much.
             if math.isinf(epsilon) or epsilon > self._filter.remaining(entries):

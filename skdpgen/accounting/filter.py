@@ -123,6 +123,10 @@ class PrivacyFilter:
         """Part of delta that extra deltas may use, fixed once the first batch is known."""
         return max(self.delta_reserve * self.delta, _extra(first_batch(entries)))
 
+    def thresholds_left(self, entries: Sequence[Entry]) -> float:
+        """What is left of `held`."""
+        return max(self.held(entries) - _extra([entry.charge for entry in entries]), 0.0)
+
     def limit(self, entries: Sequence[Entry]) -> float:
         """RDP that all charges together may reach once there is a second batch."""
         if self.alpha is None:
@@ -161,11 +165,11 @@ class PrivacyFilter:
                 )
             return
         charges = [entry.charge for entry in entries]
-        held, spent = self.held(entries), _extra(charges)
-        if extra > 0 and spent + extra > held * (1 + 1e-12):
+        if extra > 0 and extra > (left := self.thresholds_left(entries)) + 1e-12 * self.held(entries):
             raise BudgetExceededError(
-                f"{asked} spends {extra:.3g} of delta on thresholds; of the {held:.3g} that this ledger keeps for "
-                f"them {max(held - spent, 0.0):.3g} are left; nothing was charged"
+                f"{asked} spends {extra:.3g} of delta on thresholds; of the {self.held(entries):.3g} that this ledger "
+                f"keeps for them {left:.3g} are left: declare the categories, or make the books with a larger "
+                "delta_reserve=; nothing was charged"
             )
         total, limit = self.rdp([*charges, *new]), self.limit(entries)
         if not total <= limit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .._types import NEIGHBORING
 
-__all__ = ["add_budget", "add_command", "add_separator", "add_settings", "print_ledger", "read_settings"]
+__all__ = ["add_budget", "add_command", "add_reading", "add_settings", "print_ledger", "read_settings", "reading"]
 
 
 def add_command(commands, name, run, summary):
@@ -14,10 +14,30 @@ def add_command(commands, name, run, summary):
     return command
 
 
-def add_separator(parser):
+def add_reading(parser):
+    """Options of the CSV files that a command reads."""
+    parser.add_argument(
+        "--missing",
+        metavar="TEXT",
+        action="append",
+        default=[],
+        help="text that stands for a missing value; repeatable",
+    )
     parser.add_argument(
         "--separator", metavar="C", help="between the fields of a CSV file: a character, or tab (default: comma)"
     )
+    parser.add_argument(
+        "--header", action="store_true", help="the first line does hold names, though some are numbers or dates"
+    )
+
+
+def reading(arguments):
+    """Options of `skdpgen._table_files.read_table` that `add_reading` took."""
+    return {
+        "missing_values": arguments.missing,
+        "separator": arguments.separator,
+        "numeric_names": arguments.header,
+    }
 
 
 def add_budget(parser, epsilon=1.0, default="1"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ._arguments import add_budget, add_command, add_separator, add_settings, read_settings
+from ._arguments import add_budget, add_command, add_reading, add_settings, read_settings, reading
 
 __all__ = ["add", "run"]
 
@@ -25,7 +25,7 @@ def add(commands):
     command.add_argument("--rows", type=int, default=10_000, metavar="N", help="rows you expect: a public guess")
     command.add_argument("--columns", type=int, metavar="K", help="an array of so many columns, in place of a table")
     add_settings(command)
-    add_separator(command)
+    add_reading(command)
     command.add_argument("--plot", metavar="PLAN.png", help="draw the split and the epsilon curve")
     command.add_argument("--json", action="store_true")
 
@@ -82,7 +82,7 @@ def _data(arguments):
         return (np.random.default_rng(0).random((60, arguments.columns)),)
     schema = None if arguments.schema is None else Schema.from_json(Path(arguments.schema).read_text(encoding="utf-8"))
     if arguments.input is not None:
-        return (read_table(arguments.input, missing_values=[], separator=arguments.separator, schema=schema),)
+        return (read_table(arguments.input, **reading(arguments), schema=schema),)
     if schema is None:
         raise ValueError("give INPUT, --schema or --columns: a plan hangs on the columns")
     frame: pd.DataFrame = rows_like(schema)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._arguments import add_command, add_separator
+from ._arguments import add_command, add_reading, reading
 
 __all__ = ["add", "run"]
 
@@ -27,8 +27,7 @@ def add(commands):
     command.add_argument("--positive", metavar="VALUE", help="its positive class; default: the rarer of two")
     command.add_argument("--test", metavar="TEST.csv", help="real rows that were not fitted; default: a third of REAL")
     command.add_argument("--max-rows", type=int, default=20_000, metavar="N", help="rows read of each; default: 20000")
-    command.add_argument("--missing", action="append", default=[], metavar="TEXT", help="text for a missing value")
-    add_separator(command)
+    add_reading(command)
     command.add_argument("--seed", type=int, default=0, metavar="S", help="of the rows drawn; default: 0")
     command.add_argument("--output", default="skdpgen-report.html", metavar="REPORT.html")
 
@@ -37,10 +36,13 @@ def run(arguments):
     from pathlib import Path
 
     from .. import PrivacyCard, Schema, load
-    from .._table_files import check_output, read_table
+    from .._table_files import check_apart, check_output, read_table
     from ..report import build_report, read_results
 
     check_output(arguments.output)
+    read = (arguments.real, arguments.synthetic, arguments.test, arguments.card, arguments.model, arguments.schema)
+    for path in read:  # a table may be compared with itself
+        check_apart(arguments.output, path)
     if arguments.positive is not None and arguments.target is None:
         raise ValueError("--positive needs --target")
     if arguments.test is not None and arguments.target is None:
@@ -49,9 +51,8 @@ def run(arguments):
     model = None if arguments.model is None else load(arguments.model)
     results = None if arguments.results is None else read_results(arguments.results)
     schema = None if arguments.schema is None else Schema.load(arguments.schema)
-    options = {"missing_values": arguments.missing, "separator": arguments.separator, "schema": schema}
     paths = [arguments.real, arguments.synthetic, *([] if arguments.test is None else [arguments.test])]
-    tables = [read_table(path, **options) for path in paths]
+    tables = [read_table(path, **reading(arguments), schema=schema) for path in paths]
     report = build_report(
         tables[0],
         tables[1],

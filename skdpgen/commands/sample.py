@@ -19,9 +19,10 @@ def add(commands):
 def run(arguments):
     import skdpgen
 
-    from .._table_files import check_output, write_table
+    from .._table_files import check_apart, check_output, write_table
 
     check_output(arguments.output, table=True)
+    check_apart(arguments.model, arguments.output)
     synthesizer = skdpgen.load(arguments.model)
     frame = synthesizer.as_frame(synthesizer.sample(arguments.rows, random_state=arguments.seed))
     write_table(frame, arguments.output)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ._arguments import add_command, add_separator
+from ._arguments import add_command, add_reading, reading
 
 __all__ = ["add", "run"]
 
@@ -13,8 +13,7 @@ def add(commands):
     """Register the command."""
     command = add_command(commands, "schema", run, "write a schema to edit, from a table's columns")
     command.add_argument("input", metavar="INPUT")
-    command.add_argument("--missing", metavar="TEXT", action="append", default=[])
-    add_separator(command)
+    add_reading(command)
     command.add_argument(
         "--public",
         metavar="COLUMN",
@@ -27,11 +26,12 @@ def add(commands):
 
 def run(arguments):
     from .. import Schema
-    from .._table_files import check_output, declare_public, read_table
+    from .._table_files import check_apart, check_output, declare_public, read_table
 
     if arguments.output:
         check_output(arguments.output)
-    frame = read_table(arguments.input, missing_values=arguments.missing, separator=arguments.separator)
+        check_apart(arguments.input, arguments.output)
+    frame = read_table(arguments.input, **reading(arguments))
     schema = Schema.from_kinds(frame)
     schema = declare_public(schema, frame, list(schema) if "*" in arguments.public else arguments.public)
     print(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ._arguments import add_budget, add_command, add_separator, print_ledger
+from ._arguments import add_budget, add_command, add_reading, print_ledger, reading
 
 __all__ = ["add", "run"]
 
@@ -28,10 +28,7 @@ def add(commands):
     )
     command.add_argument("--target", metavar="COLUMN", help="column to model the others by")
     command.add_argument("--schema", metavar="S.json", help="public facts; what it leaves open is learned and charged")
-    command.add_argument(
-        "--missing", metavar="TEXT", action="append", default=[], help="text that stands for a missing value"
-    )
-    add_separator(command)
+    add_reading(command)
     command.add_argument("--rows", type=int, metavar="N", help="rows to write (default: the released row count)")
     command.add_argument("--seed", type=int, metavar="S", help="of initialisation and sampling; never of the noise")
     command.add_argument("--output", required=True, metavar="OUT.csv")
@@ -43,24 +40,27 @@ def run(arguments):
     import skdpgen
 
     from .. import PrivacyAccountant, Schema
-    from .._table_files import check_input, check_output, is_parquet, read_table, write_table
+    from .._table_files import check_apart, check_input, check_output, is_parquet, read_table, write_table
     from ..exceptions import SchemaError
 
     schema = None if arguments.schema is None else Schema.from_json(Path(arguments.schema).read_text(encoding="utf-8"))
     if arguments.rows is not None and arguments.rows < 1:
         raise ValueError(f"--rows must be positive; got {arguments.rows}")
     check_output(arguments.output, table=True)
+    files = ("input", "output", "card", "save_model", "schema", "ledger")
+    check_apart(*(getattr(arguments, name) for name in files))
     for path in filter(None, (arguments.card, arguments.save_model)):
         check_output(path)
     if arguments.save_model and Path(arguments.save_model).suffix != ".safetensors":
         raise ValueError(f"--save-model must end in .safetensors; got {arguments.save_model}")
     if arguments.budget is not None and (arguments.ledger is None or Path(arguments.ledger).exists()):
         raise ValueError("--budget is for a --ledger that is not there yet; another has its own")
-    check_input(arguments.input, missing_values=arguments.missing, separator=arguments.separator)
+    options = reading(arguments)
+    check_input(arguments.input, **options)
     rows = Path(arguments.input)
     # the kinds of the columns of a CSV file are told from all its values; those of a Parquet file stand in it
     if arguments.model != "moment" or not is_parquet(rows):
-        rows = read_table(rows, missing_values=arguments.missing, separator=arguments.separator, schema=schema)
+        rows = read_table(rows, **options, schema=schema)
     accountant = None
     if arguments.ledger is not None:
         known = Path(arguments.ledger).exists()

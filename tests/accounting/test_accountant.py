@@ -358,3 +358,39 @@ def test_bad_calibrations_are_refused(change, message):
     call = {"phases": [Phase("a", 1.0)], "label": "x", **change}
     with pytest.raises(ValueError, match=message):
         PrivacyAccountant(1.0).calibrate(call.pop("phases"), **call)
+
+
+def _thresholds(accountant, epsilon=0.05):
+    return accountant.calibrate([Phase("x", 1.0)], label="fit", epsilon=epsilon, extra_delta_share=0.1)
+
+
+def test_fits_chosen_one_after_another_take_half_of_what_is_kept_for_thresholds():
+    accountant = PrivacyAccountant(1.0, 1e-5)
+    for k in range(6):
+        plan = _thresholds(accountant)
+        assert plan.extra_delta == pytest.approx(1e-6 / 2**k)
+        accountant.charge(plan.event, plan.label, plan.extra_delta)
+    rest = _thresholds(accountant, None)
+    assert rest.extra_delta == pytest.approx(1e-6 / 2**6)
+    accountant.charge(rest.event, rest.label, rest.extra_delta)
+
+
+def test_a_planned_fit_keeps_the_threshold_that_it_was_planned_with():
+    accountant = PrivacyAccountant(1.0, 1e-5)
+    first = _thresholds(accountant)
+    accountant.charge(first.event, first.label, first.extra_delta)
+    one, other = _thresholds(accountant, 0.1), _thresholds(accountant, 0.2)
+    accountant.plan([one, other])
+    for plan, epsilon in ((one, 0.1), (other, 0.2)):
+        again = _thresholds(accountant, epsilon)
+        assert again == plan
+        accountant.charge(again.event, again.label, again.extra_delta)
+    assert [entry.status for entry in accountant.entries] == ["charged"] * 3
+
+
+def test_books_without_a_reserve_say_what_helps():
+    accountant = PrivacyAccountant(1.0, 1e-5, delta_reserve=0.0)
+    accountant.charge(gaussian_event(20.0), "first")
+    plan = _thresholds(accountant)
+    with pytest.raises(BudgetExceededError, match="declare the categories, or make the books with a larger delta_res"):
+        accountant.charge(plan.event, plan.label, plan.extra_delta)
