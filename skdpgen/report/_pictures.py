@@ -144,7 +144,7 @@ def latent_space(model, rows, labels, rng):
     except (ValueError, TypeError):  # the message may hold a cell
         latent, labels = None, None
         words = "The real rows cannot be encoded (a missing value, or one that was not declared): the release alone."
-    n = len(mixture.weights)
+    n = np.count_nonzero(np.asarray(mixture.weights) > 0)
     picture = figure(
         lambda ax: metrics.LatentSpaceDisplay.from_samples(latent, mixture, labels, ax=ax),
         (7.5, 5.5),

@@ -14,6 +14,7 @@ __all__ = ["Sections"]
 
 _PANELS = 24
 _LONG = 25
+_WHOSE = ("real", "synthetic")
 _MANY_VALUES = 100
 # Rows of each table that classifiers are to tell apart: more change little and take long.
 _TOLD_APART = 5_000
@@ -135,8 +136,25 @@ class Sections:
                 "distance, so names and identifiers are near 1, as they should be."
             )
         listed = details(f"All {len(rows)} columns", listed) if len(rows) > _LONG else listed
-        parts = [picture, listed, note, leak(metrics.column_distances, metrics.MarginalsDisplay)]
+        parts = [picture, listed, self._numbers(), note, leak(metrics.column_distances, metrics.MarginalsDisplay)]
         return section("columns", "Columns", *parts)
+
+    def _numbers(self):
+        """Moments and ends of each column of numbers: a few rows far out are seen in no histogram."""
+        header = ["column"]
+        header += [f"{what}, {whose}" for what in ("mean", "deviation", "lowest", "highest") for whose in _WHOSE]
+        rows = []
+        for name in self.real.columns:
+            if self._kind(name) != "number":
+                continue
+            pair = [to_numbers(frame[name]) for frame in (self.real, self.synthetic)]
+            pair = [values[np.isfinite(values)] for values in pair]
+            if all(len(values) for values in pair):
+                told = [float(of(values)) for of in (np.mean, np.std, np.min, np.max) for values in pair]
+                rows.append((str(name), *told))
+        if not rows:
+            return ""
+        return details(f"Moments and ends of {len(rows)} columns of numbers", table("Columns of numbers", header, rows))
 
     def pairs(self):
         """Return distances over pairs and triples of columns, and correlations."""

@@ -69,11 +69,16 @@ def test_marginals_draw_every_column_with_shares_of_both_samples(table, ax):
     assert heights == pytest.approx(list(kind.real))
 
 
-def test_values_that_real_rows_lack_are_among_the_others(rng, ax):
+def test_values_that_real_rows_lack_have_a_bar_of_their_own(rng, ax):
     real = pd.DataFrame({"letter": rng.choice(list("abcdefghijkl"), 400)})
     marginal = MarginalsDisplay.from_samples(real, real.assign(letter="z"), ax=ax).marginals[0]
-    assert marginal.labels[-1] == "others"
-    assert marginal.synthetic[-1] == 1
+    assert marginal.labels[-1] == "not in real"
+    assert (marginal.real[-1], marginal.synthetic[-1]) == (0, 1)
+    unique = pd.DataFrame({"id": [f"p{k}" for k in range(400)]})
+    marginal = MarginalsDisplay.from_samples(unique, unique.assign(id="other"), ax=ax).marginals[0]
+    assert marginal.labels[-2:] == ("others", "not in real")
+    assert marginal.real[-2:] == pytest.approx([1 - (len(marginal.labels) - 2) / 400, 0])
+    assert marginal.synthetic[-2:].tolist() == [0, 1]
 
 
 def test_marginals_follow_a_schema_and_a_choice_of_columns(ax):

@@ -124,6 +124,15 @@ def test_figures_are_those_of_the_metrics(report, tables):
         assert format(report.figures[name], ".4g") in words, name
 
 
+def test_moments_and_ends_of_numbers_are_listed(tables):
+    real, synthetic = (frame.assign(far=1.0) for frame in tables)
+    synthetic.loc[synthetic.index[0], "far"] = 1056.0
+    page = build_report(real, synthetic).html
+    assert "Columns of numbers" in page
+    row = page[page.index('<th scope="row">far</th>', page.index("Columns of numbers")) :]
+    assert re.findall(r'"number">([^<]*)<', row)[6:8] == ["1", "1056"]
+
+
 def test_every_section_repeats_what_showing_it_would_tell(report):
     words = " ".join(Page(report.html).text.split())
     shown = (column_distances, pairwise_tvd, detection_auroc, pmse, tstr_score)

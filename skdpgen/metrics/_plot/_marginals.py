@@ -128,10 +128,12 @@ def _levels(real, synthetic, declared, missing):
         order = [str(level) for level in declared.categories]
     levels = order[:_MOST_LEVELS]
     shares = [count.reindex(levels, fill_value=0.0).to_numpy(dtype=float) for count in counts]
-    # all other values, those that the real rows lack among them
-    rest = [max(0.0, (1.0 if len(column) else 0.0) - share.sum()) for column, share in zip(columns, shares)]
-    if max(rest) > 1e-9:
-        levels, shares = [*levels, "others"], [np.append(share, left) for share, left in zip(shares, rest)]
+    drawn, real_only = set(levels), set(counts[0].index)
+    # bars of their own for values that the real rows lack: a column of new values alone is no match
+    for name, kept in (("others", real_only - drawn), ("not in real", set(counts[1].index) - real_only - drawn)):
+        rest = [float(count.reindex(list(kept), fill_value=0.0).sum()) for count in counts]
+        if max(rest) > 1e-9:
+            levels, shares = [*levels, name], [np.append(share, left) for share, left in zip(shares, rest)]
     return Marginal(real.name, "category", tuple(levels), None, *shares, missing)
 
 
