@@ -213,6 +213,15 @@ def _shape_of(rows):
     return f"<{text}>" if columns is None else f"<{text}: {', '.join(map(str, columns))}>"
 
 
+def _is_plain(values, deep=True):
+    """Whether a list holds text and numbers alone, or, as bounds of columns do, lists of them."""
+    return all(
+        isinstance(value, (str, bool, int, float))
+        or (deep and isinstance(value, (list, tuple)) and _is_plain(value, False))
+        for value in values
+    )
+
+
 def _plain(parameters):
     """Constructor parameters as JSON can hold them; objects by their type, rows by their shape, never by contents."""
     out = {}
@@ -225,8 +234,8 @@ def _plain(parameters):
             out[name] = value.item()
         elif name == "public_data" or (isinstance(value, np.ndarray) and value.size > _MOST_NUMBERS):
             out[name] = _shape_of(value)
-        elif isinstance(value, (list, tuple)) and all(isinstance(v, (str, bool, int, float)) for v in value):
-            out[name] = list(value)
+        elif isinstance(value, (list, tuple)) and _is_plain(value):
+            out[name] = [list(part) if isinstance(part, tuple) else part for part in value]
         elif isinstance(value, np.ndarray):
             out[name] = value.tolist()
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -284,3 +285,14 @@ def test_a_plan_is_made_for_the_kinds_that_will_be_fitted(tmp_path, monkeypatch,
     pd.DataFrame({"age": [*range(20, 90), ""]}).to_csv("a.csv", index=False)
     assert main(["budget", "a.csv", "--json"]) == 0
     assert capsys.readouterr().out == with_text
+
+
+def test_parameters_of_the_model_are_set(table, capsys):
+    command = ["synthesize", "table.csv", "--model", "moment", "--epsilon", "4", "--output", "out.csv"]
+    assert main([*command, "--set", "constraints=['age >= 30']", "--set", "noise=fast", "--card", "c.json"]) == 0
+    assert pd.read_csv("out.csv")["age"].dropna().ge(30).all()
+    assert json.loads(Path("c.json").read_text())["model"]["parameters"]["noise"] == "fast"
+    capsys.readouterr()
+    for setting in ("constraint=1", "epsilon=3", "schema=None"):
+        assert "takes no" in refused(capsys, *command, "--set", setting, "--ledger", "budget.db")
+    assert not Path("budget.db").exists()

@@ -52,7 +52,13 @@ def add_budget(parser, epsilon=1.0, default="1"):
 
 
 def add_settings(parser):
-    parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="a parameter; repeatable")
+    parser.add_argument(
+        "--set",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a parameter of the model, a Python literal or text; repeatable",
+    )
 
 
 def read_settings(texts):

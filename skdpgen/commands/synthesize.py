@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ._arguments import add_budget, add_command, add_reading, print_ledger, reading
+from ._arguments import add_budget, add_command, add_reading, add_settings, print_ledger, read_settings, reading
 
 __all__ = ["add", "run"]
 
+# Parameters that have an option of their own.
+_OPTIONS = ("epsilon", "delta", "neighboring", "accountant", "target", "schema", "random_state", "progress")
 _MODELS = {"moment": "MomentSynthesizer", "p3gm": "P3GMSynthesizer"}
 
 
@@ -28,6 +30,7 @@ def add(commands):
     )
     command.add_argument("--target", metavar="COLUMN", help="column to model the others by")
     command.add_argument("--schema", metavar="S.json", help="public facts; what it leaves open is learned and charged")
+    add_settings(command)
     add_reading(command)
     command.add_argument("--rows", type=int, metavar="N", help="rows to write (default: the released row count)")
     command.add_argument("--seed", type=int, metavar="S", help="of initialisation and sampling; never of the noise")
@@ -55,6 +58,9 @@ def run(arguments):
         raise ValueError(f"--save-model must end in .safetensors; got {arguments.save_model}")
     if arguments.budget is not None and (arguments.ledger is None or Path(arguments.ledger).exists()):
         raise ValueError("--budget is for a --ledger that is not there yet; another has its own")
+    model, settings = getattr(skdpgen, _MODELS[arguments.model]), read_settings(arguments.set)
+    if refused := sorted(set(settings) - (set(model().get_params(deep=False)) - set(_OPTIONS))):
+        raise ValueError(f"--set: {model.__name__} takes no {', '.join(refused)} here; see its parameters")
     options = reading(arguments)
     check_input(arguments.input, **options)
     rows = Path(arguments.input)
@@ -70,7 +76,7 @@ def run(arguments):
             if known
             else PrivacyAccountant(whole, arguments.delta, arguments.neighboring, ledger=arguments.ledger)
         )
-    synthesizer = getattr(skdpgen, _MODELS[arguments.model])(
+    synthesizer = model(
         arguments.epsilon,
         arguments.delta,
         neighboring=arguments.neighboring,
@@ -79,6 +85,7 @@ def run(arguments):
         accountant=accountant,
         random_state=arguments.seed,
         progress=True,
+        **settings,
     )
     try:
         synthesizer.fit(rows)

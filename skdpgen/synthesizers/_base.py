@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Real
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base import PrivateEstimator
 from ..accounting import PrivacyCard
+from ..exceptions import PrivacyLeakWarning
 from ._model_file import save_state
 
 __all__ = ["BaseSynthesizer", "spread_components"]
@@ -128,16 +130,34 @@ class BaseSynthesizer(PrivateEstimator):
         self.n_features_in_ = state["n_features_in"]
         if state["feature_names_in"] is not None:
             self.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
+        self.set_params(**_restored(card, self.get_params(deep=False), cls.__name__))
         self.accountant_ = card.accountant()
         self._sampling_stream = np.random.default_rng()
         self._set_model(cls._model_from_state(state["model"]))
+        if card["model"]["parameters"].get("schema") is not None and "schema" in self.get_params(deep=False):
+            self.schema = self.schema_
         self.card_ = card
         return self
+
+    def _issue_card(self, plan, rng, public_assumptions, gradient_noise=None):
+        super()._issue_card(plan, rng, public_assumptions, gradient_noise)
+        if plan.delta * self.row_count_ >= 1:
+            warnings.warn(
+                f"delta={plan.delta:g} is not below one row in {self.row_count_:.0f}: a mechanism that publishes a row "
+                "or two as they are would keep that promise. Take a delta far below 1 / rows",
+                PrivacyLeakWarning,
+                stacklevel=3,
+            )
 
     def _set_model(self, model):
         """Set the fitted attributes that follow from the released model."""
         self.model_ = model
         self.row_count_ = model.row_count
+        if hasattr(model.codec, "encoder"):
+            self.schema_ = model.codec.encoder.schema_
+        else:
+            scaling, n_features = model.codec.scaling, model.codec.n_features
+            self.bounds_ = np.column_stack([scaling.lower, scaling.upper])[:n_features]
         if model.codec.n_classes:
             several = isinstance(getattr(model.codec, "target", None), tuple)
             blocks = model.codec.target_blocks if several else ()
@@ -149,6 +169,18 @@ class BaseSynthesizer(PrivateEstimator):
         if self.random_state is None:
             return int(np.random.default_rng().integers(2**31))
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
+
+def _restored(card, defaults, name):
+    """Constructor parameters that a card tells: all but objects, accountants and seeds."""
+    told = card["model"]["parameters"] if card["model"]["name"] == name else {}
+    kept = {}
+    for name, value in told.items():
+        if name not in defaults or name in ("epsilon", "delta", "neighboring", "accountant"):
+            continue
+        if not isinstance(value, str) or not (value.startswith("<") or value == "inf"):
+            kept[name] = tuple(value) if isinstance(value, list) else value
+    return kept
 
 
 def _epsilon(card):

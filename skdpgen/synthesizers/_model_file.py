@@ -48,7 +48,8 @@ def load(path):
     Returns
     -------
     synthesizer
-        Fitted; ``sample`` works, charging its accountant raises DetachedAccountantError.
+        Fitted; ``sample`` works, charging its accountant raises DetachedAccountantError. Its parameters are those of
+        the fit, but for objects (networks, accountants); a schema that was given is the whole one, ``schema_``.
 
     Raises
     ------

@@ -90,6 +90,10 @@ class MomentSynthesizer(BaseSynthesizer):
         Released share of each class, with an axis a target.
     row_count_ : float
         Released number of rows: what ``sample()`` draws.
+    schema_ : Schema
+        Of DataFrames: declared or released bounds and categories, y last.
+    bounds_ : array of shape (n_features, 2)
+        Of arrays: declared or released bounds of each column.
     model_ : object
         Released state.
     n_features_in_, feature_names_in_

@@ -132,6 +132,10 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
         Released share of each class.
     row_count_ : float
         Released number of rows: what ``sample()`` draws.
+    schema_ : Schema
+        Of DataFrames: declared or released bounds and categories, y last.
+    bounds_ : array of shape (n_features, 2)
+        Of arrays: declared or released bounds of each column.
     model_ : object
         Released state: codec, latent space, prior, decoder.
     n_features_in_, feature_names_in_

@@ -67,6 +67,10 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         Released or declared classes and their released shares, with a categorical y or `target`.
     row_count_ : float
         Released number of rows: what ``sample()`` draws.
+    schema_ : Schema
+        Of DataFrames: declared or released bounds and categories, y last.
+    bounds_ : array of shape (n_features, 2)
+        Of arrays: declared or released bounds of each column.
     model_ : object
         Released state: codec, encoder, decoder, prior.
     n_features_in_, feature_names_in_

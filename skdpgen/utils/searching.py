@@ -11,7 +11,8 @@ _MODULES = ("sklearn.model_selection._validation", "sklearn.model_selection._sea
 EXACT_SCORES = (
     "fitted inside a search or a cross-validation of scikit-learn: every fit is charged, but cv_results_, best_score_, "
     "best_params_ and the scores of a cross-validation are exact functions of private rows that nobody pays for, and "
-    "are not to be published; skdpgen.PrivateSearchCV pays for its choice"
+    "are not to be published; skdpgen.PrivateSearchCV pays for its choice. Without accountant= each fit has books of "
+    "its own, which nobody adds up"
 )
 
 

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import skdpgen
-from skdpgen import P3GMSynthesizer, Schema
-from skdpgen.exceptions import DetachedAccountantError
+from skdpgen import MomentSynthesizer, P3GMSynthesizer, Schema
+from skdpgen.exceptions import DetachedAccountantError, PrivacyLeakWarning
 from skdpgen.nn import DPNet, P3GMModule
 from skdpgen.tabular import Categorical, Numeric
 
@@ -37,7 +37,7 @@ MODELS = {
     "array, numbers": ({"bounds": (-1, 1)}, (X, X[:, 0])),
     "array, mixture": ({"prior": "mixture", "em_steps": 2}, (X, Y)),
     "array, net": (NET, (X, Y)),
-    "images": ({"image_shape": (2, 2), "bounds": (-1, 1)}, (X, Y)),
+    "rows": ({"image_shape": (2, 2), "bounds": (-1, 1)}, (X, Y)),
     "frame": ({}, (FRAME,)),
     "frame, target": ({"target": "town", "neighboring": "replace_one"}, (FRAME,)),
     "frame, y": ({}, (FRAME, pd.Series(Y, name=4))),
@@ -78,6 +78,27 @@ def test_a_loaded_model_is_fitted_anew_on_books_of_its_own(tmp_path):
     again.fit(X)
     assert not again.accountant_.detached
     assert again.accountant_.epsilon_spent() == pytest.approx(2.0, rel=1e-3)
+
+
+def test_a_loaded_model_keeps_the_parameters_of_its_fit(tmp_path):
+    schema = Schema([Numeric("pay", (0, 100)), Categorical("town")])
+    parameters = {"epsilon": 3.0, "target": "town", "schema": schema, "random_state": 3}
+    frame = FRAME[["pay", "town"]]
+    fitted = MomentSynthesizer(**parameters).fit(frame)
+    fitted.save(tmp_path / "m.safetensors")
+    again = skdpgen.load(tmp_path / "m.safetensors")
+    changed = {k for k, v in again.get_params().items() if v != fitted.get_params()[k]}
+    assert changed <= {"schema", "random_state", "delta", "neighboring"}
+    assert again.schema == again.schema_ == fitted.schema_
+    assert again.schema_.complete
+    assert again.fit(frame).card_["model"]["parameters"]["target"] == "town"
+    rows = P3GMSynthesizer(bounds=[(-9, 9)] * 4, classes=["no", "yes"], budget_split=(0.4, 0.0, 0.6), **NET).fit(X, Y)
+    rows.save(tmp_path / "m.safetensors")
+    again = skdpgen.load(tmp_path / "m.safetensors")
+    assert again.budget_split == (0.4, 0.0, 0.6)
+    np.testing.assert_array_equal(again.bounds, rows.bounds)
+    np.testing.assert_array_equal(again.bounds_, [(-9, 9)] * 4)
+    again.fit(X, Y)
 
 
 def test_the_file_holds_no_value_of_a_row(tmp_path):
@@ -172,3 +193,8 @@ def test_as_frame_joins_rows_and_labels():
     joined = named.as_frame(named.sample(3))
     assert list(joined.columns) == ["y", "z", "answer"]
     assert joined["answer"].dtype == "category"
+
+
+def test_a_delta_that_lets_a_row_be_published_is_said():
+    with pytest.warns(PrivacyLeakWarning, match="not below one row in 311"):
+        MomentSynthesizer(delta=0.05, neighboring="replace_one").fit(FRAME)

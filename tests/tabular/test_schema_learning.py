@@ -188,7 +188,7 @@ def _noisy(frame, sd, seed):
 
 
 def test_dates_and_numbers_at_the_end_of_the_grid_are_said():
-    frame = pd.DataFrame({"x": pd.to_datetime(["1200-05-01"] * 500), "y": [1.6e18] * 500, "z": [1.0] * 500})
+    frame = pd.DataFrame({"x": np.full(500, np.datetime64("1200-05-01", "us")), "y": [1.6e18] * 500, "z": [1.0] * 500})
     with pytest.warns(UtilityWarning, match="reach the end .* declare the bounds of 'x', 'y'$"):
         schema = _noisy(frame, 2.0, 0)
     assert schema["x"].bounds[0] == "1500-01-01T00:00:00"
