@@ -18,6 +18,8 @@ _TINY = np.finfo(np.float64).tiny
 _MAX_UNIT_CELLS = 128
 # Of `full_cells`: less is let through by noise far from the rows, more cuts off their thin tails.
 _CAUTION = 3.0
+# Longest gap between rows and the thin ends of them, as a share of the range that the others are in.
+_GAP = 0.25
 
 
 @dataclass(frozen=True)
@@ -233,7 +235,7 @@ def denoise(noisy, measure, noise_sd, n_columns=1):
     factor n_cells^-1/2 for each run and n_cells^-1/4 more for each that is not empty, and the estimates are
     averaged (exponential weights; the sum over all partitions is a forward and a backward recursion). A spike
     costs two cuts, so it survives where it is significant, and empty stretches are pooled to next to nothing;
-    both ends are cut off at the outermost `full_cells`, or where the cells beside them end that are likely full.
+    both ends are cut off at the outermost `full_cells`, or where the cells near them end that are likely full.
     """
     noisy, measure = np.asarray(noisy, dtype=np.float64), np.asarray(measure, dtype=np.float64)
     n = len(noisy)
@@ -241,22 +243,31 @@ def denoise(noisy, measure, noise_sd, n_columns=1):
         return np.maximum(noisy, 0.0)
     density, full = _runs(noisy, measure, noise_sd)
     estimate = _over_cells(full * density, n) * measure / measure.max()
-    # A little mass far out moves a mean a lot: there is none beyond the cells that are surely not empty, and those that
-    # follow them and are likely not.
+    # A little mass far out moves a mean a lot: there is none beyond the cells that are surely not empty, and those
+    # near them that are likely not.
     likely = _over_cells(full, n)
     surely = np.flatnonzero(full_cells(noisy, measure, noise_sd, n_columns) > 0.5)
     if not surely.size:
         surely = np.flatnonzero(likely > 0.5)
     if surely.size:
-        first, last = widened(surely[0], surely[-1], likely > 0.5)
+        first, last = widened(surely[0], surely[-1], likely > 0.5, _GAP)
         estimate[:first] = estimate[last + 1 :] = 0.0
     return estimate
 
 
-def widened(first, last, full):
-    """Widen a range of cells to both sides by what follows it without a gap; `full` is a mask of the cells."""
-    empty = np.flatnonzero(~full)
-    return int(empty[empty < first].max(initial=-1)) + 1, int(empty[empty > last].min(initial=len(full))) - 1
+def widened(first, last, full, gap=0.0):
+    """Widen a range of cells to both sides by what follows it; `full` is a mask of the cells.
+
+    No gap is longer than a share `gap` of the range: what is near is likely to be its thin end, what is far is not.
+    """
+    cells = np.flatnonzero(full)
+    while True:
+        reach = 1 + int(gap * (last - first + 1))
+        low = cells[(cells < first) & (cells >= first - reach)].min(initial=first)
+        high = cells[(cells > last) & (cells <= last + reach)].max(initial=last)
+        if (low, high) == (first, last):
+            return int(first), int(last)
+        first, last = low, high
 
 
 def full_cells(noisy, measure, noise_sd, n_columns=1):

@@ -145,11 +145,16 @@ def test_denoising_equals_the_average_over_all_partitions():
     np.testing.assert_allclose(denoise(noisy, measure, sd, 7), estimate / total, rtol=1e-9)
 
 
-def test_a_range_is_widened_by_what_follows_it_without_a_gap():
+def test_a_range_is_widened_by_what_follows_it():
     full = np.array([True, False, True, True, True, True, False, True])
     assert widened(3, 3, full) == (2, 5)
     assert widened(7, 7, full) == (7, 7)
     assert widened(3, 4, np.ones(8, dtype=bool)) == (0, 7)
+    # the gap that is bridged grows with the range: two cells beside eight, not beside two
+    sparse = np.zeros(30, dtype=bool)
+    sparse[[10, 13, 21]] = True
+    assert widened(14, 21, sparse, 0.25) == (10, 21)
+    assert widened(20, 21, sparse, 0.25) == (20, 21)
 
 
 def test_noise_far_from_the_rows_is_hardly_ever_taken_for_some():
