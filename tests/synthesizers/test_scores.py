@@ -57,9 +57,8 @@ def test_a_wide_table_keeps_marginals_correlations_and_what_they_say_of_the_targ
     assert 0.5 < np.median(synthetic.std() / real.std()) < 1.5
     real, synthetic = (rows[numbers].corr().to_numpy() for rows in (FRAME, drawn))
     assert np.sqrt(np.mean((real - synthetic) ** 2)) < 0.12  # .37 were they independent
-    for name in ("c3", "c4", "c5"):
-        real, synthetic = (rows.groupby("label")[name].mean().diff().iloc[-1] for rows in (FRAME, drawn))
-        assert synthetic == pytest.approx(real, abs=0.2)
+    real, synthetic = (rows.groupby("label")[numbers].mean().diff().iloc[-1] for rows in (FRAME, drawn))
+    assert (synthetic - real).abs().mean() < 0.12  # .61 did they say nothing of it
 
 
 def test_a_wide_model_is_saved_scored_and_conditioned_like_others(fitted, tmp_path):
