@@ -63,7 +63,7 @@ class FrameCodec:
 
     @property
     def optional_levels(self):
-        """Levels that stand for a missing or for another value, bool array of shape (n_levels.sum(),)."""
+        """Levels that there need not be (missing, other, far away), bool array of shape (n_levels.sum(),)."""
         return np.concatenate([np.zeros(0, dtype=bool), *(self._optional(block) for block in self.blocks)])
 
     @property
@@ -75,7 +75,10 @@ class FrameCodec:
     def _optional(self, block):
         column = self.encoder.schema_[block.name]
         other = getattr(column, "other", None)
-        return np.array([level is None or (other is not None and level == other) for level in block.levels])
+        optional = np.array([level is None or (other is not None and level == other) for level in block.levels])
+        if (binning := self.encoder.binnings_.get(block.name)) is not None:
+            optional[list(binning.doubtful)] = True
+        return optional
 
     @property
     def row_norm(self):

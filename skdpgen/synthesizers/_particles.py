@@ -70,9 +70,9 @@ def fit_particles(
     rng : numpy.random.Generator
         Initial particles only; the noise is already in `released`.
     optional : array of bool of shape (n_columns_encoded,), default=None
-        Levels that the data need not have ("missing", "other"): where the released count, over all classes, is below
-        three standard deviations of its noise (up to four where such levels are many), the level is taken for absent
-        and never drawn.
+        Levels that the data need not have ("missing", "other", bins far from all others): where the released count,
+        over all classes, is below three standard deviations of its noise (up to four where such levels are many), the
+        level is taken for absent and never drawn.
     n_components : int, default=30
         Latent dimensions, at most the number of levels less that of blocks.
     n_members : int, default=5

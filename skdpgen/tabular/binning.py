@@ -11,7 +11,7 @@ from scipy.special import expit
 from .columns import Datetime
 from .frames import numeric_bounds
 
-__all__ = ["Binning", "denoise", "fine_grid", "full_cells", "learned_binning", "merge", "widened"]
+__all__ = ["Binning", "denoise", "fine_grid", "full_cells", "learned_binning", "merge", "sure_range", "widened"]
 
 # A cell [v, next number after v) holds one value: a point, of which numbers may have a spike (zero, a bound).
 _TINY = np.finfo(np.float64).tiny
@@ -38,12 +38,15 @@ class Binning:
         Probability of each cell, summing to 1; inside a cell values are uniform.
     integer : bool, default=False
         Cells hold integers: their edges are integers, the last edge one more than the upper bound.
+    doubtful : tuple of int, default=()
+        Bins far from all others that noise may have made: a model draws from them what a better release has shown.
     """
 
     edges: tuple
     starts: tuple
     mass: tuple
     integer: bool = False
+    doubtful: tuple = ()
 
     @property
     def n_bins(self) -> int:
@@ -111,12 +114,14 @@ class Binning:
             "starts": list(self.starts),
             "mass": list(self.mass),
             "integer": self.integer,
+            "doubtful": list(self.doubtful),
         }
 
     @classmethod
     def from_dict(cls, content) -> Binning:
         """Return the binning that :meth:`to_dict` wrote."""
-        return cls(*(tuple(content[key]) for key in ("edges", "starts", "mass")), bool(content["integer"]))
+        parts = (tuple(content[key]) for key in ("edges", "starts", "mass"))
+        return cls(*parts, bool(content["integer"]), tuple(content.get("doubtful", ())))
 
     @classmethod
     def equal_width(cls, column, n_bins=16) -> Binning:
@@ -203,15 +208,25 @@ def learned_binning(noisy, column, noise_sd, max_bins, n_columns=1):
     Binning
     """
     edges = fine_grid(column)
-    mass = denoise(noisy, _measure(edges), noise_sd, n_columns)
+    measure = _measure(edges)
+    mass = denoise(noisy, measure, noise_sd)
     starts = merge(mass, noise_sd, max_bins)
+    first, last = sure_range(noisy, measure, noise_sd, n_columns)
+    # A little mass far out moves a mean a lot. Bins out there are told as doubtful; others draw nothing from there.
+    stops = [*starts[1:], len(mass)]
+    doubtful = [k for k, (start, stop) in enumerate(zip(starts, stops)) if stop <= first or start > last]
+    far = np.ones(len(mass), dtype=bool)
+    far[first : last + 1] = False
+    for k in doubtful:
+        far[starts[k] : stops[k]] = False
+    mass[far] = 0.0
     total = mass.sum()
     # nothing above the noise: uniform over the bounds
     mass = mass / total if total > 0 else np.diff(edges) / (edges[-1] - edges[0])
-    return Binning(tuple(edges.tolist()), tuple(starts), tuple(mass.tolist()), bool(column.integer))
+    return Binning(tuple(edges.tolist()), tuple(starts), tuple(mass.tolist()), bool(column.integer), tuple(doubtful))
 
 
-def denoise(noisy, measure, noise_sd, n_columns=1):
+def denoise(noisy, measure, noise_sd):
     """Estimate the counts behind a noisy histogram as a mixture of piecewise constant densities.
 
     Parameters
@@ -222,8 +237,6 @@ def denoise(noisy, measure, noise_sd, n_columns=1):
         Width of each cell.
     noise_sd : float
         Standard deviation of the noise; 0 returns the counts.
-    n_columns : int, default=1
-        As in `learned_binning`.
 
     Returns
     -------
@@ -235,7 +248,7 @@ def denoise(noisy, measure, noise_sd, n_columns=1):
     factor n_cells^-1/2 for each run and n_cells^-1/4 more for each that is not empty, and the estimates are
     averaged (exponential weights; the sum over all partitions is a forward and a backward recursion). A spike
     costs two cuts, so it survives where it is significant, and empty stretches are pooled to next to nothing;
-    both ends are cut off at the outermost `full_cells`, or where the cells near them end that are likely full.
+    both ends are cut off at the outermost cells that are more likely full than empty.
     """
     noisy, measure = np.asarray(noisy, dtype=np.float64), np.asarray(measure, dtype=np.float64)
     n = len(noisy)
@@ -243,16 +256,25 @@ def denoise(noisy, measure, noise_sd, n_columns=1):
         return np.maximum(noisy, 0.0)
     density, full = _runs(noisy, measure, noise_sd)
     estimate = _over_cells(full * density, n) * measure / measure.max()
-    # A little mass far out moves a mean a lot: there is none beyond the cells that are surely not empty, and those
-    # near them that are likely not.
-    likely = _over_cells(full, n)
+    likely = np.flatnonzero(_over_cells(full, n) > 0.5)
+    if likely.size:
+        estimate[: likely[0]] = estimate[likely[-1] + 1 :] = 0.0
+    return estimate
+
+
+def sure_range(noisy, measure, noise_sd, n_columns=1):
+    """Return the first and last cell of the rows that noise cannot have made: the outermost `full_cells`.
+
+    Cells near them that are likely full belong to them. All cells, where nothing stands out or there is no noise.
+    """
+    n = len(noisy)
+    if noise_sd <= 0 or n < 2:
+        return 0, n - 1
     surely = np.flatnonzero(full_cells(noisy, measure, noise_sd, n_columns) > 0.5)
     if not surely.size:
-        surely = np.flatnonzero(likely > 0.5)
-    if surely.size:
-        first, last = widened(surely[0], surely[-1], likely > 0.5, _GAP)
-        estimate[:first] = estimate[last + 1 :] = 0.0
-    return estimate
+        return 0, n - 1
+    likely = _over_cells(_runs(noisy, measure, noise_sd)[1], n) > 0.5
+    return widened(surely[0], surely[-1], likely, _GAP)
 
 
 def widened(first, last, full, gap=0.0):

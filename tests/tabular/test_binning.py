@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skdpgen.tabular import Binning, Datetime, Numeric, Schema, bins_from_histogram, bins_histogram
-from skdpgen.tabular.binning import denoise, fine_grid, full_cells, merge, widened
+from skdpgen.tabular.binning import denoise, fine_grid, full_cells, learned_binning, merge, sure_range, widened
 
 COLUMNS = [
     Numeric("x", (0, 1)),
@@ -139,10 +139,10 @@ def test_denoising_equals_the_average_over_all_partitions():
         surely += np.prod(sure)
         full += np.prod(sure) * np.concatenate(sure_chances)
     np.testing.assert_allclose(full_cells(noisy, measure, sd, 7), full / surely, rtol=1e-9)
-    np.testing.assert_array_equal(full > 0.5 * surely, [False, False, True, True, False, False])
+    assert sure_range(noisy, measure, sd, 7) == (2, 3)
     np.testing.assert_array_equal(maybe > 0.5 * total, [False, False, True, True, False, False])
     estimate[:2] = estimate[4:] = 0
-    np.testing.assert_allclose(denoise(noisy, measure, sd, 7), estimate / total, rtol=1e-9)
+    np.testing.assert_allclose(denoise(noisy, measure, sd), estimate / total, rtol=1e-9)
 
 
 def test_a_range_is_widened_by_what_follows_it():
@@ -157,15 +157,27 @@ def test_a_range_is_widened_by_what_follows_it():
     assert widened(20, 21, sparse, 0.25) == (20, 21)
 
 
-def test_noise_far_from_the_rows_is_hardly_ever_taken_for_some():
+def test_noise_far_from_the_rows_is_doubted():
     rng = np.random.default_rng(0)
-    truth = np.zeros(160)
+    column = Numeric("x", (0, 127), integer=True)
+    truth = np.zeros(128)
     truth[80:84] = 1000
-    far = []
-    for _ in range(100):
-        found = np.flatnonzero(denoise(truth + 40 * rng.standard_normal(160), np.ones(160), 40.0, 10))
-        far.append(found[0] < 60 or found[-1] > 103)
-    assert np.mean(far) <= 0.01
+    n_doubtful = 0
+    for _ in range(60):
+        binning = learned_binning(truth + 40 * rng.standard_normal(128), column, 40.0, 16, 10)
+        assert not {int(binning.codes([value])[0]) for value in range(80, 84)} & set(binning.doubtful)
+        n_doubtful += len(binning.doubtful)
+        assert Binning.from_dict(binning.to_dict()) == binning
+        # what no doubtful bin draws is near the rows
+        sure = [k for k in range(binning.n_bins) if k not in binning.doubtful and binning.bin_mass[k] > 0]
+        drawn = binning.sample(np.repeat(sure, 50), rng)
+        assert drawn.min() > 60
+        assert drawn.max() < 104
+    assert n_doubtful > 10
+    # rows far from the others, and more than the noise makes, are not doubted
+    truth[20] = 500
+    assert not learned_binning(truth + 40 * rng.standard_normal(128), column, 40.0, 16, 10).doubtful
+    assert not learned_binning(truth, column, 0.0, 16).doubtful
 
 
 def test_an_empty_tail_gets_nothing():
