@@ -238,6 +238,10 @@ def _plain(parameters):
             out[name] = [list(part) if isinstance(part, tuple) else part for part in value]
         elif isinstance(value, np.ndarray):
             out[name] = value.tolist()
+        elif (
+            isinstance(value, dict) and all(isinstance(key, str) for key in value) and _is_plain(value.values(), False)
+        ):
+            out[name] = dict(value)
         else:
             out[name] = f"<{type(value).__name__}>"
     return out

@@ -17,6 +17,7 @@ import pandas as pd
 from .exceptions import InvalidInputError, PrivacyLeakWarning, SchemaError
 from .synthesizers._frames import PUBLIC_ASSUMPTIONS
 from .tabular import Categorical, Datetime
+from .tabular.columns import output_dtype
 from .utils.categories import family, number_text
 
 __all__ = ["check_apart", "check_input", "check_output", "declare_public", "is_parquet", "read_table", "write_table"]
@@ -102,11 +103,17 @@ def read_table(path, *, missing_values=(), separator=None, numeric_names=False, 
         frame = pd.read_csv(path, dtype=dict.fromkeys(texts, "string"), **options)
         for name in frame.columns.intersection(texts):
             frame[name] = _as_declared(frame[name], declared[name].categories or ())
-        integers = [n for n in frame.columns if n not in declared and pd.api.types.is_integer_dtype(frame[n].dtype)]
-        if integers:  # of codes, numbers would lose the zeros
-            written = pd.read_csv(path, usecols=integers, dtype="string", **options)
-            codes = [name for name in integers if _are_codes(written[name].dropna())]
-            frame[codes] = written[codes]
+        integers = [
+            name
+            for name in frame.columns
+            if _may_be_codes(declared.get(name)) and pd.api.types.is_integer_dtype(frame[name].dtype)
+        ]
+        for n_rows in (1000, None):  # of codes, numbers would lose the zeros; most columns are none by their first rows
+            if integers:
+                written = pd.read_csv(path, usecols=integers, dtype="string", nrows=n_rows, **options)
+                integers = [name for name in integers if _are_codes(written[name].dropna(), n_rows is None)]
+        if integers:
+            frame[integers] = written[integers]
         frame = _with_dates(frame, declared)
         frame.attrs[PUBLIC_ASSUMPTIONS] = [_DTYPES_OF_CSV]
         return frame
@@ -150,7 +157,11 @@ def _is_text(column):
     """Whether the values of a declared column are text, whatever they look like."""
     if not isinstance(column, Categorical):
         return False
-    return family(column.categories[0]) == "text" if column.categories else column.dtype == "str"
+    if column.categories:
+        return family(column.categories[0]) == "text"
+    return column.dtype == "str" or (
+        column.dtype is not None and isinstance(output_dtype(column.dtype), pd.StringDtype)
+    )
 
 
 def _as_declared(written, categories):
@@ -162,17 +173,25 @@ def _as_declared(written, categories):
     for text in written.dropna().unique():
         if text in categories:
             continue
-        if re.fullmatch(_NUMBER, text):
-            same[text] = number_text(float(text), categories)
-        elif text.lower() in ("true", "false"):
-            same[text] = text.capitalize()
+        plain = text.strip()
+        if re.fullmatch(_NUMBER, plain):
+            same[text] = number_text(int(plain) if re.fullmatch(r"[+-]?\d+", plain) else float(plain), categories)
+        elif plain.lower() in ("true", "false"):
+            same[text] = plain.capitalize() if plain.capitalize() in categories else plain.lower()
+        else:
+            same[text] = plain
     same = {text: other for text, other in same.items() if other in categories}
     return written.replace(same) if same else written
 
 
-def _are_codes(written):
-    digits = written.str.fullmatch(r"\d{2,}").all() and written.str.len().nunique() == 1
-    return bool(digits and written.str.startswith("0").any())
+def _may_be_codes(column):
+    """Whether digits of a column may be codes: nothing is declared of it, or that it is categorical and no more."""
+    return column is None or (isinstance(column, Categorical) and column.categories is None)
+
+
+def _are_codes(written, all_rows=True):
+    digits = written.str.fullmatch(r"\d{2,}").all() and written.str.len().nunique() <= 1
+    return bool(digits and (not all_rows or written.str.startswith("0").any()))
 
 
 def _with_dates(frame, declared):
@@ -283,7 +302,7 @@ def check_output(path, *, table=False):
         Whether rows are to be written there: its suffix must then be one of CSV or Parquet, or none.
     """
     if str(path) == "-":
-        raise InvalidInputError("rows are written to a file: give it a name other than -")
+        raise InvalidInputError("results are written to a file: give it a name other than -")
     path = Path(path)
     if table and path.suffix and path.suffix.lower() not in _OUTPUTS:
         raise InvalidInputError(f"{path}: rows are written as CSV or Parquet; got the suffix {path.suffix!r}")

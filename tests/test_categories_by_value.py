@@ -185,6 +185,12 @@ def test_labels_that_are_no_text_numbers_or_truth_values_cost_nothing(estimator,
     assert not hasattr(estimator, "accountant_")
 
 
+def test_dates_are_no_labels():
+    rows = np.random.default_rng(0).uniform(-1, 1, (4, 2))
+    with pytest.raises(InvalidInputError, match="dates as text"):
+        DPGaussianMixture(2, bounds=(-1, 1)).fit(rows, np.array(["2020-01-01"] * 4, dtype="datetime64[ns]"))
+
+
 def test_made_up_rows_do_not_show_the_length_of_the_longest_label():
     rows = np.zeros((4, 2))
     estimator = DPMERFSynthesizer(classes=["a", "ab", "abcdef"])

@@ -15,7 +15,7 @@ from _command_line import FRAME, refused
 from skdpgen import Schema
 from skdpgen.__main__ import main
 from skdpgen._table_files import read_table
-from skdpgen.tabular import Categorical
+from skdpgen.tabular import Categorical, Numeric
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 table = _command_line.table
@@ -202,6 +202,16 @@ def test_zeros_in_front_of_codes_are_kept(tmp_path, monkeypatch, capsys):
     assert set(pd.read_csv("out.csv", dtype=str)["zip"]) == set(frame["zip"])
 
 
+def test_codes_are_codes_by_a_schema_that_was_written_for_them(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    _zips("zips.csv")
+    assert main(["schema", "zips.csv", "--output", "zips.json"]) == 0
+    for schema in (Schema.load("zips.json"), Schema([Categorical("zip"), Numeric("house", integer=True)])):
+        frame = read_table("zips.csv", schema=schema)
+        assert set(frame["zip"]) == {"00501", "02134", "10001", "94110"}
+        assert frame["house"].dtype == "Int64"
+
+
 def test_declared_text_is_found_in_what_other_programs_write_for_it(tmp_path):
     (tmp_path / "a.csv").write_text("code,flag,other\n1.0,TRUE,1.50\n,false,1.5\n2.0,True,x\n")
     schema = Schema(
@@ -213,6 +223,14 @@ def test_declared_text_is_found_in_what_other_programs_write_for_it(tmp_path):
     )
     frame = read_table(tmp_path / "a.csv", schema=schema)
     assert frame["code"].fillna("-").tolist() == ["1", "-", "2"]
+    (tmp_path / "a.csv").write_text("code,flag,other\n1 ,TRUE,9007199254740993\n2,FALSE,9007199254740992\n")
+    schema = schema.replace(
+        Categorical("flag", ("true", "false")), Categorical("other", ("9007199254740992",), other="rest")
+    )
+    close = read_table(tmp_path / "a.csv", schema=schema)
+    assert close["code"].tolist() == ["1", "2"]
+    assert close["flag"].tolist() == ["true", "false"]
+    assert close["other"].tolist() == ["9007199254740993", "9007199254740992"]
     assert frame["flag"].tolist() == ["True", "False", "True"]
     assert frame["other"].tolist() == ["1.5", "1.5", "x"]
 
@@ -253,7 +271,7 @@ def test_no_file_is_written_over_one_that_is_read(table, capsys, command):
 
 
 def test_rows_go_to_a_file(table, capsys):
-    assert "to a file" in refused(capsys, *["synthesize", "table.csv", "--output", "-"])
+    assert "written to a file" in refused(capsys, *["synthesize", "table.csv", "--output", "-"])
     assert not Path("-").exists()
 
 

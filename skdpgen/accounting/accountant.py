@@ -263,7 +263,9 @@ class PrivacyAccountant:
             return calibrate(phases, math.inf if epsilon is None else epsilon, delta, **terms)
         planned = [entry.charge for entry in entries if entry.status == "planned" and entry.charge.label == label]
         if epsilon is not None:
-            for known in {charge.extra_delta for charge in planned}:
+            # of its own kind, and the threshold that it would have by itself first
+            found = {charge.extra_delta for charge in planned if (charge.extra_delta > 0) == (extra > 0)}
+            for known in sorted((one for one in found if one < delta), key=lambda one: (one != extra, one)):
                 plan = calibrate(phases, check_epsilon(epsilon), delta, **{**terms, "extra_delta": known})
                 if plan.charge in planned:
                     return plan

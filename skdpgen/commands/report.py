@@ -40,8 +40,8 @@ def run(arguments):
     from ..report import build_report, read_results
 
     check_output(arguments.output)
-    read = (arguments.real, arguments.synthetic, arguments.test, arguments.card, arguments.model, arguments.schema)
-    for path in read:  # a table may be compared with itself
+    read = (arguments.real, arguments.synthetic, arguments.test, arguments.card, arguments.model)
+    for path in (*read, arguments.schema, arguments.results):  # a table may be compared with itself
         check_apart(arguments.output, path)
     if arguments.positive is not None and arguments.target is None:
         raise ValueError("--positive needs --target")

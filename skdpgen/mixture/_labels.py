@@ -45,6 +45,8 @@ def labels_of(y, n_samples):
     y = column_or_1d(y, warn=True)
     if len(y) != n_samples:
         raise InvalidInputError(f"X has {n_samples} rows and y {len(y)}; nothing was charged")
+    if y.dtype.kind in "mM":
+        raise InvalidInputError("y must hold text, numbers or truth values; give dates as text; nothing was charged")
     if y.dtype.kind in "fc":
         raise InvalidInputError(
             f"y must hold class labels; its dtype {y.dtype} says that it holds numbers. Give y as integers or strings "

@@ -172,11 +172,11 @@ class BaseSynthesizer(PrivateEstimator):
 
 
 def _restored(card, defaults, name):
-    """Constructor parameters that a card tells: all but objects, accountants and seeds."""
+    """Constructor parameters that a card tells: all but objects, accountants, seeds and the source of the noise."""
     told = card["model"]["parameters"] if card["model"]["name"] == name else {}
     kept = {}
     for name, value in told.items():
-        if name not in defaults or name in ("epsilon", "delta", "neighboring", "accountant"):
+        if name not in defaults or name in ("epsilon", "delta", "neighboring", "accountant", "random_state", "noise"):
             continue
         if not isinstance(value, str) or not (value.startswith("<") or value == "inf"):
             kept[name] = tuple(value) if isinstance(value, list) else value

@@ -49,7 +49,8 @@ def load(path):
     -------
     synthesizer
         Fitted; ``sample`` works, charging its accountant raises DetachedAccountantError. Its parameters are those of
-        the fit, but for objects (networks, accountants); a schema that was given is the whole one, ``schema_``.
+        the fit, but for objects (networks, accountants), seeds and `noise`; a schema that was given is the whole one,
+        ``schema_``. To fit it anew is to trust the file for them: bounds, and epsilon, among them.
 
     Raises
     ------

@@ -116,6 +116,7 @@ class ChunkSource:
         if isinstance(chunks, Iterator) and make_chunks() is chunks:
             # found out by the second pass, after the charge, if not here
             raise InvalidInputError("the function must give new chunks at each call: those of one reader are read once")
+        del chunks
         first = next(iter(self._chunks()), None)
         if first is None:
             raise InvalidInputError(_NO_ROWS)

@@ -295,8 +295,8 @@ def widened(first, last, full, gap=0.0):
 def full_cells(noisy, measure, noise_sd, n_columns=1):
     """Chance that each cell is not empty, by the mixture of `denoise` and a dearer price of not being empty.
 
-    At the price by which counts are estimated best, one empty stretch in five has a run that passes for full. At this
-    one (e^-3 / n_columns more) one in a hundred / n_columns has.
+    At the price by which counts are estimated best, one empty stretch in five or more has a run that passes for full.
+    At this one (e^-3 / n_columns more) a few in a hundred have, of one column alone, and fewer of several.
     """
     full = _runs(noisy, measure, noise_sd, _CAUTION + np.log(n_columns))[1]
     return _over_cells(full, len(noisy))

@@ -24,7 +24,7 @@ from ..mechanisms import (
 from ..mechanisms.selection import above_threshold
 from ..utils.categories import family
 from .binning import Binning, fine_grid, full_cells, learned_binning, widened
-from .columns import Categorical, Datetime, Numeric, dtype_range, output_dtype
+from .columns import Categorical, Datetime, Numeric, dtype_range, fit_dtype, output_dtype
 from .frames import check_columns, factorize, numeric_values
 from .schema import Schema
 
@@ -44,6 +44,8 @@ DEFAULT_BOUNDS = {"numeric": (0, 1), "datetime": ("1920-01-01", "2049-12-31T23:5
 _GAP = 16
 # Datetimes are counted by decade and, from 1900 to 2099, by year; what is before and after, in the outermost cells.
 _YEARS = np.array([*range(1500, 1900, 10), *range(1900, 2100), *range(2100, 2201, 10)])
+# The year in which datetimes in nanoseconds begin.
+_NANOSECONDS = 1677
 # Chance of being full down to which a cell next to the range of years is taken into it: the ends of thin rows are
 # not sharp, and bounds that are too wide clip nothing.
 _MAYBE_FULL = 0.05
@@ -258,7 +260,12 @@ def _year_bounds(column, outermost):
     if outermost is None:
         return DEFAULT_BOUNDS["datetime"]
     first, last = outermost
-    return f"{_YEARS[first]}-01-01", f"{_YEARS[last + 1] - 1}-12-31T23:59:59.999999"
+    low = f"{_YEARS[first]}-01-01"
+    if "[ns" in str(column.dtype):  # which begins in the decade of 1670: what is before may be full by noise alone
+        begin = int(np.searchsorted(_YEARS, _NANOSECONDS, side="right")) - 1
+        first, last = max(first, begin), max(last, begin)
+        low = f"{_NANOSECONDS}-09-22" if first == begin else f"{_YEARS[first]}-01-01"
+    return low, f"{_YEARS[last + 1] - 1}-12-31T23:59:59.999999"
 
 
 def _with_categories(column, kept):
@@ -269,14 +276,26 @@ def _with_categories(column, kept):
         return replace(column, categories=(False, True))
     kept = tuple(sorted(kept))
     if families == {"number"} or (dtype is not None and pd.api.types.is_numeric_dtype(dtype)):
-        low, high = dtype_range(column.dtype) if pd.api.types.is_integer_dtype(dtype) else (-np.inf, np.inf)
-        options = (-1, *((int(kept[0]) - 1, int(kept[-1]) + 1) if kept else ()), *range(len(kept) + 1))
-        if np.isfinite(low):  # of few bits, perhaps: one is free, as fewer are kept than they hold
-            options = itertools.chain(options, range(low, high + 1))
-        other = next(option for option in options if low <= option <= high and option not in kept)
-    else:
-        other = next(name for name in ("other", *(f"other_{i}" for i in range(len(kept) + 1))) if name not in kept)
+        dtype = column.dtype or _number_dtype(kept, column.missing)
+        return replace(column, categories=kept, other=_free_number(kept, dtype), dtype=dtype)
+    other = next(name for name in ("other", *(f"other_{i}" for i in range(len(kept) + 1))) if name not in kept)
     return replace(column, categories=kept, other=other)
+
+
+def _number_dtype(kept, missing):
+    """The first dtype that holds all categories, and a number more, as they are."""
+    whole = [name.capitalize().replace("Ui", "UI") if missing else name for name in ("int64", "uint64")]
+    names = ["float64"] if any(isinstance(value, float) for value in kept) else whole
+    return next((name for name in names if fit_dtype(kept, name)), "object")
+
+
+def _free_number(kept, dtype):
+    """A number of a dtype that is no category: few are kept, and even eight bits hold more."""
+    options = (-1, *((int(kept[0]) - 1, int(kept[-1]) + 1) if kept else ()), *range(len(kept) + 1))
+    if dtype not in ("object", "category") and pd.api.types.is_integer_dtype(output_dtype(dtype)):
+        low, high = dtype_range(dtype)
+        options = itertools.chain(options, range(low, high + 1))
+    return next(option for option in options if option not in kept and fit_dtype((option,), dtype))
 
 
 def bins_histogram(frame, schema) -> BoundedSum:

@@ -394,3 +394,25 @@ def test_books_without_a_reserve_say_what_helps():
     plan = _thresholds(accountant)
     with pytest.raises(BudgetExceededError, match="declare the categories, or make the books with a larger delta_res"):
         accountant.charge(plan.event, plan.label, plan.extra_delta)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_fits_that_learn_and_fits_that_do_not_use_up_each_its_own_plan(order):
+    accountant = PrivacyAccountant(1.0, 1e-5)
+    shares = (0.0, 0.1)
+    plans = [
+        accountant.calibrate([Phase("x", 1.0)], label="fit", epsilon=0.3, extra_delta_share=share) for share in shares
+    ]
+    accountant.plan(plans)
+    for k in order:
+        again = accountant.calibrate([Phase("x", 1.0)], label="fit", epsilon=0.3, extra_delta_share=shares[k])
+        assert again == plans[k]
+        accountant.charge(again.event, again.label, again.extra_delta)
+    assert {entry.status for entry in accountant.entries} == {"charged"}
+
+
+def test_a_fit_at_a_smaller_delta_is_not_one_that_was_planned():
+    accountant = PrivacyAccountant(1.0, 1e-5)
+    accountant.plan([_thresholds(accountant, 0.5)])
+    plan = accountant.calibrate([Phase("x", 1.0)], label="fit", epsilon=0.3, delta=1e-7, extra_delta_share=0.1)
+    assert plan.extra_delta == pytest.approx(1e-8)

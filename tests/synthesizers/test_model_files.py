@@ -82,13 +82,15 @@ def test_a_loaded_model_is_fitted_anew_on_books_of_its_own(tmp_path):
 
 def test_a_loaded_model_keeps_the_parameters_of_its_fit(tmp_path):
     schema = Schema([Numeric("pay", (0, 100)), Categorical("town")])
-    parameters = {"epsilon": 3.0, "target": "town", "schema": schema, "random_state": 3}
+    parameters = {"epsilon": 3.0, "target": "town", "schema": schema, "random_state": 3, "noise": "fast"}
+    parameters["importance"] = {"pay": 2.0}
     frame = FRAME[["pay", "town"]]
     fitted = MomentSynthesizer(**parameters).fit(frame)
     fitted.save(tmp_path / "m.safetensors")
     again = skdpgen.load(tmp_path / "m.safetensors")
     changed = {k for k, v in again.get_params().items() if v != fitted.get_params()[k]}
-    assert changed <= {"schema", "random_state", "delta", "neighboring"}
+    assert changed <= {"schema", "random_state", "delta", "neighboring", "noise"}
+    assert again.noise == "secure"  # a file does not choose the source of the noise
     assert again.schema == again.schema_ == fitted.schema_
     assert again.schema_.complete
     assert again.fit(frame).card_["model"]["parameters"]["target"] == "town"

@@ -18,9 +18,11 @@ from skdpgen.tabular import (
     TableEncoder,
     bins_from_histogram,
     bins_histogram,
+    learning,
     schema_from_histogram,
     schema_histogram,
 )
+from skdpgen.tabular.columns import fit_dtype
 
 
 class Normals:
@@ -185,6 +187,44 @@ def _noisy(frame, sd, seed):
     histogram = schema_histogram(frame, Schema.from_kinds(frame))
     noisy = histogram.bounded_sum.value + sd * np.random.default_rng(seed).standard_normal(sum(histogram.sizes))
     return schema_from_histogram(noisy, histogram, sd, 1e-5)
+
+
+@pytest.mark.parametrize("resolution", ["D", "min", "us"])
+@pytest.mark.parametrize("dtype", ["datetime64[ns]", "datetime64[us]", "datetime64[ns, UTC]"])
+def test_every_range_of_years_is_one_of_its_dtype(dtype, resolution):
+    column = Datetime("x", resolution=resolution, dtype=dtype)
+    last = len(learning._YEARS) - 2
+    for outermost in ((0, 0), (0, last), (5, 30), (last, last), None):
+        low, high = learning._year_bounds(column, outermost)
+        assert replace(column, bounds=(low, high)).complete
+        assert low < high
+    assert learning._year_bounds(column, (0, last))[0] == ("1677-09-22" if "ns" in dtype else "1500-01-01")
+
+
+def test_the_first_moment_of_a_dtype_is_no_reason_to_fail():
+    frame = pd.DataFrame({"x": pd.Series([pd.Timestamp.min.ceil("D"), pd.Timestamp("2020-05-05")] * 500)})
+    low, high = _noisy(frame.astype("datetime64[ns]"), 5.0, 0)["x"].bounds
+    assert low.startswith("1677")
+    assert high > "2020-05-05"
+
+
+EXTREMES = [0, 1, -1, 5, 127, -128, 255, 2**31, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, -(2**63), 2**70 + 1]
+EXTREMES += [0.5, -1e17, -1e300, 1e300, 2.0**53, 1e-300]
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_any_numbers_that_are_learned_have_a_dtype_and_another_number(missing):
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        kept = {EXTREMES[k] for k in rng.integers(0, len(EXTREMES), rng.integers(0, 6))}
+        for dtype in (None, "object", "category", "float64", "int64", "uint64", "int8", "float32"):
+            held = [value for value in kept if fit_dtype((value,), dtype)]
+            if missing and dtype not in (None, "object", "category", "float64", "float32"):
+                continue
+            column = learning._with_categories(Categorical("x", dtype=dtype, missing=missing), held)
+            assert column.other not in held
+            if held:
+                assert column.categories == tuple(sorted(held))
 
 
 def test_dates_and_numbers_at_the_end_of_the_grid_are_said():
