@@ -261,6 +261,7 @@ def test_columns_that_were_counted_have_names(tmp_path):
         "synthesize table.csv --output out.csv --card out.csv",
         "schema table.csv --output table.csv",
         "report table.csv table.csv --output table.csv",
+        "budget table.csv --plot table.csv",
     ],
 )
 def test_no_file_is_written_over_one_that_is_read(table, capsys, command):

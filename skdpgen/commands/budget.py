@@ -34,8 +34,12 @@ def run(arguments):
     import json
     import warnings
 
+    from .._table_files import check_apart, check_output
     from ..accounting import BudgetPlan
 
+    if arguments.plot:
+        check_output(arguments.plot)
+        check_apart(arguments.input, arguments.schema, arguments.plot)
     estimator, data = _estimator(arguments), _data(arguments)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

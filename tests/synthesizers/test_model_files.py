@@ -198,5 +198,6 @@ def test_as_frame_joins_rows_and_labels():
 
 
 def test_a_delta_that_lets_a_row_be_published_is_said():
-    with pytest.warns(PrivacyLeakWarning, match="not below one row in 311"):
+    with pytest.warns(PrivacyLeakWarning, match="not below one row in 311") as said:
         MomentSynthesizer(delta=0.05, neighboring="replace_one").fit(FRAME)
+    assert said[0].filename == __file__
