@@ -79,6 +79,8 @@ def test_missing_values_and_large_integers_stay_as_they_are():
         (1e17, (), "100000000000000000"),
         (1e300, (), "1e+300"),
         (-0.0, (), "0"),
+        (2**53 + 1, ("9007199254740992.0",), "9007199254740993"),
+        (2**53, ("9007199254740992.0",), "9007199254740992.0"),
     ],
 )
 def test_the_text_of_a_number_is_that_of_its_value(value, categories, text):

@@ -154,7 +154,9 @@ class Sections:
                 rows.append((str(name), *told))
         if not rows:
             return ""
-        return details(f"Moments and ends of {len(rows)} columns of numbers", table("Columns of numbers", header, rows))
+        words = paragraph("The lowest and the highest real value are each somebody's own.")
+        listed = table("Columns of numbers", header, rows)
+        return details(f"Moments and ends of {len(rows)} columns of numbers", words + listed)
 
     def pairs(self):
         """Return distances over pairs and triples of columns, and correlations."""

@@ -171,9 +171,9 @@ class BaseSynthesizer(PrivateEstimator):
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
 
-def _restored(card, defaults, name):
+def _restored(card, defaults, model):
     """Constructor parameters that a card tells: all but objects, accountants, seeds and the source of the noise."""
-    told = card["model"]["parameters"] if card["model"]["name"] == name else {}
+    told = card["model"]["parameters"] if card["model"]["name"] == model else {}
     kept = {}
     for name, value in told.items():
         if name not in defaults or name in ("epsilon", "delta", "neighboring", "accountant", "random_state", "noise"):

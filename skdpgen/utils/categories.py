@@ -70,6 +70,9 @@ def _number(value):
 def number_text(value, categories=()):
     """Return the text of a number: 1.0 is "1", unless "1.0" is among the categories and "1" is not."""
     value = _number(value)
-    if isinstance(value, int) and (text := str(float(value) if abs(value) < _INT64 else value)) in categories:
-        return text if str(value) not in categories else str(value)
-    return str(value)
+    text = str(value)
+    # of two large integers that one float stands for, neither is the other
+    if isinstance(value, int) and text not in categories and abs(value) < _INT64 and float(value) == value:
+        with_point = str(float(value))
+        return with_point if with_point in categories else text
+    return text
