@@ -152,7 +152,7 @@ class PrivateEstimator(BaseEstimator):
     def _charge(self, accountant, plan):
         """Charge the whole fit, then hand out the noise generator that its releases need."""
         rng = make_noise_generator(self.noise)
-        accountant.charge(plan.event, plan.label, plan.extra_delta)
+        accountant.charge(plan.event, plan.label, plan.extra_delta, private=rng.private)
         self.accountant_ = accountant
         # The stream that `sample` advances: post-processing, so it may follow random_state. Noise never does.
         seed = (

@@ -32,7 +32,8 @@ def seeded_noise(seed=0, *, quiet=False, repeat=False):
 
     Notes
     -----
-    Whoever knows the seed can subtract the noise: the card of a fit made here says ``private: false``.
+    Whoever knows the seed can subtract the noise: the card of a fit made here says ``private: false``, and the ledger
+    that it was charged to is marked for good: so do the cards of all later fits on it.
     """
     fits = itertools.count()
 

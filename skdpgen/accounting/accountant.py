@@ -150,7 +150,7 @@ class PrivacyAccountant:
         return tuple(entry.charge for entry in self.entries)
 
     # ---- paying ----------------------------------------------------------------------------------
-    def charge(self, event: DpEvent, label: str, extra_delta: float = 0.0) -> None:
+    def charge(self, event: DpEvent, label: str, extra_delta: float = 0.0, *, private: bool = True) -> None:
         """Pay for a mechanism, before it touches the data.
 
         Parameters
@@ -161,6 +161,8 @@ class PrivacyAccountant:
             For the reader of the ledger; public.
         extra_delta : float, default=0.0
             Probability spent outright by threshold rules.
+        private : bool, default=True
+            False when the noise to come is known to somebody, as seeded noise is: the books are then marked, for good.
 
         Raises
         ------
@@ -178,7 +180,7 @@ class PrivacyAccountant:
         A charge equal to one declared by `plan` uses that up and costs nothing more. A charge is never
         taken back, whatever becomes of the fit.
         """
-        self._add([Charge(label, event, extra_delta)], "charged")
+        self._add([Charge(label, event, extra_delta)], "charged" if private else "seeded")
 
     def plan(self, charges: Iterable[Charge | FitPlan]) -> None:
         """Declare and pay for several charges at once; each is used up by a later equal `charge`.

@@ -30,8 +30,8 @@ from .card_json import (
     read_list,
 )
 from .cost import epsilon_pld, epsilon_rdp
-from .events import mechanisms, releases
-from .filter import Entry, PrivacyFilter
+from .events import mechanisms
+from .filter import STATUSES, Entry, PrivacyFilter, proves_privacy
 
 if TYPE_CHECKING:
     from .accountant import PrivacyAccountant
@@ -149,14 +149,13 @@ class PrivacyCard:
             When the accountant's books do not hold the plan's charge.
         """
         entries = accountant.entries
-        if plan.charge not in [entry.charge for entry in entries if entry.status == "charged"]:
+        if plan.charge not in [entry.charge for entry in entries if entry.used]:
             raise ValueError(f"the plan {plan.label!r} was not charged to this accountant")
         rule = PrivacyFilter(accountant.epsilon, accountant.delta, accountant.neighboring, accountant.delta_reserve)
         everything = [entry.charge for entry in entries]
-        without_noise = any(row.mechanism == "non_private" for charge in everything for row in releases(charge.event))
         content = {
             "format": _FORMAT,
-            "private": bool(private) and not without_noise,
+            "private": bool(private) and proves_privacy(entries),
             "neighboring": plan.neighboring,
             "unit": unit,
             "model": {"name": model, "parameters": plain(dict(parameters))},
@@ -246,7 +245,7 @@ class PrivacyCard:
         neighboring = check_neighboring(card["neighboring"])
         fit = self._verify_fit(card["fit"], neighboring)
         ledger, entries = self._verify_ledger(card["ledger"], neighboring)
-        paid = [entry.charge for entry in entries if entry.status == "charged"]
+        paid = [entry.charge for entry in entries if entry.used]
         for charge in fit["charges"]:
             if charge not in paid:
                 raise ValueError(f"the fit's charge {charge.label!r} is not in the ledger")
@@ -254,8 +253,8 @@ class PrivacyCard:
         found = sorted({mechanism for charge in fit["charges"] for mechanism in mechanisms(charge.event)})
         if card["sampler"] != [_SAMPLERS[mechanism] for mechanism in found]:
             raise ValueError("the sampler stated is not that of the fit's events")
-        if card["private"] is not False and math.isinf(ledger["epsilon"]):
-            raise ValueError("the card says that the fit is private, and its events are not")
+        if card["private"] is not False and (math.isinf(ledger["epsilon"]) or not proves_privacy(entries)):
+            raise ValueError("the card says that the fit is private, and its ledger says that it is not")
         _check_candidates(card["fit"]["label"], card["public_assumptions"])
         return {
             "private": card["private"],
@@ -311,7 +310,7 @@ class PrivacyCard:
         for item in read_list(ledger["charges"], "ledger"):
             batch, status = item.get("batch"), item.get("status")
             last = entries[-1].batch if entries else 0
-            if status not in ("planned", "charged") or isinstance(batch, bool) or batch not in (max(last, 1), last + 1):
+            if status not in STATUSES or isinstance(batch, bool) or batch not in (max(last, 1), last + 1):
                 raise ValueError("ledger: a charge has no lawful batch and status")
             rest = {name: value for name, value in item.items() if name not in ("batch", "status")}
             entries.append(Entry(charge_from_json(rest, "ledger"), batch, status))

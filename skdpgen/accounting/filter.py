@@ -17,7 +17,10 @@ from .events import Charge, releases
 from .gaussian import gaussian_epsilon
 from .renyi import conversion_cost, rdp_at
 
-__all__ = ["Entry", "PrivacyFilter"]
+__all__ = ["STATUSES", "Entry", "PrivacyFilter", "proves_privacy"]
+
+# Of a line of the books.
+STATUSES = ("planned", "charged", "seeded")
 
 # Of the limit: what rounding leaves of a budget that was spent to the end.
 _NEGLIGIBLE = 1e-8
@@ -28,12 +31,27 @@ class Entry:
     """A line of the books: a charge, the batch it was declared in, and whether it has been used.
 
     `batch` counts declarations from 1: entries of one batch were fixed together. `status` is
-    "planned" (accepted and paid, not yet run) or "charged".
+    "planned" (accepted and paid, not yet run), "charged", or "seeded": charged for a fit whose noise somebody can make
+    again, so that these books prove nothing.
     """
 
     charge: Charge
     batch: int
     status: str
+
+    @property
+    def used(self) -> bool:
+        """Whether it has been run."""
+        return self.status != "planned"
+
+
+def proves_privacy(entries: Sequence[Entry]) -> bool:
+    """Whether the books prove anything: every release had noise, and nobody knows it."""
+    return all(
+        entry.status != "seeded" and row.mechanism != "non_private"
+        for entry in entries
+        for row in releases(entry.charge.event)
+    )
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from ..exceptions import DetachedAccountantError, LedgerError
 from .event_json import event_from_json, event_to_json
 from .events import Charge
-from .filter import Entry, PrivacyFilter
+from .filter import STATUSES, Entry, PrivacyFilter
 
 __all__ = ["FileLedger", "MemoryLedger", "create_ledger_file"]
 
@@ -77,10 +77,10 @@ class MemoryLedger:
                 "because the original would not know; give PrivacyAccountant a ledger file to charge in workers"
             )
         with self._lock:
-            if status == "charged" and len(charges) == 1:
+            if status != "planned" and len(charges) == 1:
                 k = _planned(self._entries, charges[0])
                 if k is not None:
-                    self._entries[k] = Entry(charges[0], self._entries[k].batch, "charged")
+                    self._entries[k] = Entry(charges[0], self._entries[k].batch, status)
                     return
             check(self._entries, charges)
             batch = _next_batch(self._entries)
@@ -190,9 +190,9 @@ class FileLedger:
                 self._check_parameters(connection)
                 rows = self._entries(connection)
                 entries = [entry for _, entry in rows]
-                k = _planned(entries, charges[0]) if status == "charged" and len(charges) == 1 else None
+                k = _planned(entries, charges[0]) if status != "planned" and len(charges) == 1 else None
                 if k is not None:
-                    connection.execute("UPDATE charges SET status = 'charged' WHERE id = ?", (rows[k][0],))
+                    connection.execute("UPDATE charges SET status = ? WHERE id = ?", (status, rows[k][0]))
                 else:
                     check(entries, charges)
                     batch = _next_batch(entries)
@@ -249,7 +249,7 @@ class FileLedger:
             raise LedgerError(f"{self.path} is damaged: charges have been removed from it")
         entries = []
         for number, batch, status, label, event, extra_delta in rows:
-            if status not in ("planned", "charged"):
+            if status not in STATUSES:
                 raise LedgerError(f"{self.path} is damaged: entry {number} has status {status!r}")
             try:
                 charge = Charge(label, event_from_json(event), extra_delta)

@@ -67,7 +67,7 @@ class PlanningAccountant(PrivacyAccountant):
             self.request.phases, 1.0, label=label, extra_delta=0.5 * extra_delta_share * self.delta, **terms
         )
 
-    def charge(self, event, label, extra_delta=0.0):
+    def charge(self, event, label, extra_delta=0.0, *, private=True):
         """Refuse: nothing is paid while a fit is planned."""
         raise BudgetExceededError(f"{label!r} was only planned: nothing may be charged or released")
 
@@ -116,13 +116,13 @@ class PaidFits:
         """Whether fits may still be made on the charge: in its block, in the process that made it."""
         return self._open and self._charge is not None and os.getpid() == self._pid
 
-    def charge(self, event: DpEvent, label: str, extra_delta: float = 0.0) -> None:
+    def charge(self, event: DpEvent, label: str, extra_delta: float = 0.0, *, private: bool = True) -> None:
         """Charge the accountant, as its own `charge`; a second charge is refused."""
         charge = Charge(label, event, extra_delta)
         with self._lock:
             if not self._open or self._charge is not None:
                 raise BudgetExceededError(f"{label!r}: one charge is made here, inside the block")
-            self._accountant.charge(event, label, extra_delta)
+            self._accountant.charge(event, label, extra_delta, private=private)
             self._charge = charge
 
     def draw_runs(self, runs: str, mean: float, rng) -> int:
@@ -210,7 +210,7 @@ class Voucher(PrivacyAccountant):
             raise BudgetExceededError(f"this fit was paid for as {self._plan.label!r} with other phases")
         return self._plan
 
-    def charge(self, event, label, extra_delta=0.0):
+    def charge(self, event, label, extra_delta=0.0, *, private=True):
         """Take the one charge that was paid for; a second, or another, is refused."""
         charge = Charge(label, event, extra_delta)
         with self._lock:
@@ -218,7 +218,7 @@ class Voucher(PrivacyAccountant):
                 raise BudgetExceededError(f"{label!r}: what it was paid by is over")
             if self._ledger.read() or charge != self._plan.charge:
                 raise BudgetExceededError(f"{label!r}: one fit was paid for, and not this one (or not twice)")
-            super().charge(event, label, extra_delta)
+            super().charge(event, label, extra_delta, private=private)
 
     def plan(self, charges):
         """Refuse: the one fit is planned already."""

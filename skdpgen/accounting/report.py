@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .cost import epsilon_pld
 from .events import releases
-from .filter import Entry, PrivacyFilter
+from .filter import Entry, PrivacyFilter, proves_privacy
 from .renyi import rdp_at
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def ledger_totals(entries: Sequence[Entry], rule: PrivacyFilter) -> dict[str, An
         "epsilon_spent": rule.spent(entries),
         "epsilon_if_fixed_in_advance": epsilon_pld(charges, rule.delta, rule.neighboring),
         "remaining": rule.remaining(entries),
-        "private": all(row.mechanism != "non_private" for charge in charges for row in releases(charge.event)),
+        "private": proves_privacy(entries),
     }
 
 
@@ -80,7 +80,9 @@ def ledger_html(entries: Sequence[Entry], rule: PrivacyFilter, *, path: str | No
         used = 1 - rule.rdp_left(entries) / rule.limit(entries)
         text += f"; {used:.1%} of the filter is used (epsilons of separate fits do not add up: their squares nearly do)"
     if not totals["private"]:
-        text += "; <b>not private: a release without noise was charged</b>"
+        seeded = any(entry.status == "seeded" for entry in entries)
+        why = "a fit had noise that is known (seeded)" if seeded else "a release without noise was charged"
+        text += f"; <b>not private: {why}</b>"
     if path is not None:
         text += f"; ledger {html.escape(path)}"
     return f"<div><p>{text}</p>{frame.to_html(index=False, na_rep='', float_format='{:.4g}'.format)}</div>"

@@ -86,15 +86,16 @@ def check_fits_under_one_random_state_differ(estimator, data):
 
 @check
 def check_noise_is_on_the_card(estimator, data):
-    """The card says which generator was used, and that seeded noise is not private."""
+    """The card says which generator was used; seeded noise marks it, and the ledger, as not private."""
     cards = {}
     for kind in ("secure", "fast"):
         cards[kind] = json.loads(fresh(estimator).set_params(noise=kind).fit(*data()).card_.to_json())
         assert cards[kind]["private"] is True
     assert cards["secure"]["noise"] != cards["fast"]["noise"]
     with seeded_noise(quiet=True):
-        card = json.loads(fresh(estimator).fit(*data()).card_.to_json())
-    assert card["private"] is False
+        seeded = fresh(estimator).fit(*data())
+    assert json.loads(seeded.card_.to_json())["private"] is False
+    assert seeded.accountant_.report().attrs["private"] is False
 
 
 @check

@@ -13,6 +13,8 @@ from scipy import stats
 
 from skdpgen.exceptions import PrivacyLeakWarning
 from skdpgen.testing import seeded_noise
+from skdpgen.utils import noise as noise_module
+from skdpgen.utils import watching
 from skdpgen.utils.noise import NoiseGenerator, make_noise_generator, override_noise
 from skdpgen.utils.watching import tell_release, watch_releases, watched
 
@@ -178,21 +180,53 @@ def _overlapping(blocks, inside):
     return told
 
 
-def test_seeded_noise_of_other_threads_is_not_ours():
-    told = _overlapping([seeded_noise(0, quiet=True) for _ in range(3)], lambda: make_noise_generator().kind)
-    assert told == ["secure"] * 4
+def _kinds_beside_seeded_noise():
+    return _overlapping([seeded_noise(0, quiet=True) for _ in range(3)], lambda: make_noise_generator().kind)
 
 
-def test_releases_are_told_to_watchers_of_their_own_thread():
+def _watched_beside_watchers():
     seen = []
 
     def release():
         tell_release(np.ones(2), 1.0)
         return watched()
 
-    told = _overlapping([watch_releases(lambda *release: seen.append(release)) for _ in range(3)], release)
-    assert told == [False] * 4
-    assert not seen
+    blocks = [watch_releases(lambda *release: seen.append(release)) for _ in range(3)]
+    return _overlapping(blocks, release), len(seen)
+
+
+def test_seeded_noise_of_other_threads_is_not_ours():
+    assert _kinds_beside_seeded_noise() == ["secure"] * 4
+
+
+def test_releases_are_told_to_watchers_of_their_own_thread():
+    assert _watched_beside_watchers() == ([False] * 4, 0)
+
+
+class _OfTheProcess:
+    """A context variable that all threads share."""
+
+    def __init__(self):
+        self._value = None
+
+    def get(self):
+        return self._value
+
+    def set(self, value):
+        before, self._value = self._value, value
+        return before
+
+    reset = set
+
+
+def test_a_setting_that_threads_share_is_caught(monkeypatch):
+    monkeypatch.setattr(noise_module, "_override", _OfTheProcess())
+    # the last to leave puts back what it found: the noise of another thread, for good
+    assert _kinds_beside_seeded_noise() == ["seeded", "secure", "seeded", "seeded"]
+    monkeypatch.setattr(watching, "_watcher", _OfTheProcess())
+    told, seen = _watched_beside_watchers()
+    assert told == [True, False, True, True]
+    assert seen == 3
 
 
 def test_a_block_inside_a_block_gives_the_outer_one_back():
