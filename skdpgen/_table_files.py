@@ -14,13 +14,32 @@ from pathlib import Path
 
 import pandas as pd
 
+from ._csv_values import (
+    DATE,
+    NUMBER,
+    Notation,
+    are_codes,
+    as_declared,
+    is_text,
+    may_be_codes,
+    resolution_of,
+    with_dates,
+    with_notation,
+)
 from .exceptions import InvalidInputError, PrivacyLeakWarning, SchemaError
 from .synthesizers._frames import PUBLIC_ASSUMPTIONS
 from .tabular import Categorical, Datetime
-from .tabular.columns import output_dtype
-from .utils.categories import family, number_text
 
-__all__ = ["check_apart", "check_input", "check_output", "declare_public", "is_parquet", "read_table", "write_table"]
+__all__ = [
+    "check_apart",
+    "check_input",
+    "check_output",
+    "check_writing",
+    "declare_public",
+    "is_parquet",
+    "read_table",
+    "write_table",
+]
 
 _PARQUET = (".parquet", ".pq")
 _OUTPUTS = (".csv", ".tsv", ".txt", ".gz", *_PARQUET)
@@ -28,22 +47,20 @@ _NO_TABLES = (".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".dta", ".
 _DTYPES_OF_CSV = (
     "kinds (dtypes) of the columns, dates among them: told from the values of the CSV file, and taken as public"
 )
-# One format for a whole column, and the resolution that it has.
-_DATE = r"\d{4}-\d{2}-\d{2}"
-_ISO_FORMATS = {
-    "D": (_DATE,),
-    "min": (_DATE + r"T\d{2}:\d{2}", _DATE + r" \d{2}:\d{2}"),
-    "s": (_DATE + r"T\d{2}:\d{2}:\d{2}", _DATE + r" \d{2}:\d{2}:\d{2}"),
-    "us": (_DATE + r"T\d{2}:\d{2}:\d{2}\.\d{1,6}", _DATE + r" \d{2}:\d{2}:\d{2}\.\d{1,6}"),
-}
 _SEPARATORS = {"tab": "\t", "\\t": "\t"}
-_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-# Numbers with signs or separators, and dates in other formats: read as text, of which little can be learned.
-_FORMATTED = r"[^\w\s]?\s?[+-]?\d{1,3}(?:[.,' \u00a0]\d{3})*(?:[.,]\d+)?\s?[^\w\s]?"
-_OTHER_DATE = r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?:[T ].*)?|\d{1,2}:\d{2}(?::\d{2})?"
 
 
-def read_table(path, *, missing_values=(), separator=None, numeric_names=False, schema=None):
+def read_table(
+    path,
+    *,
+    missing_values=(),
+    separator=None,
+    decimal=".",
+    thousands=None,
+    date_formats=(),
+    numeric_names=False,
+    schema=None,
+):
     """Read a CSV or Parquet file into a frame of nullable dtypes.
 
     Parameters
@@ -54,13 +71,15 @@ def read_table(path, *, missing_values=(), separator=None, numeric_names=False, 
         Texts that stand for a missing value, beside the empty field.
     separator : str, default=None
         Between the fields of a CSV file: one character, or "tab". None is a tab for ``.tsv`` and a comma else.
+    decimal, thousands, date_formats : str, str, sequence of str
+        How a CSV file writes numbers, and dates that are not in ISO 8601; see `Notation`.
     numeric_names : bool, default=False
         Whether numbers and dates in the first line of a CSV file are names. If not, they are refused: names are
         published, and where they are none, the first line is a row.
     schema : Schema, default=None
         Its columns of text are left as text: it says what they are. Of the others, those whose values are all dates
-        (or times) in one ISO 8601 format become datetimes, and those of digits alone, equally many in every row and
-        with a zero first in one, are codes, and text.
+        (or times) in one ISO 8601 format, or one of `date_formats`, become datetimes, and those of digits alone,
+        equally many in every row and with a zero first in one, are codes, and text.
 
     Returns
     -------
@@ -72,7 +91,7 @@ def read_table(path, *, missing_values=(), separator=None, numeric_names=False, 
     ------
     InvalidInputError
         The file is not there, is empty, has ragged rows, is not UTF-8, or has a column without a name, or a number for
-        one; or all of it is one column that another separator would cut.
+        one; or all of it is one column that another separator would cut. Or an option is bad, or would do nothing.
 
     Warns
     -----
@@ -81,7 +100,9 @@ def read_table(path, *, missing_values=(), separator=None, numeric_names=False, 
         with separators or signs, or like dates in another format. For the data holder alone.
     """
     path = Path(path)
-    check_input(path, missing_values=missing_values, separator=separator, numeric_names=numeric_names)
+    options = {"missing_values": missing_values, "separator": separator, "numeric_names": numeric_names}
+    check_input(path, **options, decimal=decimal, thousands=thousands, date_formats=date_formats)
+    notation = Notation(decimal, thousands, date_formats)
     if is_parquet(path):
         try:
             return pd.read_parquet(path, dtype_backend="numpy_nullable")
@@ -99,22 +120,28 @@ def read_table(path, *, missing_values=(), separator=None, numeric_names=False, 
             "encoding": "utf-8-sig",
             "skipinitialspace": separator == ",",
         }
-        texts = [name for name, column in declared.items() if _is_text(column)]
-        frame = pd.read_csv(path, dtype=dict.fromkeys(texts, "string"), **options)
+        texts = [name for name, column in declared.items() if is_text(column)]
+        formats = {}
+        if notation == Notation():
+            frame = pd.read_csv(path, dtype=dict.fromkeys(texts, "string"), **options)
+        else:  # pandas would make a number of 01.02.2024, where thousands are marked
+            frame, formats = with_notation(pd.read_csv(path, dtype="string", **options), declared, texts, notation)
         for name in frame.columns.intersection(texts):
-            frame[name] = _as_declared(frame[name], declared[name].categories or ())
+            frame[name] = as_declared(frame[name], declared[name].categories or ())
         integers = [
             name
             for name in frame.columns
-            if _may_be_codes(declared.get(name)) and pd.api.types.is_integer_dtype(frame[name].dtype)
+            if may_be_codes(declared.get(name)) and pd.api.types.is_integer_dtype(frame[name].dtype)
         ]
         for n_rows in (1000, None):  # of codes, numbers would lose the zeros; most columns are none by their first rows
             if integers:
                 written = pd.read_csv(path, usecols=integers, dtype="string", nrows=n_rows, **options)
-                integers = [name for name in integers if _are_codes(written[name].dropna(), n_rows is None)]
+                integers = [name for name in integers if are_codes(written[name].dropna(), n_rows is None)]
         if integers:
             frame[integers] = written[integers]
-        frame = _with_dates(frame, declared)
+        frame, resolutions = with_dates(frame, declared, notation)
+        frame.attrs["resolutions"] = resolutions | {name: resolution_of(form) for name, form in formats.items()}
+        frame.attrs["date_formats"] = formats
         frame.attrs[PUBLIC_ASSUMPTIONS] = [_DTYPES_OF_CSV]
         return frame
     except UnicodeDecodeError:
@@ -130,17 +157,20 @@ def is_parquet(path):
     return Path(path).suffix.lower() in _PARQUET
 
 
-def check_input(path, *, missing_values=(), separator=None, numeric_names=False):
+def check_input(
+    path, *, missing_values=(), separator=None, decimal=".", thousands=None, date_formats=(), numeric_names=False
+):
     """Refuse a file that is not there or is no table, and options that would do nothing with it."""
     path = Path(path)
     if not path.is_file():
         raise InvalidInputError(f"{path}: no such file")
     if path.suffix.lower() in _NO_TABLES:
         raise InvalidInputError(f"{path}: only CSV and Parquet are read; save it as one of them")
-    if is_parquet(path) and (missing_values or separator is not None or numeric_names):
+    plain = Notation(decimal, thousands, date_formats) == Notation()
+    if is_parquet(path) and (missing_values or separator is not None or numeric_names or not plain):
         raise InvalidInputError(
-            f"{path}: texts that stand for a missing value, separators, and headers are of CSV files; a Parquet file "
-            "has its own"
+            f"{path}: texts that stand for a missing value, separators, headers, and how numbers and dates are written "
+            "are of CSV files; a Parquet file has its own"
         )
 
 
@@ -151,89 +181,6 @@ def _separator(path, separator):
     if len(separator) != 1 or separator in '"\r\n':
         raise InvalidInputError('the separator must be one character, or "tab"')
     return separator
-
-
-def _is_text(column):
-    """Whether the values of a declared column are text, whatever they look like."""
-    if not isinstance(column, Categorical):
-        return False
-    if column.categories:
-        return family(column.categories[0]) == "text"
-    return column.dtype == "str" or (
-        column.dtype is not None and isinstance(output_dtype(column.dtype), pd.StringDtype)
-    )
-
-
-def _as_declared(written, categories):
-    """Bring what is not among the declared categories to one that is the same number, or truth value.
-
-    A missing value makes 1.0 of 1 in many programs; others write TRUE.
-    """
-    same = {}
-    for text in written.dropna().unique():
-        if text in categories:
-            continue
-        plain = text.strip()
-        if re.fullmatch(_NUMBER, plain):
-            same[text] = number_text(int(plain) if re.fullmatch(r"[+-]?\d+", plain) else float(plain), categories)
-        elif plain.lower() in ("true", "false"):
-            same[text] = plain.capitalize() if plain.capitalize() in categories else plain.lower()
-        else:
-            same[text] = plain
-    same = {text: other for text, other in same.items() if other in categories}
-    return written.replace(same) if same else written
-
-
-def _may_be_codes(column):
-    """Whether digits of a column may be codes: nothing is declared of it, or that it is categorical and no more."""
-    return column is None or (isinstance(column, Categorical) and column.categories is None)
-
-
-def _are_codes(written, all_rows=True):
-    digits = written.str.fullmatch(r"\d{2,}").all() and written.str.len().nunique() <= 1
-    return bool(digits and (not all_rows or written.str.startswith("0").any()))
-
-
-def _with_dates(frame, declared):
-    """Make datetimes of text columns that hold dates alone; say which columns were perhaps meant for something else."""
-    resolutions, almost, formatted = {}, [], []
-    for name in frame.columns:
-        if name in declared or not pd.api.types.is_string_dtype(frame[name].dtype):
-            continue
-        values = frame[name].dropna()
-        if values.empty:
-            continue
-        for resolution, formats in _ISO_FORMATS.items():
-            if any(
-                re.fullmatch(pattern, values.iloc[0]) and values.str.fullmatch(pattern).all() for pattern in formats
-            ):
-                moments = pd.to_datetime(frame[name].astype(object), errors="coerce", format="ISO8601")
-                if moments.notna().sum() == len(values):
-                    frame[name] = moments.astype("datetime64[us]")
-                    resolutions[name] = resolution
-        if name not in resolutions:
-            numbers = pd.to_numeric(values, errors="coerce").isna()
-            if not numbers.all() and values[numbers].nunique() == 1:
-                almost.append(repr(name))
-            elif numbers.any() and any(values.str.fullmatch(form).all() for form in (_FORMATTED, _OTHER_DATE)):
-                formatted.append(repr(name))
-    if almost:
-        warnings.warn(
-            f"taken for text, though all values but a text that is no number are numbers: {', '.join(almost)}. If that "
-            "text stands for a missing value, give it as --missing TEXT",
-            UserWarning,
-            stacklevel=3,
-        )
-    if formatted:
-        warnings.warn(
-            f"taken for text, of which next to nothing can be learned: {', '.join(formatted)}. All values look like "
-            "numbers with signs or separators, or like dates and times in another format: write them as 1234.5, "
-            "2024-01-31 or 2024-01-31T12:00 first",
-            UserWarning,
-            stacklevel=3,
-        )
-    frame.attrs["resolutions"] = resolutions
-    return frame
 
 
 def _check_rectangular(path, separator, numeric_names=False):
@@ -259,7 +206,7 @@ def _check_rectangular(path, separator, numeric_names=False):
         duplicates = sorted({name for name in header if header.count(name) > 1})
         if duplicates:
             raise InvalidInputError(f"{path}: duplicate column names: {', '.join(map(repr, duplicates))}")
-        values = [name for name in header if re.fullmatch(f"{_NUMBER}|{_DATE}.*", name.strip())]
+        values = [name for name in header if re.fullmatch(f"{NUMBER}|{DATE}.*", name.strip())]
         counted = len(header) > 2 and all(name == str(k) for k, name in enumerate(header))  # as pandas counts columns
         if values and not (numeric_names or counted):
             raise InvalidInputError(
@@ -315,13 +262,35 @@ def check_output(path, *, table=False):
         raise InvalidInputError(f"{path}: writing Parquet needs pyarrow (the extra skdpgen[parquet])")
 
 
-def write_table(frame, path):
-    """Write `frame` to a CSV file (with tabs where `path` ends in .tsv), or to Parquet: .parquet or .pq."""
+def check_writing(path, *, separator=None, decimal="."):
+    """Refuse marks that no file, or not this one, is written with."""
+    Notation(decimal)
+    if is_parquet(path) and (separator is not None or decimal != "."):
+        raise InvalidInputError(f"{path}: separators and decimal marks are of CSV files")
+    _separator(Path(path), separator)
+
+
+def write_table(frame, path, *, separator=None, decimal=".", date_formats=None):
+    """Write a table to a file.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    path : str or Path
+        ``.parquet`` and ``.pq`` are Parquet, all else CSV: with tabs in ``.tsv``.
+    separator, decimal : str
+        Of a CSV file, as for `read_table`; one that ends in .tsv has tabs.
+    date_formats : dict of str to str, default=None
+        Formats of strftime by column; others are written as ISO 8601.
+    """
     path = Path(path)
     if is_parquet(path):
         frame.to_parquet(path, index=False)
     else:
-        frame.to_csv(path, index=False, sep=_separator(path, None))
+        for name, form in (date_formats or {}).items():
+            frame = frame.assign(**{name: frame[name].dt.strftime(form)})
+        tabs = ".tsv" in path.suffixes[-2:]
+        frame.to_csv(path, index=False, sep=_separator(path, None if tabs else separator), decimal=decimal)
 
 
 def declare_public(schema, frame, names):

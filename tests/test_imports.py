@@ -31,6 +31,7 @@ LEVELS = {
     "estimator_checks": 7,
     "metrics": 6,
     "datasets": 6,
+    "_csv_values": 5,
     "_table_files": 6,
     "model_selection": 5,
     "audit": 6,

@@ -27,6 +27,19 @@ def add_reading(parser):
         "--separator", metavar="C", help="between the fields of a CSV file: a character, or tab (default: comma)"
     )
     parser.add_argument(
+        "--decimal", metavar="C", default=".", help="mark before the decimals of numbers: . or , (default: .)"
+    )
+    parser.add_argument(
+        "--thousands", metavar="C", help="mark between thousands: . or , or ' or space (default: there are none)"
+    )
+    parser.add_argument(
+        "--dates",
+        metavar="FORMAT",
+        action="append",
+        default=[],
+        help="how dates are written that are not in ISO 8601, such as %%d.%%m.%%Y; repeatable",
+    )
+    parser.add_argument(
         "--header", action="store_true", help="the first line does hold names, though some are numbers or dates"
     )
 
@@ -36,6 +49,9 @@ def reading(arguments):
     return {
         "missing_values": arguments.missing,
         "separator": arguments.separator,
+        "decimal": arguments.decimal,
+        "thousands": arguments.thousands,
+        "date_formats": arguments.dates,
         "numeric_names": arguments.header,
     }
 

@@ -103,6 +103,8 @@ def run(arguments):
     if arguments.card:
         synthesizer.card_.save(arguments.card)
     synthetic = synthesizer.sample(arguments.rows)
-    write_table(synthetic, arguments.output)
+    # as the real rows are written, so that whatever reads one file reads the other
+    written = {name: options[name] for name in ("separator", "decimal")}
+    write_table(synthetic, arguments.output, **written, date_formats=getattr(rows, "attrs", {}).get("date_formats"))
     print_ledger(synthesizer.accountant_)
     print(f"{len(synthetic)} synthetic rows written to {arguments.output}")

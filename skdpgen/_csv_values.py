@@ -1,0 +1,273 @@
+"""What the texts of a CSV file say: numbers, dates, codes, or nothing but text."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass
+from datetime import datetime
+
+import pandas as pd
+
+from .exceptions import InvalidInputError
+from .tabular import Categorical, Datetime
+from .tabular.columns import output_dtype
+from .utils.categories import family, number_text
+
+__all__ = [
+    "DATE",
+    "NUMBER",
+    "Notation",
+    "are_codes",
+    "as_declared",
+    "is_text",
+    "may_be_codes",
+    "resolution_of",
+    "with_dates",
+    "with_notation",
+]
+
+DATE = r"\d{4}-\d{2}-\d{2}"
+NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+# One format for a whole column, and the resolution that it has.
+_ISO_FORMATS = {
+    "D": (DATE,),
+    "min": (DATE + r"T\d{2}:\d{2}", DATE + r" \d{2}:\d{2}"),
+    "s": (DATE + r"T\d{2}:\d{2}:\d{2}", DATE + r" \d{2}:\d{2}:\d{2}"),
+    "us": (DATE + r"T\d{2}:\d{2}:\d{2}\.\d{1,6}", DATE + r" \d{2}:\d{2}:\d{2}\.\d{1,6}"),
+}
+# Numbers with signs or separators, and dates in other formats: read as text, of which little can be learned.
+_FORMATTED = r"[^\w\s]?\s?[+-]?\d{1,3}(?:[.,' \u00a0]\d{3})*(?:[.,]\d+)?\s?[^\w\s]?"
+_OTHER_DATE = r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?:[T ].*)?|\d{1,2}:\d{2}(?::\d{2})?"
+# Between thousands; a space may be one that does not break, or a narrow one.
+_MARKS = {".": r"\.", ",": ",", "'": "['\u2019]", "space": "[ \u00a0\u202f]"}
+_FEW = 1000
+
+
+@dataclass(frozen=True)
+class Notation:
+    """How a file writes its numbers and dates.
+
+    Parameters
+    ----------
+    decimal : {".", ","}, default="."
+    thousands : {".", ",", "'", "space"}, default=None
+        Between groups of three digits. None: there are no such groups.
+    dates : sequence of str, default=()
+        Formats of `datetime.strptime` with a year, beside ISO 8601: a column of text that is in one of them is a date.
+
+    Raises
+    ------
+    InvalidInputError
+        For anything else, or one mark for two things.
+    """
+
+    decimal: str = "."
+    thousands: str | None = None
+    dates: tuple = ()
+
+    def __post_init__(self):
+        if self.decimal not in (".", ","):
+            raise InvalidInputError("the decimal mark must be . or ,")
+        if self.thousands is not None and (self.thousands not in _MARKS or self.thousands == self.decimal):
+            raise InvalidInputError("the mark of thousands must be . or , or ' or space, and not the decimal mark")
+        object.__setattr__(self, "dates", tuple(self.dates))
+        for form in self.dates:
+            _check_dates(form)
+
+    @property
+    def plain(self):
+        """Whether numbers are written as programs write them."""
+        return self.decimal == "." and self.thousands is None
+
+    @property
+    def number(self):
+        """Pattern of one number."""
+        point = re.escape(self.decimal)
+        whole = r"\d+" if self.thousands is None else rf"(?:\d{{1,3}}(?:{_MARKS[self.thousands]}\d{{3}})+|\d+)"
+        return rf"[+-]?(?:{whole}(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?"
+
+    def to_plain(self, written):
+        """Rewrite a column of such numbers."""
+        if self.thousands is not None:
+            written = written.str.replace(_MARKS[self.thousands], "", regex=True)
+        return written.str.replace(self.decimal, ".", regex=False)
+
+
+def _check_dates(form):
+    day = datetime(2001, 12, 23, 17, 45, 6)
+    try:
+        read = pd.to_datetime(day.strftime(form), format=form)
+    except (ValueError, TypeError):
+        read = pd.NaT
+    if pd.isna(read) or read.year != day.year or read.tzinfo is not None:
+        raise InvalidInputError("a format of dates is that of strptime, with a year, such as %d.%m.%Y")
+
+
+def resolution_of(form):
+    """Return the resolution of dates in a format of strptime."""
+    for resolution, directives in {"us": ("%f",), "s": ("%S",), "min": ("%M",), "h": ("%H", "%I")}.items():
+        if any(directive in form for directive in directives):
+            return resolution
+    return "D"
+
+
+# -- columns in a notation of their own ---------------------------------------------------------------------------
+
+
+def with_notation(frame, declared, texts, notation):
+    """Make dates, numbers and truth values of the columns of text that hold nothing else, in a notation.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Of text, dtype "string".
+    declared : dict
+        Columns of a schema by name.
+    texts : collection of str
+        Columns that are text, whatever they look like.
+    notation : Notation
+
+    Returns
+    -------
+    frame : DataFrame
+    formats : dict of str to str
+        Formats of the columns that are dates in one of the notation.
+    """
+    columns, formats = {}, {}
+    for name in frame.columns:
+        values = frame[name].dropna()
+        if name in texts or values.empty:
+            continue
+        if isinstance(declared.get(name), (Datetime, type(None))):
+            for form in notation.dates:
+                moments = pd.to_datetime(frame[name].astype(object), errors="coerce", format=form)
+                if moments.notna().sum() == len(values):
+                    columns[name], formats[name] = moments.astype("datetime64[us]"), form
+                    break
+        if name in columns:
+            continue
+        if _all_match(values, notation.number):
+            numbers = pd.to_numeric(notation.to_plain(frame[name]), dtype_backend="numpy_nullable")
+            if pd.api.types.is_numeric_dtype(numbers.dtype):  # not of more digits than a number holds
+                columns[name] = numbers
+        elif values.str.lower().isin(["true", "false"]).all():
+            columns[name] = frame[name].str.lower().eq("true").astype("boolean")
+    return frame.assign(**columns), formats
+
+
+def _all_match(values, pattern):
+    return bool(values.iloc[:_FEW].str.fullmatch(pattern).all() and values.str.fullmatch(pattern).all())
+
+
+# -- text and codes -----------------------------------------------------------------------------------------------
+
+
+def is_text(column):
+    """Whether the values of a declared column are text, whatever they look like."""
+    if not isinstance(column, Categorical):
+        return False
+    if column.categories:
+        return family(column.categories[0]) == "text"
+    return column.dtype == "str" or (
+        column.dtype is not None and isinstance(output_dtype(column.dtype), pd.StringDtype)
+    )
+
+
+def as_declared(written, categories):
+    """Bring what is not among the declared categories to one that is the same number, or truth value.
+
+    A missing value makes 1.0 of 1 in many programs; others write TRUE.
+    """
+    same = {}
+    for text in written.dropna().unique():
+        if text in categories:
+            continue
+        plain = text.strip()
+        if re.fullmatch(NUMBER, plain):
+            same[text] = number_text(int(plain) if re.fullmatch(r"[+-]?\d+", plain) else float(plain), categories)
+        elif plain.lower() in ("true", "false"):
+            same[text] = plain.capitalize() if plain.capitalize() in categories else plain.lower()
+        else:
+            same[text] = plain
+    same = {text: other for text, other in same.items() if other in categories}
+    return written.replace(same) if same else written
+
+
+def may_be_codes(column):
+    """Whether digits of a column may be codes: nothing is declared of it, or that it is categorical and no more."""
+    return column is None or (isinstance(column, Categorical) and column.categories is None)
+
+
+def are_codes(written, all_rows=True):
+    """Whether digits are codes: equally many everywhere, and a zero first in one (of all rows, not the first alone)."""
+    digits = written.str.fullmatch(r"\d{2,}").all() and written.str.len().nunique() <= 1
+    return bool(digits and (not all_rows or written.str.startswith("0").any()))
+
+
+# -- dates --------------------------------------------------------------------------------------------------------
+
+
+def with_dates(frame, declared, notation=Notation()):
+    """Make datetimes of text columns that hold ISO dates alone; say which were perhaps meant for something else.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    declared : dict
+        Columns of a schema by name: they are what it says.
+    notation : Notation
+        How numbers are written.
+
+    Returns
+    -------
+    frame : DataFrame
+    resolutions : dict of str to str
+        Resolutions of the columns of dates that were found.
+    """
+    resolutions, almost, formatted = {}, [], []
+    for name in frame.columns:
+        if name in declared or not pd.api.types.is_string_dtype(frame[name].dtype):
+            continue
+        values = frame[name].dropna()
+        if values.empty:
+            continue
+        resolution = _iso_resolution(values)
+        if resolution is not None:
+            moments = pd.to_datetime(frame[name].astype(object), errors="coerce", format="ISO8601")
+            if moments.notna().sum() == len(values):
+                frame[name] = moments.astype("datetime64[us]")
+                resolutions[name] = resolution
+                continue
+        odd = _no_number(values) if notation.plain else ~values.str.fullmatch(notation.number)
+        if not odd.all() and values[odd].nunique() == 1:
+            almost.append(repr(name))
+        elif odd.any() and any(_all_match(values, form) for form in (_FORMATTED, _OTHER_DATE)):
+            formatted.append(repr(name))
+    if almost:
+        warnings.warn(
+            f"taken for text, though all values but a text that is no number are numbers: {', '.join(almost)}. If that "
+            "text stands for a missing value, give it as --missing TEXT",
+            UserWarning,
+            stacklevel=3,
+        )
+    if formatted:
+        warnings.warn(
+            f"taken for text, of which next to nothing can be learned: {', '.join(formatted)}. All values look like "
+            "numbers with signs or separators, or like dates and times in another format: say how they are written by "
+            "--decimal, --thousands or --dates, or write them as 1234.5, 2024-01-31 or 2024-01-31T12:00 first",
+            UserWarning,
+            stacklevel=3,
+        )
+    return frame, resolutions
+
+
+def _iso_resolution(values):
+    for resolution, patterns in _ISO_FORMATS.items():
+        if any(_all_match(values, pattern) for pattern in patterns):
+            return resolution
+    return None
+
+
+def _no_number(values):
+    return pd.to_numeric(values, errors="coerce").isna()

@@ -1,0 +1,168 @@
+"""Numbers and dates as the world writes them: read, modelled as what they are, and written in the same way."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from _command_line import refused
+
+from skdpgen import Schema
+from skdpgen.__main__ import main
+from skdpgen._csv_values import Notation
+from skdpgen._table_files import read_table
+from skdpgen.exceptions import InvalidInputError
+from skdpgen.tabular import Categorical, Datetime, Numeric
+
+RNG = np.random.default_rng(0)
+DAYS = pd.Timestamp("2020-01-01") + pd.to_timedelta(RNG.integers(0, 700, 1500), unit="D")
+PAY = RNG.gamma(4, 900, 1500).round(2)
+GERMAN = ["--separator", ";", "--decimal", ",", "--thousands", ".", "--dates", "%d.%m.%Y"]
+
+
+def german(number):
+    return f"{number:,.2f}".translate(str.maketrans(",.", ".,"))
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = pd.DataFrame(
+        {
+            "pay": [german(pay) for pay in PAY],
+            "born": DAYS.strftime("%d.%m.%Y"),
+            "seen": DAYS.strftime("%Y-%m-%d"),
+            "code": [f"{k % 40:05d}" for k in range(1500)],
+            "ill": np.where(PAY > 3000, "TRUE", "false"),
+            "town": np.where(PAY > 2000, "north; west", "south"),
+            "version": np.where(PAY > 2000, "v1.2.3", "v10.20.30"),
+        }
+    )
+    frame.loc[::7, ["pay", "born"]] = ""
+    frame.to_csv("german.csv", index=False, sep=";")
+    return frame
+
+
+def test_a_german_table_is_read_for_what_it_is(table):
+    frame = read_table("german.csv", separator=";", decimal=",", thousands=".", date_formats=["%d.%m.%Y"])
+    pay = frame["pay"].dropna()
+    assert pay.to_numpy() == pytest.approx(PAY[np.arange(1500) % 7 > 0])
+    assert (
+        frame["born"].dropna().equals(pd.Series(DAYS, name="born").loc[frame["born"].notna()].astype("datetime64[us]"))
+    )
+    assert frame["seen"].dtype == "datetime64[us]"
+    assert frame["ill"].dtype == "boolean"
+    assert list(frame["code"][:2]) == ["00000", "00001"]
+    assert set(frame["version"]) == {"v1.2.3", "v10.20.30"}
+    schema = Schema.from_kinds(frame)
+    kinds = [Numeric, Datetime, Datetime, Categorical]
+    assert [type(schema[name]) for name in ("pay", "born", "seen", "code")] == kinds
+    assert schema["born"].resolution == "D"
+
+
+@pytest.mark.filterwarnings("ignore:taken for text, though")  # "other" among codes
+def test_synthetic_rows_are_written_as_the_real_ones_are(table, capsys):
+    arguments = ["synthesize", "german.csv", *GERMAN, "--epsilon", "8", "--target", "ill", "--output", "out.csv"]
+    assert main([*arguments, "--save-model", "m.safetensors"]) == 0
+    drawn = pd.read_csv("out.csv", sep=";", dtype=str, keep_default_na=False)
+    assert list(drawn.columns) == list(table.columns)
+    assert drawn["pay"].str.fullmatch(r"-?\d+,\d{1,2}|").all()
+    assert drawn["born"].str.fullmatch(r"\d{2}\.\d{2}\.\d{4}|").all()
+    assert (drawn["born"] == "").any()
+    assert drawn["seen"].str.fullmatch(r"\d{4}-\d{2}-\d{2}").all()
+    # one set of options reads both
+    assert main(["report", "german.csv", "out.csv", *GERMAN, "--target", "ill", "--output", "report.html"]) == 0
+    assert (
+        main(["sample", "m.safetensors", "--rows", "9", "--separator", ";", "--decimal", ",", "--output", "more.csv"])
+        == 0
+    )
+    more = read_table("more.csv", separator=";", decimal=",", thousands=".", date_formats=["%d.%m.%Y"])
+    assert more["pay"].dtype == "Float64"
+    assert more["born"].dtype == "datetime64[us]"
+
+
+def test_a_declared_date_is_read_in_its_format(table, capsys):
+    schema = Schema([Datetime("born", ("2019-01-01", "2022-12-31"), resolution="D", missing=True)])
+    table[["born"]].to_csv("born.csv", index=False)
+    schema.save("s.json")
+    arguments = ["synthesize", "born.csv", "--schema", "s.json", "--output", "out.csv"]
+    assert "no ISO 8601 date" in refused(capsys, *arguments)
+    assert main([*arguments, "--dates", "%d.%m.%Y"]) == 0
+    assert pd.read_csv("out.csv", dtype=str, keep_default_na=False)["born"].str.fullmatch(r"\d{2}\.\d{2}\.\d{4}|").all()
+
+
+@pytest.mark.parametrize(
+    ("texts", "notation", "values"),
+    [
+        (["1,234,567.5", "12"], {"thousands": ","}, [1234567.5, 12.0]),
+        (["1,5", "-,25", "+3,"], {"decimal": ","}, [1.5, -0.25, 3.0]),
+        (["1'000", "12\u2019000"], {"thousands": "'"}, [1000, 12000]),
+        (["1 000,5", "2\u00a0000\u202f000"], {"thousands": "space", "decimal": ","}, [1000.5, 2000000.0]),
+        (["1,5e3", "2,0E-1"], {"decimal": ","}, [1500.0, 0.2]),
+        (["1,234", "5,678"], {"thousands": ","}, [1234, 5678]),
+    ],
+)
+def test_numbers(tmp_path, texts, notation, values):
+    pd.DataFrame({"x": texts, "town": "a"}).to_csv(tmp_path / "a.csv", index=False)
+    column = read_table(tmp_path / "a.csv", **notation)["x"]
+    assert column.tolist() == values
+    assert pd.api.types.is_integer_dtype(column.dtype) == all(isinstance(value, int) for value in values)
+
+
+@pytest.mark.filterwarnings("ignore:taken for text")
+@pytest.mark.parametrize(
+    "texts",
+    [["1.23", "4.56"], ["12.34.567", "1"], ["1.2345", "1"], ["1..000", "1"], ["x1.000", "1.000"], ["9" * 30, "1"]],
+)
+def test_what_is_no_number_in_this_notation_stays_text(tmp_path, texts):
+    pd.DataFrame({"x": texts, "town": "a"}).to_csv(tmp_path / "a.csv", index=False)
+    column = read_table(tmp_path / "a.csv", decimal=",", thousands=".")["x"]
+    assert column.tolist() == texts
+
+
+def test_one_text_among_formatted_numbers_is_hinted_at(tmp_path):
+    pd.DataFrame({"x": ["1.234,5"] * 9 + ["k.A."], "town": "a"}).to_csv(tmp_path / "a.csv", index=False)
+    with pytest.warns(UserWarning, match="all values but a text that is no number are numbers: 'x'"):
+        read_table(tmp_path / "a.csv", decimal=",", thousands=".")
+    frame = read_table(tmp_path / "a.csv", decimal=",", thousands=".", missing_values=["k.A."])
+    assert frame["x"].dropna().tolist() == [1234.5] * 9
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "resolution"),
+    [
+        ("%m/%d/%Y", "12/31/2021", "D"),
+        ("%d/%m/%y %H:%M", "31/12/21 23:59", "min"),
+        ("%Y-%m", "2021-12", "D"),
+        ("%d %b %Y %H:%M:%S", "31 Dec 2021 23:59:58", "s"),
+        ("%Y%m%d", "20211231", "D"),
+    ],
+)
+def test_formats_of_dates(tmp_path, form, text, resolution):
+    pd.DataFrame({"x": [text] * 5, "town": "a"}).to_csv(tmp_path / "a.csv", index=False)
+    frame = read_table(tmp_path / "a.csv", date_formats=["%H:%M %Y", form])
+    assert frame["x"].dt.strftime(form).tolist() == [text] * 5
+    assert frame.attrs["resolutions"] == {"x": resolution}
+    assert frame.attrs["date_formats"] == {"x": form}
+
+
+@pytest.mark.parametrize(
+    ("notation", "message"),
+    [
+        ({"decimal": ";"}, "decimal mark"),
+        ({"thousands": "_"}, "mark of thousands"),
+        ({"thousands": ".", "decimal": "."}, "not the decimal mark"),
+        ({"dates": ["%H:%M"]}, "with a year"),
+        ({"dates": ["%Y-%m-%d %z"]}, "format of dates"),
+        ({"dates": ["31.12.2024"]}, "format of dates"),
+        ({"dates": ["%Y %Q"]}, "format of dates"),
+    ],
+)
+def test_bad_notations_are_refused(notation, message):
+    with pytest.raises(InvalidInputError, match=message):
+        Notation(**notation)
+
+
+@pytest.mark.parametrize("option", ["--decimal ,", "--thousands '", "--dates %d.%m.%Y"])
+def test_parquet_has_a_notation_of_its_own(table, capsys, option):
+    table.to_parquet("a.parquet")
+    assert "are of CSV files" in refused(capsys, "schema", "a.parquet", *option.split())
+    assert "decimal mark" in refused(capsys, "synthesize", "german.csv", "--decimal", "x", "--output", "out.csv")
