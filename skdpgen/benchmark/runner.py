@@ -59,8 +59,8 @@ def run_benchmark(name, *, output=None, only_finished=False, **options):
         If there is no such benchmark, or it does not take such an option or model. Of several parts, one that cannot
         take a model leaves it out, and says so on stderr.
     ImportError
-        If a figure is asked for and cannot be drawn; raised before anything is run, as `ValueError` is (which is raised
-        for a figure of an unknown kind of file too).
+        If a package is missing that the first cell needs, or a figure is asked for and cannot be drawn; raised before
+        anything is run, as `ValueError` is (which is raised for a figure of an unknown kind of file too).
     FileNotFoundError
         If the folder of the figure, or the data of the first cell, are not there.
     BenchmarkError
@@ -123,8 +123,8 @@ class _Run:
         try:
             self.finished[key] = list(_run_cell(benchmark, cell, self.output))
         except _CellError as error:
-            if not self.begun and isinstance(error.__cause__, FileNotFoundError):
-                raise error.__cause__ from None  # the data are not there: bad input, as long as nothing was run
+            if not self.begun and isinstance(error.__cause__, (FileNotFoundError, ImportError)):
+                raise error.__cause__ from None  # bad input, as long as nothing was run
             self.failed.add(key)
             self.cells_failed += 1
             self._tell_failure(name, error.__cause__)

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from .. import datasets
-from ..metrics import one_way_tvd, tstr_report, two_way_tvd
+from ..metrics import one_way_tvd, protocol_classifiers, tstr_report, two_way_tvd
 from ..tabular import Numeric, TableEncoder
 from .models import CLASSIFIER, REAL, Model, find_model, verified_epsilon
 from .peers import find_peer
@@ -107,12 +107,19 @@ def table_benchmark(
         ``learned_schema``, ``development`` and ``classifiers``, each one's scores. With the credit cards also
         ``auroc_extra`` and ``auprc_extra``, on the rows that are richer in frauds.
 
+    Raises
+    ------
+    ImportError
+        Before anything is fitted, where the protocol's classifiers cannot be had.
+
     References
     ----------
     S. Takagi, T. Takahashi, Y. Cao, M. Yoshikawa, "P3GM", ICDE 2021, Tables V, VI and VIII.
     """
     if table not in TABLES:
         raise ValueError(f"table must be one of {', '.join(TABLES)}; got {table!r}")
+    if classifiers is None and any(model != CLASSIFIER for model in models):
+        protocol_classifiers()  # an hour's fit is not to be lost to a package that is not there
     bunch = getattr(datasets, TABLES[table])(data)
     for seed in seeds:
         train, test = split_rows(bunch.frame, seed)

@@ -66,8 +66,9 @@ def test_a_cell_that_fails_is_told_and_the_others_are_run_and_kept(room, tmp_pat
     assert room.calls == ["a", "a"]
 
 
-def test_data_that_are_not_there_are_bad_input_before_the_first_result_and_a_failure_after(room, capsys):
-    room.raises = {"a": FileNotFoundError("rows.npz")}
+@pytest.mark.parametrize("error", [FileNotFoundError("rows.npz"), ImportError("rows.npz")])
+def test_what_is_not_there_is_bad_input_before_the_first_result_and_a_failure_after(room, capsys, error):
+    room.raises = {"a": error}
     assert _command(["one", "--models", "a", "b"]) == 2
     assert capsys.readouterr().err == "skdpgen: rows.npz\n"
     assert room.calls == ["a"]

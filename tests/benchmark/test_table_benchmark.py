@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -120,3 +122,13 @@ def test_synthesizer_gets_the_budget_and_what_is_public_or_nothing(small_table):
 def test_an_unknown_table_is_refused():
     with pytest.raises(ValueError, match="adult, esr, isolet, credit"):
         next(table_benchmark("census"))
+
+
+def test_a_missing_package_is_said_before_the_fit(small_table, monkeypatch):
+    fitted = []
+    monkeypatch.setitem(sys.modules, "xgboost", None)
+    with pytest.raises(ImportError, match=r"skdpgen\[bench\]"):
+        next(table_benchmark("adult", [lambda **parameters: fitted.append(parameters)], seeds=(0,)))
+    assert not fitted
+    # which needs none of them
+    assert list(table_benchmark("adult", [CLASSIFIER], seeds=(0,), epsilon=50.0))
