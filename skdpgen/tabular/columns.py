@@ -193,6 +193,9 @@ class Categorical:
         Learned schemas have it.
     dtype : str, default=None
         dtype of decoded columns; None follows `categories` ("str" for text).
+    ordered : bool, default=False
+        The order of `categories` means something: decoded columns are ordered categoricals. It takes declared
+        categories, and no `other`, which would have no place among them.
     """
 
     name: str | int = field(kw_only=False)
@@ -200,9 +203,11 @@ class Categorical:
     missing: bool = False
     other: str | int | float | None = None
     dtype: str | None = None
+    ordered: bool = False
 
     def __post_init__(self):
         _check_common(self)
+        self._check_order()
         if self.categories is not None:
             object.__setattr__(self, "categories", self._checked_categories())
         object.__setattr__(self, "other", _plain(self.other))
@@ -234,6 +239,18 @@ class Categorical:
         )
         if families == {"number"} and not fit_dtype(values, self.dtype):
             _fail(self, f"its categories do not fit dtype {self.dtype!r}")
+
+    def _check_order(self):
+        if not isinstance(self.ordered, bool | np.bool_):
+            _fail(self, "ordered must be True or False")
+        object.__setattr__(self, "ordered", bool(self.ordered))
+        if not self.ordered:
+            return
+        if self.categories is None or self.other is not None:
+            _fail(self, "ordered=True takes declared categories, in their order, and no other")
+        if self.dtype not in (None, "category"):
+            _fail(self, f"ordered=True contradicts dtype {self.dtype!r}: the column that comes back is categorical")
+        object.__setattr__(self, "dtype", "category")
 
     def _checked_categories(self):
         if isinstance(self.categories, str) or not np.iterable(self.categories):
@@ -366,6 +383,8 @@ def column_to_dict(column) -> dict:
     fields = {f.name: getattr(column, f.name) for f in dataclasses.fields(column) if f.name != "name"}
     # what is to be learned is said, for whoever edits the file
     said = {key: value for key, value in fields.items() if value is not None or key in ("bounds", "categories")}
+    if not said.get("ordered", True):
+        del said["ordered"]
     said = {key: list(value) if isinstance(value, tuple) else value for key, value in said.items()}
     return {"name": column.name, "kind": kind, **said}
 

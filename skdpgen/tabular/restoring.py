@@ -56,7 +56,7 @@ def _restore_levels(codes, column, dtype):
     values = list(column.values)
     absent = codes >= len(values)
     if isinstance(dtype, pd.CategoricalDtype):
-        return pd.Series(pd.Categorical.from_codes(np.where(absent, -1, codes), categories=values))
+        return pd.Series(pd.Categorical.from_codes(np.where(absent, -1, codes), values, column.ordered))
     table = np.empty(len(values) + 1, dtype=object)
     table[:-1] = values
     table[-1] = None if pdt.is_object_dtype(dtype) or not isinstance(dtype, np.dtype) else np.nan

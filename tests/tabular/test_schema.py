@@ -22,6 +22,7 @@ FULL = Schema(
         Datetime("visit", ("2020-01-01", "2023-12-31"), resolution="D", dtype="datetime64[ns, Europe/Paris]"),
         Numeric("income"),
         Categorical("city", missing=True, dtype="category"),
+        Categorical("stage", ("low", "mid", "high"), ordered=True),
         Numeric(7, (0, 1)),
     ]
 )
@@ -50,7 +51,7 @@ def test_schema_is_frozen_hashable_and_survives_pickle():
 
 
 def test_schema_is_mapping_like():
-    assert len(FULL) == 10
+    assert len(FULL) == 11
     assert "age" in FULL
     assert "Age" not in FULL
     assert list(FULL)[:2] == ["age", "weight"]
@@ -102,6 +103,10 @@ def test_numpy_values_become_python_values():
         (lambda: Numeric("x", integer=True, decimals=2), "decimals"),
         (lambda: Categorical("x", ()), "must not be empty"),
         (lambda: Categorical("x", "abc"), "sequence"),
+        (lambda: Categorical("x", ordered=True), "declared categories"),
+        (lambda: Categorical("x", ("a", "b"), other="c", ordered=True), "no other"),
+        (lambda: Categorical("x", ("a", "b"), dtype="string", ordered=True), "contradicts dtype"),
+        (lambda: Categorical("x", ("a", "b"), ordered="yes"), "True or False"),
         (lambda: Categorical("x", 3), "sequence"),
         (lambda: Categorical("x", ("a", "a")), "repeat"),
         (lambda: Categorical("x", (1, 1.0)), "repeat"),

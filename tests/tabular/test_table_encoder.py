@@ -24,6 +24,7 @@ MESSY = Schema(
         Categorical("object", ("a", "b"), missing=True, dtype="object"),
         Categorical("grade", (3, 1, 2), missing=True, other=-1),
         Categorical("code", (1.5, 2.5), missing=True),
+        Categorical("stage", ("low", "mid", "high"), missing=True, ordered=True),
         Boolean("smoker", missing=True),
         Boolean("member"),
         Datetime("visit", ("2020-01-01", "2023-12-31"), resolution="D", missing=True, dtype="datetime64[ns]"),
@@ -48,16 +49,19 @@ def test_round_trip_keeps_columns_dtypes_and_facts(numeric):
     assert list(back.columns) == list(MESSY.names)
     pd.testing.assert_series_equal(back.dtypes, frame.dtypes)
     expected = ["int32", "float32", "float64", "Int64", "float64"]
-    expected += ["category", "string", "object", "Int64", "float64", "boolean", "bool"]
+    expected += ["category", "string", "object", "Int64", "float64", "category", "boolean", "bool"]
     found = [str(t) for t in back.dtypes]
-    assert found[:5] + found[6:13] == expected
-    assert found[13:] == ["datetime64[ns]", "datetime64[us, Europe/Paris]"]
+    assert found[:5] + found[6:14] == expected
+    assert found[14:] == ["datetime64[ns]", "datetime64[us, Europe/Paris]"]
     for column in MESSY.columns:
         assert frame[column.name].isna().equals(back[column.name].isna())
         assert frame[column.name].isna().any() == column.missing
         if isinstance(column, Categorical | Boolean):
             pd.testing.assert_series_equal(frame[column.name], back[column.name])
     assert list(back["city"].cat.categories) == ["Bonn", "Rome", "other"]
+    assert not back["city"].cat.ordered
+    assert back["stage"].dtype == pd.CategoricalDtype(["low", "mid", "high"], ordered=True)
+    assert (back["stage"].dropna() >= "mid").any()
     assert back["age"].between(17, 90).all()
     assert back["price"].between(-5, 5).all()
     rooms = back["rooms"].dropna()
@@ -262,5 +266,5 @@ def test_a_large_table_is_encoded_in_seconds():
     encoder = TableEncoder(MESSY).fit()
     start = time.perf_counter()
     codes = encoder.codes(frame)
-    assert codes.shape == (200_000, 15)
+    assert codes.shape == (200_000, 16)
     assert time.perf_counter() - start < 5  # .4 s when alone on the machine
