@@ -17,7 +17,7 @@ from .mechanisms import (
     norm_histogram,
     octave_cells,
     octave_edges,
-    outermost_bins,
+    octave_ranges,
     split_histogram,
 )
 from .utils.blocks import map_blocks
@@ -149,8 +149,8 @@ def _learn_bounds(X, noise_multiplier, rng, neighboring):
     sd = noise_multiplier * counts.sensitivity(neighboring)
     columns = split_histogram(add_gaussian(counts, noise_multiplier, rng, neighboring), sizes)
     # A column that drowns in the noise takes the range of all columns together.
-    pooled = outermost_bins(np.sum(columns, axis=0), sd * n_features**0.5)
-    ranges = [outermost_bins(column, sd, n_features) or pooled for column in columns]
+    pooled = octave_ranges(np.sum(columns, axis=0, keepdims=True), sd * n_features**0.5)[0]
+    ranges = [found or pooled for found in octave_ranges(np.array(columns), sd, n_features)]
     if None in ranges:
         warnings.warn(
             "the noise hides the range of every column; (-1, 1) is taken: declare bounds=", UtilityWarning, stacklevel=4

@@ -43,7 +43,8 @@ def _table():
             "height": rng.normal(1.7, 0.1, N),
             "income": rng.gamma(2.0, 931.7, N),
             "dose": rng.normal(0.0, 0.37, N),
-            "job": rng.choice(["baker", "nurse", "pilot"], N, p=[0.5, 0.3, 0.2]).astype(object),
+            # counts that no edge of a round grid is equal to
+            "job": rng.permutation(np.repeat(["baker", "nurse", "pilot"], [503, 307, 199])).astype(object),
         }
     )
     frame["work"] = frame["job"].str.upper()

@@ -152,8 +152,8 @@ class Audit:
         everywhere(self._patch, subset_draws, self._subset_draws)
         audit, charge, release, start = self, PrivacyAccountant.charge, GradientNoise.release, PoissonLoader.__init__
 
-        def charged(accountant, event, label, extra_delta=0.0):
-            charge(accountant, event, label, extra_delta)
+        def charged(accountant, event, label, extra_delta=0.0, *, private=True):
+            charge(accountant, event, label, extra_delta, private=private)
             audit.log.append(("charge", event, extra_delta))
 
         def released(noise, bounded, divisor=1.0, out=None):

@@ -49,13 +49,13 @@ def test_what_is_declared_is_not_released():
 
 
 @pytest.mark.parametrize("relation", [AR, "replace_one"])
-def test_learned_bounds_hold_the_rows_within_an_octave(relation):
+def test_learned_bounds_hold_the_rows_within_two_octaves(relation):
     X = RNG.normal(size=(4000, 3)) * [1e-3, 1.0, 1e5] + [0, 50, 0]
     scaling = _learn(X, relation=relation)
     inside = (X >= scaling.lower) & (X <= scaling.upper)
     assert inside.mean() > 0.97
     width = np.maximum(np.abs(X.min(axis=0)), np.abs(X.max(axis=0)))
-    assert (np.maximum(scaling.upper, -scaling.lower) <= 2.01 * width).all()
+    assert (np.maximum(scaling.upper, -scaling.lower) <= 4.01 * width).all()
     # a column of one sign, far from zero
     assert scaling.lower[1] >= 32 - 1e-9 or scaling.lower[1] >= 0
 

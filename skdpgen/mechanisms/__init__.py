@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .clipping import check_bound, clip_rows, lattice_rows
 from .clusters import CLUSTER_COUNT_WEIGHT, cluster_sums, nearest_centers
+from .densities import octave_ranges
 from .gaussian import add_gaussian, exact_value
 from .histogram import histogram, joint_histogram, split_histogram
 from .mixture_sums import MixtureSums, mixture_sums, unpack_mixture_sums
@@ -45,6 +46,7 @@ __all__ = [
     "norm_histogram",
     "octave_cells",
     "octave_edges",
+    "octave_ranges",
     "one_hot_moments",
     "outermost_bins",
     "release_kept",

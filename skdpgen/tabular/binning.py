@@ -6,20 +6,16 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
 
+from ..mechanisms.densities import denoise, sure_range
 from .columns import Datetime
 from .frames import numeric_bounds
 
-__all__ = ["Binning", "denoise", "fine_grid", "full_cells", "learned_binning", "merge", "sure_range", "widened"]
+__all__ = ["Binning", "fine_grid", "learned_binning", "merge"]
 
 # A cell [v, next number after v) holds one value: a point, of which numbers may have a spike (zero, a bound).
 _TINY = np.finfo(np.float64).tiny
 _MAX_UNIT_CELLS = 128
-# Of `full_cells`: less is let through by noise far from the rows, more cuts off their thin tails.
-_CAUTION = 3.0
-# Longest gap between rows and the thin ends of them, as a share of the range that the others are in.
-_GAP = 0.25
 
 
 @dataclass(frozen=True)
@@ -224,115 +220,6 @@ def learned_binning(noisy, column, noise_sd, max_bins, n_columns=1):
     # nothing above the noise: uniform over the bounds
     mass = mass / total if total > 0 else np.diff(edges) / (edges[-1] - edges[0])
     return Binning(tuple(edges.tolist()), tuple(starts), tuple(mass.tolist()), bool(column.integer), tuple(doubtful))
-
-
-def denoise(noisy, measure, noise_sd):
-    """Estimate the counts behind a noisy histogram as a mixture of piecewise constant densities.
-
-    Parameters
-    ----------
-    noisy : array of shape (n_cells,)
-        Counts with Gaussian noise.
-    measure : array of shape (n_cells,)
-        Width of each cell.
-    noise_sd : float
-        Standard deviation of the noise; 0 returns the counts.
-
-    Returns
-    -------
-    array of shape (n_cells,), non-negative
-
-    Notes
-    -----
-    Every way to cut the cells into runs that are empty or of constant density is weighted by its likelihood, a
-    factor n_cells^-1/2 for each run and n_cells^-1/4 more for each that is not empty, and the estimates are
-    averaged (exponential weights; the sum over all partitions is a forward and a backward recursion). A spike
-    costs two cuts, so it survives where it is significant, and empty stretches are pooled to next to nothing;
-    both ends are cut off at the outermost cells that are more likely full than empty.
-    """
-    noisy, measure = np.asarray(noisy, dtype=np.float64), np.asarray(measure, dtype=np.float64)
-    n = len(noisy)
-    if noise_sd <= 0 or n < 2:
-        return np.maximum(noisy, 0.0)
-    density, full = _runs(noisy, measure, noise_sd)
-    estimate = _over_cells(full * density, n) * measure / measure.max()
-    likely = np.flatnonzero(_over_cells(full, n) > 0.5)
-    if likely.size:
-        estimate[: likely[0]] = estimate[likely[-1] + 1 :] = 0.0
-    return estimate
-
-
-def sure_range(noisy, measure, noise_sd, n_columns=1):
-    """Return the first and last cell of the rows that noise cannot have made: the outermost `full_cells`.
-
-    Cells near them that are likely full belong to them. All cells, where nothing stands out or there is no noise.
-    """
-    n = len(noisy)
-    if noise_sd <= 0 or n < 2:
-        return 0, n - 1
-    surely = np.flatnonzero(full_cells(noisy, measure, noise_sd, n_columns) > 0.5)
-    if not surely.size:
-        return 0, n - 1
-    likely = _over_cells(_runs(noisy, measure, noise_sd)[1], n) > 0.5
-    return widened(surely[0], surely[-1], likely, _GAP)
-
-
-def widened(first, last, full, gap=0.0):
-    """Widen a range of cells to both sides by what follows it; `full` is a mask of the cells.
-
-    No gap is longer than a share `gap` of the range: what is near is likely to be its thin end, what is far is not.
-    """
-    cells = np.flatnonzero(full)
-    while True:
-        reach = 1 + int(gap * (last - first + 1))
-        low = cells[(cells < first) & (cells >= first - reach)].min(initial=first)
-        high = cells[(cells > last) & (cells <= last + reach)].max(initial=last)
-        if (low, high) == (first, last):
-            return int(first), int(last)
-        first, last = low, high
-
-
-def full_cells(noisy, measure, noise_sd, n_columns=1):
-    """Chance that each cell is not empty, by the mixture of `denoise` and a dearer price of not being empty.
-
-    At the price by which counts are estimated best, one empty stretch in five or more has a run that passes for full.
-    At this one (e^-3 / n_columns more) a few in a hundred have, of one column alone, and fewer of several.
-    """
-    full = _runs(noisy, measure, noise_sd, _CAUTION + np.log(n_columns))[1]
-    return _over_cells(full, len(noisy))
-
-
-def _runs(noisy, measure, noise_sd, caution=0.0):
-    """Density of each run of cells, in the order of ``triu_indices``, and the chance that it is one, and not empty."""
-    noisy, measure = np.asarray(noisy, dtype=np.float64), np.asarray(measure, dtype=np.float64)
-    n = len(noisy)
-    measure = np.maximum(measure / measure.max(), 1e-100)  # whose square is still a number
-    first, last = np.triu_indices(n)
-    # sums over runs, row by row: differences of one cumulative sum would lose the narrow cells
-    product, square = (
-        np.cumsum(np.triu(np.tile(x, (n, 1))), axis=1)[first, last] for x in (noisy * measure, measure**2)
-    )
-    density = np.maximum(product, 0.0) / square
-    # log likelihood of run [first, last], less that of an empty run, and the price of not being empty
-    gain = (product * density - 0.5 * density**2 * square) / noise_sd**2 - 0.25 * np.log(n) - caution
-    score = np.full((n, n), -np.inf)
-    score[first, last] = np.logaddexp(0.0, gain) - 0.5 * np.log(n)
-    forward = np.zeros(n + 1)
-    for stop in range(1, n + 1):
-        forward[stop] = np.logaddexp.reduce(forward[:stop] + score[:stop, stop - 1])
-    backward = np.zeros(n + 1)
-    for start in range(n - 1, -1, -1):
-        backward[start] = np.logaddexp.reduce(score[start, start:] + backward[start + 1 :])
-    weight = np.exp(forward[first] + score[first, last] + backward[last + 1] - forward[n])
-    return density, weight * expit(gain)  # posterior chances of the run, and that it is not empty
-
-
-def _over_cells(values, n_cells):
-    """Sum the values of all runs, in the order of ``triu_indices``, over the runs that hold each cell."""
-    table = np.zeros((n_cells, n_cells))
-    table[np.triu_indices(n_cells)] = values
-    # first <= cell and last >= cell: additions alone, so that narrow cells lose nothing
-    return np.diagonal(np.cumsum(np.cumsum(table, axis=0)[:, ::-1], axis=1)[:, ::-1]).copy()
 
 
 def merge(mass, noise_sd, max_bins):

@@ -18,12 +18,14 @@ from ..mechanisms import (
     joint_histogram,
     octave_cells,
     octave_edges,
+    octave_ranges,
     outermost_bins,
     split_histogram,
 )
+from ..mechanisms.densities import full_cells, widened
 from ..mechanisms.selection import above_threshold
 from ..utils.categories import family
-from .binning import Binning, fine_grid, full_cells, learned_binning, widened
+from .binning import Binning, fine_grid, learned_binning
 from .columns import Categorical, Datetime, Numeric, dtype_range, fit_dtype, output_dtype
 from .frames import check_columns, factorize, numeric_values
 from .schema import Schema
@@ -41,7 +43,7 @@ __all__ = [
 DEFAULT_BOUNDS = {"numeric": (0, 1), "datetime": ("1920-01-01", "2049-12-31T23:59:59.999999")}
 
 # A range is widened to zero where zero is so many times nearer than its far end.
-_GAP = 16
+_GAP = 4
 # Datetimes are counted by decade and, from 1900 to 2099, by year; what is before and after, in the outermost cells.
 _YEARS = np.array([*range(1500, 1900, 10), *range(1900, 2100), *range(2100, 2201, 10)])
 # The year in which datetimes in nanoseconds begin.
@@ -140,8 +142,8 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
     Returns
     -------
     Schema
-        Complete. Bounds are the outer edges of the outermost bins that stand above the noise
-        (`skdpgen.mechanisms.outermost_bins`), widened to zero where zero is near beside their range; of datetimes, of
+        Complete. Bounds are the outer edges of the octaves that numbers lie in
+        (`skdpgen.mechanisms.octave_ranges`), widened to zero where zero is near beside their range; of datetimes, of
         the outermost years that may hold rows, by all years together.
         Categories are those above the threshold, sorted; everything else is the level "other" (a number not
         among the categories, -1 if it can be, where they are numbers). A column with nothing above the noise
@@ -170,14 +172,12 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
             column = _with_categories(column, [key for key, keep in zip(histogram.keys[name], kept) if keep])
             found = bool(column.categories)
         else:
-            outermost, bounds = (
-                (_outermost_years, _year_bounds) if isinstance(column, Datetime) else (outermost_bins, _octave_bounds)
-            )
-            outermost = outermost(counts, noise_sd, len(names) - n_categorical)
+            dated, n_numeric = isinstance(column, Datetime), len(names) - n_categorical
+            outermost = (_outermost_years if dated else _outermost_octaves)(counts, noise_sd, n_numeric)
             found = outermost is not None
             if found and (outermost[0] == 0 or outermost[1] == len(counts) - 1):
                 beyond.append(repr(name))
-            column = replace(column, bounds=bounds(column, outermost))
+            column = replace(column, bounds=(_year_bounds if dated else _octave_bounds)(column, outermost))
             if not column.integer and column.decimals is None:
                 column = replace(column, decimals=_decimals(*column.bounds))
         learned.append(column)
@@ -210,6 +210,10 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
 
 def _octave_cells(values, column):
     return np.where(np.isnan(values), -1, octave_cells(values)), N_OCTAVE_CELLS
+
+
+def _outermost_octaves(counts, noise_sd, n_columns):
+    return octave_ranges(counts[None], noise_sd, n_columns)[0]
 
 
 def _octave_bounds(column, outermost):

@@ -134,7 +134,7 @@ def test_bounds_are_the_octaves_that_hold_values():
     )
     schema = learn(frame, Schema.from_kinds(frame), 5.0)
     assert {c.name: c.bounds for c in schema.columns} == {
-        "ages": (16, 127),
+        "ages": (0, 127),
         "losses": (-512.0, 0.0),  # zero is near beside -512
         "both": (-3, 1023),
         "zero": (0.0, 1.0),

@@ -1,0 +1,78 @@
+"""Where numbers lie, by a noisy histogram of their octaves: few are cut off, and noise stretches no range by much."""
+
+import numpy as np
+import pytest
+
+from skdpgen.mechanisms import N_OCTAVE_CELLS, octave_cells, octave_edges, octave_ranges, outermost_bins
+from skdpgen.mechanisms.densities import full_cells
+
+N, SD, COLUMNS = 2000, 53.0, 10  # ten undeclared columns at epsilon 1
+LAWS = {
+    "normal": lambda rng: rng.normal(size=N),
+    "small": lambda rng: rng.normal(0, 0.05, N),
+    "exponential": lambda rng: rng.exponential(30.0, N),
+    "uniform": lambda rng: rng.random(N),
+    "incomes": lambda rng: np.exp(rng.normal(10.3, 0.6, N)),
+    "negative": lambda rng: -rng.gamma(3, 2, N),
+    "ages": lambda rng: rng.integers(17, 90, N).astype(float),
+    "flags": lambda rng: (rng.random(N) < 0.3).astype(float),
+}
+
+
+def counts(values):
+    return np.bincount(octave_cells(values), minlength=N_OCTAVE_CELLS).astype(float)
+
+
+def cut_off(values, found):
+    low, high = octave_edges(found[0])[0], octave_edges(found[1])[1]
+    return np.mean((values < low) | (values > high))
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_ranges_hold_the_rows_and_little_more(law, rng):
+    cut, octaves = [], []
+    for _ in range(20):
+        values = LAWS[law](rng)
+        noisy = counts(values) + SD * rng.normal(size=N_OCTAVE_CELLS)
+        (found,) = octave_ranges(noisy[None], SD, COLUMNS)
+        cut.append(cut_off(values, found))
+        largest = max(abs(octave_edges(found[0])[0]), abs(octave_edges(found[1])[1]))
+        octaves.append(np.log2(largest / np.abs(values).max()))
+    assert np.mean(cut) < 0.06
+    assert max(octaves) < 2.1
+
+
+def test_octaves_one_by_one_are_not_enough(rng):
+    # what is tested above fails where cells are judged alone: both halves of the bell drown, each in its octaves
+    cut = []
+    for _ in range(20):
+        values = LAWS["normal"](rng)
+        cut.append(cut_off(values, outermost_bins(counts(values) + SD * rng.normal(size=N_OCTAVE_CELLS), SD, COLUMNS)))
+    assert np.mean(cut) > 0.15
+
+
+def test_a_spike_far_from_the_rest_is_in_the_range(rng):
+    values = np.where(rng.random(20_000) < 0.3, 1e5, 0.01)
+    (found,) = octave_ranges((counts(values) + SD * rng.normal(size=N_OCTAVE_CELLS))[None], SD, COLUMNS)
+    assert cut_off(values, found) == 0
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_without_noise_the_range_is_that_of_the_rows(law, rng):
+    values = LAWS[law](rng)
+    (found,) = octave_ranges(counts(values)[None], 0.0)
+    assert found == (octave_cells(values).min(), octave_cells(values).max())
+
+
+def test_noise_alone_seldom_makes_a_range(rng):
+    found = octave_ranges(SD * rng.normal(size=(300, N_OCTAVE_CELLS)), SD, COLUMNS)
+    assert sum(one is not None for one in found) < 30
+
+
+def test_columns_are_judged_each_by_itself(rng):
+    noisy = rng.normal(20.0, 10.0, (70, 40))
+    width = rng.random(40)
+    together = full_cells(noisy, width, 10.0, 3)
+    assert together.shape == (70, 40)
+    for row, one in zip(together, noisy):
+        assert row == pytest.approx(full_cells(one, width, 10.0, 3), abs=1e-12)
