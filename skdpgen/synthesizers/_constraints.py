@@ -5,10 +5,15 @@ from __future__ import annotations
 import ast
 import operator
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
+from ..tabular import Boolean, Categorical, Datetime, Numeric
+from ..tabular.columns import output_dtype
+from ..tabular.frames import numeric_bounds
+from ..tabular.restoring import restore
 from ._base import spread_components
 
 __all__ = ["RowConstraint", "keep_constraints"]
@@ -25,6 +30,7 @@ _COMPARE = {
     ast.NotEq: operator.ne,
 }
 _ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _QUOTED = re.compile(r"`([^`]+)`")
 
 
@@ -36,7 +42,7 @@ class RowConstraint:
     text : str
         Columns by name (in backticks where a name is no identifier), numbers, text in quotes, ``+ - * /``,
         comparisons (chained ones too), ``in`` and ``not in`` a list, ``and``, ``or``, ``not``. Dates are compared with
-        text, as in ``"born < '2020-01-01'"``.
+        text, as in ``"born < '2020-01-01'"``; numbers beside dates are days, as in ``"left - came <= 30"``.
     names : sequence
         Columns that there are.
 
@@ -87,6 +93,59 @@ class RowConstraint:
             raise ValueError(f"the constraint {self.text!r} names {name!r}, which is no column")
         return self._names[name]
 
+    def check(self, schema):
+        """Refuse what could not be told of any row: comparisons of different things, categories that do not occur.
+
+        Nothing but the schema is read, so that it can be said before anything is charged.
+
+        Parameters
+        ----------
+        schema : Schema
+            Where it is open, whatever may be learned is thought of.
+
+        Returns
+        -------
+        RowConstraint
+            Itself.
+
+        Raises
+        ------
+        ValueError
+        """
+        try:
+            kept = self.holds(_made_up(schema, ("a", "b")))
+        except ValueError:  # of a column of which nobody knows
+            kept = self.holds(_made_up(schema, (0, 1)))
+        for part in ast.walk(self._tree):
+            if isinstance(part, ast.Compare):
+                self._check_categories(part, schema)
+        tree = self._tree
+        if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and isinstance(tree.ops[0], _ORDER):
+            sides = (tree.left, tree.comparators[0])
+            names = [side for side in sides if isinstance(side, ast.Name)]
+            simple = len(names) == 1 and all(isinstance(side, ast.Name | ast.Constant) for side in sides)
+            column = schema[self._column(names[0])] if simple else None
+            if isinstance(column, Numeric | Datetime) and column.complete and not kept.any():
+                raise ValueError(
+                    f"the constraint {self.text!r} is kept by no value within the bounds of {column.name!r}"
+                )
+        return self
+
+    def _check_categories(self, compared, schema):
+        for op, left, right in zip(compared.ops, [compared.left, *compared.comparators], compared.comparators):
+            if not isinstance(op, ast.Eq | ast.NotEq | ast.In | ast.NotIn):
+                continue
+            sides = [left, *(right.elts if isinstance(right, ast.List | ast.Tuple) else [right])]
+            values = [side.value for side in sides if isinstance(side, ast.Constant)]
+            for side in sides:
+                column = schema[self._column(side)] if isinstance(side, ast.Name) else None
+                if not isinstance(column, Categorical) or column.values is None:
+                    continue
+                if absent := [value for value in values if value not in column.values]:
+                    raise ValueError(
+                        f"the constraint {self.text!r} names {absent[0]!r}, which is no category of {column.name!r}"
+                    )
+
     def holds(self, frame):
         """Tell which rows keep the constraint; one that a missing value leaves open is kept.
 
@@ -97,9 +156,17 @@ class RowConstraint:
         Returns
         -------
         array of bool of shape (n_rows,)
+
+        Raises
+        ------
+        ValueError
+            Things of different kinds are compared.
         """
-        with np.errstate(all="ignore"):
-            found = self._truth(self._tree, frame)
+        try:
+            with np.errstate(all="ignore"):
+                found = self._truth(self._tree, frame)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"the constraint {self.text!r} compares things of different kinds ({error})") from error
         return found.fillna(True).to_numpy(dtype=bool)
 
     def _truth(self, node, frame):
@@ -130,8 +197,8 @@ class RowConstraint:
             found, absent = a.isin(options), a.isna()
             found = ~found if isinstance(op, ast.NotIn) else found
         else:
-            b = self._value(right, frame)
-            found, absent = _COMPARE[type(op)](*_comparable(a, b)), _absent(a) | _absent(b)
+            a, b = _comparable(a, self._value(right, frame))
+            found, absent = _COMPARE[type(op)](a, b), _absent(a) | _absent(b)
             if not isinstance(found, pd.Series):
                 return pd.Series(bool(found), index=frame.index, dtype="boolean")
         return found.astype("boolean").mask(absent)
@@ -144,7 +211,10 @@ class RowConstraint:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return -self._value(node.operand, frame)
         if isinstance(node, ast.BinOp):
-            return _ARITHMETIC[type(node.op)](self._value(node.left, frame), self._value(node.right, frame))
+            a, b = self._value(node.left, frame), self._value(node.right, frame)
+            if isinstance(node.op, ast.Add | ast.Sub):
+                a, b = (_days(x, beside=y) for x, y in ((a, b), (b, a)))
+            return _ARITHMETIC[type(node.op)](a, b)
         return self._truth(node, frame)
 
 
@@ -156,8 +226,43 @@ def _absent(value):
     return value.isna() if isinstance(value, pd.Series) else False
 
 
+def _days(value, *, beside):
+    """A number beside dates, or spans of time, as that many days."""
+    if not isinstance(beside, pd.Series) or beside.dtype.kind not in "mM":
+        return value
+    if isinstance(value, pd.Series):
+        number = pd.api.types.is_numeric_dtype(value.dtype) and not pd.api.types.is_bool_dtype(value.dtype)
+        return pd.to_timedelta(value, unit="D") if number else value
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return pd.Timedelta(value, unit="D") if number else value
+
+
+def _made_up(schema, categories):
+    """Two rows of a table: the ends of what is declared, or of what might be."""
+    columns = {}
+    for column in schema.columns:
+        if not column.complete:
+            open_ends = {Numeric: (0, 1), Datetime: ("2000-01-01", "2010-01-01")}
+            if isinstance(column, Categorical):
+                columns[column.name] = pd.Series(_of_dtype(categories, column))
+                continue
+            column = replace(column, bounds=open_ends[type(column)])
+        ends = [0, len(column.values) - 1] if isinstance(column, Categorical | Boolean) else numeric_bounds(column)
+        columns[column.name] = restore(np.array(ends), column)
+    return pd.DataFrame(columns)
+
+
+def _of_dtype(categories, column):
+    dtype = None if column.dtype is None else output_dtype(column.dtype)
+    if dtype is None or isinstance(dtype, pd.CategoricalDtype) or pd.api.types.is_object_dtype(dtype):
+        return list(categories)
+    if pd.api.types.is_bool_dtype(dtype):
+        return [False, True]
+    return [0, 1] if pd.api.types.is_numeric_dtype(dtype) else ["a", "b"]
+
+
 def _comparable(a, b):
-    """Categories as plain values, text beside a date as a date."""
+    """Categories as plain values, text beside a date as a date, a number beside a span of time as days."""
     if isinstance(b, pd.Series) and not isinstance(a, pd.Series):
         b, a = _comparable(b, a)
         return a, b
@@ -167,6 +272,10 @@ def _comparable(a, b):
         b = b.astype(object if not len(b.cat.categories) else b.cat.categories.dtype)
     if isinstance(a, pd.Series) and isinstance(b, str) and pd.api.types.is_datetime64_any_dtype(a.dtype):
         b = pd.Timestamp(b, tz=a.dt.tz)
+    if isinstance(a, pd.Series) and a.dtype.kind == "m":
+        b = _days(b, beside=a)
+    if isinstance(b, pd.Series) and b.dtype.kind == "m":
+        a = _days(a, beside=b)
     return a, b
 
 
@@ -212,7 +321,7 @@ def keep_constraints(model, texts, drawn, components, rng):
         broken = broken[~good]
     raise ValueError(
         f"{len(broken)} of {len(whole)} rows still break a constraint after {_MOST_DRAWS} draws each: the model knows "
-        "next to no rows that keep them; ask for other classes, or loosen them"
+        "next to no rows that keep them; ask for other classes, or loosen them by set_params(constraints=...)"
     )
 
 

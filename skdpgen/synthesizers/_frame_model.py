@@ -42,15 +42,13 @@ class FrameModel:
         Prior by DP-EM in the latent space.
     net : NetGenerator or None
         Decoder trained by DP-SGD.
-    constraints : sequence of str, default=()
-        Public conditions that rows drawn are to keep (see `keep_constraints`).
     """
 
     kind = "frame"
 
-    def __init__(self, codec, particles, row_count, mixture=None, net=None, constraints=()):
+    def __init__(self, codec, particles, row_count, mixture=None, net=None):
         self.codec, self.particles, self.row_count = codec, particles, row_count
-        self.mixture, self.net, self.constraints = mixture, net, tuple(constraints)
+        self.mixture, self.net = mixture, net
 
     @property
     def n_latent(self):
@@ -150,7 +148,6 @@ class FrameModel:
                 "covariance_type": mixture.covariance_type,
             },
             "net": None if self.net is None else self.net.to_state(),
-            "constraints": list(self.constraints),
         }
 
     @classmethod
@@ -160,7 +157,7 @@ class FrameModel:
         net = None if state["net"] is None else NetGenerator.from_state(state["net"])
         kind = ScoreModel if "scores" in state["particles"] else ParticleModel
         codec, particles = FrameCodec.from_state(state["codec"]), kind.from_state(state["particles"])
-        return cls(codec, particles, state["row_count"], mixture, net, state["constraints"])
+        return cls(codec, particles, state["row_count"], mixture, net)
 
 
 def fit_frame_model(rows, settings, plan, rng, neighboring, stream):

@@ -57,7 +57,8 @@ class MomentSynthesizer(BaseSynthesizer):
         two columns weigh as the product.
     constraints : sequence of str or None, default=None
         DataFrames: conditions that every row drawn keeps, such as ``"start <= end"`` or ``"age >= 16 or job ==
-        'none'"``; public. A row that a missing value leaves open keeps them. Rows that break one are drawn again.
+        'none'"`` or ``"end - start <= 30"`` (days); public. A row that a missing value leaves open keeps them. Rows
+        that break one are drawn again. They may be changed after the fit: what was released does not hang on them.
     bounds : pair (low, high), one pair a column, or None, default=None
         Arrays: public bounds of the values, which are clipped to them. None: learned.
     l2_bound : float or None, default=None
@@ -213,8 +214,6 @@ class MomentSynthesizer(BaseSynthesizer):
             rng = self._charge(accountant, plan)
             fit_model = fit_frame_model if isinstance(rows, FrameRows) else fit_array_model
             model = fit_model(rows, settings, plan, rng, accountant.neighboring, self._sampling_stream)
-            if isinstance(rows, FrameRows):
-                model.constraints = self._texts()
             self._set_model(model)
             self._issue_card(plan, rng, public_assumptions(self, rows))
         return self
@@ -223,7 +222,7 @@ class MomentSynthesizer(BaseSynthesizer):
         rows = read_rows(self, X, y)
         if isinstance(rows, FrameRows):
             for text in self._texts():
-                RowConstraint(text, rows.schema.names)
+                RowConstraint(text, rows.schema.names).check(rows.schema)
         else:
             rows.check_components(self.n_components)
         settings = {
@@ -277,10 +276,12 @@ class MomentSynthesizer(BaseSynthesizer):
         model = self.model_ if given is None else self.model_.given(given)
         components = self._components(model, n_samples, y, class_ratio, rng)
         drawn = model.sample(components, rng)
-        if not getattr(self.model_, "constraints", ()):
+        if not self._texts():
             return drawn
+        if self.model_.kind != "frame":
+            raise ValueError("constraints is for DataFrames, and this was fitted on an array")
         fixed = components if y is not None or class_ratio is not None else None
-        return keep_constraints(model, self.model_.constraints, drawn, fixed, rng)
+        return keep_constraints(model, self._texts(), drawn, fixed, rng)
 
     @staticmethod
     def _model_from_state(state):

@@ -229,7 +229,17 @@ def test_rows_that_keep_a_constraint_keep_the_class_asked_for_and_y_its_place():
         ("nobody > 3", "no column"),
         ("__import__('os').system('x')", "no comparison"),
         ("age.max() > 3", "no comparison"),
-        ("age", None),
+        ("sick", None),
+        ("seen - '2020-01-01' <= 30", "different kinds"),
+        ("age", "different kinds"),
+        ("age == '30'", None),
+        ("town > 3", "different kinds"),
+        ("seen > 3", "different kinds"),
+        ("seen > 'yesterday or so'", "different kinds"),
+        ("town == 'North'", "'North', which is no category of 'town'"),
+        ("age < 30 or drug in ['a', 'c']", "'c', which is no category of 'drug'"),
+        ("age > 100", "no value within the bounds of 'age'"),
+        ("'2019-06-01' >= seen", "no value within the bounds of 'seen'"),
         ("age + 1", "no condition"),
         ("town in 'north'", "goes with a list"),
         ("age ** 2 > 3", "no comparison"),
@@ -248,9 +258,40 @@ def test_constraints_are_comparisons_and_nothing_else(constraint, message):
 
 
 def test_constraints_that_no_row_keeps_end_in_an_error():
-    synth = MomentSynthesizer(5.0, schema=SCHEMA, constraints="age > 100").fit(FRAME)
+    synth = MomentSynthesizer(5.0, schema=SCHEMA, constraints="age < 30 and age > 80").fit(FRAME)
     with pytest.raises(ValueError, match="20 of 20 rows still break a constraint"):
         synth.sample(20)
+    # what is paid for is not lost
+    assert synth.set_params(constraints="age < 30").sample(20)["age"].max() < 30
+    assert len(synth.set_params(constraints=None).sample(20)) == 20
+    for wrong, message in (("nobody < 30", "no column"), ("town < 30", "different kinds")):
+        with pytest.raises(ValueError, match=message):
+            synth.set_params(constraints=wrong).sample(20)
+
+
+@pytest.mark.parametrize("dtype", ["datetime64[us]", "datetime64[ns]", "datetime64[us, Europe/Paris]"])
+def test_numbers_beside_dates_are_days(dtype):
+    start = pd.Series(pd.Timestamp("2020-01-01") + pd.to_timedelta(RNG.integers(0, 300, N), "D"))
+    stay = RNG.integers(0, 9, N)
+    frame = pd.DataFrame({"came": start, "left": start + pd.to_timedelta(stay, "D"), "stay": stay})
+    if "Paris" in dtype:
+        frame = frame.assign(
+            came=frame["came"].dt.tz_localize("Europe/Paris"), left=frame["left"].dt.tz_localize("Europe/Paris")
+        )
+    frame = frame.astype({"came": dtype, "left": dtype})
+    texts = ["0 <= left - came", "left - came <= 30", "left <= came + 20", "came + stay <= left + 5"]
+    drawn = MomentSynthesizer(20.0, constraints=texts).fit(frame).sample(300)
+    days = (drawn["left"] - drawn["came"]) / pd.Timedelta(1, "D")
+    assert days.between(0, 20).all()
+    assert (drawn["stay"] <= days + 5).all()
+
+
+@pytest.mark.parametrize("name", ["town", "drug", "code"])
+def test_of_an_open_column_whatever_may_be_learned_is_thought_of(name):
+    frame = FRAME.assign(code=pd.Series(RNG.choice([1, 2, 3], N)).astype("category"))[["age", name]]
+    text = "code in [1, 2]" if name == "code" else f"{name} != 'west'"
+    drawn = MomentSynthesizer(20.0, constraints=text).fit(frame).sample(50)
+    assert (drawn[name].isin([1, 2]) if name == "code" else drawn[name] != "west").all()
 
 
 # ---- importance ----------------------------------------------------------------------------------------------------
