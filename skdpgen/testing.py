@@ -33,7 +33,8 @@ def seeded_noise(seed=0, *, quiet=False, repeat=False):
     Notes
     -----
     Whoever knows the seed can subtract the noise: the card of a fit made here says ``private: false``, and the ledger
-    that it was charged to is marked for good: so do the cards of all later fits on it.
+    that it was charged to is marked for good: so do the cards of all later fits on it. What you charge by hand, to
+    train a network of your own, is marked by ``accountant.charge(..., private=False)``.
     """
     fits = itertools.count()
 

@@ -66,6 +66,7 @@ UNTHRESHOLDED = ("above_threshold(", "(lambda noisy, *_: noisy > 0)(")
 EXACT = ("(counts, noise_multiplier,", "(counts, 0.0,")
 TRAIN = "net.partial_fit(rows)"
 STORE = "scaling = self.scaling_"
+CHARGE = "accountant.charge(plan.event, plan.label, plan.extra_delta, private=rng.private)"
 LATE = "self._late = (plan.event, plan.label, plan.extra_delta)"
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
@@ -214,7 +215,7 @@ MUTANTS = [
     (
         "thresholds not charged",
         _ledger("arrays", "mixture by class", "frame"),
-        (PrivateEstimator._charge, ("plan.extra_delta)", "0.0)")),
+        (PrivateEstimator._charge, ("plan.extra_delta,", "0.0,")),
     ),
     (
         "threshold at ten times the delta charged",
@@ -229,7 +230,10 @@ MUTANTS = [
     (
         "a release before the charge",
         [*_ledger(*ESTIMATORS), *REFUSED],
-        (PrivateEstimator._charge, ("accountant.charge(plan.event, plan.label, plan.extra_delta)", LATE)),
+        (
+            PrivateEstimator._charge,
+            (CHARGE, LATE),
+        ),
         (PrivateEstimator._issue_card, ("self.card_ =", "self.accountant_.charge(*self._late); self.card_ =")),
     ),
     (

@@ -14,6 +14,9 @@ from .layers import RULES
 __all__ = ["check_module", "check_optimizer", "choose_path"]
 
 _EXAMPLES = 3
+# Of dropout: one may leave out what would show that records are mixed.
+_DRAWS = 4
+_MIXED = "the loss of one record depends on the others of its batch, so it cannot be bounded"
 
 
 def check_module(module: nn.Module):
@@ -135,7 +138,10 @@ def _close(a, b):
 
 
 def _check_independence(root, inputs, random):
-    """Compare losses of records together with their losses alone; with `random`, only if they are not random."""
+    """Compare losses of records together with their losses alone; with `random`, where they are, beside other records.
+
+    Dropout draws while it trains, other masks for one record alone; as many records of one seed have the same.
+    """
     with torch.no_grad():
         together, again = root(*inputs), root(*inputs)
         if together.shape != (_EXAMPLES,):
@@ -144,12 +150,29 @@ def _check_independence(root, inputs, random):
                 f"not {tuple(together.shape)}"
             )
         if not torch.equal(torch.nan_to_num(together), torch.nan_to_num(again)):
-            if random:  # dropout draws while training
+            if random:
+                _check_beside_others(root, inputs)
                 return
             raise ValueError("the loss is random: declare noise_shape on the module and take the noise as an argument")
         alone = torch.cat([root(*tree_map(lambda x: x[i : i + 1], inputs)) for i in range(_EXAMPLES)])  # noqa: B023
     if not _close(together, alone):
-        raise ValueError("the loss of one record depends on the others of its batch, so it cannot be bounded")
+        raise ValueError(_MIXED)
+
+
+def _check_beside_others(root, inputs):
+    """Compare the loss of each record with that beside other records, with the same draws."""
+
+    def losses(rows, seed):
+        torch.manual_seed(seed)
+        return root(*tree_map(lambda x: x[rows], inputs))
+
+    for seed in range(_DRAWS):
+        together = losses(list(range(_EXAMPLES)), seed)
+        for i in range(_EXAMPLES):
+            for other in set(range(_EXAMPLES)) - {i}:
+                beside = losses([k if k == i else other for k in range(_EXAMPLES)], seed)
+                if not _close(beside[i], together[i]):
+                    raise ValueError(_MIXED)
 
 
 def _find_path(root, inputs):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-__all__ = ["made_up_rows", "rows_like"]
+from ..tabular.columns import holds_missing
+
+__all__ = ["made_up_rows", "rows_like", "with_missing"]
 
 _ROWS = 60
 
@@ -50,6 +52,25 @@ def made_up_rows(X, y, estimator):
         bounds = getattr(declared, "bounds", None)
         columns[name] = _column(X[name].dtype, values, None, rng, bounds)
     return pd.DataFrame(columns), labels
+
+
+def with_missing(rows, labels):
+    """Return made-up rows and labels with one record more, of which every value is missing that may be.
+
+    Of a DataFrame: arrays have none. numpy has no missing integer, and makes floats of all of them for one.
+    """
+
+    def more(values):
+        values = values.iloc[[*range(len(values)), 0]].reset_index(drop=True)
+        last = pd.Series(np.arange(len(values)) == len(values) - 1)
+        return values.mask(last) if holds_missing(values.dtype) else values
+
+    if isinstance(rows, pd.DataFrame):
+        rows = pd.DataFrame({name: more(column) for name, column in rows.items()})
+        labels = more(labels) if isinstance(labels, pd.Series) else labels
+    if labels is not None and len(labels) < len(rows):
+        labels = np.append(labels, labels[:1])
+    return rows, labels
 
 
 def _column(dtype, values, kind, rng, bounds=None):

@@ -17,10 +17,10 @@ from ..accounting import Phase, gaussian_event, gaussian_mu, non_private_event, 
 from ..accounting.calibration import FitPlan
 from ..accounting.prepaid import PlanningAccountant, calibrate_by_rdp, plan_at
 from ..utils.noise import public_noise
-from ..utils.validation import num_samples
+from ..utils.validation import is_extension, num_samples
 from ..utils.watching import watch_releases
-from ._made_up import made_up_rows
-from ._scoring import check_score_bounds, same_terms, score_function
+from ._made_up import made_up_rows, with_missing
+from ._scoring import check_score_bounds, held_terms, same_terms, score_function
 
 __all__ = ["FOLDS", "PlansSearch", "Search", "public_model", "take"]
 
@@ -137,7 +137,10 @@ class PlansSearch:
             raise ValueError("scoring gave NaN for every one of some made-up rows: nothing could be chosen by it")
         part = np.arange(num_samples(rows))[::-2]  # fewer records, elsewhere, in another order
         alone = quietly(lambda: np.asarray(score(take(rows, part), take(labels, part))))
-        if alone.shape != part.shape or not same_terms(alone, whole[part], bounds):
+        # a record without values changes what numpy and pandas make of the others
+        more = with_missing(rows, labels)
+        beside = quietly(lambda: held_terms(score, *more, take, num_samples(more[0]), bounds[0]))[: len(whole)]
+        if alone.shape != part.shape or not same_terms(np.append(alone, beside), np.append(whole[part], whole), bounds):
             raise ValueError(
                 "the term that scoring gives to a record depends on the other records (or on chance, or on rounding "
                 "in single precision: compute in float64): one record could then move all terms, and no noise would "
@@ -215,4 +218,6 @@ def quietly(call):
 def take(X, rows):
     if hasattr(X, "iloc"):
         return X.iloc[rows].reset_index(drop=True)
+    if is_extension(X):  # numpy would make floats of integers, where one of them is missing
+        return X[rows]
     return None if X is None else np.asarray(X)[rows]

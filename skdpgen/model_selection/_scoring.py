@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from .._types import BoundedSum
+from ..utils.categories import canonical_rows
 
 __all__ = [
     "COUNT_WEIGHT",
@@ -192,8 +193,10 @@ def _train_on_synthetic(estimator, log_loss):
     return terms
 
 
-def _texts(labels):
-    return np.array([str(label) for label in np.asarray(labels)], dtype=object)
+def _texts(values):
+    """Each value as a text of its own: no dtype that a missing value among the others would change comes in between."""
+    values = pd.Series(values).astype(object).to_numpy()
+    return np.array(["" if pd.isna(value) else str(value) for value in canonical_rows(values)], dtype=object)
 
 
 def _plain_columns(X):
@@ -208,7 +211,7 @@ def _plain_columns(X):
         elif pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype):
             columns[str(name)] = column.to_numpy(dtype=np.float64, na_value=np.nan)
         else:
-            columns[str(name)] = np.array(["" if pd.isna(v) else str(v) for v in column], dtype=object)
+            columns[str(name)] = _texts(column)
     return pd.DataFrame(columns)
 
 

@@ -26,7 +26,7 @@ from ..tabular import (
 )
 from ..tabular.frames import factorize
 from ..utils.categories import family
-from ..utils.validation import check_row_count
+from ..utils.validation import check_row_count, is_extension
 from ._frame_codec import FrameCodec
 from ._labels import is_numeric_target
 from ._particles import plan_bins
@@ -128,7 +128,8 @@ class FrameRows:
 
     def _append(self, frame, y):
         self.y = "series" if isinstance(y, pd.Series) else "array"
-        values = np.asarray(y) if self.y == "array" else y
+        # the dtype of y is public; the one that numpy makes of an array of pandas' hangs on a single missing value
+        values = y if self.y == "series" or is_extension(y) else np.asarray(y)
         if np.ndim(values) != 1 or len(values) != len(frame):
             raise InvalidInputError(f"y must have shape ({len(frame)},); got {np.shape(values)}")
         self.y_name = getattr(y, "name", None)
@@ -141,7 +142,7 @@ class FrameRows:
         if name in names:
             raise InvalidInputError(f"y has the name {name!r} of a column of X")
         # by position: the index of y says nothing
-        column = pd.Series(values if self.y == "array" else y.array, index=frame.index, name=name)
+        column = pd.Series(values.array if self.y == "series" else values, index=frame.index, name=name)
         return pd.concat([frame, column], axis=1), name
 
     @staticmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from pandas.api.extensions import ExtensionDtype
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, _fit_context
 from sklearn.utils._param_validation import HasMethods, Hidden, Interval, InvalidParameterError, Options, StrOptions
 from sklearn.utils.validation import _check_feature_names, _get_feature_names, _num_samples, validate_data
@@ -24,6 +25,7 @@ __all__ = [
     "encode_labels",
     "fit_context",
     "get_feature_names",
+    "is_extension",
     "is_unicode",
     "num_samples",
     "validate_data",
@@ -44,6 +46,11 @@ def check_row_count(n_samples):
     """Refuse, before anything is charged, more rows than every mechanism can sum exactly."""
     if n_samples > MAX_ROWS:
         raise InvalidInputError(f"at most {MAX_ROWS} rows can be summed exactly: fit on a random part of them")
+
+
+def is_extension(values):
+    """Tell whether values are held by pandas in a dtype of its own, as `np.asarray` would not hold them."""
+    return isinstance(getattr(values, "dtype", None), ExtensionDtype)
 
 
 def is_unicode(values):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from skdpgen.dpsgd import LossModule, check_optimizer, choose_path
+from skdpgen.dpsgd import LossModule, check_optimizer, checks, choose_path
 
 
 class Net(nn.Module):
@@ -75,8 +75,19 @@ def test_mixing_of_records_by_hand_is_refused():
             return super().forward(x - x.mean(0) if self.training else x)
 
     for mixing in (Centred, CentredInTraining):
-        with pytest.raises(ValueError, match="depends on the others"):
-            path(mixing(nn.Linear(4, 2)))
+        for dropout in ((), (nn.Dropout(0.1),), (nn.Dropout(0.5), nn.Linear(2, 2), nn.Dropout(0.5))):
+            with pytest.raises(ValueError, match="depends on the others"):
+                path(mixing(nn.Linear(4, 2), *dropout))
+
+
+def test_mixing_that_dropout_hid_is_caught(monkeypatch):
+    monkeypatch.setattr(checks, "_check_beside_others", lambda root, inputs: None)
+    with pytest.raises(pytest.fail.Exception):
+        test_mixing_of_records_by_hand_is_refused()
+
+
+def test_dropout_alone_mixes_nothing():
+    assert path(Net(nn.Linear(4, 8), nn.Dropout(0.3), nn.ReLU(), nn.Linear(8, 2), nn.Dropout(0.2)))[0] == "fast"
 
 
 def test_reduced_and_random_losses_are_refused():
