@@ -255,7 +255,7 @@ class MomentSynthesizer(BaseSynthesizer):
             Share of each class, by class (a tuple of values with several targets) or in the shape of `class_ratio_`;
             None is the released one.
         given : dict, default=None
-            Column name -> what its value is to be: a value; a list of values; for numbers and dates a pair
+            Column name -> what its value is to be: a value; of categories a list; of numbers and dates a pair
             ``(low, high)`` with None for an open end; None for a missing value. Rows are drawn from the model's law of
             such rows, so the other columns follow. Arrays: column index or name -> value.
         random_state : int, RandomState, Generator or None, default=None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 __all__ = ["sample_pipeline"]
@@ -24,7 +25,8 @@ def sample_pipeline(pipeline, n_samples=None, *, random_state=None):
     Returns
     -------
     X or (X, y)
-        As the last step's ``sample`` returns them; component labels of a mixture fitted without y are left out.
+        As the last step's ``sample`` returns them, within the bounds that private steps declared or learned; component
+        labels of a mixture fitted without y are left out.
 
     Raises
     ------
@@ -43,4 +45,7 @@ def sample_pipeline(pipeline, n_samples=None, *, random_state=None):
     X, y = drawn if isinstance(drawn, tuple) else (drawn, None)
     for _, step in reversed(steps):
         X = step.inverse_transform(X)
+        scaling = getattr(step, "scaling_", None)
+        if scaling is not None:  # what goes back through components may leave the bounds of what came
+            X = np.clip(X, scaling.lower, scaling.upper)
     return X if y is None or not hasattr(generator, "classes_") else (X, y)

@@ -210,6 +210,8 @@ def _read_datetimes(series, column):
         dtype = series.dtype
     if not pdt.is_datetime64_any_dtype(dtype):
         _refuse(column, f"is a datetime in its schema, but of dtype {str(dtype)!r}")
+    if str(dtype).startswith(("date32", "date64")):  # days of Arrow's calendar
+        series = series.astype("datetime64[us]")
     if series.dt.tz is not None:
         if getattr(target, "tz", None) is None:
             _refuse(column, f"has a time zone, which its dtype {column.dtype!r} in the schema has not")

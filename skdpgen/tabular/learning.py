@@ -198,7 +198,8 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
             "categories, if those are public"
             + (
                 f". In {', '.join(texts)} no value is shared by enough rows: a column of unique values (ids, free "
-                "text) cannot be kept private and is better dropped"
+                "text) cannot be kept private and is better dropped; whole numbers are numbers, and no classes, by "
+                'target_type="numeric"'
                 if texts
                 else ""
             ),

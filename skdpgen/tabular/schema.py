@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,6 +116,40 @@ class Schema:
             raise SchemaError(f"not in the schema: {', '.join(map(repr, unknown))}")
         return Schema(tuple(new.get(column.name, column) for column in self.columns))
 
+    def declare(self, name, **facts) -> Schema:
+        """Return the schema with some facts of one column set, and its others kept: dtype, whether it may be missing.
+
+        Parameters
+        ----------
+        name : str or int
+        **facts
+            Parameters of the column's kind, such as ``bounds=(0, 110)`` or ``categories=("f", "m")``.
+
+        Returns
+        -------
+        Schema
+
+        Raises
+        ------
+        SchemaError
+            There is no such column, or its kind has no such fact.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from skdpgen import Schema
+        >>> frame = pd.DataFrame({"age": pd.Series([30, None], dtype="Int16")})
+        >>> Schema.from_kinds(frame).declare("age", bounds=(0, 110))["age"]
+        Numeric(name='age', bounds=(0, 110), integer=True, missing=True, dtype='Int16', decimals=None)
+        """
+        column = self.select([name])[name]
+        kind = next(kind for kind, cls in KINDS.items() if isinstance(column, cls))
+        known = {field.name for field in dataclasses.fields(column)} - {"name"}
+        if unknown := sorted(set(facts) - known):
+            unknown, known = ", ".join(unknown), ", ".join(sorted(known))
+            raise SchemaError(f"column {name!r}: a {kind} column has no {unknown}; it has {known}")
+        return self.replace(dataclasses.replace(column, **facts))
+
     @classmethod
     def from_kinds(cls, frame, known=None, *, categorical=()) -> Schema:
         """Return the schema that the dtypes of a frame, and nothing else about it, give.
@@ -209,6 +244,7 @@ def _column_of_dtype(name, dtype, categorical, resolution):
     if pdt.is_bool_dtype(dtype) and not categorical:
         return Boolean(name, missing=missing, dtype=text)
     if pdt.is_datetime64_any_dtype(dtype):
+        resolution = "D" if text.startswith(("date32", "date64")) else resolution
         return Datetime(name, resolution=resolution, missing=missing, dtype=text)
     if pdt.is_numeric_dtype(dtype) and not pdt.is_complex_dtype(dtype):
         if categorical:

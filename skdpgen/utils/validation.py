@@ -96,12 +96,16 @@ def validate_rows(estimator, X, **options):
         # messages of a conversion hold the value, or have it as an attribute
         if "could not convert" in text or isinstance(error, OverflowError | UnicodeError):
             raise InvalidInputError(
-                "X holds values that are not numbers; P3GMSynthesizer takes a table of them as a DataFrame"
+                "X holds values that are not numbers: a table of them is a DataFrame, which the synthesizers take"
             ) from None
         if text.startswith("Expected 2D array"):  # scikit-learn's holds the array
             raise InvalidInputError(
                 f"{text.splitlines()[0].split(' instead')[0]} instead. Reshape your data by X.reshape(-1, 1) if it "
                 "is one column, or X.reshape(1, -1) if it is one row"
+            ) from None
+        if text.startswith("Found array with dim"):
+            raise InvalidInputError(
+                f"X must have two dimensions, a row a record; got {np.ndim(X)}: give images as X.reshape(len(X), -1)"
             ) from None
         if text.startswith("Complex data not supported"):  # and scikit-learn's the array
             raise InvalidInputError("Complex data not supported") from None

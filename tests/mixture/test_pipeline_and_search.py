@@ -30,6 +30,18 @@ def test_a_pipeline_charges_one_budget_and_samples_in_the_units_of_its_input():
     assert np.isfinite(pipe.score(X))
 
 
+def test_what_a_pipeline_samples_is_within_the_bounds_of_its_input():
+    skewed = np.random.default_rng(0).exponential(size=(3000, 4))
+    for bounds in ((0, 3), None):
+        pipe = make_pipeline(DPPCA(2, epsilon=4.0, bounds=bounds), DPGaussianMixture(epsilon=4.0)).fit(skewed)
+        scaling = pipe[0].scaling_
+        unclipped = pipe[0].inverse_transform(pipe[1].sample(2000, random_state=0)[0])
+        assert (unclipped < scaling.lower).any()
+        rows = sample_pipeline(pipe, 2000, random_state=0)
+        assert (rows >= scaling.lower).all()
+        assert (rows <= scaling.upper).all()
+
+
 @pytest.mark.parametrize("n_jobs", [1])
 def test_a_grid_search_charges_every_fit(n_jobs):
     budget = PrivacyAccountant(50.0)

@@ -55,6 +55,7 @@ ARRAYS = {
     "dates in y": ({}, (X, np.full(60, np.datetime64("2001-01-01"))), "numbers, text or booleans"),
     "mixed y": ({}, (X, pd.Series([SECRET, *range(59)], dtype=object)), "one kind"),
     "undeclared class": ({"classes": ["a", "b"]}, (X, np.array(["a", SECRET])[Y]), "declared classes"),
+    "images as they are": ({}, (np.zeros((60, 4, 4)),), r"two dimensions, a row a record; got 3: .*reshape"),
     "no classes": ({"classes": []}, (X, Y), "at least one"),
     "a class twice": ({"classes": [0, 1, 1]}, (X, Y), "distinct"),
     "outside bounds": ({"bounds": (-1, 1), "on_invalid": "raise"}, (_with(X, NUMBER),), "outside the declared bounds"),

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from skdpgen.exceptions import SchemaError
-from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric, Schema
+from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric, Schema, TableEncoder
 
 FULL = Schema(
     [
@@ -219,3 +219,36 @@ def test_arrays_get_numbered_columns():
     assert Schema.from_kinds(np.zeros((3, 1), dtype=int))["x0"].integer
     with pytest.raises(SchemaError, match="numbers"):
         Schema.from_kinds(np.array([["a"]]))
+
+
+def test_facts_are_declared_and_the_rest_is_kept():
+    frame = pd.DataFrame(
+        {
+            "age": pd.Series([30, None], dtype="Int16"),
+            "town": pd.Categorical(["a", None]),
+            "seen": pd.Series(["2020-01-01", None], dtype="datetime64[ns, Europe/Paris]"),
+        }
+    )
+    schema = Schema.from_kinds(frame)
+    declared = schema.declare("age", bounds=(0, 110)).declare("town", categories=("a", "b"), ordered=True)
+    assert declared["age"] == Numeric("age", (0, 110), integer=True, missing=True, dtype="Int16")
+    assert declared["town"] == Categorical("town", ("a", "b"), missing=True, ordered=True)
+    declared = declared.declare("seen", bounds=("2019-01-01", "2021-01-01"), resolution="h")
+    assert declared["seen"].dtype == "datetime64[ns, Europe/Paris]"
+    assert declared.complete
+    for wrong, message in (
+        (("nobody", {}), "not in the schema"),
+        (("age", {"categories": "ab"}), "no categories; it has"),
+    ):
+        with pytest.raises(SchemaError, match=message):
+            schema.declare(wrong[0], **wrong[1])
+
+
+def test_days_of_arrow_come_back_as_they_were():
+    arrow = pytest.importorskip("pyarrow")
+    days = pd.Series(pd.date_range("2020-01-01", periods=40)).dt.date.astype(pd.ArrowDtype(arrow.date32()))
+    frame = pd.DataFrame({"day": days.mask(days.index % 9 == 0)})
+    schema = Schema.from_kinds(frame)
+    assert (type(schema["day"]), schema["day"].resolution) == (Datetime, "D")
+    encoder = TableEncoder(schema.declare("day", bounds=("2020-01-01", "2020-03-01")), numeric="scale").fit(frame)
+    pd.testing.assert_frame_equal(encoder.inverse_transform(encoder.transform(frame)), frame)
