@@ -34,8 +34,9 @@ class BaseSynthesizer(PrivateEstimator):
             None is the released row count (the length of `y`, if given).
         y : array-like of shape (n_samples,), default=None
             Class of each row, for a class-conditional model.
-        class_ratio : dict or array of shape (n_classes,), default=None
-            Share of each class, by class or in the order of `classes_`; None is the released one.
+        class_ratio : dict, array of shape (n_classes,) or "balanced", default=None
+            Share of each class, by class or in the order of `classes_`; "balanced" gives all the same; None is the
+            released one.
         random_state : int, RandomState, Generator or None, default=None
             None advances the estimator's own stream, so that two calls differ; an integer repeats.
 
@@ -67,7 +68,14 @@ class BaseSynthesizer(PrivateEstimator):
 
     def _ratio(self, class_ratio):
         classes = list(self._conditional("class_ratio").classes)
+        if isinstance(class_ratio, str):
+            if class_ratio != "balanced":
+                raise ValueError(f'class_ratio must be "balanced", a dict, or an array; got {class_ratio!r}')
+            return np.ones(len(classes))
         if isinstance(class_ratio, dict):
+            left_out = len(classes) > len(class_ratio) and sum(class_ratio.values()) < 1 - 1e-6
+            if left_out and all(c in classes for c in class_ratio):
+                raise ValueError("class_ratio leaves out classes, and its shares sum to less than 1: give all shares")
             if unknown := [c for c in class_ratio if c not in classes]:
                 raise ValueError(f"class_ratio names {len(unknown)} classes that the model does not have; see classes_")
             class_ratio = [class_ratio.get(c, 0.0) for c in classes]

@@ -251,9 +251,9 @@ class MomentSynthesizer(BaseSynthesizer):
             None is the released row count (the length of `y`, if given).
         y : array-like of shape (n_samples,), default=None
             Class of each row; with several targets a DataFrame, or a sequence of tuples.
-        class_ratio : dict or array, default=None
+        class_ratio : dict, array or "balanced", default=None
             Share of each class, by class (a tuple of values with several targets) or in the shape of `class_ratio_`;
-            None is the released one.
+            "balanced" gives all the same; None is the released one.
         given : dict, default=None
             Column name -> what its value is to be: a value; of categories a list; of numbers and dates a pair
             ``(low, high)`` with None for an open end; None for a missing value. Rows are drawn from the model's law of

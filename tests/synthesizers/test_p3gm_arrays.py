@@ -149,6 +149,12 @@ def test_sample_takes_classes_and_ratios():
     assert set(synth.sample(50, class_ratio={"yes": 1})[1]) == {"yes"}
     _, drawn = synth.sample(100, class_ratio=np.array([1, 3]))
     assert (drawn == "yes").sum() == pytest.approx(25, abs=1)
+    _, drawn = synth.sample(100, class_ratio="balanced")
+    assert (drawn == "yes").sum() == pytest.approx(50, abs=1)
+    with pytest.raises(ValueError, match="sum to less than 1"):
+        synth.sample(50, class_ratio={"yes": 0.9})
+    with pytest.raises(ValueError, match="balanced"):
+        synth.sample(50, class_ratio="equal")
     _, drawn = synth.sample()
     assert len(drawn) == round(synth.row_count_) == pytest.approx(N, abs=60)
     for wrong in (
