@@ -15,7 +15,7 @@ from ._types import NEIGHBORING
 from .accounting import PrivacyAccountant, PrivacyCard
 from .exceptions import PrivacyLeakWarning
 from .utils.noise import make_noise_generator
-from .utils.searching import EXACT_SCORES, inside_search
+from .utils.searching import EXACT_SCORES, OWN_BOOKS, inside_search
 from .utils.validation import Interval, StrOptions
 
 __all__ = ["DEFAULT_DELTA", "PRIVACY_CONSTRAINTS", "PrivateEstimator"]
@@ -96,7 +96,8 @@ class PrivateEstimator(BaseEstimator):
                 warnings.simplefilter("always")
                 yield
                 if inside_search():
-                    warnings.warn(EXACT_SCORES, PrivacyLeakWarning, stacklevel=4)
+                    own = OWN_BOOKS if self.accountant is None else ""
+                    warnings.warn(EXACT_SCORES + own, PrivacyLeakWarning, stacklevel=4)
         except BaseException:
             charged = vars(self).get("accountant_")
             self._forget_fit(parameters)

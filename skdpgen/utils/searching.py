@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["EXACT_SCORES", "inside_search"]
+__all__ = ["EXACT_SCORES", "OWN_BOOKS", "inside_search"]
 
 _MODULES = ("sklearn.model_selection._validation", "sklearn.model_selection._search")
 
 EXACT_SCORES = (
     "fitted inside a search or a cross-validation of scikit-learn: every fit is charged, but cv_results_, best_score_, "
     "best_params_ and the scores of a cross-validation are exact functions of private rows that nobody pays for, and "
-    "are not to be published; skdpgen.PrivateSearchCV pays for its choice. Without accountant= each fit has books of "
-    "its own, which nobody adds up"
+    "are not to be published; skdpgen.PrivateSearchCV pays for its choice"
 )
+OWN_BOOKS = "; without accountant= each fit has books of its own, which nobody adds up"
 
 
 def inside_search():
