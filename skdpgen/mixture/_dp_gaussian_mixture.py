@@ -259,6 +259,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         # An eigenvalue below the noise of its class's covariance may be anything, zero too: a near-singular class
         # gives rows beside its plane a density of nothing.
         blur = _NOISE_FLOOR * noise / np.maximum(released.count, min_count)
+        _warn_if_drowned(released, noise, min_count, radius)
         return class_gaussians(
             released,
             shrinkage=self.shrinkage,
@@ -419,6 +420,22 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
         return tags
+
+
+def _warn_if_drowned(released, noise, min_count, radius):
+    """Say, from released values alone, that the noise on most covariances is as large as they are."""
+    count = np.maximum(released.count, min_count)
+    mean = released.sum / count[:, None]
+    variance = np.trace(released.second, axis1=1, axis2=2) / count - np.einsum("ki,ki->k", mean, mean)
+    # norm of the symmetric noise on a matrix of moments
+    drowned = variance < noise / count * radius**2 * (2 * mean.shape[1]) ** 0.5
+    if 2 * drowned.sum() > len(drowned):
+        warnings.warn(
+            f"the noise on the covariances is as large as they are in {drowned.sum()} of {len(drowned)} Gaussians: "
+            "more epsilon, more rows, fewer columns (DPPCA before it) or tighter bounds= would help",
+            UtilityWarning,
+            stacklevel=5,
+        )
 
 
 def _warn_if_unsettled(steps, radius):

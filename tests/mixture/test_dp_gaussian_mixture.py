@@ -166,6 +166,7 @@ def test_classes_not_declared_are_learned_and_a_rare_one_stays_untold():
     assert mixture.accountant_.epsilon_spent() <= 1.0 + 1e-9
 
 
+@pytest.mark.filterwarnings("ignore:the noise on the covariances")
 def test_classes_that_drown_become_one_and_an_absent_class_is_fitted():
     with pytest.warns(UtilityWarning, match="hides every class"), seeded_noise(0, quiet=True):
         mixture = DPGaussianMixture(epsilon=0.5, bounds=(-5, 5), l2_bound=1.0).fit(X[:30], Y[:30])
@@ -286,6 +287,7 @@ def test_em_that_has_not_settled_is_said_and_one_that_has_is_not(recwarn):
     assert not [w for w in recwarn if "of EM still" in str(w.message)]
 
 
+@pytest.mark.filterwarnings("ignore:the noise on the covariances")
 def test_no_class_is_thinner_than_the_noise_of_its_covariance():
     flat = np.column_stack([X[:, 0], 0.01 * X[:, 1]])
     for seed in range(5):
@@ -330,3 +332,12 @@ def test_class_gaussians_in_a_basis_are_those_of_the_projected_rows():
         np.testing.assert_allclose(fitted.covariances[k], own, atol=1e-9)
         np.testing.assert_allclose(shrunk.covariances[k], 0.7 * own + 0.3 * within, atol=1e-9)
     np.testing.assert_allclose(fitted.weights, np.bincount(y) / 900)
+
+
+def test_covariances_that_drown_are_said_to_and_others_are_not():
+    rng = np.random.default_rng(0)
+    y = np.arange(3000) % 3
+    X = rng.normal(size=(3000, 30)) + y[:, None]
+    with pytest.warns(UtilityWarning, match="noise on the covariances is as large as they are in . of 3 Gaussians"):
+        DPGaussianMixture(epsilon=0.2, bounds=(-5, 7), classes=range(3)).fit(X, y)
+    DPGaussianMixture(epsilon=5.0, bounds=(-5, 7), classes=range(3)).fit(X, y)
