@@ -27,7 +27,8 @@ def small_table(monkeypatch):
     bunch = datasets.load_breast_cancer_table()
     for name in ("load_creditcard_subset", "load_adult"):
         monkeypatch.setattr(datasets, name, lambda data_dir=None: Bunch(**bunch))
-    monkeypatch.setattr("skdpgen.metrics._tstr.protocol_classifiers", lambda: ONE)
+    for where in ("metrics._tstr", "benchmark.tables"):
+        monkeypatch.setattr(f"skdpgen.{where}.protocol_classifiers", lambda: ONE)
 
 
 @pytest.fixture

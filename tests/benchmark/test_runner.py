@@ -36,7 +36,8 @@ def small_tables(monkeypatch):
     for name in ("load_adult", "load_esr"):
         monkeypatch.setattr(datasets, name, load)
     one = {"logistic_regression": LogisticRegression(max_iter=1000)}
-    monkeypatch.setattr("skdpgen.metrics._tstr.protocol_classifiers", lambda: one)
+    for where in ("metrics._tstr", "benchmark.tables"):
+        monkeypatch.setattr(f"skdpgen.{where}.protocol_classifiers", lambda: one)
     return loads
 
 
