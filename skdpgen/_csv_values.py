@@ -148,8 +148,11 @@ def with_notation(frame, declared, texts, notation):
         if name in columns:
             continue
         if _all_match(values, notation.number):
-            numbers = pd.to_numeric(notation.to_plain(frame[name]), dtype_backend="numpy_nullable")
-            if pd.api.types.is_numeric_dtype(numbers.dtype):  # not of more digits than a number holds
+            try:
+                numbers = pd.to_numeric(notation.to_plain(frame[name]), dtype_backend="numpy_nullable")
+            except ValueError:  # more digits than a number holds; newer releases of pandas leave them text
+                continue
+            if pd.api.types.is_numeric_dtype(numbers.dtype):
                 columns[name] = numbers
         elif values.str.lower().isin(["true", "false"]).all():
             columns[name] = frame[name].str.lower().eq("true").astype("boolean")
