@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from .clipping import ClippedSum
 from .layers import RULES
+from .seeding import torch_seeded
 
 __all__ = ["check_module", "check_optimizer", "choose_path"]
 
@@ -162,9 +163,11 @@ def _check_independence(root, inputs, random):
 def _check_beside_others(root, inputs):
     """Compare the loss of each record with that beside other records, with the same draws."""
 
+    devices = [x.device for x in tree_leaves(inputs)]
+
     def losses(rows, seed):
-        torch.manual_seed(seed)
-        return root(*tree_map(lambda x: x[rows], inputs))
+        with torch_seeded(seed, devices):
+            return root(*tree_map(lambda x: x[rows], inputs))
 
     for seed in range(_DRAWS):
         together = losses(list(range(_EXAMPLES)), seed)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from .._scaling import RowScaling
+
 __all__ = ["sample_pipeline"]
 
 
@@ -46,6 +48,6 @@ def sample_pipeline(pipeline, n_samples=None, *, random_state=None):
     for _, step in reversed(steps):
         X = step.inverse_transform(X)
         scaling = getattr(step, "scaling_", None)
-        if scaling is not None:  # what goes back through components may leave the bounds of what came
+        if isinstance(scaling, RowScaling):  # what goes back through components may leave the bounds of what came
             X = np.clip(X, scaling.lower, scaling.upper)
     return X if y is None or not hasattr(generator, "classes_") else (X, y)
