@@ -204,7 +204,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
                 self._series = series
             self._frame = frame
             self._keep(fitted.affine(self.scaling_.offset, self.scaling_.scale))
-            self._issue_card(plan, rng, self._public_assumptions())
+            self._issue_card(plan, rng, self._public_assumptions(labels is not None))
         if learned and not len(classes):
             warnings.warn(
                 "the noise hides every class of y: one Gaussian stands for all; declare classes=",
@@ -412,9 +412,10 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
             )
         return means
 
-    def _public_assumptions(self):
+    def _public_assumptions(self, with_labels):
         declared = [name for name in ("bounds", "l2_bound", "classes", "means_init") if getattr(self, name) is not None]
-        return [*(f"{name}: declared public by the caller" for name in declared), "number and order of columns"]
+        columns = "number and order of columns" + (", kind (dtype) of y" if with_labels else "")
+        return [*(f"{name}: declared public by the caller" for name in declared), columns]
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

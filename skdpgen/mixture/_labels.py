@@ -11,6 +11,7 @@ from sklearn.utils.validation import column_or_1d
 from ..exceptions import InvalidInputError
 from ..mechanisms import histogram, release_kept
 from ..utils.categories import canonical_rows, family
+from ..utils.validation import is_extension
 
 __all__ = ["frame_like", "labels_of", "learn_classes", "series_like"]
 
@@ -37,9 +38,9 @@ def labels_of(y, n_samples):
         If there are missing labels, another number of them than rows, other objects than text, truth values and
         numbers, or numbers with a fraction's dtype: whether y is a class is told by its dtype, never by its values.
     """
-    if isinstance(y, pd.Series):
+    if isinstance(y, pd.Series) or is_extension(y):
         missing = y.isna().any()
-        y = np.asarray(y.astype(object) if not isinstance(y.dtype, np.dtype) else y)
+        y = np.asarray(y.astype(object) if is_extension(y) else y)
         if missing:
             raise InvalidInputError("Input y contains NaN; nothing was charged")
     y = column_or_1d(y, warn=True)

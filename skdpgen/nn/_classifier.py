@@ -329,7 +329,7 @@ def _not_none(y):
 
 
 def _labels(y, n_rows):
-    """Classes as an array; numbers with a fraction are refused."""
+    """Classes as an array of numbers, text or truth values; numbers with a fraction are refused."""
     if np.asarray(y).dtype.kind == "f":
         y = column_or_1d(y, warn=True)
         if not np.isfinite(y).all():
@@ -339,6 +339,8 @@ def _labels(y, n_rows):
         y = y + 0.0  # -0.0, where it came first, would be the class
     else:
         y = labels_of(y, n_rows)
+        if y.dtype == object:  # nullable dtypes and objects: scikit-learn knows their values in a dtype of numpy's
+            y = np.array(y.tolist())
     check_classification_targets(y)
     return y
 

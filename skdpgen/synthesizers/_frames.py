@@ -73,6 +73,8 @@ class FrameRows:
             source = MemorySource(source)
         self.y, self.y_name = "none", None
         self.public_assumptions = list(source.attrs.get(PUBLIC_ASSUMPTIONS, ()))
+        if source.kinds_of is not None:
+            self.public_assumptions.append(f"kinds (dtypes) of the columns: those of {source.kinds_of}")
         if y is not None:
             if target is not None:
                 raise InvalidInputError("give the labels as y or as the column `target`, not both")
@@ -289,20 +291,24 @@ def _score_moments(chunk, codec, scores):
 
 
 def _merge_histograms(one, other):
-    """Schema histogram of disjoint rows: cells of numbers add up, categories are matched by value."""
+    """Schema histogram of disjoint rows: cells of numbers add up, categories are matched by value.
+
+    Each category has one type in all chunks, which `factorize` takes from the schema: which chunk comes first says
+    nothing.
+    """
     keys, counts, sizes, at, their_at = {}, [], [], 0, 0
     for name, size, their_size in zip(one.schema.incomplete, one.sizes, other.sizes):
         mine = one.bounded_sum.value[at : at + size]
         theirs = other.bounded_sum.value[their_at : their_at + their_size]
         at, their_at = at + size, their_at + their_size
         if name in one.keys:
-            place = {key: i for i, key in enumerate(one.keys[name])}
-            for key in other.keys[name]:
-                place.setdefault(key, len(place))
+            keys[name] = tuple(sorted({*one.keys[name], *other.keys[name]}))
+            place = {key: i for i, key in enumerate(keys[name])}
             merged = np.zeros(len(place) + 1)
-            merged[: size - 1], merged[-1] = mine[:-1], mine[-1] + theirs[-1]
-            merged[[place[key] for key in other.keys[name]]] += theirs[:-1]
-            keys[name], mine = tuple(place), merged
+            for found, their_counts in ((one.keys[name], mine), (other.keys[name], theirs)):
+                merged[[place[key] for key in found]] += their_counts[:-1]
+                merged[-1] += their_counts[-1]
+            mine = merged
         else:
             mine = mine + theirs
         counts.append(mine)

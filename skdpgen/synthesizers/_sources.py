@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -72,6 +73,7 @@ class MemorySource:
     """
 
     in_memory = True
+    kinds_of = None  # the table: one frame has one dtype a column
 
     def __init__(self, frame):
         self.frame = frame
@@ -109,15 +111,19 @@ class ChunkSource:
 
     in_memory = False
     one_slice = False
+    kinds_of = "the first chunk"
 
     def __init__(self, make_chunks):
         self._make_chunks = make_chunks
-        chunks = make_chunks()
-        if isinstance(chunks, Iterator) and make_chunks() is chunks:
+        chunks, again = make_chunks(), make_chunks()
+        _close(chunks)
+        _close(again)
+        if isinstance(chunks, Iterator) and again is chunks:
             # found out by the second pass, after the charge, if not here
             raise InvalidInputError("the function must give new chunks at each call: those of one reader are read once")
-        del chunks
-        first = next(iter(self._chunks()), None)
+        del chunks, again
+        with contextlib.closing(self._chunks()) as chunks:
+            first = next(chunks, None)
         if first is None:
             raise InvalidInputError(_NO_ROWS)
         self.head, self.attrs = first.iloc[:0], dict(first.attrs)
@@ -128,10 +134,13 @@ class ChunkSource:
             chunks = (chunks,)
         if not isinstance(chunks, Iterable):
             raise InvalidInputError(f"chunks must be an iterable of DataFrames; got {type(chunks).__name__}")
-        for chunk in chunks:
-            if not isinstance(chunk, pd.DataFrame):
-                raise InvalidInputError(f"every chunk must be a DataFrame; got {type(chunk).__name__}")
-            yield chunk
+        try:
+            for chunk in chunks:
+                if not isinstance(chunk, pd.DataFrame):
+                    raise InvalidInputError(f"every chunk must be a DataFrame; got {type(chunk).__name__}")
+                yield chunk
+        finally:
+            _close(chunks)
 
     def reduce(self, function, combine):
         """Apply `function` to every chunk of rows, and `combine` the results two by two."""
@@ -158,6 +167,7 @@ class DaskSource:
 
     in_memory = False
     one_slice = False
+    kinds_of = "dask's description of the table"
 
     def __init__(self, frame):
         if not hasattr(frame, "to_delayed") or not hasattr(frame, "columns"):
@@ -178,6 +188,12 @@ class DaskSource:
         if total is None:
             raise InvalidInputError(_NO_ROWS)
         return total
+
+
+def _close(chunks):
+    """Close the file of a reader of chunks, if it has one; lists and generators that hold none have no need."""
+    if isinstance(chunks, Iterator) and callable(close := getattr(chunks, "close", None)):
+        close()
 
 
 def _of_part(function, part):

@@ -273,7 +273,9 @@ def level_codes(series, column):
 def factorize(series, column):
     """Return (codes, distinct values as an object array) of a column of categories; -1 is missing.
 
-    Values come from the rows alone: categories that the dtype lists and no row has are not among them.
+    Values come from the rows alone: categories that the dtype lists and no row has are not among them. The type of each
+    depends on the value and on the schema, never on other rows, nor on the dtype in which these rows came: a missing
+    value elsewhere in a chunk makes floats of its integers.
     """
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
@@ -295,12 +297,7 @@ def factorize(series, column):
     if kind == "string" and not is_unicode(uniques):
         _refuse(column, "holds text that is no Unicode (lone surrogates)")
     _check_missing(codes < 0, column)
-    # of equal values the first row's would stand for all, and a category's type may be that of another one
-    if pdt.is_float_dtype(dtype):
-        uniques = uniques + 0.0  # of -0.0
-    elif pdt.is_object_dtype(dtype) or isinstance(dtype, pd.CategoricalDtype):
-        uniques = canonical(uniques)
-    uniques = _as_family(uniques, _declared_family(column), column.categories)
+    uniques = _as_declared(_as_family(canonical(uniques), _declared_family(column), column.categories), column)
     if column.categories is None:
         if pd.isna(uniques).any() or not fit_dtype(uniques.tolist(), column.dtype):
             _refuse(column, f"holds values that its dtype {column.dtype!r} in the schema cannot hold")
@@ -332,6 +329,26 @@ def _declared_family(column):
         return "text"
     dtype = output_dtype(column.dtype)
     return "flag" if pdt.is_bool_dtype(dtype) else "number" if pdt.is_numeric_dtype(dtype) else "text"
+
+
+def _as_declared(uniques, column):
+    """Bring distinct numbers to the type that the dtype of the schema gives them: 1 is 1.0 in a column of floats."""
+    if column.dtype in (None, "str", "object", "category"):
+        return uniques
+    dtype = output_dtype(column.dtype)
+    if pdt.is_float_dtype(dtype):
+        return _each(uniques, float)
+    if pdt.is_integer_dtype(dtype):
+        # `canonical` gives large integers as floats; what has a fraction is refused by whoever learns categories
+        return _each(uniques, lambda value: int(value) if value == value // 1 else value)
+    return uniques
+
+
+def _each(uniques, convert):
+    values = [convert(value) if family(value) == "number" and value == value else value for value in uniques.tolist()]
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out
 
 
 def _as_family(uniques, wanted, categories):

@@ -68,7 +68,7 @@ class SchemaHistogram:
     bounded_sum : BoundedSum
         Counts, the columns one after another; sensitivity sqrt(d), or sqrt(2 d), for d columns.
     keys : dict of column name -> tuple
-        Observed categories, one for each count: private, and so is their number. They leave
+        Observed categories, one for each count, sorted: private, and so is their number. They leave
         `schema_from_histogram` above its threshold only.
     sizes : tuple of int
         Number of counts of each column.
@@ -113,7 +113,9 @@ def schema_histogram(frame, schema) -> SchemaHistogram:
         column = schema[name]
         if isinstance(column, Categorical):
             found, uniques = factorize(frame[name], column)
-            keys[name] = tuple(uniques.tolist())
+            order = sorted(range(len(uniques)), key=uniques.__getitem__)
+            keys[name] = tuple(uniques[order].tolist())
+            found = np.append(np.argsort(order), -1)[found]
             size = len(uniques)
         else:
             values = numeric_values(frame[name], column)
@@ -168,7 +170,7 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
                 kept = counts > 0
             if np.count_nonzero(kept) > max_categories:
                 kept &= counts >= np.sort(counts[kept])[-max_categories]
-                kept[np.flatnonzero(kept)[max_categories:]] = False  # of equal counts
+                kept[np.flatnonzero(kept)[max_categories:]] = False  # of equal counts, the first of the sorted keys
             column = _with_categories(column, [key for key, keep in zip(histogram.keys[name], kept) if keep])
             found = bool(column.categories)
         else:

@@ -341,3 +341,10 @@ def test_covariances_that_drown_are_said_to_and_others_are_not():
     with pytest.warns(UtilityWarning, match="noise on the covariances is as large as they are in . of 3 Gaussians"):
         DPGaussianMixture(epsilon=0.2, bounds=(-5, 7), classes=range(3)).fit(X, y)
     DPGaussianMixture(epsilon=5.0, bounds=(-5, 7), classes=range(3)).fit(X, y)
+
+
+def test_the_card_says_that_the_kind_of_the_labels_was_taken_for_public():
+    with_labels = DPGaussianMixture(epsilon=50.0, bounds=(-5, 5)).fit(X, Y).card_["public_assumptions"]
+    without = DPGaussianMixture(2, epsilon=50.0, bounds=(-5, 5)).fit(X).card_["public_assumptions"]
+    assert any("kind (dtype) of y" in text for text in with_labels)
+    assert not any("of y" in text for text in without)

@@ -203,3 +203,37 @@ def test_sabotage_of_a_classifier_is_caught(monkeypatch, mutant):
     monkeypatch.setattr(_classifier, "replace", replace, raising=False)
     _, claims, *changes = mutant
     assert_caught(monkeypatch, claims, *changes)
+
+
+CODES = np.tile([0, 1], 30)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pd.Series(CODES, dtype="Int64"),
+        pd.Series(CODES, dtype="UInt8"),
+        pd.Series(CODES == 1, dtype="boolean"),
+        pd.Series(np.where(CODES, "b", "a"), dtype="string"),
+        pd.Series(CODES).astype("category"),
+        pd.array(CODES, dtype="Int64"),
+        CODES.astype(object),
+        (CODES == 1).astype(object),
+        np.where(CODES, "b", "a").astype(object),
+    ],
+    ids=lambda labels: f"{type(labels).__name__} of {labels.dtype}",
+)
+def test_labels_of_nullable_dtypes_and_objects_are_classes(labels):
+    rows = np.random.default_rng(0).uniform(-1, 1, (60, 2))
+    plain = np.array(pd.Series(labels).astype(object).tolist())
+    for classes in (None, np.unique(plain)):
+        fitted = DPNetClassifier(50.0, bounds=(-1, 1), classes=classes, steps=2).fit(rows, labels)
+        assert set(fitted.classes_) <= set(plain)
+        assert fitted.predict(rows).dtype == plain.dtype
+
+
+def test_missing_labels_of_a_nullable_dtype_are_refused_before_the_charge():
+    model = DPNetClassifier(1.0, bounds=(-1, 1), steps=2)
+    with pytest.raises(InvalidInputError, match="NaN"):
+        model.fit(np.zeros((60, 2)), pd.Series([None, *CODES[1:]], dtype="Int64"))
+    assert not hasattr(model, "accountant_")

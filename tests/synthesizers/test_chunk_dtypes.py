@@ -1,0 +1,140 @@
+"""The type of a learned category depends on its value and on the schema: not on the chunk that it came in.
+
+A missing label makes floats of the integers of its chunk. If the type followed the chunk, one row would decide whether
+a released category is 2 or 2.0, with certainty and at any epsilon.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, Schema, load
+from skdpgen.exceptions import SchemaError
+from skdpgen.synthesizers._frames import _merge_histograms
+from skdpgen.tabular import Categorical, schema_from_histogram, schema_histogram
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.PrivacyLeakWarning"),
+]
+
+NUMBERS = ["int64", "int8", "uint64", "Int64", "UInt8", "float64", "float32", "Float64", "object", "category"]
+COMMON, RARE = [0, 1] * 40, [0, 1, 2] * 40
+
+
+def _chunk(labels, dtype):
+    text = str(dtype).lower().startswith(("str", "text"))
+    column = pd.Series([str(label) for label in labels] if text else labels).astype(dtype)
+    return pd.DataFrame({"x": np.linspace(0, 1, len(labels)), "y": column})
+
+
+def _learned(chunks, dtype):
+    """Categories that two chunks release without noise, with their types."""
+    schema = Schema([Categorical("y", dtype=dtype, missing=dtype not in ("int64", "int8", "uint64"))])
+    parts = [schema_histogram(chunk[["y"]], schema) for chunk in chunks]
+    histogram = functools.reduce(_merge_histograms, parts)
+    column = schema_from_histogram(histogram.bounded_sum.value.astype(float), histogram, 0.0, 1e-6)["y"]
+    return [(type(value), value) for value in column.categories], type(column.other), column.dtype
+
+
+@pytest.mark.parametrize("declared", [*NUMBERS, "string", None])
+@pytest.mark.parametrize("first", [*NUMBERS, "string"])
+def test_the_type_of_a_category_depends_on_the_schema_alone(declared, first):
+    def outcome(*chunks):
+        try:
+            return _learned(chunks, declared)
+        except SchemaError:
+            return "refused"
+
+    whole = outcome(_chunk(RARE, declared or "object"))
+    if declared in ("object", "category", None) and first == "string":
+        return  # text where numbers are: refused by the fit, which compares the kinds of all chunks
+    for second in NUMBERS:
+        rows, more = _chunk(COMMON, first), _chunk([*COMMON, 2], first)
+        rest = _chunk(RARE, second)
+        assert outcome(rows, rest) == outcome(more, rest) == outcome(rest, more) == whole
+
+
+def _write_parquet(chunks, folder):
+    pytest.importorskip("pyarrow")
+    paths = [folder / f"{k}.parquet" for k in range(len(chunks))]
+    for path, chunk in zip(paths, chunks):
+        chunk.to_parquet(path)
+    return paths
+
+
+def _csv_chunks(chunks, folder):
+    path = folder / "rows.csv"
+    pd.concat([chunk.astype({"y": "Int64"}) for chunk in chunks]).to_csv(path, index=False)
+    return lambda: pd.read_csv(path, chunksize=len(chunks[0]))
+
+
+def _dask(chunks, folder):
+    frame = pytest.importorskip("dask.dataframe")
+    return frame.from_map(lambda k: chunks[k], range(len(chunks)), meta=chunks[0].iloc[:0])
+
+
+SOURCES = {"list": lambda chunks, folder: chunks, "csv": _csv_chunks, "parquet": _write_parquet, "dask": _dask}
+MODELS = {
+    "moment": lambda: MomentSynthesizer(np.inf, target="y", target_type="categorical"),
+    "p3gm": lambda: P3GMSynthesizer(np.inf, target="y", target_type="categorical"),
+    "merf": lambda: DPMERFSynthesizer(np.inf, target="y", target_type="categorical", steps=2),
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "source"), [*itertools.product(["moment"], SOURCES), ("p3gm", "list"), ("merf", "list")]
+)
+@pytest.mark.parametrize("kinds", [("float64", "int64"), ("int64", "float64")], ids="-".join)
+def test_one_row_of_a_chunk_does_not_change_the_type_of_a_released_category(model, source, kinds, tmp_path):
+    released = []
+    for labels in (COMMON, [*COMMON, 2]):
+        chunks = [_chunk(labels, kinds[0]), _chunk(RARE, kinds[1])]
+        if source == "csv" and kinds[0] == "float64":
+            chunks[0].loc[0, "y"] = np.nan  # makes floats of the integers of its chunk
+        made = MODELS[model]().fit(SOURCES[source](chunks, tmp_path))
+        made.save(tmp_path / "model.safetensors")
+        categories = load(tmp_path / "model.safetensors").schema_["y"].categories
+        assert repr(categories) == repr(made.schema_["y"].categories)
+        released.append(repr(categories))
+    assert released[0] == released[1] == ("(0.0, 1.0, 2.0)" if kinds[0] == "float64" else "(0, 1, 2)")
+
+
+def test_a_category_that_no_dtype_of_its_schema_holds_is_refused_before_the_charge():
+    chunks = [_chunk(COMMON, "int64"), _chunk([0, 1.5], "float64")]
+    synth = MomentSynthesizer(1.0, target="y", target_type="categorical")
+    with pytest.raises(SchemaError, match="cannot hold"):
+        synth.fit(chunks)
+    assert not hasattr(synth, "accountant_")
+
+
+def test_the_card_says_whose_dtypes_were_taken():
+    fitted = MODELS["moment"]().fit([_chunk(COMMON, "int64"), _chunk(RARE, "int64")])
+    assert any("those of the first chunk" in text for text in fitted.card_["public_assumptions"])
+
+
+@pytest.mark.parametrize("dtype", ["string", "object", "int64", "category"])
+def test_ties_at_the_largest_number_of_categories_do_not_depend_on_the_order_of_rows(dtype):
+    labels = [str(k) for k in range(10)] if dtype == "string" else list(range(10))
+    schema = Schema([Categorical("y", dtype=dtype, missing=dtype != "int64")])
+
+    def kept(values):
+        histogram = schema_histogram(pd.DataFrame({"y": pd.Series(values).astype(dtype)}), schema)
+        counts = histogram.bounded_sum.value.astype(float)
+        return schema_from_histogram(counts, histogram, 0.0, 1e-6, max_categories=4)["y"].categories
+
+    assert kept(labels * 3) == kept(labels[::-1] * 3) == tuple(sorted(labels)[:4])
+
+
+def test_counts_of_sorted_categories_are_those_of_their_rows():
+    schema = Schema([Categorical("y", dtype="string", missing=True)])
+    histogram = schema_histogram(
+        pd.DataFrame({"y": pd.Series(["c", "a", None, "c", "b", "c"], dtype="string")}), schema
+    )
+    assert dict(zip(histogram.keys["y"], histogram.bounded_sum.value)) == {"a": 1, "b": 1, "c": 3}
+    assert histogram.bounded_sum.value[-1] == 1
