@@ -7,10 +7,11 @@ import warnings
 from dataclasses import dataclass
 from datetime import datetime
 
+import numpy as np
 import pandas as pd
 
 from .exceptions import InvalidInputError
-from .tabular import Categorical, Datetime
+from .tabular import Boolean, Datetime, Numeric
 from .tabular.columns import output_dtype
 from .utils.categories import family, number_text
 
@@ -20,8 +21,7 @@ __all__ = [
     "Notation",
     "are_codes",
     "as_declared",
-    "is_text",
-    "may_be_codes",
+    "as_kind",
     "resolution_of",
     "with_dates",
     "with_notation",
@@ -115,17 +115,14 @@ def resolution_of(form):
 # -- columns in a notation of their own ---------------------------------------------------------------------------
 
 
-def with_notation(frame, declared, texts, notation):
+def with_notation(frame, names, notation):
     """Make dates, numbers and truth values of the columns of text that hold nothing else, in a notation.
 
     Parameters
     ----------
     frame : DataFrame
-        Of text, dtype "string".
-    declared : dict
-        Columns of a schema by name.
-    texts : collection of str
-        Columns that are text, whatever they look like.
+    names : list of str
+        The columns to look at, of dtype "string".
     notation : Notation
 
     Returns
@@ -135,16 +132,15 @@ def with_notation(frame, declared, texts, notation):
         Formats of the columns that are dates in one of the notation.
     """
     columns, formats = {}, {}
-    for name in frame.columns:
+    for name in names:
         values = frame[name].dropna()
-        if name in texts or values.empty:
+        if values.empty:
             continue
-        if isinstance(declared.get(name), (Datetime, type(None))):
-            for form in notation.dates:
-                moments = pd.to_datetime(frame[name].astype(object), errors="coerce", format=form)
-                if moments.notna().sum() == len(values):
-                    columns[name], formats[name] = moments.astype("datetime64[us]"), form
-                    break
+        for form in notation.dates:
+            moments = pd.to_datetime(frame[name].astype(object), errors="coerce", format=form)
+            if moments.notna().sum() == len(values):
+                columns[name], formats[name] = moments.astype("datetime64[us]"), form
+                break
         if name in columns:
             continue
         if _all_match(values, notation.number):
@@ -163,18 +159,81 @@ def _all_match(values, pattern):
     return bool(values.iloc[:_FEW].str.fullmatch(pattern).all() and values.str.fullmatch(pattern).all())
 
 
-# -- text and codes -----------------------------------------------------------------------------------------------
+# -- columns of a declared kind: each value is read by itself, and no value decides how another is read ------------
+
+_ISO = DATE + r"(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?)?"
+_FLAGS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 
 
-def is_text(column):
-    """Whether the values of a declared column are text, whatever they look like."""
-    if not isinstance(column, Categorical):
-        return False
+def as_kind(written, column, notation=Notation()):
+    """Read the texts of a column as the kind that its schema declares.
+
+    Parameters
+    ----------
+    written : Series of dtype "string"
+    column : Numeric, Categorical, Boolean or Datetime
+    notation : Notation
+
+    Returns
+    -------
+    values : Series
+    unread : Series of bool
+        The rows whose text is no value of that kind. They are missing in `values`.
+    """
+    kind = _kind(column)
+    if kind == "text":
+        values = as_declared(written, column.categories or ())
+    elif kind == "moment":
+        values = _moments(written, notation.dates, hasattr(output_dtype(column.dtype), "tz"))
+    elif kind == "flag":
+        values = written.str.strip().str.lower().map(_FLAGS).astype("boolean")
+    else:
+        plain = notation.to_plain(written.str.strip().where(written.str.strip().str.fullmatch(notation.number)))
+        if isinstance(column, Numeric):
+            numbers = plain.to_numpy(dtype=object, na_value="nan").astype(np.float64)
+            values = pd.Series(numbers, index=written.index, name=written.name)
+        else:  # large integers are told apart, where they are categories
+            codes, texts = pd.factorize(plain)
+            found = np.array([*(_number(text) for text in texts), None], dtype=object)
+            values = pd.Series(found[codes], index=written.index, name=written.name)
+    return values, values.isna() & written.notna()
+
+
+def _kind(column):
+    if isinstance(column, Datetime):
+        return "moment"
+    if isinstance(column, Numeric):
+        return "number"
+    if isinstance(column, Boolean):
+        return "flag"
     if column.categories:
-        return family(column.categories[0]) == "text"
-    return column.dtype == "str" or (
-        column.dtype is not None and isinstance(output_dtype(column.dtype), pd.StringDtype)
-    )
+        return family(column.categories[0])
+    if column.dtype in (None, "str", "object", "category"):
+        return "text"
+    dtype = output_dtype(column.dtype)
+    if pd.api.types.is_bool_dtype(dtype):
+        return "flag"
+    return "number" if pd.api.types.is_numeric_dtype(dtype) else "text"
+
+
+def _number(text):
+    return int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)
+
+
+def _moments(written, forms, zoned):
+    rest, values = written.astype(object), pd.Series(pd.NaT, index=written.index, dtype="datetime64[us]")
+    for form in forms:
+        found = pd.to_datetime(rest, errors="coerce", format=form)
+        values = values.fillna(found.astype("datetime64[us]"))
+        rest = rest.where(found.isna())
+    if zoned:
+        found = pd.to_datetime(rest, errors="coerce", format="ISO8601", utc=True)
+        return found if values.isna().all() else values.dt.tz_localize("UTC").fillna(found)
+    rest = rest.where(written.str.fullmatch(_ISO).fillna(False).astype(bool))
+    return values.fillna(pd.to_datetime(rest, errors="coerce", format="ISO8601").astype("datetime64[us]"))
+
+
+# -- text and codes -----------------------------------------------------------------------------------------------
 
 
 def as_declared(written, categories):
@@ -195,11 +254,6 @@ def as_declared(written, categories):
             same[text] = plain
     same = {text: other for text, other in same.items() if other in categories}
     return written.replace(same) if same else written
-
-
-def may_be_codes(column):
-    """Whether digits of a column may be codes: nothing is declared of it, or that it is categorical and no more."""
-    return column is None or (isinstance(column, Categorical) and column.categories is None)
 
 
 def are_codes(written, all_rows=True):

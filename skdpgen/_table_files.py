@@ -12,6 +12,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from ._csv_values import (
@@ -19,18 +20,17 @@ from ._csv_values import (
     NUMBER,
     Notation,
     are_codes,
-    as_declared,
-    is_text,
-    may_be_codes,
+    as_kind,
     resolution_of,
     with_dates,
     with_notation,
 )
 from .exceptions import InvalidInputError, PrivacyLeakWarning, SchemaError
 from .synthesizers._frames import PUBLIC_ASSUMPTIONS
-from .tabular import Categorical, Datetime
+from .tabular import Categorical, Datetime, Numeric
 
 __all__ = [
+    "KINDS_FROM_VALUES",
     "check_apart",
     "check_input",
     "check_output",
@@ -44,9 +44,9 @@ __all__ = [
 _PARQUET = (".parquet", ".pq")
 _OUTPUTS = (".csv", ".tsv", ".txt", ".gz", *_PARQUET)
 _NO_TABLES = (".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".dta", ".sav", ".sas7bdat", ".pkl", ".zip")
-_DTYPES_OF_CSV = (
-    "kinds (dtypes) of the columns, dates among them: told from the values of the CSV file, and taken as public"
-)
+# Key of `DataFrame.attrs` under which `read_table` names the columns whose kind it took from their values.
+KINDS_FROM_VALUES = "kinds_from_values"
+_NAMED = 20
 _SEPARATORS = {"tab": "\t", "\\t": "\t"}
 
 
@@ -77,27 +77,32 @@ def read_table(
         Whether numbers and dates in the first line of a CSV file are names. If not, they are refused: names are
         published, and where they are none, the first line is a row.
     schema : Schema, default=None
-        Its columns of text are left as text: it says what they are. Of the others, those whose values are all dates
-        (or times) in one ISO 8601 format, or one of `date_formats`, become datetimes, and those of digits alone,
-        equally many in every row and with a zero first in one, are codes, and text.
+        Declares the kinds of its columns in a CSV file. Each value of them is read by itself; what is no value of the
+        declared kind is missing. Datetimes are in one of `date_formats`, or else in ISO 8601, and are written in the
+        first of `date_formats`. The kinds of all other columns are read from their values: numbers; truth values;
+        datetimes, if all values are dates (or times) in one ISO 8601 format, or in one of `date_formats`; codes (digits
+        alone, equally many in every row and with a zero first in one), which are text; and text.
 
     Returns
     -------
     DataFrame
-        Every column can hold missing values, whether it does or not: that is not to be told from its dtype. What was
-        taken for public while reading is in its ``attrs``, from where it goes onto the privacy card.
+        Every column can hold missing values, whether it does or not: its dtype does not show that. What was taken for
+        public while reading is in its ``attrs``, from where it goes onto the privacy card; the columns whose kind was
+        read from their values are in ``attrs["kinds_from_values"]``.
 
     Raises
     ------
     InvalidInputError
         The file is not there, is empty, has ragged rows, is not UTF-8, or has a column without a name, or a number for
-        one; or all of it is one column that another separator would cut. Or an option is bad, or would do nothing.
+        one; or all of it is one column that another separator would cut. An option is bad, or would do nothing. No
+        value of a declared column is of its kind, or one is not and the schema allows no missing values there.
 
     Warns
     -----
     UserWarning
-        A column would be numeric but for one text, which may stand for a missing value; or all of it looks like numbers
-        with separators or signs, or like dates in another format. For the data holder alone.
+        Values of a declared column are not of its kind, and are missing. A column of no declared kind would be numeric
+        but for one text, which may stand for a missing value; or all of it looks like numbers with separators or signs,
+        or like dates in another format. For the data holder alone.
     """
     path = Path(path)
     options = {"missing_values": missing_values, "separator": separator, "numeric_names": numeric_names}
@@ -120,29 +125,31 @@ def read_table(
             "encoding": "utf-8-sig",
             "skipinitialspace": separator == ",",
         }
-        texts = [name for name, column in declared.items() if is_text(column)]
-        formats = {}
-        if notation == Notation():
-            frame = pd.read_csv(path, dtype=dict.fromkeys(texts, "string"), **options)
-        else:  # pandas would make a number of 01.02.2024, where thousands are marked
-            frame, formats = with_notation(pd.read_csv(path, dtype="string", **options), declared, texts, notation)
-        for name in frame.columns.intersection(texts):
-            frame[name] = as_declared(frame[name], declared[name].categories or ())
-        integers = [
-            name
-            for name in frame.columns
-            if may_be_codes(declared.get(name)) and pd.api.types.is_integer_dtype(frame[name].dtype)
-        ]
+        plain, frame, formats = notation == Notation(), None, {}
+        # declared numbers are read at once, where all values are numbers; what is declared as anything else, as text
+        texts = [name for name, column in declared.items() if not isinstance(column, Numeric)]
+        dtype = dict.fromkeys(texts, "string") if plain else "string"
+        # low_memory=False: a column is of one kind, which does not depend on where in the file a row stands
+        frame = pd.read_csv(path, dtype=dtype, low_memory=False, **options)
+        frame = _with_declared(frame, declared, notation, lambda names: _as_text(path, names, options))
+        open_ = [name for name in frame.columns if name not in declared]
+        if not plain:  # pandas would make a number of 01.02.2024, where thousands are marked
+            frame, formats = with_notation(frame, open_, notation)
+        integers = [name for name in open_ if pd.api.types.is_integer_dtype(frame[name].dtype)]
         for n_rows in (1000, None):  # of codes, numbers would lose the zeros; most columns are none by their first rows
             if integers:
-                written = pd.read_csv(path, usecols=integers, dtype="string", nrows=n_rows, **options)
+                written = _as_text(path, integers, options, n_rows)
                 integers = [name for name in integers if are_codes(written[name].dropna(), n_rows is None)]
         if integers:
             frame[integers] = written[integers]
         frame, resolutions = with_dates(frame, declared, notation)
-        frame.attrs["resolutions"] = resolutions | {name: resolution_of(form) for name, form in formats.items()}
-        frame.attrs["date_formats"] = formats
-        frame.attrs[PUBLIC_ASSUMPTIONS] = [_DTYPES_OF_CSV]
+        resolutions |= {name: resolution_of(form) for name, form in formats.items()}
+        if notation.dates:
+            dates = [name for name in frame.columns if isinstance(declared.get(name), Datetime)]
+            formats |= dict.fromkeys(dates, notation.dates[0])
+        frame.attrs["resolutions"], frame.attrs["date_formats"] = resolutions, formats
+        frame.attrs[KINDS_FROM_VALUES] = open_
+        frame.attrs[PUBLIC_ASSUMPTIONS] = _assumptions(frame, open_, resolutions, formats)
         return frame
     except UnicodeDecodeError:
         raise InvalidInputError(f"{path}: not UTF-8; save it as UTF-8 first") from None
@@ -150,6 +157,87 @@ def read_table(
         raise InvalidInputError(f"{path}: the file is empty") from None
     except (pd.errors.ParserError, csv.Error, EOFError, zlib.error) as error:
         raise InvalidInputError(f"{path}: cannot be read as CSV ({type(error).__name__})") from None
+
+
+def _as_text(path, names, options, n_rows=None):
+    return pd.read_csv(path, usecols=list(names), dtype="string", nrows=n_rows, **options)
+
+
+def _with_declared(frame, declared, notation, as_text):
+    """Bring the declared columns to their kinds, value by value.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Declared columns of text, or of numbers that the reader found.
+    declared : dict of name to column
+    notation : Notation
+    as_text : callable
+        Reads columns once more, as they stand in the file.
+    """
+    names = [name for name in frame.columns if name in declared and not _are_numbers(frame[name])]
+    again = [name for name in names if not pd.api.types.is_string_dtype(frame[name].dtype)]
+    written = frame[names].assign(**({name: as_text(again)[name] for name in again} if again else {}))
+    columns, lost = {}, []
+    for name in names:
+        column = declared[name]
+        columns[name], unread = as_kind(written[name], column, notation)
+        if not unread.any():
+            continue
+        kind = type(column).__name__
+        if not columns[name].notna().any():
+            raise InvalidInputError(
+                f"column {name!r} is {kind} in the schema, and none of its values can be read as such"
+                + (
+                    ": it holds no ISO 8601 date; say how dates are written by --dates"
+                    if isinstance(column, Datetime)
+                    else ": say how numbers are written by --decimal and --thousands"
+                    if isinstance(column, Numeric)
+                    else ""
+                )
+            )
+        if column.missing:
+            lost.append(repr(name))
+        elif isinstance(column, Categorical) and column.complete:
+            columns[name] = written[name]  # undeclared categories: "other", or refused
+        else:
+            raise InvalidInputError(
+                f"column {name!r} is {kind} in the schema and must not be missing, but not all of its values can be "
+                'read as such: set "missing" to true in the schema, and they are taken for missing values'
+            )
+    if lost:
+        warnings.warn(
+            f"values that cannot be read as the kind that the schema declares are taken for missing: {', '.join(lost)}",
+            UserWarning,
+            stacklevel=3,
+        )
+    return frame.assign(**columns) if columns else frame
+
+
+def _are_numbers(column):
+    """Whether the reader of the file found finite numbers alone: not True, which may be a number, nor infinity."""
+    if not pd.api.types.is_numeric_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype):
+        return False
+    return bool(np.isfinite(column.to_numpy(dtype=np.float64, na_value=0.0)).all())
+
+
+def _assumptions(frame, names, resolutions, formats):
+    """What was taken for public while reading, for the privacy card."""
+    told = []
+    if names:
+        which = "the columns" if len(names) == frame.shape[1] else f"{len(names)} columns"
+        if len(names) < frame.shape[1] and len(names) <= _NAMED:
+            which = f"the columns {', '.join(map(repr, names))}"
+        told.append(
+            f"kinds (dtypes) of {which}, dates among them: read from the values of the CSV file, declared public by "
+            "the caller"
+        )
+    for fact, found in (("resolution", resolutions), ("format", formats)):
+        if found:
+            listed = ", ".join(f"{name!r} {value}" for name, value in list(found.items())[:_NAMED])
+            more = "" if len(found) <= _NAMED else f" and {len(found) - _NAMED} more"
+            told.append(f"{fact} of dates: {listed}{more}")
+    return told
 
 
 def is_parquet(path):

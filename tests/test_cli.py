@@ -31,7 +31,9 @@ SCHEMA = Schema(
 
 
 def test_synthesize_fits_the_model_asked_for(table, capsys):
-    command = "synthesize table.csv --model moment --epsilon 4 --target ill --rows 30 --output out.csv"
+    command = (
+        "synthesize table.csv --kinds-from-values --model moment --epsilon 4 --target ill --rows 30 --output out.csv"
+    )
     assert main([*command.split(), "--save-model", "m.safetensors"]) == 0
     assert "MomentSynthesizer" in capsys.readouterr().out
     assert list(pd.read_csv("out.csv").columns) == list(FRAME.columns)
@@ -44,8 +46,8 @@ def test_synthesize_writes_rows_card_and_model_and_prints_the_ledger(table, caps
         pytest.importorskip("pyarrow")
         FRAME.to_parquet("table.parquet")
     code = main(
-        f"synthesize table.{kind} --epsilon 4 --target ill --rows 50 --seed 0 --output out.{kind} "
-        "--card card.json --save-model model.safetensors".split()
+        f"synthesize table.{kind} {'--kinds-from-values' if kind == 'csv' else ''} --epsilon 4 --target ill --rows 50 "
+        f"--seed 0 --output out.{kind} --card card.json --save-model model.safetensors".split()
     )
     assert code == 0
     out = capsys.readouterr().out
@@ -57,7 +59,7 @@ def test_synthesize_writes_rows_card_and_model_and_prints_the_ledger(table, caps
     assert len(drawn) == 50
     card = json.loads((tmp_path / "card.json").read_text())
     assert card["fit"]["epsilon"] == pytest.approx(4, rel=1e-3)
-    told = [text for text in card["public_assumptions"] if "told from the values of the CSV file" in text]
+    told = [text for text in card["public_assumptions"] if "read from the values of the CSV file" in text]
     assert bool(told) == (kind == "csv")
     assert len(skdpgen.load("model.safetensors").sample(3)) == 3
     assert main(f"sample model.safetensors --rows 7 --seed 1 --output more.{kind}".split()) == 0
@@ -81,6 +83,7 @@ def test_a_ledger_is_made_charged_and_kept(table, capsys):
     command = [
         "synthesize",
         "table.csv",
+        "--kinds-from-values",
         "--output",
         "out.csv",
         "--ledger",
@@ -90,13 +93,39 @@ def test_a_ledger_is_made_charged_and_kept(table, capsys):
     ]
     assert main([*command, "--epsilon", "1", "--budget", "2.5", "--delta", "1e-6"]) == 0
     # the relation and delta of the books that are there
-    assert main(["synthesize", "table.csv", "--output", "out.csv", "--ledger", "budget.db", "--epsilon", "1"]) == 0
+    assert (
+        main(
+            [
+                "synthesize",
+                "table.csv",
+                "--kinds-from-values",
+                "--output",
+                "out.csv",
+                "--ledger",
+                "budget.db",
+                "--epsilon",
+                "1",
+            ]
+        )
+        == 0
+    )
     books = PrivacyAccountant(ledger="budget.db")
     assert (books.epsilon, books.delta, books.neighboring) == (2.5, 1e-6, "replace_one")
     assert len(books.charges) == 2
     capsys.readouterr()
     line = refused(
-        capsys, *["synthesize", "table.csv", "--output", "out.csv", "--ledger", "budget.db", "--epsilon", "2"]
+        capsys,
+        *[
+            "synthesize",
+            "table.csv",
+            "--kinds-from-values",
+            "--output",
+            "out.csv",
+            "--ledger",
+            "budget.db",
+            "--epsilon",
+            "2",
+        ],
     )
     assert "nothing was charged" in line
     assert "one set of books" in refused(
@@ -104,6 +133,7 @@ def test_a_ledger_is_made_charged_and_kept(table, capsys):
         *[
             "synthesize",
             "table.csv",
+            "--kinds-from-values",
             "--output",
             "o.csv",
             "--ledger",
@@ -113,7 +143,18 @@ def test_a_ledger_is_made_charged_and_kept(table, capsys):
         ],
     )
     assert "has its own" in refused(
-        capsys, *["synthesize", "table.csv", "--output", "o.csv", "--ledger", "budget.db", "--budget", "9"]
+        capsys,
+        *[
+            "synthesize",
+            "table.csv",
+            "--kinds-from-values",
+            "--output",
+            "o.csv",
+            "--ledger",
+            "budget.db",
+            "--budget",
+            "9",
+        ],
     )
     assert len(books.charges) == 2
 
@@ -145,7 +186,9 @@ def test_bad_arguments_are_one_line_and_charge_nothing(table, capsys, tmp_path, 
     Schema([Numeric("height", (0, 3))]).save("other.json")
     Schema([Categorical("town", ("north", "south"), missing=True, dtype="string")]).save("narrow.json")
     ledger = [] if "--budget" in arguments else ["--ledger", "books.db"]
-    line = refused(capsys, "synthesize", table, "--output", "out.csv", *ledger, *arguments.split())
+    line = refused(
+        capsys, "synthesize", table, "--kinds-from-values", "--output", "out.csv", *ledger, *arguments.split()
+    )
     assert re.search(message, line), line
     assert not PrivacyAccountant(ledger="books.db").charges
     assert not (tmp_path / "out.csv").exists()
@@ -257,13 +300,13 @@ def test_an_interrupt_says_that_the_charge_stays(table, monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(P3GMSynthesizer, "fit", stop)
-    assert main(["synthesize", table, "--output", "out.csv"]) == 130
+    assert main(["synthesize", table, "--kinds-from-values", "--output", "out.csv"]) == 130
     assert "stays charged" in capsys.readouterr().err
 
 
 def test_traceback_shows_where_an_error_was_raised(table):
     with pytest.raises(ValueError, match="nobody"):
-        main(["--traceback", "synthesize", table, "--output", "out.csv", "--target", "nobody"])
+        main(["--traceback", "synthesize", table, "--kinds-from-values", "--output", "out.csv", "--target", "nobody"])
 
 
 def test_warnings_are_shown_as_before_once_a_command_is_done(table):
@@ -276,13 +319,13 @@ def test_warnings_are_shown_as_before_once_a_command_is_done(table):
 
 def test_an_undeclared_category_is_refused_in_the_words_of_the_command_line(table, capsys):
     Schema([Categorical("town", ("north", "south"), missing=True, dtype="string")]).save("narrow.json")
-    line = refused(capsys, "synthesize", table, "--schema", "narrow.json", "--output", "out.csv")
+    line = refused(capsys, "synthesize", table, "--kinds-from-values", "--schema", "narrow.json", "--output", "out.csv")
     assert "--missing TEXT" in line
     assert "frame[" not in line
 
 
 def test_no_bar_goes_to_a_stderr_that_is_no_terminal(table, capsys):
-    assert main(["synthesize", table, "--epsilon", "50", "--output", "out.csv"]) == 0
+    assert main(["synthesize", table, "--kinds-from-values", "--epsilon", "50", "--output", "out.csv"]) == 0
     assert "step" not in capsys.readouterr().err
 
 

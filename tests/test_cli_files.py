@@ -94,7 +94,22 @@ def test_damaged_archives_and_parquet_files_are_one_line(tmp_path, monkeypatch, 
 
 def test_a_table_without_gaps_gets_none_and_its_integers_stay_integers(table, capsys):
     FRAME.loc[np.arange(3000) % len(FRAME)].to_csv("full.csv", index=False)
-    assert main(["synthesize", "full.csv", "--epsilon", "3", "--target", "ill", "--output", "out.csv"]) == 0
+    assert (
+        main(
+            [
+                "synthesize",
+                "full.csv",
+                "--kinds-from-values",
+                "--epsilon",
+                "3",
+                "--target",
+                "ill",
+                "--output",
+                "out.csv",
+            ]
+        )
+        == 0
+    )
     drawn = pd.read_csv("out.csv", dtype=str, keep_default_na=False)
     assert not drawn.eq("").any(axis=None)
     assert drawn["age"].str.fullmatch(r"\d+").all()
@@ -115,7 +130,22 @@ def test_iso_dates_of_a_csv_come_back_as_dates(tmp_path, monkeypatch, capsys, fo
     assert main(["schema", "days.csv"]) == 0
     schema = Schema.from_json(capsys.readouterr().out)
     assert (schema["day"].resolution, type(schema["mixed"])) == (resolution, Categorical)
-    assert main(["synthesize", "days.csv", "--epsilon", "5", "--output", "out.csv", "--card", "c.json"]) == 0
+    assert (
+        main(
+            [
+                "synthesize",
+                "days.csv",
+                "--kinds-from-values",
+                "--epsilon",
+                "5",
+                "--output",
+                "out.csv",
+                "--card",
+                "c.json",
+            ]
+        )
+        == 0
+    )
     drawn = pd.read_csv("out.csv", keep_default_na=False)["day"]
     drawn = pd.to_datetime(drawn[drawn != ""], format="ISO8601")
     assert drawn.between("1920-01-01", "2049-12-31").all()
@@ -126,7 +156,21 @@ def test_iso_dates_of_a_csv_come_back_as_dates(tmp_path, monkeypatch, capsys, fo
     # the word of a schema settles it
     known = Schema([Categorical("day", missing=True, dtype="string"), Categorical("mixed", missing=True)])
     known.save("text.json")
-    assert main(["synthesize", "days.csv", "--epsilon", "5", "--schema", "text.json", "--output", "out.csv"]) == 0
+    assert (
+        main(
+            [
+                "synthesize",
+                "days.csv",
+                "--epsilon",
+                "5",
+                "--schema",
+                "text.json",
+                "--output",
+                "out.csv",
+            ]
+        )
+        == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,7 +186,9 @@ def test_iso_dates_of_a_csv_come_back_as_dates(tmp_path, monkeypatch, capsys, fo
 def test_a_file_that_is_not_what_it_seems_is_one_line(tmp_path, monkeypatch, capsys, name, content, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_text(content)
-    assert message in refused(capsys, "synthesize", name, "--output", "out.csv", "--ledger", "budget.db")
+    assert message in refused(
+        capsys, "synthesize", name, "--kinds-from-values", "--output", "out.csv", "--ledger", "budget.db"
+    )
     assert not (tmp_path / "budget.db").exists()
     assert message in refused(capsys, "schema", name)
 
@@ -156,14 +202,16 @@ def test_another_separator_is_read(tmp_path, monkeypatch, capsys, name, mark, op
     more = [] if option is None else ["--separator", option]
     assert main(["schema", name, *more]) == 0
     assert Schema.from_json(capsys.readouterr().out).names == tuple(FRAME.columns)
-    assert main(["synthesize", name, "--output", "out.tsv", *more]) == 0
+    assert main(["synthesize", name, "--kinds-from-values", "--output", "out.tsv", *more]) == 0
     assert list(pd.read_csv("out.tsv", sep="\t").columns) == list(FRAME.columns)
     capsys.readouterr()
     assert "one character" in refused(capsys, "schema", name, "--separator", "ab")
 
 
 def test_rows_are_not_written_to_a_file_of_another_kind(table, capsys, tmp_path):
-    assert "'.xlsx'" in refused(capsys, *["synthesize", table, "--output", "o.xlsx", "--ledger", "budget.db"])
+    assert "'.xlsx'" in refused(
+        capsys, *["synthesize", table, "--kinds-from-values", "--output", "o.xlsx", "--ledger", "budget.db"]
+    )
     assert not (tmp_path / "budget.db").exists()
 
 
@@ -190,7 +238,7 @@ def _zips(path, n=4000):
 def test_zeros_in_front_of_codes_are_kept(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     frame = _zips("zips.csv")
-    assert main(["synthesize", "zips.csv", "--epsilon", "5", "--output", "out.csv"]) == 0
+    assert main(["synthesize", "zips.csv", "--kinds-from-values", "--epsilon", "5", "--output", "out.csv"]) == 0
     drawn = pd.read_csv("out.csv", dtype=str)["zip"]
     assert set(drawn) <= {*frame["zip"], "other"}
     assert (drawn == "00501").mean() == pytest.approx((frame["zip"] == "00501").mean(), abs=0.05)
@@ -239,7 +287,7 @@ def test_declared_text_is_found_in_what_other_programs_write_for_it(tmp_path):
 def test_a_row_is_not_taken_for_names(tmp_path, monkeypatch, capsys, line):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text(f"{line}\n1,2,3\n")
-    said = refused(capsys, "synthesize", "a.csv", "--ledger", "budget.db", "--output", "out.csv")
+    said = refused(capsys, "synthesize", "a.csv", "--kinds-from-values", "--ledger", "budget.db", "--output", "out.csv")
     assert "is a number or a date" in said
     assert "77516" not in said
     assert not (tmp_path / "budget.db").exists()
@@ -256,9 +304,9 @@ def test_columns_that_were_counted_have_names(tmp_path):
 @pytest.mark.parametrize(
     "command",
     [
-        "synthesize table.csv --output table.csv",
-        "synthesize table.csv --output ./sub/../table.csv",
-        "synthesize table.csv --output out.csv --card out.csv",
+        "synthesize table.csv --kinds-from-values --output table.csv",
+        "synthesize table.csv --kinds-from-values --output ./sub/../table.csv",
+        "synthesize table.csv --kinds-from-values --output out.csv --card out.csv",
         "schema table.csv --output table.csv",
         "report table.csv table.csv --output table.csv",
         "budget table.csv --plot table.csv",
@@ -272,7 +320,7 @@ def test_no_file_is_written_over_one_that_is_read(table, capsys, command):
 
 
 def test_rows_go_to_a_file(table, capsys):
-    assert "written to a file" in refused(capsys, *["synthesize", "table.csv", "--output", "-"])
+    assert "written to a file" in refused(capsys, *["synthesize", "table.csv", "--kinds-from-values", "--output", "-"])
     assert not Path("-").exists()
 
 
@@ -307,7 +355,17 @@ def test_a_plan_is_made_for_the_kinds_that_will_be_fitted(tmp_path, monkeypatch,
 
 
 def test_parameters_of_the_model_are_set(table, capsys):
-    command = ["synthesize", "table.csv", "--model", "moment", "--epsilon", "4", "--output", "out.csv"]
+    command = [
+        "synthesize",
+        "table.csv",
+        "--kinds-from-values",
+        "--model",
+        "moment",
+        "--epsilon",
+        "4",
+        "--output",
+        "out.csv",
+    ]
     assert main([*command, "--set", "constraints=['age >= 30']", "--set", "noise=fast", "--card", "c.json"]) == 0
     assert pd.read_csv("out.csv")["age"].dropna().ge(30).all()
     assert json.loads(Path("c.json").read_text())["model"]["parameters"]["noise"] == "fast"

@@ -60,7 +60,18 @@ def test_a_german_table_is_read_for_what_it_is(table):
 
 @pytest.mark.filterwarnings("ignore:taken for text, though")  # "other" among codes
 def test_synthetic_rows_are_written_as_the_real_ones_are(table, capsys):
-    arguments = ["synthesize", "german.csv", *GERMAN, "--epsilon", "8", "--target", "ill", "--output", "out.csv"]
+    arguments = [
+        "synthesize",
+        "german.csv",
+        "--kinds-from-values",
+        *GERMAN,
+        "--epsilon",
+        "8",
+        "--target",
+        "ill",
+        "--output",
+        "out.csv",
+    ]
     assert main([*arguments, "--save-model", "m.safetensors"]) == 0
     drawn = pd.read_csv("out.csv", sep=";", dtype=str, keep_default_na=False)
     assert list(drawn.columns) == list(table.columns)
@@ -165,4 +176,6 @@ def test_bad_notations_are_refused(notation, message):
 def test_parquet_has_a_notation_of_its_own(table, capsys, option):
     table.to_parquet("a.parquet")
     assert "are of CSV files" in refused(capsys, "schema", "a.parquet", *option.split())
-    assert "decimal mark" in refused(capsys, "synthesize", "german.csv", "--decimal", "x", "--output", "out.csv")
+    assert "decimal mark" in refused(
+        capsys, "synthesize", "german.csv", "--kinds-from-values", "--decimal", "x", "--output", "out.csv"
+    )

@@ -37,7 +37,8 @@ def add_reading(parser):
         metavar="FORMAT",
         action="append",
         default=[],
-        help="how dates are written that are not in ISO 8601, such as %%d.%%m.%%Y; repeatable",
+        help="how dates are written that are not in ISO 8601, such as %%d.%%m.%%Y; repeatable; dates of a schema are "
+        "written in the first",
     )
     parser.add_argument(
         "--header", action="store_true", help="the first line does hold names, though some are numbers or dates"

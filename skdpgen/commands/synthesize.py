@@ -10,6 +10,8 @@ __all__ = ["add", "run"]
 
 # Parameters that have an option of their own.
 _OPTIONS = ("epsilon", "delta", "neighboring", "accountant", "target", "schema", "random_state", "progress")
+# Columns that a question names, at most.
+_LISTED = 40
 _MODELS = {"moment": "MomentSynthesizer", "p3gm": "P3GMSynthesizer"}
 
 
@@ -30,6 +32,12 @@ def add(commands):
     )
     command.add_argument("--target", metavar="COLUMN", help="column to model the others by")
     command.add_argument("--schema", metavar="S.json", help="public facts; what it leaves open is learned and charged")
+    command.add_argument(
+        "--kinds-from-values",
+        action="store_true",
+        help="declare public the kinds of columns (numbers, dates, text) that the values of a CSV file show; without "
+        "it, the schema declares them, or you are asked",
+    )
     add_settings(command)
     add_reading(command)
     command.add_argument("--rows", type=int, metavar="N", help="rows to write (default: the released row count)")
@@ -37,6 +45,45 @@ def add(commands):
     command.add_argument("--output", required=True, metavar="OUT.csv")
     command.add_argument("--card", metavar="CARD.json", help="write the privacy card")
     command.add_argument("--save-model", metavar="M.safetensors", help="write the released model")
+
+
+def _check_kinds(rows, schema, declared_public):
+    """Ask whether kinds that were read from the values are public: one row can change them, and they are released."""
+    import sys
+
+    from .. import Schema
+    from .._table_files import KINDS_FROM_VALUES
+    from ..tabular import Numeric
+
+    names = getattr(rows, "attrs", {}).get(KINDS_FROM_VALUES, [])
+    if declared_public and not names:
+        raise ValueError("--kinds-from-values does nothing here: the schema, or the Parquet file, has all kinds")
+    if declared_public or not names:
+        return
+    if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
+        kinds = Schema.from_kinds(rows, schema)
+        for column in (kinds[name] for name in names[:_LISTED]):
+            whole = " (whole numbers)" if isinstance(column, Numeric) and column.integer else ""
+            print(f"  {column.name}: {type(column).__name__.lower()}{whole}", file=sys.stderr)
+        if len(names) > _LISTED:
+            print(f"  and {len(names) - _LISTED} more", file=sys.stderr)
+        print(
+            "These kinds were read from the values. One row can change them, and everybody will see them.",
+            "Are they right, and public? [y/N] ",
+            sep="\n",
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return
+        raise ValueError("nothing was charged: declare the kinds in a schema (skdpgen schema INPUT --output S.json)")
+    listed = ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    raise ValueError(
+        f"the kinds of {len(names)} columns ({listed}) are not declared; read from the private values, they would be "
+        "published. Write a schema by skdpgen schema INPUT --output S.json, check it and give it as --schema S.json; or"
+        " declare the kinds public by --kinds-from-values; nothing was charged"
+    )
 
 
 def run(arguments):
@@ -67,6 +114,7 @@ def run(arguments):
     # the kinds of the columns of a CSV file are told from all its values; those of a Parquet file stand in it
     if arguments.model != "moment" or not is_parquet(rows):
         rows = read_table(rows, **options, schema=schema)
+    _check_kinds(rows, schema, arguments.kinds_from_values)
     accountant = None
     if arguments.ledger is not None:
         known = Path(arguments.ledger).exists()

@@ -1,0 +1,225 @@
+"""The kind of a column of a CSV file is declared, by a schema or by consent; no row decides it unasked."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from _command_line import refused
+
+from skdpgen import PrivacyAccountant, Schema
+from skdpgen.__main__ import main
+from skdpgen._csv_values import Notation, as_kind
+from skdpgen._table_files import KINDS_FROM_VALUES, read_table
+from skdpgen.exceptions import InvalidInputError
+from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+    pytest.mark.filterwarnings("ignore:taken for text"),
+]
+
+N = 300
+FRAME = pd.DataFrame(
+    {
+        "age": [str(20 + k % 60) for k in range(N)],
+        "pay": [f"{1000 + 7.5 * (k % 90):.2f}" for k in range(N)],
+        "seen": [f"2021-0{1 + k % 9}-1{k % 7}" for k in range(N)],
+        "zip": [f"{10000 + k % 4}" for k in range(N)],
+        "ill": [("true", "false")[k % 3 == 0] for k in range(N)],
+        "grade": [str(1 + k % 3) for k in range(N)],
+    }
+)
+SCHEMA = Schema(
+    [
+        Numeric("age", integer=True, missing=True),
+        Numeric("pay", missing=True),
+        Datetime("seen", resolution="D", missing=True),
+        Categorical("zip", missing=True, dtype="string"),
+        Boolean("ill", missing=True),
+        Categorical("grade", missing=True, dtype="Int64"),
+    ]
+)
+# A row that would change the kind of each column, if its values decided it.
+ODD = {"age": "1.5", "pay": "none", "seen": "2021-01-01T10:00", "zip": "00501", "ill": "perhaps", "grade": "x"}
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def _write(*more, name="rows.csv"):
+    pd.concat([FRAME, pd.DataFrame(list(more), columns=FRAME.columns)]).to_csv(name, index=False)
+    return name
+
+
+@pytest.mark.parametrize("odd", [*({name: text} for name, text in ODD.items()), ODD], ids=lambda odd: "+".join(odd))
+@pytest.mark.parametrize("first", [False, True], ids=["last row", "first row"])
+def test_with_a_schema_no_row_changes_how_another_is_read(odd, first):
+    row = pd.DataFrame([{**FRAME.iloc[0], **odd}])
+    FRAME.to_csv("plain.csv", index=False)
+    pd.concat([row, FRAME] if first else [FRAME, row]).to_csv("odd.csv", index=False)
+    plain = read_table("plain.csv", schema=SCHEMA)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warnings.warn", lambda *args, **kwargs: None)
+        read = read_table("odd.csv", schema=SCHEMA)
+    assert plain.attrs == read.attrs
+    rest = read.iloc[1:] if first else read.iloc[:-1]
+    for name in FRAME:
+        one, other = plain[name].astype(object), rest[name].astype(object).reset_index(drop=True)
+        assert one.tolist() == other.tolist(), name
+
+
+@pytest.mark.filterwarnings("ignore:values that cannot be read as the kind")
+def test_a_row_without_a_value_of_the_declared_kind_is_missing_and_does_not_change_the_release():
+    schemas = []
+    for name in (_write(), _write(ODD, name="odd.csv")):
+        frame = read_table(name, schema=SCHEMA)
+        schemas.append(Schema.from_kinds(frame, SCHEMA))
+        command = f"synthesize {name} --model moment --schema s.json --epsilon 8 --output out.csv --card {name}.json"
+        SCHEMA.save("s.json")
+        assert main(command.split()) == 0
+    assert schemas[0] == schemas[1] == SCHEMA
+    facts = [json.loads(Path(f"{name}.json").read_text())["public_assumptions"] for name in ("rows.csv", "odd.csv")]
+    assert facts[0] == facts[1]
+    assert not any("read from the values" in text for text in facts[0])
+    last = frame.iloc[-1]
+    assert last[["pay", "ill", "grade"]].isna().all()
+    assert (last["zip"], last["age"]) == ("00501", 1.5)
+    assert last["seen"] == pd.Timestamp("2021-01-01T10:00")
+
+
+def test_values_that_are_not_of_the_declared_kind_are_said_without_showing_them():
+    with pytest.warns(UserWarning, match="taken for missing: 'pay', 'ill', 'grade'") as said:
+        read_table(_write({**ODD, "pay": "hunter2"}), schema=SCHEMA)
+    assert not any("hunter2" in str(warning.message) for warning in said)
+
+
+def test_where_no_value_may_be_missing_one_of_another_kind_is_refused():
+    strict = Schema([Numeric("pay"), *(column for column in SCHEMA.columns if column.name != "pay")])
+    with pytest.raises(InvalidInputError, match=r"'pay' is Numeric .* must not be missing"):
+        read_table(_write(ODD), schema=strict)
+
+
+@pytest.mark.parametrize(
+    "column", [Numeric("ill", missing=True), Datetime("zip", missing=True)], ids=["number", "date"]
+)
+def test_a_kind_that_no_value_has_is_refused(column):
+    with pytest.raises(InvalidInputError, match="none of its values"):
+        read_table(_write(), schema=Schema([column]))
+
+
+@pytest.mark.filterwarnings("ignore:values that cannot be read as the kind")
+@pytest.mark.parametrize(
+    ("column", "notation", "texts", "values"),
+    [
+        (Numeric("x"), {}, ["1", " 2.5 ", "1e3", "inf", "nan", "True", "1,5"], [1, 2.5, 1000, None, None, None, None]),
+        (Numeric("x"), {"decimal": ",", "thousands": "."}, ["1.000,5", "2", "01.02.2024"], [1000.5, 2, None]),
+        (Boolean("x", missing=True), {}, ["TRUE", "0", "1.0", "yes"], [True, False, True, None]),
+        (Categorical("x", dtype="Int64"), {}, ["9007199254740993", "2.0", "b"], [2**53 + 1, 2.0, None]),
+        (Categorical("x", (1, 2)), {}, ["1", "2.0", "b"], [1, 2, None]),
+        (Categorical("x", dtype="boolean", missing=True), {}, ["True", "f"], [True, None]),
+        (Categorical("x"), {}, ["007", "1.50", "TRUE"], ["007", "1.50", "TRUE"]),
+        (
+            Datetime("x", missing=True),
+            {"dates": ["%d.%m.%Y"]},
+            ["31.12.2021", "2021-12-31 10:00", "2021-12-31T10:00Z", "12/31/2021"],
+            [pd.Timestamp("2021-12-31"), pd.Timestamp("2021-12-31T10:00"), None, None],
+        ),
+        (
+            Datetime("x", missing=True, dtype="datetime64[us, Europe/Paris]"),
+            {},
+            ["2021-12-31T10:00Z", "2021-12-31T10:00+02:00", "x"],
+            [pd.Timestamp("2021-12-31T10:00Z"), pd.Timestamp("2021-12-31T08:00Z"), None],
+        ),
+    ],
+)
+def test_each_value_is_read_by_itself(column, notation, texts, values):
+    written = pd.Series([*texts, None], dtype="string")
+    read, unread = as_kind(written, column, Notation(**notation))
+    found = [None if pd.isna(value) else value for value in read.astype(object)]
+    assert found == [*values, None]
+    assert unread.tolist() == [value is None for value in values] + [False]
+    for k, text in enumerate(texts):  # whatever stands beside it
+        alone, _ = as_kind(pd.Series([text], dtype="string"), column, Notation(**notation))
+        assert [None if pd.isna(value) else value for value in alone.astype(object)] == [values[k]]
+
+
+def test_an_undeclared_category_among_numbers_is_the_other_one():
+    column = Categorical("grade", (1, 2), other=-1, dtype="int64")
+    Schema([column]).save("s.json")
+    FRAME[["grade"]].assign(grade=["x", *FRAME["grade"][1:]]).to_csv("rows.csv", index=False)
+    assert main(["synthesize", "rows.csv", "--schema", "s.json", "--epsilon", "8", "--output", "out.csv"]) == 0
+    assert set(pd.read_csv("out.csv")["grade"]) <= {1, 2, -1}
+
+
+# ---- without a schema --------------------------------------------------------------------------------------------
+def test_without_a_schema_nothing_is_charged_before_the_kinds_are_declared_public(capsys):
+    line = refused(capsys, *f"synthesize {_write()} --output out.csv --ledger budget.db --epsilon 1".split())
+    assert "'age', 'pay', 'seen', 'zip', 'ill' and 1 more" in line
+    assert "--kinds-from-values" in line
+    assert "skdpgen schema" in line
+    assert not Path("budget.db").exists()
+    SCHEMA.select(["age", "pay", "zip", "ill", "grade"]).save("s.json")
+    line = refused(capsys, *f"synthesize {_write()} --schema s.json --output out.csv".split())
+    assert "kinds of 1 columns ('seen')" in line
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("Yes\n", 0), ("n\n", 2), ("\n", 2), ("", 2)])
+def test_on_a_terminal_consent_is_asked_for(monkeypatch, answer, code):
+    stderr = Terminal()
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    monkeypatch.setattr("sys.stderr", stderr)
+    command = f"synthesize {_write()} --model moment --epsilon 8 --output out.csv --ledger budget.db --card card.json"
+    assert main(command.split()) == code
+    asked = stderr.getvalue()
+    for kind in ("age: numeric (whole numbers)", "pay: numeric\n", "seen: datetime", "ill: boolean", "[y/N]"):
+        assert kind in asked
+    assert Path("budget.db").exists() == (code == 0)
+    if code == 0:
+        assert len(PrivacyAccountant(ledger="budget.db").charges) == 1
+        facts = json.loads(Path("card.json").read_text())["public_assumptions"]
+        assert any("read from the values of the CSV file, declared public" in text for text in facts)
+        assert "resolution of dates: 'seen' D" in facts
+
+
+def test_consent_that_is_not_needed_is_refused(capsys):
+    SCHEMA.save("s.json")
+    line = refused(capsys, *f"synthesize {_write()} --schema s.json --kinds-from-values --output out.csv".split())
+    assert "does nothing" in line
+
+
+def test_the_card_names_format_and_resolution_of_dates():
+    frame = FRAME.assign(seen=pd.to_datetime(FRAME["seen"]).dt.strftime("%d.%m.%Y %H:%M"))
+    frame.to_csv("rows.csv", index=False)
+    common = ["synthesize", "rows.csv", "--model", "moment", "--epsilon", "8", "--output", "out.csv"]
+    common += ["--card", "card.json", "--dates"]
+    assert main([*common, "%d.%m.%Y %H:%M", "--kinds-from-values"]) == 0
+    facts = json.loads(Path("card.json").read_text())["public_assumptions"]
+    assert "resolution of dates: 'seen' min" in facts
+    assert "format of dates: 'seen' %d.%m.%Y %H:%M" in facts
+    SCHEMA.save("s.json")
+    assert main([*common, "%d.%m.%Y %H:%M", "--schema", "s.json"]) == 0
+    assert "format of dates: 'seen' %d.%m.%Y %H:%M" in json.loads(Path("card.json").read_text())["public_assumptions"]
+    assert pd.read_csv("out.csv", dtype=str)["seen"].dropna().str.fullmatch(r"\d\d\.\d\d\.\d{4} 00:00").all()
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_the_kind_of_a_column_does_not_depend_on_where_in_a_long_file_a_row_stands(place):
+    values = np.arange(120_000).astype(str)
+    values[place] = "x"
+    pd.DataFrame({"a": values, "b": "t"}).to_csv("long.csv", index=False)
+    frame = read_table("long.csv")
+    assert pd.api.types.is_string_dtype(frame["a"].dtype)
+    assert frame["a"].iloc[[0, -1]].tolist() == values[[0, -1]].tolist()
+    assert frame.attrs[KINDS_FROM_VALUES] == ["a", "b"]
