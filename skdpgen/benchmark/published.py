@@ -7,7 +7,7 @@ table. A row is named by the fields of the results that it belongs to.
 
 Beside Table VII stand two later ones at the same budget, on the standard split: T. Dockhorn, T. Cao, A. Vahdat,
 K. Kreis, "Differentially private diffusion models" (DPDM), TMLR 2023; K. Li, C. Gong, X. Li, Y. Zhao, X. Hou, T. Wang,
-"From easy to hard" (DP-FETA, which uses public images), IEEE S&P 2025.
+"From easy to hard" (DP-FETA), IEEE S&P 2025.
 """
 
 from __future__ import annotations
