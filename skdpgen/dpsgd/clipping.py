@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from .._types import BoundedSum
 from .layers import RULES, Pool, UnsupportedShapeError
 from .reference import example_gradients_loop, example_gradients_vmap
+from .seeding import torch_lock
 
 __all__ = ["ClippedSum", "LossModule", "clipped_sum"]
 
@@ -328,6 +329,7 @@ def _plain_float32(device):
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.autocast(device.type, enabled=False))
         if device.type == "cuda":  # pragma: no cover
+            stack.enter_context(torch_lock)  # flags of the process: another thread would give them back too early
             stack.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore")
             matmul, before = torch.backends.cuda.matmul, torch.backends.cuda.matmul.allow_tf32
