@@ -63,6 +63,8 @@ class ClippedSum:
         Norm to which gradients are clipped; None means `l2_bound`. Infinite: no clipping.
     path : {"fast", "vmap", "loop"}, default="fast"
         How example gradients are treated; `skdpgen.dpsgd.choose_path` finds out which is right.
+    reference_scalars : int
+        Scalars of example gradients that "vmap" and "loop" hold at once, about.
 
     Attributes
     ----------
@@ -72,13 +74,14 @@ class ClippedSum:
     path : str
     """
 
-    def __init__(self, root, l2_bound, *, clip_norm=None, path="fast"):
+    def __init__(self, root, l2_bound, *, clip_norm=None, path="fast", reference_scalars=_REFERENCE_SCALARS):
         if path not in ("fast", "vmap", "loop"):
             raise ValueError(f"path must be 'fast', 'vmap' or 'loop'; got {path!r}")
         self.root = root
         self.l2_bound = l2_bound
         self.clip_norm = l2_bound if clip_norm is None else clip_norm
         self.path = path
+        self._reference_scalars = reference_scalars
         self.names = [name for name, p in root.named_parameters() if p.requires_grad]
         self.parameters = [p for p in root.parameters() if p.requires_grad]
         self._sums = None
@@ -254,7 +257,7 @@ class ClippedSum:
         return example_gradients_loop(self.root, self.names, inputs, batch)
 
     def _add_reference(self, inputs, mask, batch, path, shift=None):
-        step = max(1, _REFERENCE_SCALARS // sum(p.numel() for p in self.parameters))
+        step = max(1, self._reference_scalars // sum(p.numel() for p in self.parameters))
         for i in range(0, batch, step):
             j = min(i + step, batch)
             gradients = self._example_gradients(tree_map(lambda x: x[i:j], inputs), j - i, path)  # noqa: B023
