@@ -209,7 +209,7 @@ MUTANTS = [
     ),
     (
         "threads that share their memory",
-        [_own("fast", 4, 3)],
+        [Claim(blocks.test_threads_do_not_write_over_each_other_s_noise)],
         edited(GradientNoise._add_in_turn, ("self._scratch[worker]", "self._scratch[0]")),
     ),
     # clips and sums

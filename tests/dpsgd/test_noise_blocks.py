@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 import time
 
 import numpy as np
@@ -230,18 +229,34 @@ def test_uniforms_are_multiples_of_the_smallest_step():
 @pytest.mark.parametrize("kind", ["secure", "fast"])
 def test_each_entry_of_each_step_has_noise_of_its_own(kind, piece, n_threads):
     """Whatever the pieces, the threads, and the tensors that a piece is cut into."""
-    before, interval = torch.get_num_threads(), sys.getswitchinterval()
+    before = torch.get_num_threads()
     torch.set_num_threads(n_threads)
-    sys.setswitchinterval(1e-6)  # threads that share memory get in each other's way at once
     try:
         with GradientNoise(SHAPES, 0.75, Bits(kind), piece=piece) as source:
             released = np.array([flat(source.release(bounded(3.0), divisor=4.0)) for _ in range(7)])
     finally:
         torch.set_num_threads(before)
-        sys.setswitchinterval(interval)
     noise_alone = released - 0.75
     np.testing.assert_allclose(noise_alone, expected_noise(kind, 7, piece, 0.75 * 2.0 / 4.0), rtol=0, atol=3e-7)
     assert len(np.unique(noise_alone)) > 0.98 * noise_alone.size
+
+
+def test_threads_do_not_write_over_each_other_s_noise():
+    """Each piece waits between its draw and its use, so that all threads are at work on theirs."""
+    fill, before = noise.fill_fast, torch.get_num_threads()
+
+    def slow(*args):
+        fill(*args)
+        time.sleep(0.002)
+
+    torch.set_num_threads(3)
+    try:
+        with pytest.MonkeyPatch.context() as patch, GradientNoise(SHAPES, 0.75, Bits("fast"), piece=10) as source:
+            patch.setattr(noise, "fill_fast", slow)
+            released = np.array([flat(source.release(bounded(3.0), divisor=4.0)) for _ in range(4)])
+    finally:
+        torch.set_num_threads(before)
+    np.testing.assert_allclose(released - 0.75, expected_noise("fast", 4, 10, 0.375), rtol=0, atol=3e-7)
 
 
 @pytest.mark.parametrize("early", [True, False])

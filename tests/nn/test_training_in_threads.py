@@ -14,7 +14,7 @@ from skorch.callbacks import Callback
 from torch import nn
 
 from skdpgen.accounting import PrivacyAccountant
-from skdpgen.dpsgd import DPSGDPlan
+from skdpgen.dpsgd import DPSGDPlan, seeding
 from skdpgen.dpsgd.seeding import check_generators
 from skdpgen.nn import DPNet, DPNetClassifier
 from skdpgen.synthesizers import DP2VAESynthesizer
@@ -223,6 +223,15 @@ def test_an_encoder_that_draws_by_itself_is_refused_before_the_charge():
     with pytest.raises(ValueError, match="the encoder draws random numbers"):
         model.fit(X)
     assert not accountant.charges
+
+
+def test_what_cannot_be_seeded_secretly_is_refused_before_the_plan_is_used(monkeypatch):
+    net = DPNet(Dropping, plan=DPSGDPlan(0.3, 2, 1.0, 1.0, 12.0), verbose=0, random_state=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(seeding, "_OFFSET", 32)
+        with pytest.raises(RuntimeError, match="in a form that skdpgen does not know"):
+            net.fit(X)
+    assert net.fit(X).steps_taken_ == 2
 
 
 @pytest.mark.parametrize("fails", [ValueError, KeyboardInterrupt])
