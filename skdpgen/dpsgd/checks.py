@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from .clipping import ClippedSum
 from .layers import RULES
-from .seeding import torch_seeded
+from .seeding import generator_states, torch_seeded
 
 __all__ = ["check_module", "check_optimizer", "choose_path"]
 
@@ -18,6 +18,7 @@ _EXAMPLES = 3
 # Of dropout: one may leave out what would show that records are mixed.
 _DRAWS = 4
 _MIXED = "the loss of one record depends on the others of its batch, so it cannot be bounded"
+_RANDOM = "the loss is random: declare noise_shape on the module and take the noise as an argument"
 
 
 def check_module(module: nn.Module):
@@ -107,8 +108,8 @@ def choose_path(root: nn.Module, like, *, made_up=None) -> tuple[str, str]:
     inputs = tree_map(_made_up, like) if made_up is None else made_up
     state = {name: b.clone() for name, b in root.named_buffers()}
     training = {m: m.training for m in root.modules()}
-    devices = [x.device for x in tree_leaves(inputs) if x.device.type == "cuda"]
-    with torch.random.fork_rng(devices=devices):
+    # one seed for the whole check, which other threads wait for: the verdict is the same each time, and everywhere
+    with torch_seeded(0, _devices(inputs)):
         try:
             root.train()
             with torch.no_grad():
@@ -138,42 +139,55 @@ def _close(a, b):
     return torch.allclose(a.double(), b.double(), rtol=1e-3, atol=1e-6, equal_nan=True)
 
 
+def _devices(inputs):
+    return {x.device for x in tree_leaves(inputs)}
+
+
+def _losses(root, inputs, rows, seed):
+    """Losses of made-up records by the draws of one seed, and whether anything was drawn."""
+    devices = _devices(inputs)
+    with torch_seeded(seed, devices):
+        before = generator_states(devices)
+        losses = root(*tree_map(lambda x: x[rows], inputs))
+        drew = not all(map(torch.equal, before, generator_states(devices)))
+    return losses, drew
+
+
 def _check_independence(root, inputs, random):
     """Compare losses of records together with their losses alone; with `random`, where they are, beside other records.
 
-    Dropout draws while it trains, other masks for one record alone; as many records of one seed have the same.
+    Dropout draws while it trains, other masks for one record alone; as many records of one seed have the same. Whether
+    it draws shows in the generators: rare dropout may leave all units in place, here and not there.
     """
+    everyone = list(range(_EXAMPLES))
     with torch.no_grad():
-        together, again = root(*inputs), root(*inputs)
+        together, drew = _losses(root, inputs, everyone, 0)
         if together.shape != (_EXAMPLES,):
             raise ValueError(
                 f"the loss must have one entry for each record: shape ({_EXAMPLES},) for {_EXAMPLES} records, "
                 f"not {tuple(together.shape)}"
             )
-        if not torch.equal(torch.nan_to_num(together), torch.nan_to_num(again)):
-            if random:
-                _check_beside_others(root, inputs)
-                return
-            raise ValueError("the loss is random: declare noise_shape on the module and take the noise as an argument")
-        alone = torch.cat([root(*tree_map(lambda x: x[i : i + 1], inputs)) for i in range(_EXAMPLES)])  # noqa: B023
+        if not _close(_losses(root, inputs, everyone, 0)[0], together):
+            raise ValueError(_RANDOM)
+        if drew:
+            others = [_losses(root, inputs, everyone, seed)[0] for seed in range(1, _DRAWS)]
+            if not random and any(not torch.equal(x.nan_to_num(), together.nan_to_num()) for x in others):
+                raise ValueError(_RANDOM)
+            _check_beside_others(root, inputs)
+            return
+        alone = torch.cat([_losses(root, inputs, [i], 0)[0] for i in everyone])
     if not _close(together, alone):
         raise ValueError(_MIXED)
 
 
 def _check_beside_others(root, inputs):
     """Compare the loss of each record with that beside other records, with the same draws."""
-
-    devices = [x.device for x in tree_leaves(inputs)]
-
-    def losses(rows, seed):
-        with torch_seeded(seed, devices):
-            return root(*tree_map(lambda x: x[rows], inputs))
-
+    everyone = range(_EXAMPLES)
     for seed in range(_DRAWS):
-        together = losses(list(range(_EXAMPLES)), seed)
-        for i in range(_EXAMPLES):
-            for other in set(range(_EXAMPLES)) - {i}:
-                beside = losses([k if k == i else other for k in range(_EXAMPLES)], seed)
+        together, _ = _losses(root, inputs, list(everyone), seed)
+        for i in everyone:
+            for other in set(everyone) - {i}:
+                beside, _ = _losses(root, inputs, [k if k == i else other for k in everyone], seed)
                 if not _close(beside[i], together[i]):
                     raise ValueError(_MIXED)
 

@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from .._types import BoundedSum
 from .layers import RULES, Pool, UnsupportedShapeError
 from .reference import example_gradients_loop, example_gradients_vmap
+from .seeding import torch_lock
 
 __all__ = ["ClippedSum", "LossModule", "clipped_sum"]
 
@@ -62,6 +63,8 @@ class ClippedSum:
         Norm to which gradients are clipped; None means `l2_bound`. Infinite: no clipping.
     path : {"fast", "vmap", "loop"}, default="fast"
         How example gradients are treated; `skdpgen.dpsgd.choose_path` finds out which is right.
+    reference_scalars : int
+        Scalars of example gradients that "vmap" and "loop" hold at once, about.
 
     Attributes
     ----------
@@ -71,13 +74,14 @@ class ClippedSum:
     path : str
     """
 
-    def __init__(self, root, l2_bound, *, clip_norm=None, path="fast"):
+    def __init__(self, root, l2_bound, *, clip_norm=None, path="fast", reference_scalars=_REFERENCE_SCALARS):
         if path not in ("fast", "vmap", "loop"):
             raise ValueError(f"path must be 'fast', 'vmap' or 'loop'; got {path!r}")
         self.root = root
         self.l2_bound = l2_bound
         self.clip_norm = l2_bound if clip_norm is None else clip_norm
         self.path = path
+        self._reference_scalars = reference_scalars
         self.names = [name for name, p in root.named_parameters() if p.requires_grad]
         self.parameters = [p for p in root.parameters() if p.requires_grad]
         self._sums = None
@@ -253,7 +257,7 @@ class ClippedSum:
         return example_gradients_loop(self.root, self.names, inputs, batch)
 
     def _add_reference(self, inputs, mask, batch, path, shift=None):
-        step = max(1, _REFERENCE_SCALARS // sum(p.numel() for p in self.parameters))
+        step = max(1, self._reference_scalars // sum(p.numel() for p in self.parameters))
         for i in range(0, batch, step):
             j = min(i + step, batch)
             gradients = self._example_gradients(tree_map(lambda x: x[i:j], inputs), j - i, path)  # noqa: B023
@@ -328,6 +332,7 @@ def _plain_float32(device):
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.autocast(device.type, enabled=False))
         if device.type == "cuda":  # pragma: no cover
+            stack.enter_context(torch_lock)  # flags of the process: another thread would give them back too early
             stack.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore")
             matmul, before = torch.backends.cuda.matmul, torch.backends.cuda.matmul.allow_tf32

@@ -38,7 +38,7 @@ class Batch:
             yield self._loader._chunk(self._indices[start : start + size])
 
 
-def poisson_batches(n_records, sampling_rate, steps, rng) -> Iterator[np.ndarray]:
+def poisson_batches(n_records, sampling_rate, steps, rng, *, drawn_at_once=_DRAWN_AT_ONCE) -> Iterator[np.ndarray]:
     """Yield the indices of the records of each step, each included independently with `sampling_rate`.
 
     Parameters
@@ -48,6 +48,8 @@ def poisson_batches(n_records, sampling_rate, steps, rng) -> Iterator[np.ndarray
     steps : int
     rng : NoiseGenerator
         Of which uniforms are drawn, as many as records are included (and a few).
+    drawn_at_once : int
+        Records included in the steps that are drawn in one call, about.
 
     Yields
     ------
@@ -64,7 +66,7 @@ def poisson_batches(n_records, sampling_rate, steps, rng) -> Iterator[np.ndarray
         for _ in range(steps):
             yield np.arange(n_records, dtype=np.int64)
         return
-    block = int(min(steps, max(1, _DRAWN_AT_ONCE // (n_records * sampling_rate))))
+    block = int(min(steps, max(1, drawn_at_once // (n_records * sampling_rate))))
     for first in range(0, steps, block):
         trials = min(block, steps - first) * n_records
         hits = _successes(trials, sampling_rate, rng)
@@ -73,12 +75,12 @@ def poisson_batches(n_records, sampling_rate, steps, rng) -> Iterator[np.ndarray
             yield hits[i:j] - step * n_records
 
 
-def _successes(trials, rate, rng):
-    """Positions of the successes among independent trials."""
+def _successes(trials, rate, rng, *, spare=16):
+    """Positions of the successes among independent trials; `spare` gaps more are drawn than are likely to be needed."""
     found, last = [], -1
     while last < trials:
         expected = (trials - last) * rate
-        draws = int(expected + 4 * np.sqrt(expected) + 16)
+        draws = max(1, int(expected + 4 * np.sqrt(expected) + spare))
         # 1 - u is in (0, 1]: never an infinite gap
         gaps = np.floor(np.log1p(-rng.random(draws)) / np.log1p(-rate))
         # one gap past the end is as good as any, and the sum of such cannot overflow

@@ -40,6 +40,8 @@ class GradientNoise:
         Draw no more than this many times; None: as often as asked.
     device : of the sums
     dtype : of the sums, the widest of them
+    piece : int, default=None
+        Normals drawn, and entries added to, at once; None: as many as suit a core's cache.
 
     Notes
     -----
@@ -58,7 +60,7 @@ class GradientNoise:
     with the object as a context manager.
     """
 
-    def __init__(self, shapes, noise_multiplier, rng, *, steps=None, device="cpu", dtype=torch.float32):
+    def __init__(self, shapes, noise_multiplier, rng, *, steps=None, device="cpu", dtype=torch.float32, piece=None):
         self.noise_multiplier = float(noise_multiplier)
         self.lattice = rng.kind != "fast" or dtype != torch.float32
         self.device = torch.device(device)
@@ -68,7 +70,9 @@ class GradientNoise:
         self._thread = self._pool = None
         self._in_turn = not self.lattice and self.device.type == "cpu"
         size = self._ends[-1] if self._ends else 0
-        self._stream = NormalStream(bytes(rng.random_bytes(32)), size, "secure" if self.lattice else "fast")
+        kind = "secure" if self.lattice else "fast"
+        self._stream = NormalStream(bytes(rng.random_bytes(32)), size, kind, piece=piece)
+        self._sum_piece = _SUM_PIECE if piece is None else int(piece)
         self.private = rng.private
 
     @classmethod
@@ -175,7 +179,7 @@ class GradientNoise:
         for target, value, end in zip(out, values, self._ends):
             noise, value, target = drawn[start:end].to(self.device), value.reshape(-1), target.view(-1)
             if self.lattice:
-                _add_on_lattice(value, noise, std, divisor, target)
+                _add_on_lattice(value, noise, std, divisor, target, piece=self._sum_piece)
             else:
                 torch.add(noise, value, alpha=1.0 / divisor, out=target)
             start = end
@@ -243,11 +247,11 @@ def _work(fill, stream, draws, ready, spare, stop):
         ready.put(error)
 
 
-def _add_on_lattice(value, noise, std, divisor, out):
+def _add_on_lattice(value, noise, std, divisor, out, *, piece=_SUM_PIECE):
     """Add whole numbers, ``rint(value / lattice) + rint(2**30 normal)``: exact while sums stay below 2**22 sd."""
     lattice = std * 2.0**-30
-    scratch = torch.empty(min(_SUM_PIECE, value.numel()), dtype=torch.float64, device=value.device)
-    for start in range(0, value.numel(), _SUM_PIECE):
-        piece = slice(start, start + _SUM_PIECE)
-        whole = scratch[: value[piece].numel()].copy_(value[piece]).mul_(1.0 / lattice).round_()
-        torch.mul(noise[piece].add_(whole), lattice / divisor, out=out[piece])
+    scratch = torch.empty(min(piece, value.numel()), dtype=torch.float64, device=value.device)
+    for start in range(0, value.numel(), piece):
+        here = slice(start, start + piece)
+        whole = scratch[: value[here].numel()].copy_(value[here]).mul_(1.0 / lattice).round_()
+        torch.mul(noise[here].add_(whole), lattice / divisor, out=out[here])

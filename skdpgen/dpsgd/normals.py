@@ -28,11 +28,13 @@ class NormalStream:
     size : int
         Normals of one draw of all pieces.
     kind : {"secure", "fast"}
+    piece : int, default=None
+        Normals of one piece; None: as many as suit a core's cache.
     """
 
-    def __init__(self, key, size, kind):
+    def __init__(self, key, size, kind, *, piece=None):
         self.size, self.kind = int(size), kind
-        self._piece = _PIECE[kind]
+        self._piece = _PIECE[kind] if piece is None else int(piece)
         self._ciphers = [
             Cipher(algorithms.AES(key), modes.CTR((k << 64).to_bytes(16, "big"))).encryptor()
             for k in range(-(-self.size // self._piece))

@@ -150,6 +150,7 @@ def class_norm_histogram(norms, codes, n_classes, edges):
     """
     codes, n_cells = np.asarray(codes), len(edges) + 1
     known = (codes >= 0) & (codes < n_classes)
+    codes = np.where(known, codes, 0).astype(np.int64)  # a product of narrow integers would wrap around
     return histogram(np.where(known, codes * n_cells + _cells(norms, edges), -1), n_classes * n_cells)
 
 

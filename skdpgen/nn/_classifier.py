@@ -16,6 +16,7 @@ from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._scaling import check_bounds, learn_scaling, scaling_phases
 from ..accounting import Phase
 from ..dpsgd import DPSGDPlan
+from ..dpsgd.seeding import torch_seeded
 from ..exceptions import InvalidInputError
 from ..mechanisms import add_gaussian, histogram
 from ..mixture._labels import labels_of, learn_classes
@@ -251,7 +252,7 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         n_classes = 2 if declared is None else len(declared)
         trial = self._make_net(X.shape[1], n_classes, None)
         trial.check(np.zeros((2, X.shape[1]), dtype=np.float32), np.zeros(2, dtype=np.int64))
-        with torch.inference_mode():
+        with torch.inference_mode(), torch_seeded(0, self.device):
             shape = trial.module_(torch.zeros(3, X.shape[1], device=self.device)).shape
         if shape != (3, n_classes):
             raise ValueError(f"the module gives shape {tuple(shape)} where logits of shape {(3, n_classes)} are needed")

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 from tqdm import tqdm
 
 from ..dpsgd import DPSGDPlan, GradientNoise, PoissonLoader, check_optimizer, choose_path
-from ..dpsgd.seeding import check_generators, torch_seeded, torch_seeded_secretly
+from ..dpsgd.seeding import SecretGenerators, check_generators, torch_lock, torch_seeded
 from ..utils.noise import make_noise_generator
 from ._net_losses import NetGroupLoss, NetLoss, chunk_inputs, made_up_groups
 
@@ -89,10 +89,11 @@ class DPNet(NeuralNet):
 
     Notes
     -----
-    An epoch, for callbacks, is ``round(1 / sampling_rate)`` steps. Dropout draws from torch's generators, whose state
-    is drawn by the noise generator for the length of the training. What a module keeps of a batch beside its
-    parameters (a last activation, say) is gone after the training: copies are trained, which share the parameters.
-    `score`, `predict` and `forward` on private records give private values.
+    An epoch, for callbacks, is ``round(1 / sampling_rate)`` steps. Dropout draws from torch's generators, which have
+    a secret state of the training's own during its passes, and that of the process in between, in callbacks for
+    example. Trainings in several threads take turns, step by step, and draw what they would draw alone. What a module
+    keeps of a batch beside its parameters (a last activation, say) is gone after the training: copies are trained,
+    which share the parameters. `score`, `predict` and `forward` on private records give private values.
     """
 
     batch_size = 1024  # of prediction alone
@@ -129,7 +130,8 @@ class DPNet(NeuralNet):
     def set_params(self, **kwargs):
         """Set parameters; those that would contradict the plan raise ValueError."""
         _refuse(kwargs)
-        return super().set_params(**kwargs)
+        with torch_lock:  # skorch may make the module anew
+            return super().set_params(**kwargs)
 
     @property
     def _default_callbacks(self):
@@ -139,9 +141,9 @@ class DPNet(NeuralNet):
         """Make module, criterion and optimiser; seeded by `random_state`, which leaves torch's generator as it was."""
         if not hasattr(self, "steps_taken_"):  # a net made anew has not got its steps back
             self.steps_taken_, self.used_plan_ = 0, None
-        with contextlib.ExitStack() as stack:
-            if self.random_state is not None:
-                stack.enter_context(torch_seeded(self.random_state, self.device))
+        # without a seed, too, no thread may draw the parameters from what another one put in the generators
+        seeded = torch_lock if self.random_state is None else torch_seeded(self.random_state, self.device)
+        with seeded:
             return super().initialize()
 
     def initialize_criterion(self):
@@ -270,6 +272,7 @@ class DPNet(NeuralNet):
         self._choose_path(root, loader)
         if plan.needs_groups:
             self._choose_group_path(loader)
+        check_generators()
         if not plan.claim(self.plan_token_):
             raise RuntimeError("the plan was used by another training: charge again and set a new plan")
         self.used_plan_ = plan
@@ -279,11 +282,11 @@ class DPNet(NeuralNet):
             noise = GradientNoise.like(clipper.parameters, plan.noise_multiplier, rng, steps=left)
             stack.enter_context(noise)
             self.noise_description_, self.noise_private_ = noise.description, noise.private
-            self.engine_ = (clipper, noise)
+            # dropout's draws: secret, and of one distribution whatever the batch
+            draws = SecretGenerators(rng, {p.device for p in clipper.parameters})
+            self.engine_ = (clipper, noise, draws)
             stack.callback(self.__dict__.pop, "engine_")
             bar = stack.enter_context(self._bar(left))
-            # dropout's draws: secret, and of one law whatever the batch
-            stack.enter_context(torch_seeded_secretly(rng, {p.device for p in clipper.parameters}))
             steps = iter(loader)
             while self.steps_taken_ < plan.steps:
                 self.notify("on_epoch_begin")
@@ -317,21 +320,24 @@ class DPNet(NeuralNet):
             training=True,
             step=self.steps_taken_,
         )
-        self._step_optimizer(None)
+        with torch_lock:  # an optimiser that draws must not find the secret state of a fit in another thread
+            self._step_optimizer(None)
         return step
 
     def train_step_single(self, batch, **fit_params):
         """Release one gradient: clipped sum -> noise -> ``p.grad``. The loss reported is nan, the true one private."""
-        clipper, noise = self.engine_
+        clipper, noise, draws = self.engine_
         self._set_training(True)
-        clipper.reset()
-        for chunk in batch:
-            clipper.add(*chunk_inputs(chunk), mask=chunk.mask)
+        with draws.in_place():
+            clipper.reset()
+            for chunk in batch:
+                clipper.add(*chunk_inputs(chunk), mask=chunk.mask)
+            total = clipper.result()
         for p in clipper.parameters:
             if p.grad is None:
                 p.grad = torch.zeros_like(p)  # not what happens to be in memory
         gradients = [p.grad for p in clipper.parameters]
-        noise.release(clipper.result(), divisor=self.plan.expected_batch_size, out=gradients)
+        noise.release(total, divisor=self.plan.expected_batch_size, out=gradients)
         return {"loss": torch.tensor(torch.nan), "y_pred": None}
 
     def notify(self, method_name, **cb_kwargs):

@@ -249,19 +249,22 @@ def _make_net(settings, space, mixture, likelihood, widths, n_labels, *, plan, p
 
 
 def _warm_start(module, rows, steps, seed):
-    """Ordinary training on synthetic rows; draws come from a generator of its own."""
+    """Ordinary training on synthetic rows; draws, dropout's too, follow the seed alone."""
     import torch
+
+    from ..dpsgd.seeding import torch_seeded
 
     device = next(module.parameters()).device
     generator = torch.Generator().manual_seed(int(seed))
     optimizer = torch.optim.Adam([p for p in module.parameters() if p.requires_grad], lr=1e-3)
     shape = getattr(module, "noise_shape", None)
     module.train()
-    for _ in range(steps):
+    for step in range(steps):
         batch = rows[torch.randint(len(rows), (_WARM_BATCH,), generator=generator)].to(device)
         noise = None if shape is None else torch.randn(_WARM_BATCH, *shape, generator=generator).to(device)
         optimizer.zero_grad()
-        module(batch, noise).mean().backward()
+        with torch_seeded(int(seed) + step, device):
+            module(batch, noise).mean().backward()
         optimizer.step()
 
 

@@ -293,7 +293,10 @@ def check_networks(settings, rows):
 def _check_shapes(encoder, decoder, n_latent, n_features, n_classes, n_outputs):
     import torch
 
-    with torch.no_grad():
+    from ..dpsgd.seeding import generator_states, torch_seeded
+
+    with torch.no_grad(), torch_seeded(0):
+        before = generator_states()[0]
         for role, net, n_in, n_out in (
             ("encoder", encoder, n_features, 2 * n_latent),
             ("decoder", decoder, n_latent, n_outputs),
@@ -305,6 +308,8 @@ def _check_shapes(encoder, decoder, n_latent, n_features, n_classes, n_outputs):
                 raise ValueError(f"the {role} does not take rows of {n_in} and {n_classes} numbers: {why}") from None
             if found != (3, n_out):
                 raise ValueError(f"the {role} must give {n_out} numbers a row; it gave shape {found} for 3 rows")
+            if not torch.equal(generator_states()[0], before):
+                raise ValueError(f"the {role} draws random numbers, which would not be keyed by subset and step")
 
 
 def expected_empty(n_subsets, row_count):

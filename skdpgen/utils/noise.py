@@ -87,6 +87,8 @@ class NoiseGenerator:
         The source of bits; ``"seeded"`` is not private and is for tests.
     seed : int or None, default=None
         For ``"seeded"`` alone.
+    chunk : int
+        Pairs of normals, and blocks of the cipher, made at a time.
 
     Attributes
     ----------
@@ -103,18 +105,18 @@ class NoiseGenerator:
     Normals are Box and Muller's, in double precision, from 64-bit uniforms: the largest is sqrt(2 * 64 * log 2) = 9.4.
     """
 
-    def __init__(self, kind="secure", *, seed=None):
+    def __init__(self, kind="secure", *, seed=None, chunk=_CHUNK):
         if kind not in _DESCRIPTIONS:
             raise ValueError(f"kind must be one of {', '.join(_DESCRIPTIONS)}; got {kind!r}")
         if (seed is not None) != (kind == "seeded"):
             raise ValueError("a seed goes with kind='seeded' and with no other")
-        self.kind = kind
+        self.kind, self._chunk = kind, int(chunk)
         self._pid = os.getpid()
         if kind == "secure":
             from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
             self._cipher = Cipher(algorithms.AES(os.urandom(32)), modes.CTR(bytes(16))).encryptor()
-            self._zeros = bytes(16 * _CHUNK)
+            self._zeros = bytes(16 * self._chunk)
         else:
             self._bits = np.random.PCG64DXSM(seed)
 
@@ -152,8 +154,8 @@ class NoiseGenerator:
         """Return float64 standard normals; a float when `size` is None."""
         n = _count(size)
         normals = np.empty(n)
-        for start in range(0, n, 2 * _CHUNK):
-            self._fill_normals(normals[start : start + 2 * _CHUNK])
+        for start in range(0, n, 2 * self._chunk):
+            self._fill_normals(normals[start : start + 2 * self._chunk])
         return _shaped(normals, size)
 
     def _fill_normals(self, out):

@@ -92,6 +92,47 @@ def test_dropout_alone_mixes_nothing(monkeypatch):
     assert path(Net(nn.Linear(4, 8), nn.Dropout(0.3), nn.ReLU(), nn.Linear(8, 2), nn.Dropout(0.2)))[0] == "fast"
 
 
+def test_rare_dropout_is_never_taken_for_mixing():
+    """One mask in many leaves out a unit: the verdict must not depend on whether it was drawn in one pass of two."""
+    refused = []
+    for seed in range(25):
+        torch.default_generator.manual_seed(seed)
+        try:
+            path(Net(nn.Linear(4, 8), nn.Dropout(0.02), nn.Linear(8, 2)))
+        except ValueError as error:
+            refused.append(error)
+    assert not refused
+
+
+def test_the_verdict_does_not_depend_on_the_state_of_the_generators():
+    class RareInEvaluation(Net):  # draws where dropout does not
+        def forward(self, x):
+            return super().forward(nn.functional.dropout(x, 0.2, training=True))
+
+    module, verdicts = RareInEvaluation(nn.Linear(4, 2)), set()
+    for seed in range(20):
+        torch.default_generator.manual_seed(seed)
+        try:
+            verdicts.add(path(module))
+        except ValueError as error:
+            verdicts.add(str(error))
+    (verdict,) = verdicts
+    assert "the loss is random" in verdict
+
+
+def test_a_generator_of_the_module_s_own_is_told_apart_from_mixing():
+    class Own(Net):
+        def __init__(self, *layers):
+            super().__init__(*layers)
+            self.generator = torch.Generator()
+
+        def forward(self, x):
+            return super().forward(x + torch.rand(x.shape, generator=self.generator))
+
+    with pytest.raises(ValueError, match="the loss is random"):
+        path(Own(nn.Linear(4, 2)))
+
+
 def test_reduced_and_random_losses_are_refused():
     class Reduced(Net):
         def forward(self, x):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+import test_search_draws
 from _private_values import find_private
 from _sabotage import Claim, assert_caught, mutant_ids, quietly
 
@@ -95,6 +96,10 @@ def nothing_of_the_losers_is_kept():
 PAID = Claim(releases_of_a_search_are_what_was_charged)
 DRAWN = Claim(the_number_of_runs_is_drawn_by_the_noise)
 COINS = Claim(each_row_is_held_out_by_a_coin_of_its_own)
+CANDIDATES = Claim(test_search_draws.test_the_candidate_of_a_run_is_drawn_whatever_runs_there_are, 2)
+TOLD = Claim(
+    test_search_draws.test_the_score_told_follows_from_the_release_and_public_numbers_alone, "add_or_remove_one"
+)
 KEPT = Claim(nothing_of_the_losers_is_kept)
 S = PrivateSearchCV
 RUNS = 'int(np.searchsorted(chances, rng.random() * chances[-1], side="right"))'
@@ -126,6 +131,16 @@ MUTANTS = [
                 "for coin in [rng.random(len(held_out)) < .2] for side in (~coin, coin)",
             ),
         ),
+    ),
+    (
+        "a candidate that follows from the runs left",
+        [CANDIDATES],
+        (S._run, ("rng.integers(len(search.candidates))", "paid._left % len(search.candidates)")),
+    ),
+    (
+        "a score divided by the exact number of rows held out",
+        [TOLD],
+        (S._score, ('if neighboring == "replace_one":', "if True:")),
     ),
     (
         "scores kept",
