@@ -122,7 +122,7 @@ def _run(arguments, model, settings, schema, options, results):
             raise
         spent = synthesizer.accountant_
         raise RuntimeError(
-            f"{error or type(error).__name__}; the fit failed after its charge, which stays: spent epsilon "
+            f"{str(error) or type(error).__name__}; the fit failed after its charge, which stays: spent epsilon "
             f"{spent.epsilon_spent():.6g} of {spent.epsilon:g} at delta {spent.delta:.3g}"
         ) from error
     # as the real rows are written, so that whatever reads one file reads the other
