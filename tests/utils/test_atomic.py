@@ -90,6 +90,23 @@ except OSError as error:
 
 
 @posix
+def test_a_killed_process_leaves_a_draft_that_is_known_by_its_name_and_no_file(tmp_path):
+    code = """
+import os, signal, sys
+sys.path[:0] = sys.argv[2:]
+from skdpgen.utils.atomic import Draft
+with Draft(sys.argv[1]) as path, open(path, "w") as file:
+    file.write("half of the rows")
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "rows.csv"), *sys.path], check=False)
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith("rows.csv.")
+    assert left.name.endswith(DRAFT_SUFFIX)
+
+
+@posix
 def test_permissions_are_those_of_the_file_replaced_or_of_the_umask(tmp_path):
     old, new, private = tmp_path / "old", tmp_path / "new", tmp_path / "private"
     old.write_text("")
