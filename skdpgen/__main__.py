@@ -25,8 +25,8 @@ def main(argv=None):
             raise
         print(f"skdpgen: {' '.join(str(error).split())}", file=sys.stderr)
         return 1 if isinstance(error, BenchmarkError) else 2
-    except KeyboardInterrupt:
-        print("skdpgen: interrupted; what was charged stays charged", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        print(f"skdpgen: {str(error) or 'interrupted; what was charged stays charged'}", file=sys.stderr)
         return 130
     return 0
 

@@ -258,6 +258,8 @@ def as_declared(written, categories):
 
 def are_codes(written, all_rows=True):
     """Whether digits are codes: equally many everywhere, and a zero first in one (of all rows, not the first alone)."""
+    if len(written) and not re.fullmatch(r"\d{2,}", written.iloc[0]):  # most columns are none by their first value
+        return False
     digits = written.str.fullmatch(r"\d{2,}").all() and written.str.len().nunique() <= 1
     return bool(digits and (not all_rows or written.str.startswith("0").any()))
 

@@ -8,6 +8,7 @@ import os
 import re
 import warnings
 import zlib
+from collections import Counter
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,9 +26,11 @@ from ._csv_values import (
     with_dates,
     with_notation,
 )
+from ._table_writing import write_csv, write_parquet
 from .exceptions import InvalidInputError, PrivacyLeakWarning, SchemaError
 from .synthesizers._frames import PUBLIC_ASSUMPTIONS
 from .tabular import Categorical, Datetime, Numeric
+from .utils.atomic import Draft
 
 __all__ = [
     "KINDS_FROM_VALUES",
@@ -291,7 +294,7 @@ def _check_rectangular(path, separator, numeric_names=False):
                 f"{path}: column {header.index('') + 1} has no name: if it is an index, which would tell rows apart, "
                 "write the file without it; else name it"
             )
-        duplicates = sorted({name for name in header if header.count(name) > 1})
+        duplicates = sorted(name for name, count in Counter(header).items() if count > 1)
         if duplicates:
             raise InvalidInputError(f"{path}: duplicate column names: {', '.join(map(repr, duplicates))}")
         values = [name for name in header if re.fullmatch(f"{NUMBER}|{DATE}.*", name.strip())]
@@ -350,35 +353,52 @@ def check_output(path, *, table=False):
         raise InvalidInputError(f"{path}: writing Parquet needs pyarrow (the extra skdpgen[parquet])")
 
 
-def check_writing(path, *, separator=None, decimal="."):
+def check_writing(path, *, separator=None, decimal=".", escape_formulas=False):
     """Refuse marks that no file, or not this one, is written with."""
     Notation(decimal)
-    if is_parquet(path) and (separator is not None or decimal != "."):
-        raise InvalidInputError(f"{path}: separators and decimal marks are of CSV files")
+    if is_parquet(path) and (separator is not None or decimal != "." or escape_formulas):
+        raise InvalidInputError(f"{path}: separators, decimal marks and escaped formulas are of CSV files")
     _separator(Path(path), separator)
 
 
-def write_table(frame, path, *, separator=None, decimal=".", date_formats=None):
-    """Write a table to a file.
+def write_table(frames, path, *, separator=None, decimal=".", date_formats=None, example=None, escape_formulas=False):
+    """Write a table to a file, which is whole or not there.
 
     Parameters
     ----------
-    frame : DataFrame
-    path : str or Path
-        ``.parquet`` and ``.pq`` are Parquet, all else CSV: with tabs in ``.tsv``.
+    frames : DataFrame or iterable of them
+        Chunks are written as they come; none is kept.
+    path : str, Path or Draft
+        ``.parquet`` and ``.pq`` are Parquet, all else CSV: with tabs in ``.tsv``, compressed in ``.gz``.
     separator, decimal : str
         Of a CSV file, as for `read_table`; one that ends in .tsv has tabs.
     date_formats : dict of str to str, default=None
         Formats of strftime by column; others are written as ISO 8601.
+    example : DataFrame, default=None
+        See `write_parquet`.
+    escape_formulas : bool, default=False
+        Whether text in a CSV file that a spreadsheet would take for a formula gets a ' in front.
+
+    Returns
+    -------
+    int
+        How many rows were written.
     """
-    path = Path(path)
-    if is_parquet(path):
-        frame.to_parquet(path, index=False)
-    else:
-        for name, form in (date_formats or {}).items():
-            frame = frame.assign(**{name: frame[name].dt.strftime(form)})
-        tabs = ".tsv" in path.suffixes[-2:]
-        frame.to_csv(path, index=False, sep=_separator(path, None if tabs else separator), decimal=decimal)
+    frames = [frames] if isinstance(frames, pd.DataFrame) else frames
+    draft = path if isinstance(path, Draft) else Draft(path)
+    with draft as written:
+        if is_parquet(draft.target):
+            return write_parquet(frames, written, example)
+        tabs = ".tsv" in draft.target.suffixes[-2:]
+        return write_csv(
+            frames,
+            written,
+            compressed=draft.target.suffix.lower() == ".gz",
+            separator=_separator(draft.target, None if tabs else separator),
+            decimal=decimal,
+            date_formats=date_formats or {},
+            escape_formulas=escape_formulas,
+        )
 
 
 def declare_public(schema, frame, names):

@@ -32,6 +32,7 @@ LEVELS = {
     "metrics": 6,
     "datasets": 6,
     "_csv_values": 5,
+    "_table_writing": 5,
     "_table_files": 6,
     "model_selection": 5,
     "audit": 6,

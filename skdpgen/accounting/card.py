@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._types import check_neighboring
 from ..exceptions import BudgetExceededError
+from ..utils.atomic import write_atomically
 from .calibration import FitPlan
 from .card_json import (
     TOLERANCE,
@@ -213,7 +214,7 @@ class PrivacyCard:
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the card to a file."""
-        Path(path).write_text(self.to_json(), encoding="utf-8")
+        write_atomically(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> PrivacyCard:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..utils.atomic import save_figure
 from .calibration import FitPlan
 from .cost import epsilon_pld
 from .events import releases
@@ -174,7 +175,7 @@ class BudgetPlan:
         curve.axvline(self.delta, linestyle=":", color="gray")
         curve.set(xlabel="delta", ylabel="epsilon", ylim=(0, None))
         if path is not None:
-            figure.savefig(path)
+            save_figure(figure, path)
         return figure
 
 

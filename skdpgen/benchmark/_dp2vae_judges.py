@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..utils.atomic import save_figure
+
 __all__ = ["draw_grid", "feature_map", "frechet", "judge"]
 
 _LOGISTIC_STEPS = 100
@@ -141,4 +143,4 @@ def draw_grid(drawn, path):
         axes.imshow(np.concatenate(rows), cmap="gray_r", vmin=0, vmax=255)
         axes.set_title(name, fontsize=9)
         axes.axis("off")
-    drawing.savefig(path, dpi=110)
+    save_figure(drawing, path, dpi=110)

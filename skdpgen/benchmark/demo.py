@@ -9,6 +9,9 @@ from time import perf_counter
 import numpy as np
 import pandas as pd
 
+from .._table_files import write_table
+from ..utils.atomic import save_figure
+
 __all__ = ["DEMO_EPSILON", "run_demo"]
 
 # What a data set is shown at by default: a few hundred rows at epsilon 1 leave little but noise.
@@ -77,9 +80,9 @@ def _run(name, budget, folder, data_dir):
     seconds = perf_counter() - start
     synthetic = synthesizer.sample()
     paths = [folder / f"{name}{suffix}" for suffix in (".csv", ".card.json", ".safetensors", ".png")]
-    synthesizer.as_frame(synthetic).to_csv(paths[0], index=False)
-    synthesizer.card_.save(paths[1])
     synthesizer.save(paths[2])
+    synthesizer.card_.save(paths[1])
+    write_table(synthesizer.as_frame(synthetic), paths[0])
     accountant = synthesizer.accountant_
     print(f"\n{name}: {run.describe()}, fitted in {seconds:.1f} s")
     print(_ledger(accountant))
@@ -209,7 +212,7 @@ def _draw(run, synthetic, path, title):
         return False
     figure = Figure(figsize=(11, 5.2), layout="constrained")  # without pyplot: no window system is asked for
     run.draw(synthetic, figure, title)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path, dpi=110)
     return True
 
 

@@ -8,6 +8,8 @@ import numpy as np
 from scipy import stats
 from scipy.optimize import brentq
 
+from ..utils.atomic import save_figure
+
 __all__ = ["dp2vae_accounting", "dp2vae_hidden_state", "hidden_state_delta"]
 
 
@@ -181,4 +183,4 @@ def _draw_profiles(at, curves, delta, path):
     axes.axhline(delta, color="black", linewidth=0.6)
     axes.set(xlabel="epsilon", ylabel="delta", ylim=(1e-9, 1))
     axes.legend(frameon=False)
-    drawing.savefig(path, dpi=110)
+    save_figure(drawing, path, dpi=110)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..utils.atomic import save_figure
 from .summary import value_of
 
 __all__ = [
@@ -61,7 +62,7 @@ def draw_lines(results, path, x, fields, *, log=False, labels=None):
         panel.set(xlabel=labels.get(x, x), ylabel=labels.get(field, field), title=data or "")
         if panel.get_legend_handles_labels()[0]:
             panel.legend(fontsize=7)
-    canvas.savefig(path, dpi=130)
+    save_figure(canvas, path, dpi=130)
 
 
 def draw_epsilon(results, path):
@@ -110,7 +111,7 @@ def draw_accounting(results, path):
     panel.set_xticks(at, [result["data"] for result in results])
     panel.set_ylabel("epsilon at delta 1e-5")
     panel.legend(fontsize=8)
-    canvas.savefig(path, dpi=130)
+    save_figure(canvas, path, dpi=130)
 
 
 def _values(results, field):

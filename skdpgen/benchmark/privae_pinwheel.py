@@ -6,6 +6,8 @@ import time
 
 import numpy as np
 
+from ..utils.atomic import save_figure
+
 __all__ = ["METHODS", "draw_pinwheel", "privae_pinwheel_benchmark"]
 
 CORNERS = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
@@ -150,4 +152,4 @@ def draw_pinwheel(drawn, path):
         row[1].scatter(*CORNERS.T, marker="+", color="k", s=90, label="modes of the prior")
         row[1].set_title("latents, by arm", fontsize=9)
         row[1].legend(fontsize=7)
-    canvas.savefig(path, dpi=130)
+    save_figure(canvas, path, dpi=130)

@@ -8,6 +8,8 @@ import time
 
 import numpy as np
 
+from ..utils.atomic import save_figure
+
 __all__ = ["METHODS", "draw_sparsity", "hoyer", "privae_sparsity_benchmark"]
 
 EPSILONS = (1.0, 4.0, 10.0, 100.0, math.inf)
@@ -231,4 +233,4 @@ def draw_sparsity(results, path):
                 panel.set_yscale("symlog", linthresh=100)
     handles, labels = panels[0, 0].get_legend_handles_labels()
     canvas.legend(handles, labels, loc="outside lower center", ncols=len(METHODS), fontsize=8)
-    canvas.savefig(path, dpi=130)
+    save_figure(canvas, path, dpi=130)

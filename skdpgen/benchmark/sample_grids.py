@@ -7,6 +7,7 @@ import zlib
 
 import numpy as np
 
+from ..utils.atomic import save_figure
 from ._image_classifiers import IMAGE_SHAPE
 from .images import _load, make_image_synthesizer
 from .models import REAL, find_model, verified_epsilon
@@ -84,4 +85,4 @@ def draw_samples(results, path):
         grid = read_samples(result["samples"])
         panel.imshow(grid.transpose(0, 2, 1, 3).reshape(-1, _ACROSS * IMAGE_SHAPE[1]), cmap="gray_r", vmin=0, vmax=255)
         panel.set_title(f"{model}\n{data}", fontsize=8)
-    canvas.savefig(path, dpi=110)
+    save_figure(canvas, path, dpi=110)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from .._types import NEIGHBORING
 
-__all__ = ["add_budget", "add_command", "add_reading", "add_settings", "print_ledger", "read_settings", "reading"]
+__all__ = [
+    "add_budget",
+    "add_command",
+    "add_escaping",
+    "add_reading",
+    "add_settings",
+    "print_ledger",
+    "read_settings",
+    "reading",
+]
 
 
 def add_command(commands, name, run, summary):
@@ -65,6 +74,15 @@ def add_budget(parser, epsilon=1.0, default="1"):
         choices=NEIGHBORING,
         metavar="R",
         help=f"{' or '.join(NEIGHBORING)}; default: that of the ledger, else {NEIGHBORING[0]}",
+    )
+
+
+def add_escaping(parser):
+    """Option of the CSV files that a command writes."""
+    parser.add_argument(
+        "--escape-formulas",
+        action="store_true",
+        help="put a ' before text in OUT.csv that a spreadsheet would take for a formula",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._arguments import add_command
+from ._arguments import add_command, add_escaping
 
 __all__ = ["add", "run"]
 
@@ -15,19 +15,20 @@ def add(commands):
     command.add_argument("--seed", type=int, metavar="S")
     command.add_argument("--separator", metavar="C", help="between the fields of OUT.csv (default: comma)")
     command.add_argument("--decimal", metavar="C", default=".", help="mark before decimals: . or , (default: .)")
+    add_escaping(command)
     command.add_argument("--output", required=True, metavar="OUT.csv")
 
 
 def run(arguments):
     import skdpgen
 
-    from .._table_files import check_apart, check_output, check_writing, write_table
+    from .._table_files import check_apart, check_output, check_writing
+    from ._results import write_rows
 
     check_output(arguments.output, table=True)
-    written = {"separator": arguments.separator, "decimal": arguments.decimal}
+    written = {name: getattr(arguments, name) for name in ("separator", "decimal", "escape_formulas")}
     check_writing(arguments.output, **written)
     check_apart(arguments.model, arguments.output)
     synthesizer = skdpgen.load(arguments.model)
-    frame = synthesizer.as_frame(synthesizer.sample(arguments.rows, random_state=arguments.seed))
-    write_table(frame, arguments.output, **written)
-    print(f"{len(frame)} synthetic rows written to {arguments.output}")
+    n_rows = write_rows(synthesizer, arguments.rows, arguments.output, random_state=arguments.seed, **written)
+    print(f"{n_rows} synthetic rows written to {arguments.output}")

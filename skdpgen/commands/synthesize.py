@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ._arguments import add_budget, add_command, add_reading, add_settings, print_ledger, read_settings, reading
+from ._arguments import (
+    add_budget,
+    add_command,
+    add_escaping,
+    add_reading,
+    add_settings,
+    print_ledger,
+    read_settings,
+    reading,
+)
 
 __all__ = ["add", "run"]
 
@@ -42,6 +51,7 @@ def add(commands):
     add_reading(command)
     command.add_argument("--rows", type=int, metavar="N", help="rows to write (default: the released row count)")
     command.add_argument("--seed", type=int, metavar="S", help="of initialisation and sampling; never of the noise")
+    add_escaping(command)
     command.add_argument("--output", required=True, metavar="OUT.csv")
     command.add_argument("--card", metavar="CARD.json", help="write the privacy card")
     command.add_argument("--save-model", metavar="M.safetensors", help="write the released model")
@@ -89,13 +99,13 @@ def _check_kinds(rows, schema, declared_public):
 def run(arguments):
     import skdpgen
 
-    from .. import PrivacyAccountant, Schema
-    from .._table_files import check_apart, check_input, check_output, is_parquet, read_table, write_table
-    from ..exceptions import SchemaError
+    from .. import Schema
+    from .._table_files import check_apart, check_input, check_output, check_writing
+    from ._results import Results
 
     schema = None if arguments.schema is None else Schema.from_json(Path(arguments.schema).read_text(encoding="utf-8"))
-    if arguments.rows is not None and arguments.rows < 1:
-        raise ValueError(f"--rows must be positive; got {arguments.rows}")
+    if arguments.rows is not None and not 1 <= arguments.rows < 10**9:
+        raise ValueError(f"--rows must be positive, and below 1,000,000,000; got {arguments.rows}")
     check_output(arguments.output, table=True)
     files = ("input", "output", "card", "save_model", "schema", "ledger")
     check_apart(*(getattr(arguments, name) for name in files))
@@ -110,6 +120,16 @@ def run(arguments):
         raise ValueError(f"--set: {model.__name__} takes no {', '.join(refused)} here; see its parameters")
     options = reading(arguments)
     check_input(arguments.input, **options)
+    check_writing(arguments.output, escape_formulas=arguments.escape_formulas)
+    with Results(arguments.output, arguments.card, arguments.save_model) as results:
+        _run(arguments, model, settings, schema, options, results)
+
+
+def _run(arguments, model, settings, schema, options, results):
+    from .. import PrivacyAccountant
+    from .._table_files import is_parquet, read_table
+    from ..exceptions import SchemaError
+
     rows = Path(arguments.input)
     # the kinds of the columns of a CSV file are told from all its values; those of a Parquet file stand in it
     if arguments.model != "moment" or not is_parquet(rows):
@@ -145,14 +165,17 @@ def run(arguments):
             f'{said}{undeclared}: add them to its categories, give it an "other", or name a text that stands for a '
             "missing value by --missing TEXT"
         ) from error
-    # what was paid for first: a table can be sampled again
-    if arguments.save_model:
-        synthesizer.save(arguments.save_model)
-    if arguments.card:
-        synthesizer.card_.save(arguments.card)
-    synthetic = synthesizer.sample(arguments.rows)
+    except Exception as error:
+        if not hasattr(synthesizer, "accountant_"):
+            raise
+        spent = synthesizer.accountant_
+        raise RuntimeError(
+            f"{str(error) or type(error).__name__}; the fit failed after its charge, which stays: spent epsilon "
+            f"{spent.epsilon_spent():.6g} of {spent.epsilon:g} at delta {spent.delta:.3g}"
+        ) from error
     # as the real rows are written, so that whatever reads one file reads the other
     written = {name: options[name] for name in ("separator", "decimal")}
-    write_table(synthetic, arguments.output, **written, date_formats=getattr(rows, "attrs", {}).get("date_formats"))
+    written["date_formats"] = getattr(rows, "attrs", {}).get("date_formats")
+    n_rows = results.write(synthesizer, arguments.rows, **written, escape_formulas=arguments.escape_formulas)
     print_ledger(synthesizer.accountant_)
-    print(f"{len(synthetic)} synthetic rows written to {arguments.output}")
+    print(f"{n_rows} synthetic rows written to {arguments.output}")

@@ -26,6 +26,12 @@ class ForwardsToBest:
         check_is_fitted(self)
         return self.best_estimator_.sample(n_samples, **options)
 
+    @available_if(_best_has("sample_chunks"))
+    def sample_chunks(self, n_samples=None, **options):
+        """Draw synthetic rows from the best estimator a part at a time; charges nothing."""
+        check_is_fitted(self)
+        return self.best_estimator_.sample_chunks(n_samples, **options)
+
     @available_if(_best_has("transform"))
     def transform(self, X):
         """Transform rows by the best estimator: a value for each record, not a release."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
 from .. import __version__
 from ..metrics._samples import as_frame
+from ..utils.atomic import write_atomically
 from ._page import page
 from ._pictures import check_images, images, latent_space, mixture_of, rows_of_model, utility
 from ._results import results_table
@@ -40,8 +40,8 @@ class Report:
     figures: dict
 
     def save(self, path):
-        """Write the page to a file, UTF-8."""
-        Path(path).write_text(self.html, encoding="utf-8")
+        """Write the page to a file, UTF-8, which its owner alone may read."""
+        write_atomically(path, self.html, mode=0o600)
 
 
 def build_report(

@@ -15,7 +15,12 @@ from ..accounting import PrivacyCard
 from ..exceptions import PrivacyLeakWarning
 from ._model_file import save_state
 
-__all__ = ["BaseSynthesizer", "spread_components"]
+__all__ = ["BaseSynthesizer", "join_chunks", "spread_components"]
+
+# Rows, and values, that are drawn at once. Part of what a seed means: more rows are drawn in chunks of this size.
+_CHUNK_ROWS, _CHUNK_VALUES = 100_000, 2**24
+# numpy's hypergeometric draws take fewer than this.
+_MOST_ROWS = 10**9
 
 
 class BaseSynthesizer(PrivateEstimator):
@@ -43,23 +48,56 @@ class BaseSynthesizer(PrivateEstimator):
         Returns
         -------
         DataFrame or array, or (X, y)
-            The kind of thing that was fitted; a pair if it was fitted with y.
+            The kind of thing that was fitted; a pair if it was fitted with y. For more rows than memory holds see
+            `sample_chunks`.
+        """
+        return join_chunks(self.sample_chunks(n_samples, y=y, class_ratio=class_ratio, random_state=random_state))
+
+    def sample_chunks(self, n_samples=None, *, y=None, class_ratio=None, random_state=None):
+        """Draw synthetic rows a part at a time, for more of them than memory holds: charges nothing.
+
+        Joined, the chunks are what `sample` with these arguments returns, row for row. Each has at most 100,000 rows,
+        and fewer of more than 167 columns (2**24 values): this is part of what a seed means.
+
+        Parameters
+        ----------
+        n_samples, y, class_ratio, random_state
+            As in `sample`. With None as `random_state` the stream advances as chunks are taken.
+
+        Yields
+        ------
+        DataFrame or array, or (X, y)
+            As `sample` returns them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdpgen import MomentSynthesizer
+        >>> X = np.random.default_rng(0).random((500, 2))
+        >>> synth = MomentSynthesizer(bounds=(0, 1)).fit(X)
+        >>> sum(len(chunk) for chunk in synth.sample_chunks(250_000))
+        250000
         """
         check_is_fitted(self)
         rng = self._sampler(random_state)
-        return self.model_.sample(self._components(self.model_, n_samples, y, class_ratio, rng), rng)
+        parts = self._components(self.model_, n_samples, y, class_ratio, rng)
+        return (self.model_.sample(part, rng) for part in parts)
 
     def _components(self, model, n_samples, y, class_ratio, rng):
-        """Component (class) of each row to be drawn."""
+        """Components (classes) of the rows of each chunk to be drawn: an iterator of arrays."""
+        size = max(1, min(_CHUNK_ROWS, _CHUNK_VALUES // (self.n_features_in_ + 1)))
         if y is not None:
             if class_ratio is not None or (n_samples is not None and n_samples != len(y)):
                 raise ValueError("y fixes the number of rows and the class of each: give it alone")
-            return self._conditional("y").class_codes(y)
+            codes = self._conditional("y").class_codes(y)
+            return (codes[start : start + size] for start in range(0, max(len(codes), 1), size))
         n = max(1, round(model.row_count)) if n_samples is None else n_samples
         if isinstance(n, bool) or not isinstance(n, Real) or n % 1 or n < 1:
             raise ValueError(f"n_samples must be a positive integer; got {n_samples!r}")
+        if n >= _MOST_ROWS:
+            raise ValueError(f"n_samples must be below {_MOST_ROWS:,} in one call; got {n_samples!r}")
         weights = model.component_weights if class_ratio is None else self._ratio(class_ratio)
-        return spread_components(int(n), weights, rng)
+        return component_chunks(int(n), weights, size, rng)
 
     def _conditional(self, name):
         if not self.model_.codec.n_classes:
@@ -203,3 +241,33 @@ def spread_components(n, weights, rng):
     shares = np.cumsum(weights / total if total > 0 else np.full(len(weights), 1 / len(weights)))
     positions = (np.arange(n) + rng.random()) / n
     return rng.permutation(np.minimum(np.searchsorted(shares, positions, side="right"), len(weights) - 1))
+
+
+def component_chunks(n, weights, size, rng):
+    """Components of n rows, at most `size` at a time.
+
+    As cutting the whole of `spread_components` would give them in distribution, without ever holding it: the counts of
+    all rows are spread first, and each chunk is a draw from them without replacement.
+    """
+    if n <= size:
+        yield spread_components(n, weights, rng)
+        return
+    weights = np.maximum(np.asarray(weights, dtype=np.float64), 0.0)
+    weights = weights / weights.sum() if weights.sum() > 0 else np.full(len(weights), 1 / len(weights))
+    ends = np.clip(np.ceil(n * np.cumsum(weights) - rng.random()), 0, n).astype(np.int64)
+    ends[np.flatnonzero(weights)[-1] :] = n
+    left = np.diff(ends, prepend=0)
+    for start in range(0, n, size):
+        counts = rng.multivariate_hypergeometric(left, min(size, n - start), method="marginals")
+        left = left - counts
+        yield rng.permutation(np.repeat(np.arange(len(left)), counts))
+
+
+def join_chunks(chunks):
+    """Chunks of rows, arrays, series, frames or pairs of them, as one."""
+    first, *others = chunks = list(chunks)
+    if not others:
+        return first
+    if isinstance(first, tuple):
+        return tuple(join_chunks(parts) for parts in zip(*chunks))
+    return np.concatenate(chunks) if isinstance(first, np.ndarray) else pd.concat(chunks, ignore_index=True)

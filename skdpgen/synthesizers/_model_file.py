@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from .. import __version__
+from ..utils.atomic import Draft, write_atomically
 
 __all__ = ["load", "save_state"]
 
@@ -20,7 +21,7 @@ def save_state(path, model, state):
 
     Parameters
     ----------
-    path : str or Path
+    path : str, Path or Draft
         Ends in .safetensors.
     model : str
         Class name of the synthesizer.
@@ -29,12 +30,12 @@ def save_state(path, model, state):
     """
     from safetensors.numpy import save
 
-    path = Path(path)
-    if path.suffix != ".safetensors":
-        raise ValueError(f"a model file ends in .safetensors; got {path.name!r}")
+    name = Path(path.target if isinstance(path, Draft) else path).name
+    if not name.endswith(".safetensors"):
+        raise ValueError(f"a model file ends in .safetensors; got {name!r}")
     arrays = {}
     header = {"format": _FORMAT, "model": model, "version": __version__, "state": _split(state, arrays, "")}
-    path.write_bytes(save(arrays, metadata={"skdpgen": json.dumps(header)}))
+    write_atomically(path, save(arrays, metadata={"skdpgen": json.dumps(header)}))
 
 
 def load(path):

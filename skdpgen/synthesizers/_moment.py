@@ -13,7 +13,7 @@ from ..exceptions import InvalidInputError
 from ..tabular import Schema
 from ..utils.validation import Interval, StrOptions, fit_context, validate_data, validate_rows
 from ._array_model import ArrayModel, fit_array_model
-from ._base import BaseSynthesizer
+from ._base import BaseSynthesizer, join_chunks
 from ._constraints import RowConstraint, keep_constraints
 from ._frame_model import FrameModel, fit_frame_model
 from ._frames import FrameRows
@@ -271,17 +271,39 @@ class MomentSynthesizer(BaseSynthesizer):
         ValueError
             The model has no rows of what is asked for, or too few that keep the constraints.
         """
+        return join_chunks(
+            self.sample_chunks(n_samples, y=y, class_ratio=class_ratio, given=given, random_state=random_state)
+        )
+
+    def sample_chunks(self, n_samples=None, *, y=None, class_ratio=None, given=None, random_state=None):
+        """Draw synthetic rows a part at a time, for more of them than memory holds: charges nothing.
+
+        Joined, the chunks are what `sample` with these arguments returns, row for row. Each has at most 100,000 rows,
+        and fewer of more than 167 columns (2**24 values): this is part of what a seed means.
+
+        Parameters
+        ----------
+        n_samples, y, class_ratio, given, random_state
+            As in `sample`. With None as `random_state` the stream advances as chunks are taken.
+
+        Yields
+        ------
+        DataFrame or array, or (X, y)
+            As `sample` returns them.
+        """
         check_is_fitted(self)
+        if self._texts() and self.model_.kind != "frame":
+            raise ValueError("constraints is for DataFrames, and this was fitted on an array")
         rng = self._sampler(random_state)
         model = self.model_ if given is None else self.model_.given(given)
-        components = self._components(model, n_samples, y, class_ratio, rng)
+        parts = self._components(model, n_samples, y, class_ratio, rng)
+        return (self._draw(model, part, y is not None or class_ratio is not None, rng) for part in parts)
+
+    def _draw(self, model, components, fixed, rng):
         drawn = model.sample(components, rng)
         if not self._texts():
             return drawn
-        if self.model_.kind != "frame":
-            raise ValueError("constraints is for DataFrames, and this was fitted on an array")
-        fixed = components if y is not None or class_ratio is not None else None
-        return keep_constraints(model, self._texts(), drawn, fixed, rng)
+        return keep_constraints(model, self._texts(), drawn, components if fixed else None, rng)
 
     @staticmethod
     def _model_from_state(state):

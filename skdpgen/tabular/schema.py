@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ import pandas as pd
 from pandas.api import types as pdt
 
 from ..exceptions import SchemaError
+from ..utils.atomic import write_atomically
 from .columns import KINDS, Boolean, Categorical, Datetime, Numeric, column_from_dict, column_to_dict, holds_missing
 
 __all__ = ["Schema", "check_unique"]
@@ -21,8 +24,7 @@ _FORMAT = "skdpgen-schema"
 
 def check_unique(names) -> None:
     """Raise SchemaError if a column name occurs twice."""
-    names = list(names)
-    twice = sorted({repr(name) for name in names if names.count(name) > 1})
+    twice = sorted(repr(name) for name, count in Counter(names).items() if count > 1)
     if twice:
         raise SchemaError(f"duplicate column names: {', '.join(twice)}")
 
@@ -80,18 +82,24 @@ class Schema:
         return iter(self.names)
 
     def __contains__(self, name):
-        return name in self.names
+        try:
+            return name in self._by_name
+        except TypeError:  # what has no hash is no name
+            return False
 
     def __getitem__(self, name):
-        for column in self.columns:
-            if column.name == name:
-                return column
-        raise KeyError(name)
+        if name not in self:
+            raise KeyError(name)
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self):
+        return {column.name: column for column in self.columns}
 
     @property
     def names(self) -> tuple:
         """Column names, in order."""
-        return tuple(column.name for column in self.columns)
+        return tuple(self._by_name)
 
     @property
     def incomplete(self) -> tuple:
@@ -226,7 +234,7 @@ class Schema:
 
     def save(self, path) -> None:
         """Write the schema to a JSON file."""
-        Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
+        write_atomically(path, self.to_json() + "\n")
 
     @classmethod
     def load(cls, path) -> Schema:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 from html import unescape
 
 import numpy as np
@@ -28,7 +30,7 @@ from skdpgen.metrics import (
     tstr_score,
     two_way_tvd,
 )
-from skdpgen.report import build_report
+from skdpgen.report import Report, build_report
 from skdpgen.report._rows import align
 from skdpgen.tabular import Categorical, Datetime, Numeric, Schema
 
@@ -280,3 +282,12 @@ def test_the_browser_test_sees_a_page_without_pictures(report, tmp_path):
     shown = pixels(path, tmp_path)
     for colour in ((160, 182, 208), (68, 1, 84), (103, 0, 31)):
         assert (np.abs(shown - colour).max(axis=2) <= 12).mean() < 0.0001
+
+
+def test_the_page_may_be_read_by_its_owner_alone(tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text("an older one")
+    Report("<html></html>", {}).save(path)
+    assert path.read_text() == "<html></html>"
+    if os.name == "posix":
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -10,6 +10,7 @@ import pytest
 
 from skdpgen.exceptions import SchemaError
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric, Schema, TableEncoder
+from skdpgen.tabular.schema import check_unique
 
 FULL = Schema(
     [
@@ -252,3 +253,32 @@ def test_days_of_arrow_come_back_as_they_were():
     assert (type(schema["day"]), schema["day"].resolution) == (Datetime, "D")
     encoder = TableEncoder(schema.declare("day", bounds=("2020-01-01", "2020-03-01")), numeric="scale").fit(frame)
     pd.testing.assert_frame_equal(encoder.inverse_transform(encoder.transform(frame)), frame)
+
+
+class Counted(str):
+    """A name that counts how often one is compared."""
+
+    compared = 0
+
+    def __eq__(self, other):
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_names_of_wide_tables_are_compared_in_linear_time():
+    names = [Counted(f"column {i}") for i in range(2000)]
+    check_unique(names)
+    with pytest.raises(SchemaError, match=r"duplicate column names: 'column 7'$"):
+        check_unique([*names, Counted("column 7")])
+    schema = Schema([Numeric(str(name), (0, 1)) for name in names])
+    assert [schema[name].name for name in names] == list(schema.select(names)) == list(schema)
+    assert all(name in schema for name in names)
+    assert Counted.compared < 20 * len(names)
+
+
+def test_what_has_no_hash_is_no_name_of_a_column():
+    assert ["age"] not in FULL
+    with pytest.raises(KeyError):
+        FULL[["age"]]

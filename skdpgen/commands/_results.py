@@ -1,0 +1,140 @@
+"""What commands write: drafts before a charge, rows as they are drawn, and a released model that is never lost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import tempfile
+from pathlib import Path
+
+from .._table_files import is_parquet, write_table
+from .._table_writing import date_formats_of, example_of
+from ..exceptions import InvalidInputError
+from ..utils.atomic import Draft
+
+__all__ = ["RESCUE_SUFFIX", "Results", "write_rows"]
+
+# Ends the name of a released model that was kept because its rows, or itself, could not be written.
+RESCUE_SUFFIX = ".rescue.safetensors"
+
+
+class Results:
+    """The files that a fit is asked for, as a context: drafts of them all, made before anything is charged.
+
+    Parameters
+    ----------
+    output : str or Path
+        Of the rows.
+    card, model : str, Path or None
+    """
+
+    def __init__(self, output, card=None, model=None):
+        self.output, self.card, self.model = output, card, model
+
+    def __enter__(self):
+        self._drafts = {}
+        for path in filter(None, (self.output, self.card, self.model)):
+            try:
+                self._drafts[path] = Draft(path)
+            except OSError as error:
+                self.__exit__()
+                raise InvalidInputError(f"{path}: cannot be written ({error.strerror}); nothing was charged") from error
+        return self
+
+    def __exit__(self, *raised):
+        for draft in self._drafts.values():
+            draft.discard()
+
+    def write(self, synthesizer, n_rows, **options):
+        """Write the model, then the card, then the rows: the first cannot be had again.
+
+        Until the rows are written a released model that was not asked for lies beside them, for a process may be killed
+        while it draws. Where something fails, the rest is written all the same.
+
+        Parameters
+        ----------
+        synthesizer : fitted BaseSynthesizer
+        n_rows : int or None
+        **options
+            Of `write_rows`.
+
+        Returns
+        -------
+        int
+            How many rows were written.
+
+        Raises
+        ------
+        RuntimeError, KeyboardInterrupt
+            With what was charged, and where the released model is.
+        """
+        failures, kept, rescued = [], None, None
+        try:
+            try:
+                if self.model:
+                    synthesizer.save(self._drafts[self.model])
+                    kept = self.model
+            except Exception as error:
+                failures.append(error)
+            if kept is None:
+                kept = rescued = self._rescue(synthesizer)
+            try:
+                if self.card:
+                    synthesizer.card_.save(self._drafts[self.card])
+            except Exception as error:
+                failures.append(error)
+            written = write_rows(synthesizer, n_rows, self._drafts[self.output], **options)
+        except Exception as error:
+            failures.append(error)
+        except BaseException as error:
+            kept = kept or self._rescue(synthesizer)
+            raise type(error)(f"interrupted; {_told(synthesizer, kept)}") from error
+        if failures:
+            reasons = "; ".join(str(error) or type(error).__name__ for error in failures)
+            raise RuntimeError(f"{reasons}; {_told(synthesizer, kept)}") from failures[0]
+        if rescued is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(rescued)
+        return written
+
+    def _rescue(self, synthesizer):
+        """Write the model to the first place that takes it; returns where, or None."""
+        name = f"{Path(self.output).name[:100]}.{secrets.token_hex(4)}{RESCUE_SUFFIX}"
+        folders = [draft.target.parent for draft in self._drafts.values() if not draft.direct]
+        with contextlib.suppress(OSError):  # there may be no folder for temporary files
+            folders.append(Path(tempfile.gettempdir()))
+        for folder in dict.fromkeys([*folders, Path(), Path(os.path.expanduser("~"))]):
+            with contextlib.suppress(Exception):
+                synthesizer.save(Draft(folder / name, mode=0o600))
+                return folder / name
+        return None
+
+
+def _told(synthesizer, kept):
+    fit = synthesizer.card_["fit"]
+    where = f"is in {kept}, for skdpgen sample" if kept else "could be written nowhere, and is lost"
+    return f"charged epsilon {float(fit['epsilon']):.6g} at delta {fit['delta']:.3g}; the released model {where}"
+
+
+def write_rows(synthesizer, n_rows, path, *, random_state=None, date_formats=None, **written):
+    """Draw rows and write them as they are drawn; returns how many.
+
+    Parameters
+    ----------
+    synthesizer : fitted BaseSynthesizer
+    n_rows, random_state
+        As for ``sample``.
+    path : str, Path or Draft
+    date_formats : dict of str to str, default=None
+        Formats of columns of dates that are not in ISO 8601.
+    **written
+        Options of `write_table`.
+    """
+    schema = getattr(synthesizer, "schema_", None)
+    if schema is not None and is_parquet(getattr(path, "target", path)):
+        written["example"] = synthesizer.as_frame(synthesizer.model_.codec.part(example_of(schema)))
+    elif schema is not None:
+        written["date_formats"] = date_formats_of(schema) | (date_formats or {})
+    frames = map(synthesizer.as_frame, synthesizer.sample_chunks(n_rows, random_state=random_state))
+    return write_table(frames, path, **written)

@@ -1,0 +1,176 @@
+"""Files that are whole or not there: written beside their target, then put in its place in one step."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+__all__ = ["DRAFT_SUFFIX", "Draft", "save_figure", "write_atomically"]
+
+# Ends the name of every draft: what a killed process leaves behind is told by it, and taken for no table or model.
+DRAFT_SUFFIX = ".skdpgen-draft"
+# Bytes of a name, of which a file system allows 255, that a draft keeps of its target's.
+_MOST_NAME = 200
+
+
+class Draft:
+    """A file that is to take the place of another once it is whole.
+
+    A context: it gives the path to write to; at its end the draft is put in place, or removed if anything was raised.
+
+    The draft lies in the folder of its target, so that replacing is one step, and only its owner may read it until
+    then. A target that is a symbolic link is replaced where the link points. A target that is no regular file (a pipe,
+    a terminal, ``/dev/stdout``) cannot be replaced: it is written to directly.
+
+    Parameters
+    ----------
+    target : str or Path
+    mode : int, default=None
+        Permissions of the finished file. None keeps those of the file that is replaced, or follows the umask.
+
+    Attributes
+    ----------
+    path : Path
+        Where to write.
+
+    Raises
+    ------
+    OSError
+        The target cannot be written: said here, before there is anything to lose.
+    """
+
+    def __init__(self, target, mode=None):
+        self.target, self._mode = Path(target), mode
+        self.direct = _is_special(target)
+        if self.direct:
+            if not os.access(target, os.W_OK):
+                raise PermissionError(13, "Permission denied", str(target))
+            self.path, self._final = self.target, self.target
+            return
+        self._final = Path(os.path.realpath(target))
+        try:
+            if self._final.is_dir():
+                raise IsADirectoryError(21, "Is a directory")
+            # replacing asks the folder alone; a file that was made read-only stays as it is
+            if self._final.exists() and not os.access(self._final, os.W_OK):
+                raise PermissionError(13, "Permission denied")
+            handle, name = tempfile.mkstemp(
+                prefix=_shortened(self._final.name) + ".", suffix=DRAFT_SUFFIX, dir=self._final.parent
+            )
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(target)) from None
+        os.close(handle)
+        self.path = Path(name)
+
+    def __enter__(self):
+        return self.path
+
+    def __exit__(self, kind, error, trace):
+        try:
+            if error is None:
+                self.commit()
+        finally:
+            self.discard()
+        if isinstance(error, OSError) and error.filename in (None, str(self.path), self.path):
+            raise OSError(error.errno, error.strerror or str(error), str(self.target)) from error
+
+    def commit(self):
+        """Put the draft in the place of its target, on disk when this returns."""
+        if self.direct:
+            return
+        try:
+            self._inherit()
+            handle = os.open(self.path, os.O_RDWR)
+            try:
+                os.fsync(handle)  # a full disk may show here first
+            finally:
+                os.close(handle)
+            os.replace(self.path, self._final)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.target)) from None
+        _sync_folder(self._final.parent)
+
+    def discard(self):
+        """Remove the draft; nothing where it has been put in place."""
+        if not self.direct:
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+
+    def _inherit(self):
+        """Owner and permissions of the finished file, while it is a draft still."""
+        try:
+            before = self._final.stat()
+        except OSError:
+            before = None
+        if before is not None and hasattr(os, "chown"):
+            for owner in (-1, before.st_uid):  # another's file in a shared folder becomes one's own, of its group
+                with contextlib.suppress(OSError):
+                    os.chown(self.path, owner, before.st_gid)
+        mode = self._mode
+        if mode is None:
+            mode = 0o666 & ~_umask() if before is None else stat.S_IMODE(before.st_mode)
+        os.chmod(self.path, mode)
+
+
+def write_atomically(target, content, mode=None):
+    """Write text (as UTF-8) or bytes to a file that is whole or not there.
+
+    Parameters
+    ----------
+    target : str, Path or Draft
+        A draft was made before: it is put in place.
+    content : str or bytes
+    mode : int, default=None
+        See `Draft`.
+    """
+    content = content.encode("utf-8") if isinstance(content, str) else content
+    with target if isinstance(target, Draft) else Draft(target, mode) as path:
+        path.write_bytes(content)
+
+
+def save_figure(figure, target, **options):
+    """Write a figure of matplotlib to a file that is whole or not there, in the format of its suffix (else PNG)."""
+    with Draft(target) as path:
+        figure.savefig(path, format=Path(target).suffix[1:].lower() or "png", **options)
+
+
+def _is_special(path):
+    """Whether a path leads to something that is written to but not replaced."""
+    path = os.path.abspath(path)
+    for _ in range(40):
+        folder = os.path.realpath(os.path.dirname(path))
+        # links such as /dev/stdout lead on to the file behind an open descriptor, which must stay that file
+        if folder == "/dev" or folder == "/proc" or folder.startswith("/proc/"):
+            return True
+        if not os.path.islink(path):
+            break
+        path = os.path.join(folder, os.readlink(path))
+    try:
+        kind = os.stat(path).st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(kind) or stat.S_ISDIR(kind))
+
+
+def _shortened(name):
+    return os.fsdecode(os.fsencode(name)[:_MOST_NAME].decode("utf-8", "ignore").encode())
+
+
+def _umask():
+    # there is no way to read it but to set it
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _sync_folder(folder):
+    """Make the new name last a power failure, where folders can be synchronised (not on Windows)."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
