@@ -22,7 +22,10 @@ from skdpgen.utils import atomic
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 table = _command_line.table
-COMMAND = "synthesize table.csv --kinds-from-values --model moment --epsilon 4 --target ill --rows 30 --ledger books.db --output out.csv"
+COMMAND = (
+    "synthesize table.csv --kinds-from-values --model moment --epsilon 4 --target ill --rows 30 --ledger books.db "
+    "--output out.csv"
+)
 ALL = (*COMMAND.split(), "--card", "card.json", "--save-model", "model.safetensors")
 
 
