@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from ._audit import AuditPlan, AuditResult, audit, audit_neighbours, audit_one_run, plan_audit
-from ._bounds import epsilon_from_counts, epsilon_from_guesses, mu_from_counts, mu_from_scale, mu_from_shift
+from ._bounds import (
+    epsilon_from_counts,
+    epsilon_from_guesses,
+    mu_from_counts,
+    mu_from_distances,
+    mu_from_scale,
+    mu_from_shift,
+)
 
 __all__ = [
     "AuditPlan",
@@ -14,6 +21,7 @@ __all__ = [
     "epsilon_from_counts",
     "epsilon_from_guesses",
     "mu_from_counts",
+    "mu_from_distances",
     "mu_from_scale",
     "mu_from_shift",
     "plan_audit",

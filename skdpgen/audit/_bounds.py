@@ -13,8 +13,10 @@ __all__ = [
     "epsilon_from_counts",
     "epsilon_from_guesses",
     "expected_bound",
+    "expected_bound_of_distances",
     "least_claim",
     "mu_from_counts",
+    "mu_from_distances",
     "mu_from_scale",
     "mu_from_shift",
 ]
@@ -84,7 +86,8 @@ def mu_from_shift(without, within, confidence=0.95):
     Parameters
     ----------
     without, within : array of shape (n_runs,)
-        The statistic of runs without the canary, and with it.
+        The statistic of runs without the canary, and with it. It was chosen beforehand to be *larger* with the canary:
+        a statistic that turns out smaller shows nothing, however far away it is.
     confidence : float
 
     Returns
@@ -94,18 +97,47 @@ def mu_from_shift(without, within, confidence=0.95):
         of the Gaussian mechanism is: by the noncentral t distribution.
     """
     without, within = (np.asarray(side, dtype=np.float64) for side in (without, within))
-    m, n = len(without), len(within)
+    return _mu_from_means(without, within, float(within.mean() - without.mean()), 1.0, confidence)
+
+
+def mu_from_distances(one, other, confidence=0.95):
+    """Lower bound of the Gaussian-DP parameter from how far releases lie from those of the neighbour without noise.
+
+    Parameters
+    ----------
+    one, other : array of shape (n_runs,)
+        For runs on each of the two data sets: the distance of what was released from what the *neighbour* releases
+        without noise, along the line from the neighbour. Both have the mean mu in units of their standard deviation.
+    confidence : float
+
+    Returns
+    -------
+    float
+        At least 0. Exact where the distances are Gaussian with one variance, by the noncentral t distribution.
+
+    Notes
+    -----
+    The mean of the two means is taken: noise whose mean is not zero adds to one what it takes from the other. Each of
+    n runs tells the distance with variance 1 / n; comparing n / 2 runs with n / 2 others would give 4 / n.
+    """
+    one, other = (np.asarray(side, dtype=np.float64) for side in (one, other))
+    return _mu_from_means(one, other, float(one.mean() + other.mean()) / 2, 0.5, confidence)
+
+
+def _mu_from_means(one, other, distance, weight, confidence):
+    """Noncentral t bound of `distance` over the deviation within the two groups; each mean has the `weight` in it."""
+    m, n = len(one), len(other)
     freedom = m + n - 2
-    pooled = ((m - 1) * without.var(ddof=1) + (n - 1) * within.var(ddof=1)) / freedom
-    scale = math.sqrt(m * n / (m + n))
+    pooled = ((m - 1) * one.var(ddof=1) + (n - 1) * other.var(ddof=1)) / freedom
     if not pooled > 0:
-        return math.inf if within.mean() != without.mean() else 0.0
-    t = abs(within.mean() - without.mean()) / math.sqrt(pooled) * scale
+        return math.inf if distance > 0 else 0.0
+    scale = 1 / (weight * math.sqrt(1 / m + 1 / n))
+    t = distance / math.sqrt(pooled) * scale
 
     def excess(mu):
         return float(stats.nct.sf(t, freedom, mu * scale)) - (1 - confidence)
 
-    if excess(0.0) >= 0:
+    if t <= 0 or excess(0.0) >= 0:
         return 0.0
     high = 1.0
     while excess(high) < 0 and high < 1e3:
@@ -182,10 +214,18 @@ def expected_bound(epsilon, delta, n_runs, confidence=0.95):
     return gaussian_epsilon(mu_from_counts(errors, errors, n_runs, confidence), delta)
 
 
-def least_claim(delta, n_runs, confidence=0.95):
+def expected_bound_of_distances(epsilon, delta, n_runs, confidence=0.95):
+    """Lower bound that an audit by likelihood may expect of an honest mechanism whose canary attains its sensitivity."""
+    mu = gaussian_mu(epsilon, delta)
+    unit = np.arange(n_runs) - (n_runs - 1) / 2  # any two groups of deviation 1
+    unit /= unit.std(ddof=1)
+    return gaussian_epsilon(mu_from_distances(mu + unit, mu - unit, confidence), delta)
+
+
+def least_claim(delta, n_runs, confidence=0.95, expected=expected_bound):
     """Smallest claim at which so many runs can be expected to say anything at all."""
     low, high = 1e-3, 100.0
     for _ in range(40):
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if expected_bound(middle, delta, n_runs, confidence) > 0 else (middle, high)
+        low, high = (low, middle) if expected(middle, delta, n_runs, confidence) > 0 else (middle, high)
     return high
