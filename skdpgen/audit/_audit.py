@@ -16,14 +16,13 @@ from ._bounds import (
     epsilon_from_counts,
     epsilon_from_guesses,
     expected_bound,
-    expected_bound_of_distances,
+    expected_bound_of_scale,
     least_claim,
     mu_from_counts,
-    mu_from_distances,
     mu_from_scale,
     mu_from_shift,
 )
-from ._likelihood import claimed_mu, fit_distances
+from ._likelihood import bounds_of_distances, claimed_mu, fit_distances
 from ._runs import (
     canary_rows,
     contribution,
@@ -118,7 +117,10 @@ class AuditResult:
         mu = ""
         if "mu_claimed" in self.details:
             lower, claimed = self.details["mu_lower"], self.details["mu_claimed"]
-            mu = f"mu is at least {lower:.4f} of {claimed:.4f} claimed, {lower / claimed:.0%}; "
+            mu = f"mu is at least {lower:.4f} of {claimed:.4f} claimed, {lower / claimed:.0%}"
+            if "mu_by_shift" in self.details:
+                mu += f" ({self.details['mu_by_shift'] / claimed:.0%} by the shift alone)"
+            mu += "; "
         return (
             f"epsilon is at least {self.epsilon_lower:.3f} (confidence {self.confidence:g}, {self.method}); claimed: "
             f"{self.epsilon_claimed:g} at delta {self.delta:g}: {verdict}; "
@@ -147,8 +149,8 @@ def plan_audit(estimator, X, y=None, *, n_runs=200, confidence=0.95, method=None
     if method == "likelihood":
         gradient, n_releases = _judged_releases(seen)
         each = 1 if follow_path(estimator, data, data, data, gradient, n_releases).fixed else 3
-        least = least_claim(delta, n_runs, confidence, expected_bound_of_distances)
-        expected = expected_bound_of_distances(epsilon, delta, n_runs, confidence)
+        least = 0.0  # the noise is measured, whatever a canary adds
+        expected = expected_bound_of_scale(epsilon, delta, n_runs, confidence)
         n_fits = 2 * n_runs * each + 4
     else:
         n_releases, n_fits, least = None, 2 * n_runs + 2, least_claim(delta, n_runs, confidence)
@@ -188,8 +190,10 @@ def audit(
     confidence : float, default=0.95
     method : {"likelihood", "counts", "shift", "scale", "distribution_free"} or None, default=None
         "likelihood": the log-likelihood ratio of all Gaussian releases of a fit together, each given the earlier ones;
-        a fit ends at the last of them. It assumes that their noise is Gaussian, and neither its size nor how it is
-        shared among the numbers released. "counts": errors of a test fixed in advance, for Gaussian mechanisms (DP-SGD at ``sampling_rate=1`` is one, and
+        a fit ends at the last of them. What the canary adds is found with the noise off, the noise is measured along
+        it, over all runs. It assumes that the noise is Gaussian, and neither its size nor how it is shared among the
+        numbers released. "counts": errors of a test fixed in advance, for Gaussian mechanisms (DP-SGD at
+        ``sampling_rate=1`` is one, and
         its first step is judged). "shift": of a statistic that is linear in
         a single Gaussian release. "scale": what the canary adds, noise off, over the noise measured on every number
         released; ten runs will do, and it trusts the mechanism in how noise is shared among the numbers. Of several
@@ -334,19 +338,12 @@ def _by_likelihood(estimator, first, seen, one, other, *, n_runs, confidence, no
         raise ValueError("noise_scale scales plain releases alone; this fit releases gradients")
     # a threshold costs a delta of its own: what was charged for the releases holds at what is left
     delta_left = delta - math.fsum(charge.extra_delta for charge in charges)
-    if expected_bound_of_distances(epsilon, delta_left, n_runs, confidence) <= 0:
-        least = least_claim(delta_left, n_runs, confidence, expected_bound_of_distances)
-        raise ValueError(
-            f"with {n_runs} runs nothing can be said of a claim of epsilon {epsilon:g}: only of claims from "
-            f"{least:.3g} on; raise n_runs or epsilon"
-        )
     with tqdm(total=2 * n_runs, desc="audit", unit="fit", file=sys.stderr, disable=None if progress else True) as bar:
         options = {"n_releases": n_releases, "gradient": gradient, "noise_scale": noise_scale, "tick": bar.update}
-        of_one, of_other, added, each = fit_distances(estimator, one, other, n_runs, **options)
-    mu = mu_from_distances(of_one, of_other, confidence)
-    details = {"mu_lower": mu, "mu_claimed": claimed_mu(charges), "mu_added": added, "runs": 2 * n_runs}
-    details["noise_scale"] = noise_scale
-    found, seconds = gaussian_epsilon(mu, delta_left), time.perf_counter() - start
+        of_one, of_other, each = fit_distances(estimator, one, other, n_runs, **options)
+    details = {**bounds_of_distances(of_one, of_other, confidence), "mu_claimed": claimed_mu(charges)}
+    details.update(runs=2 * n_runs, noise_scale=noise_scale)
+    found, seconds = gaussian_epsilon(details["mu_lower"], delta_left), time.perf_counter() - start
     return AuditResult(found, epsilon, delta, confidence, "likelihood", 2 * n_runs * each + 4, seconds, details)
 
 

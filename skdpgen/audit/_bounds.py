@@ -13,7 +13,7 @@ __all__ = [
     "epsilon_from_counts",
     "epsilon_from_guesses",
     "expected_bound",
-    "expected_bound_of_distances",
+    "expected_bound_of_scale",
     "least_claim",
     "mu_from_counts",
     "mu_from_distances",
@@ -145,7 +145,7 @@ def _mu_from_means(one, other, distance, weight, confidence):
     return float(optimize.brentq(excess, 0.0, high, xtol=1e-6)) if excess(high) >= 0 else high / 1.5
 
 
-def mu_from_scale(directions, noise, confidence=0.95):
+def mu_from_scale(directions, noise, confidence=0.95, freedom=None):
     """Lower bound of the Gaussian-DP parameter from what a canary adds and the noise that was measured.
 
     Parameters
@@ -155,6 +155,8 @@ def mu_from_scale(directions, noise, confidence=0.95):
     noise : array
         Noise of releases over that standard deviation.
     confidence : float
+    freedom : int or None, default=None
+        Degrees of freedom of the noise; None: as many as numbers. Fewer where means were taken off.
 
     Returns
     -------
@@ -162,7 +164,8 @@ def mu_from_scale(directions, noise, confidence=0.95):
         Norm of the differences over their noise, at the chi-squared upper bound of the noise.
     """
     whole = sum(float(np.sum((d / np.maximum(sd, 1e-300)) ** 2)) for _, d, sd in directions)
-    variance = float(np.sum(np.square(noise))) / stats.chi2.ppf(1 - confidence, np.size(noise))
+    freedom = np.size(noise) if freedom is None else freedom
+    variance = float(np.sum(np.square(noise))) / stats.chi2.ppf(1 - confidence, freedom)
     return math.inf if variance == 0 else math.sqrt(whole / variance)
 
 
@@ -214,18 +217,18 @@ def expected_bound(epsilon, delta, n_runs, confidence=0.95):
     return gaussian_epsilon(mu_from_counts(errors, errors, n_runs, confidence), delta)
 
 
-def expected_bound_of_distances(epsilon, delta, n_runs, confidence=0.95):
-    """Lower bound that an audit by likelihood may expect of an honest mechanism whose canary attains its sensitivity."""
-    mu = gaussian_mu(epsilon, delta)
-    unit = np.arange(n_runs) - (n_runs - 1) / 2  # any two groups of deviation 1
-    unit /= unit.std(ddof=1)
-    return gaussian_epsilon(mu_from_distances(mu + unit, mu - unit, confidence), delta)
+def expected_bound_of_scale(epsilon, delta, n_runs, confidence=0.95):
+    """Lower bound that an audit by likelihood may expect of an honest mechanism whose canary is tight."""
+    freedom = 2 * n_runs - 2
+    return gaussian_epsilon(
+        gaussian_mu(epsilon, delta) * math.sqrt(stats.chi2.ppf(1 - confidence, freedom) / freedom), delta
+    )
 
 
-def least_claim(delta, n_runs, confidence=0.95, expected=expected_bound):
+def least_claim(delta, n_runs, confidence=0.95):
     """Smallest claim at which so many runs can be expected to say anything at all."""
     low, high = 1e-3, 100.0
     for _ in range(40):
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if expected(middle, delta, n_runs, confidence) > 0 else (middle, high)
+        low, high = (low, middle) if expected_bound(middle, delta, n_runs, confidence) > 0 else (middle, high)
     return high

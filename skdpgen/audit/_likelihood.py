@@ -1,15 +1,20 @@
-"""Distances between a release and what the neighbour releases without noise, over many fits: the "likelihood" method."""
+"""The "likelihood" method: how far releases of many fits lie from what the neighbour releases without noise."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+from scipy import stats
 
 from ..accounting import describe_event
+from ._bounds import mu_from_distances, mu_from_scale
 from ._runs import follow_path, noise_scaled, released_by
 
-__all__ = ["claimed_mu", "fit_distances"]
+__all__ = ["bounds_of_distances", "claimed_mu", "fit_distances"]
+
+# Deviations between the measured and the computed distance beyond which the fits without noise describe no noisy fit.
+_TOO_FAR = 5.0
 
 
 def fit_distances(estimator, one, other, n_runs, *, n_releases, gradient=False, noise_scale=1.0, tick=lambda: None):
@@ -39,11 +44,10 @@ def fit_distances(estimator, one, other, n_runs, *, n_releases, gradient=False, 
 
     Returns
     -------
-    of_one, of_other : arrays of shape (n_runs,)
+    of_one, of_other : arrays of shape (n_runs, 2)
         Distances of fits of `one` from `other`, and of `other` from `one`, in units of the noise that the mechanisms
-        state.
-    added : float
-        What the canary adds in these units, over all fits: at most mu, and mu where it attains the sensitivity.
+        state; and the same without any noise: what the canary adds, which is at most mu, and mu where it attains the
+        sensitivity.
     each : int
         Fits for each distance.
     """
@@ -52,18 +56,16 @@ def fit_distances(estimator, one, other, n_runs, *, n_releases, gradient=False, 
     if not weights.any():
         raise ValueError("the canary adds nothing to any release: it lies where the estimator does not look")
     weights /= _norm(weights)
-    sides, added = [], []
+    sides = []
     for data, from_one in ((one, False), (other, True)):
         found = []
         for _ in range(n_runs):
             with noise_scaled(noise_scale):
                 steps = _steps(estimator, data, one, other, gradient, n_releases, pilot)
-            distance, reach = _distance(steps, weights, from_one)
-            found.append(distance)
-            added.append(reach)
+            found.append(_distance(steps, weights, from_one))
             tick()
         sides.append(np.array(found))
-    return *sides, float(np.mean(added)), 1 if pilot.fixed else 3
+    return *sides, 1 if pilot.fixed else 3
 
 
 def _steps(estimator, data, one, other, gradient, n_releases, pilot):
@@ -94,6 +96,34 @@ def _norm(values):
 
 def _positive(sd):
     return np.maximum(sd, 1e-300)
+
+
+def bounds_of_distances(of_one, of_other, confidence):
+    """Two lower bounds of mu from what `fit_distances` returns, and whether their assumptions hold.
+
+    Returns
+    -------
+    dict
+        ``mu_lower``: what the canary adds, over the upper bound of the noise measured about it. ``mu_by_shift``: from
+        the measured distances alone, which takes many more fits. ``mu_added``: what the canary adds over the noise
+        stated. ``noise_measured``: over the noise stated. ``normality``: p-value of a Kolmogorov-Smirnov test.
+
+    Notes
+    -----
+    Where the measured distances are not those of the fits without noise, these tell nothing of the noisy ones, and
+    ``mu_lower`` is ``mu_by_shift``.
+    """
+    by_shift = mu_from_distances(of_one[:, 0], of_other[:, 0], confidence)
+    noise = np.concatenate([side[:, 0] - side[:, 1] - (side[:, 0] - side[:, 1]).mean() for side in (of_one, of_other)])
+    both, freedom = np.concatenate([of_one, of_other]), len(noise) - 2
+    added, deviation = float(both[:, 1].mean()), math.sqrt(float(np.sum(noise**2)) / freedom)
+    found = {"mu_by_shift": by_shift, "mu_added": added, "noise_measured": deviation}
+    measured = (of_one[:, 0].mean() + of_other[:, 0].mean()) / 2
+    if deviation == 0 or abs(measured - added) > _TOO_FAR * deviation / math.sqrt(len(both)):
+        return {**found, "mu_lower": by_shift, "normality": 0.0}
+    directions = [(0.0, np.array([added]), np.ones(1))]
+    normality = float(stats.kstest(noise / deviation, "norm").pvalue)
+    return {**found, "mu_lower": mu_from_scale(directions, noise, confidence, freedom), "normality": normality}
 
 
 def claimed_mu(charges):
