@@ -11,6 +11,7 @@ from ._bounds import (
     mu_from_scale,
     mu_from_shift,
 )
+from ._training import audit_training
 
 __all__ = [
     "AuditPlan",
@@ -18,6 +19,7 @@ __all__ = [
     "audit",
     "audit_neighbours",
     "audit_one_run",
+    "audit_training",
     "epsilon_from_counts",
     "epsilon_from_guesses",
     "mu_from_counts",

@@ -121,6 +121,8 @@ class AuditResult:
             if "mu_by_shift" in self.details:
                 mu += f" ({self.details['mu_by_shift'] / claimed:.0%} by the shift alone)"
             mu += "; "
+        if "epsilon_by_guesses" in self.details:
+            mu += f"by guesses alone epsilon is at least {self.details['epsilon_by_guesses']:.3f}; "
         return (
             f"epsilon is at least {self.epsilon_lower:.3f} (confidence {self.confidence:g}, {self.method}); claimed: "
             f"{self.epsilon_claimed:g} at delta {self.delta:g}: {verdict}; "

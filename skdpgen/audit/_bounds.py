@@ -12,6 +12,7 @@ from ..accounting import gaussian_epsilon, gaussian_mu
 __all__ = [
     "epsilon_from_counts",
     "epsilon_from_guesses",
+    "error_bounds",
     "expected_bound",
     "expected_bound_of_scale",
     "least_claim",
@@ -27,6 +28,12 @@ def _upper(errors, trials, confidence):
     if errors >= trials:
         return 1.0
     return float(stats.beta.ppf(confidence, errors + 1, trials - errors))
+
+
+def error_bounds(false_positives, without, false_negatives, within, confidence):
+    """Upper bounds of the chances of a false alarm and of a miss, which hold together with this confidence."""
+    side = 1 - (1 - confidence) / 2
+    return _upper(false_positives, without, side), _upper(false_negatives, within, side)
 
 
 def mu_from_counts(false_positives, false_negatives, n_runs, confidence=0.95):
@@ -54,8 +61,7 @@ def mu_from_counts(false_positives, false_negatives, n_runs, confidence=0.95):
     >>> round(mu_from_counts(16, 16, 100), 2)
     1.37
     """
-    side = 1 - (1 - confidence) / 2
-    a, b = (_upper(errors, n_runs, side) for errors in (false_positives, false_negatives))
+    a, b = error_bounds(false_positives, n_runs, false_negatives, n_runs, confidence)
     if a + b >= 1:
         return 0.0
     return max(0.0, float(-stats.norm.ppf(a) - stats.norm.ppf(b)))
@@ -74,8 +80,7 @@ def epsilon_from_counts(false_positives, false_negatives, n_runs, delta, confide
     -------
     float
     """
-    side = 1 - (1 - confidence) / 2
-    a, b = (_upper(errors, n_runs, side) for errors in (false_positives, false_negatives))
+    a, b = error_bounds(false_positives, n_runs, false_negatives, n_runs, confidence)
     gains = [math.log((1 - miss - delta) / alarm) for miss, alarm in ((b, a), (a, b)) if 1 - miss > delta and alarm > 0]
     return max([0.0, *gains])
 

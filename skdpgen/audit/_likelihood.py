@@ -122,7 +122,7 @@ def bounds_of_distances(of_one, of_other, confidence):
     if deviation == 0 or abs(measured - added) > _TOO_FAR * deviation / math.sqrt(len(both)):
         return {**found, "mu_lower": by_shift, "normality": 0.0}
     directions = [(0.0, np.array([added]), np.ones(1))]
-    normality = float(stats.kstest(noise / deviation, "norm").pvalue)
+    normality = float(stats.kstest(noise / deviation, "norm", method="asymp").pvalue)
     return {**found, "mu_lower": mu_from_scale(directions, noise, confidence, freedom), "normality": normality}
 
 

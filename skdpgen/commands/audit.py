@@ -25,7 +25,11 @@ def add(commands):
     """Register the command."""
     command = add_command(commands, "audit", run, "bound the epsilon of a model from below, by fits of made-up rows")
     command.add_argument(
-        "model", metavar="MODEL", nargs="+", help="estimators of this package: DPPCA, DPGaussianMixture, ...; or: all"
+        "model",
+        metavar="MODEL",
+        nargs="+",
+        help="estimators of this package: DPPCA, DPGaussianMixture, ...; or: all; or: DPNet, one training by DP-SGD "
+        "among many canaries (--set steps=, sampling_rate=; n_groups= for term-wise DP-SGD)",
     )
     command.add_argument("--epsilon", type=float, default=10.0, metavar="E", help="what a fit claims; default: 10")
     command.add_argument("--delta", type=float, metavar="D", help="default: 1e-5")
@@ -60,6 +64,7 @@ def add(commands):
         metavar="S",
         help="of the noise that fits draw, over what they state; with 0.5 the audit must refute the claim (likelihood)",
     )
+    command.add_argument("--canaries", type=int, default=20_000, metavar="N", help="of DPNet; default: 20000")
     add_settings(command)
     command.add_argument("--plan", action="store_true", help="fit twice, and print what the audit would take and show")
     command.add_argument("--json", action="store_true", help="print the result as JSON, a line for each model")
@@ -76,8 +81,11 @@ def run(arguments):
     for name in ("columns", "rows"):
         if getattr(arguments, name) < 1:
             raise ValueError(f"--{name} must be positive; got {getattr(arguments, name)}")
-    models = _models(arguments.model)
     settings = read_settings(arguments.set)
+    if arguments.model == ["DPNet"]:
+        print(_judge_training(settings, arguments))
+        return
+    models = _models(arguments.model)
     for name in models:
         try:
             print(_judge(name, settings, arguments), flush=True)
@@ -116,6 +124,33 @@ def _judge(name, settings, arguments):
             return json.dumps({"model": name, "parameters": declared, **result.to_dict()})
     shown = ", ".join(f"{key}={value}" for key, value in declared.items())
     return f"{name}({shown}): {result}"
+
+
+def _judge_training(settings, arguments):
+    import json
+
+    from ..accounting import noise_multiplier_for, poisson_gaussian_event
+    from ..audit import audit_training
+    from ..dpsgd import DPSGDPlan, TermwisePlan
+
+    kind = TermwisePlan if "n_groups" in settings else DPSGDPlan
+    known = {"sampling_rate", "steps"}
+    known |= {"n_groups", "sample_bound", "group_bound"} if kind is TermwisePlan else {"l2_bound"}
+    if refused := sorted(set(settings) - known):
+        raise ValueError(f"DPNet has no parameter {', '.join(refused)} here; it has {', '.join(sorted(known))}")
+    delta = 1e-5 if arguments.delta is None else arguments.delta
+    given = {"sampling_rate": 1.0, "steps": 1, **({"l2_bound": 1.0} if kind is DPSGDPlan else {}), **settings}
+    rate, steps = given["sampling_rate"], given["steps"]
+    noise = noise_multiplier_for(
+        lambda z: poisson_gaussian_event(rate, z, steps), arguments.epsilon, delta, "add_or_remove_one"
+    )
+    plan = kind(noise_multiplier=noise, expected_batch_size=rate * arguments.canaries / 2, **given)
+    options = {"confidence": arguments.confidence, "noise_scale": arguments.noise_scale}
+    result = audit_training(plan, delta=delta, canaries=arguments.canaries, **options)
+    if arguments.json:
+        return json.dumps({"model": "DPNet", "parameters": given, **result.to_dict()})
+    shown = ", ".join(f"{key}={value}" for key, value in given.items())
+    return f"DPNet({shown}): {result}"
 
 
 def _rows(arguments, table):
