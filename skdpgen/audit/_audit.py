@@ -195,11 +195,10 @@ def audit(
         a fit ends at the last of them. What the canary adds is found with the noise off, the noise is measured along
         it, over all runs. It assumes that the noise is Gaussian, and neither its size nor how it is shared among the
         numbers released. "counts": errors of a test fixed in advance, for Gaussian mechanisms (DP-SGD at
-        ``sampling_rate=1`` is one, and
-        its first step is judged). "shift": of a statistic that is linear in
-        a single Gaussian release. "scale": what the canary adds, noise off, over the noise measured on every number
-        released; ten runs will do, and it trusts the mechanism in how noise is shared among the numbers. Of several
-        releases, what it adds to each *after the same earlier releases*, and the least of the runs.
+        ``sampling_rate=1`` is one, and its first step is judged). "shift": of a statistic that is linear in a single
+        Gaussian release, and larger with the canary. "scale": what the canary adds, noise off, over the noise measured
+        on every number released; ten runs will do, and it trusts the mechanism in how noise is shared among the
+        numbers. Of several releases, what it adds to each *after the same earlier releases*, and the least of the runs.
         "distribution_free": errors alone, any mechanism. None: by what was charged.
     statistic : callable or None, default=None
         ``statistic(fitted, releases)`` gives a number, larger with the canary; `releases` is a list of

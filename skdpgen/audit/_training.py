@@ -122,9 +122,8 @@ def audit_training(plan, *, delta=1e-5, canaries=20_000, guesses=None, confidenc
 
 def _train(plan, claimed, chosen):
     """Log-likelihood ratio of each canary, under the noise that is claimed."""
-    import torch
-
     from ..nn import DPNet
+    from ..nn._canaries import CanaryModule
 
     reach, rate = claimed.clip_norm, claimed.sampling_rate
     if claimed.needs_groups:
@@ -137,37 +136,16 @@ def _train(plan, claimed, chosen):
         scores[:] += ratio if rate == 1 else np.logaddexp(math.log1p(-rate), math.log(rate) + ratio)
 
     net = DPNet(
-        _canary_module(),
+        CanaryModule,
         module__n_canaries=len(chosen),
         module__reach=_BEYOND * max(1.0, claimed.l2_bound),
         plan=plan,
-        optimizer=torch.optim.SGD,
-        lr=1e-3,
         verbose=0,
         random_state=0,
     )
     with watch_releases(watcher):
         net.fit(np.flatnonzero(chosen)[:, None])
     return scores
-
-
-def _canary_module():
-    from torch import nn
-
-    class Canaries(nn.Module):
-        """A parameter for each canary; its loss has a gradient along it alone, of norm `reach`."""
-
-        def __init__(self, n_canaries, reach):
-            super().__init__()
-            self.table, self.reach = nn.Embedding(n_canaries, 1), reach
-
-        def forward(self, x):
-            return self.reach * self.table(x)[:, 0, 0]
-
-        def group_losses(self, x, members):
-            return self.reach * (self.table(x)[:, :, 0, 0] * members).sum(1)
-
-    return Canaries
 
 
 def _best_guesses(epsilon, delta, canaries, confidence):
