@@ -7,7 +7,6 @@ from ._bounds import (
     epsilon_from_counts,
     epsilon_from_guesses,
     mu_from_counts,
-    mu_from_distances,
     mu_from_scale,
     mu_from_shift,
 )
@@ -23,7 +22,6 @@ __all__ = [
     "epsilon_from_counts",
     "epsilon_from_guesses",
     "mu_from_counts",
-    "mu_from_distances",
     "mu_from_scale",
     "mu_from_shift",
     "plan_audit",

@@ -17,7 +17,6 @@ __all__ = [
     "expected_bound_of_scale",
     "least_claim",
     "mu_from_counts",
-    "mu_from_distances",
     "mu_from_scale",
     "mu_from_shift",
 ]
@@ -102,42 +101,14 @@ def mu_from_shift(without, within, confidence=0.95):
         of the Gaussian mechanism is: by the noncentral t distribution.
     """
     without, within = (np.asarray(side, dtype=np.float64) for side in (without, within))
-    return _mu_from_means(without, within, float(within.mean() - without.mean()), 1.0, confidence)
-
-
-def mu_from_distances(one, other, confidence=0.95):
-    """Lower bound of the Gaussian-DP parameter from how far releases lie from those of the neighbour without noise.
-
-    Parameters
-    ----------
-    one, other : array of shape (n_runs,)
-        For runs on each of the two data sets: the distance of what was released from what the *neighbour* releases
-        without noise, along the line from the neighbour. Both have the mean mu in units of their standard deviation.
-    confidence : float
-
-    Returns
-    -------
-    float
-        At least 0. Exact where the distances are Gaussian with one variance, by the noncentral t distribution.
-
-    Notes
-    -----
-    The mean of the two means is taken: noise whose mean is not zero adds to one what it takes from the other. Each of
-    n runs tells the distance with variance 1 / n; comparing n / 2 runs with n / 2 others would give 4 / n.
-    """
-    one, other = (np.asarray(side, dtype=np.float64) for side in (one, other))
-    return _mu_from_means(one, other, float(one.mean() + other.mean()) / 2, 0.5, confidence)
-
-
-def _mu_from_means(one, other, distance, weight, confidence):
-    """Noncentral t bound of `distance` over the deviation within the two groups; each mean has the `weight` in it."""
-    m, n = len(one), len(other)
+    m, n = len(without), len(within)
     freedom = m + n - 2
-    pooled = ((m - 1) * one.var(ddof=1) + (n - 1) * other.var(ddof=1)) / freedom
+    pooled = ((m - 1) * without.var(ddof=1) + (n - 1) * within.var(ddof=1)) / freedom
+    shift = float(within.mean() - without.mean())
     if not pooled > 0:
-        return math.inf if distance > 0 else 0.0
-    scale = 1 / (weight * math.sqrt(1 / m + 1 / n))
-    t = distance / math.sqrt(pooled) * scale
+        return math.inf if shift > 0 else 0.0
+    scale = math.sqrt(m * n / (m + n))
+    t = shift / math.sqrt(pooled) * scale
 
     def excess(mu):
         return float(stats.nct.sf(t, freedom, mu * scale)) - (1 - confidence)

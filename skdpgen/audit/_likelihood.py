@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from ..accounting import describe_event
-from ._bounds import mu_from_distances, mu_from_scale
+from ._bounds import mu_from_scale, mu_from_shift
 from ._runs import follow_path, noise_scaled, released_by
 
 __all__ = ["bounds_of_distances", "claimed_mu", "fit_distances"]
@@ -105,21 +105,24 @@ def bounds_of_distances(of_one, of_other, confidence):
     -------
     dict
         ``mu_lower``: what the canary adds, over the upper bound of the noise measured about it. ``mu_by_shift``: from
-        the measured distances alone, which takes many more fits. ``mu_added``: what the canary adds over the noise
-        stated. ``noise_measured``: over the noise stated. ``normality``: p-value of a Kolmogorov-Smirnov test.
+        the shift between fits of the two data sets alone, which takes many more fits. ``mu_added``: what the canary
+        adds over the noise stated. ``noise_measured``: over the noise stated. ``normality``: p-value of a
+        Kolmogorov-Smirnov test.
 
     Notes
     -----
-    Where the measured distances are not those of the fits without noise, these tell nothing of the noisy ones, and
+    Where the measured shift is not that of the fits without noise, these tell nothing of the noisy ones, and
     ``mu_lower`` is ``mu_by_shift``.
     """
-    by_shift = mu_from_distances(of_one[:, 0], of_other[:, 0], confidence)
+    # both from `one` without noise: what the canary is computed to add is in neither
+    without, within = of_one[:, 1] - of_one[:, 0], of_other[:, 0]
+    by_shift = mu_from_shift(without, within, confidence)
     noise = np.concatenate([side[:, 0] - side[:, 1] - (side[:, 0] - side[:, 1]).mean() for side in (of_one, of_other)])
     both, freedom = np.concatenate([of_one, of_other]), len(noise) - 2
     added, deviation = float(both[:, 1].mean()), math.sqrt(float(np.sum(noise**2)) / freedom)
     found = {"mu_by_shift": by_shift, "mu_added": added, "noise_measured": deviation}
-    measured = (of_one[:, 0].mean() + of_other[:, 0].mean()) / 2
-    if deviation == 0 or abs(measured - added) > _TOO_FAR * deviation / math.sqrt(len(both)):
+    spread = deviation * math.sqrt(1 / len(without) + 1 / len(within))
+    if deviation == 0 or abs(within.mean() - without.mean() - added) > _TOO_FAR * spread:
         return {**found, "mu_lower": by_shift, "normality": 0.0}
     directions = [(0.0, np.array([added]), np.ones(1))]
     normality = float(stats.kstest(noise / deviation, "norm", method="asymp").pvalue)

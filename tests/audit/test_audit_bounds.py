@@ -13,7 +13,6 @@ from skdpgen.audit import (
     epsilon_from_counts,
     epsilon_from_guesses,
     mu_from_counts,
-    mu_from_distances,
     mu_from_scale,
     mu_from_shift,
 )
@@ -44,16 +43,6 @@ def test_the_bound_by_shift_is_exact():
     assert mu_from_shift([2.0, 2.0], [1.0, 1.0]) == 0  # on the wrong side, however far
 
 
-@pytest.mark.parametrize("bias", [0.0, 0.3])
-def test_the_bound_by_distances_holds_where_the_noise_is_biased(bias):
-    rng = np.random.default_rng(3)
-    mu, repetitions = 0.5, 500
-    one, other = rng.normal(mu + bias, 1, (repetitions, 9)), rng.normal(mu - bias, 1, (repetitions, 9))
-    found = np.array([mu_from_distances(*pair) for pair in zip(one, other)])
-    at_most_five_percent((found > mu).sum(), repetitions)
-    assert (found > mu).mean() > 0.02
-
-
 def test_the_bound_by_likelihood_holds_at_its_confidence():
     """Of very few runs, where a degree of freedom counts; the noise is half as large as is stated."""
     rng = np.random.default_rng(4)
@@ -66,9 +55,9 @@ def test_the_bound_by_likelihood_holds_at_its_confidence():
 
 
 def test_fits_without_noise_that_do_not_describe_the_noisy_ones_are_not_relied_on():
-    rng = np.random.default_rng(5)
-    measured = rng.normal(size=(2, 200))
-    one, other = (np.stack([side, np.full(200, 3.0)], axis=1) for side in measured)  # 3 is said, and 0 is there
+    """They say that the canary adds 3, and it adds nothing: fits of either data set release the same."""
+    released = np.random.default_rng(5).normal(size=(2, 200))
+    one, other = (np.stack([side, np.full(200, 3.0)], axis=1) for side in (3.0 - released[0], released[1]))
     found = bounds_of_distances(one, other, 0.95)
     assert found["mu_lower"] == found["mu_by_shift"] < 0.5
 

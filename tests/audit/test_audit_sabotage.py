@@ -22,17 +22,12 @@ MUTANTS = [
     (
         "a point estimate for a bound, by shift",
         [Claim(bounds.test_the_bound_by_shift_holds_at_its_confidence, 1.5, 300)],
-        (_bounds._mu_from_means, ("- (1 - confidence)", "- 0.5")),
+        (_bounds.mu_from_shift, ("- (1 - confidence)", "- 0.5")),
     ),
     (
-        "distances on one side alone",
-        [Claim(bounds.test_the_bound_by_distances_holds_where_the_noise_is_biased, 0.3)],
-        (_bounds.mu_from_distances, ("float(one.mean() + other.mean()) / 2", "float(one.mean())")),
-    ),
-    (
-        "distances counted for twice as many runs",
-        [Claim(bounds.test_the_bound_by_distances_holds_where_the_noise_is_biased, 0.0)],
-        (_bounds.mu_from_distances, ("/ 2, 0.5, confidence", "/ 2, 0.35, confidence")),
+        "what the canary is computed to add, in the measured shift",
+        [Claim(bounds.test_fits_without_noise_that_do_not_describe_the_noisy_ones_are_not_relied_on)],
+        (_likelihood.bounds_of_distances, ("of_one[:, 1] - of_one[:, 0]", "-of_one[:, 0] / 2")),
     ),
     (
         "means that cost no degree of freedom",
