@@ -53,6 +53,11 @@ def test_a_file_and_an_array_are_planned_and_drawn(tmp_path, capsys):
         (["audit", "DPPCA", "--epsilon", "1", "--runs", "20"], "nothing can be said of a claim of epsilon 1"),
         (["audit", "DPPCA", "--columns", "0"], "--columns"),
         (["audit", "DPPCA", "--set", "nothing=1"], "DPPCA has no parameter nothing"),
+        (["audit", "DPPCA", "--rows", "0"], "--rows"),
+        (["audit", "DPPCA", "--fits", "2"], "n_runs must be a whole number of at least 2"),
+        (["audit", "DPPCA", "--noise-scale", "0.5"], "noise_scale"),
+        (["audit", "DPNet", "--set", "lr=1"], "DPNet has no parameter lr here"),
+        (["audit", "DPNet", "--canaries", "5"], "canaries"),
     ],
 )
 def test_bad_input_is_one_line_on_stderr(arguments, message, capsys):
@@ -80,3 +85,33 @@ def test_several_models_are_audited_a_line_each(capsys):
     assert "sampling_rate=1.0, steps=1" in vae
     assert "the claim stands" in vae
     assert subsets.startswith("DP2VAESynthesizer: nothing can be said")
+
+
+def test_an_audit_at_epsilon_one_takes_seconds_and_finds_half_the_noise(capsys):
+    command = ["audit", "DPPCA", "--epsilon", "1", "--fits", "60"]
+    assert main([*command, "--plan"]) == 0
+    assert "(64 fits)" in capsys.readouterr().out
+    assert main([*command, "--confidence", "0.999999"]) == 0
+    out = capsys.readouterr().out
+    assert "mu is at least" in out
+    assert "of 0.2681 claimed" in out
+    assert "the claim stands" in out
+    assert main([*command, "--noise-scale", "0.5"]) == 0
+    assert "the claim is REFUTED" in capsys.readouterr().out
+
+
+def test_what_is_learned_is_audited_too(capsys):
+    assert main(["audit", "MomentSynthesizer", "--learned", "--fits", "4", "--epsilon", "1", "--json"]) == 0
+    details = json.loads(capsys.readouterr().out)["details"]
+    assert details["mu_added"] == pytest.approx(details["mu_claimed"], rel=1e-3)
+
+
+@pytest.mark.parametrize("groups", [[], ["--set", "n_groups=500", "--set", "group_bound=0.01"]])
+def test_dp_sgd_is_audited_by_one_training(groups, capsys):
+    command = ["audit", "DPNet", "--epsilon", "4", "--canaries", "1000", *groups]
+    assert main([*command, "--confidence", "0.999999"]) == 0
+    out = capsys.readouterr().out
+    assert "the claim stands" in out
+    assert "by guesses alone" in out
+    assert main([*command, "--noise-scale", "0.5", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["broken"] is True

@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from dataclasses import asdict, dataclass
 
 import numpy as np
 from sklearn.base import clone
+from tqdm import tqdm
 
 from ..accounting import describe_event, gaussian_epsilon
 from ._bounds import (
     epsilon_from_counts,
     epsilon_from_guesses,
     expected_bound,
+    expected_bound_of_scale,
     least_claim,
     mu_from_counts,
     mu_from_scale,
     mu_from_shift,
 )
-from ._runs import canary_rows, contribution, fitted_numbers, follow, project, released_by, with_public_seed
+from ._likelihood import bounds_of_distances, claimed_mu, fit_distances
+from ._runs import (
+    canary_rows,
+    contribution,
+    fitted_numbers,
+    follow,
+    follow_path,
+    project,
+    released_by,
+    with_public_seed,
+)
 
 __all__ = ["AuditPlan", "AuditResult", "audit", "audit_neighbours", "audit_one_run", "plan_audit"]
 
-METHODS = ("counts", "shift", "scale", "distribution_free")
+METHODS = ("likelihood", "counts", "shift", "scale", "distribution_free")
 
 
 @dataclass(frozen=True)
@@ -42,6 +55,8 @@ class AuditPlan:
     epsilon_least : float
         Smallest claim at which so many runs say anything.
     confidence : float
+    n_runs : int
+        Fits with the canary, and as many without; the others are made with the noise off.
     """
 
     n_fits: int
@@ -51,11 +66,7 @@ class AuditPlan:
     epsilon_expected: float
     epsilon_least: float
     confidence: float
-
-    @property
-    def n_runs(self) -> int:
-        """Fits with the canary, and as many without; two more are made with the noise off."""
-        return self.n_fits // 2 - 1
+    n_runs: int
 
     def __str__(self):
         return (
@@ -103,40 +114,67 @@ class AuditResult:
     def __str__(self):
         verdict = "the claim is REFUTED" if self.broken else "the claim stands"
         runs = f"{self.details['runs']} runs judged, " if "runs" in self.details else ""
+        mu = ""
+        if "mu_claimed" in self.details:
+            lower, claimed = self.details["mu_lower"], self.details["mu_claimed"]
+            mu = f"mu is at least {lower:.4f} of {claimed:.4f} claimed, {lower / claimed:.0%}"
+            if "mu_by_shift" in self.details:
+                mu += f" ({self.details['mu_by_shift'] / claimed:.0%} by the shift alone)"
+            mu += "; "
+        if "epsilon_by_guesses" in self.details:
+            mu += f"by guesses alone epsilon is at least {self.details['epsilon_by_guesses']:.3f}; "
         return (
             f"epsilon is at least {self.epsilon_lower:.3f} (confidence {self.confidence:g}, {self.method}); claimed: "
             f"{self.epsilon_claimed:g} at delta {self.delta:g}: {verdict}; "
-            f"{runs}{self.n_fits} fits, {self.seconds:.1f} s"
+            f"{mu}{runs}{self.n_fits} fits, {self.seconds:.1f} s"
         )
 
 
-def plan_audit(estimator, X, y=None, *, n_runs=200, confidence=0.95):
-    """Fit twice, and tell what an audit would take and what it could say.
+def plan_audit(estimator, X, y=None, *, n_runs=200, confidence=0.95, method=None):
+    """Fit a few times, and tell what an audit would take and what it could say.
 
     Parameters
     ----------
-    estimator, X, y, n_runs, confidence
-        As in `audit`.
+    estimator, X, y, n_runs, confidence, method
+        As in `audit`; of the methods, "likelihood" has a plan of its own.
 
     Returns
     -------
     AuditPlan
     """
-    _check(estimator, n_runs, confidence)
+    _check(estimator, n_runs, confidence, method)
     estimator, data = with_public_seed(estimator), (X,) if y is None else (X, y)
-    fitted, _ = released_by(estimator, data)  # the first finds the noise, and later ones remember it
-    start = time.perf_counter()
-    released_by(estimator, data)
-    seconds = time.perf_counter() - start
-    n_fits = 2 * n_runs + 2
+    fitted, seen = released_by(estimator, data)  # the first finds the noise, and later ones remember it
     epsilon, delta = _claim(fitted)
     if math.isinf(epsilon):
         raise ValueError("a fit without noise claims nothing that an audit could refute")
-    expected, least = expected_bound(epsilon, delta, n_runs, confidence), least_claim(delta, n_runs, confidence)
-    return AuditPlan(n_fits, n_fits * seconds, epsilon, delta, expected, least, confidence)
+    if method == "likelihood":
+        gradient, n_releases = _judged_releases(seen)
+        each = 1 if follow_path(estimator, data, data, data, gradient, n_releases).fixed else 3
+        least = 0.0  # the noise is measured, whatever a canary adds
+        expected = expected_bound_of_scale(epsilon, delta, n_runs, confidence)
+        n_fits = 2 * n_runs * each + 4
+    else:
+        n_releases, n_fits, least = None, 2 * n_runs + 2, least_claim(delta, n_runs, confidence)
+        expected = expected_bound(epsilon, delta, n_runs, confidence)
+    start = time.perf_counter()
+    released_by(estimator, data, n_releases=n_releases)
+    seconds = time.perf_counter() - start
+    return AuditPlan(n_fits, n_fits * seconds, epsilon, delta, expected, least, confidence, n_runs)
 
 
-def audit(estimator, X, y=None, *, n_runs=200, confidence=0.95, method=None, statistic=None):
+def audit(
+    estimator,
+    X,
+    y=None,
+    *,
+    n_runs=200,
+    confidence=0.95,
+    method=None,
+    statistic=None,
+    noise_scale=1.0,
+    progress=False,
+):
     """Bound epsilon from below by fits with and without one canary.
 
     The canary attains the sensitivity of a clipped query, and lies far outside the bounds: where clipping was
@@ -146,24 +184,32 @@ def audit(estimator, X, y=None, *, n_runs=200, confidence=0.95, method=None, sta
     Parameters
     ----------
     estimator : private estimator
-        With the epsilon that it claims; near 10 an audit can say something, at 1 next to nothing (see `plan_audit`).
+        With the epsilon that it claims; the smaller it is, the more runs it takes (see `plan_audit`).
     X, y
         Rows that are **not private**, made up or synthetic: they are fitted again and again, and nobody is charged.
     n_runs : int, default=200
         Fits without the canary, and as many with it.
     confidence : float, default=0.95
-    method : {"counts", "shift", "scale", "distribution_free"} or None, default=None
-        "counts": errors of a test fixed in advance, for Gaussian mechanisms (DP-SGD at ``sampling_rate=1`` is one, and
-        its first step is judged). "shift": of a statistic that is linear in
-        a single Gaussian release. "scale": what the canary adds, noise off, over the noise measured on every number
-        released; ten runs will do, and it trusts the mechanism in how noise is shared among the numbers. Of several
-        releases, what it adds to each *after the same earlier releases*, and the least of the runs.
+    method : {"likelihood", "counts", "shift", "scale", "distribution_free"} or None, default=None
+        "likelihood": the log-likelihood ratio of all Gaussian releases of a fit together, each given the earlier ones;
+        a fit ends at the last of them. What the canary adds is found with the noise off, the noise is measured along
+        it, over all runs. It assumes that the noise is Gaussian, and neither its size nor how it is shared among the
+        numbers released. "counts": errors of a test fixed in advance, for Gaussian mechanisms (DP-SGD at
+        ``sampling_rate=1`` is one, and its first step is judged). "shift": of a statistic that is linear in a single
+        Gaussian release, and larger with the canary. "scale": what the canary adds, noise off, over the noise measured
+        on every number released; ten runs will do, and it trusts the mechanism in how noise is shared among the
+        numbers. Of several releases, what it adds to each *after the same earlier releases*, and the least of the runs.
         "distribution_free": errors alone, any mechanism. None: by what was charged.
     statistic : callable or None, default=None
         ``statistic(fitted, releases)`` gives a number, larger with the canary; `releases` is a list of
         (array, sd, kind) with kind "plain" or "gradient". It may give a vector: half of the runs then find the
         direction, and the other half are judged. None is the projection; estimators that do not release through this
         package's mechanisms are judged by the numbers among their fitted attributes.
+    noise_scale : float, default=1.0
+        For "likelihood": scale of the noise that the fits draw, over what they state. With 0.5 an audit that has enough
+        runs refutes the claim: run it too, to know that the audit could have found a fault.
+    progress : bool, default=False
+        For "likelihood": show a bar of fits on stderr, where that is a terminal.
 
     Returns
     -------
@@ -191,15 +237,26 @@ def audit(estimator, X, y=None, *, n_runs=200, confidence=0.95, method=None, sta
     """
     one, other = canary_rows(X, y, estimator, _neighboring(estimator))
     options = {"n_runs": n_runs, "confidence": confidence, "method": method, "statistic": statistic}
-    return audit_neighbours(estimator, one, other, **options)
+    return audit_neighbours(estimator, one, other, noise_scale=noise_scale, progress=progress, **options)
 
 
-def audit_neighbours(estimator, one, other, *, n_runs=200, confidence=0.95, method=None, statistic=None):
+def audit_neighbours(
+    estimator,
+    one,
+    other,
+    *,
+    n_runs=200,
+    confidence=0.95,
+    method=None,
+    statistic=None,
+    noise_scale=1.0,
+    progress=False,
+):
     """Bound epsilon from below by fits of two neighbouring data sets of your own.
 
     Parameters
     ----------
-    estimator, n_runs, confidence, method, statistic
+    estimator, n_runs, confidence, method, statistic, noise_scale, progress
         As in `audit`.
     one, other : tuple
         Arguments of ``fit``, (X,) or (X, y): neighbours under the estimator's relation. The pair decides what can be
@@ -210,10 +267,17 @@ def audit_neighbours(estimator, one, other, *, n_runs=200, confidence=0.95, meth
     AuditResult
     """
     _check(estimator, n_runs, confidence, method)
+    if not noise_scale > 0 or (noise_scale != 1.0 and method != "likelihood"):
+        raise ValueError('noise_scale must be positive, and goes with method="likelihood"')
+    if method == "likelihood" and statistic is not None:
+        raise ValueError('method="likelihood" finds its statistic itself: give statistic to another method')
     start = time.perf_counter()
     estimator = with_public_seed(estimator)
     first, seen = released_by(estimator, one)
     epsilon, delta = _claim(first)
+    if method == "likelihood":
+        settings = {"n_runs": n_runs, "noise_scale": noise_scale, "progress": progress}
+        return _by_likelihood(estimator, first, seen, one, other, confidence=confidence, start=start, **settings)
     gaussian = _is_gaussian(first)
     gradient = gaussian and any(kind == "gradient" for _, _, kind in seen)  # of steps that every record takes part in
     directions = contribution(estimator, one, other, gradient) if statistic is None else None
@@ -261,6 +325,27 @@ def audit_neighbours(estimator, one, other, *, n_runs=200, confidence=0.95, meth
         else:
             found = epsilon_from_counts(alarms, misses, n, delta, confidence)
     return AuditResult(found, epsilon, delta, confidence, method, n_fits, time.perf_counter() - start, details)
+
+
+def _by_likelihood(estimator, first, seen, one, other, *, n_runs, confidence, noise_scale, progress, start):
+    epsilon, delta = _claim(first)
+    charges = first.accountant_.charges
+    if math.isinf(epsilon):
+        raise ValueError("a fit without noise claims nothing that an audit could refute")
+    if not all(is_gaussian(charge.event) for charge in charges):
+        raise ValueError('method="likelihood" is for Gaussian releases alone: this fit has sampled steps')
+    gradient, n_releases = _judged_releases(seen)
+    if gradient and noise_scale != 1.0:
+        raise ValueError("noise_scale scales plain releases alone; this fit releases gradients")
+    # a threshold costs a delta of its own: what was charged for the releases holds at what is left
+    delta_left = delta - math.fsum(charge.extra_delta for charge in charges)
+    with tqdm(total=2 * n_runs, desc="audit", unit="fit", file=sys.stderr, disable=None if progress else True) as bar:
+        options = {"n_releases": n_releases, "gradient": gradient, "noise_scale": noise_scale, "tick": bar.update}
+        of_one, of_other, each = fit_distances(estimator, one, other, n_runs, **options)
+    details = {**bounds_of_distances(of_one, of_other, confidence), "mu_claimed": claimed_mu(charges)}
+    details.update(runs=2 * n_runs, noise_scale=noise_scale)
+    found, seconds = gaussian_epsilon(details["mu_lower"], delta_left), time.perf_counter() - start
+    return AuditResult(found, epsilon, delta, confidence, "likelihood", 2 * n_runs * each + 4, seconds, details)
 
 
 def audit_one_run(estimator, X, *, canaries=None, confidence=0.95, guesses=None, rng=None):
@@ -357,7 +442,16 @@ def _is_gaussian(fitted):
     return all(is_gaussian(charge.event, charge.extra_delta) for charge in fitted.accountant_.charges)
 
 
-def is_gaussian(event, extra_delta):
+def _judged_releases(seen):
+    """Whether gradients are released, and how many releases there are up to the last that is judged."""
+    kinds = [kind for _, _, kind in seen]
+    if not kinds:
+        raise ValueError("no release was seen: the estimator does not release by this package's mechanisms")
+    gradient = "gradient" in kinds
+    return gradient, kinds.index("gradient") + 1 if gradient else len(kinds)
+
+
+def is_gaussian(event, extra_delta=0.0):
     """Whether all that was charged are releases with Gaussian noise in which every record takes part."""
 
     def whole(row):

@@ -12,7 +12,9 @@ from ..accounting import gaussian_epsilon, gaussian_mu
 __all__ = [
     "epsilon_from_counts",
     "epsilon_from_guesses",
+    "error_bounds",
     "expected_bound",
+    "expected_bound_of_scale",
     "least_claim",
     "mu_from_counts",
     "mu_from_scale",
@@ -25,6 +27,12 @@ def _upper(errors, trials, confidence):
     if errors >= trials:
         return 1.0
     return float(stats.beta.ppf(confidence, errors + 1, trials - errors))
+
+
+def error_bounds(false_positives, without, false_negatives, within, confidence):
+    """Upper bounds of the chances of a false alarm and of a miss, which hold together with this confidence."""
+    side = 1 - (1 - confidence) / 2
+    return _upper(false_positives, without, side), _upper(false_negatives, within, side)
 
 
 def mu_from_counts(false_positives, false_negatives, n_runs, confidence=0.95):
@@ -52,8 +60,7 @@ def mu_from_counts(false_positives, false_negatives, n_runs, confidence=0.95):
     >>> round(mu_from_counts(16, 16, 100), 2)
     1.37
     """
-    side = 1 - (1 - confidence) / 2
-    a, b = (_upper(errors, n_runs, side) for errors in (false_positives, false_negatives))
+    a, b = error_bounds(false_positives, n_runs, false_negatives, n_runs, confidence)
     if a + b >= 1:
         return 0.0
     return max(0.0, float(-stats.norm.ppf(a) - stats.norm.ppf(b)))
@@ -72,8 +79,7 @@ def epsilon_from_counts(false_positives, false_negatives, n_runs, delta, confide
     -------
     float
     """
-    side = 1 - (1 - confidence) / 2
-    a, b = (_upper(errors, n_runs, side) for errors in (false_positives, false_negatives))
+    a, b = error_bounds(false_positives, n_runs, false_negatives, n_runs, confidence)
     gains = [math.log((1 - miss - delta) / alarm) for miss, alarm in ((b, a), (a, b)) if 1 - miss > delta and alarm > 0]
     return max([0.0, *gains])
 
@@ -84,7 +90,8 @@ def mu_from_shift(without, within, confidence=0.95):
     Parameters
     ----------
     without, within : array of shape (n_runs,)
-        The statistic of runs without the canary, and with it.
+        The statistic of runs without the canary, and with it. It was chosen beforehand to be *larger* with the canary:
+        a statistic that turns out smaller shows nothing, however far away it is.
     confidence : float
 
     Returns
@@ -97,15 +104,16 @@ def mu_from_shift(without, within, confidence=0.95):
     m, n = len(without), len(within)
     freedom = m + n - 2
     pooled = ((m - 1) * without.var(ddof=1) + (n - 1) * within.var(ddof=1)) / freedom
-    scale = math.sqrt(m * n / (m + n))
+    shift = float(within.mean() - without.mean())
     if not pooled > 0:
-        return math.inf if within.mean() != without.mean() else 0.0
-    t = abs(within.mean() - without.mean()) / math.sqrt(pooled) * scale
+        return math.inf if shift > 0 else 0.0
+    scale = math.sqrt(m * n / (m + n))
+    t = shift / math.sqrt(pooled) * scale
 
     def excess(mu):
         return float(stats.nct.sf(t, freedom, mu * scale)) - (1 - confidence)
 
-    if excess(0.0) >= 0:
+    if t <= 0 or excess(0.0) >= 0:
         return 0.0
     high = 1.0
     while excess(high) < 0 and high < 1e3:
@@ -113,7 +121,7 @@ def mu_from_shift(without, within, confidence=0.95):
     return float(optimize.brentq(excess, 0.0, high, xtol=1e-6)) if excess(high) >= 0 else high / 1.5
 
 
-def mu_from_scale(directions, noise, confidence=0.95):
+def mu_from_scale(directions, noise, confidence=0.95, freedom=None):
     """Lower bound of the Gaussian-DP parameter from what a canary adds and the noise that was measured.
 
     Parameters
@@ -123,6 +131,8 @@ def mu_from_scale(directions, noise, confidence=0.95):
     noise : array
         Noise of releases over that standard deviation.
     confidence : float
+    freedom : int or None, default=None
+        Degrees of freedom of the noise; None: as many as numbers. Fewer where means were taken off.
 
     Returns
     -------
@@ -130,7 +140,8 @@ def mu_from_scale(directions, noise, confidence=0.95):
         Norm of the differences over their noise, at the chi-squared upper bound of the noise.
     """
     whole = sum(float(np.sum((d / np.maximum(sd, 1e-300)) ** 2)) for _, d, sd in directions)
-    variance = float(np.sum(np.square(noise))) / stats.chi2.ppf(1 - confidence, np.size(noise))
+    freedom = np.size(noise) if freedom is None else freedom
+    variance = float(np.sum(np.square(noise))) / stats.chi2.ppf(1 - confidence, freedom)
     return math.inf if variance == 0 else math.sqrt(whole / variance)
 
 
@@ -180,6 +191,14 @@ def expected_bound(epsilon, delta, n_runs, confidence=0.95):
     """Lower bound that an audit of an honest Gaussian mechanism may expect, by counts at the middle threshold."""
     errors = round(n_runs * stats.norm.sf(gaussian_mu(epsilon, delta) / 2))
     return gaussian_epsilon(mu_from_counts(errors, errors, n_runs, confidence), delta)
+
+
+def expected_bound_of_scale(epsilon, delta, n_runs, confidence=0.95):
+    """Lower bound that an audit by likelihood may expect of an honest mechanism whose canary is tight."""
+    freedom = 2 * n_runs - 2
+    return gaussian_epsilon(
+        gaussian_mu(epsilon, delta) * math.sqrt(stats.chi2.ppf(1 - confidence, freedom) / freedom), delta
+    )
 
 
 def least_claim(delta, n_runs, confidence=0.95):

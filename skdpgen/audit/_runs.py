@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import takewhile
 
 import numpy as np
@@ -12,7 +13,17 @@ from sklearn.base import clone
 from ..utils.noise import NoiseGenerator, make_noise_generator, override_noise
 from ..utils.watching import watch_releases
 
-__all__ = ["canary_rows", "contribution", "fitted_numbers", "follow", "project", "released_by", "with_public_seed"]
+__all__ = [
+    "canary_rows",
+    "contribution",
+    "fitted_numbers",
+    "follow",
+    "follow_path",
+    "noise_scaled",
+    "project",
+    "released_by",
+    "with_public_seed",
+]
 
 
 class _Silent(NoiseGenerator):
@@ -46,6 +57,28 @@ class _Followed(_Silent):
         return out
 
 
+class _Scaled(NoiseGenerator):
+    """Noise of another scale than its fit states: what an audit is to find."""
+
+    def __init__(self, kind, scale):
+        super().__init__(kind)
+        self._scale = scale
+
+    def _fill_normals(self, out):
+        super()._fill_normals(out)
+        out *= self._scale
+
+
+@contextmanager
+def noise_scaled(scale):
+    """Let fits in the block draw normals of this deviation instead of 1; with 1.0 nothing is changed."""
+    if scale == 1.0:
+        yield
+    else:
+        with override_noise(lambda kind: _Scaled(kind, scale)):
+            yield
+
+
 class _Recorded:
     """Generators of a fit, in their order, and what was drawn from each."""
 
@@ -70,6 +103,11 @@ class _Recorded:
             return kept[-1]
 
         return recorded
+
+    @property
+    def drew_uniforms(self):
+        """Whether a query may depend on them, so that it differs from fit to fit."""
+        return any(uniforms for uniforms, _ in self.drawn)
 
     def followed(self, gradient):
         """Factory of generators that repeat it."""
@@ -97,18 +135,27 @@ def with_public_seed(estimator):
     return estimator.set_params(accountant=None, **{name: 0 for name, value in given.items() if value is None})
 
 
-def released_by(estimator, data, silent=False):
-    """Fit a clone, in books of its own, and return (fitted, list of (release, sd, kind))."""
+def released_by(estimator, data, silent=False, n_releases=None):
+    """Fit a clone, with a ledger of its own, and return (fitted, list of (release, sd, kind)).
+
+    With `n_releases` the fit ends after that many releases: what is made of them costs time and shows nothing more.
+    """
     seen = []
     trial = clone(estimator).set_params(accountant=None)
-    with warnings.catch_warnings(), watch_releases(lambda *release: seen.append(release)):
+
+    def watcher(*release):
+        seen.append(release)
+        if len(seen) == n_releases:
+            raise _EnoughError
+
+    with warnings.catch_warnings(), watch_releases(watcher), suppress(_EnoughError):
         warnings.simplefilter("ignore")
         if silent:
             with override_noise(lambda *_: _Silent()):
-                fitted = trial.fit(*data)
+                trial.fit(*data)
         else:
-            fitted = trial.fit(*data)
-    return fitted, seen
+            trial.fit(*data)
+    return trial, seen
 
 
 def contribution(estimator, one, other, gradient=False):
@@ -181,21 +228,57 @@ def follow(estimator, one, other, gradient=False):
     ValueError
         Where the fits released different things.
     """
+    followed = follow_path(estimator, one, one, other, gradient)
+    directions = [(base, moved - base, sd) for _, base, moved, sd, _ in followed.steps]
+    # of a gradient, the base has noise too: of a seed that both data sets share
+    both = {"plain": 1.0, "gradient": np.sqrt(2.0)}
+    noise = [((y - base) / (sd * both[kind]))[sd > 0] for y, base, _, sd, kind in followed.steps if sd.size]
+    return directions, np.concatenate([np.ravel(part) for part in noise])
+
+
+@dataclass(frozen=True)
+class FollowedFit:
+    """A noisy fit, and what two data sets would have released at each step of it.
+
+    Attributes
+    ----------
+    steps : list of (released, base of `one`, base of `other`, sd, kind)
+    fixed : bool
+        Whether the bases are those of every fit: one release, of a query that rests on no draw.
+    """
+
+    steps: list
+    fixed: bool
+
+
+def follow_path(estimator, data, one, other, gradient=False, n_releases=None):
+    """Fit `data` with noise, then `one` and `other` without, each on the earlier releases of the noisy fit.
+
+    Parameters
+    ----------
+    estimator, one, other, gradient
+        As in `follow`.
+    data : tuple
+        Arguments of ``fit``.
+    n_releases : int or None, default=None
+        The noisy fit ends after so many; None: it is finished.
+
+    Returns
+    -------
+    FollowedFit
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of noise with a seed, in a test
         recorded = _Recorded(estimator.get_params(deep=False).get("noise", "secure"))
     with override_noise(recorded):
-        _, path = released_by(estimator, one)
+        _, path = released_by(estimator, data, n_releases=n_releases)
     steps = [_in_noise(*release) for release in path if release[2] != "plain"]
     path = [*takewhile(lambda release: release[2] == "plain", path), *(steps[:1] if gradient else [])]
     if not path:
         raise ValueError("nothing is released before the first gradient: what a canary adds cannot be told")
-    bases, changed = (_along(path, estimator, data, recorded.followed(gradient)) for data in (one, other))
-    directions = [(base, moved - base, sd) for base, moved, (_, sd, _) in zip(bases, changed, path)]
-    # of a gradient, the base has noise too: of a seed that both data sets share
-    both = {"plain": 1.0, "gradient": np.sqrt(2.0)}
-    noise = [((y - base) / (sd * both[kind]))[sd > 0] for (y, sd, kind), base in zip(path, bases) if sd.size]
-    return directions, np.concatenate([np.ravel(part) for part in noise])
+    bases, changed = (_along(path, estimator, rows, recorded.followed(gradient)) for rows in (one, other))
+    fixed = len(path) == 1 and path[0][2] == "plain" and not recorded.drew_uniforms
+    return FollowedFit([(y, base, moved, sd, kind) for (y, sd, kind), base, moved in zip(path, bases, changed)], fixed)
 
 
 def _along(path, estimator, data, generators):

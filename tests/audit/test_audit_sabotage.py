@@ -4,11 +4,81 @@ from __future__ import annotations
 
 import pytest
 import test_audit as claims
+import test_audit_bounds as bounds
+import test_audit_scale as scale
 from _sabotage import Claim, assert_caught, mutant_ids
 
-from skdpgen.audit import _audit, _runs
+from skdpgen.audit import _audit, _bounds, _likelihood, _runs, _training
 
 MUTANTS = [
+    (
+        "the size of the shift for the shift",
+        [Claim(bounds.test_the_bound_by_shift_holds_at_its_confidence, 0.02, 1000)],
+        (
+            _bounds.mu_from_shift,
+            ("float(within.mean() - without.mean())", "abs(float(within.mean() - without.mean()))"),
+        ),
+    ),
+    (
+        "a point estimate for a bound, by shift",
+        [Claim(bounds.test_the_bound_by_shift_holds_at_its_confidence, 1.5, 300)],
+        (_bounds.mu_from_shift, ("- (1 - confidence)", "- 0.5")),
+    ),
+    (
+        "what the canary is computed to add, in the measured shift",
+        [Claim(bounds.test_fits_without_noise_that_do_not_describe_the_noisy_ones_are_not_relied_on)],
+        (_likelihood.bounds_of_distances, ("of_one[:, 1] - of_one[:, 0]", "-of_one[:, 0] / 2")),
+    ),
+    (
+        "means that cost no degree of freedom",
+        [Claim(bounds.test_the_bound_by_likelihood_holds_at_its_confidence)],
+        (_likelihood.bounds_of_distances, ("len(noise) - 2", "len(noise)")),
+    ),
+    (
+        "fits without noise believed whatever the noisy ones show",
+        [Claim(bounds.test_fits_without_noise_that_do_not_describe_the_noisy_ones_are_not_relied_on)],
+        (_likelihood.bounds_of_distances, ("_TOO_FAR *", "1e9 *")),
+    ),
+    (
+        "a point estimate for a bound, by scale",
+        [Claim(bounds.test_the_bound_by_scale_holds_at_its_confidence)],
+        (_bounds.mu_from_scale, ("stats.chi2.ppf(1 - confidence", "stats.chi2.ppf(0.5")),
+    ),
+    (
+        "a frequency for its upper bound",
+        [Claim(bounds.test_the_bound_by_counts_holds_at_its_confidence, 0.5)],
+        (
+            _bounds._upper,
+            ("return float(stats.beta.ppf(confidence, errors + 1, trials - errors))", "return errors / trials"),
+        ),
+    ),
+    (
+        "two error bounds at the confidence of one",
+        [
+            Claim(bounds.test_error_bounds_of_both_sides_hold_together),
+        ],
+        (_bounds.error_bounds, ("1 - (1 - confidence) / 2", "confidence")),
+    ),
+    (
+        "an audit's delta term without the number of canaries",
+        [Claim(bounds.test_the_bound_by_guesses_holds_where_delta_gives_canaries_away)],
+        (_bounds.epsilon_from_guesses, ("2 * canaries * delta", "2 * delta")),
+    ),
+    (
+        "a guess more than was right",
+        [Claim(bounds.test_the_bound_by_guesses_holds_for_randomised_response)],
+        (_bounds.epsilon_from_guesses, ("np.arange(correct, -1, -1) - 1", "np.arange(correct, -1, -1) + 2")),
+    ),
+    (
+        "a trade-off curve above itself",
+        [Claim(bounds.test_lines_under_a_trade_off_curve_are_never_above_it)],
+        (_training._least_miss, ("1 - delta - grown * alarm", "1 - grown * alarm")),
+    ),
+    (
+        "releases that add up instead of their squares",
+        [Claim(scale.test_what_a_canary_adds_is_all_that_was_charged_and_no_more, "three releases")],
+        (_likelihood._distance, ("reach += weight * norm", "reach += norm")),
+    ),
     (
         "each data set follows its own releases",
         [Claim(claims.test_what_is_measured_on_a_followed_fit_is_noise_alone, "mixture by EM")],
