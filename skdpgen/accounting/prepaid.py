@@ -216,7 +216,7 @@ class Voucher(PrivacyAccountant):
         with self._lock:
             if not self._paid.open:
                 raise BudgetExceededError(f"{label!r}: what it was paid by is over")
-            if self._ledger.read() or charge != self._plan.charge:
+            if self._ledger.totals(self._filter) or charge != self._plan.charge:
                 raise BudgetExceededError(f"{label!r}: one fit was paid for, and not this one (or not twice)")
             super().charge(event, label, extra_delta, private=private)
 
