@@ -16,6 +16,7 @@ from .events import Charge
 from .filter import Entry, PrivacyFilter, proves_privacy
 from .gaussian import gaussian_mu
 from .ledger import FileLedger, MemoryLedger, create_ledger_file
+from .receipt import Receipt
 from .report import ledger_frame, ledger_html
 
 if TYPE_CHECKING:
@@ -150,19 +151,25 @@ class PrivacyAccountant:
         return tuple(entry.charge for entry in self.entries)
 
     # ---- paying ----------------------------------------------------------------------------------
-    def charge(self, event: DpEvent, label: str, extra_delta: float = 0.0, *, private: bool = True) -> None:
-        """Pay for a mechanism, before it touches the data.
+    def charge(self, event: DpEvent, label: str, extra_delta: float = 0.0, *, private: bool = True) -> Receipt:
+        """Charge a mechanism, before it touches the data.
 
         Parameters
         ----------
-        event : dp_accounting.DpEvent
-            Everything that will be released.
+        event : dp_accounting.DpEvent, DPSGDPlan or SubsetPlan
+            Everything that will be released. Of a plan its event is charged, and the plan may then be followed, once,
+            in this process.
         label : str
             For the reader of the ledger; public.
         extra_delta : float, default=0.0
             Probability spent outright by threshold rules.
         private : bool, default=True
             False when the noise to come is known to somebody, as seeded noise is: the books are then marked, for good.
+
+        Returns
+        -------
+        Receipt
+            ``receipt.cover(plan)`` lets a plan be followed whose steps are a part of `event`. Not needed otherwise.
 
         Raises
         ------
@@ -174,13 +181,27 @@ class PrivacyAccountant:
             When the ledger file cannot be read or written; nothing is charged.
         ValueError
             For an event that cannot be priced, or a bad label or extra_delta.
+        RuntimeError
+            For a plan that was charged before; nothing is charged.
 
         Notes
         -----
         A charge equal to one declared by `plan` uses that up and costs nothing more. A charge is never
         taken back, whatever becomes of the fit.
         """
-        self._add([Charge(label, event, extra_delta)], "charged" if private else "seeded")
+        status = "charged" if private else "seeded"
+        if not hasattr(event, "check_charged"):
+            return self._charge_event(Charge(label, event, extra_delta), status)
+        plan = event
+        with plan._use.lock:  # of two threads that charge one plan, the second is refused before it is charged
+            plan._check_free()
+            receipt = self._charge_event(Charge(label, plan.event, extra_delta), status)
+            receipt.cover(plan)
+        return receipt
+
+    def _charge_event(self, charge: Charge, status: str) -> Receipt:
+        self._add([charge], status)
+        return Receipt(charge)
 
     def plan(self, charges: Iterable[Charge | FitPlan]) -> None:
         """Declare and pay for several charges at once; each is used up by a later equal `charge`.
