@@ -170,7 +170,9 @@ class PrivacyFilter:
         return float(sum((self._rdp(charge) for charge in charges), Fraction(0)))
 
     def _rdp(self, charge: Charge) -> Fraction | float:
-        return Fraction(0) if self.alpha is None else _exact(rdp_at(releases(charge.event), self.alpha, self.neighboring))
+        return (
+            Fraction(0) if self.alpha is None else _exact(rdp_at(releases(charge.event), self.alpha, self.neighboring))
+        )
 
     def add(self, totals: Totals, charge: Charge, batch: int, status: str) -> Totals:
         """Return the totals with one more entry; ValueError unless its batch is the last one or the next."""

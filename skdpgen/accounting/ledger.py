@@ -164,7 +164,9 @@ class FileLedger:
     def totals(self, rule: PrivacyFilter) -> Totals:
         """Return the running sums over all entries, as the last record states them."""
         seen = self._seen
-        now = self._run(lambda connection: self._state(connection, self._check_parameters(connection, rule), seen, rule))
+        now = self._run(
+            lambda connection: self._state(connection, self._check_parameters(connection, rule), seen, rule)
+        )
         self._remember(now)
         return now.totals
 

@@ -69,6 +69,4 @@ def _after_fork_in_child():
 
 
 if hasattr(os, "register_at_fork"):  # where there are forks
-    os.register_at_fork(
-        before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-    )
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -21,6 +21,9 @@ class PlanUse:
         self.users: list[object] = []
         self.steps: list[None] = []
 
+    def __deepcopy__(self, memo):
+        return PlanUse()  # of a copy that is no plan: `dataclasses.asdict` makes one
+
 
 class ChargedPlan:
     """Base of frozen plans, with a field ``_use``: they are followed once, by the training that was charged.

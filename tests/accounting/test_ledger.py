@@ -105,7 +105,10 @@ def test_a_damaged_ledger_refuses_charges(path):
         "UPDATE parameters SET value = '\"100.0\"' WHERE name = 'epsilon'",
     ):
         edit(path, statement)
-        for holder in (accountant, pickle.loads(pickle.dumps(accountant))):  # one that has seen it, and one that has not
+        for holder in (
+            accountant,
+            pickle.loads(pickle.dumps(accountant)),
+        ):  # one that has seen it, and one that has not
             with pytest.raises(LedgerError, match=r"damaged|is not a ledger"):
                 holder.charge(EVENT, "c")
             with pytest.raises(LedgerError, match=r"damaged|is not a ledger"):
