@@ -167,7 +167,7 @@ class PrivacyFilter:
         """RDP of charges at the filter's order."""
         if self.alpha is None:
             return math.nan
-        return float(sum((self._rdp(charge) for charge in charges), Fraction(0)))
+        return _rounded(sum((self._rdp(charge) for charge in charges), Fraction(0)))
 
     def _rdp(self, charge: Charge) -> Fraction | float:
         return (
@@ -219,7 +219,7 @@ class PrivacyFilter:
             return math.inf
         totals = self.totals(past)
         limit = self.limit(totals)
-        left = limit - float(totals.rdp)
+        left = limit - _rounded(totals.rdp)
         return left if left > _NEGLIGIBLE * abs(limit) else 0.0
 
     def check(self, past: Past, new: Sequence[Charge]) -> None:
@@ -252,10 +252,10 @@ class PrivacyFilter:
                 f"keeps for them {left:.3g} are left: declare the categories, or make the books with a larger "
                 "delta_reserve=; nothing was charged"
             )
-        total, limit = float(sum((self._rdp(charge) for charge in new), totals.rdp)), self.limit(totals)
+        total, limit = _rounded(sum((self._rdp(charge) for charge in new), totals.rdp)), self.limit(totals)
         if not total <= limit:
             left, cost = self.remaining(totals), epsilon_pld(new, self.delta, self.neighboring)
-            first = float(totals.first_rdp) > limit
+            first = _rounded(totals.first_rdp) > limit
             amount = f"about {left:.4g}" if left else "nothing"
             words = f"{amount} of {self.epsilon:g} is left for a charge chosen after earlier ones"
             words += ": the first charge alone spent it" if first else ""
@@ -299,6 +299,14 @@ Past = Sequence[Entry] | Totals
 def _exact(value: float) -> Fraction | float:
     """Return a number that adds up without rounding; infinity stays a float."""
     return Fraction(value) if math.isfinite(value) else value
+
+
+def _rounded(value: Fraction | float) -> float:
+    """Return an exact sum as a float; infinity where it is beyond one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def _extra(charges: Sequence[Charge]) -> float:
