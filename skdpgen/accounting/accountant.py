@@ -71,7 +71,7 @@ class PrivacyAccountant:
     >>> from skdpgen.accounting import Phase, PrivacyAccountant
     >>> accountant = PrivacyAccountant(epsilon=1.0, delta=1e-5)
     >>> plan = accountant.calibrate([Phase("histogram", 1.0)], label="first look", epsilon=0.5)
-    >>> accountant.charge(plan.event, plan.label)
+    >>> receipt = accountant.charge(plan.event, plan.label)
     >>> round(accountant.epsilon_spent(), 3)
     0.5
     >>> round(accountant.remaining(), 2)
@@ -225,7 +225,7 @@ class PrivacyAccountant:
         >>> accountant = PrivacyAccountant(1.0)
         >>> pca, mixture = Charge("pca", gaussian_event(6.0)), Charge("mixture", gaussian_event(6.0))
         >>> accountant.plan([pca, mixture])
-        >>> accountant.charge(pca.event, "pca")
+        >>> receipt = accountant.charge(pca.event, "pca")
         >>> list(accountant.report()["status"])
         ['charged', 'planned']
         """
@@ -397,7 +397,7 @@ class PrivacyAccountant:
         --------
         >>> from skdpgen.accounting import PrivacyAccountant, gaussian_event
         >>> accountant = PrivacyAccountant(1.0)
-        >>> accountant.charge(gaussian_event(20.0), "first look")
+        >>> receipt = accountant.charge(gaussian_event(20.0), "first look")
         >>> accountant.verify()["charges"]
         1
         """
