@@ -57,7 +57,6 @@ class Classifier(nn.Module):
 rate, steps = 0.1, 200
 accountant = PrivacyAccountant(epsilon=3.0, delta=1e-5)
 fit = accountant.calibrate([Phase("training", 1.0, steps=steps, sampling_rate=rate)], label="classifier")
-accountant.charge(fit.event, fit.label)  # paid before a gradient is computed
 plan = DPSGDPlan(
     sampling_rate=rate,
     steps=steps,
@@ -65,6 +64,7 @@ plan = DPSGDPlan(
     noise_multiplier=fit.noise_multipliers["training"],
     expected_batch_size=rate * 1_800,  # a public guess at the number of rows: a denominator, no more
 )
+accountant.charge(plan, fit.label)  # before a gradient is computed; this plan may now be followed once, in this process
 classifier = DPNet(
     Classifier,
     criterion=nn.CrossEntropyLoss,

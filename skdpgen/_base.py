@@ -98,6 +98,7 @@ class PrivateEstimator(BaseEstimator):
                 if inside_search():
                     own = OWN_BOOKS if self.accountant is None else ""
                     warnings.warn(EXACT_SCORES + own, PrivacyLeakWarning, stacklevel=4)
+            vars(self).pop("_receipt", None)  # of this fit alone
         except BaseException:
             charged = vars(self).get("accountant_")
             self._forget_fit(parameters)
@@ -151,9 +152,12 @@ class PrivateEstimator(BaseEstimator):
         )
 
     def _charge(self, accountant, plan):
-        """Charge the whole fit, then hand out the noise generator that its releases need."""
+        """Charge the whole fit, then hand out the noise generator that its releases need.
+
+        Until the fit is over ``self._receipt`` covers its plans of steps (`DPSGDPlan`, `SubsetPlan`).
+        """
         rng = make_noise_generator(self.noise)
-        accountant.charge(plan.event, plan.label, plan.extra_delta, private=rng.private)
+        self._receipt = accountant.charge(plan.event, plan.label, plan.extra_delta, private=rng.private)
         self.accountant_ = accountant
         # The stream that `sample` advances: post-processing, so it may follow random_state. Noise never does.
         seed = (

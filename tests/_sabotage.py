@@ -153,8 +153,9 @@ class Audit:
         audit, charge, release, start = self, PrivacyAccountant.charge, GradientNoise.release, PoissonLoader.__init__
 
         def charged(accountant, event, label, extra_delta=0.0, *, private=True):
-            charge(accountant, event, label, extra_delta, private=private)
+            receipt = charge(accountant, event, label, extra_delta, private=private)
             audit.log.append(("charge", event, extra_delta))
+            return receipt
 
         def released(noise, bounded, divisor=1.0, out=None):
             if audit.subset_plans:  # the unit is a subset, and a plan says what the noise is a multiple of

@@ -67,7 +67,10 @@ EXACT = ("(counts, noise_multiplier,", "(counts, 0.0,")
 TRAIN = "net.partial_fit(rows)"
 STORE = "scaling = self.scaling_"
 CHARGE = "accountant.charge(plan.event, plan.label, plan.extra_delta, private=rng.private)"
-LATE = "self._late = (plan.event, plan.label, plan.extra_delta)"
+LATE = (
+    "__import__('types').SimpleNamespace(cover=lambda plan: plan); "
+    "self._late = (plan.event, plan.label, plan.extra_delta)"
+)
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [

@@ -20,6 +20,7 @@ from .events import (
 from .filter import PrivacyFilter
 from .gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from .planning import BudgetPlan
+from .receipt import Receipt
 
 __all__ = [
     "BudgetPlan",
@@ -29,6 +30,7 @@ __all__ = [
     "PrivacyAccountant",
     "PrivacyCard",
     "PrivacyFilter",
+    "Receipt",
     "calibrate",
     "compose_events",
     "delta_pld",

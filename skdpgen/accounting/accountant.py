@@ -7,15 +7,16 @@ import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..exceptions import BudgetExceededError, LedgerError
 from .calibration import FitPlan, Phase, calibrate, check_phases, make_plan, scale_for_rdp
 from .cost import check_delta, check_epsilon, epsilon_pld
 from .events import Charge
-from .filter import Entry, PrivacyFilter
+from .filter import Entry, PrivacyFilter, proves_privacy
 from .gaussian import gaussian_mu
 from .ledger import FileLedger, MemoryLedger, create_ledger_file
+from .receipt import Receipt
 from .report import ledger_frame, ledger_html
 
 if TYPE_CHECKING:
@@ -58,7 +59,9 @@ class PrivacyAccountant:
     -----
     The accountant is not copied by `sklearn.base.clone`, `copy.copy` or `copy.deepcopy`, so a pipeline,
     a grid search and their clones charge the same books. A pickle of one with a ledger file holds the path
-    and goes on charging it; without a file it is *detached*: its books can be read, charging raises.
+    and goes on charging it; without a file it is *detached*: its books can be read, charging raises. So it is in a
+    forked child, which may charge a ledger file. With a file the object remembers the length and the hash that it has
+    seen, and refuses a file with a shorter or another past; see `verify` for what that can show.
 
     The filter: the first batch is priced by PLD; every later one by the sum of RDP over all charges at an
     order fixed when the accountant is created. `skdpgen.accounting.filter.PrivacyFilter` has rule and proof.
@@ -68,7 +71,7 @@ class PrivacyAccountant:
     >>> from skdpgen.accounting import Phase, PrivacyAccountant
     >>> accountant = PrivacyAccountant(epsilon=1.0, delta=1e-5)
     >>> plan = accountant.calibrate([Phase("histogram", 1.0)], label="first look", epsilon=0.5)
-    >>> accountant.charge(plan.event, plan.label)
+    >>> receipt = accountant.charge(plan.event, plan.label)
     >>> round(accountant.epsilon_spent(), 3)
     0.5
     >>> round(accountant.remaining(), 2)
@@ -142,7 +145,7 @@ class PrivacyAccountant:
     @property
     def entries(self) -> tuple[Entry, ...]:
         """The books: charges with their batch and status, in the order of their acceptance."""
-        return tuple(self._ledger.read())
+        return tuple(self._ledger.read(self._filter))
 
     @property
     def charges(self) -> tuple[Charge, ...]:
@@ -150,19 +153,25 @@ class PrivacyAccountant:
         return tuple(entry.charge for entry in self.entries)
 
     # ---- paying ----------------------------------------------------------------------------------
-    def charge(self, event: DpEvent, label: str, extra_delta: float = 0.0, *, private: bool = True) -> None:
-        """Pay for a mechanism, before it touches the data.
+    def charge(self, event: DpEvent, label: str, extra_delta: float = 0.0, *, private: bool = True) -> Receipt:
+        """Charge a mechanism, before it touches the data.
 
         Parameters
         ----------
-        event : dp_accounting.DpEvent
-            Everything that will be released.
+        event : dp_accounting.DpEvent, DPSGDPlan or SubsetPlan
+            Everything that will be released. Of a plan its event is charged, and the plan may then be followed, once,
+            in this process.
         label : str
             For the reader of the ledger; public.
         extra_delta : float, default=0.0
             Probability spent outright by threshold rules.
         private : bool, default=True
             False when the noise to come is known to somebody, as seeded noise is: the books are then marked, for good.
+
+        Returns
+        -------
+        Receipt
+            ``receipt.cover(plan)`` lets a plan be followed whose steps are a part of `event`. Not needed otherwise.
 
         Raises
         ------
@@ -174,13 +183,27 @@ class PrivacyAccountant:
             When the ledger file cannot be read or written; nothing is charged.
         ValueError
             For an event that cannot be priced, or a bad label or extra_delta.
+        RuntimeError
+            For a plan that was charged before; nothing is charged.
 
         Notes
         -----
         A charge equal to one declared by `plan` uses that up and costs nothing more. A charge is never
         taken back, whatever becomes of the fit.
         """
-        self._add([Charge(label, event, extra_delta)], "charged" if private else "seeded")
+        status = "charged" if private else "seeded"
+        if not hasattr(event, "check_charged"):
+            return self._charge_event(Charge(label, event, extra_delta), status)
+        plan = event
+        with plan._use.lock:  # of two threads that charge one plan, the second is refused before it is charged
+            plan._check_free()
+            receipt = self._charge_event(Charge(label, plan.event, extra_delta), status)
+            receipt.cover(plan)
+        return receipt
+
+    def _charge_event(self, charge: Charge, status: str) -> Receipt:
+        self._add([charge], status)
+        return Receipt(charge)
 
     def plan(self, charges: Iterable[Charge | FitPlan]) -> None:
         """Declare and pay for several charges at once; each is used up by a later equal `charge`.
@@ -202,7 +225,7 @@ class PrivacyAccountant:
         >>> accountant = PrivacyAccountant(1.0)
         >>> pca, mixture = Charge("pca", gaussian_event(6.0)), Charge("mixture", gaussian_event(6.0))
         >>> accountant.plan([pca, mixture])
-        >>> accountant.charge(pca.event, "pca")
+        >>> receipt = accountant.charge(pca.event, "pca")
         >>> list(accountant.report()["status"])
         ['charged', 'planned']
         """
@@ -212,9 +235,9 @@ class PrivacyAccountant:
         self._add(batch, "planned")
 
     def _add(self, charges: Sequence[Charge], status: str) -> None:
-        if not self.detached and not math.isinf(self.epsilon) and not self._ledger.read():
+        if not self.detached and not math.isinf(self.epsilon) and not self._ledger.totals(self._filter):
             epsilon_pld(charges, self.delta, self.neighboring)  # remembered: the lock is then held for a moment only
-        self._ledger.add(charges, status, self._filter.check)
+        self._ledger.add(charges, status, self._filter)
 
     def calibrate(
         self,
@@ -260,9 +283,10 @@ class PrivacyAccountant:
         extra = float(extra_delta_share) * delta
         Charge(label, phases[0].event(1.0), extra)  # the label and extra_delta must be chargeable
         terms = {"neighboring": self.neighboring, "label": label, "extra_delta": extra}
-        entries = self._ledger.read()
+        past = self._ledger.totals(self._filter)
         if math.isinf(self.epsilon):
             return calibrate(phases, math.inf if epsilon is None else epsilon, delta, **terms)
+        entries = self._ledger.read(self._filter) if past.planned else []
         planned = [entry.charge for entry in entries if entry.status == "planned" and entry.charge.label == label]
         if epsilon is not None:
             # of its own kind, and the threshold that it would have by itself first
@@ -271,17 +295,17 @@ class PrivacyAccountant:
                 plan = calibrate(phases, check_epsilon(epsilon), delta, **{**terms, "extra_delta": known})
                 if plan.charge in planned:
                     return plan
-        if entries and extra > 0:
-            terms["extra_delta"] = extra = min(extra, self._filter.thresholds_left(entries) / 2) or extra
+        if past and extra > 0:
+            terms["extra_delta"] = extra = min(extra, self._filter.thresholds_left(past) / 2) or extra
         if epsilon is not None:
             plan = calibrate(phases, check_epsilon(epsilon), delta, **terms)
-            if not entries or self._filter.accepts(entries, [plan.charge]):
+            if not past or self._filter.accepts(past, [plan.charge]):
                 return plan
             # Sampled steps can take far more RDP than Gaussian releases of the same epsilon: give them as much.
-            if math.isinf(epsilon) or epsilon > self._filter.remaining(entries):
+            if math.isinf(epsilon) or epsilon > self._filter.remaining(past):
                 return plan  # too much by any count: charging it says so
-            rdp = min(self._filter.rdp_left(entries), self.alpha * gaussian_mu(epsilon, self.delta) ** 2 / 2)
-        elif not entries:
+            rdp = min(self._filter.rdp_left(past), self.alpha * gaussian_mu(epsilon, self.delta) ** 2 / 2)
+        elif not past:
             if extra >= self.delta:
                 raise ValueError(
                     f"thresholds would spend {extra:.3g}, more than the accountant's delta {self.delta:.3g}"
@@ -289,7 +313,7 @@ class PrivacyAccountant:
             plan = calibrate(phases, self.epsilon, self.delta, **terms)
             return plan if delta == self.delta else self._alone(plan, delta)
         else:
-            rdp = self._filter.rdp_left(entries)
+            rdp = self._filter.rdp_left(past)
             if not rdp > 0:
                 raise BudgetExceededError(
                     f"nothing is left of this budget (epsilon = {self.epsilon:g}, delta = {self.delta:.3g}); "
@@ -317,7 +341,7 @@ class PrivacyAccountant:
             By PLD as long as all was declared in one batch; the filter's book value afterwards. Infinity
             when something was not private or the thresholds have spent more than `delta`.
         """
-        return self._filter.spent(self._ledger.read(), delta)
+        return self._filter.spent(self._ledger.read(self._filter), delta)
 
     def remaining(self) -> float:
         """Epsilon that one more fit may cost, alone and at the accountant's delta, under the rule that will apply.
@@ -328,7 +352,7 @@ class PrivacyAccountant:
             Exact for the first charge and for fits of Gaussian releases. A later fit with Poisson-sampled steps may be
             asked for as much, and `calibrate` will make it cost less where the filter demands it.
         """
-        return self._filter.remaining(self._ledger.read())
+        return self._filter.remaining(self._ledger.totals(self._filter))
 
     def report(self) -> pd.DataFrame:
         """The books as a table, one row a primitive release.
@@ -342,7 +366,52 @@ class PrivacyAccountant:
             `attrs` holds the totals: budget_epsilon, budget_delta, neighboring, alpha, epsilon_spent,
             epsilon_if_fixed_in_advance (the PLD total, were all charges known beforehand), remaining, private.
         """
-        return ledger_frame(self._ledger.read(), self._filter)
+        return ledger_frame(self._ledger.read(self._filter), self._filter)
+
+    def verify(self, head: str | None = None) -> dict[str, Any]:
+        """Recompute the ledger from its entries alone: its hash chain, its running sums, and each charge by its rule.
+
+        Parameters
+        ----------
+        head : str, default=None
+            A head noted earlier ("length:hash"): the ledger must have had it.
+
+        Returns
+        -------
+        dict
+            charges (their number), epsilon_spent, budget_epsilon, delta, neighboring, private, head (of a ledger
+            file: to be noted where others cannot change it), unchained (entries of an earlier version, from before
+            the chain began: that they are as they were written cannot be shown).
+
+        Raises
+        ------
+        LedgerError
+            At the first thing that is not so, or when the ledger cannot be read.
+
+        Notes
+        -----
+        The chain has no secret. Whoever can write the file can write another one, with a chain of its own; that is
+        noticed by accountants that have seen the true one, and by a head that was noted.
+
+        Examples
+        --------
+        >>> from skdpgen.accounting import PrivacyAccountant, gaussian_event
+        >>> accountant = PrivacyAccountant(1.0)
+        >>> receipt = accountant.charge(gaussian_event(20.0), "first look")
+        >>> accountant.verify()["charges"]
+        1
+        """
+        found = self._ledger.verify(self._filter, head)
+        entries = self.entries
+        return {
+            "charges": len(entries),
+            "epsilon_spent": self._filter.spent(entries),
+            "budget_epsilon": self.epsilon,
+            "delta": self.delta,
+            "neighboring": self.neighboring,
+            "private": proves_privacy(entries),
+            **found,
+        }
 
     def __repr__(self):
         # scikit-learn prints parameters on one line: 30 characters at most, and the file is not read for it
@@ -351,7 +420,7 @@ class PrivacyAccountant:
 
     def _repr_html_(self):
         try:
-            return ledger_html(self._ledger.read(), self._filter, path=self.ledger, detached=self.detached)
+            return ledger_html(self._ledger.read(self._filter), self._filter, path=self.ledger, detached=self.detached)
         except LedgerError as error:
             return f"<p>PrivacyAccountant: {html.escape(str(error))}</p>"
 
@@ -371,7 +440,7 @@ class PrivacyAccountant:
         if self.ledger is not None:
             # nothing that changes with a charge: joblib caches recognise an estimator by its pickle
             return _reattach, (self.ledger, self._ledger.identity, parameters)
-        return detached_accountant, (tuple(self._ledger.read()), parameters)
+        return detached_accountant, (tuple(self._ledger.read(self._filter)), parameters)
 
 
 def _reattach(path: str, identity: str, parameters: tuple) -> PrivacyAccountant:

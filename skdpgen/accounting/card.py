@@ -92,7 +92,7 @@ class PrivacyCard:
     >>> from skdpgen.accounting import Phase, PrivacyAccountant, PrivacyCard
     >>> accountant = PrivacyAccountant(1.0)
     >>> plan = accountant.calibrate([Phase("moments", 1.0)], label="DPPCA")
-    >>> accountant.charge(plan.event, plan.label)
+    >>> receipt = accountant.charge(plan.event, plan.label)
     >>> card = PrivacyCard.build(plan, accountant, model="DPPCA", parameters={"n_components": 2}, noise="secure")
     >>> PrivacyCard.from_json(card.to_json()).verify()["fit"]
     {'epsilon': 0.99999..., 'delta': 1e-05}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -17,7 +18,7 @@ from .events import Charge, releases
 from .gaussian import gaussian_epsilon
 from .renyi import conversion_cost, rdp_at
 
-__all__ = ["STATUSES", "Entry", "PrivacyFilter", "proves_privacy"]
+__all__ = ["STATUSES", "Entry", "PrivacyFilter", "Totals", "proves_privacy"]
 
 # Of a line of the books.
 STATUSES = ("planned", "charged", "seeded")
@@ -49,6 +50,40 @@ def proves_privacy(entries: Sequence[Entry]) -> bool:
     """Whether the books prove anything: every release had noise, and nobody knows it."""
     without_noise = any(row.mechanism == "non_private" for entry in entries for row in releases(entry.charge.event))
     return not without_noise and all(entry.status != "seeded" for entry in entries)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Running sums over the entries of a ledger: all that the filter needs to know of the past.
+
+    The sums are exact (fractions of whole numbers), so they do not depend on how the entries were added up. An
+    infinite one is a float.
+
+    Attributes
+    ----------
+    batches : int
+        Batches so far.
+    planned : int
+        Entries that are planned and not used yet.
+    rdp, extra : Fraction or float
+        RDP at the order of the filter (0 without one), and extra deltas, of all charges.
+    first_rdp, first_extra : Fraction or float
+        Those of the first batch alone.
+    """
+
+    batches: int = 0
+    planned: int = 0
+    rdp: Fraction | float = Fraction(0)
+    extra: Fraction | float = Fraction(0)
+    first_rdp: Fraction | float = Fraction(0)
+    first_extra: Fraction | float = Fraction(0)
+
+    def __bool__(self):
+        return self.batches > 0
+
+    def used(self) -> Totals:
+        """Return the totals once a planned entry has been used: it was counted when it was planned."""
+        return replace(self, planned=self.planned - 1)
 
 
 @dataclass(frozen=True)
@@ -132,32 +167,63 @@ class PrivacyFilter:
         """RDP of charges at the filter's order."""
         if self.alpha is None:
             return math.nan
-        return math.fsum(rdp_at(releases(charge.event), self.alpha, self.neighboring) for charge in charges)
+        return _rounded(sum((self._rdp(charge) for charge in charges), Fraction(0)))
 
-    def held(self, entries: Sequence[Entry]) -> float:
+    def _rdp(self, charge: Charge) -> Fraction | float:
+        return (
+            Fraction(0) if self.alpha is None else _exact(rdp_at(releases(charge.event), self.alpha, self.neighboring))
+        )
+
+    def add(self, totals: Totals, charge: Charge, batch: int, status: str) -> Totals:
+        """Return the totals with one more entry; ValueError unless its batch is the last one or the next."""
+        if batch not in (max(totals.batches, 1), totals.batches + 1):
+            raise ValueError(f"batch {batch} does not follow batch {totals.batches}")
+        rdp, extra = self._rdp(charge), Fraction(charge.extra_delta)
+        return Totals(
+            batches=batch,
+            planned=totals.planned + (status == "planned"),
+            rdp=totals.rdp + rdp,
+            extra=totals.extra + extra,
+            first_rdp=totals.first_rdp + rdp if batch == 1 else totals.first_rdp,
+            first_extra=totals.first_extra + extra if batch == 1 else totals.first_extra,
+        )
+
+    def totals(self, past: Past) -> Totals:
+        """Return the running sums over the past; totals are given back as they are."""
+        if isinstance(past, Totals):
+            return past
+        totals = Totals()
+        for entry in past:
+            totals = self.add(totals, entry.charge, entry.batch, entry.status)
+        return totals
+
+    # ``past`` is what was accepted before: entries, or their totals, which give the same answers in constant time
+    def held(self, past: Past) -> float:
         """Part of delta that extra deltas may use, fixed once the first batch is known."""
-        return max(self.delta_reserve * self.delta, _extra(first_batch(entries)))
+        return max(self.delta_reserve * self.delta, float(self.totals(past).first_extra))
 
-    def thresholds_left(self, entries: Sequence[Entry]) -> float:
+    def thresholds_left(self, past: Past) -> float:
         """What is left of `held`."""
-        return max(self.held(entries) - _extra([entry.charge for entry in entries]), 0.0)
+        totals = self.totals(past)
+        return max(self.held(totals) - float(totals.extra), 0.0)
 
-    def limit(self, entries: Sequence[Entry]) -> float:
+    def limit(self, past: Past) -> float:
         """RDP that all charges together may reach once there is a second batch."""
         if self.alpha is None:
             return math.inf
-        return self.epsilon - conversion_cost(self.alpha, self.delta - self.held(entries))
+        return self.epsilon - conversion_cost(self.alpha, self.delta - self.held(past))
 
-    def rdp_left(self, entries: Sequence[Entry]) -> float:
-        """RDP that the next batch may take; 0 when the books are closed."""
+    def rdp_left(self, past: Past) -> float:
+        """RDP that the next batch may take; 0 when nothing more is accepted."""
         if self.alpha is None:
             return math.inf
-        limit = self.limit(entries)
-        left = limit - self.rdp([entry.charge for entry in entries])
+        totals = self.totals(past)
+        limit = self.limit(totals)
+        left = limit - _rounded(totals.rdp)
         return left if left > _NEGLIGIBLE * abs(limit) else 0.0
 
-    def check(self, entries: Sequence[Entry], new: Sequence[Charge]) -> None:
-        """Raise BudgetExceededError unless `new` may be added, as one batch, to the books."""
+    def check(self, past: Past, new: Sequence[Charge]) -> None:
+        """Raise BudgetExceededError unless `new` may be added, as one batch, to what was accepted before."""
         if math.isinf(self.epsilon):
             return
         if any(row.mechanism == "non_private" for charge in new for row in releases(charge.event)):
@@ -166,7 +232,8 @@ class PrivacyFilter:
                 "use an accountant with epsilon = inf; nothing was charged"
             )
         asked, extra = ", ".join(repr(charge.label) for charge in new), _extra(new)
-        if not entries:
+        totals = self.totals(past)
+        if not totals:
             if extra >= self.delta:
                 raise BudgetExceededError(
                     f"{asked} spends {extra:.3g} of delta on thresholds, and the budget's delta is {self.delta:.3g}; "
@@ -179,17 +246,16 @@ class PrivacyFilter:
                     "nothing was charged"
                 )
             return
-        charges = [entry.charge for entry in entries]
-        if extra > 0 and extra > (left := self.thresholds_left(entries)) + 1e-12 * self.held(entries):
+        if extra > 0 and extra > (left := self.thresholds_left(totals)) + 1e-12 * self.held(totals):
             raise BudgetExceededError(
-                f"{asked} spends {extra:.3g} of delta on thresholds; of the {self.held(entries):.3g} that this ledger "
+                f"{asked} spends {extra:.3g} of delta on thresholds; of the {self.held(totals):.3g} that this ledger "
                 f"keeps for them {left:.3g} are left: declare the categories, or make the books with a larger "
                 "delta_reserve=; nothing was charged"
             )
-        total, limit = self.rdp([*charges, *new]), self.limit(entries)
+        total, limit = _rounded(sum((self._rdp(charge) for charge in new), totals.rdp)), self.limit(totals)
         if not total <= limit:
-            left, cost = self.remaining(entries), epsilon_pld(new, self.delta, self.neighboring)
-            first = self.rdp(first_batch(entries)) > limit
+            left, cost = self.remaining(totals), epsilon_pld(new, self.delta, self.neighboring)
+            first = _rounded(totals.first_rdp) > limit
             amount = f"about {left:.4g}" if left else "nothing"
             words = f"{amount} of {self.epsilon:g} is left for a charge chosen after earlier ones"
             words += ": the first charge alone spent it" if first else ""
@@ -200,10 +266,10 @@ class PrivacyFilter:
                 f"{limit:.4g})"
             )
 
-    def accepts(self, entries: Sequence[Entry], new: Sequence[Charge]) -> bool:
+    def accepts(self, past: Past, new: Sequence[Charge]) -> bool:
         """Whether `check` lets `new` pass."""
         try:
-            self.check(entries, new)
+            self.check(past, new)
         except BudgetExceededError:
             return False
         return True
@@ -217,19 +283,30 @@ class PrivacyFilter:
         net = min(delta * (1 - self.held(entries) / self.delta), delta - _extra(charges))
         return max(0.0, self.rdp(charges) + conversion_cost(self.alpha, net))
 
-    def remaining(self, entries: Sequence[Entry]) -> float:
+    def remaining(self, past: Past) -> float:
         """Epsilon that one more Gaussian fit may cost, alone, at the budget's delta."""
-        if not entries or self.alpha is None:
+        if not past or self.alpha is None:
             return self.epsilon
-        left = self.rdp_left(entries)
+        left = self.rdp_left(past)
         if not left > 0:
             return 0.0
         return gaussian_epsilon(math.sqrt(2 * left / self.alpha), self.delta) * (1 - 1e-9)
 
 
-def first_batch(entries: Sequence[Entry]) -> list[Charge]:
-    """Charges of the first batch."""
-    return [entry.charge for entry in entries if entry.batch == entries[0].batch]
+Past = Sequence[Entry] | Totals
+
+
+def _exact(value: float) -> Fraction | float:
+    """Return a number that adds up without rounding; infinity stays a float."""
+    return Fraction(value) if math.isfinite(value) else value
+
+
+def _rounded(value: Fraction | float) -> float:
+    """Return an exact sum as a float; infinity where it is beyond one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def _extra(charges: Sequence[Charge]) -> float:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import threading
 from collections.abc import Callable
 from types import MappingProxyType
 from typing import NamedTuple
@@ -14,6 +12,7 @@ from dp_accounting import DpEvent
 from scipy.optimize import brentq
 
 from ..exceptions import BudgetExceededError
+from ..utils.forks import ForkSafeLock, process_identity
 from .accountant import PrivacyAccountant
 from .calibration import FitPlan, Phase, check_phases, make_plan, scale_for_rdp
 from .cost import check_delta, check_epsilon, epsilon_rdp
@@ -99,7 +98,7 @@ class PaidFits:
     """
 
     def __init__(self, accountant: PrivacyAccountant):
-        self._accountant, self._lock, self._pid = accountant, threading.Lock(), os.getpid()
+        self._accountant, self._lock, self._process = accountant, ForkSafeLock(), process_identity()
         self._open, self._charge, self._left = False, None, None
 
     def __enter__(self):
@@ -114,7 +113,7 @@ class PaidFits:
     @property
     def open(self) -> bool:
         """Whether fits may still be made on the charge: in its block, in the process that made it."""
-        return self._open and self._charge is not None and os.getpid() == self._pid
+        return self._open and self._charge is not None and process_identity() == self._process
 
     def charge(self, event: DpEvent, label: str, extra_delta: float = 0.0, *, private: bool = True) -> None:
         """Charge the accountant, as its own `charge`; a second charge is refused."""
@@ -202,7 +201,7 @@ class Voucher(PrivacyAccountant):
         accountant = paid.accountant
         rule = (math.inf, accountant.delta, accountant.neighboring, accountant.delta_reserve)
         self._filter, self._ledger = PrivacyFilter(*rule), MemoryLedger()
-        self._plan, self._paid, self._lock = plan, paid, threading.Lock()
+        self._plan, self._paid, self._lock = plan, paid, ForkSafeLock()
 
     def calibrate(self, phases, *, label, epsilon=None, delta=None, extra_delta_share=0.0) -> FitPlan:
         """Return the plan that was paid for; another fit is refused."""
@@ -216,9 +215,9 @@ class Voucher(PrivacyAccountant):
         with self._lock:
             if not self._paid.open:
                 raise BudgetExceededError(f"{label!r}: what it was paid by is over")
-            if self._ledger.read() or charge != self._plan.charge:
+            if self._ledger.totals(self._filter) or charge != self._plan.charge:
                 raise BudgetExceededError(f"{label!r}: one fit was paid for, and not this one (or not twice)")
-            super().charge(event, label, extra_delta, private=private)
+            return super().charge(event, label, extra_delta, private=private)
 
     def plan(self, charges):
         """Refuse: the one fit is planned already."""

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from ..accounting import delta_pld, gaussian_epsilon, gaussian_mu, poisson_gaussian_event
+from ..accounting import PrivacyAccountant, delta_pld, gaussian_epsilon, gaussian_mu, poisson_gaussian_event
 from ..utils.watching import watch_releases
 from ._audit import AuditResult
 from ._bounds import epsilon_from_guesses, error_bounds, mu_from_shift
@@ -91,8 +91,9 @@ def audit_training(plan, *, delta=1e-5, canaries=20_000, guesses=None, confidenc
     claimed = plan.epsilon(delta)
     chosen = rng.random(canaries) < 0.5
     guesses = _best_guesses(claimed, delta, canaries, confidence) if guesses is None else int(guesses)
-    # a copy, which nobody has used
+    # a plan of its own, charged to a budget that nobody keeps: the records are made up
     trained = dataclasses.replace(plan, noise_multiplier=plan.noise_multiplier * noise_scale)
+    PrivacyAccountant(math.inf, neighboring=plan.neighboring).charge(trained, "audit of a training")
     scores = _train(trained, plan, chosen)
     order = np.argsort(scores)
     low, high = order[: guesses // 2], order[canaries - (guesses - guesses // 2) :]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 
@@ -10,6 +11,7 @@ from skorch.callbacks import Callback
 from torch import nn
 from torch.nn import functional
 
+from ..accounting import PrivacyAccountant
 from ..dpsgd import ClippedSum, DPSGDPlan, GradientNoise, LossModule, clipped_sum
 from ..nn._dp_net import DPNet
 from ..utils.noise import make_noise_generator
@@ -179,6 +181,7 @@ def _fit(make, x, batch, steps, kind):
 
     def run():
         plan = DPSGDPlan(rate, steps + 1, 1.0, 1.4, batch)
+        PrivacyAccountant(math.inf).charge(plan, "rows made up for timing")
         clock = _Clock()
         net = DPNet(make, plan=plan, noise=kind, verbose=0, callbacks=[clock])
         net.fit(X)

@@ -9,11 +9,40 @@ __all__ = ["add", "run"]
 
 def add(commands):
     """Register the command."""
-    command = add_command(commands, "verify", run, "recompute a privacy card's epsilon from its events alone")
-    command.add_argument("card", metavar="CARD.json")
+    command = add_command(commands, "verify", run, "recompute a privacy card's epsilon, or a ledger's, from its events")
+    command.add_argument("card", metavar="CARD.json", nargs="?", help="may be left out with --ledger")
+    command.add_argument("--ledger", metavar="BUDGET.db", help="check a ledger file: its hash chain, sums and charges")
+    command.add_argument("--head", metavar="LENGTH:HASH", help="the ledger must have had this head, noted earlier")
 
 
 def run(arguments):
+    if arguments.card is None and arguments.ledger is None:
+        raise ValueError("give CARD.json, --ledger BUDGET.db, or both")
+    if arguments.head is not None and arguments.ledger is None:
+        raise ValueError("--head is of a ledger: give --ledger")
+    if arguments.ledger is not None:
+        _verify_ledger(arguments)
+    if arguments.card is not None:
+        _verify_card(arguments)
+
+
+def _verify_ledger(arguments):
+    from .. import PrivacyAccountant
+
+    accountant = PrivacyAccountant(ledger=arguments.ledger)
+    found = accountant.verify(arguments.head)
+    print(f"{arguments.ledger}: consistent; recomputed from its entries alone:")
+    print(
+        f"  spent    epsilon {found['epsilon_spent']:.6g} of {found['budget_epsilon']:g} at delta {found['delta']:.3g}"
+    )
+    print(f"  charges  {found['charges']}, {found['neighboring']}")
+    print(f"  private  {'yes' if found['private'] else 'NO: without noise, or with noise that can be repeated'}")
+    if found["unchained"]:
+        print(f"  unproven that the first {found['unchained']} are as written: an earlier version wrote them unchained")
+    print(f"  head     {found['head'] or 'none yet: the next charge begins the chain'}")
+
+
+def _verify_card(arguments):
     from .. import PrivacyCard
 
     card = PrivacyCard.load(arguments.card)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 from .._types import check_neighboring
+from .charged import ChargedPlan, PlanUse
 
 __all__ = ["DPSGDPlan"]
 
 
 @dataclass(frozen=True)
-class DPSGDPlan:
+class DPSGDPlan(ChargedPlan):
     """What a DP-SGD run is allowed to do, fixed before its first step.
 
     Each step includes every record independently with probability `sampling_rate`, clips the
     gradient of each record, and releases ``sum + N(0, noise_std**2 I)``. What that costs is
     computed from `sampling_rate`, `steps`, `noise_multiplier` and `neighboring` alone, so a
-    run that follows its plan costs what was charged for the plan.
+    run that follows its plan costs what was charged for the plan: ``accountant.charge(plan, "my training")``, which
+    lets this plan object be followed once, in this process (see `ChargedPlan`).
 
     Parameters
     ----------
@@ -61,43 +63,7 @@ class DPSGDPlan:
     expected_batch_size: float
     neighboring: str = "add_or_remove_one"
     max_physical_batch: int | None = None
-    # Whose training used the plan up, and its steps: one list of each for the plan and all its copies.
-    _user: list = field(default_factory=list, init=False, repr=False, compare=False)
-    _taken: list = field(default_factory=list, init=False, repr=False, compare=False)
-
-    def claim(self, user) -> bool:
-        """Use the plan up for `user` (any object, the same for one training); False if another one has used it.
-
-        A plan was charged once, so one training may follow it, and go on with it after an interruption. A plan
-        without noise costs nothing and may be used again.
-        """
-        self._user.append(user)  # one atomic act: of several threads, the first stays the user
-        return not self.private or self._user[0] is user
-
-    @property
-    def steps_taken(self) -> int:
-        """Steps trained under the plan so far, whichever copies of a net took them; not counted without noise."""
-        return len(self._taken)
-
-    def take_step(self) -> None:
-        """Count one step, before it is taken; RuntimeError if all have been.
-
-        Copies of a net share the plan and this count with it, so that together they run the steps that were charged.
-        """
-        if self.private:
-            self._taken.append(None)  # atomic, and counted before it is asked
-            if len(self._taken) > self.steps:
-                raise RuntimeError(f"all {self.steps} steps of the plan have been taken; more were not charged")
-
-    def __copy__(self):
-        return self
-
-    def __deepcopy__(self, memo):
-        return self
-
-    def __reduce__(self):
-        values = [getattr(self, f.name) for f in fields(self) if f.init]
-        return _used_up, (type(self), values)
+    _use: PlanUse = field(default_factory=PlanUse, init=False, repr=False, compare=False)
 
     def __post_init__(self):
         check_neighboring(self.neighboring)
@@ -117,7 +83,7 @@ class DPSGDPlan:
 
     @property
     def event(self):
-        """What to charge for the plan: ``accountant.charge(plan.event, "my training")``."""
+        """What the plan costs: all its steps, composed."""
         from ..accounting import non_private_event, poisson_gaussian_event
 
         if not self.private:
@@ -185,10 +151,3 @@ class DPSGDPlan:
     def steps_per_epoch(self) -> int:
         """Steps in which a record takes part once on average; public."""
         return max(1, round(1 / self.sampling_rate))
-
-
-def _used_up(cls, values):
-    """A plan out of a pickle: what it paid for may have been trained already."""
-    plan = cls(*values)
-    plan.claim(object())
-    return plan

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import math
 import numbers
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ..accounting import Phase, gaussian_event, non_private_event, subset_gaussian_event
+from .charged import ChargedPlan, PlanUse
 from .loader import poisson_batches
 
 __all__ = ["ENCODER_UPDATES", "SAMPLERS", "KeyedStream", "SubsetPlan", "assign_subsets", "hash_subsets", "subset_draws"]
@@ -138,11 +139,11 @@ def _mix(x):
 
 # ---- the plan -----------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class SubsetPlan:
+class SubsetPlan(ChargedPlan):
     """What stage 2 may do, fixed before its first step: sampler, encoder policy, clip, noise, steps.
 
     Each step draws subsets, clips the mean gradient of each to `l2_bound`, and releases their sum with Gaussian noise,
-    divided by `per_step`.
+    divided by `per_step`. A plan is charged, and then followed once (see `ChargedPlan`).
 
     Parameters
     ----------
@@ -183,26 +184,7 @@ class SubsetPlan:
     l2_bound: float = 1.0
     sampler: str = "poisson"
     encoder_update: str = "stateless"
-    # The trainings that followed it: one list for the plan and all its copies.
-    _taken: list = field(default_factory=list, init=False, repr=False, compare=False)
-
-    def claim(self):
-        """Use the plan up, before its first step; RuntimeError if a training has followed it already.
-
-        A plan was charged once. One without noise costs nothing and may be used again; one out of a pickle is used up.
-        """
-        self._taken.append(None)  # atomic, and counted before it is asked
-        if self.private and len(self._taken) > 1:
-            raise RuntimeError("a training has followed this plan already, and another was not charged")
-
-    def __copy__(self):
-        return self
-
-    def __deepcopy__(self, memo):
-        return self
-
-    def __reduce__(self):
-        return _used_up, (type(self), [getattr(self, f.name) for f in fields(self) if f.init])
+    _use: PlanUse = field(default_factory=PlanUse, init=False, repr=False, compare=False)
 
     def __post_init__(self):
         for name in ("n_subsets", "steps", "per_step"):
@@ -286,12 +268,6 @@ class SubsetPlan:
         if self.mechanism == "gaussian":
             return gaussian_event(self.noise_multiplier, self.visits)
         return subset_gaussian_event(self.mechanism, self.sampling_rate, self.noise_multiplier, self.steps)
-
-
-def _used_up(cls, values):
-    plan = cls(*values)
-    plan.claim()
-    return plan
 
 
 def subset_draws(plan, rng):

@@ -294,7 +294,7 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
             expected_batch_size=self.sampling_rate * rows,
             neighboring=neighboring,
         )
-        net = self._make_net(X.shape[1], len(self.classes_), dpsgd)
+        net = self._make_net(X.shape[1], len(self.classes_), self._receipt.cover(dpsgd))
         net.set_params(progress_text=f"epsilon {plan.epsilon:.3g}")
         return net.fit(scaled, codes[known].astype(np.int64))
 

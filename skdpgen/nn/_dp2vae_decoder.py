@@ -192,9 +192,9 @@ def train_decoder(module, stack, plan, rng, *, lr, averaging, chunk, device="cpu
     Raises
     ------
     RuntimeError
-        If a training has followed the plan already.
+        If the plan was not charged in this process, or a training has followed it already.
     """
-    plan.claim()
+    plan.claim(object())
     module.to(device)
     decoder = StackableNet(module)
     weights = [p for p in module.parameters() if p.requires_grad]

@@ -54,8 +54,8 @@ class DPNet(NeuralNet):
         the loss of each group: X has the shape ``(n_groups, length, ...)``, `members` is 1.0 for records and 0.0 for
         padding, and `group_noise` has the module's ``group_noise_shape`` after the groups.
     plan : DPSGDPlan, default=None
-        Needed when training starts. A plan is used up by its steps: training again takes another charge and
-        a new plan, even of equal numbers.
+        Needed when training starts, and charged by then: ``accountant.charge(plan, label)``. It is used up by its
+        steps: training again takes a new plan, even of equal numbers, and another charge.
     criterion : Module class, default=PerExampleLoss
         Gives one loss for each record. Criteria with a `reduction` are made with ``reduction="none"``;
         entries beyond the first dimension are averaged.
@@ -216,7 +216,8 @@ class DPNet(NeuralNet):
         Raises
         ------
         RuntimeError
-            If all steps of the plan have been taken, or another net, a clone of this one for example, has used it.
+            If the plan was not charged in this process, all its steps have been taken, or another net, a clone of this
+            one for example, has used it.
         """
         self._check_plan()
         if not self.initialized_:
@@ -273,8 +274,7 @@ class DPNet(NeuralNet):
         if plan.needs_groups:
             self._choose_group_path(loader)
         check_generators()
-        if not plan.claim(self.plan_token_):
-            raise RuntimeError("the plan was used by another training: charge again and set a new plan")
+        plan.claim(self.plan_token_)
         self.used_plan_ = plan
         left = plan.steps - self.steps_taken_
         clipper = plan.make_aggregate(root, rng, path=self.path_, **self._groups(plan))
@@ -392,6 +392,7 @@ class DPNet(NeuralNet):
     def _check_plan(self):
         if not isinstance(self.plan, DPSGDPlan):
             raise ValueError(f"training needs plan=DPSGDPlan(...); got {type(self.plan).__name__}")
+        self.plan.check_charged()
 
     def _bar(self, steps):
         hidden = {0: True, 1: None}.get(int(self.verbose), False)  # None: only where there is a terminal

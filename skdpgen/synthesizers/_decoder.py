@@ -175,7 +175,7 @@ def decoder_plan(settings, plan, row_count, neighboring):
     """The DP-SGD plan of a charged fit."""
     from ..dpsgd import DPSGDPlan
 
-    return DPSGDPlan(
+    train = DPSGDPlan(
         sampling_rate=settings["sampling_rate"],
         steps=settings["steps"],
         l2_bound=settings["gradient_bound"],
@@ -183,6 +183,7 @@ def decoder_plan(settings, plan, row_count, neighboring):
         expected_batch_size=max(1.0, settings["sampling_rate"] * row_count),
         neighboring=neighboring,
     )
+    return settings["receipt"].cover(train)
 
 
 def train_decoder(rows, plan, space, mixture, *, settings, likelihood, widths, n_labels, warm_rows, progress_text):

@@ -312,6 +312,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
             accountant = self._resolve_accountant()
             (rows, settings, ids, chunks), plan = self._prepare(X, y, accountant)
             rng = self._charge(accountant, plan)
+            settings["receipt"] = self._receipt
             stream = self._sampling_stream
             model = fit_dp2vae_model(rows, settings, plan, rng, accountant.neighboring, stream, ids, chunks)
             self._set_model(model)

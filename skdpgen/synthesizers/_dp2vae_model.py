@@ -297,7 +297,7 @@ def _train(data, networks, likelihood, n_classes, settings, plan, rng, chunks):
     return train_decoder(
         decoder,
         stack,
-        subset_plan(settings, plan.noise_multipliers["decoder"]),
+        settings["receipt"].cover(subset_plan(settings, plan.noise_multipliers["decoder"])),
         rng,
         lr=settings["lr"],
         averaging=settings["averaging"],

@@ -236,6 +236,7 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
             accountant = self._resolve_accountant()
             (rows, settings), plan = self._prepare(X, y, accountant)
             rng = self._charge(accountant, plan)
+            settings["receipt"] = self._receipt
             self._set_model(fit_dpgm_model(rows, settings, plan, rng, accountant.neighboring))
             self._issue_card(plan, rng, public_assumptions(self, rows), self.model_.gradient_noise)
         return self

@@ -147,7 +147,7 @@ def fit_dpgm_model(rows, settings, plan, rng, neighboring):
         n_features,
         codec.n_classes,
         make_likelihood(likelihood, widths),
-        plan=train,
+        plan=settings["receipt"].cover(train),
         scales=[train.expected_batch_size / size for size in train.part_batch_sizes],
         progress_text=f"epsilon {plan.epsilon:.3g}",
     )

@@ -303,6 +303,7 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
             accountant = self._resolve_accountant()
             (rows, settings), plan = self._prepare(X, y, accountant)
             rng = self._charge(accountant, plan)
+            settings["receipt"] = self._receipt
             fit_model = fit_frame_model if isinstance(rows, FrameRows) else fit_array_model
             self._set_model(fit_model(rows, settings, plan, rng, accountant.neighboring, self._sampling_stream))
             self._issue_card(plan, rng, public_assumptions(self, rows), self.model_.gradient_noise)

@@ -166,6 +166,7 @@ class BaseVAESynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Like
             accountant = self._resolve_accountant()
             (rows, settings), plan = self._prepare(X, y, accountant)
             rng = self._charge(accountant, plan)
+            settings["receipt"] = self._receipt
             self._set_model(fit_privae_model(rows, settings, plan, rng, accountant.neighboring))
             self._issue_card(plan, rng, public_assumptions(self, rows), self.model_.gradient_noise)
         return self

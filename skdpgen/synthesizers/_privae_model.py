@@ -325,7 +325,7 @@ def fit_privae_model(rows, settings, plan, rng, neighboring):
         x.shape[1] - codec.n_classes,
         codec.n_classes,
         make_likelihood(likelihood, widths),
-        plan=train,
+        plan=settings["receipt"].cover(train),
         progress_text=f"epsilon {plan.epsilon:.3g}",
     )
     net.initialize()

@@ -90,23 +90,36 @@ def test_a_damaged_ledger_refuses_charges(path):
     accountant.charge(EVENT, "b")
     intact = path.read_bytes()
     for statement in (
-        "DELETE FROM charges WHERE label = 'b'",
-        "UPDATE charges SET event = '{}'",
-        "UPDATE charges SET status = 'forgiven'",
-        "UPDATE charges SET extra_delta = 'none'",
-        "DROP TABLE charges",
+        "DELETE FROM records WHERE id = 2",
+        "DELETE FROM records WHERE id = 1",
+        "UPDATE records SET record = replace(record, '20.0', '2000.0')",
+        "UPDATE records SET record = replace(record, '\"b\"', '\"a\"') WHERE id = 2",
+        "UPDATE records SET record = '{}' WHERE id = 1",
+        "UPDATE records SET hash = 'x' WHERE id = 1",
+        "UPDATE head SET length = 1",
+        "UPDATE head SET hash = 'x'",
+        "DELETE FROM head",
+        "DROP TABLE records",
         "DELETE FROM parameters WHERE name = 'format'",
         "UPDATE parameters SET value = 'x'",
+        "UPDATE parameters SET value = '\"100.0\"' WHERE name = 'epsilon'",
     ):
         edit(path, statement)
-        with pytest.raises(LedgerError, match=r"damaged|is not a ledger"):
-            accountant.charge(EVENT, "c")
+        for holder in (
+            accountant,
+            pickle.loads(pickle.dumps(accountant)),
+        ):  # one that has seen it, and one that has not
+            with pytest.raises(LedgerError, match=r"damaged|is not a ledger"):
+                holder.charge(EVENT, "c")
+            with pytest.raises(LedgerError, match=r"damaged|is not a ledger"):
+                holder.verify()
         path.write_bytes(intact)
     path.write_bytes(intact[: len(intact) // 2])
     with pytest.raises(LedgerError, match=r"damaged|is not a ledger"):
         accountant.charge(EVENT, "c")
     path.write_bytes(intact)
     assert len(accountant.charges) == 2
+    assert accountant.verify()["charges"] == 2
 
 
 def test_a_ledger_deleted_or_made_again_is_not_taken_for_the_old_one(path):
@@ -209,7 +222,8 @@ def test_a_killed_process_loses_no_charge_and_leaves_no_half_of_one(path):
         accountant = pickle.loads(bytes.fromhex(sys.argv[1]))
         if os.fork() == 0:  # dies inside the transaction, after the row is written and before the commit
             from skdpgen.accounting import ledger
-            ledger.event_to_json = lambda event: os.kill(os.getpid(), signal.SIGKILL)
+            write = ledger._append
+            ledger._append = lambda *rows: write(*rows) and os.kill(os.getpid(), signal.SIGKILL)
             accountant.charge(gaussian_event(20.0), "inside")
         os.wait()
         accountant.charge(gaussian_event(20.0), "paid")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
 
 import numpy as np
 import pytest
+from _charged import charged
 
 from skdpgen.accounting import describe_event
 from skdpgen.dpsgd.subsets import KeyedStream, SubsetPlan, assign_subsets, hash_subsets, subset_draws
@@ -151,12 +153,15 @@ def test_keyed_draws_are_uniform_normal_and_uncorrelated():
 
 
 def test_a_plan_that_was_charged_once_is_followed_once():
-    plan = SubsetPlan(5, 7, 1.0)
-    plan.claim()
-    for again in (plan, copy.copy(plan), copy.deepcopy(plan), pickle.loads(pickle.dumps(SubsetPlan(5, 7, 1.0)))):
-        with pytest.raises(RuntimeError, match="already"):
-            again.claim()
+    plan = charged(SubsetPlan(5, 7, 1.0))
+    plan.claim(object())
+    for again in (plan, copy.copy(plan), copy.deepcopy(plan)):
+        with pytest.raises(RuntimeError, match="used by another training"):
+            again.claim(object())
+    for other in (SubsetPlan(5, 7, 1.0), dataclasses.replace(plan), pickle.loads(pickle.dumps(plan))):
+        assert other == plan
+        with pytest.raises(RuntimeError, match="was not charged"):
+            other.claim(object())
     free = SubsetPlan(5, 7, 0.0)
-    free.claim()
-    free.claim()
-    assert plan == SubsetPlan(5, 7, 1.0)
+    for _ in range(2):
+        free.claim(object())

@@ -8,6 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from _charged import charged
 from torch import nn
 
 from skdpgen.accounting import epsilon_pld
@@ -257,7 +258,7 @@ def releases_of(X, plan, steps):
         def on_grad_computed(self, net, named_parameters, **kwargs):
             seen.append(torch.cat([p.grad.flatten().double() for _, p in named_parameters]))
 
-    DPNet(Trained, plan=plan, verbose=0, random_state=0, callbacks=[Spy()]).fit(X)
+    DPNet(Trained, plan=charged(plan), verbose=0, random_state=0, callbacks=[Spy()]).fit(X)
     return torch.stack(seen)
 
 
@@ -274,11 +275,11 @@ def test_noise_of_a_release_covers_both_terms():
 
 def test_a_net_trains_by_groups_and_says_how():
     X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
-    net = DPNet(Trained, plan=make_plan(4, sampling_rate=0.2), verbose=0, random_state=0).check(X, groups=True)
+    net = DPNet(Trained, plan=charged(make_plan(4, sampling_rate=0.2)), verbose=0, random_state=0).check(X, groups=True)
     net.fit(X)
     assert (net.path_, net.group_path_, net.steps_taken_) == ("fast", "fast", 10)
     with pytest.raises(ValueError, match="group_losses"):
-        DPNet(nn.Linear, module__in_features=3, module__out_features=1, plan=make_plan(4), verbose=0).fit(X)
+        DPNet(nn.Linear, module__in_features=3, module__out_features=1, plan=charged(make_plan(4)), verbose=0).fit(X)
 
 
 def test_losses_of_groups_that_mix_groups_are_refused():
@@ -323,7 +324,8 @@ def test_plan_derives_its_bound_and_refuses_what_cannot_be():
     assert copy.copy(plan) is plan
     again = pickle.loads(pickle.dumps(plan))
     assert again == plan
-    assert not again.claim(object())
+    with pytest.raises(RuntimeError, match="was not charged"):
+        again.claim(object())
 
 
 @pytest.mark.parametrize(("relation", "expected"), [("add_or_remove_one", 0.4128), ("replace_one", 0.732)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from _charged import charged
 from test_termwise import Groups, Line, Scripted, Trained, Wide
 
 from skdpgen.dpsgd import LossModule, WholeBatchAggregate, WholeBatchPlan
@@ -68,7 +69,7 @@ def test_whole_batch_plans_train_and_mask_what_is_not_finite(aggregation):
     empty, plan = whole(module, torch.zeros(0, 3), aggregation)
     assert not any(v.any() for v in empty.value)
     X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
-    net = DPNet(Trained, plan=plan, verbose=0, random_state=0).fit(X)
+    net = DPNet(Trained, plan=charged(plan), verbose=0, random_state=0).fit(X)
     assert net.steps_taken_ == 10
     assert isinstance(plan.make_aggregate(LossModule(module), None, group_root=Groups(module)), WholeBatchAggregate)
     for changes in ({"bound": 0.0}, {"aggregation": "macro"}):

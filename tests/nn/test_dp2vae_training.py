@@ -9,6 +9,7 @@ import joblib
 import numpy as np
 import pytest
 import torch
+from _charged import charged
 from torch import nn
 
 from skdpgen.dpsgd.subsets import SubsetPlan
@@ -183,7 +184,7 @@ def test_two_index_sequences_with_equal_released_history_give_equal_encoders(pol
 
 
 def test_a_round_robin_refreshes_whatever_was_drawn():
-    plan = SubsetPlan(5, 6, 1.0, per_step=2, encoder_update="round_robin")
+    plan = charged(SubsetPlan(5, 6, 1.0, per_step=2, encoder_update="round_robin"))
     stack, refreshed = _stack("round_robin"), []
     refresh = stack.refresh
     stack.refresh = lambda units, *rest: (refreshed.append(units.tolist()), refresh(units, *rest))
@@ -293,7 +294,7 @@ def test_the_chunk_is_bounded_by_memory():
 def test_a_steps_noise_has_the_scale_of_its_plan(policy, monkeypatch):
     """Every release's noise, seen from outside: gradient times m, less the clipped sum."""
     sampler, update = policy
-    plan = SubsetPlan(5, 40, 1.3, l2_bound=0.25, sampler=sampler, encoder_update=update)
+    plan = charged(SubsetPlan(5, 40, 1.3, l2_bound=0.25, sampler=sampler, encoder_update=update))
     sums, noise, release = [], [], stage_2.GradientNoise.release
 
     def seen(self, bounded, divisor=1.0, out=None):
@@ -315,7 +316,7 @@ def test_a_steps_noise_has_the_scale_of_its_plan(policy, monkeypatch):
 
 
 def test_steps_run_are_steps_planned_and_the_decoder_keeps_no_gradients():
-    plan, decoder = SubsetPlan(5, 7, 1.0, per_step=2), _nets(1)[1]
+    plan, decoder = charged(SubsetPlan(5, 7, 1.0, per_step=2)), _nets(1)[1]
     before = [p.detach().clone() for p in decoder.parameters()]
     said, private = train_decoder(decoder, _stack(), plan, make_noise_generator(), lr=0.01, averaging=0.0, chunk=5)
     assert private == make_noise_generator().private

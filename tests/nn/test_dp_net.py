@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
 
 import numpy as np
 import pytest
 import torch
+from _charged import charged
 from sklearn.base import clone
 from skorch.callbacks import Callback, LRScheduler
 from torch import nn
@@ -49,7 +51,7 @@ class Classifier(nn.Module):
 
 def make_plan(rate=0.2, steps=12, n=60, z=1.0, **changes):
     settings = {"sampling_rate": rate, "steps": steps, "l2_bound": 1.0, "noise_multiplier": z}
-    return DPSGDPlan(**{**settings, "expected_batch_size": rate * n, **changes})
+    return charged(DPSGDPlan(**{**settings, "expected_batch_size": rate * n, **changes}))
 
 
 def make_net(module=Autoencoder, plan=None, **kwargs):
@@ -373,15 +375,16 @@ def test_training_on_cuda(X):
 
 
 def test_a_plan_pays_for_one_training_whoever_holds_it():
-    plan = DPSGDPlan(0.5, 3, 1.0, 1.0, 10.0)
-    other = DPSGDPlan(0.5, 3, 1.0, 1.0, 10.0)
+    plan = charged(DPSGDPlan(0.5, 3, 1.0, 1.0, 10.0))
+    other = charged(DPSGDPlan(0.5, 3, 1.0, 1.0, 10.0))
     X = np.random.default_rng(0).normal(size=(20, 4)).astype("float32")
     net = DPNet(_Squares, module__n=4, plan=plan, verbose=0).fit(X)
     for again in (clone(net), copy.deepcopy(net), DPNet(_Squares, module__n=4, plan=plan, verbose=0)):
         with pytest.raises(RuntimeError, match="plan was used"):
             again.fit(X)
-    with pytest.raises(RuntimeError, match="plan was used"):
-        DPNet(_Squares, module__n=4, plan=pickle.loads(pickle.dumps(other)), verbose=0).fit(X)
+    for copied in (pickle.loads(pickle.dumps(other)), dataclasses.replace(other)):
+        with pytest.raises(RuntimeError, match="was not charged"):
+            DPNet(_Squares, module__n=4, plan=copied, verbose=0).fit(X)
     net.set_params(plan=other).fit(X)
     with pytest.raises(RuntimeError, match="plan was used"):
         net.set_params(plan=plan).fit(X)

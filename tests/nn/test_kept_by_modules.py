@@ -8,6 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from _charged import charged
 from torch import nn
 
 from skdpgen import P3GMSynthesizer, PriVAESynthesizer
@@ -73,7 +74,7 @@ def kept(module):
 
 
 def net_of(module, X, **options):
-    plan = DPSGDPlan(0.5, 3, 1.0, 1.0, 30.0)
+    plan = charged(DPSGDPlan(0.5, 3, 1.0, 1.0, 30.0))
     return DPNet(module, plan=plan, verbose=0, random_state=0, **options)
 
 
@@ -177,12 +178,12 @@ def test_a_module_that_cannot_be_copied_is_refused_before_the_charge(rng):
 def test_a_net_pickles_and_trains_on_after_its_copies_are_gone(rng):
     X = rows(rng)
     net = DPNet(
-        Keeps, module__n_in=4, module__n_out=1, criterion=nn.MSELoss, plan=DPSGDPlan(0.5, 3, 1.0, 1.0, 30.0),
+        Keeps, module__n_in=4, module__n_out=1, criterion=nn.MSELoss, plan=charged(DPSGDPlan(0.5, 3, 1.0, 1.0, 30.0)),
         optimizer=torch.optim.Adam, verbose=0, random_state=0,
     ).fit(X, X[:, :1])  # fmt: skip
     weights = [p for group in net.optimizer_.param_groups for p in group["params"]]
     assert all(a is b for a, b in zip(weights, net.module_.parameters()))
     assert MARK.tobytes() not in pickle.dumps(net.module_.state_dict())
     before = net.module_.layer.weight.detach().clone()
-    net.set_params(plan=DPSGDPlan(0.5, 3, 1.0, 1.0, 30.0)).partial_fit(X, X[:, :1])
+    net.set_params(plan=charged(DPSGDPlan(0.5, 3, 1.0, 1.0, 30.0))).partial_fit(X, X[:, :1])
     assert not torch.equal(before, net.module_.layer.weight)

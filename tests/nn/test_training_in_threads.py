@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from _charged import charged
 from joblib import Parallel, delayed
 from skorch.callbacks import Callback
 from torch import nn
@@ -54,7 +55,7 @@ class Watch(Callback):
 
 
 def train(seed, states, module=Dropping, callbacks=(), **settings):
-    plan = DPSGDPlan(0.3, 6, 1.0, 1.0, 12.0)
+    plan = charged(DPSGDPlan(0.3, 6, 1.0, 1.0, 12.0))
     with seeded_noise(seed, quiet=True):
         net = DPNet(
             module, plan=plan, random_state=seed, verbose=0, callbacks=[Watch(states), *callbacks], **settings
@@ -226,7 +227,7 @@ def test_an_encoder_that_draws_by_itself_is_refused_before_the_charge():
 
 
 def test_what_cannot_be_seeded_secretly_is_refused_before_the_plan_is_used(monkeypatch):
-    net = DPNet(Dropping, plan=DPSGDPlan(0.3, 2, 1.0, 1.0, 12.0), verbose=0, random_state=0)
+    net = DPNet(Dropping, plan=charged(DPSGDPlan(0.3, 2, 1.0, 1.0, 12.0)), verbose=0, random_state=0)
     with monkeypatch.context() as patch:
         patch.setattr(seeding, "_OFFSET", 32)
         with pytest.raises(RuntimeError, match="in a form that skdpgen does not know"):

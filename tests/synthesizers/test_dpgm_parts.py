@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from _charged import charged
 from _claims import RELATIONS, noise_is_at_scale
 from dp_accounting import NeighboringRelation
 from dp_accounting.pld import privacy_loss_distribution as pld
@@ -166,13 +167,14 @@ def test_a_record_that_moves_to_another_model_costs_less_than_what_is_charged(q,
     assert moving >= epsilon_pld(event, delta, AR) * 0.99  # and more than one that joins a model
 
 
-def test_sizes_of_parts_are_checked_and_a_pickled_plan_is_used_up():
+def test_sizes_of_parts_are_checked_and_a_pickled_plan_is_not_charged():
     for sizes in ((), (0.0, 1.0), (math.inf,)):
         with pytest.raises(ValueError, match="part_batch_sizes"):
             make_plan(sizes)
-    again = pickle.loads(pickle.dumps(make_plan((1.0, 2.0))))
+    again = pickle.loads(pickle.dumps(charged(make_plan((1.0, 2.0)))))
     assert again.part_batch_sizes == (1.0, 2.0)
-    assert not again.claim(object())
+    with pytest.raises(RuntimeError, match="was not charged"):
+        again.claim(object())
 
 
 def test_released_gradients_are_scaled_part_by_part():

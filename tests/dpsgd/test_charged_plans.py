@@ -1,0 +1,231 @@
+"""A plan is followed once it was charged: once, in the process of the charge, whoever holds a copy of what."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import math
+import pickle
+import tempfile
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from _forks import in_a_fork
+
+from skdpgen.accounting import (
+    Charge,
+    PrivacyAccountant,
+    Receipt,
+    compose_events,
+    gaussian_event,
+    poisson_gaussian_event,
+)
+from skdpgen.dpsgd import DPSGDPlan, TermwisePlan
+from skdpgen.dpsgd.subsets import SubsetPlan
+from skdpgen.exceptions import BudgetExceededError, DetachedAccountantError
+from skdpgen.nn import DPNet
+
+X = np.random.default_rng(0).random((30, 4)).astype("float32")
+KINDS = {
+    "DP-SGD": lambda **changes: DPSGDPlan(**{**_SHARED, "l2_bound": 1.0, **changes}),
+    "term-wise": lambda **changes: TermwisePlan(**{**_SHARED, "n_groups": 2, **changes}),
+    "subsets": lambda **changes: SubsetPlan(**{"n_subsets": 5, "steps": 3, "noise_multiplier": 1.0, **changes}),
+    "balanced": lambda **changes: SubsetPlan(
+        **{"n_subsets": 5, "steps": 3, "noise_multiplier": 1.0, "sampler": "balanced", **changes}
+    ),
+}
+_SHARED = {"sampling_rate": 0.5, "steps": 3, "noise_multiplier": 1.0, "expected_batch_size": 15.0}
+
+
+class Squares(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.zeros(4))
+
+    def forward(self, x):
+        return (x - self.w).square().sum(1)
+
+
+def make_net(plan):
+    return DPNet(Squares, plan=plan, verbose=0)
+
+
+def claim(plan):
+    return plan.claim(object())
+
+
+@pytest.fixture(params=KINDS)
+def make(request):
+    return KINDS[request.param]
+
+
+@pytest.fixture
+def accountant():
+    return PrivacyAccountant(50.0)
+
+
+# ---- one charge, one training ------------------------------------------------------------------------------------
+def a_plan_that_was_not_charged_is_not_followed(kind):
+    make, accountant = KINDS[kind], PrivacyAccountant(50.0)
+    plan = make()
+    with pytest.raises(RuntimeError, match=r"was not charged: call accountant.charge\(plan, label\)"):
+        claim(plan)
+    assert isinstance(accountant.charge(plan, "training"), Receipt)
+    claim(plan)
+    with pytest.raises(RuntimeError, match="used by another training"):
+        claim(plan)
+    with pytest.raises(RuntimeError, match="charged before: make a new plan"):
+        accountant.charge(plan, "again")
+    assert [charge.label for charge in accountant.charges] == ["training"]
+    claim(make(noise_multiplier=0.0))  # costs nothing
+
+
+def test_copies_are_the_plan_and_other_plans_are_not(make, accountant):
+    plan = make()
+    accountant.charge(plan, "training")
+    assert copy.copy(plan) is copy.deepcopy(plan) is plan
+    for other in (dataclasses.replace(plan), pickle.loads(pickle.dumps(plan)), make()):
+        assert other == plan
+        with pytest.raises(RuntimeError, match="was not charged"):
+            claim(other)
+    claim(plan)
+
+
+def test_a_charged_plan_does_not_train_beyond_a_fork(accountant):
+    plan = KINDS["DP-SGD"]()
+    accountant.charge(plan, "training")
+    for _ in range(3):
+        assert "charged in another process" in in_a_fork(lambda: make_net(plan).fit(X))
+    assert make_net(plan).fit(X).steps_taken_ == 3
+    assert len(accountant.charges) == 1
+
+
+def no_plan_is_claimed_or_continued_beyond_a_fork(kind):
+    make, accountant = KINDS[kind], PrivacyAccountant(50.0)
+    plan, token = make(), object()
+    receipt = accountant.charge(compose_events([plan.event, gaussian_event(9.0)]), "fit")
+    assert "another process" in in_a_fork(lambda: claim(receipt.cover(plan)))
+    assert not in_a_fork(lambda: claim(make(noise_multiplier=0.0)))
+    receipt.cover(plan).claim(token)
+    plan.take_step()
+    assert "another process" in in_a_fork(plan.take_step)
+    assert "another process" in in_a_fork(lambda: plan.claim(token))  # as an interrupted training goes on
+    plan.claim(token)
+
+
+def a_child_charges_a_file_for_itself_and_a_ledger_in_memory_not_at_all(kind):
+    def train(books):
+        plan = KINDS[kind]()
+        books.charge(plan, "child")
+        claim(plan)
+
+    with tempfile.TemporaryDirectory() as folder:
+        shared, alone = PrivacyAccountant(50.0, ledger=Path(folder) / "budget.db"), PrivacyAccountant(50.0)
+        assert not in_a_fork(lambda: train(shared))
+        assert [charge.label for charge in shared.charges] == ["child"]
+        assert in_a_fork(lambda: train(alone)).startswith(DetachedAccountantError.__name__)
+        assert not alone.charges
+
+
+def test_of_two_threads_one_trains_on_a_plan_and_one_charge_is_made(make, accountant):
+    for _ in range(20):
+        plan, barrier, done, before = make(noise_multiplier=400.0), threading.Barrier(4), [], len(accountant.charges)
+
+        def train(plan=plan, barrier=barrier, done=done):
+            barrier.wait()
+            with contextlib.suppress(RuntimeError):
+                accountant.charge(plan, "training")
+            with contextlib.suppress(RuntimeError):
+                claim(plan)
+                done.append(1)
+
+        threads = [threading.Thread(target=train) for _ in range(4)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        claimed = bool(done) or not _refused(claim, plan)  # every thread may have come before the charge
+        assert claimed
+        assert len(done) <= 1
+        assert len(accountant.charges) == before + 1
+
+
+def _refused(call, *arguments):
+    try:
+        call(*arguments)
+    except RuntimeError:
+        return True
+    return False
+
+
+# ---- receipts ----------------------------------------------------------------------------------------------------
+def a_receipt_covers_what_was_charged_and_each_release_once(kind):
+    make, accountant = KINDS[kind], PrivacyAccountant(50.0)
+    plan, noisier, longer = make(), make(noise_multiplier=0.9), make(steps=30)
+    receipt = accountant.charge(compose_events([gaussian_event(9.0), plan.event]), "fit")
+    for other in (noisier, longer):
+        with pytest.raises(RuntimeError, match="'fit' does not cover this plan"):
+            receipt.cover(other)
+    assert receipt.cover(plan) is plan
+    with pytest.raises(RuntimeError, match="does not cover"):
+        receipt.cover(make())
+    claim(plan)
+    assert copy.deepcopy(receipt) is receipt
+    assert repr(receipt) == "Receipt('fit')"
+
+
+def test_a_receipt_out_of_a_pickle_covers_nothing(make, accountant):
+    again = pickle.loads(pickle.dumps(accountant.charge(make().event, "fit")))
+    with pytest.raises(RuntimeError, match="made in another process"):
+        again.cover(make())
+
+
+def test_steps_of_a_charge_may_be_shared_by_plans_and_never_exceeded(accountant):
+    receipt = accountant.charge(poisson_gaussian_event(0.5, 1.0, 5), "five steps")
+    make = KINDS["DP-SGD"]
+    receipt.cover(make(steps=3)), receipt.cover(make(steps=2))
+    with pytest.raises(RuntimeError, match="does not cover"):
+        receipt.cover(make(steps=1))
+
+
+def test_two_charges_cover_a_plan_no_more_than_one_does(make, accountant):
+    plan = make()
+    accountant.charge(plan, "one")
+    other = accountant.charge(plan.event, "other")
+    with pytest.raises(RuntimeError, match="charged before"):
+        other.cover(plan)
+    other.cover(make())  # what was refused was not used up
+
+
+def test_a_refused_charge_leaves_the_plan_uncharged(make):
+    plan = make(noise_multiplier=0.1)
+    with pytest.raises(BudgetExceededError):
+        PrivacyAccountant(1.0).charge(plan, "too much")
+    with pytest.raises(RuntimeError, match="was not charged"):
+        claim(plan)
+    PrivacyAccountant(math.inf).charge(plan, "enough")
+    claim(plan)
+
+
+def test_a_declared_charge_gives_its_receipt_when_it_is_used(make, accountant):
+    plan = make()
+    assert accountant.plan([Charge("training", plan.event)]) is None
+    accountant.charge(plan, "training")
+    claim(plan)
+    assert [entry.status for entry in accountant.entries] == ["charged"]
+
+
+CLAIMS = [
+    a_plan_that_was_not_charged_is_not_followed,
+    no_plan_is_claimed_or_continued_beyond_a_fork,
+    a_child_charges_a_file_for_itself_and_a_ledger_in_memory_not_at_all,
+    a_receipt_covers_what_was_charged_and_each_release_once,
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("claimed", CLAIMS, ids=lambda function: function.__name__)
+def test_charged_plans_are_what_they_claim(claimed, kind):
+    claimed(kind)

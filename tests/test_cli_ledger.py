@@ -1,0 +1,37 @@
+"""`skdpgen verify --ledger`: exit code, what it prints, and the one line on stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+
+import numpy as np
+import pytest
+from _command_line import refused
+
+from skdpgen import DPPCA, PrivacyAccountant
+from skdpgen.__main__ import main
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+
+
+def test_verify_checks_a_ledger_with_or_without_a_card(capsys, tmp_path):
+    path, card = tmp_path / "budget.db", tmp_path / "card.json"
+    model = DPPCA(1, epsilon=1.0, bounds=(-4, 4), accountant=PrivacyAccountant(3.0, ledger=path))
+    model.fit(np.random.default_rng(0).normal(size=(50, 2)))
+    model.card_.save(card)
+    assert main(["verify", "--ledger", str(path)]) == 0
+    told = capsys.readouterr().out
+    head = told.split("head")[1].split()[0]
+    for text in ("consistent", "of 3 at delta 1e-05", "charges  1, add_or_remove_one", "private  yes"):
+        assert text in told
+    assert "unproven" not in told
+    assert main(["verify", str(card), "--ledger", str(path), "--head", head]) == 0
+    assert "fit      epsilon" in capsys.readouterr().out
+    assert "never had the head" in refused(capsys, "verify", "--ledger", str(path), "--head", "1:" + "0" * 64)
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE records SET record = replace(record, 'DPPCA', 'other')")
+    assert "entry 1 was changed" in refused(capsys, "verify", "--ledger", str(path))
+    assert "give CARD.json" in refused(capsys, "verify")
+    assert "--head is of a ledger" in refused(capsys, "verify", str(card), "--head", head)
+    assert "is not there" in refused(capsys, "verify", "--ledger", str(tmp_path / "nowhere.db"))

@@ -1,0 +1,85 @@
+"""Sabotage of ledgers, receipts and charged plans is caught by a claim of an ordinary test."""
+
+from __future__ import annotations
+
+import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
+import pytest
+import test_charged_plans as plans
+import test_ledger_chain as chain
+from _sabotage import Claim, assert_caught, mutant_ids
+
+from skdpgen.accounting import ledger_records, receipt
+from skdpgen.accounting.filter import PrivacyFilter
+from skdpgen.accounting.ledger import FileLedger
+from skdpgen.accounting.memory_ledger import MemoryLedger
+from skdpgen.dpsgd import charged
+
+ROLLBACK = Claim(chain.test_a_ledger_put_back_to_an_earlier_state_is_refused)
+PAST = Claim(chain.test_another_past_of_the_same_length_or_longer_is_refused)
+EXCHANGED = Claim(chain.test_records_exchanged_by_sql_are_noticed)
+OVER = Claim(chain.test_a_ledger_that_its_rule_would_have_refused_does_not_verify)
+SUMS = Claim(chain.test_sums_that_understate_the_past_do_not_verify, "rdp")
+SAME = Claim(chain.test_a_file_accepts_what_a_ledger_in_memory_accepts)
+
+# (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
+MUTANTS = [
+    ("a hash of the record alone", [EXCHANGED], (ledger_records.link, ("{previous}", ""))),
+    ("hashes not compared", [EXCHANGED], (FileLedger._rows, ("link(previous, text) != stated", "False"))),
+    (
+        "a shorter past accepted",
+        [ROLLBACK],
+        (FileLedger._check_length, ("length < seen.length", "False")),
+        (FileLedger._rows, ("seen is not None and", "seen is not None and seen.length <= length and")),
+    ),
+    ("another past accepted", [PAST], (FileLedger._rows, ("then != seen.hash", "False"))),
+    ("what was seen is forgotten", [ROLLBACK, PAST], (FileLedger._remember, ("self._seen = now", "pass"))),
+    ("stated sums believed", [SUMS], (ledger_records.agree, ("return all(", "return True or all("))),
+    ("the rule not replayed", [OVER], (ledger_records.replay, ("rule.check(", "(lambda *_: None)("))),
+    ("running sum that stands still", [SAME], (PrivacyFilter.add, ("rdp=totals.rdp + rdp", "rdp=totals.rdp"))),
+    ("a planned charge used twice", [SAME], (FileLedger._planned, (" and number not in used", ""))),
+    (
+        "a planned charge in memory used twice",
+        [SAME],
+        (MemoryLedger.add, ("Entry(charges[0], self._entries[k].batch, status)", "self._entries[k]")),
+    ),
+    (
+        "a ledger in memory that a child may charge",
+        [Claim(plans.a_child_charges_a_file_for_itself_and_a_ledger_in_memory_not_at_all, "DP-SGD")],
+        (MemoryLedger.detached, (" or process_identity() != self._process", "")),
+    ),
+    (
+        "plans that were not charged are followed",
+        [Claim(plans.a_plan_that_was_not_charged_is_not_followed, name) for name in ("DP-SGD", "subsets")],
+        (charged.ChargedPlan.check_charged, ("if not self.private:", "if not self._use.charged or not self.private:")),
+    ),
+    (
+        "charged plans train in every fork",
+        [Claim(plans.no_plan_is_claimed_or_continued_beyond_a_fork, name) for name in ("term-wise", "balanced")],
+        (charged.ChargedPlan.check_charged, ("self._use.charged[0] != process_identity()", "False")),
+        (receipt.Receipt.cover, ("self._process != process_identity()", "False")),
+    ),
+    (
+        "a plan followed twice",
+        [Claim(plans.a_plan_that_was_not_charged_is_not_followed, "balanced")],
+        (charged.ChargedPlan.claim, ("self._use.users[0] is not user", "False")),
+    ),
+    (
+        "a charge that covers many plans",
+        [Claim(plans.a_receipt_covers_what_was_charged_and_each_release_once, "DP-SGD")],
+        (receipt.Receipt.cover, ("self._left = left", "pass")),
+    ),
+    (
+        "a receipt for any noise",
+        [Claim(plans.a_receipt_covers_what_was_charged_and_each_release_once, "subsets")],
+        (
+            receipt._without,
+            ("there._replace(count=1) == row._replace(count=1)", "there.mechanism == row.mechanism"),
+        ),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))
+def test_sabotage_of_ledgers_and_plans_is_caught(monkeypatch, mutant):
+    _, claims, *changes = mutant
+    assert_caught(monkeypatch, claims, *changes)
