@@ -19,7 +19,7 @@ from .events import Release
 from .gaussian import gaussian_delta, gaussian_epsilon
 from .subset_sampling import SUBSET_MECHANISMS, subset_distribution, subset_variance
 
-__all__ = ["COARSE", "FINE", "combine", "delta_of", "epsilon_of"]
+__all__ = ["COARSE", "FINE", "MOST_GROUPS", "MOST_STEPS", "combine", "delta_of", "epsilon_of", "too_large"]
 
 RELATIONS = {
     "add_or_remove_one": NeighboringRelation.ADD_OR_REMOVE_ONE,
@@ -34,6 +34,11 @@ _ERROR = 2e-4
 _ROUGH = 0.3
 _ROUGH_POINTS = 1e4
 _MOST_POINTS = 4e6
+
+# Beyond these, prices are by Renyi differential privacy: the grid of a distribution grows with the root of the number
+# of sampled steps (a million take seconds and up to 0.7 GB), and every rate and noise multiplier needs one of its own.
+MOST_STEPS = 1_000_000
+MOST_GROUPS = 64
 
 # mu of all Gaussians, and groups of sampled steps: (rate, noise multiplier, steps, mechanism)
 Combined = tuple[float, tuple[tuple[float, float, int, str], ...]]
@@ -64,6 +69,11 @@ def _apart(mechanism: str, neighboring: str) -> float:
     if mechanism in SUBSET_MECHANISMS:
         return 2.0 if mechanism == "poisson_subsets" else 1.0
     return 1.0 if neighboring == "add_or_remove_one" else 2.0
+
+
+def too_large(combined: Combined | None) -> bool:
+    """Whether combined releases are priced by Renyi differential privacy, an upper bound that takes little time."""
+    return combined is not None and (len(combined[1]) > MOST_GROUPS or _steps(combined[1]) > MOST_STEPS)
 
 
 def _round_down(interval: float) -> float:
@@ -156,6 +166,10 @@ def epsilon_of(combined: Combined | None, delta: float, neighboring: str, resolu
         return gaussian_epsilon(mu, delta)
     if delta <= 0:
         return math.inf
+    if too_large(combined):
+        from .renyi import epsilon_of_combined
+
+        return epsilon_of_combined(combined, delta, neighboring)
     tail = _log_tail(groups, delta)
     rough = _distribution(combined, neighboring, _coarse_interval(combined, neighboring), tail)
     epsilon = float(rough.get_epsilon_for_delta(delta))
@@ -173,6 +187,10 @@ def delta_of(combined: Combined | None, epsilon: float, neighboring: str) -> flo
     mu, groups = combined
     if not groups:
         return gaussian_delta(mu, epsilon)
+    if too_large(combined):
+        from .renyi import delta_of_combined
+
+        return delta_of_combined(combined, epsilon, neighboring)
     rough = _distribution(combined, neighboring, _coarse_interval(combined, neighboring), 50.0)
     if not 0 < epsilon < math.inf:
         return min(1.0, float(rough.get_delta_for_epsilon(epsilon)))
