@@ -268,7 +268,7 @@ class PrivacyCard:
             "neighboring": neighboring,
             "fit": {"epsilon": fit["epsilon"], "delta": fit["delta"]},
             "ledger": ledger,
-            "bounded": why_bounded([entry.charge for entry in entries]),
+            "bounded": why_bounded([entry.charge for entry in entries], neighboring),
         }
 
     def accountant(self) -> PrivacyAccountant:
@@ -356,4 +356,4 @@ def _rule_of(rule: PrivacyFilter, entries: Sequence[Entry]) -> str:
         return "filter"
     charges = [entry.charge for entry in entries]
     repeated = any("repeat_and_select" in mechanisms(charge.event) for charge in charges)
-    return "one_batch_rdp" if repeated or why_bounded(charges) else "one_batch"
+    return "one_batch_rdp" if repeated or why_bounded(charges, rule.neighboring) else "one_batch"

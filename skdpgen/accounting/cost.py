@@ -47,14 +47,14 @@ def _repeated(rows: tuple[Release, ...]) -> bool:
     return "repeat_and_select" in kinds and "non_private" not in kinds
 
 
-def why_bounded(charges_or_events, neighboring: str = "add_or_remove_one") -> str | None:
+def why_bounded(charges_or_events, neighboring: str) -> str | None:
     """Say why `epsilon_pld` is an upper bound by RDP where a privacy loss distribution exists; None where it is not."""
     rows, _ = _gather(charges_or_events)
-    if _repeated(rows) or not too_large(combine(rows, neighboring)):
+    if _repeated(rows) or not too_large(combine(rows, neighboring), neighboring):
         return None
     return (
-        f"more than {MOST_STEPS:,} sampled steps, or than {MOST_GROUPS} kinds of them: epsilon is an upper bound by "
-        "Renyi differential privacy"
+        f"more than {MOST_STEPS:,} sampled steps, more than {MOST_GROUPS} kinds of them, or next to no noise: epsilon "
+        "is an upper bound by Renyi differential privacy"
     )
 
 
@@ -74,7 +74,8 @@ def epsilon_pld(charges_or_events, delta: float, neighboring: str) -> float:
     float
         Never below the true value and above it by less than 0.1 %; closed form when all is Gaussian; by RDP where
         a repetition is among the releases, which has no privacy loss distribution, and where there are more than a
-        million sampled steps, or more than 64 rates and noise multipliers of them, whose distribution takes too long.
+        million sampled steps, more than 64 rates and noise multipliers of them, or next to no noise, so that a
+        distribution would take too long.
         0.0 for nothing; infinity when something is not private or the extra deltas exhaust `delta`.
 
     Raises

@@ -35,6 +35,8 @@ _ORDERS = (
     *range(34, 65, 3),
     *(80, 100, 128, 180, 256, 512, 1024),
 )
+# Of releases of many kinds.
+_FEW_ORDERS = (1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 512)
 # Points of one quadrature; where it would take more (noise multipliers of a few hundredths), the closed form stands in.
 _MOST_POINTS = 200_000
 # Points of that of one step of "one_of_k".
@@ -180,15 +182,16 @@ def epsilon_by_rdp(combined: Combined | None, delta: float, neighboring: str) ->
 def epsilon_of_combined(combined: Combined, delta: float, neighboring: str) -> float:
     """Epsilon of combined releases by RDP, at the best of many orders; in closed form where there are many groups."""
     rdp = _rdp_of_combined(combined, neighboring)
-    orders = list(_ORDERS)
+    orders = list(_ORDERS if len(combined[1]) <= MOST_GROUPS else _FEW_ORDERS)
     if combined[0] > 0 and delta < 1:  # large orders matter where epsilon is small
-        orders.append(1 + math.sqrt(2 * math.log(1 / delta)) / combined[0])
+        orders.append(1 + max(math.sqrt(2 * math.log(1 / delta)) / combined[0], 1e-6))
     return max(0.0, min(rdp(order) + conversion_cost(order, delta) for order in orders)) if any(combined) else 0.0
 
 
 def delta_of_combined(combined: Combined, epsilon: float, neighboring: str) -> float:
     """Delta of combined releases at epsilon: the inverse of `epsilon_of_combined`."""
-    return _delta_at(_rdp_of_combined(combined, neighboring), _ORDERS, epsilon)
+    orders = _ORDERS if len(combined[1]) <= MOST_GROUPS else _FEW_ORDERS
+    return _delta_at(_rdp_of_combined(combined, neighboring), orders, epsilon)
 
 
 def _rdp_of_combined(combined, neighboring):

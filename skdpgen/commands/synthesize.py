@@ -46,7 +46,7 @@ def run(arguments):
     from .._table_files import check_apart, check_input, check_output, is_parquet, read_table, write_table
     from ..exceptions import SchemaError
 
-    schema = None if arguments.schema is None else Schema.from_json(Path(arguments.schema).read_text(encoding="utf-8"))
+    schema = None if arguments.schema is None else Schema.load(arguments.schema)
     if arguments.rows is not None and arguments.rows < 1:
         raise ValueError(f"--rows must be positive; got {arguments.rows}")
     check_output(arguments.output, table=True)

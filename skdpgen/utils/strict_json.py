@@ -26,13 +26,15 @@ _MOST_DIGITS = 300
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def read_json(text: str | bytes, *, most_bytes: int = MOST_BYTES) -> Any:
+def read_json(text: str | bytes, *, most_bytes: int = MOST_BYTES, finite: bool = True) -> Any:
     """Return the value of a JSON text that came from outside.
 
     Parameters
     ----------
     text : str or bytes
     most_bytes : int, default=`MOST_BYTES`
+    finite : bool, default=True
+        Whether NaN and infinities are refused.
 
     Returns
     -------
@@ -63,10 +65,9 @@ def read_json(text: str | bytes, *, most_bytes: int = MOST_BYTES) -> Any:
             raise ValueError("not UTF-8 text") from None
     if text.count("[") + text.count("{") > _MOST_CONTAINERS:
         raise ValueError(f"more than {_MOST_CONTAINERS} lists and objects")
+    numbers = {"parse_constant": _constant, "parse_float": _float} if finite else {}
     try:
-        value = json.loads(
-            text, object_pairs_hook=_object, parse_constant=_constant, parse_float=_float, parse_int=_integer
-        )
+        value = json.loads(text, object_pairs_hook=_object, parse_int=_integer, **numbers)
     except RecursionError:
         raise ValueError(f"lists and objects more than {MOST_DEPTH} deep") from None
     _check_depth(value)
