@@ -1,4 +1,4 @@
-"""What a model file must keep to be loaded: finite arrays, plain numbers in their ranges, and a sample that is finite."""
+"""What a model file must keep to be loaded: finite arrays, numbers in their ranges, and a sample that is finite."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ def check_module_arrays(make, arrays):
     """Raise ValueError unless the arrays are those of the network that `make` builds: it is built without memory."""
     import torch
 
-    with torch.device("meta"):
+    with torch.device("meta"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of layers without width
         wanted = {name: tuple(value.shape) for name, value in make().state_dict().items()}
     if wanted != {name: np.shape(array) for name, array in arrays.items()}:
         raise ValueError("the arrays do not fit the network that the file describes")

@@ -221,11 +221,13 @@ class PriVAEModel:
         check_size(state["n_latent"], state["prior"].get("n_mixture", 1))
 
         def make():
+            with torch.device("cpu"):  # a prior reads numbers of its own
+                prior = _prior_of(state["prior"], state["n_latent"])
             return PriVAEModule(
                 state["n_features"],
                 state["n_latent"],
                 make_likelihood(state["likelihood"], widths),
-                prior=_prior_of(state["prior"], state["n_latent"]),
+                prior=prior,
                 n_labels=state["n_labels"],
                 **{**state["architecture"], "image_shape": _tuple(state["architecture"]["image_shape"])},
             )
