@@ -44,6 +44,8 @@ MOST_GROUPS = 64
 _NOISE_ON_GRIDS = (1e-3, 1e5)
 # Points of the grid of the whole, and of those of single steps together.
 _MOST_WHOLE, _MOST_SINGLE = 5e6, 3e7
+# What the grid of a profile spans however much noise there is, in the time that the others take for it.
+_PROFILE_SPAN = 20.0
 
 # mu of all Gaussians, and groups of sampled steps: (rate, noise multiplier, steps, mechanism)
 Combined = tuple[float, tuple[tuple[float, float, int, str], ...]]
@@ -95,6 +97,8 @@ def _too_long(combined: Combined, neighboring: str, interval: float) -> bool:
         gap = _apart(mechanism, neighboring) / z
         # the loss is near gap^2 / 2 where the unit takes part, else near 0; the second is of much noise
         variance += count * min(q * (gap**4 / 4 + gap**2), gap**2 * z**2 * q * q * math.expm1(min(1 / z**2, 50.0)))
+        if mechanism in ("one_of_k", "index_revealed"):
+            single += _PROFILE_SPAN
         single += min(gap**2 / 2 + 9 * gap, math.log1p(q * math.expm1(min(gap**2 / 2 + 9 * gap, 500.0))) + 1e-3)
     return 20 * math.sqrt(variance) > _MOST_WHOLE * interval or 2 * single > _MOST_SINGLE * interval
 

@@ -17,7 +17,7 @@ __all__ = ["TEXT_DTYPES", "output_dtype", "parse_dtype"]
 TEXT_DTYPES = ("str", "object", "category")
 
 _PLAIN = re.compile(
-    r"u?int(?:8|16|32|64)?|U?Int(?:8|16|32|64)|float(?:16|32|64|96|128)?|longdouble|Float(?:32|64)|[<>=|]?[iuf](?:1|2|4|8|16)"
+    r"u?int(?:8|16|32|64)?|U?Int(?:8|16|32|64)|float(?:16|32|64|96|128)?|longdouble|complex(?:64|128)?|Float(?:32|64)|[<>=|]?[iuf](?:1|2|4|8|16)"
     r"|bool|boolean|object|category|str|string(?:\[(?:python|pyarrow|pyarrow_numpy)\])?"
 )
 _ARROW = re.compile(
