@@ -9,30 +9,34 @@ import warnings
 from . import __version__
 from .commands import add_commands
 from .exceptions import BenchmarkError
+from .utils.printing import one_line
 
 __all__ = ["main"]
 
 
 def main(argv=None):
-    """Run one command; return the exit code: 0, 2 with one line on stderr for bad input, 1 where cells failed."""
+    """Run one command; return the exit code: 0, 2 with one line on stderr for bad input, else what the command says.
+
+    That is 1 where cells of a benchmark failed, or where a card that was verified says that its fit is not private.
+    """
     arguments = _parser().parse_args(argv)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _one_line_warning
-            arguments.run(arguments)
+            code = arguments.run(arguments)
     except (ValueError, OSError, RuntimeError, ImportError) as error:
         if arguments.traceback:
             raise
-        print(f"skdpgen: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"skdpgen: {one_line(error)}", file=sys.stderr)
         return 1 if isinstance(error, BenchmarkError) else 2
     except KeyboardInterrupt as error:
         print(f"skdpgen: {str(error) or 'interrupted; what was charged stays charged'}", file=sys.stderr)
         return 130
-    return 0
+    return code or 0
 
 
 def _one_line_warning(message, category, filename, lineno, file=None, line=None):
-    print(f"skdpgen: {category.__name__}: {message}", file=sys.stderr)
+    print(f"skdpgen: {category.__name__}: {one_line(message)}", file=sys.stderr)
 
 
 def _parser():

@@ -259,7 +259,7 @@ def test_verify_prints_what_it_recomputes_and_refuses_a_changed_card(table, caps
     told = re.search(r"fit +epsilon ([\d.]+) at", out).group(1)
     assert float(told) == pytest.approx(2.0, rel=1e-3)
     P3GMSynthesizer(epsilon=np.inf).fit(FRAME).card_.save("open.json")
-    assert main(["verify", "open.json"]) == 0
+    assert main(["verify", "open.json"]) == 1
     assert "private  NO" in capsys.readouterr().out
     text = (tmp_path / "card.json").read_text()
     for old, new in (

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import platform
-import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import metadata
@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._types import check_neighboring
-from ..exceptions import BudgetExceededError
 from ..utils.atomic import write_atomically
+from ..utils.strict_json import read_json
 from .calibration import FitPlan
+from .card_checks import MOST_BYTES, charge_key, check_candidates, check_kinds, check_work, replay
 from .card_json import (
-    TOLERANCE,
+    ROUNDING,
     agree,
+    agree_upward,
     canonical,
     charge_from_json,
     charge_to_json,
@@ -30,7 +32,7 @@ from .card_json import (
     read_float,
     read_list,
 )
-from .cost import epsilon_pld, epsilon_rdp
+from .cost import epsilon_pld, epsilon_rdp, why_bounded
 from .events import mechanisms
 from .filter import STATUSES, Entry, PrivacyFilter, proves_privacy
 
@@ -80,7 +82,7 @@ class PrivacyCard:
     Raises
     ------
     ValueError
-        When fields are missing or unknown.
+        When fields are missing or unknown, or of another kind than they are on a card.
 
     Notes
     -----
@@ -100,9 +102,12 @@ class PrivacyCard:
 
     def __init__(self, content: Mapping[str, Any]):
         check_fields(content, _FIELDS, "card")
+        check_fields(content["model"], ("name", "parameters"), "model")
         check_fields(content["fit"], _FIT_FIELDS, "fit")
         check_fields(content["ledger"], _LEDGER_FIELDS, "ledger")
-        self._content = json.loads(canonical(content))
+        content = json.loads(canonical(content))
+        check_kinds(content)
+        self._content = content
 
     @classmethod
     def build(
@@ -204,10 +209,13 @@ class PrivacyCard:
         return json.dumps(self._content, indent=2, allow_nan=False) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> PrivacyCard:
-        """Read a card from JSON text; ValueError if it is none."""
+    def from_json(cls, text: str | bytes) -> PrivacyCard:
+        """Read a card from JSON text; ValueError if it is none.
+
+        Keys that occur twice in an object, NaN and infinity, and more than 16 MiB are refused: see `utils.strict_json`.
+        """
         try:
-            content = json.loads(text)
+            content = read_json(text, most_bytes=MOST_BYTES)
         except ValueError as error:
             raise ValueError(f"a privacy card is JSON, and this is not: {error}") from None
         return cls(content)
@@ -219,10 +227,8 @@ class PrivacyCard:
     @classmethod
     def load(cls, path: str | os.PathLike) -> PrivacyCard:
         """Read a card from a file; OSError if it cannot be read, ValueError if it is no card."""
-        try:
-            return cls.from_json(Path(path).read_text(encoding="utf-8"))
-        except UnicodeDecodeError:
-            raise ValueError(f"{path} is not a privacy card: it is not UTF-8 text") from None
+        with Path(path).open("rb") as file:
+            return cls.from_json(file.read(MOST_BYTES + 1))
 
     def verify(self) -> dict[str, Any]:
         """Recompute every figure from the events alone.
@@ -230,7 +236,8 @@ class PrivacyCard:
         Returns
         -------
         dict
-            private, neighboring, and under "fit" and "ledger" the epsilon and delta recomputed.
+            private, neighboring, and under "fit" and "ledger" the epsilon and delta recomputed; under "bounded" what
+            was bounded by Renyi differential privacy because the exact figure would take too long, or None.
 
         Raises
         ------
@@ -246,22 +253,23 @@ class PrivacyCard:
         neighboring = check_neighboring(card["neighboring"])
         fit = self._verify_fit(card["fit"], neighboring)
         ledger, entries = self._verify_ledger(card["ledger"], neighboring)
-        paid = [entry.charge for entry in entries if entry.used]
+        paid = Counter(charge_key(entry.charge) for entry in entries if entry.used)
         for charge in fit["charges"]:
-            if charge not in paid:
+            if not paid[charge_key(charge)]:
                 raise ValueError(f"the fit's charge {charge.label!r} is not in the ledger")
-            paid.remove(charge)
+            paid[charge_key(charge)] -= 1
         found = sorted({mechanism for charge in fit["charges"] for mechanism in mechanisms(charge.event)})
         if card["sampler"] != [_SAMPLERS[mechanism] for mechanism in found]:
             raise ValueError("the sampler stated is not that of the fit's events")
-        if card["private"] is not False and (math.isinf(ledger["epsilon"]) or not proves_privacy(entries)):
+        if card["private"] and (math.isinf(ledger["epsilon"]) or not proves_privacy(entries)):
             raise ValueError("the card says that the fit is private, and its ledger says that it is not")
-        _check_candidates(card["fit"]["label"], card["public_assumptions"])
+        check_candidates(card["fit"]["label"], card["public_assumptions"])
         return {
             "private": card["private"],
             "neighboring": neighboring,
             "fit": {"epsilon": fit["epsilon"], "delta": fit["delta"]},
             "ledger": ledger,
+            "bounded": why_bounded([entry.charge for entry in entries], neighboring),
         }
 
     def accountant(self) -> PrivacyAccountant:
@@ -270,7 +278,7 @@ class PrivacyCard:
         Raises
         ------
         ValueError
-            When the ledger on the card does not hold together; see `verify`.
+            When the ledger on the card is not consistent; see `verify`.
         """
         from .accountant import detached_accountant
 
@@ -282,6 +290,7 @@ class PrivacyCard:
     @staticmethod
     def _verify_fit(fit: Mapping[str, Any], neighboring: str) -> dict[str, Any]:
         charges = [charge_from_json(item, "fit") for item in read_list(fit["charges"], "fit")]
+        check_work(charges, None, neighboring)
         if not charges:
             raise ValueError("fit: there are no charges")
         if fit["label"] not in [charge.label for charge in charges]:
@@ -289,10 +298,10 @@ class PrivacyCard:
         delta = fit["delta"]
         epsilon = epsilon_pld(charges, delta, neighboring)
         by_rdp = epsilon_rdp(charges, delta, neighboring)
-        agree(fit["epsilon"], epsilon, "fit: epsilon")
-        agree(fit["epsilon_rdp"], by_rdp, "fit: epsilon_rdp")
+        agree_upward(fit["epsilon"], epsilon, "fit: epsilon")
+        agree_upward(fit["epsilon_rdp"], by_rdp, "fit: epsilon_rdp")
         asked = read_float(fit["epsilon_asked"], "fit: epsilon_asked")
-        if not epsilon <= asked * (1 + TOLERANCE):
+        if not epsilon <= asked * (1 + ROUNDING):
             raise ValueError(f"fit: the events cost epsilon {epsilon:.6g}, more than the {asked:.6g} asked for")
         if by_rdp is not None and not epsilon <= 1.001 * by_rdp:
             raise ValueError(f"fit: epsilon by PLD, {epsilon:.6g}, is above that by RDP, {by_rdp:.6g}")
@@ -311,20 +320,15 @@ class PrivacyCard:
         for item in read_list(ledger["charges"], "ledger"):
             batch, status = item.get("batch"), item.get("status")
             last = entries[-1].batch if entries else 0
-            if status not in STATUSES or isinstance(batch, bool) or batch not in (max(last, 1), last + 1):
+            if status not in STATUSES or type(batch) is not int or batch not in (max(last, 1), last + 1):
                 raise ValueError("ledger: a charge has no lawful batch and status")
             rest = {name: value for name, value in item.items() if name not in ("batch", "status")}
             entries.append(Entry(charge_from_json(rest, "ledger"), batch, status))
-        # the books are replayed batch by batch, as they were written
-        for batch in sorted({entry.batch for entry in entries}):
-            before = [entry for entry in entries if entry.batch < batch]
-            try:
-                rule.check(before, [entry.charge for entry in entries if entry.batch == batch])
-            except BudgetExceededError as error:
-                raise ValueError(f"ledger: its rule would have refused batch {batch}: {error}") from None
+        check_work([entry.charge for entry in entries], rule.alpha, neighboring)
+        replay(rule, entries)
         spent, total = rule.spent(entries), epsilon_pld([entry.charge for entry in entries], rule.delta, neighboring)
-        agree(ledger["epsilon_spent"], spent, "ledger: epsilon_spent")
-        agree(ledger["epsilon_if_fixed_in_advance"], total, "ledger: epsilon_if_fixed_in_advance")
+        agree_upward(ledger["epsilon_spent"], spent, "ledger: epsilon_spent")
+        agree_upward(ledger["epsilon_if_fixed_in_advance"], total, "ledger: epsilon_if_fixed_in_advance")
         if ledger["rule"] != _RULES[_rule_of(rule, entries)]:
             raise ValueError("ledger: the rule stated is not the one that applied")
         return {"epsilon": spent, "delta": rule.delta, "budget_epsilon": rule.epsilon}, entries
@@ -344,17 +348,6 @@ def _installed(name: str) -> str:
     return metadata.version(name)
 
 
-def _check_candidates(label: str, assumptions: Sequence[str]) -> None:
-    """A search is priced for a list that was fixed in advance: its card holds the whole of it."""
-    named = re.fullmatch(r"PrivateSearchCV: .*, (\d+) candidates", label, flags=re.DOTALL)
-    if named is None:
-        return
-    n = int(named[1])
-    listed = [re.match(r"candidate (\d+) of (\d+): ", text) for text in assumptions]
-    if [(int(m[1]), int(m[2])) for m in listed if m] != [(k + 1, n) for k in range(n)]:
-        raise ValueError(f"the search had {n} candidates, and the card does not list each of them")
-
-
 def _rule_of(rule: PrivacyFilter, entries: Sequence[Entry]) -> str:
     if not entries:
         return "none"
@@ -362,5 +355,6 @@ def _rule_of(rule: PrivacyFilter, entries: Sequence[Entry]) -> str:
         return "unlimited"
     if len({entry.batch for entry in entries}) > 1:
         return "filter"
-    repeated = any("repeat_and_select" in mechanisms(entry.charge.event) for entry in entries)
-    return "one_batch_rdp" if repeated else "one_batch"
+    charges = [entry.charge for entry in entries]
+    repeated = any("repeat_and_select" in mechanisms(charge.event) for charge in charges)
+    return "one_batch_rdp" if repeated or why_bounded(charges, rule.neighboring) else "one_batch"

@@ -15,10 +15,13 @@ from .events import Charge
 __all__ = [
     "TOLERANCE",
     "agree",
+    "agree_upward",
     "canonical",
     "charge_from_json",
     "charge_to_json",
     "check_fields",
+    "check_text",
+    "check_texts",
     "digest",
     "finite_or_inf",
     "plain",
@@ -26,8 +29,10 @@ __all__ = [
     "read_list",
 ]
 
-# Room for another processor's rounding.
+# How far above the figure recomputed an epsilon may be stated: a coarser grid overstates it by less.
 TOLERANCE = 5e-4
+# How far below: another processor's rounding, and no more.
+ROUNDING = 1e-6
 
 
 def canonical(content: Any) -> str:
@@ -50,7 +55,7 @@ def finite_or_inf(value: float | None) -> float | str | None:
 
 def read_float(value: Any, name: str) -> float:
     """Read what `finite_or_inf` wrote; ValueError for anything else."""
-    if value == "inf":
+    if isinstance(value, str) and value == "inf":
         return math.inf
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise ValueError(f"{name} must be a number or 'inf'; got {value!r}")
@@ -58,11 +63,22 @@ def read_float(value: Any, name: str) -> float:
 
 
 def agree(stated: Any, computed: float | None, name: str) -> None:
-    """Raise ValueError unless a figure stated is the one computed."""
+    """Raise ValueError unless a figure stated is the one computed, up to rounding."""
+    _agree(stated, computed, name, ROUNDING)
+
+
+def agree_upward(stated: Any, computed: float | None, name: str) -> None:
+    """Raise ValueError unless an epsilon stated is the one computed, or a little more: never less."""
+    _agree(stated, computed, name, TOLERANCE)
+
+
+def _agree(stated, computed, name, most_above):
     if computed is None or stated is None:
         same = computed is None and stated is None
     else:
-        same = math.isclose(read_float(stated, name), computed, rel_tol=TOLERANCE, abs_tol=1e-7)
+        told = read_float(stated, name)
+        low, high = computed * (1 - ROUNDING) - 1e-9, computed * (1 + most_above) + 1e-9
+        same = told == computed or low <= told <= high < math.inf
     if not same:
         raise ValueError(f"{name} is stated as {stated!r}, and the events give {computed!r}")
 
@@ -74,6 +90,18 @@ def check_fields(value: Any, wanted: Sequence[str], name: str) -> None:
     missing, unknown = sorted(set(wanted) - set(value)), sorted(map(str, set(value) - set(wanted)))
     if missing or unknown:
         raise ValueError(f"{name}: missing fields {missing}, unknown fields {unknown}")
+
+
+def check_text(value: Any, name: str) -> None:
+    """Raise ValueError unless a value is text."""
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be text; got {type(value).__name__}")
+
+
+def check_texts(value: Any, name: str) -> None:
+    """Raise ValueError unless a value is a list of texts."""
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise ValueError(f"{name} must be a list of texts")
 
 
 def read_list(value: Any, name: str) -> list[Mapping[str, Any]]:

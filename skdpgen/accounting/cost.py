@@ -10,10 +10,10 @@ from dp_accounting import DpEvent
 
 from .._types import check_neighboring
 from .events import Charge, Release, releases
-from .privacy_loss import combine, delta_of, epsilon_of
+from .privacy_loss import MOST_GROUPS, MOST_STEPS, combine, delta_of, epsilon_of, too_large
 from .renyi import delta_of_repetitions, epsilon_by_rdp, epsilon_of_repetitions
 
-__all__ = ["check_delta", "check_epsilon", "delta_pld", "epsilon_pld", "epsilon_rdp"]
+__all__ = ["check_delta", "check_epsilon", "delta_pld", "epsilon_pld", "epsilon_rdp", "why_bounded"]
 
 
 def check_epsilon(epsilon: float) -> float:
@@ -47,6 +47,17 @@ def _repeated(rows: tuple[Release, ...]) -> bool:
     return "repeat_and_select" in kinds and "non_private" not in kinds
 
 
+def why_bounded(charges_or_events, neighboring: str) -> str | None:
+    """Say why `epsilon_pld` is an upper bound by RDP where a privacy loss distribution exists; None where it is not."""
+    rows, _ = _gather(charges_or_events)
+    if _repeated(rows) or not too_large(combine(rows, neighboring), neighboring):
+        return None
+    return (
+        f"more than {MOST_STEPS:,} sampled steps, more than {MOST_GROUPS} kinds of them, or next to no noise: epsilon "
+        "is an upper bound by Renyi differential privacy"
+    )
+
+
 def epsilon_pld(charges_or_events, delta: float, neighboring: str) -> float:
     """Epsilon of releases that were all fixed in advance, by privacy loss distributions.
 
@@ -62,8 +73,10 @@ def epsilon_pld(charges_or_events, delta: float, neighboring: str) -> float:
     -------
     float
         Never below the true value and above it by less than 0.1 %; closed form when all is Gaussian; by RDP where
-        a repetition is among the releases, which has no privacy loss distribution. 0.0 for nothing; infinity when
-        something is not private or the extra deltas exhaust `delta`.
+        a repetition is among the releases, which has no privacy loss distribution, and where there are more than a
+        million sampled steps, more than 64 rates and noise multipliers of them, or next to no noise, so that a
+        distribution would take too long.
+        0.0 for nothing; infinity when something is not private or the extra deltas exhaust `delta`.
 
     Raises
     ------

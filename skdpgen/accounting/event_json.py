@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from dp_accounting import DpEvent
 
+from ..utils.strict_json import read_json
 from .event_numbers import repeat, whole
 from .events import (
     Repetition,
@@ -109,7 +109,7 @@ def event_from_json(value: str | Mapping[str, Any]) -> DpEvent:
 @lru_cache(maxsize=4096)
 def _event_from_text(text: str) -> DpEvent:
     try:
-        value = json.loads(text)
+        value = read_json(text)
     except ValueError as error:
         raise ValueError(f"an event is not valid JSON: {error}") from None
     return event_from_json(value if isinstance(value, Mapping) else {"type": value})

@@ -23,8 +23,10 @@ from dp_accounting import (
 )
 from dp_accounting.dp_event import RepeatAndSelectDpEvent
 
-from .event_numbers import positive as _positive
+from .event_numbers import MOST_ALTERNATIVES, MOST_RELEASES, MOST_RUNS
+from .event_numbers import noise_multiplier as _noise
 from .event_numbers import repeat as _repeat
+from .event_numbers import sampling_rate as _rate
 from .event_numbers import whole as _whole
 from .subset_sampling import SUBSET_MECHANISMS, SubsetSampledDpEvent, subset_gaussian_event
 
@@ -85,10 +87,10 @@ def gaussian_event(noise_multiplier: float, count: int = 1) -> DpEvent:
     Parameters
     ----------
     noise_multiplier : float
-        Standard deviation of the noise over the L2 sensitivity *under the relation in force*, > 0.
+        Standard deviation of the noise over the L2 sensitivity *under the relation in force*, in [1e-12, 1e18].
         The sensitivity's dependence on the relation is the caller's; the event's price has none.
     count : int, default=1
-        How often the release is made.
+        How often the release is made, at most 1e12 times.
 
     Returns
     -------
@@ -97,7 +99,7 @@ def gaussian_event(noise_multiplier: float, count: int = 1) -> DpEvent:
     Raises
     ------
     ValueError
-        For a multiplier that is not positive and finite (use `non_private_event`), or a count below 1.
+        For a multiplier or a count out of range (without noise, use `non_private_event`).
 
     Examples
     --------
@@ -105,7 +107,7 @@ def gaussian_event(noise_multiplier: float, count: int = 1) -> DpEvent:
     >>> describe_event(gaussian_event(4.0, count=3))
     [{'mechanism': 'gaussian', 'noise_multiplier': 4.0, 'sampling_rate': None, 'count': 3}]
     """
-    return _repeat(GaussianDpEvent(_positive(noise_multiplier, "noise_multiplier")), _whole(count, "count"))
+    return _repeat(GaussianDpEvent(_noise(noise_multiplier)), _whole(count, "count"))
 
 
 def poisson_gaussian_event(sampling_rate: float, noise_multiplier: float, steps: int) -> DpEvent:
@@ -114,12 +116,12 @@ def poisson_gaussian_event(sampling_rate: float, noise_multiplier: float, steps:
     Parameters
     ----------
     sampling_rate : float
-        Probability, in (0, 1], that a unit takes part in a step; independent over units and steps.
+        Probability, in [1e-12, 1], that a unit takes part in a step; independent over units and steps.
     noise_multiplier : float
         Standard deviation of the noise over the L2 bound of *one unit's contribution*, under both
-        relations, > 0. (Under replace_one the price accounts for the two contributions.)
+        relations, in [1e-12, 1e18]. (Under replace_one the price accounts for the two contributions.)
     steps : int
-        Number of steps; an empty sample is a step too.
+        Number of steps, at most 1e12; an empty sample is a step too.
 
     Returns
     -------
@@ -128,7 +130,7 @@ def poisson_gaussian_event(sampling_rate: float, noise_multiplier: float, steps:
     Raises
     ------
     ValueError
-        For a rate outside (0, 1], a multiplier that is not positive and finite, or fewer than 1 step.
+        For a rate, a multiplier or a number of steps out of range.
 
     Examples
     --------
@@ -136,10 +138,7 @@ def poisson_gaussian_event(sampling_rate: float, noise_multiplier: float, steps:
     >>> describe_event(poisson_gaussian_event(0.01, 1.5, steps=100))
     [{'mechanism': 'poisson_gaussian', 'noise_multiplier': 1.5, 'sampling_rate': 0.01, 'count': 100}]
     """
-    rate = _positive(sampling_rate, "sampling_rate")
-    if rate > 1:
-        raise ValueError(f"sampling_rate must lie in (0, 1]; got {rate!r}")
-    step = PoissonSampledDpEvent(rate, GaussianDpEvent(_positive(noise_multiplier, "noise_multiplier")))
+    step = PoissonSampledDpEvent(_rate(sampling_rate), GaussianDpEvent(_noise(noise_multiplier)))
     return _repeat(step, _whole(steps, "steps"))
 
 
@@ -161,11 +160,11 @@ def repeat_and_select_event(one_of: Sequence[DpEvent], runs: str, mean: float) -
     Parameters
     ----------
     one_of : sequence of dp_accounting.DpEvent
-        What a run may be: fixed in advance, and which of them it is does not depend on the data.
+        What a run may be: fixed in advance, and which of them it is does not depend on the data. At most 1,000.
     runs : {"poisson", "logarithmic"}
         Law of the number of runs. Poisson may draw none; a fixed public result then stands for the best.
     mean : float
-        Its mean, at least 1.
+        Its mean, from 1 to 1e6.
 
     Returns
     -------
@@ -191,15 +190,18 @@ def repeat_and_select_event(one_of: Sequence[DpEvent], runs: str, mean: float) -
         raise ValueError(f"runs must be one of {', '.join(map(repr, RUNS))}; got {runs!r}")
     if isinstance(mean, bool) or not isinstance(mean, numbers.Real) or not 1 <= mean < math.inf:
         raise ValueError(f"the mean number of runs must be a finite number, at least 1; got {mean!r}")
-    alternatives = []
-    for event in one_of:
-        rows = releases(event)
-        if any(row.mechanism in ("non_private", "repeat_and_select") for row in rows):
-            raise ValueError("a run must be private, and not a repetition itself")
-        if rows not in alternatives:
-            alternatives.append(rows)
+    if mean > MOST_RUNS:
+        raise ValueError(f"the mean number of runs must be at most {MOST_RUNS:g}; got {mean!r}")
+    alternatives = dict.fromkeys(releases(event) for event in one_of)
+    if any(row.mechanism in ("non_private", "repeat_and_select") for rows in alternatives for row in rows):
+        raise ValueError("a run must be private, and not a repetition itself")
     if not alternatives:
         raise ValueError("repeat_and_select needs at least one event")
+    if len(alternatives) > MOST_ALTERNATIVES or sum(map(len, alternatives)) > MOST_RELEASES:
+        raise ValueError(
+            f"a run may be one of at most {MOST_ALTERNATIVES} events, of {MOST_RELEASES} releases in all; got "
+            f"{len(alternatives)} events"
+        )
     return _repetition_event(Repetition(runs, float(mean), tuple(alternatives)))
 
 
@@ -271,13 +273,11 @@ def releases(event: DpEvent) -> tuple[Release, ...]:
     if isinstance(event, NonPrivateDpEvent):
         return (Release("non_private", 0.0, None, 1),)
     if isinstance(event, GaussianDpEvent):
-        return (Release("gaussian", _positive(event.noise_multiplier, "noise_multiplier"), None, 1),)
+        return (Release("gaussian", _noise(event.noise_multiplier), None, 1),)
     if isinstance(event, PoissonSampledDpEvent) and isinstance(event.event, GaussianDpEvent):
         # built anew, so that the numbers pass the same checks
-        rate = _positive(event.sampling_probability, "sampling_rate")
-        if rate > 1:
-            raise ValueError(f"sampling_rate must lie in (0, 1]; got {rate!r}")
-        return (Release("poisson_gaussian", _positive(event.event.noise_multiplier, "noise_multiplier"), rate, 1),)
+        rate = _rate(event.sampling_probability)
+        return (Release("poisson_gaussian", _noise(event.event.noise_multiplier), rate, 1),)
     if isinstance(event, SubsetSampledDpEvent) and isinstance(event.event, GaussianDpEvent):
         # built anew, so that its parts pass the same checks
         built = subset_gaussian_event(event.mechanism, event.sampling_rate, event.event.noise_multiplier, 1)
@@ -287,9 +287,11 @@ def releases(event: DpEvent) -> tuple[Release, ...]:
         rows = releases(event.event)
         if any(row.mechanism == "non_private" for row in rows):
             return rows
-        return tuple(row._replace(count=row.count * count) for row in rows)
+        return tuple(row._replace(count=_whole(row.count * count, "count")) for row in rows)
     if isinstance(event, ComposedDpEvent):
         rows = tuple(row for part in event.events for row in releases(part))
+        if len(rows) > MOST_RELEASES:
+            raise ValueError(f"an event may hold at most {MOST_RELEASES} different releases; this one has {len(rows)}")
         if rows:
             return rows
         raise ValueError("an event must hold at least one release")

@@ -19,7 +19,7 @@ from .events import Release
 from .gaussian import gaussian_delta, gaussian_epsilon
 from .subset_sampling import SUBSET_MECHANISMS, subset_distribution, subset_variance
 
-__all__ = ["COARSE", "FINE", "combine", "delta_of", "epsilon_of"]
+__all__ = ["COARSE", "FINE", "MOST_GROUPS", "MOST_STEPS", "combine", "delta_of", "epsilon_of", "too_large"]
 
 RELATIONS = {
     "add_or_remove_one": NeighboringRelation.ADD_OR_REMOVE_ONE,
@@ -34,6 +34,18 @@ _ERROR = 2e-4
 _ROUGH = 0.3
 _ROUGH_POINTS = 1e4
 _MOST_POINTS = 4e6
+
+# Beyond these, prices are by Renyi differential privacy: the grid of a distribution grows with the root of the number
+# of sampled steps (a million take seconds and up to 0.7 GB), and every rate and noise multiplier needs one of its own.
+MOST_STEPS = 1_000_000
+MOST_GROUPS = 64
+# So are those of sampled steps with next to no noise, of which one may cost an epsilon of half a million, and with so
+# much that their losses are lost in the rounding of a grid.
+_NOISE_ON_GRIDS = (1e-3, 1e5)
+# Points of the grid of the whole, and of those of single steps together.
+_MOST_WHOLE, _MOST_SINGLE = 5e6, 3e7
+# What the grid of a profile spans however much noise there is, in the time that the others take for it.
+_PROFILE_SPAN = 20.0
 
 # mu of all Gaussians, and groups of sampled steps: (rate, noise multiplier, steps, mechanism)
 Combined = tuple[float, tuple[tuple[float, float, int, str], ...]]
@@ -64,6 +76,31 @@ def _apart(mechanism: str, neighboring: str) -> float:
     if mechanism in SUBSET_MECHANISMS:
         return 2.0 if mechanism == "poisson_subsets" else 1.0
     return 1.0 if neighboring == "add_or_remove_one" else 2.0
+
+
+def too_large(combined: Combined | None, neighboring: str) -> bool:
+    """Whether combined releases are priced by Renyi differential privacy, an upper bound that takes little time."""
+    if combined is None or not combined[1]:
+        return False
+    groups = combined[1]
+    if len(groups) > MOST_GROUPS or _steps(groups) > MOST_STEPS:
+        return True
+    if not all(_NOISE_ON_GRIDS[0] <= group[1] <= _NOISE_ON_GRIDS[1] for group in groups):
+        return True
+    return _too_long(combined, neighboring, _coarse_interval(combined, neighboring))
+
+
+def _too_long(combined: Combined, neighboring: str, interval: float) -> bool:
+    """Whether grids at an interval, by rough estimates of their lengths, take too much time and memory."""
+    variance, single = combined[0] ** 2, 0.0
+    for q, z, count, mechanism in combined[1]:
+        gap = _apart(mechanism, neighboring) / z
+        # the loss is near gap^2 / 2 where the unit takes part, else near 0; the second is of much noise
+        variance += count * min(q * (gap**4 / 4 + gap**2), gap**2 * z**2 * q * q * math.expm1(min(1 / z**2, 50.0)))
+        if mechanism in ("one_of_k", "index_revealed"):
+            single += _PROFILE_SPAN
+        single += min(gap**2 / 2 + 9 * gap, math.log1p(q * math.expm1(min(gap**2 / 2 + 9 * gap, 500.0))) + 1e-3)
+    return 20 * math.sqrt(variance) > _MOST_WHOLE * interval or 2 * single > _MOST_SINGLE * interval
 
 
 def _round_down(interval: float) -> float:
@@ -156,12 +193,18 @@ def epsilon_of(combined: Combined | None, delta: float, neighboring: str, resolu
         return gaussian_epsilon(mu, delta)
     if delta <= 0:
         return math.inf
+    if too_large(combined, neighboring):
+        from .renyi import epsilon_of_combined
+
+        return epsilon_of_combined(combined, delta, neighboring)
     tail = _log_tail(groups, delta)
     rough = _distribution(combined, neighboring, _coarse_interval(combined, neighboring), tail)
     epsilon = float(rough.get_epsilon_for_delta(delta))
     if resolution == COARSE or not 0 < epsilon < math.inf:
         return epsilon
     interval = _fine_interval(combined, neighboring, epsilon, _order(rough, epsilon))
+    while _too_long(combined, neighboring, interval):
+        interval *= 2
     return float(_distribution(combined, neighboring, interval, tail).get_epsilon_for_delta(delta))
 
 
@@ -173,8 +216,14 @@ def delta_of(combined: Combined | None, epsilon: float, neighboring: str) -> flo
     mu, groups = combined
     if not groups:
         return gaussian_delta(mu, epsilon)
+    if too_large(combined, neighboring):
+        from .renyi import delta_of_combined
+
+        return delta_of_combined(combined, epsilon, neighboring)
     rough = _distribution(combined, neighboring, _coarse_interval(combined, neighboring), 50.0)
     if not 0 < epsilon < math.inf:
         return min(1.0, float(rough.get_delta_for_epsilon(epsilon)))
     interval = _fine_interval(combined, neighboring, epsilon, _order(rough, epsilon))
+    while _too_long(combined, neighboring, interval):
+        interval *= 2
     return min(1.0, float(_distribution(combined, neighboring, interval, 50.0).get_delta_for_epsilon(epsilon)))

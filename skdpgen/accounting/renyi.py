@@ -9,16 +9,21 @@ import numpy as np
 from scipy.special import logsumexp
 
 from .events import Release
-from .privacy_loss import Combined
+from .privacy_loss import MOST_GROUPS, Combined
+from .rdp_bound import closed_form_rdp, unsampled_rdp
 from .selection import repetition_rdp
 from .subset_sampling import SUBSET_MECHANISMS, subset_rdp
 
 __all__ = [
+    "closed_form_at",
     "conversion_cost",
+    "delta_of_combined",
     "delta_of_repetitions",
     "epsilon_by_rdp",
+    "epsilon_of_combined",
     "epsilon_of_repetitions",
     "poisson_rdp",
+    "quadrature_points",
     "rdp_at",
 ]
 
@@ -30,7 +35,12 @@ _ORDERS = (
     *range(34, 65, 3),
     *(80, 100, 128, 180, 256, 512, 1024),
 )
-_MOST_POINTS = 2_000_000
+# Of releases of many kinds.
+_FEW_ORDERS = (1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 512)
+# Points of one quadrature; where it would take more (noise multipliers of a few hundredths), the closed form stands in.
+_MOST_POINTS = 200_000
+# Points of that of one step of "one_of_k".
+_SUBSET_POINTS = 20_001
 # The quadrature is exact to about 1e-12; this makes it an upper bound.
 _MARGIN = 1 + 1e-9
 
@@ -68,7 +78,7 @@ def poisson_rdp(sampling_rate: float, noise_multiplier: float, alpha: float, nei
     Returns
     -------
     float
-        An upper bound: where the grid would be too long, that of the step without sampling.
+        An upper bound: where the grid would be too long, that in closed form.
 
     Notes
     -----
@@ -78,13 +88,10 @@ def poisson_rdp(sampling_rate: float, noise_multiplier: float, alpha: float, nei
     """
     q, z = sampling_rate, noise_multiplier
     apart = 1.0 if neighboring == "add_or_remove_one" else 2.0
-    unsampled = alpha * (apart / z) ** 2 / 2
-    # the integrand's modes lie in [-2 alpha, 2 alpha]; 13 standard deviations beyond are below 1e-36
-    reach = apart * alpha + 13 * z + 1
-    interval = min(z, z * z) / (8 * fineness)
-    points = 2 * reach / interval
+    unsampled = unsampled_rdp("poisson_gaussian", z, alpha, neighboring)
+    points, reach = _grid(z, alpha, neighboring, fineness)
     if points > _MOST_POINTS * fineness:
-        return unsampled
+        return closed_form_rdp("poisson_gaussian", q, z, alpha, neighboring)
     x = np.linspace(-reach, reach, int(points) + 2)
     log_width = math.log(x[1] - x[0]) - math.log(z) - 0.5 * math.log(2 * math.pi)
 
@@ -96,6 +103,26 @@ def poisson_rdp(sampling_rate: float, noise_multiplier: float, alpha: float, nei
     lower = log_density((1.0, 0.0)) if apart == 1 else log_density((1 - q, 0.0), (q, -1.0))
     value = max(_divergence(upper, lower, alpha, log_width), _divergence(lower, upper, alpha, log_width))
     return min(value * _MARGIN, unsampled)
+
+
+def _grid(z, alpha, neighboring, fineness=1):
+    """Number of points of a quadrature, and how far they reach to both sides."""
+    apart = 1.0 if neighboring == "add_or_remove_one" else 2.0
+    # the integrand's modes lie in [-2 alpha, 2 alpha]; 13 standard deviations beyond are below 1e-36
+    reach = apart * alpha + 13 * z + 1
+    return 2 * reach / (min(z, z * z) / (8 * fineness)), reach
+
+
+def quadrature_points(row: Release, alpha: float, neighboring: str) -> float:
+    """Evaluations that the RDP of a release takes at one order; 0 where it is a formula."""
+    if row.sampling_rate in (None, 1.0) or row.mechanism == "index_revealed":
+        return 0
+    if row.mechanism == "one_of_k":
+        return _SUBSET_POINTS
+    relation = "replace_one" if row.mechanism == "poisson_subsets" else neighboring
+    points, _ = _grid(row.noise_multiplier, alpha, relation)
+    # the closed form is a sum of up to so many terms
+    return points if points <= _MOST_POINTS else 4 * alpha
 
 
 def _divergence(log_p: np.ndarray, log_q: np.ndarray, alpha: float, log_width: float) -> float:
@@ -147,17 +174,46 @@ def epsilon_by_rdp(combined: Combined | None, delta: float, neighboring: str) ->
     """Epsilon of combined releases by RDP, at the best of many orders; None for Poisson steps under replace_one."""
     if combined is None or delta <= 0:
         return math.inf
-    mu, groups = combined
-    if neighboring == "replace_one" and any(group[3] == "poisson_gaussian" for group in groups):
+    if neighboring == "replace_one" and any(group[3] == "poisson_gaussian" for group in combined[1]):
         return None
-    rows = [Release(mechanism, z, q, count) for q, z, count, mechanism in groups]
-    if mu > 0:
-        rows.append(Release("gaussian", 1 / mu, None, 1))
-    orders = list(_ORDERS)
-    if mu > 0 and delta < 1:  # large orders matter where epsilon is small
-        orders.append(1 + math.sqrt(2 * math.log(1 / delta)) / mu)
-    best = min(rdp_at(tuple(rows), order, neighboring) + conversion_cost(order, delta) for order in orders)
-    return max(0.0, best) if rows else 0.0
+    return epsilon_of_combined(combined, delta, neighboring)
+
+
+def epsilon_of_combined(combined: Combined, delta: float, neighboring: str) -> float:
+    """Epsilon of combined releases by RDP, at the best of many orders; in closed form where there are many groups."""
+    rdp = _rdp_of_combined(combined, neighboring)
+    orders = list(_ORDERS if len(combined[1]) <= MOST_GROUPS else _FEW_ORDERS)
+    if combined[0] > 0 and delta < 1:  # large orders matter where epsilon is small
+        orders.append(1 + max(math.sqrt(2 * math.log(1 / delta)) / combined[0], 1e-6))
+    return max(0.0, min(rdp(order) + conversion_cost(order, delta) for order in orders)) if any(combined) else 0.0
+
+
+def delta_of_combined(combined: Combined, epsilon: float, neighboring: str) -> float:
+    """Delta of combined releases at epsilon: the inverse of `epsilon_of_combined`."""
+    orders = _ORDERS if len(combined[1]) <= MOST_GROUPS else _FEW_ORDERS
+    return _delta_at(_rdp_of_combined(combined, neighboring), orders, epsilon)
+
+
+def _rdp_of_combined(combined, neighboring):
+    """RDP of combined releases, a function of the order."""
+    mu, groups = combined
+    rows = tuple(Release(mechanism, z, q, count) for q, z, count, mechanism in groups)
+    if len(groups) <= MOST_GROUPS:
+        return lambda order: order * mu * mu / 2 + rdp_at(rows, order, neighboring)
+    return lambda order: order * mu * mu / 2 + closed_form_at(rows, order, neighboring)
+
+
+def closed_form_at(rows: tuple[Release, ...], alpha: float, neighboring: str) -> float:
+    """Upper bound of `rdp_at` of sampled releases, in closed form."""
+    return math.fsum(
+        row.count
+        * (
+            closed_form_rdp(row.mechanism, row.sampling_rate, row.noise_multiplier, alpha, neighboring)
+            if row.sampling_rate not in (None, 1.0)
+            else rdp_at((row._replace(count=1),), alpha, neighboring)
+        )
+        for row in rows
+    )
 
 
 # ---- what has no privacy loss distribution --------------------------------------------------------
@@ -181,8 +237,9 @@ def epsilon_of_repetitions(rows: tuple[Release, ...], delta: float, neighboring:
 
 def delta_of_repetitions(rows: tuple[Release, ...], epsilon: float, neighboring: str) -> float:
     """Delta at epsilon of releases among which there are repetitions: the inverse of the same conversion."""
-    exponents = (
-        (order - 1) * (rdp_at(rows, order, neighboring) - epsilon + math.log1p(-1 / order)) - math.log(order)
-        for order in _FINE_ORDERS
-    )
+    return _delta_at(lambda order: rdp_at(rows, order, neighboring), _FINE_ORDERS, epsilon)
+
+
+def _delta_at(rdp, orders, epsilon):
+    exponents = ((order - 1) * (rdp(order) - epsilon + math.log1p(-1 / order)) - math.log(order) for order in orders)
     return min(1.0, math.exp(min(0.0, *exponents)))

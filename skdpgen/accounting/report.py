@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..utils.printing import printable
 from .cost import epsilon_pld
 from .events import releases
 from .filter import Entry, PrivacyFilter, proves_privacy
@@ -45,7 +46,7 @@ def ledger_frame(entries: Sequence[Entry], rule: PrivacyFilter) -> pd.DataFrame:
     rows = []
     for entry in entries:
         found = releases(entry.charge.event)
-        label, names = _names(entry.charge.label, len(found))
+        label, names = _names(printable(entry.charge.label), len(found))
         for k, row in enumerate(found):
             rdp = math.nan if rule.alpha is None else rdp_at((row,), rule.alpha, rule.neighboring)
             rate = math.nan if row.sampling_rate is None else row.sampling_rate

@@ -13,10 +13,14 @@ from scipy.optimize import brentq
 
 from .events import Repetition
 
-__all__ = ["repetition_rdp", "run_probabilities", "stopping_probability"]
+__all__ = ["repetition_points", "repetition_rdp", "run_probabilities", "stopping_probability"]
 
 # Orders at which the curve of one run is known; half orders where the curve of sampled steps bends.
 _ORDERS = tuple(sorted({*(1 + 0.05 * 1.1**k for k in range(112)), *(2 + k / 2 for k in range(80))}))
+
+# So many things that a run may be are all integrated numerically; of more, as many as these points at one order allow.
+_FEW = 8
+_MOST_POINTS = 1_000_000
 
 
 @lru_cache(maxsize=4096)
@@ -26,9 +30,36 @@ def _curve(alternatives, neighboring: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _one_run(alternatives, alpha, neighboring):
-    from .renyi import rdp_at
+    """Largest RDP of what a run may be.
 
-    return max(rdp_at(rows, alpha, neighboring) for rows in alternatives)
+    Of many, those with the largest bounds in closed form are integrated first, until no other bound is above what was
+    found: most are never integrated. Where even those take too long, the largest bound of the rest stands for them.
+    """
+    from .renyi import closed_form_at, quadrature_points, rdp_at
+
+    if len(alternatives) <= _FEW:
+        return max(rdp_at(rows, alpha, neighboring) for rows in alternatives)
+    bounds = [closed_form_at(rows, alpha, neighboring) for rows in alternatives]
+    most, points = 0.0, 0.0
+    for k in np.argsort(bounds)[::-1]:
+        if bounds[k] <= most:
+            break
+        points += sum(quadrature_points(row, alpha, neighboring) for row in alternatives[k])
+        if points > _MOST_POINTS:
+            return max(most, bounds[k])
+        most = max(most, rdp_at(alternatives[k], alpha, neighboring))
+    return most
+
+
+def repetition_points(repetition: Repetition, neighboring: str) -> float:
+    """Evaluations, at most, that the RDP of a repetition takes at all orders."""
+    from .renyi import quadrature_points
+
+    total = 0.0
+    for alpha in _ORDERS[::4]:
+        points = sum(quadrature_points(row, alpha, neighboring) for rows in repetition.alternatives for row in rows)
+        total += 4 * (points if len(repetition.alternatives) <= _FEW else min(points, _MOST_POINTS))
+    return total
 
 
 @lru_cache(maxsize=65536)

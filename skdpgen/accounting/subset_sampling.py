@@ -16,7 +16,9 @@ from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.special import log_ndtr
 
-from .event_numbers import positive, repeat, whole
+from .event_numbers import noise_multiplier as _noise_multiplier
+from .event_numbers import repeat, whole
+from .event_numbers import sampling_rate as _sampling_rate
 
 __all__ = [
     "SUBSET_MECHANISMS",
@@ -64,9 +66,10 @@ def subset_gaussian_event(mechanism: str, sampling_rate: float, noise_multiplier
     sampling_rate : float
         Probability, in (0, 1], that a given subset takes part in a step; 1 / K, K whole, for "one_of_k".
     noise_multiplier : float
-        Standard deviation over the bound C of a subset's contribution ("poisson_subsets"), or over 2 C, > 0; under
-        both relations, and so is the price.
+        Standard deviation over the bound C of a subset's contribution ("poisson_subsets"), or over 2 C, in
+        [1e-12, 1e18]; under both relations, and so is the price.
     steps : int
+        At most 1e12.
 
     Returns
     -------
@@ -86,12 +89,10 @@ def subset_gaussian_event(mechanism: str, sampling_rate: float, noise_multiplier
     """
     if mechanism not in SUBSET_MECHANISMS:
         raise ValueError(f"mechanism must be one of {', '.join(map(repr, SUBSET_MECHANISMS))}; got {mechanism!r}")
-    rate = positive(sampling_rate, "sampling_rate")
-    if rate > 1:
-        raise ValueError(f"sampling_rate must lie in (0, 1]; got {rate!r}")
+    rate = _sampling_rate(sampling_rate)
     if mechanism == "one_of_k" and abs(round(1 / rate) * rate - 1) > 1e-9:
         raise ValueError(f"sampling_rate of 'one_of_k' must be 1 / K for a whole number K of subsets; got {rate!r}")
-    gaussian = GaussianDpEvent(positive(noise_multiplier, "noise_multiplier"))
+    gaussian = GaussianDpEvent(_noise_multiplier(noise_multiplier))
     return repeat(SubsetSampledDpEvent(mechanism, rate, gaussian), whole(steps, "steps"))
 
 
@@ -186,6 +187,8 @@ def subset_rdp(mechanism, q, z, alpha):
     mu = 1 / z
     if mechanism == "index_revealed":
         return float(np.logaddexp(math.log1p(-q), math.log(q) + alpha * (alpha - 1) * mu * mu / 2)) / (alpha - 1)
+    if not 1e-3 <= z <= 1e5:  # beyond what doubles integrate: the bound without sampling
+        return alpha * mu * mu / 2
     u = np.linspace(0.0, mu * mu * (alpha + 1) + 14 * mu, 20_001)
     log_g = np.where(u < 30, np.log1p(q * np.expm1(np.minimum(u, 30))), u + math.log(q))
     log_term = np.logaddexp((alpha - 2) * log_g, -(alpha + 1) * log_g) + u + _log_delta(u, mu)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from ._arguments import add_budget, add_command, add_reading, add_settings, read_settings, reading
 
 __all__ = ["add", "run"]
@@ -60,7 +58,7 @@ def _estimator(arguments):
         raise ValueError(f"--model must be one of {', '.join(names)}; got {arguments.model}")
     parameters = {"epsilon": arguments.epsilon, "delta": arguments.delta, "neighboring": arguments.neighboring}
     if arguments.schema is not None:
-        parameters["schema"] = Schema.from_json(Path(arguments.schema).read_text(encoding="utf-8"))
+        parameters["schema"] = Schema.load(arguments.schema)
     if arguments.target is not None:
         parameters["target"] = arguments.target
     parameters |= read_settings(arguments.set)
@@ -84,7 +82,7 @@ def _data(arguments):
         if len(given) > 1 or arguments.columns < 1:
             raise ValueError("--columns is for arrays: a positive number, without INPUT and --schema")
         return (np.random.default_rng(0).random((60, arguments.columns)),)
-    schema = None if arguments.schema is None else Schema.from_json(Path(arguments.schema).read_text(encoding="utf-8"))
+    schema = None if arguments.schema is None else Schema.load(arguments.schema)
     if arguments.input is not None:
         return (read_table(arguments.input, **reading(arguments), schema=schema),)
     if schema is None:

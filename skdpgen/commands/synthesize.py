@@ -103,7 +103,7 @@ def run(arguments):
     from .._table_files import check_apart, check_input, check_output, check_writing
     from ._results import Results
 
-    schema = None if arguments.schema is None else Schema.from_json(Path(arguments.schema).read_text(encoding="utf-8"))
+    schema = None if arguments.schema is None else Schema.load(arguments.schema)
     if arguments.rows is not None and not 1 <= arguments.rows < 10**9:
         raise ValueError(f"--rows must be positive, and below 1,000,000,000; got {arguments.rows}")
     check_output(arguments.output, table=True)

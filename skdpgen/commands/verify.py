@@ -9,7 +9,12 @@ __all__ = ["add", "run"]
 
 def add(commands):
     """Register the command."""
-    command = add_command(commands, "verify", run, "recompute a privacy card's epsilon, or a ledger's, from its events")
+    command = add_command(
+        commands,
+        "verify",
+        run,
+        "recompute a privacy card's epsilon, or a ledger's, from its events alone; exit code 1 where it is not private",
+    )
     command.add_argument("card", metavar="CARD.json", nargs="?", help="may be left out with --ledger")
     command.add_argument("--ledger", metavar="BUDGET.db", help="check a ledger file: its hash chain, sums and charges")
     command.add_argument("--head", metavar="LENGTH:HASH", help="the ledger must have had this head, noted earlier")
@@ -20,10 +25,12 @@ def run(arguments):
         raise ValueError("give CARD.json, --ledger BUDGET.db, or both")
     if arguments.head is not None and arguments.ledger is None:
         raise ValueError("--head is of a ledger: give --ledger")
-    if arguments.ledger is not None:
-        _verify_ledger(arguments)
-    if arguments.card is not None:
-        _verify_card(arguments)
+    private = [
+        verify(arguments)
+        for verify, path in ((_verify_ledger, arguments.ledger), (_verify_card, arguments.card))
+        if path is not None
+    ]
+    return 0 if all(private) else 1
 
 
 def _verify_ledger(arguments):
@@ -40,20 +47,28 @@ def _verify_ledger(arguments):
     if found["unchained"]:
         print(f"  unproven that the first {found['unchained']} are as written: an earlier version wrote them unchained")
     print(f"  head     {found['head'] or 'none yet: the next charge begins the chain'}")
+    return found["private"]
 
 
 def _verify_card(arguments):
     from .. import PrivacyCard
+    from ..utils.printing import one_line, printable
+
+    def told(text):  # what a card says can neither begin a line of its own nor send commands to a terminal
+        return one_line(printable(text))
 
     card = PrivacyCard.load(arguments.card)
     computed = card.verify()
     fit, ledger = computed["fit"], computed["ledger"]
-    print(f"{arguments.card}: holds together; recomputed from its events alone:")
-    print(f"  model    {card['model']['name']}")
+    print(f"{told(arguments.card)}: consistent; recomputed from its events alone:")
     print(f"  private  {'yes' if card['private'] else 'NO: without noise, or with noise that can be repeated'}")
     print(f"  fit      epsilon {fit['epsilon']:.6g} at delta {fit['delta']:.3g}")
     print(f"  ledger   epsilon {ledger['epsilon']:.6g} of {ledger['budget_epsilon']:g} at delta {ledger['delta']:.3g}")
-    print(f"  unit     {card['unit']}, {card['neighboring']}")
-    print(f"  noise    {card['noise']}")
+    if computed["bounded"]:
+        print(f"  bounded  {computed['bounded']}")
+    print(f"  model    {told(card['model']['name'])}")
+    print(f"  unit     {told(card['unit'])}, {card['neighboring']}")
+    print(f"  noise    {told(card['noise'])}")
     for text in card["public_assumptions"] or ["none"]:
-        print(f"  public   {text}")
+        print(f"  public   {told(text)}")
+    return card["private"]

@@ -8,6 +8,7 @@ import io
 import warnings
 
 from ..metrics import leak_note
+from ..utils.printing import printable
 
 __all__ = ["details", "figure", "leak", "page", "paragraph", "section", "table"]
 
@@ -43,8 +44,8 @@ _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def text(value):
-    """Return any value as escaped text."""
-    return html.escape(str(value))
+    """Return any value as escaped text, without characters that do not show as themselves."""
+    return html.escape(printable(value))
 
 
 def paragraph(words, *, css=None):

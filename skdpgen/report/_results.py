@@ -8,6 +8,7 @@ import math
 import pandas as pd
 
 from ..exceptions import InvalidInputError
+from ..utils.strict_json import read_json
 
 __all__ = ["SCORES", "read_results", "results_table"]
 
@@ -20,6 +21,9 @@ SCORES = {
     "lr": "accuracy of a logistic regression",
     "log_likelihood": "log-likelihood",
 }
+# Of a file of results: characters of a line, and lines.
+_MOST_BYTES = 2**20
+_MOST_LINES = 1_000_000
 # What a cell was run with that makes no other line: its place in the picture, or one of the repeats.
 _PLACE = {"run", "seeds", "epsilon", "budgets", "models", "policies", "table", "dataset", "settings"}
 # What a result says of itself that makes another line.
@@ -29,12 +33,14 @@ _OWN = ("setting", "n_components", "encoder_share", "dimension", "step", "steps"
 def read_results(path):
     """Return the lines of a file of ``skdpgen bench --output``, a list of dict; half a line at its end is left out."""
     results = []
-    with open(path, encoding="utf-8") as file:
-        for line in file:
+    with open(path, "rb") as file:
+        while line := file.readline(_MOST_BYTES + 1):
             try:
-                results.append(json.loads(line))
+                results.append(read_json(line, most_bytes=_MOST_BYTES, finite=False))
             except ValueError:
                 continue
+            if len(results) > _MOST_LINES:
+                raise InvalidInputError(f"{path}: more than {_MOST_LINES:,} results")
     if not any(isinstance(result, dict) for result in results):
         raise InvalidInputError(f"{path}: holds no JSON lines, as skdpgen bench --output writes them")
     return results

@@ -94,7 +94,7 @@ class Sections:
         return section(
             "privacy",
             "Privacy",
-            paragraph("The card holds together: epsilon was recomputed from its events alone."),
+            paragraph("The card is consistent: epsilon was recomputed from its events alone."),
             table("What the card says", ("", "recomputed or stated"), rows),
             picture,
             details("Every release", table("Releases", columns, lines)),

@@ -14,6 +14,7 @@ from ..accounting import Phase
 from ..exceptions import InvalidInputError
 from ..tabular import sample_levels
 from ..utils.blocks import exact_product, map_blocks
+from ._file_checks import check_size, check_whole
 from ._labels import Labels, check_labels, is_numeric_target, label_codes, learn_classes
 from ._lowpass import lowpass_basis
 
@@ -129,8 +130,14 @@ class ArrayCodec:
     @classmethod
     def from_state(cls, state):
         """Rebuild from `to_state`."""
+        lower, upper = state["lower"], state["upper"]
+        if lower.ndim != 1 or lower.shape != upper.shape or not (lower < upper).all() or not state["l2_bound"] > 0:
+            raise ValueError("the bounds of the columns are not ordered")
+        if state["image_shape"] is not None:
+            check_size(len(lower), check_whole(state["n_frequencies"], "n_frequencies", 1, 10_000) ** 2)
+            check_size(*state["image_shape"])
         return cls(
-            RowScaling(state["lower"], state["upper"], state["l2_bound"]),
+            RowScaling(lower, upper, state["l2_bound"]),
             None if state["labels"] is None else Labels.from_state(state["labels"]),
             None if state["image_shape"] is None else tuple(state["image_shape"]),
             state["n_frequencies"],

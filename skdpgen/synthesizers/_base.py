@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._base import PrivateEstimator
 from ..accounting import PrivacyCard
 from ..exceptions import PrivacyLeakWarning
+from ._file_checks import check_loaded, check_whole
 from ._model_file import save_state
 
 __all__ = ["BaseSynthesizer", "join_chunks", "spread_components"]
@@ -21,6 +22,9 @@ __all__ = ["BaseSynthesizer", "join_chunks", "spread_components"]
 _CHUNK_ROWS, _CHUNK_VALUES = 100_000, 2**24
 # numpy's hypergeometric draws take fewer than this.
 _MOST_ROWS = 10**9
+
+# Of a sample that nobody asked the size of, from a loaded model: 2.4 GB.
+_MOST_CELLS = 300_000_000
 
 
 class BaseSynthesizer(PrivateEstimator):
@@ -92,6 +96,11 @@ class BaseSynthesizer(PrivateEstimator):
             codes = self._conditional("y").class_codes(y)
             return (codes[start : start + size] for start in range(0, max(len(codes), 1), size))
         n = max(1, round(model.row_count)) if n_samples is None else n_samples
+        if n_samples is None and getattr(self, "_row_count_is_stated", False) and n * self.n_features_in_ > _MOST_CELLS:
+            raise ValueError(
+                f"the file states {n} rows of {self.n_features_in_} columns, which may not fit into memory: say how "
+                "many are wanted (n_samples=, --rows)"
+            )
         if isinstance(n, bool) or not isinstance(n, Real) or n % 1 or n < 1:
             raise ValueError(f"n_samples must be a positive integer; got {n_samples!r}")
         if n >= _MOST_ROWS:
@@ -173,16 +182,19 @@ class BaseSynthesizer(PrivateEstimator):
         card = PrivacyCard.from_json(state["card"])
         card.verify()
         self = cls(epsilon=_epsilon(card), delta=card["fit"]["delta"], neighboring=card["neighboring"])
-        self.n_features_in_ = state["n_features_in"]
+        self.n_features_in_ = check_whole(state["n_features_in"], "n_features_in", 1)
         if state["feature_names_in"] is not None:
             self.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
         self.set_params(**_restored(card, self.get_params(deep=False), cls.__name__))
+        self._validate_params()
         self.accountant_ = card.accountant()
         self._sampling_stream = np.random.default_rng()
         self._set_model(cls._model_from_state(state["model"]))
         if card["model"]["parameters"].get("schema") is not None and "schema" in self.get_params(deep=False):
             self.schema = self.schema_
         self.card_ = card
+        check_loaded(self)
+        self._row_count_is_stated = True
         return self
 
     def _issue_card(self, plan, rng, public_assumptions, gradient_noise=None):

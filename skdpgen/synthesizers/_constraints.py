@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import operator
 import re
 from dataclasses import replace
@@ -20,6 +21,9 @@ __all__ = ["RowConstraint", "keep_constraints"]
 
 # Times that a row which breaks a constraint is drawn again before giving up.
 _MOST_DRAWS = 200
+
+# Of one constraint: it may come from a file, and brackets are parsed by recursion.
+_MOST_CHARACTERS = 10_000
 
 _COMPARE = {
     ast.Lt: operator.lt,
@@ -55,11 +59,13 @@ class RowConstraint:
     def __init__(self, text, names):
         if not isinstance(text, str):
             raise ValueError(f'a constraint is a text such as "start <= end"; got {type(text).__name__}')
+        if len(text) > _MOST_CHARACTERS:
+            raise ValueError(f"a constraint may have at most {_MOST_CHARACTERS:,} characters; got {len(text):,}")
         self.text, self._names = text, {str(name): name for name in names}
         self._quoted = {}
         try:
             self._tree = ast.parse(_QUOTED.sub(self._stand_in, text).strip(), mode="eval").body
-        except SyntaxError:
+        except (SyntaxError, ValueError, RecursionError, MemoryError):  # null characters, endless brackets
             raise ValueError(f"the constraint {text!r} cannot be read") from None
         self._check(self._tree)
 
@@ -78,6 +84,8 @@ class RowConstraint:
                 raise ValueError(f"the constraint {self.text!r} holds what is no comparison of columns and values")
             if isinstance(part, ast.Constant) and not isinstance(part.value, str | int | float | bool):
                 raise ValueError(f"the constraint {self.text!r}: values are numbers, text, True or False")
+            if isinstance(part, ast.Constant) and _beyond_floats(part.value):
+                raise ValueError(f"the constraint {self.text!r}: numbers must be finite, and no larger than floats")
             if isinstance(part, ast.Name):
                 self._column(part)
             if isinstance(part, ast.Compare):
@@ -214,8 +222,27 @@ class RowConstraint:
             a, b = self._value(node.left, frame), self._value(node.right, frame)
             if isinstance(node.op, ast.Add | ast.Sub):
                 a, b = (_days(x, beside=y) for x, y in ((a, b), (b, a)))
+            if isinstance(node.op, ast.Mult) and (_is_text(a) or _is_text(b)):
+                raise TypeError("text cannot be multiplied")  # it would be repeated, without end
             return _ARITHMETIC[type(node.op)](a, b)
         return self._truth(node, frame)
+
+
+def _is_text(value):
+    if not isinstance(value, pd.Series):
+        return isinstance(value, str)
+    if value.dtype == object:
+        return any(isinstance(item, str) for item in value)
+    return not pd.api.types.is_numeric_dtype(value.dtype) and value.dtype.kind not in "mMb"
+
+
+def _beyond_floats(value):
+    if isinstance(value, str | bool):
+        return False
+    try:
+        return not math.isfinite(float(value))
+    except OverflowError:
+        return True
 
 
 def _is_minus(node):

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import expit
 
 from ..mixture import GaussianMixtureParameters
+from ._file_checks import check_mixture
 from ._fixed_normals import DRAWS, fixed_normals, in_double
 from ._gaussians import LatentSpace
 
@@ -119,8 +120,8 @@ class NetGenerator:
     @classmethod
     def from_state(cls, state):
         """Rebuild from `to_state`."""
-        mixture = GaussianMixtureParameters(
-            state["weights"], state["means"], state["covariances"], state["covariance_type"]
+        mixture = check_mixture(
+            GaussianMixtureParameters(state["weights"], state["means"], state["covariances"], state["covariance_type"])
         )
         layers = [
             (layer["weight"], layer["bias"]) for _, layer in sorted(state["layers"].items(), key=lambda x: int(x[0]))

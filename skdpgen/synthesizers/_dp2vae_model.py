@@ -19,6 +19,7 @@ from ._dp2vae_planning import (
     subset_plan,
 )
 from ._dp2vae_start import release_facts, start_networks
+from ._file_checks import check_module_arrays
 from ._frame_codec import FrameCodec
 from ._frames import FrameRows
 from ._labels import label_codes
@@ -164,6 +165,7 @@ class DP2VAEModel:
         described = dict(state["description"])
         if described["image_shape"] is not None:
             described["image_shape"] = tuple(described["image_shape"])
+        check_module_arrays(lambda: make_decoder(**described), state["decoder"])
         decoder = make_decoder(**described)
         decoder.load_state_dict({name: torch.from_numpy(np.array(p)) for name, p in state["decoder"].items()})
         codec = {"array": ArrayCodec, "frame": FrameCodec}[state["kind"]].from_state(state["codec"])

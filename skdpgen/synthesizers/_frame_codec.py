@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ..tabular import Binning, Schema, TableEncoder
+from ._file_checks import MOST_CLASSES, check_size
 
 __all__ = ["FrameCodec"]
 
@@ -165,7 +166,11 @@ class FrameCodec:
         binnings = {name: Binning.from_dict(content) for name, content in state["binnings"]}
         encoder = TableEncoder(Schema.from_dict(state["schema"]), binnings=binnings).fit()
         target = tuple(state["target"]) if isinstance(state["target"], list) else state["target"]
-        return cls(encoder, target, state["y"], state["y_name"])
+        if state["y"] not in ("none", "series", "array"):
+            raise ValueError("y must be one of none, series and array")
+        codec = cls(encoder, target, state["y"], state["y_name"])
+        check_size(*codec.class_shape, most=MOST_CLASSES)
+        return codec
 
 
 def _level_codes(values, block):

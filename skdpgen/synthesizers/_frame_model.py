@@ -17,6 +17,7 @@ from ..utils.blocks import map_blocks
 from ._base import spread_components
 from ._decoder import NetGenerator, decoder_plan, train_decoder
 from ._evidence import FramesGiven
+from ._file_checks import check_mixture
 from ._frame_codec import FrameCodec
 from ._gaussians import LatentSpace
 from ._particle_model import ParticleModel
@@ -153,7 +154,7 @@ class FrameModel:
     @classmethod
     def from_state(cls, state):
         """Rebuild from `to_state`."""
-        mixture = None if state["mixture"] is None else GaussianMixtureParameters(**state["mixture"])
+        mixture = state["mixture"] and check_mixture(GaussianMixtureParameters(**state["mixture"]))
         net = None if state["net"] is None else NetGenerator.from_state(state["net"])
         kind = ScoreModel if "scores" in state["particles"] else ParticleModel
         codec, particles = FrameCodec.from_state(state["codec"]), kind.from_state(state["particles"])

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from ..mixture import GaussianMixtureParameters
+from ._file_checks import check_mixture
 
 __all__ = [
     "COUNT_WEIGHT",
@@ -298,8 +299,8 @@ class LinearGenerator:
     @classmethod
     def from_state(cls, state):
         """Rebuild from `to_state`."""
-        mixture = GaussianMixtureParameters(
-            state["weights"], state["means"], state["covariances"], state["covariance_type"]
+        mixture = check_mixture(
+            GaussianMixtureParameters(state["weights"], state["means"], state["covariances"], state["covariance_type"])
         )
         space = LatentSpace(state["center"], state["basis"])
         box = (state["low"], state["high"])

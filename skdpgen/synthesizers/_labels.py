@@ -10,6 +10,7 @@ import pandas as pd
 
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import histogram, release_kept
+from ..tabular.dtypes import TEXT_DTYPES, parse_dtype
 from ..utils.categories import canonical_rows
 from ..utils.validation import is_unicode
 
@@ -44,6 +45,8 @@ class Labels:
     @classmethod
     def from_state(cls, state):
         """Rebuild from `to_state`."""
+        if state["dtype"] not in TEXT_DTYPES:
+            parse_dtype(state["dtype"])
         return cls(**{**state, "classes": None if state["classes"] is None else tuple(state["classes"])})
 
 

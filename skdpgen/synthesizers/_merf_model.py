@@ -11,6 +11,7 @@ from ..mechanisms import add_gaussian, class_first_moments
 from ..tabular import sample_levels
 from ..utils.blocks import exact_product
 from ._arrays import ArrayCodec
+from ._file_checks import check_size, check_whole
 from ._frame_codec import FrameCodec
 from ._frames import FrameRows
 from ._sources import add_sums
@@ -152,6 +153,7 @@ class MERFModel:
     @classmethod
     def from_state(cls, state):
         """Rebuild from `to_state`."""
+        check_size(check_whole(state["n_latent"], "n_latent", 1), _CHUNK)
         layers = sorted(state["layers"].items(), key=lambda item: int(item[0]))
         return cls(
             {"array": ArrayCodec, "frame": FrameCodec}[state["kind"]].from_state(state["codec"]),

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
+import os
 from pathlib import Path
 
 import numpy as np
 
 from .. import __version__
 from ..utils.atomic import Draft, write_atomically
+from ..utils.strict_json import read_json
+from ._file_checks import check_arrays
 
 __all__ = ["load", "save_state"]
 
 _FORMAT = "skdpgen-model/1"
+# Of a file that is read, and of its header: the format itself allows no longer one.
+_MOST_BYTES = 4 * 2**30
+_MOST_HEADER = 100_000_000
 
 
 def save_state(path, model, state):
@@ -56,29 +63,49 @@ def load(path):
     Raises
     ------
     ValueError
-        The file is not a model of this package, is of a newer format, or its card was changed.
+        The file is not a model of this package, is of a newer format, or its card was changed; its arrays do not fit
+        one another, hold NaN or infinity, or give no sample; it is longer than 4 GiB.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load as read
 
-    content = Path(path).read_bytes()
-    try:
-        length = int.from_bytes(content[:8], "little")
-        header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["skdpgen"])
-        arrays = read(content)
-    except (SafetensorError, ValueError, KeyError, TypeError):
-        raise ValueError(f"{path}: not a model file of skdpgen") from None
+    with Path(path).open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > _MOST_BYTES:
+            raise ValueError(f"{path}: not a model file of skdpgen: longer than {_MOST_BYTES} bytes")
+        start = file.read(8)
+        length = int.from_bytes(start, "little")
+        if len(start) < 8 or length > min(_MOST_HEADER, size - 8):
+            raise ValueError(f"{path}: not a model file of skdpgen")
+        text = file.read(length)
+        try:
+            outer = read_json(text, most_bytes=_MOST_HEADER)
+            header = read_json(outer["__metadata__"]["skdpgen"], most_bytes=_MOST_HEADER)
+            _check_shapes(outer, size)
+            arrays = read(start + text + file.read())
+        except (SafetensorError, ValueError, KeyError, TypeError, AttributeError):
+            raise ValueError(f"{path}: not a model file of skdpgen") from None
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         found = header.get("format") if isinstance(header, dict) else None
         raise ValueError(f"{path}: format {found!r} is not {_FORMAT!r}; it may come from a newer skdpgen")
     synthesizers = importlib.import_module("skdpgen.synthesizers")
+    if set(header) != {"format", "model", "version", "state"}:
+        raise ValueError(f"{path}: not a model file of skdpgen: missing or unknown fields in its header")
     model = getattr(synthesizers, str(header.get("model")), None)
     if header.get("model") not in synthesizers.__all__ or not hasattr(model, "_from_state"):
         raise ValueError(f"{path}: unknown model {header.get('model')!r}")
     try:
+        check_arrays(arrays)
         return model._from_state(_join(header["state"], arrays))
-    except (AttributeError, IndexError, KeyError, TypeError) as error:
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError) as error:
         raise ValueError(f"{path}: not a model file of skdpgen ({type(error).__name__} in its state)") from None
+
+
+def _check_shapes(outer, size):
+    """Refuse arrays that are longer than the file: an empty one may have sides without end."""
+    for name, entry in outer.items():
+        if name != "__metadata__" and math.prod(side or 1 for side in entry["shape"]) > size:
+            raise ValueError(f"the array {name} is larger than the file")
 
 
 def _split(value, arrays, name):

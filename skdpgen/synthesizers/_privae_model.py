@@ -11,6 +11,7 @@ from ..mechanisms import add_gaussian, histogram
 from ..tabular import sample_levels
 from ._arrays import ArrayCodec
 from ._base import spread_components
+from ._file_checks import check_module_arrays, check_size
 from ._fixed_normals import DRAWS, fixed_normals, in_double
 from ._frame_codec import FrameCodec
 from ._frames import FrameRows
@@ -217,14 +218,22 @@ class PriVAEModel:
 
         codec = (FrameCodec if state["kind"] == "frame" else ArrayCodec).from_state(state["codec"])
         widths = codec.n_levels if state["kind"] == "frame" else None
-        module = PriVAEModule(
-            state["n_features"],
-            state["n_latent"],
-            make_likelihood(state["likelihood"], widths),
-            prior=_prior_of(state["prior"], state["n_latent"]),
-            n_labels=state["n_labels"],
-            **{**state["architecture"], "image_shape": _tuple(state["architecture"]["image_shape"])},
-        )
+        check_size(state["n_latent"], state["prior"].get("n_mixture", 1))
+
+        def make():
+            with torch.device("cpu"):  # a prior reads numbers of its own
+                prior = _prior_of(state["prior"], state["n_latent"])
+            return PriVAEModule(
+                state["n_features"],
+                state["n_latent"],
+                make_likelihood(state["likelihood"], widths),
+                prior=prior,
+                n_labels=state["n_labels"],
+                **{**state["architecture"], "image_shape": _tuple(state["architecture"]["image_shape"])},
+            )
+
+        check_module_arrays(make, state["layers"])
+        module = make()
         module.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in state["layers"].items()})
         return cls(codec, module.eval(), state["likelihood"], state["row_count"], state["component_weights"])
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
@@ -115,9 +117,20 @@ class Binning:
 
     @classmethod
     def from_dict(cls, content) -> Binning:
-        """Return the binning that :meth:`to_dict` wrote."""
-        parts = (tuple(content[key]) for key in ("edges", "starts", "mass"))
-        return cls(*parts, bool(content["integer"]), tuple(content.get("doubtful", ())))
+        """Return the binning that :meth:`to_dict` wrote; ValueError where it is none."""
+        edges, starts, mass = (tuple(content[key]) for key in ("edges", "starts", "mass"))
+        doubtful = tuple(content.get("doubtful", ()))
+        if any(isinstance(x, bool) or not isinstance(x, Real) or not math.isfinite(x) for x in (*edges, *mass)):
+            raise ValueError("edges and masses of bins must be finite numbers")
+        if any(type(i) is not int for i in (*starts, *doubtful)):
+            raise ValueError("the first cells of bins must be whole numbers")
+        if len(mass) != len(edges) - 1 or not starts or starts[0] != 0 or starts[-1] >= len(mass):
+            raise ValueError("the cells of bins do not fit one another")
+        if any(a >= b for a, b in (*itertools.pairwise(edges), *itertools.pairwise(starts))) or min(mass) < 0:
+            raise ValueError("edges and first cells of bins must increase, and no mass may be negative")
+        if any(not 0 <= k < len(starts) for k in doubtful):
+            raise ValueError("there is no such bin")
+        return cls(edges, starts, mass, bool(content["integer"]), doubtful)
 
     @classmethod
     def equal_width(cls, column, n_bins=16) -> Binning:

@@ -13,13 +13,13 @@ from pandas.api import types as pdt
 
 from ..exceptions import SchemaError
 from ..utils.categories import family
+from .dtypes import TEXT_DTYPES, output_dtype
 
 __all__ = ["KINDS", "Boolean", "Categorical", "Datetime", "Numeric", "output_dtype", "unit_microseconds"]
 
 # Beyond 2^53 a float64 no longer holds every integer, and all numeric columns pass through float64.
 _MAX_INTEGER = 2**53
 _UNITS = {"D": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
-_TEXT = ("str", "object", "category")
 
 
 def _fail(column, message):
@@ -29,14 +29,6 @@ def _fail(column, message):
 def _plain(value):
     """Turn numpy scalars into Python ones, so that a schema is hashable and JSON holds it."""
     return value.item() if isinstance(value, np.generic) else value
-
-
-def output_dtype(name: str):
-    """Return the pandas dtype of a dtype name of a schema; "str" is pandas' own default for text."""
-    if name == "str":
-        # pandas 2 keeps text in object columns, pandas 3 in its str dtype; one schema serves both.
-        return pd.Series(["a"]).dtype
-    return pdt.pandas_dtype(name)
 
 
 def holds_missing(dtype) -> bool:
@@ -62,9 +54,9 @@ def _check_dtype(column, default, accepts, expected):
     name = default if column.dtype is None else str(column.dtype)
     try:
         dtype = output_dtype(name)
-    except (TypeError, ImportError) as error:
+    except (TypeError, ValueError, NotImplementedError, ImportError) as error:
         raise SchemaError(f"column {column.name!r}: unknown dtype {name!r} ({error})") from None
-    if name not in _TEXT:
+    if name not in TEXT_DTYPES:
         name = str(dtype)
     if not accepts(dtype):
         _fail(column, f"dtype {name!r} does not fit a column of {expected}")
@@ -113,6 +105,8 @@ class Numeric:
         object.__setattr__(self, "integer", bool(self.integer))
         if self.decimals is not None and (not isinstance(self.decimals, Integral) or self.integer):
             _fail(self, "decimals must be an integer, for a column with integer=False")
+        if self.decimals is not None and (isinstance(self.decimals, bool) or not -30 <= self.decimals <= 30):
+            _fail(self, "decimals must lie in [-30, 30]")
         default = ("Int64" if self.missing else "int64") if self.integer else "float64"
         _check_dtype(
             self,
@@ -167,7 +161,7 @@ def dtype_range(name: str) -> tuple[float, float]:
 
 def fit_dtype(values, name: str | None) -> bool:
     """Tell whether every number of `values` is exactly one of the dtype `name`; any will do for text and objects."""
-    dtype = None if name in (None, *_TEXT) else output_dtype(name)
+    dtype = None if name in (None, *TEXT_DTYPES) else output_dtype(name)
     if dtype is None or not pdt.is_numeric_dtype(dtype) or pdt.is_bool_dtype(dtype):
         return True
     (low, high), number = dtype_range(name), np.dtype(getattr(dtype, "numpy_dtype", dtype)).type
@@ -347,7 +341,7 @@ class Datetime:
 
     def __post_init__(self):
         _check_common(self)
-        if self.resolution not in _UNITS:
+        if not isinstance(self.resolution, str) or self.resolution not in _UNITS:
             _fail(self, f"resolution must be one of {', '.join(_UNITS)}; got {self.resolution!r}")
         _check_dtype(self, "datetime64[us]", pdt.is_datetime64_any_dtype, "datetimes")
         if self.bounds is not None:
@@ -356,7 +350,7 @@ class Datetime:
     def _checked_bounds(self):
         try:
             low, high = (pd.Timestamp(bound) for bound in self.bounds)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             low, high = pd.NaT, pd.NaT
         if pd.isna(low) or pd.isna(high):
             _fail(self, "bounds must be a pair of datetimes (earliest, latest), not missing")
@@ -395,7 +389,7 @@ def column_from_dict(entry) -> Numeric | Categorical | Boolean | Datetime:
         raise SchemaError('every column of a schema is an object with a "name" and a "kind"')
     entry = dict(entry)
     name, kind = entry.pop("name"), entry.pop("kind", None)
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise SchemaError(f"column {name!r}: kind must be one of {', '.join(KINDS)}; got {kind!r}")
     known = {f.name for f in dataclasses.fields(KINDS[kind])} - {"name"}
     if unknown := sorted(set(entry) - known):
@@ -404,5 +398,7 @@ def column_from_dict(entry) -> Numeric | Categorical | Boolean | Datetime:
     entry = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
     try:
         return KINDS[kind](name, **entry)
-    except TypeError as error:
+    except SchemaError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
         raise SchemaError(f"column {name!r}: {error}") from None

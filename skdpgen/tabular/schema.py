@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,11 +14,14 @@ from pandas.api import types as pdt
 
 from ..exceptions import SchemaError
 from ..utils.atomic import write_atomically
+from ..utils.strict_json import read_json, read_json_file
 from .columns import KINDS, Boolean, Categorical, Datetime, Numeric, column_from_dict, column_to_dict, holds_missing
 
 __all__ = ["Schema", "check_unique"]
 
 _FORMAT = "skdpgen-schema"
+# Of a schema that is read from JSON.
+_MOST_COLUMNS = 100_000
 
 
 def check_unique(names) -> None:
@@ -215,8 +217,13 @@ class Schema:
         """Return the schema that :meth:`to_dict` wrote; SchemaError names what is wrong with it."""
         if not isinstance(content, dict) or not isinstance(content.get("columns"), list):
             raise SchemaError('a schema is an object with a list "columns"')
-        if content.get("format", _FORMAT) != _FORMAT or content.get("version", 1) != 1:
+        version = content.get("version", 1)
+        if content.get("format", _FORMAT) != _FORMAT or isinstance(version, bool) or version != 1:
             raise SchemaError(f"not a schema of format {_FORMAT!r}, version 1")
+        if unknown := sorted(map(repr, set(content) - {"format", "version", "columns"})):
+            raise SchemaError(f"the schema has unknown fields {', '.join(unknown)}")
+        if len(content["columns"]) > _MOST_COLUMNS:
+            raise SchemaError(f"a schema may have at most {_MOST_COLUMNS:,} columns; got {len(content['columns']):,}")
         return cls(tuple(column_from_dict(entry) for entry in content["columns"]))
 
     def to_json(self) -> str:
@@ -227,7 +234,7 @@ class Schema:
     def from_json(cls, text) -> Schema:
         """Return the schema of a JSON text; SchemaError if it is none."""
         try:
-            content = json.loads(text)
+            content = read_json(text)
         except ValueError as error:
             raise SchemaError(f"the schema is not JSON: {error}") from None
         return cls.from_dict(content)
@@ -238,8 +245,12 @@ class Schema:
 
     @classmethod
     def load(cls, path) -> Schema:
-        """Read a schema from a JSON file."""
-        return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        """Read a schema from a JSON file of at most 64 MiB; SchemaError if it holds none."""
+        try:
+            content = read_json_file(path)
+        except ValueError as error:
+            raise SchemaError(f"the schema is not JSON: {error}") from None
+        return cls.from_dict(content)
 
 
 def _column_of_dtype(name, dtype, categorical, resolution):

@@ -92,7 +92,7 @@ def test_what_cannot_be_priced_cannot_be_charged(event):
         ('{"type": "laplace"}', "unknown event type 'laplace'"),
         ('{"type": "gaussian", "count": 1}', r"missing fields \['noise_multiplier'\]"),
         ('{"type": "gaussian", "noise_multiplier": 1, "count": 1, "q": 1}', r"unknown fields \['q'\]"),
-        ('{"type": "gaussian", "noise_multiplier": NaN, "count": 1}', "positive finite"),
+        ('{"type": "gaussian", "noise_multiplier": NaN, "count": 1}', "NaN is not a number of JSON"),
         ('{"type": "gaussian", "noise_multiplier": 1, "count": 1.5}', "whole number"),
         ('{"type": "composed", "events": 3}', "must be a list"),
         ('{"type": "composed", "events": []}', "at least one"),

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from _charged import charged
 from _sabotage import patch_source
 
 from skdpgen import DPPCA, MomentSynthesizer, P3GMSynthesizer
@@ -128,7 +129,7 @@ def test_canaries_of_sampled_steps_are_judged_by_errors(monkeypatch):
 def test_a_canary_that_was_left_out_leaves_noise_alone():
     chosen = np.zeros(400, dtype=bool)
     chosen[:200] = True
-    plan = DPSGDPlan(1.0, 1, 1.0, 0.5, 200)
+    plan = charged(DPSGDPlan(1.0, 1, 1.0, 0.5, 200))
     with seeded_noise(3, quiet=True):
         scores = _training._train(plan, plan, chosen)
     mu = 1 / 0.5

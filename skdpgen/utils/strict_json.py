@@ -1,0 +1,133 @@
+"""JSON from outside: one reader, which refuses whatever two readers could understand differently.
+
+RFC 8259 leaves open what an object with the same key twice means. A reader that takes the last one and a digest of
+what was read then vouch for another text than the one that people see, so such objects are refused here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+__all__ = ["MOST_BYTES", "MOST_DEPTH", "read_json", "read_json_file"]
+
+# Of a file of JSON, unless its reader says otherwise.
+MOST_BYTES = 64 * 2**20
+# Lists and objects inside one another.
+MOST_DEPTH = 64
+# Lists and objects in all: an empty one takes 64 bytes of memory, and 3 in the file.
+_MOST_CONTAINERS = 2_000_000
+# Digits of an integer: with more it may be no float.
+_MOST_DIGITS = 300
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def read_json(text: str | bytes, *, most_bytes: int = MOST_BYTES, finite: bool = True) -> Any:
+    """Return the value of a JSON text that came from outside.
+
+    Parameters
+    ----------
+    text : str or bytes
+    most_bytes : int, default=`MOST_BYTES`
+    finite : bool, default=True
+        Whether NaN and infinities are refused.
+
+    Returns
+    -------
+    dict, list, str, int, float, bool or None
+
+    Raises
+    ------
+    ValueError
+        The text is not JSON in UTF-8; an object has the same key twice; a number is NaN, infinite or beyond floats; a
+        string is no Unicode; lists and objects are more than 64 deep or more than two million; the text is too long.
+
+    Examples
+    --------
+    >>> from skdpgen.utils.strict_json import read_json
+    >>> read_json('{"epsilon": 1.0}')
+    {'epsilon': 1.0}
+    >>> read_json('{"epsilon": 1.0, "epsilon": 9.0}')
+    Traceback (most recent call last):
+    ...
+    ValueError: the key 'epsilon' occurs twice in one object
+    """
+    if len(text) > most_bytes:
+        raise ValueError(f"longer than {most_bytes} bytes")
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8")
+        except UnicodeDecodeError:
+            raise ValueError("not UTF-8 text") from None
+    if text.count("[") + text.count("{") > _MOST_CONTAINERS:
+        raise ValueError(f"more than {_MOST_CONTAINERS} lists and objects")
+    numbers = {"parse_constant": _constant, "parse_float": _float} if finite else {}
+    try:
+        value = json.loads(text, object_pairs_hook=_object, parse_int=_integer, **numbers)
+    except RecursionError:
+        raise ValueError(f"lists and objects more than {MOST_DEPTH} deep") from None
+    _check_depth(value)
+    if _SURROGATE.search(text):
+        _check_unicode(value)
+    return value
+
+
+def read_json_file(path: str | os.PathLike, *, most_bytes: int = MOST_BYTES) -> Any:
+    """Return the value of a JSON file; OSError if it cannot be read, ValueError as `read_json`."""
+    with Path(path).open("rb") as file:
+        return read_json(file.read(most_bytes + 1), most_bytes=most_bytes)
+
+
+def _object(pairs):
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ValueError(f"the key {twice!r} occurs twice in one object")
+    return found
+
+
+def _constant(name):
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+def _float(digits):
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError("a number is too large for a float")
+    return value
+
+
+def _integer(digits):
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError("a number is too large for a float")
+    return int(digits)
+
+
+def _check_depth(value):
+    level = [value]
+    for _ in range(MOST_DEPTH + 1):
+        level = [part for item in level if isinstance(item, dict | list) for part in _parts(item)]
+        if not level:
+            return
+    raise ValueError(f"lists and objects more than {MOST_DEPTH} deep")
+
+
+def _parts(item):
+    return item.values() if isinstance(item, dict) else item
+
+
+def _check_unicode(value):
+    level = [value]
+    while level:
+        keys = [key for item in level if isinstance(item, dict) for key in item]
+        for text in (item for item in (*level, *keys) if isinstance(item, str)):
+            try:
+                text.encode("utf-8")
+            except UnicodeEncodeError:
+                raise ValueError("a string is no Unicode (lone surrogates)") from None
+        level = [part for item in level if isinstance(item, dict | list) for part in _parts(item)]
