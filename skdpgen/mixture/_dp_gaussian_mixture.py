@@ -16,7 +16,7 @@ from .._scaling import check_bounds, learn_scaling, scaling_phases
 from ..accounting import Phase
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import add_gaussian, check_bound, class_moments, clip_rows, moments, unpack_moments
-from ..utils.validation import Interval, StrOptions, check_classes, encode_labels, fit_context, validate_rows
+from ..utils.validation import MOST_UNITS, Interval, StrOptions, check_classes, encode_labels, fit_context, validate_rows
 from ._em import TransformedRows, class_gaussians, dp_em, initial_mixture
 from ._labels import frame_like, labels_of, learn_classes, series_like
 from ._parameters import GaussianMixtureParameters
@@ -112,15 +112,15 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
 
     _parameter_constraints: ClassVar[dict] = {
         **PRIVACY_CONSTRAINTS,
-        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "covariance_type": [StrOptions({"full", "diag"})],
         "n_iter": [Interval(Integral, 1, None, closed="left")],
         "bounds": ["array-like", None],
         "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
-        "bounds_share": [Interval(Real, 0, 1, closed="neither")],
+        "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
         "classes": ["array-like", None],
         "shrinkage": [Interval(Real, 0, 1, closed="both")],
-        "min_variance": [Interval(Real, 0, 1, closed="neither")],
+        "min_variance": [Interval(Real, 1e-12, 1, closed="left")],
         "means_init": ["array-like", None],
         "on_invalid": [StrOptions({"clip", "raise"})],
     }
