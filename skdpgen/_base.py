@@ -211,8 +211,8 @@ class PrivateEstimator(BaseEstimator):
             )
 
     def _released(self):
-        """What the fit released, without the card and the accountant."""
-        return [value for name, value in vars(self).items() if name not in self.get_params(deep=False)]
+        """Released numbers of the fit: arrays that are attributes."""
+        return [value for name, value in vars(self).items() if name.endswith("_") and isinstance(value, np.ndarray)]
 
     def _sampler(self, random_state):
         """Return the generator for one `sample` call: the advancing stream, or a repeatable one if a seed is given."""

@@ -21,6 +21,7 @@ from .mechanisms import (
     split_histogram,
 )
 from .utils.blocks import map_blocks
+from .utils.validation import as_numbers
 
 __all__ = [
     "NORM_CELL",
@@ -82,7 +83,7 @@ def check_bounds(bounds, n_features):
     """
     if bounds is None:
         return None
-    pairs = np.asarray(bounds, dtype=np.float64)
+    pairs = as_numbers(bounds, "bounds")
     if pairs.shape == (2,):
         pairs = np.broadcast_to(pairs, (n_features, 2))
     if pairs.shape != (n_features, 2):

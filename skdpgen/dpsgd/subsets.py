@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from ..accounting import Phase, gaussian_event, non_private_event, subset_gaussian_event
+from ..utils.validation import convert_fields
 from .loader import poisson_batches
 
 __all__ = ["ENCODER_UPDATES", "SAMPLERS", "KeyedStream", "SubsetPlan", "assign_subsets", "hash_subsets", "subset_draws"]
@@ -205,6 +206,7 @@ class SubsetPlan:
         return _used_up, (type(self), [getattr(self, f.name) for f in fields(self) if f.init])
 
     def __post_init__(self):
+        convert_fields(self)
         for name in ("n_subsets", "steps", "per_step"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:

@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from .._types import BoundedSum
 from .clipping import ClippedSum
+from ..utils.validation import convert_fields
 from .plan import DPSGDPlan
 
 __all__ = ["TermwiseAggregate", "TermwisePlan", "draw_groups"]
@@ -70,6 +71,7 @@ class TermwisePlan(DPSGDPlan):
     n_groups: int = 16
 
     def __post_init__(self):
+        convert_fields(self)
         for name in ("sample_bound", "group_bound"):
             value = getattr(self, name)
             if not (value > 0 and math.isfinite(value)):

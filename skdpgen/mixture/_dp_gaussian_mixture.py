@@ -16,7 +16,17 @@ from .._scaling import check_bounds, learn_scaling, scaling_phases
 from ..accounting import Phase
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import add_gaussian, check_bound, class_moments, clip_rows, moments, unpack_moments
-from ..utils.validation import MOST_UNITS, Interval, StrOptions, check_classes, encode_labels, fit_context, validate_rows
+from ..utils.validation import (
+    MOST_UNITS,
+    Interval,
+    StrOptions,
+    as_numbers,
+    check_classes,
+    check_model_size,
+    encode_labels,
+    fit_context,
+    validate_rows,
+)
 from ._em import TransformedRows, class_gaussians, dp_em, initial_mixture
 from ._labels import frame_like, labels_of, learn_classes, series_like
 from ._parameters import GaussianMixtureParameters
@@ -215,6 +225,8 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
 
     def _prepare(self, X, y, accountant):
         X = validate_rows(self, X)
+        entries = X.shape[1] ** (2 if self.covariance_type == "full" else 1)
+        check_model_size(self.n_components * entries, n_components=self.n_components)
         bounds = check_bounds(self.bounds, X.shape[1])
         if self.l2_bound is not None:
             check_bound(self.l2_bound)
@@ -405,7 +417,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
     def _check_means_init(self, n_features):
         if self.means_init is None:
             return None
-        means = np.asarray(self.means_init, dtype=np.float64)
+        means = as_numbers(self.means_init, "means_init")
         if means.shape != (self.n_components, n_features) or not np.isfinite(means).all():
             raise InvalidInputError(
                 f"means_init must be finite and of shape ({self.n_components}, {n_features}); got shape {means.shape}"

@@ -185,7 +185,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
         "preset": [str, None],
         "chunk_size": [Interval(Integral, 1, None, closed="left"), None],
         "max_memory": [Interval(Real, 0, None, closed="neither")],
-        "n_jobs": [Integral, None],
+        "n_jobs": [Interval(Integral, 1, 4096, closed="both"), Interval(Integral, -4096, -1, closed="both"), None],
         "device": [str],
         "progress": ["boolean"],
     }

@@ -12,6 +12,7 @@ import pandas as pd
 from pandas.api import types as pdt
 
 from ..exceptions import SchemaError
+from ..utils.validation import check_names
 from .columns import KINDS, Boolean, Categorical, Datetime, Numeric, column_from_dict, column_to_dict, holds_missing
 
 __all__ = ["Schema", "check_unique"]
@@ -20,8 +21,9 @@ _FORMAT = "skdpgen-schema"
 
 
 def check_unique(names) -> None:
-    """Raise SchemaError if a column name occurs twice."""
+    """Raise SchemaError if a column name occurs twice, or cannot be written."""
     names = list(names)
+    check_names(names)
     twice = sorted({repr(name) for name in names if names.count(name) > 1})
     if twice:
         raise SchemaError(f"duplicate column names: {', '.join(twice)}")

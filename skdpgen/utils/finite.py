@@ -1,4 +1,4 @@
-"""Whether a released model holds finite numbers alone."""
+"""Whether what a fit trained and released is finite."""
 
 from __future__ import annotations
 
@@ -6,40 +6,38 @@ import numpy as np
 
 __all__ = ["is_finite"]
 
-# Objects of the package that hold numbers of a model; schemas, plans and ledgers have infinities of their own.
-_MODELS = ("_scaling", "decomposition", "mechanisms", "mixture", "nn", "synthesizers")
+# Attributes of models that hold trained or released numbers. Others may mark what is not known by NaN or an infinity.
+_RELEASED = ("layers", "row_count", "component_weights")
 
 
 def is_finite(released):
-    """Tell whether all floating-point numbers are finite in arrays, tensors, modules and the package's own objects.
+    """Tell whether the numbers of arrays, and of the networks in the package's own models, are finite.
 
     Parameters
     ----------
-    released : object
-        Released values alone: the answer may be told.
+    released : array, number, torch module, model of the package, or dict, list or tuple of them
+        Released values alone: the answer may be told. Other things are passed over.
 
     Returns
     -------
     bool
     """
-    return all(np.isfinite(array).all() for array in _arrays(released, {}))
+    if isinstance(released, float | np.floating):
+        return bool(np.isfinite(released))
+    if isinstance(released, np.ndarray):
+        return released.dtype.kind != "f" or bool(np.isfinite(released).all())
+    if hasattr(released, "state_dict"):
+        return all(bool(tensor.isfinite().all()) for tensor in released.state_dict().values())
+    if isinstance(released, dict):
+        return all(map(is_finite, released.values()))
+    if isinstance(released, list | tuple):
+        return all(map(is_finite, released))
+    if type(released).__module__.startswith("skdpgen.synthesizers."):
+        return all(is_finite(part) for name, part in vars(released).items() if name in _RELEASED or _may_hold(part))
+    return True
 
 
-def _arrays(value, seen):
-    if isinstance(value, float | np.floating):
-        yield value
-    if id(value) in seen or value is None or isinstance(value, str | bytes | int | float | type):
-        return
-    seen[id(value)] = value  # kept alive: the id of an array that is gone would be that of the next
-    if isinstance(value, np.ndarray):
-        if value.dtype.kind == "f":
-            yield value
-    elif hasattr(value, "state_dict"):
-        yield from _arrays(dict(value.state_dict()), seen)
-    elif hasattr(value, "detach"):
-        yield from _arrays(value.detach().cpu().numpy(), seen)
-    elif isinstance(value, dict | list | tuple):
-        for part in list(value.values()) if isinstance(value, dict) else value:
-            yield from _arrays(part, seen)
-    elif type(value).__module__.removeprefix("skdpgen.").split(".")[0] in _MODELS:
-        yield from _arrays(dict(getattr(value, "__dict__", {})), seen)
+def _may_hold(part):
+    """Whether a part of a model may hold networks: no arrays, and no lists but of models."""
+    parts = part if isinstance(part, list | tuple) else [part]
+    return all(hasattr(one, "state_dict") or type(one).__module__.startswith("skdpgen.synthesizers.") for one in parts)

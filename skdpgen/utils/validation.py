@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from numbers import Integral, Real
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.utils._param_validation import HasMethods, Hidden, InvalidParameter
 from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils.validation import _check_feature_names, _get_feature_names, _num_samples, validate_data
 
-from ..exceptions import InvalidInputError
+from ..exceptions import InvalidInputError, SchemaError
 
 __all__ = [
     "MAX_ROWS",
@@ -28,8 +29,11 @@ __all__ = [
     "as_sizes",
     "check_classes",
     "check_feature_names",
+    "check_names",
+    "check_model_size",
     "check_parameters",
     "check_row_count",
+    "convert_fields",
     "encode_labels",
     "fit_context",
     "get_feature_names",
@@ -95,6 +99,13 @@ def python_value(value):
     return str(value) if isinstance(value, np.str_) else value
 
 
+def convert_fields(frozen):
+    """Give the fields of a frozen dataclass that were given by the caller Python's own numbers, in place."""
+    for field in fields(frozen):
+        if field.init:
+            object.__setattr__(frozen, field.name, python_value(getattr(frozen, field.name)))
+
+
 def check_parameters(owner, parameters):
     """Refuse parameters that cannot be told: numbers beyond any float, text that cannot be written.
 
@@ -152,6 +163,23 @@ def as_sizes(values, name, most=MOST_UNITS):
     return tuple(int(size) for size in values)
 
 
+def check_model_size(numbers, **sizes):
+    """Refuse, before anything is charged, sizes that make a model of more numbers than memory should be asked for.
+
+    Parameters
+    ----------
+    numbers : int
+        Of the model.
+    **sizes
+        Parameters that make it so large, by name.
+    """
+    if numbers > MOST_NUMBERS:
+        told = ", ".join(f"{name}={size!r}" for name, size in sizes.items())
+        raise InvalidInputError(
+            f"{told}: a model of {numbers:.2g} numbers, where {MOST_NUMBERS:.2g} are the most; nothing was charged"
+        )
+
+
 # Rows of the narrowest of the exact sums: those of a mixture hold 2^38 steps a unit in integers of 64 bits.
 MAX_ROWS = 1 << 24
 
@@ -178,6 +206,19 @@ def is_unicode(values):
     return True
 
 
+def check_names(names, what="a column"):
+    """Refuse names that no file could hold, before anything is charged.
+
+    Parameters
+    ----------
+    names : sequence
+        Of columns: text, or anything else; tuples of them are read too.
+    what : str
+    """
+    if not is_unicode(_texts(list(names))):
+        raise SchemaError(f"the name of {what} cannot be written: it holds a lone surrogate; nothing was charged")
+
+
 def validate_rows(estimator, X, **options):
     """Validate an array of numbers as scikit-learn does, without showing a cell in a message.
 
@@ -197,6 +238,7 @@ def validate_rows(estimator, X, **options):
     InvalidInputError
         For what is no table of finite numbers, or more rows than can be summed exactly; before anything is charged.
     """
+    check_names(getattr(X, "columns", ()))
     try:
         X = validate_data(estimator, X, dtype="numeric", **options)
         if X.dtype.kind not in "biufO":
