@@ -217,7 +217,9 @@ class SubsetPlan:
             names = ", ".join(map(repr, ENCODER_UPDATES))
             raise ValueError(f"encoder_update must be one of {names}; got {self.encoder_update!r}")
         if self.per_step > self.n_subsets:
-            raise ValueError(f"{self.per_step} subsets a step are more than the {self.n_subsets} there are")
+            raise ValueError(
+                f"{self.per_step} subsets a step (subsets_per_step) are more than n_subsets={self.n_subsets}"
+            )
         if self.sampler == "one_of_k" and self.per_step != 1:
             raise ValueError(
                 f'sampler="one_of_k" draws exactly one subset a step, not {self.per_step}: several drawn without '

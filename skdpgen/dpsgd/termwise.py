@@ -10,8 +10,8 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from .._types import BoundedSum
-from .clipping import ClippedSum
 from ..utils.validation import convert_fields
+from .clipping import ClippedSum
 from .plan import DPSGDPlan
 
 __all__ = ["TermwiseAggregate", "TermwisePlan", "draw_groups"]

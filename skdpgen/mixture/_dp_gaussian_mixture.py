@@ -235,7 +235,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         if self.classes is not None and y is None:
             raise ValueError("classes= is used with y alone")
         if self.means_init is not None and (y is not None or self.n_components == 1):
-            raise ValueError("means_init= is used without y, and with more components than one, alone")
+            raise ValueError("means_init= is used without y, and with n_components above 1, alone")
         means_init = self._check_means_init(X.shape[1])
         labels = None if y is None else labels_of(y, len(X))
         classes = None if labels is None or self.classes is None else check_classes(self.classes)
@@ -420,7 +420,8 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         means = as_numbers(self.means_init, "means_init")
         if means.shape != (self.n_components, n_features) or not np.isfinite(means).all():
             raise InvalidInputError(
-                f"means_init must be finite and of shape ({self.n_components}, {n_features}); got shape {means.shape}"
+                f"means_init must be finite and of shape (n_components, n_features) = ({self.n_components}, "
+                f"{n_features}); got shape {means.shape}"
             )
         return means
 

@@ -11,6 +11,7 @@ from sklearn.utils.validation import column_or_1d
 from ..exceptions import InvalidInputError
 from ..mechanisms import histogram, release_kept
 from ..utils.categories import canonical_rows, family
+from ..utils.validation import check_names
 
 __all__ = ["frame_like", "labels_of", "learn_classes", "series_like"]
 
@@ -38,6 +39,7 @@ def labels_of(y, n_samples):
         numbers, or numbers with a fraction's dtype: whether y is a class is told by its dtype, never by its values.
     """
     if isinstance(y, pd.Series):
+        check_names([y.name], "y")
         missing = y.isna().any()
         y = np.asarray(y.astype(object) if not isinstance(y.dtype, np.dtype) else y)
         if missing:

@@ -55,7 +55,9 @@ def check_score_bounds(scoring, score_bounds):
     sides = as_numbers(score_bounds, "score_bounds")
     low, high = sides.tolist() if sides.shape == (2,) else (math.nan, math.nan)
     if not (-1e100 <= low < high <= 1e100 and high - low >= 1e-100):
-        raise ValueError(f"score_bounds must be (low, high), finite, low below high (by 1e-100 to 1e100); got {score_bounds!r}")
+        raise ValueError(
+            f"score_bounds must be (low, high), finite, low below high (by 1e-100 to 1e100); got {score_bounds!r}"
+        )
     return low, high
 
 

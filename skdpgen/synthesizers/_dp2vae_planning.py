@@ -79,8 +79,8 @@ def resolve_settings(parameters, defaults):
         most = 1 if settings["sampler"] == "one_of_k" else _DEFAULT_PER_STEP
         settings["subsets_per_step"] = min(most, settings["n_subsets"])
     split = _SPLIT if settings["budget_split"] is None else as_numbers(settings["budget_split"], "budget_split")
-    if np.shape(split) != (2,) or not 0 < sum(split) < np.inf or not min(split) >= 1e-6 * max(split):
-        raise ValueError("budget_split must be two positive shares (moments, decoder), neither a millionth of the other")
+    if np.shape(split) != (2,) or not 0 < sum(split) < np.inf or not 0 < 1e-6 * max(split) <= min(split):
+        raise ValueError("budget_split must be two positive shares (moments, decoder), none a millionth of the other")
     settings["budget_split"] = tuple(float(share) for share in split)
     if settings["image_shape"] is not None and settings["target"] is not None:
         raise ValueError("image_shape is for arrays, target for DataFrames")

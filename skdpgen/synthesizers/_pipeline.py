@@ -20,8 +20,8 @@ def sample_pipeline(pipeline, n_samples=None, *, random_state=None, public_steps
 
     Post-processing of what the steps released: it charges nothing. So a step that learned from the rows without a
     charge is refused: a `StandardScaler` would give away the exact mean of each column, a `QuantileTransformer` real
-    values. Steps that pass are private estimators, a `TableEncoder`, steps without fitted state (`FunctionTransformer`),
-    and encoders with declared categories.
+    values. Steps that pass are private estimators, a `TableEncoder`, steps without fitted state
+    (`FunctionTransformer`), and encoders with declared categories.
 
     Parameters
     ----------
@@ -86,9 +86,7 @@ def _holds_nothing_private(step):
     if isinstance(step, PrivateEstimator | TableEncoder):
         return True
     if isinstance(step, Pipeline):
-        return all(
-            inner is None or inner == "passthrough" or _holds_nothing_private(inner) for _, inner in step.steps
-        )
+        return all(inner is None or inner == "passthrough" or _holds_nothing_private(inner) for _, inner in step.steps)
     if not isinstance(step, BaseEstimator):
         return False  # whatever it is, nothing tells that it has no state
     return not get_tags(step).requires_fit or _has_declared_categories(step)

@@ -29,8 +29,8 @@ __all__ = [
     "as_sizes",
     "check_classes",
     "check_feature_names",
-    "check_names",
     "check_model_size",
+    "check_names",
     "check_parameters",
     "check_row_count",
     "convert_fields",
@@ -150,6 +150,8 @@ def _texts(value):
 def as_numbers(values, name):
     """Return a parameter that holds numbers as an array of float64; InvalidInputError with its name otherwise."""
     try:
+        if np.asarray(values).dtype.kind in "US":
+            raise TypeError
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InvalidInputError(f"{name} must hold numbers alone; nothing was charged") from None
@@ -278,10 +280,15 @@ def check_classes(classes):
     InvalidInputError
         If there is none, or the same one twice.
     """
-    given = np.asarray(classes)
-    if given.ndim != 1 or given.size == 0:
-        raise InvalidInputError(f"classes must be a list of at least one class; got shape {given.shape}")
-    kept = np.unique(given)
+    try:
+        given = np.asarray(classes)
+        if given.ndim != 1 or given.size == 0:
+            raise InvalidInputError(f"classes must be a list of at least one class; got shape {given.shape}")
+        kept = np.unique(given)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError("classes must be a list of classes of one type that can be sorted") from None
     if kept.size != given.size:
         raise InvalidInputError("classes holds the same class twice")
     return kept
