@@ -70,8 +70,8 @@ def resolve_settings(parameters, defaults):
         least = 1e-6 * split.max(initial=0)
         if split.shape != (3,) or not 0 < split.sum() < np.inf or not ((split == 0) | (split >= least)).all():
             raise ValueError(
-                "budget_split must be three shares (encoder, mixture, decoder), each 0 or a millionth of the largest "
-                "at least"
+                "budget_split must be three shares (encoder, mixture, decoder), not negative: each 0, or a millionth "
+                "of the largest at least"
             )
         settings["budget_split"] = tuple(split / split.sum())
     if settings["image_shape"] is not None and settings["target"] is not None:
