@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from contextlib import contextmanager, suppress
-from numbers import Real
+from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -14,21 +14,22 @@ from sklearn.utils import check_random_state
 from ._types import NEIGHBORING
 from .accounting import PrivacyAccountant, PrivacyCard
 from .exceptions import PrivacyLeakWarning
+from .utils.finite import is_finite
 from .utils.noise import make_noise_generator
 from .utils.searching import EXACT_SCORES, OWN_BOOKS, inside_search
-from .utils.validation import Interval, StrOptions
+from .utils.validation import Interval, Options, StrOptions, check_parameters, python_value
 
 __all__ = ["DEFAULT_DELTA", "PRIVACY_CONSTRAINTS", "PrivateEstimator"]
 
 DEFAULT_DELTA = 1e-5
 
 PRIVACY_CONSTRAINTS = {
-    "epsilon": [Interval(Real, 0, None, closed="right"), None],
-    "delta": [Interval(Real, 0, 1, closed="neither"), None],
+    "epsilon": [Interval(Real, 1e-6, 1e3, closed="both"), Options(Real, {math.inf}), None],
+    "delta": [Interval(Real, 1e-100, 0.1, closed="both"), None],
     "neighboring": [StrOptions(set(NEIGHBORING)), None],
     "accountant": [PrivacyAccountant, None],
     "noise": [StrOptions({"secure", "fast"})],
-    "random_state": ["random_state"],
+    "random_state": [Interval(Integral, 0, 2**32 - 1, closed="both"), np.random.RandomState, None],
 }
 
 
@@ -85,11 +86,13 @@ class PrivateEstimator(BaseEstimator):
     def _fitting(self):
         """Hold a fit together: refused before the charge, it loses nothing; failed after, it leaves the charge alone.
 
-        Within the block the estimator has no fitted attributes but those set in it. Warnings wait until it is over:
-        where they are errors, a fit that was paid for would be lost to one.
+        Within the block the estimator has no fitted attributes but those set in it, and its numbers are Python's own,
+        whatever type the caller gave: this is the one place where a fit's parameters are converted. Warnings wait until
+        it is over: where they are errors, a fit that was paid for would be lost to one.
         """
-        parameters = self.get_params(deep=False).keys()
+        parameters = self.get_params(deep=False)
         before = dict(vars(self))
+        vars(self).update({name: python_value(value) for name, value in parameters.items()})
         self._forget_fit(parameters)
         try:
             with warnings.catch_warnings(record=True) as said:
@@ -109,7 +112,13 @@ class PrivateEstimator(BaseEstimator):
             with suppress(Warning):  # one taken for an error does not hide why the fit failed
                 _repeat(said)
             raise
+        finally:
+            vars(self).update(parameters)
         _repeat(said)
+
+    def _validate_params(self):
+        check_parameters(type(self).__name__, self.get_params(deep=False))
+        super()._validate_params()
 
     def _forget_fit(self, parameters):
         for name in set(vars(self)) - set(parameters):
@@ -142,14 +151,20 @@ class PrivateEstimator(BaseEstimator):
     def _calibrate(self, accountant, phases, *, extra_delta_share=0.0):
         """Noise multipliers for all `phases` of this fit at once; depends on public parameters alone."""
         phases = [phase for phase in phases if phase.share > 0]
-        return accountant.calibrate(
-            phases,
-            # one line of the ledger a release, in this order
-            label=f"{type(self).__name__}: {', '.join(phase.label for phase in phases)}",
-            epsilon=self.epsilon,
-            delta=self.delta,
-            extra_delta_share=extra_delta_share,
-        )
+        try:
+            return accountant.calibrate(
+                phases,
+                # one line of the ledger a release, in this order
+                label=f"{type(self).__name__}: {', '.join(phase.label for phase in phases)}",
+                epsilon=self.epsilon,
+                delta=self.delta,
+                extra_delta_share=extra_delta_share,
+            )
+        except ArithmeticError as error:  # the ends of what can be priced lie where all of them meet
+            steps = max(phase.steps for phase in phases)
+            rates = [f"sampling_rate={phase.sampling_rate:g}" for phase in phases if phase.sampling_rate is not None]
+            told = ", ".join([f"epsilon={self.epsilon}", f"delta={self.delta}", f"steps={steps}", *rates])
+            raise ValueError(f"no noise can be computed for {told}; nothing was charged") from error
 
     def _charge(self, accountant, plan):
         """Charge the whole fit, then hand out the noise generator that its releases need.
@@ -173,6 +188,7 @@ class PrivateEstimator(BaseEstimator):
 
         `gradient_noise` is the (description, private) of the noise of DP-SGD, where there was any.
         """
+        self._check_finite(plan)
         description, private = rng.description, rng.private
         if gradient_noise is not None:
             description, private = f"{description}; gradients: {gradient_noise[0]}", private and gradient_noise[1]
@@ -188,6 +204,19 @@ class PrivateEstimator(BaseEstimator):
             noise=description,
             private=private and math.isfinite(plan.epsilon),
         )
+
+    def _check_finite(self, plan):
+        """Refuse a model with a number that is not finite; it is released, so this says nothing of the rows."""
+        if not is_finite(self._released()):
+            raise FloatingPointError(
+                f"{type(self).__name__} ended in values that are not finite, and is not kept. Charged, and not given "
+                f"back: {plan.label!r}, epsilon={plan.epsilon:g} at delta={plan.delta:g}. A learning rate or a bound "
+                "far from the scale of the data does this"
+            )
+
+    def _released(self):
+        """Released numbers of the fit: arrays that are attributes."""
+        return [value for name, value in vars(self).items() if name.endswith("_") and isinstance(value, np.ndarray)]
 
     def _sampler(self, random_state):
         """Return the generator for one `sample` call: the advancing stream, or a repeatable one if a seed is given."""

@@ -21,6 +21,7 @@ from .mechanisms import (
     split_histogram,
 )
 from .utils.blocks import map_blocks
+from .utils.validation import as_numbers
 
 __all__ = [
     "NORM_CELL",
@@ -82,7 +83,7 @@ def check_bounds(bounds, n_features):
     """
     if bounds is None:
         return None
-    pairs = np.asarray(bounds, dtype=np.float64)
+    pairs = as_numbers(bounds, "bounds")
     if pairs.shape == (2,):
         pairs = np.broadcast_to(pairs, (n_features, 2))
     if pairs.shape != (n_features, 2):
@@ -93,12 +94,14 @@ def check_bounds(bounds, n_features):
         raise InvalidInputError("bounds must be finite, with the lower below the upper in every column")
     if np.abs(pairs).max() > 1e100:
         raise InvalidInputError("bounds beyond 1e100 cannot be squared: rescale the columns")
+    if (pairs[:, 1] - pairs[:, 0]).min(initial=1.0) < 1e-100:
+        raise InvalidInputError("bounds less than 1e-100 apart cannot be squared: rescale the columns")
     return pairs[:, 0].copy(), pairs[:, 1].copy()
 
 
 def scaling_phases(bounds, l2_bound, share):
     """Return the releases that `learn_scaling` will make: none for what was declared."""
-    complete = bounds is not None and np.isfinite(bounds).all()
+    complete = bounds is not None and np.isfinite(as_numbers(bounds, "bounds")).all()
     unknown = [name for name, known in (("bounds", complete), ("l2_bound", l2_bound is not None)) if not known]
     # one histogram of norms needs less than one of every column's magnitudes
     return [Phase(name, share if name == "bounds" else share / 2) for name in unknown]

@@ -136,7 +136,12 @@ MUTANTS = [
     ("noise halved", [*G_NOISE, MOMENTS_NOISE], (add_gaussian, ("sd = noise", "sd = 0.5 * noise"))),
     ("noise off by sqrt2", G_NOISE, (add_gaussian, ("sd = noise", "sd = 0.5**0.5 * noise"))),
     ("noise doubled", G_NOISE, (add_gaussian, ("sd = noise", "sd = 2 * noise"))),
-    ("noise halved on the lattice", G_NOISE[1:], (_lattice_noise, ("* (sd /", "* (0.5 * sd /"))),
+    ("noise halved on the lattice", G_NOISE[1:], (_lattice_noise, ("ldexp(sd,", "ldexp(0.5 * sd,"))),
+    (
+        "low bits of the widest noise in all",
+        [Claim(test_gaussian.test_noise_is_gaussian_at_its_own_scale_beside_noise_of_any_other, 1e20)],
+        (_lattice_noise, ("np.maximum(sd, 1.0)", "np.full_like(sd, max(float(np.max(sd)), 1.0))")),
+    ),
     ("normals off by sqrt2", G_NOISE, (NoiseGenerator._fill_normals, ("*= -2.0", "*= -1.0"))),
     (
         "noise that forgets the weights",

@@ -15,7 +15,14 @@ from .._scaling import check_bounds, learn_scaling, scaling_phases
 from ..accounting import Phase
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import add_gaussian, check_bound, clip_rows, first_moments, moments, second_moments, unpack_moments
-from ..utils.validation import ClassNamePrefixFeaturesOutMixin, Interval, StrOptions, fit_context, validate_rows
+from ..utils.validation import (
+    MOST_UNITS,
+    ClassNamePrefixFeaturesOutMixin,
+    Interval,
+    StrOptions,
+    fit_context,
+    validate_rows,
+)
 from ._principal_components import principal_components
 
 __all__ = ["DPPCA"]
@@ -100,10 +107,14 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
 
     _parameter_constraints: ClassVar[dict] = {
         **PRIVACY_CONSTRAINTS,
-        "n_components": [Interval(Integral, 1, None, closed="left"), Interval(Real, 0, 1, closed="neither"), None],
+        "n_components": [
+            Interval(Integral, 1, MOST_UNITS, closed="both"),
+            Interval(Real, 0, 1, closed="neither"),
+            None,
+        ],
         "bounds": ["array-like", None],
         "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
-        "bounds_share": [Interval(Real, 0, 1, closed="neither")],
+        "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
         "centering": [StrOptions({"joint", "two_round"})],
         "residual_bound": [Interval(Real, 1e-6, 2, closed="both")],
         "on_invalid": [StrOptions({"clip", "raise"})],

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from .._types import check_neighboring
+from ..utils.validation import convert_fields
 from .charged import ChargedPlan, PlanUse
 
 __all__ = ["DPSGDPlan"]
@@ -66,13 +67,14 @@ class DPSGDPlan(ChargedPlan):
     _use: PlanUse = field(default_factory=PlanUse, init=False, repr=False, compare=False)
 
     def __post_init__(self):
+        convert_fields(self)
         check_neighboring(self.neighboring)
         if not 0 < self.sampling_rate <= 1:
             raise ValueError(f"sampling_rate must be in (0, 1]; got {self.sampling_rate!r}")
         if int(self.steps) != self.steps or self.steps < 1:
             raise ValueError(f"steps must be a positive whole number; got {self.steps!r}")
-        if not (self.l2_bound > 0 and math.isfinite(self.l2_bound)):
-            raise ValueError(f"l2_bound must be positive and finite; got {self.l2_bound!r}")
+        if not 1e-30 <= self.l2_bound <= 1e30:
+            raise ValueError(f"l2_bound must be positive and finite in float32 (1e-30 to 1e30); got {self.l2_bound!r}")
         if not (self.noise_multiplier >= 0 and math.isfinite(self.noise_multiplier)):
             raise ValueError(f"noise_multiplier must be non-negative and finite; got {self.noise_multiplier!r}")
         if not (self.expected_batch_size > 0 and math.isfinite(self.expected_batch_size)):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..accounting import Phase, gaussian_event, non_private_event, subset_gaussian_event
+from ..utils.validation import convert_fields
 from .charged import ChargedPlan, PlanUse
 from .loader import poisson_batches
 
@@ -187,6 +188,7 @@ class SubsetPlan(ChargedPlan):
     _use: PlanUse = field(default_factory=PlanUse, init=False, repr=False, compare=False)
 
     def __post_init__(self):
+        convert_fields(self)
         for name in ("n_subsets", "steps", "per_step"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
@@ -197,7 +199,9 @@ class SubsetPlan(ChargedPlan):
             names = ", ".join(map(repr, ENCODER_UPDATES))
             raise ValueError(f"encoder_update must be one of {names}; got {self.encoder_update!r}")
         if self.per_step > self.n_subsets:
-            raise ValueError(f"{self.per_step} subsets a step are more than the {self.n_subsets} there are")
+            raise ValueError(
+                f"{self.per_step} subsets a step (subsets_per_step) are more than n_subsets={self.n_subsets}"
+            )
         if self.sampler == "one_of_k" and self.per_step != 1:
             raise ValueError(
                 f'sampler="one_of_k" draws exactly one subset a step, not {self.per_step}: several drawn without '

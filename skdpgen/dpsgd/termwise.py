@@ -10,6 +10,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from .._types import BoundedSum
+from ..utils.validation import convert_fields
 from .clipping import ClippedSum
 from .plan import DPSGDPlan
 
@@ -70,6 +71,7 @@ class TermwisePlan(DPSGDPlan):
     n_groups: int = 16
 
     def __post_init__(self):
+        convert_fields(self)
         for name in ("sample_bound", "group_bound"):
             value = getattr(self, name)
             if not (value > 0 and math.isfinite(value)):

@@ -13,6 +13,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from .._types import BoundedSum
+from ..utils.validation import convert_fields
 from .clipping import ClippedSum, square_norm
 from .plan import DPSGDPlan
 from .termwise import _join, _leaf, group_draws
@@ -49,6 +50,7 @@ class WholeBatchPlan(DPSGDPlan):
     aggregation: str = "batch"
 
     def __post_init__(self):
+        convert_fields(self)
         if not (self.gradient_bound > 0 and math.isfinite(self.gradient_bound)):
             raise ValueError(f"gradient_bound must be positive and finite; got {self.gradient_bound!r}")
         if self.aggregation not in ("batch", "micro"):

@@ -66,16 +66,19 @@ def _lattice_noise(sd, shape, rng):
     """Whole-number Gaussian noise; `sd` in steps, a number or an array broadcast to `shape`.
 
     A double holds 53 bits, so noise of very many steps would be a multiple of 2, 4, ... and leave the low bits of the
-    sum bare. From 2^44 steps on, the low bits are drawn apart: next to the standard deviation they are nothing.
+    sum bare. From 2^44 steps on, the low bits are drawn apart: next to the standard deviation they are nothing. How
+    many they are follows from the entry's own standard deviation: uniform bits as many as another entry needs would
+    drown the noise of this one.
     """
-    low_bits = max(0, int(np.ceil(np.log2(max(float(np.max(sd)), 1.0)))) - 44)
-    noise = np.rint(rng.standard_normal(shape) * (sd / 2.0**low_bits)).astype(np.int64)
-    if not low_bits:
-        return noise
-    if low_bits > 12:  # more than 62 bits in all: Python's integers have room
-        noise = noise.astype(object)
-    for piece in [20] * (low_bits // 20) + [low_bits % 20]:
-        noise = (noise << piece) + rng.integers(1 << piece, shape)
+    sd = np.asarray(sd, dtype=np.float64)
+    low_bits = np.maximum(np.ceil(np.log2(np.maximum(sd, 1.0))) - 44, 0).astype(np.int64)
+    noise = np.rint(rng.standard_normal(shape) * np.ldexp(sd, -low_bits)).astype(np.int64)
+    most = int(np.max(low_bits))
+    if most > 12:  # more than 62 bits in all: Python's integers have room
+        noise, low_bits = noise.astype(object), low_bits.astype(object)
+    for drawn in range(0, most, 20):
+        piece = np.clip(low_bits - drawn, 0, 20)
+        noise = (noise << piece) + (rng.integers(1 << 20, shape) & ((1 << piece) - 1))
     return noise
 
 

@@ -16,7 +16,17 @@ from .._scaling import check_bounds, learn_scaling, scaling_phases
 from ..accounting import Phase
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import add_gaussian, check_bound, class_moments, clip_rows, moments, unpack_moments
-from ..utils.validation import Interval, StrOptions, check_classes, encode_labels, fit_context, validate_rows
+from ..utils.validation import (
+    MOST_UNITS,
+    Interval,
+    StrOptions,
+    as_numbers,
+    check_classes,
+    check_model_size,
+    encode_labels,
+    fit_context,
+    validate_rows,
+)
 from ._em import TransformedRows, class_gaussians, dp_em, initial_mixture
 from ._labels import frame_like, labels_of, learn_classes, series_like
 from ._parameters import GaussianMixtureParameters
@@ -112,15 +122,15 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
 
     _parameter_constraints: ClassVar[dict] = {
         **PRIVACY_CONSTRAINTS,
-        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "covariance_type": [StrOptions({"full", "diag"})],
         "n_iter": [Interval(Integral, 1, None, closed="left")],
         "bounds": ["array-like", None],
         "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
-        "bounds_share": [Interval(Real, 0, 1, closed="neither")],
+        "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
         "classes": ["array-like", None],
         "shrinkage": [Interval(Real, 0, 1, closed="both")],
-        "min_variance": [Interval(Real, 0, 1, closed="neither")],
+        "min_variance": [Interval(Real, 1e-12, 1, closed="left")],
         "means_init": ["array-like", None],
         "on_invalid": [StrOptions({"clip", "raise"})],
     }
@@ -215,6 +225,8 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
 
     def _prepare(self, X, y, accountant):
         X = validate_rows(self, X)
+        entries = X.shape[1] ** (2 if self.covariance_type == "full" else 1)
+        check_model_size(self.n_components * entries, n_components=self.n_components)
         bounds = check_bounds(self.bounds, X.shape[1])
         if self.l2_bound is not None:
             check_bound(self.l2_bound)
@@ -223,7 +235,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         if self.classes is not None and y is None:
             raise ValueError("classes= is used with y alone")
         if self.means_init is not None and (y is not None or self.n_components == 1):
-            raise ValueError("means_init= is used without y, and with more components than one, alone")
+            raise ValueError("means_init= is used without y, and with n_components above 1, alone")
         means_init = self._check_means_init(X.shape[1])
         labels = None if y is None else labels_of(y, len(X))
         classes = None if labels is None or self.classes is None else check_classes(self.classes)
@@ -405,10 +417,11 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
     def _check_means_init(self, n_features):
         if self.means_init is None:
             return None
-        means = np.asarray(self.means_init, dtype=np.float64)
+        means = as_numbers(self.means_init, "means_init")
         if means.shape != (self.n_components, n_features) or not np.isfinite(means).all():
             raise InvalidInputError(
-                f"means_init must be finite and of shape ({self.n_components}, {n_features}); got shape {means.shape}"
+                f"means_init must be finite and of shape (n_components, n_features) = ({self.n_components}, "
+                f"{n_features}); got shape {means.shape}"
             )
         return means
 

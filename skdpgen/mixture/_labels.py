@@ -11,7 +11,7 @@ from sklearn.utils.validation import column_or_1d
 from ..exceptions import InvalidInputError
 from ..mechanisms import histogram, release_kept
 from ..utils.categories import canonical_rows, family
-from ..utils.validation import is_extension
+from ..utils.validation import check_names, is_extension
 
 __all__ = ["frame_like", "labels_of", "learn_classes", "series_like"]
 
@@ -38,6 +38,8 @@ def labels_of(y, n_samples):
         If there are missing labels, another number of them than rows, other objects than text, truth values and
         numbers, or numbers with a fraction's dtype: whether y is a class is told by its dtype, never by its values.
     """
+    if isinstance(y, pd.Series):
+        check_names([y.name], "y")
     if isinstance(y, pd.Series) or is_extension(y):
         missing = y.isna().any()
         y = np.asarray(y.astype(object) if is_extension(y) else y)

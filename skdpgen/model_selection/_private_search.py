@@ -122,13 +122,13 @@ class PrivateSearchCV(ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateEs
         **PRIVACY_CONSTRAINTS,
         "estimator": [HasMethods(["fit", "plan", "get_params", "set_params"])],
         "param_grid": "no_validation",
-        "n_candidates": [Interval(Integral, 1, None, closed="left"), None],
+        "n_candidates": [Interval(Integral, 2, 100_000, closed="both"), None],
         "scoring": [StrOptions(set(SCORES)), callable, None],
         "score_bounds": ["array-like", None],
         "public_data": "no_validation",
-        "cv": [Interval(Integral, 2, None, closed="left"), None],
+        "cv": [Interval(Integral, 2, 10_000, closed="both"), None],
         "runs": [StrOptions({"poisson", "logarithmic"})],
-        "mean_runs": [Interval(Real, 1, None, closed="left"), None],
+        "mean_runs": [Interval(Real, 1, 10_000, closed="both"), None],
     }
 
     def __init__(

@@ -16,6 +16,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from .._types import BoundedSum
 from ..utils.categories import canonical_rows
+from ..utils.validation import as_numbers
 
 __all__ = [
     "COUNT_WEIGHT",
@@ -51,9 +52,12 @@ def check_score_bounds(scoring, score_bounds):
                 'scoring="tstr_accuracy" and "tstr_log_loss" have ranges of their own'
             )
         return known
-    low, high = (float(side) for side in score_bounds)
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"score_bounds must be (low, high), finite, low below high; got {score_bounds!r}")
+    sides = as_numbers(score_bounds, "score_bounds")
+    low, high = sides.tolist() if sides.shape == (2,) else (math.nan, math.nan)
+    if not (-1e100 <= low < high <= 1e100 and high - low >= 1e-100):
+        raise ValueError(
+            f"score_bounds must be (low, high), finite, low below high (by 1e-100 to 1e100); got {score_bounds!r}"
+        )
     return low, high
 
 

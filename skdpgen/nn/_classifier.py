@@ -20,7 +20,16 @@ from ..dpsgd.seeding import torch_seeded
 from ..exceptions import InvalidInputError
 from ..mechanisms import add_gaussian, histogram
 from ..mixture._labels import labels_of, learn_classes
-from ..utils.validation import Interval, check_classes, encode_labels, fit_context, validate_data, validate_rows
+from ..utils.validation import (
+    Interval,
+    as_sizes,
+    check_classes,
+    check_model_size,
+    encode_labels,
+    fit_context,
+    validate_data,
+    validate_rows,
+)
 from ._callbacks import ParameterAverage
 from ._dp_net import DPNet
 
@@ -133,11 +142,11 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         **PRIVACY_CONSTRAINTS,
         "bounds": ["array-like", None],
         "classes": ["array-like", range, None],
-        "bounds_share": [Interval(Real, 0, 1, closed="neither")],
+        "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
         "hidden_layer_sizes": ["array-like"],
-        "sampling_rate": [Interval(Real, 0, 1, closed="right")],
+        "sampling_rate": [Interval(Real, 1e-6, 1, closed="both")],
         "steps": [Interval(Integral, 1, None, closed="left")],
-        "gradient_bound": [Interval(Real, 0, None, closed="neither")],
+        "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both")],
         "net": [DPNet, None],
         "device": [str],
         "progress": ["boolean"],
@@ -261,9 +270,9 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
 
     def _make_net(self, n_features, n_classes, plan):
         if self.net is None:
-            sizes = tuple(int(size) for size in self.hidden_layer_sizes)
-            if any(size < 1 for size in sizes):
-                raise ValueError("hidden_layer_sizes must be positive whole numbers")
+            sizes = as_sizes(self.hidden_layer_sizes, "hidden_layer_sizes")
+            numbers = sum(a * b for a, b in zip((n_features, *sizes), (*sizes, n_classes)))
+            check_model_size(numbers, hidden_layer_sizes=sizes)
             net = DPNet(ClassifierModule, lr=1e-2, callbacks=[ParameterAverage(0.98)], module__hidden_layer_sizes=sizes)
         else:
             if tuple(self.hidden_layer_sizes) != (100,):

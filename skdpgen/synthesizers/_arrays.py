@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
@@ -14,6 +15,7 @@ from ..accounting import Phase
 from ..exceptions import InvalidInputError
 from ..tabular import sample_levels
 from ..utils.blocks import exact_product, map_blocks
+from ..utils.validation import as_sizes
 from ._file_checks import check_size, check_whole
 from ._labels import Labels, check_labels, is_numeric_target, label_codes, learn_classes
 from ._lowpass import lowpass_basis
@@ -296,7 +298,7 @@ def check_image_shape(image_shape, n_features):
     """Return `image_shape` as a tuple of two or three positive integers whose product is `n_features`; None stays."""
     if image_shape is None:
         return None
-    shape = tuple(int(side) for side in image_shape)
-    if len(shape) not in (2, 3) or min(shape) < 1 or np.prod(shape) != n_features:
+    shape = as_sizes(image_shape, "image_shape")
+    if len(shape) not in (2, 3) or math.prod(shape) != n_features:
         raise InvalidInputError(f"image_shape={image_shape!r} does not fit rows of {n_features} values")
     return shape

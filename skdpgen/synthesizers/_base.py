@@ -207,6 +207,9 @@ class BaseSynthesizer(PrivateEstimator):
                 stacklevel=4,
             )
 
+    def _released(self):
+        return self.model_
+
     def _set_model(self, model):
         """Set the fitted attributes that follow from the released model."""
         self.model_ = model

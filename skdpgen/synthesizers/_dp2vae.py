@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._base import PRIVACY_CONSTRAINTS
 from ..exceptions import InvalidInputError
 from ..tabular import Schema
-from ..utils.validation import Interval, StrOptions, fit_context, validate_data, validate_rows
+from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context, validate_data, validate_rows
 from ._base import BaseSynthesizer
 from ._dp2vae_model import DP2VAEModel, fit_dp2vae_model
 from ._dp2vae_planning import check_networks, plan_phases, resolve_settings, split_ids
@@ -159,16 +159,16 @@ class DP2VAESynthesizer(BaseSynthesizer):
         "encoder_update": [StrOptions({"stateless", "frozen", "round_robin", "on_query"})],
         "refine_steps": [Interval(Integral, 1, None, closed="left")],
         "pretrain_steps": [Interval(Integral, 0, None, closed="left")],
-        "pretrain_lr": [Interval(Real, 0, None, closed="neither")],
+        "pretrain_lr": [Interval(Real, 1e-12, 1, closed="both")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "steps": [Interval(Integral, 1, None, closed="left")],
-        "lr": [Interval(Real, 0, None, closed="neither")],
-        "gradient_bound": [Interval(Real, 0, None, closed="neither")],
+        "lr": [Interval(Real, 1e-12, 1, closed="both")],
+        "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both")],
         "averaging": [Interval(Real, 0, 1, closed="left")],
         "start": [StrOptions({"moments", "random"})],
         "start_steps": [Interval(Integral, 0, None, closed="left")],
         "budget_split": ["array-like", None],
-        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "likelihood": [StrOptions({"auto", "bernoulli", "gaussian"})],
         "architecture": [StrOptions({"auto", "patches", "mlp", "conv_28", "conv_faces"})],
         "encoder": "no_validation",
@@ -180,12 +180,12 @@ class DP2VAESynthesizer(BaseSynthesizer):
         "bounds": ["array-like", None],
         "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
         "image_shape": [tuple, list, None],
-        "bounds_share": [Interval(Real, 0, 1, closed="neither")],
+        "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
         "on_invalid": [StrOptions({"clip", "raise"})],
         "preset": [str, None],
         "chunk_size": [Interval(Integral, 1, None, closed="left"), None],
         "max_memory": [Interval(Real, 0, None, closed="neither")],
-        "n_jobs": [Integral, None],
+        "n_jobs": [Interval(Integral, 1, 4096, closed="both"), Interval(Integral, -4096, -1, closed="both"), None],
         "device": [str],
         "progress": ["boolean"],
     }

@@ -10,6 +10,7 @@ import pandas as pd
 
 from ..accounting import Phase
 from ..exceptions import InvalidInputError
+from ..utils.validation import as_numbers
 from ._frames import FrameRows
 
 __all__ = [
@@ -77,9 +78,9 @@ def resolve_settings(parameters, defaults):
     if settings["subsets_per_step"] is None:
         most = 1 if settings["sampler"] == "one_of_k" else _DEFAULT_PER_STEP
         settings["subsets_per_step"] = min(most, settings["n_subsets"])
-    split = _SPLIT if settings["budget_split"] is None else np.asarray(settings["budget_split"], dtype=float)
-    if np.shape(split) != (2,) or not np.isfinite(split).all() or min(split) <= 0:
-        raise ValueError("budget_split must be two positive shares (moments, decoder)")
+    split = _SPLIT if settings["budget_split"] is None else as_numbers(settings["budget_split"], "budget_split")
+    if np.shape(split) != (2,) or not 0 < sum(split) < np.inf or not 0 < 1e-6 * max(split) <= min(split):
+        raise ValueError("budget_split must be two positive shares (moments, decoder), none a millionth of the other")
     settings["budget_split"] = tuple(float(share) for share in split)
     if settings["image_shape"] is not None and settings["target"] is not None:
         raise ValueError("image_shape is for arrays, target for DataFrames")

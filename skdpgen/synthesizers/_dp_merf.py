@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from .._base import PRIVACY_CONSTRAINTS
 from ..accounting import Phase
 from ..tabular import Schema
-from ..utils.validation import Interval, StrOptions, fit_context
+from ..utils.validation import MOST_UNITS, Interval, StrOptions, as_sizes, check_model_size, fit_context
 from ._base import BaseSynthesizer
 from ._merf_model import MERFModel, fit_merf_model
 from ._reading import public_assumptions, read_rows
@@ -106,15 +106,15 @@ class DPMERFSynthesizer(BaseSynthesizer):
         "classes": ["array-like", range, None],
         "target_type": [StrOptions({"categorical", "numeric"}), None],
         "bounds": ["array-like", None],
-        "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
-        "bounds_share": [Interval(Real, 0, 1, closed="neither")],
+        "l2_bound": [Interval(Real, 1e-12, 1e12, closed="both"), None],
+        "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
         "on_invalid": [StrOptions({"clip", "raise"})],
-        "n_frequencies": [Interval(Integral, 1, None, closed="left")],
-        "length_scale": [Interval(Real, 0, None, closed="neither")],
-        "n_latent": [Interval(Integral, 1, None, closed="left")],
+        "n_frequencies": [Interval(Integral, 1, MOST_UNITS, closed="both")],
+        "length_scale": [Interval(Real, 1e-6, 1e6, closed="both")],
+        "n_latent": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "hidden_layer_sizes": ["array-like"],
         "steps": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
         "progress": ["boolean"],
     }
     image_shape = None  # of `read_rows`: rows are taken as they are
@@ -203,10 +203,11 @@ class DPMERFSynthesizer(BaseSynthesizer):
         return self
 
     def _prepare(self, X, y, accountant):
-        if any(size != int(size) or size < 1 for size in self.hidden_layer_sizes):
-            raise ValueError("hidden_layer_sizes must be positive whole numbers")
-        settings = {**self.get_params(deep=False), "seed": self._seed()}
+        sizes = as_sizes(self.hidden_layer_sizes, "hidden_layer_sizes")
+        settings = {**self.get_params(deep=False), "hidden_layer_sizes": sizes, "seed": self._seed()}
         rows = read_rows(self, X, y)
+        numbers = sum(a * b for a, b in zip((self.n_latent, *sizes), (*sizes, 1)))
+        check_model_size(numbers, n_latent=self.n_latent, hidden_layer_sizes=sizes)
         learned = list(rows.phases(self.bounds_share))
         rest = 1 - sum(phase.share for phase in learned)
         if rest <= 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from numbers import Integral, Real
 
-from ..utils.validation import Interval, fit_context
+from ..utils.validation import MOST_UNITS, Interval, fit_context
 from ._dpgm_model import DPGMModel, fit_dpgm_model
 from ._dpgm_planning import check_network, plan_phases
 from ._planning import resolve_sampling
@@ -127,11 +127,11 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
 
     _parameter_constraints = {
         **VAE_CONSTRAINTS,
-        "n_clusters": [Interval(Integral, 1, None, closed="left")],
+        "n_clusters": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "cluster_steps": [Interval(Integral, 1, None, closed="left")],
-        "clusters_share": [Interval(Real, 0, 1, closed="neither")],
-        "n_frequencies": [Interval(Integral, 1, None, closed="left")],
-        "length_scale": [Interval(Real, 0, None, closed="neither")],
+        "clusters_share": [Interval(Real, 1e-6, 1, closed="left")],
+        "n_frequencies": [Interval(Integral, 1, MOST_UNITS, closed="both")],
+        "length_scale": [Interval(Real, 1e-6, 1e6, closed="both")],
     }
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from dataclasses import replace
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,7 @@ from ..tabular import (
 )
 from ..tabular.frames import factorize
 from ..utils.categories import family
-from ..utils.validation import check_row_count, is_extension
+from ..utils.validation import Interval, check_row_count, is_extension, python_value
 from ._frame_codec import FrameCodec
 from ._labels import is_numeric_target
 from ._particles import plan_bins
@@ -41,6 +41,9 @@ PUBLIC_ASSUMPTIONS = "public_assumptions"
 # Levels of a declared column that draw a warning, and bytes of two-way tables beyond which a frame is refused.
 _MANY_LEVELS = 500
 _MOST_BYTES = 2 << 30
+# Of a column. The noise of tables differs by the cube root of the ratio of their importance, and beyond these it would
+# be nothing in one table and all in another.
+_IMPORTANCE = Interval(Real, 1e-6, 1e6, closed="both")
 # Noise of a one-way count beside the rows of an average level of a class, above which scores tell more than tables.
 _ROUGH = 0.3
 # (bins of a numeric column, learned categories of a column), at most: the first that fits into _MOST_BYTES.
@@ -329,9 +332,9 @@ def _checked_importance(importance, schema):
     if unknown := [repr(name) for name in importance if name not in schema]:
         raise InvalidInputError(f"importance= names what is no column: {', '.join(unknown)}")
     for name, value in importance.items():
-        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 < value < np.inf:
-            raise ValueError(f"importance= of {name!r} must be a positive number")
-    return importance
+        if not _IMPORTANCE.is_satisfied_by(value):
+            raise ValueError(f"importance= of {name!r} must be {_IMPORTANCE}, beside 1 for columns that are not named")
+    return {name: python_value(value) for name, value in importance.items()}
 
 
 def _size(column):

@@ -12,7 +12,7 @@ from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import histogram, release_kept
 from ..tabular.dtypes import TEXT_DTYPES, parse_dtype
 from ..utils.categories import canonical_rows
-from ..utils.validation import is_unicode
+from ..utils.validation import check_names, is_unicode
 
 __all__ = ["Labels", "check_labels", "is_numeric_target", "label_codes", "learn_classes"]
 
@@ -67,6 +67,7 @@ def check_labels(y, n_rows, *, numeric, classes):
     """
     series = isinstance(y, pd.Series)
     name = None if not series or y.name is None else y.name if isinstance(y.name, int) else str(y.name)
+    check_names([name], "y")
     dtype = y.dtype if series else np.asarray(y).dtype
     values = np.asarray(y.astype(object) if series and not isinstance(dtype, np.dtype) else y)
     if values.shape == (n_rows, 1):
@@ -91,6 +92,8 @@ def check_labels(y, n_rows, *, numeric, classes):
     values = canonical_rows(values) if values.dtype == object else values + 0.0 if values.dtype.kind == "f" else values
     if classes is not None:
         classes = tuple(_plain(c) for c in classes)
+        if not all(map(pd.api.types.is_hashable, classes)):
+            raise InvalidInputError("classes must be text, numbers or truth values")
         if not classes or len(set(classes)) < len(classes):
             raise ValueError("classes must be distinct, and at least one")
         if not np.isin(values, np.array(classes, dtype=values.dtype if values.dtype == object else None)).all():

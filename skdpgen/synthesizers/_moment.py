@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._base import PRIVACY_CONSTRAINTS
 from ..exceptions import InvalidInputError
 from ..tabular import Schema
-from ..utils.validation import Interval, StrOptions, fit_context, validate_data, validate_rows
+from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context, validate_data, validate_rows
 from ._array_model import ArrayModel, fit_array_model
 from ._base import BaseSynthesizer, join_chunks
 from ._constraints import RowConstraint, keep_constraints
@@ -53,8 +53,8 @@ class MomentSynthesizer(BaseSynthesizer):
     target_type : {"categorical", "numeric"} or None, default=None
         None: numeric if its dtype is float.
     importance : dict or None, default=None
-        DataFrames: column name -> how much the error of its tables matters beside 1 for the others; public. Tables of
-        two columns weigh as the product.
+        DataFrames: column name -> how much the error of its tables matters beside 1 for the others, 1e-6 to 1e6;
+        public. Tables of two columns weigh as the product.
     constraints : sequence of str or None, default=None
         DataFrames: conditions that every row drawn keeps, such as ``"start <= end"`` or ``"age >= 16 or job ==
         'none'"`` or ``"end - start <= 30"`` (days); public. A row that a missing value leaves open keeps them. Rows
@@ -128,9 +128,9 @@ class MomentSynthesizer(BaseSynthesizer):
         "bounds": ["array-like", None],
         "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
         "image_shape": ["array-like", None],
-        "bounds_share": [Interval(Real, 0, 1, closed="neither")],
+        "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
         "on_invalid": [StrOptions({"clip", "raise"})],
-        "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
+        "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both"), StrOptions({"auto"}), None],
         "progress": ["boolean"],
     }
 

@@ -8,6 +8,7 @@ from numbers import Real
 import numpy as np
 
 from ..accounting import Phase
+from ..utils.validation import as_numbers
 from ._presets import paper_settings
 
 __all__ = ["has_class_sizes", "plan_fit", "plan_phases", "resolve_sampling", "resolve_settings"]
@@ -65,9 +66,14 @@ def resolve_settings(parameters, defaults):
         if settings[other] is not None and name in given:
             raise ValueError(f"{name} and {other} set the same thing: give one of them")
     if settings["budget_split"] is not None:
-        split = np.asarray(settings["budget_split"], dtype=float)
-        if split.shape != (3,) or not np.isfinite(split).all() or split.min() < 0 or not split.sum() > 0:
-            raise ValueError("budget_split must be three shares (encoder, mixture, decoder), not negative")
+        split = as_numbers(settings["budget_split"], "budget_split")
+        least = 1e-6 * split.max(initial=0)
+        if split.shape != (3,) or not 0 < split.sum() < np.inf or not ((split == 0) | (split >= least)).all():
+            raise ValueError(
+                "budget_split must be three shares (encoder, mixture, decoder), not negative: each 0, or a millionth "
+                "of the largest at least"
+            )
+        settings["budget_split"] = tuple(split / split.sum())
     if settings["image_shape"] is not None and settings["target"] is not None:
         raise ValueError("image_shape is for arrays, target for DataFrames")
     return settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numbers import Integral, Real
 
-from ..utils.validation import HasMethods, Interval, StrOptions
+from ..utils.validation import MOST_UNITS, HasMethods, Interval, StrOptions
 from ._privae_base import VAE_CONSTRAINTS, BaseVAESynthesizer
 
 __all__ = ["PriVAESynthesizer"]
@@ -129,10 +129,10 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         **VAE_CONSTRAINTS,
         "divergence": [StrOptions({"mmd", "kl_prior"}), callable, None],
         "prior": [StrOptions({"normal", "sparse", "mixture"}), HasMethods(["log_prob", "sample"])],
-        "n_mixture": [Interval(Integral, 1, None, closed="left"), None],
+        "n_mixture": [Interval(Integral, 1, MOST_UNITS, closed="both"), None],
         "alpha": [Interval(Real, 0, None, closed="left"), None],
         "n_groups": [Interval(Integral, 1, 2**20, closed="both"), None],
-        "l2_bound_group": [Interval(Real, 0, None, closed="neither"), None],
+        "l2_bound_group": [Interval(Real, 1e-12, 1e12, closed="both"), None],
         "aggregation": [StrOptions({"termwise", "micro", "batch"})],
     }
 

@@ -15,6 +15,7 @@ from ..exceptions import InvalidInputError
 from ..tabular import Schema
 from ..tabular.schema import check_unique
 from ..utils.validation import (
+    MOST_UNITS,
     ClassNamePrefixFeaturesOutMixin,
     Interval,
     StrOptions,
@@ -33,11 +34,11 @@ __all__ = ["VAE_CONSTRAINTS", "BaseVAESynthesizer", "LikelihoodSynthesizer"]
 
 VAE_CONSTRAINTS = {
     **PRIVACY_CONSTRAINTS,
-    "n_components": [Interval(Integral, 1, None, closed="left")],
+    "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
     "beta": [Interval(Real, 0, None, closed="left")],
-    "n_monte_carlo": [Interval(Integral, 1, None, closed="left")],
+    "n_monte_carlo": [Interval(Integral, 1, MOST_UNITS, closed="both")],
     "likelihood": [StrOptions({"auto", "bernoulli", "gaussian", "laplace"})],
-    "l2_bound_sample": [Interval(Real, 0, None, closed="neither")],
+    "l2_bound_sample": [Interval(Real, 1e-12, 1e12, closed="both")],
     "target": "no_validation",
     "schema": [Schema, None],
     "classes": ["array-like", range, None],
@@ -45,8 +46,8 @@ VAE_CONSTRAINTS = {
     "bounds": ["array-like", None],
     "on_invalid": [StrOptions({"clip", "raise"})],
     "image_shape": [tuple, list, None],
-    "bounds_share": [Interval(Real, 0, 1, closed="neither")],
-    "sampling_rate": [Interval(Real, 0, 1, closed="right")],
+    "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
+    "sampling_rate": [Interval(Real, 1e-6, 1, closed="both")],
     "steps": [Interval(Integral, 1, None, closed="left")],
     "batch_size": [Interval(Integral, 1, None, closed="left"), None],
     "epochs": [Interval(Integral, 1, None, closed="left"), None],

@@ -95,7 +95,7 @@ def check_groups(settings, n_rows, neighboring):
     if expected < needed:
         raise InvalidInputError(
             f"n_groups={n_groups} groups of at least {_smallest(settings)} need {needed} records a step; "
-            f"{expected:.4g} are to be expected"
+            f"{expected:.4g} are to be expected (of batch_size, or sampling_rate)"
         )
 
 

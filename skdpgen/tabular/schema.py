@@ -15,6 +15,7 @@ from pandas.api import types as pdt
 from ..exceptions import SchemaError
 from ..utils.atomic import write_atomically
 from ..utils.strict_json import read_json, read_json_file
+from ..utils.validation import check_names
 from .columns import KINDS, Boolean, Categorical, Datetime, Numeric, column_from_dict, column_to_dict, holds_missing
 
 __all__ = ["Schema", "check_unique"]
@@ -25,7 +26,9 @@ _MOST_COLUMNS = 100_000
 
 
 def check_unique(names) -> None:
-    """Raise SchemaError if a column name occurs twice."""
+    """Raise SchemaError if a column name occurs twice, or cannot be written."""
+    names = list(names)
+    check_names(names)
     twice = sorted(repr(name) for name, count in Counter(names).items() if count > 1)
     if twice:
         raise SchemaError(f"duplicate column names: {', '.join(twice)}")

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from numbers import Integral, Real
+
 import numpy as np
 from pandas.api.extensions import ExtensionDtype
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, _fit_context
-from sklearn.utils._param_validation import HasMethods, Hidden, Interval, InvalidParameterError, Options, StrOptions
+from sklearn.utils._param_validation import HasMethods, Hidden, InvalidParameterError, Options, StrOptions
+from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils.validation import _check_feature_names, _get_feature_names, _num_samples, validate_data
 
-from ..exceptions import InvalidInputError
+from ..exceptions import InvalidInputError, SchemaError
 
 __all__ = [
     "MAX_ROWS",
+    "MOST_NUMBERS",
+    "MOST_UNITS",
     "ClassNamePrefixFeaturesOutMixin",
     "HasMethods",
     "Hidden",
@@ -19,15 +25,22 @@ __all__ = [
     "InvalidParameterError",
     "Options",
     "StrOptions",
+    "as_numbers",
+    "as_sizes",
     "check_classes",
     "check_feature_names",
+    "check_model_size",
+    "check_names",
+    "check_parameters",
     "check_row_count",
+    "convert_fields",
     "encode_labels",
     "fit_context",
     "get_feature_names",
     "is_extension",
     "is_unicode",
     "num_samples",
+    "python_value",
     "validate_data",
     "validate_rows",
 ]
@@ -36,6 +49,137 @@ fit_context = _fit_context
 check_feature_names = _check_feature_names
 get_feature_names = _get_feature_names
 num_samples = _num_samples
+
+
+# Ends of the ranges of parameters. Between them every fit that passes its checks ends in finite values; beyond, squares
+# and ratios of the numbers leave the range of floats, and counts stand for years of work.
+_LEAST, _MOST, _MOST_COUNT = 1e-100, 1e100, 10**8
+# Of what takes memory: components, frequencies, units of a layer.
+MOST_UNITS = 1 << 16
+# Of a model, in all (2 GiB of doubles).
+MOST_NUMBERS = 1 << 28
+
+
+class Interval(_Interval):
+    """A range of numbers, with both ends finite: a bool is no number, nor is what no float can hold.
+
+    An open end (None, or the 0 of positive numbers) is that of the package: 1e-100 and 1e100, 10**8 for counts.
+    """
+
+    def __init__(self, type, left, right, *, closed):
+        if type is not Integral and left == 0 and closed in ("right", "neither"):
+            left, closed = _LEAST, {"right": "both", "neither": "left"}[closed]
+        if right is None:
+            right = _MOST_COUNT if type is Integral else _MOST
+            closed = {"left": "both", "neither": "right"}.get(closed, closed)
+        super().__init__(type, left, right, closed=closed)
+
+    def is_satisfied_by(self, val):
+        """Tell whether a value of a parameter, of any type, lies in the range."""
+        if isinstance(val, bool) or not isinstance(val, self.type):
+            return False
+        try:
+            return python_value(val if self.type is Integral else float(val)) in self
+        except OverflowError:
+            return False
+
+
+def python_value(value):
+    """Return numbers and text of other types, numpy's above all, as bool, int, float or str; other values as they are.
+
+    numpy's numbers keep their own precision and range in arithmetic: a bound of type float16 would make the noise
+    overflow, and an unsigned number of subsets would wrap around.
+    """
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    return str(value) if isinstance(value, np.str_) else value
+
+
+def convert_fields(frozen):
+    """Give the fields of a frozen dataclass that were given by the caller Python's own numbers, in place."""
+    for field in fields(frozen):
+        if field.init:
+            object.__setattr__(frozen, field.name, python_value(getattr(frozen, field.name)))
+
+
+def check_parameters(owner, parameters):
+    """Refuse parameters that cannot be told: numbers beyond any float, text that cannot be written.
+
+    Parameters
+    ----------
+    owner : str
+        Whose they are.
+    parameters : dict
+
+    Raises
+    ------
+    InvalidParameterError
+        With the parameter's name.
+    """
+    for name, value in parameters.items():
+        if isinstance(value, Real):
+            try:
+                float(value)
+            except OverflowError:
+                raise InvalidParameterError(
+                    f"The {name!r} parameter of {owner} is a number that no float can hold"
+                ) from None
+        elif not is_unicode(_texts(value)):
+            raise InvalidParameterError(
+                f"The {name!r} parameter of {owner} holds text that cannot be written (a lone surrogate)"
+            )
+
+
+def _texts(value):
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in (*value, *value.values()):
+            yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, np.ndarray) and value.dtype.kind in "OU":
+        yield from _texts(value.ravel().tolist())
+
+
+def as_numbers(values, name):
+    """Return a parameter that holds numbers as an array of float64; InvalidInputError with its name otherwise."""
+    try:
+        if np.asarray(values).dtype.kind in "US":
+            raise TypeError
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInputError(f"{name} must hold numbers alone; nothing was charged") from None
+
+
+def as_sizes(values, name, most=MOST_UNITS):
+    """Return a parameter that holds sizes as a tuple of int; InvalidInputError with its name otherwise."""
+    values = np.atleast_1d(as_numbers(values, name))
+    if values.ndim != 1 or not ((values >= 1) & (values <= most) & (values % 1 == 0)).all():
+        raise InvalidInputError(f"{name} must be whole numbers from 1 to {most}; nothing was charged")
+    return tuple(int(size) for size in values)
+
+
+def check_model_size(numbers, **sizes):
+    """Refuse, before anything is charged, sizes that make a model of more numbers than memory should be asked for.
+
+    Parameters
+    ----------
+    numbers : int
+        Of the model.
+    **sizes
+        Parameters that make it so large, by name.
+    """
+    if numbers > MOST_NUMBERS:
+        told = ", ".join(f"{name}={size!r}" for name, size in sizes.items())
+        raise InvalidInputError(
+            f"{told}: a model of {numbers:.2g} numbers, where {MOST_NUMBERS:.2g} are the most; nothing was charged"
+        )
 
 
 # Rows of the narrowest of the exact sums: those of a mixture hold 2^38 steps a unit in integers of 64 bits.
@@ -64,6 +208,19 @@ def is_unicode(values):
     return True
 
 
+def check_names(names, what="a column"):
+    """Refuse names that no file could hold, before anything is charged.
+
+    Parameters
+    ----------
+    names : sequence
+        Of columns: text, or anything else; tuples of them are read too.
+    what : str
+    """
+    if not is_unicode(_texts(list(names))):
+        raise SchemaError(f"the name of {what} cannot be written: it holds a lone surrogate; nothing was charged")
+
+
 def validate_rows(estimator, X, **options):
     """Validate an array of numbers as scikit-learn does, without showing a cell in a message.
 
@@ -83,6 +240,7 @@ def validate_rows(estimator, X, **options):
     InvalidInputError
         For what is no table of finite numbers, or more rows than can be summed exactly; before anything is charged.
     """
+    check_names(getattr(X, "columns", ()))
     try:
         X = validate_data(estimator, X, dtype="numeric", **options)
         if X.dtype.kind not in "biufO":
@@ -122,10 +280,15 @@ def check_classes(classes):
     InvalidInputError
         If there is none, or the same one twice.
     """
-    given = np.asarray(classes)
-    if given.ndim != 1 or given.size == 0:
-        raise InvalidInputError(f"classes must be a list of at least one class; got shape {given.shape}")
-    kept = np.unique(given)
+    try:
+        given = np.asarray(classes)
+        if given.ndim != 1 or given.size == 0:
+            raise InvalidInputError(f"classes must be a list of at least one class; got shape {given.shape}")
+        kept = np.unique(given)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError("classes must be a list of classes of one type that can be sorted") from None
     if kept.size != given.size:
         raise InvalidInputError("classes holds the same class twice")
     return kept

@@ -60,6 +60,22 @@ def test_noise_of_very_many_steps_covers_the_low_bits_of_the_sum(sd):
         assert np.mean((noise >> bit) & 1) == pytest.approx(0.5, abs=0.01)
 
 
+@pytest.mark.parametrize("widest", [1.0, 1e10, 1e20, 1e30])
+def test_noise_is_gaussian_at_its_own_scale_beside_noise_of_any_other(widest):
+    """With as many uniform low bits as the widest noise needs, narrow noise would be theirs: one-sided, and huge."""
+    scales = np.array([2.0, 1.0, widest])
+    query = BoundedSum(np.zeros((50_000, 3)), l2_bound=1.0, weights=1 / scales, lattice=2.0**-20)
+    noise = add_gaussian(query, 1.0, RNG, "add_or_remove_one")
+    assert_noise_at_scale(noise, scales)
+    for k, scale in enumerate(scales):
+        scaled = noise[:, k] / scale
+        assert stats.kstest(scaled, "norm").pvalue > 1e-4
+        for wrong in (2 / 3, 3 / 2):
+            assert stats.kstest(wrong * scaled, "norm").pvalue < 1e-4
+        assert 3.0 < -scaled.min() < 7.0, "noise is on one side, or of another range"
+        assert 3.0 < scaled.max() < 7.0
+
+
 def test_huge_noise_stays_finite():
     query = BoundedSum(np.zeros(1000, dtype=np.int64), l2_bound=1.0, lattice=2.0**-38)
     released = add_gaussian(query, 1e12, RNG, "add_or_remove_one")

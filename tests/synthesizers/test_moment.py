@@ -312,7 +312,13 @@ def test_importance_lowers_the_noise_of_a_columns_tables_and_raises_that_of_othe
     assert wanted.pairs[0, 0, -1] < 0.9 * plain.pairs[0, 0, -1]
 
 
-@pytest.mark.parametrize("importance", [{"nobody": 2.0}, {"age": 0.0}, {"age": np.inf}, {"age": "much"}, {"age": True}])
+@pytest.mark.parametrize(
+    "importance",
+    [
+        {"nobody": 2.0}, {"age": 0.0}, {"age": np.inf}, {"age": "much"}, {"age": True}, {"age": 1e-46}, {"age": 1e7},
+        {"age": 10**400},
+    ],
+)  # fmt: skip
 def test_importance_is_a_positive_number_a_column(importance):
     books = PrivacyAccountant(5.0)
     with pytest.raises(ValueError, match="importance="):
