@@ -47,6 +47,7 @@ __all__ = [
 _PARQUET = (".parquet", ".pq")
 _OUTPUTS = (".csv", ".tsv", ".txt", ".gz", *_PARQUET)
 _NO_TABLES = (".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".dta", ".sav", ".sas7bdat", ".pkl", ".zip")
+_ARCHIVES = (".xz", ".bz2", ".zst", ".tar", ".tgz", ".tbz", ".txz", ".7z", ".rar", ".lz4", ".br")
 # Key of `DataFrame.attrs` under which `read_table` names the columns whose kind it took from their values.
 KINDS_FROM_VALUES = "kinds_from_values"
 _NAMED = 20
@@ -257,6 +258,8 @@ def check_input(
         raise InvalidInputError(f"{path}: no such file")
     if path.suffix.lower() in _NO_TABLES:
         raise InvalidInputError(f"{path}: only CSV and Parquet are read; save it as one of them")
+    if path.suffix.lower() in _ARCHIVES:
+        raise InvalidInputError(f"{path}: of compressed files, .gz alone is read; unpack it, or compress it with gzip")
     plain = Notation(decimal, thousands, date_formats) == Notation()
     if is_parquet(path) and (missing_values or separator is not None or numeric_names or not plain):
         raise InvalidInputError(

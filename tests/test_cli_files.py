@@ -181,6 +181,10 @@ def test_iso_dates_of_a_csv_come_back_as_dates(tmp_path, monkeypatch, capsys, fo
         ("a.csv", ",age\n0,1\n", "column 1 has no name"),
         ("a.csv", "age,town,\n0,1,\n", "column 3 has no name"),
         ("a.xlsx", "age\n1\n", "only CSV and Parquet"),
+        *(
+            (f"a.{suffix}", "age\n1\n", ".gz alone is read")
+            for suffix in ("xz", "csv.xz", "tar", "csv.bz2", "zst", "TAR")
+        ),
     ],
 )
 def test_a_file_that_is_not_what_it_seems_is_one_line(tmp_path, monkeypatch, capsys, name, content, message):

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from ..utils.strict_json import read_json
 from .event_json import event_from_json, event_to_json
 from .events import Charge
 from .filter import STATUSES, Entry, PrivacyFilter, Totals
@@ -140,17 +141,10 @@ def agree(stated: Totals, computed: Totals) -> bool:
 def _load(text: Any) -> dict[str, Any]:
     if not isinstance(text, str):
         raise ValueError("it is no text")
-    content = json.loads(text, object_pairs_hook=_unique)
+    content = read_json(text)
     if not isinstance(content, dict):
         raise ValueError("it is no JSON object")
     return content
-
-
-def _unique(pairs):
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a field is there twice")
-    return found
 
 
 def _whole(value: Any, name: str) -> int:
