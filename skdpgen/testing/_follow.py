@@ -31,29 +31,31 @@ class _AlikeNoise(NoiseGenerator):
 
     Each call has a stream of its own, by its place among the calls of its kind, and a longer draw begins as a shorter
     one does: that of a row does not follow from how many rows there are. With `aligned`, a step of DP-SGD takes all
-    records, and each has the same normals, wherever it stands: what one adds to a sum can then be compared.
+    records, each has the same normals, wherever it stands, and its group follows from its place in a physical batch
+    alone, of which there may be one more: what a record adds to a sum can then be compared.
     """
 
     def __init__(self, place, aligned):
         super().__init__("seeded", seed=place)
         self._place, self._calls, self.takes_all = place, {}, aligned
 
-    def _stream(self, kind):
+    def _stream(self, kind, rows=False):
         call = self._calls[kind] = self._calls.get(kind, -1) + 1
+        call = 0 if rows and self.takes_all else call
         return np.random.Generator(np.random.PCG64([self._place, len(kind), call]))
 
     def random(self, size=None):
         return self._stream("uniform").random(size)
 
     def integers(self, high, size=None):
-        drawn = self._stream("whole").random(size) * high  # one uniform each, so that the draws of rows stay theirs
+        drawn = self._stream("whole", rows=size is not None).random(size) * high  # one uniform each, so that the draws of rows stay theirs
         return int(drawn) if size is None else np.minimum(drawn.astype(np.int64), int(high) - 1)
 
     def standard_normal(self, size=None):
         shape = (size,) if isinstance(size, int | np.integer) else size
         if not self.takes_all or shape is None or len(shape) < 2:
             return self._stream("normals").standard_normal(size)
-        one = self._stream("normals").standard_normal(shape[1:])
+        one = self._stream("normals", rows=True).standard_normal(shape[1:])
         return np.broadcast_to(one, shape).copy()
 
     def random_bytes(self, n):
@@ -159,7 +161,8 @@ class _Follower(QueryWatcher):
             # the noisy counts of names are those of the past, so what passed there passes where it is seen
             if not set(keys) >= {name for name in past.released if name in seen} or not set(keys) <= set(seen):
                 self._break("whether a name passes follows from more than its noisy count")
-            keys = list(past.released)
+            if not self._pass_names:  # else in the order of these rows, which must not matter
+                keys = list(past.released)
         self.releases.append(Release({"kind": "names"}, list(keys)))
         return keys
 
