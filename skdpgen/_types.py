@@ -61,5 +61,5 @@ class BoundedSum:
         return 2 * self.l2_bound if self.difference_bound is None else self.difference_bound
 
     def reach_of_a_record(self, neighboring: str) -> float:
-        """How far one record can move ``weights * value`` under `neighboring`: that of a subset changes, never joins."""
+        """How far one record can move ``weights * value``: it changes the contribution of a subset, and adds none."""
         return self.sensitivity("replace_one" if self.unit == "subset" else neighboring)

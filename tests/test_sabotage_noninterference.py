@@ -12,7 +12,7 @@ import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import numpy as np
 import pytest
 from _noninterference import noninterference
-from _sabotage import Claim, everywhere
+from _sabotage import Claim
 
 from skdpgen import DPPCA, DPGaussianMixture, _scaling
 from skdpgen._base import PrivateEstimator
@@ -32,10 +32,9 @@ from skdpgen.synthesizers import (
     _p3gm,
     _privae_model,
 )
-from skdpgen.synthesizers._arrays import ArrayCodec, ArrayRows
-from skdpgen.synthesizers._base import BaseSynthesizer
+from skdpgen.synthesizers._arrays import ArrayRows
 from skdpgen.synthesizers._frames import FrameRows
-from skdpgen.tabular import Categorical, learning
+from skdpgen.tabular import learning
 
 
 def _wrap(patch, owner, name, around):

@@ -32,12 +32,13 @@ class _AlikeNoise(NoiseGenerator):
     Each call has a stream of its own, by its place among the calls of its kind, and a longer draw begins as a shorter
     one does: that of a row does not follow from how many rows there are. With `aligned`, a step of DP-SGD takes all
     records, each has the same normals, wherever it stands, and its group follows from its place in a physical batch
-    alone, of which there may be one more: what a record adds to a sum can then be compared.
+    alone, of which there may be one more: what a record adds to a sum can then be compared. With `level`, the coins of
+    all records fall alike, so that rows may change places.
     """
 
-    def __init__(self, place, aligned):
+    def __init__(self, place, aligned, level):
         super().__init__("seeded", seed=place)
-        self._place, self._calls, self.takes_all = place, {}, aligned
+        self._place, self._calls, self.takes_all, self._level = place, {}, aligned, level
 
     def _stream(self, kind, rows=False):
         call = self._calls[kind] = self._calls.get(kind, -1) + 1
@@ -45,10 +46,13 @@ class _AlikeNoise(NoiseGenerator):
         return np.random.Generator(np.random.PCG64([self._place, len(kind), call]))
 
     def random(self, size=None):
+        if self._level and size is not None and np.prod(size) > 1:
+            return np.full(size, 0.5)
         return self._stream("uniform").random(size)
 
     def integers(self, high, size=None):
-        drawn = self._stream("whole", rows=size is not None).random(size) * high  # one uniform each, so that the draws of rows stay theirs
+        # one uniform each, so that the draws of rows stay theirs
+        drawn = self._stream("whole", rows=size is not None).random(size) * high
         return int(drawn) if size is None else np.minimum(drawn.astype(np.int64), int(high) - 1)
 
     def standard_normal(self, size=None):
@@ -100,14 +104,17 @@ class _Follower(QueryWatcher):
         Make the noisy counts of names coarse, so that many are equal.
     pass_names : bool, default=False
         The rows are the same in another order: names pass by their own counts.
-    queries_alone : bool, default=False
-        End the fit with the last query.
+    until : {None, "plain", "any"}, default=None
+        End the fit with the last query of the past; with "plain", with the last that is no step of DP-SGD.
     """
 
-    def __init__(self, past=None, *, ties=False, pass_names=False, queries_alone=False):
+    def __init__(self, past=None, *, ties=False, pass_names=False, until=None):
         self.releases, self.broken = [], None
         self._past, self._ties, self._pass_names = past, ties, pass_names
-        self._runs, self._queries_alone = [], queries_alone
+        self._runs, self._end = [], None
+        if until is not None:
+            kinds = ("plain",) if until == "plain" else ("plain", "gradient")
+            self._end = 1 + max(k for k, one in enumerate(past) if one.about["kind"] in kinds)
 
     def release(self, released, sd, kind, query):
         total = query.bounded_sum
@@ -148,7 +155,7 @@ class _Follower(QueryWatcher):
             self._same_forms(past, named)
             released = self._replayed(past, released, public, runs)
         self.releases.append(Release(about, released, weighted[public], named, total))
-        if self._queries_alone and len(self.releases) == len(self._past):
+        if len(self.releases) == self._end:
             raise _EnoughError
         return released
 
@@ -197,7 +204,7 @@ class _Follower(QueryWatcher):
         return out
 
     def _same_forms(self, past, named):
-        """A name has one form, which its value alone decides: 1 and 1.0 are equal, and would be released differently."""
+        """A name has one form, which its value alone decides: 1 and 1.0 are equal, and look different when released."""
         for ours, theirs in zip(named, past.named):
             forms = {name: _form(name) for name in theirs}
             if any(forms.get(name, _form(name)) != _form(name) for name in ours):
@@ -223,13 +230,13 @@ def _forms(names):
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a fit left behind: its releases, and lists of facts by the kind of thing (None of one that was cut short)."""
+    """What a fit left behind: its releases, and lists of facts by the kind of thing; None where it was cut short."""
 
     releases: list
     left: dict
 
 
-def fit_along(estimator, data, past=None, *, aligned=False, **how):
+def fit_along(estimator, data, past=None, *, aligned=False, level=False, **how):
     """Fit an estimator, along the releases of another fit if they are given.
 
     Parameters
@@ -239,7 +246,7 @@ def fit_along(estimator, data, past=None, *, aligned=False, **how):
     data : tuple
         Arguments of ``fit``.
     past : list of Release, default=None
-    aligned : bool, default=False
+    aligned, level : bool, default=False
         See `_AlikeNoise`.
     **how
         As of `_Follower`.
@@ -263,7 +270,7 @@ def fit_along(estimator, data, past=None, *, aligned=False, **how):
         stack.enter_context(contextlib.redirect_stdout(out))
         stack.enter_context(contextlib.redirect_stderr(err))
         stack.enter_context(notes.listening())
-        stack.enter_context(override_noise(lambda _: _AlikeNoise(next(made), aligned)))
+        stack.enter_context(override_noise(lambda _: _AlikeNoise(next(made), aligned, level)))
         stack.enter_context(watch_releases(follower))
         try:
             estimator.fit(*data)

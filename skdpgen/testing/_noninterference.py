@@ -40,7 +40,7 @@ def check_noninterference(estimator, data_a, data_b, *, rows=None, source=None, 
     neighbours : bool, default=True
         Whether to replay into neighbouring data sets too.
     order : bool, default=True
-        Whether to replay into the same rows in another order, with ties between the noisy counts of names.
+        Whether to replay into the same rows in another order.
 
     Raises
     ------
@@ -57,7 +57,9 @@ def check_noninterference(estimator, data_a, data_b, *, rows=None, source=None, 
     2. *Neighbours.* The same releases are replayed into data sets that differ in one row. The exact value of each
        query must differ by no more than its sensitivity, given the same earlier releases: an adaptive chain is checked
        link by link. Of a sum of one contribution a record, that of a row must be the same among other rows.
-    3. *Order.* The releases of names are replayed into the same rows backwards: the same names must pass.
+    3. *Order.* The releases are replayed into the same rows backwards: each query (but steps of DP-SGD, whose draws
+       follow the places of records) must have the same exact value, and the same names must pass a threshold where
+       their noisy counts are equal.
 
     What a process keeps from one fit to the next is seen where it is kept on the estimator, or where each fit
     overwrites it; not seen is what the first fit of a process leaves for all later ones.
@@ -82,9 +84,22 @@ def check_noninterference(estimator, data_a, data_b, *, rows=None, source=None, 
     if neighbouring is not None:
         _check_neighbours(make, first, neighbouring, pool, "replace_one" if replace else "add_or_remove_one", spent)
     _same(first, _fit(make, data_b, first, spent=spent), "unrelated data")
-    if order and any(release.named for release in first.releases):
-        tied = _fit(make, data_a, ties=True)
-        backwards = pool.taken(np.arange(_length(data_a))[::-1])
+    if order:
+        _check_order(make, data_a, first, pool.taken(np.arange(_length(data_a))[::-1]))
+
+
+def _check_order(make, data, first, backwards):
+    """Replay into the same rows, last row first."""
+    if any(release.about["kind"] == "plain" for release in first.releases):
+        how = {"aligned": True, "level": True, "until": "plain"}
+        pair = [_fit(make, rows, first, **how).releases for rows in (data, backwards)]
+        for number, (before, after) in enumerate(zip(*pair)):
+            gap = _norm(_change(before, after))
+            assert before.exact is None or gap <= _rounding(before), (
+                f"query {number + 1} follows from the order of rows"
+            )
+    if any(release.named for release in first.releases):
+        tied = _fit(make, data, ties=True)
         _same(tied, _fit(make, backwards, tied, pass_names=True), "the same rows in another order")
 
 
@@ -96,43 +111,49 @@ def _check_neighbours(make, first, neighbouring, pool, relation, spent):
         if tuple(at) not in made:
             # one estimator is used again: what it keeps of its last rows must not matter
             # one fit is followed to its end; of the others the queries are wanted alone
-            how = {"aligned": True, "spent": spent, "queries_alone": bool(made)}
+            how = {"aligned": True, "spent": spent, "until": "any" if made else None}
             made[tuple(at)] = _fit(make, pool.taken(at), first, **how)
             _same(first, made[tuple(at)], "some of the rows")
         return made[tuple(at)].releases
 
     for pairs in neighbouring:
-        moved = [_moved(outcome(without), outcome(with_it), relation) for without, with_it in pairs]
-        for number, (one, other) in enumerate(zip(*moved)):
-            if one is None:
+        (without, with_it), (without_there, with_it_there) = [[outcome(at) for at in pair] for pair in pairs]
+        for number, four in enumerate(zip(without, with_it, without_there, with_it_there)):
+            if four[0].exact is None:
                 continue
-            gap = np.linalg.norm(one[0] - other[0]) if one[0].shape == other[0].shape else np.inf
-            names = one[2].keys() | other[2].keys()
-            gap = np.hypot(gap, np.linalg.norm([one[2].get(n, 0.0) - other[2].get(n, 0.0) for n in names]))
-            assert gap <= one[1], f"query {number + 1}: what a row adds to it follows from the other rows"
+            here, there = _change(*four[:2]), _change(*four[2:])
+            reach = four[0].query.reach_of_a_record(relation)
+            for change in (here, there):
+                share = _norm(change) / reach
+                assert share <= 1 + _ROUNDING[four[0].about["kind"]], (
+                    f"query {number + 1}: one row moves it by {share:.4g} of its sensitivity"
+                )
+            own = four[0].query.unit != "record" or _norm(_minus(here, there)) <= _rounding(four[0])
+            assert own, f"query {number + 1}: what a row adds to it follows from the other rows"
 
 
-def _moved(without, with_it, relation):
-    """What one row changes in each query: None, or (difference, tolerance, difference of named cells)."""
-    out = []
-    for number, (before, after) in enumerate(zip(without, with_it)):
-        if before.exact is None:
-            out.append(None)
-            continue
-        change = after.exact - before.exact
-        named = {}
-        for run, (ours, theirs) in enumerate(zip(before.named, after.named)):
-            for name in ours.keys() | theirs.keys():
-                named[run, name] = theirs.get(name, 0.0) - ours.get(name, 0.0)
-        reach = before.query.reach_of_a_record(relation)
-        square = float(np.sum(np.square(change))) + sum(step**2 for step in named.values())
-        rounding = _ROUNDING[before.about["kind"]]
-        assert np.isfinite(square), f"query {number + 1} is not finite"
-        assert square**0.5 <= reach * (1 + rounding), (
-            f"query {number + 1}: one row moves it by {square**0.5 / reach:.4g} of its sensitivity"
+def _change(before, after):
+    """Difference of two exact sums, as a dict: cells that rows name are compared by their names."""
+    change = {} if before.exact is None else {None: after.exact - before.exact}
+    for run, (ours, theirs) in enumerate(zip(before.named, after.named)):
+        change.update(
+            {(run, name): theirs.get(name, 0.0) - ours.get(name, 0.0) for name in ours.keys() | theirs.keys()}
         )
-        out.append((change, rounding * reach, named) if before.query.unit == "record" else None)
-    return out
+    return change
+
+
+def _minus(one, other):
+    return {name: one.get(name, 0.0) - other.get(name, 0.0) for name in one.keys() | other.keys()}
+
+
+def _norm(change):
+    """Infinite for what is not a number: it keeps no bound."""
+    norm = float(np.sqrt(sum(float(np.sum(np.square(part))) for part in change.values())))
+    return norm if np.isfinite(norm) else np.inf
+
+
+def _rounding(release):
+    return _ROUNDING[release.about["kind"]] * release.query.sensitivity("add_or_remove_one")
 
 
 def _fit(make, data, past=None, *, spent=None, **how):
