@@ -11,11 +11,13 @@ import torch
 from _noninterference import CASES, PRODUCT, noninterference
 from _sabotage import Claim
 
+from skdpgen import MomentSynthesizer
 from skdpgen._base import PrivateEstimator
 from skdpgen._types import BoundedSum
 from skdpgen.accounting import Phase
 from skdpgen.dpsgd import GradientNoise
 from skdpgen.mechanisms import add_gaussian, histogram
+from skdpgen.synthesizers import _frames
 from skdpgen.testing import check_noninterference
 from skdpgen.testing._facts import difference, facts
 from skdpgen.utils.noise import NoiseGenerator
@@ -153,3 +155,26 @@ def test_facts_tell_values_types_and_what_closures_and_modules_hold():
     for one, other in pairs:
         assert difference(facts(one, "x"), facts(other, "x")) is not None
         assert difference(facts(one, "x"), facts(one, "x")) is None
+
+
+def test_the_type_of_a_learned_category_follows_from_no_other_row_of_a_chunk():
+    """A reader of chunks gives whole numbers where none is missing, and floats where one is."""
+
+    def read(frame):
+        parts = frame.iloc[:20], frame.iloc[20:]
+        return [part if part["code"].isna().any() else part.astype({"code": "int64"}) for part in parts]
+
+    def table(n, missing):
+        frame = pd.DataFrame({"size": np.linspace(0, 5, n), "code": np.resize([0.0, 1.0, 2.0], n)})
+        frame.loc[frame.index[missing], "code"] = np.nan
+        return (frame,)
+
+    synthesizer = MomentSynthesizer(60.0, target="code", target_type="categorical", random_state=0)
+    whole, first, second = table(90, []), table(60, [3]), table(60, [33])
+    for pair in ((whole, first), (whole, second), (first, second), (second, first)):
+        check_noninterference(synthesizer, *pair, source=read)
+
+
+def test_ties_between_categories_are_broken_by_no_order_of_rows(monkeypatch):
+    monkeypatch.setattr(_frames, "_ROOM", ((16, 2),))
+    Claim(noninterference, "frame").check()
