@@ -37,6 +37,13 @@ class BoundedSum:
     lattice : float, default=None
         Power of two of which every entry of `value` is an exact multiple, so that adding
         noise rounded to it is exact (floating point: no low-order bits leak).
+    unit : {"record", "group", "batch", "subset"}, default="record"
+        Whose contributions are added up. With "record" each record has one of its own, which the others do not change;
+        with "group" and "batch" the bounds are stated for one record all the same; with "subset" they are those of a
+        subset, of which a record that joins changes the contribution.
+    keys : dict of int -> tuple, default=None
+        Where the entries are named by the rows, as observed categories are: position of the first entry of a run ->
+        its names. These are private, and so is the shape.
     """
 
     value: Any
@@ -44,9 +51,15 @@ class BoundedSum:
     difference_bound: float | None = None
     weights: Any = 1.0
     lattice: float | None = None
+    unit: str = "record"
+    keys: dict | None = None
 
     def sensitivity(self, neighboring: str) -> float:
         """L2 sensitivity of ``weights * value`` under `neighboring`."""
         if check_neighboring(neighboring) == "add_or_remove_one":
             return self.l2_bound
         return 2 * self.l2_bound if self.difference_bound is None else self.difference_bound
+
+    def reach_of_a_record(self, neighboring: str) -> float:
+        """How far one record can move ``weights * value``: it changes the contribution of a subset, and adds none."""
+        return self.sensitivity("replace_one" if self.unit == "subset" else neighboring)

@@ -201,7 +201,11 @@ MUTANTS = [
         [Claim(test_class_sizes.test_bounds_and_laws_are_functions_of_the_noisy_counts_alone)],
         (_class_sizes.learn_class_sizes, ("for row in noisy]", "for row in counts.value.reshape(noisy.shape)]")),
     ),
-    ("an uncharged phase: exact classes", _ledger("arrays"), (_array_labels.learn_classes, EXACT)),
+    (
+        "an uncharged phase: exact classes",
+        _ledger("arrays"),
+        (_array_labels.learn_classes, ("counts, noise_multiplier, delta", "counts, 0.0, delta")),
+    ),
     (
         "an uncharged phase: exact schema and bins",
         _ledger("frame"),
@@ -314,7 +318,7 @@ MUTANTS = [
         _kept("mixture by class"),
         (
             _labels.learn_classes,
-            ("np.array(observed[kept].tolist())", "observed[kept].astype(observed.astype(str).dtype)"),
+            ("np.array(kept)", "np.array(kept).astype(np.array(observed).dtype)"),
         ),
     ),
     # row count

@@ -62,7 +62,8 @@ def poisson_batches(n_records, sampling_rate, steps, rng, *, drawn_at_once=_DRAW
     independent geometric numbers, ``floor(log(u) / log(1 - sampling_rate))``, so the cost is that of the
     records included, not of the records there are.
     """
-    if n_records == 0 or sampling_rate >= 1:
+    # a generator of `skdpgen.testing` may take all: which records are drawn then follows from no row
+    if n_records == 0 or sampling_rate >= 1 or getattr(rng, "takes_all", False):
         for _ in range(steps):
             yield np.arange(n_records, dtype=np.int64)
         return

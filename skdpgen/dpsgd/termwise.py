@@ -186,7 +186,7 @@ class TermwiseAggregate:
             self._groups.add(*inputs, group_draws(members, self._noise_shape, self._rng))
             for out, term in zip(total, self._groups.result().value):
                 out.add_(term, alpha=self.plan.group_weight)
-        return BoundedSum(total, l2_bound=self.plan.l2_bound, difference_bound=self.plan.difference_bound)
+        return BoundedSum(total, l2_bound=self.plan.l2_bound, difference_bound=self.plan.difference_bound, unit="group")
 
 
 def group_draws(members, noise_shape, rng):

@@ -116,7 +116,8 @@ class WholeBatchAggregate:
             value = [torch.nan_to_num(v, 0.0, 0.0, 0.0).mul_(factor * self.plan.expected_batch_size) for v in vector]
         else:
             value = [torch.zeros_like(p) for p in self.parameters]
-        return BoundedSum(value, l2_bound=self.plan.l2_bound, difference_bound=self.plan.l2_bound)
+        bound = self.plan.l2_bound
+        return BoundedSum(value, l2_bound=bound, difference_bound=bound, unit="batch")
 
     def _factor(self, square):
         """Clip factor of a vector; zero if it is not finite."""

@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 
 from ..exceptions import UtilityWarning
-from . import _books, _kept, _loss  # noqa: F401  each adds its checks to the list, in this order
+from . import _books, _kept, _loss, _uncharged  # noqa: F401  each adds its checks to the list, in this order
 from ._helpers import CHECKS, N_ROWS
 
 __all__ = ["check_private_estimator", "default_data", "parametrize_with_checks", "private_estimator_checks"]

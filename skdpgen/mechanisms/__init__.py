@@ -16,6 +16,7 @@ from .selection import (
     norm_histogram,
     outermost_bins,
     release_kept,
+    release_names,
     select_above,
     selection_threshold,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "one_hot_moments",
     "outermost_bins",
     "release_kept",
+    "release_names",
     "second_moments",
     "select_above",
     "selection_threshold",

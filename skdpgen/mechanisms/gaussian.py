@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .._types import BoundedSum, check_neighboring
-from ..utils.watching import tell_release
+from ..utils.watching import Query, tell_release
 
 __all__ = ["add_gaussian", "exact_value"]
 
@@ -50,16 +50,17 @@ def add_gaussian(bounded_sum, noise_multiplier, rng, neighboring):
     if not (np.isfinite(noise_multiplier) and noise_multiplier >= 0):
         raise ValueError(f"noise_multiplier must be a finite number of at least 0; got {noise_multiplier!r}")
     check_neighboring(neighboring)
+    told = {"query": Query(bounded_sum, noise_multiplier, neighboring), "seeded": not getattr(rng, "private", True)}
     if noise_multiplier == 0:
-        return tell_release(exact_value(bounded_sum), 0.0)
+        return tell_release(exact_value(bounded_sum), 0.0, **told)
     value = np.asarray(bounded_sum.value)
     sd = noise_multiplier * bounded_sum.sensitivity(neighboring) / np.asarray(bounded_sum.weights, dtype=np.float64)
     lattice = bounded_sum.lattice
     if lattice is None:
-        return tell_release(value + rng.standard_normal(value.shape) * sd, sd)
+        return tell_release(value + rng.standard_normal(value.shape) * sd, sd, **told)
     steps = value if value.dtype.kind in "iu" else np.rint(value / lattice)
     released = steps.astype(np.int64) + _lattice_noise(sd / lattice, value.shape, rng)
-    return tell_release(released.astype(np.float64) * float(lattice), sd)
+    return tell_release(released.astype(np.float64) * float(lattice), sd, **told)
 
 
 def _lattice_noise(sd, shape, rng):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.special import ndtri
 
+from ..utils.watching import tell_kept
 from .gaussian import add_gaussian
 from .histogram import histogram
 
@@ -13,6 +16,7 @@ __all__ = [
     "norm_histogram",
     "outermost_bins",
     "release_kept",
+    "release_names",
     "select_above",
     "selection_threshold",
 ]
@@ -78,6 +82,26 @@ def release_kept(counts, noise_multiplier, delta, rng, neighboring):
     if noise_multiplier == 0:
         return np.ones(noisy.shape, dtype=bool)
     return above_threshold(noisy, counts, noise_multiplier * counts.sensitivity(neighboring), delta)
+
+
+def release_names(names, counts, noise_multiplier, delta, rng, neighboring):
+    """Release which of the observed categories of one column many rows share, by name.
+
+    Parameters
+    ----------
+    names : sequence
+        The categories observed, private, in an order that they themselves decide.
+    counts, noise_multiplier, delta, rng, neighboring
+        As in `release_kept`; one count a name.
+
+    Returns
+    -------
+    list
+        Of the names that passed.
+    """
+    named = replace(counts, keys={0: tuple(names)})
+    kept = release_kept(named, noise_multiplier, delta, rng, neighboring)
+    return tell_kept([name for name, keep in zip(names, kept) if keep])
 
 
 def above_threshold(noisy, counts, sd, delta, n_columns=1):

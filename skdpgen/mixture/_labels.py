@@ -9,7 +9,7 @@ import pandas as pd
 from sklearn.utils.validation import column_or_1d
 
 from ..exceptions import InvalidInputError
-from ..mechanisms import histogram, release_kept
+from ..mechanisms import histogram, release_names
 from ..utils.categories import canonical_rows, family
 from ..utils.validation import check_names, is_extension
 
@@ -71,12 +71,13 @@ def learn_classes(labels, plan, rng, neighboring):
     """Release the classes that stand above the threshold; the rows of others are left out (code -1)."""
     observed, codes = np.unique(labels, return_inverse=True)
     counts = histogram(codes.ravel(), len(observed))
-    kept = release_kept(counts, plan.noise_multipliers["classes"], plan.extra_delta, rng, neighboring)
-    if not kept.any():  # nothing can be told of y: one nameless component for all rows
+    observed, noise = observed.tolist(), plan.noise_multipliers["classes"]
+    kept = release_names(observed, counts, noise, plan.extra_delta, rng, neighboring)
+    if not kept:  # nothing can be told of y: one nameless component for all rows
         return np.array([]), np.zeros(len(labels), dtype=np.int64)
     # built anew: the dtype of all observed strings would tell the length of a label that was not kept
-    classes = np.array(observed[kept].tolist())
-    return classes, np.where(kept, np.cumsum(kept) - 1, -1)[codes.ravel()]
+    place = {label: k for k, label in enumerate(kept)}
+    return np.array(kept), np.array([place.get(label, -1) for label in observed])[codes.ravel()]
 
 
 def _frame(rows, columns):

@@ -160,7 +160,7 @@ def clipped_sum(stack, decoder, weights, units, step, plan, *, chunk):
         factor = factors(norms_of(gradients), plan.clip_norm) * stack.rows.occupied(part).to(latent.device)
         for whole, piece in zip(total, scaled(gradients, factor)):
             whole += piece.sum(0)
-    return BoundedSum(total, l2_bound=plan.reach)
+    return BoundedSum(total, l2_bound=plan.reach, difference_bound=2 * plan.l2_bound, unit="subset")
 
 
 def train_decoder(module, stack, plan, rng, *, lr, averaging, chunk, device="cpu", progress=False, text=""):

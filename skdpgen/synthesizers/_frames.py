@@ -201,9 +201,9 @@ class FrameRows:
         """
         schema, source = self.schema, self.source
         if not schema.complete:
-            query = source.reduce(functools.partial(schema_histogram, schema=schema), _merge_histograms)
-            noisy, sd = _release(query.bounded_sum, noise_multipliers["schema"], rng, neighboring)
-            schema = schema_from_histogram(noisy, query, sd, extra_delta, self.most_categories)
+            counts = source.reduce(functools.partial(schema_histogram, schema=schema), _merge_histograms)
+            noisy, sd = _release(counts.query, noise_multipliers["schema"], rng, neighboring)
+            schema = schema_from_histogram(noisy, counts, sd, extra_delta, self.most_categories)
         if "rows" in noise_multipliers:
             rows = source.reduce(_count_rows, add_sums)
             row_count = float(add_gaussian(rows, noise_multipliers["rows"], rng, neighboring)[0])

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..exceptions import InvalidInputError, UtilityWarning
-from ..mechanisms import histogram, release_kept
+from ..mechanisms import histogram, release_names
 from ..tabular.dtypes import TEXT_DTYPES, parse_dtype
 from ..utils.categories import canonical_rows
 from ..utils.validation import check_names, is_unicode
@@ -121,8 +121,8 @@ def learn_classes(values, dtype, noise_multiplier, delta, rng, neighboring):
     observed = pd.unique(values)
     observed = np.sort(observed) if observed.dtype != object else np.array(sorted(observed, key=str), dtype=object)
     counts = histogram(label_codes(values, observed), len(observed))
-    kept = observed[release_kept(counts, noise_multiplier, delta, rng, neighboring)]
-    if not len(kept):
+    kept = release_names(observed.tolist(), counts, noise_multiplier, delta, rng, neighboring)
+    if not kept:
         warnings.warn(
             "the noise hides every class of y; one stands for all: declare classes=", UtilityWarning, stacklevel=4
         )
@@ -130,7 +130,7 @@ def learn_classes(values, dtype, noise_multiplier, delta, rng, neighboring):
         if pd.api.types.is_bool_dtype(parsed):
             return (False,)
         return (0,) if pd.api.types.is_numeric_dtype(parsed) else ("other",)
-    return tuple(_plain(c) for c in kept)
+    return tuple(kept)
 
 
 def _as_numbers(values, dtype):

@@ -25,6 +25,7 @@ from ..mechanisms import (
 from ..mechanisms.densities import full_cells, widened
 from ..mechanisms.selection import above_threshold
 from ..utils.categories import family
+from ..utils.watching import tell_kept
 from .binning import Binning, fine_grid, learned_binning
 from .columns import Categorical, Datetime, Numeric, dtype_range, fit_dtype, output_dtype
 from .frames import check_columns, factorize, numeric_values
@@ -78,6 +79,13 @@ class SchemaHistogram:
     bounded_sum: BoundedSum = field(repr=False)
     keys: dict = field(repr=False)
     sizes: tuple = field(repr=False)
+
+    @property
+    def query(self) -> BoundedSum:
+        """`bounded_sum` with the names of its counts: what noise is added to."""
+        starts = np.cumsum([0, *self.sizes]).tolist()
+        names = {start: self.keys[name] for name, start in zip(self.schema.incomplete, starts) if name in self.keys}
+        return replace(self.bounded_sum, keys=names or None)
 
     @property
     def needs_delta(self) -> bool:
@@ -171,7 +179,8 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
             if np.count_nonzero(kept) > max_categories:
                 kept &= counts >= np.sort(counts[kept])[-max_categories]
                 kept[np.flatnonzero(kept)[max_categories:]] = False  # of equal counts, the first of the sorted keys
-            column = _with_categories(column, [key for key, keep in zip(histogram.keys[name], kept) if keep])
+            kept = tell_kept([key for key, keep in zip(histogram.keys[name], kept) if keep])
+            column = _with_categories(column, kept)
             found = bool(column.categories)
         else:
             dated, n_numeric = isinstance(column, Datetime), len(names) - n_categorical

@@ -6,8 +6,8 @@ import itertools
 import warnings
 from contextlib import contextmanager
 
-from .exceptions import PrivacyLeakWarning
-from .utils.noise import NoiseGenerator, override_noise
+from ..exceptions import PrivacyLeakWarning
+from ..utils.noise import NoiseGenerator, override_noise
 
 __all__ = ["seeded_noise"]
 

@@ -1,0 +1,393 @@
+"""The one list of fits that `check_noninterference` is run on: a new estimator gets the harness by a line here.
+
+Data sets come in pairs that share their public facts and nothing else, so that each branch is crossed: signs of
+columns, few and many rows, a constant column, values far beyond bounds, missing values, classes that only one of them
+has, images of other grey levels.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import pandas as pd
+
+from skdpgen import (
+    DPPCA,
+    DP2VAESynthesizer,
+    DPGaussianMixture,
+    DPGMSynthesizer,
+    DPMERFSynthesizer,
+    DPVAESynthesizer,
+    MomentSynthesizer,
+    P3GMSynthesizer,
+    PriVAESynthesizer,
+    PrivateSearchCV,
+)
+from skdpgen.nn import DPNet, DPNetClassifier, P3GMModule, PartitionedVAEModule, PriVAEModule
+from skdpgen.synthesizers import _array_model, _dp2vae_start, _frame_model
+from skdpgen.synthesizers._particles import fit_particles
+from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric, Schema
+from skdpgen.testing import check_noninterference
+
+__all__ = ["CASES", "KINDS", "PRODUCT", "Case", "noninterference"]
+
+REPLACE = "replace_one"
+_MANY, _FEW = 84, 30
+# Of tables and images: bins, and cells of classes, follow from released counts where there are so many.
+_MORE = 450
+
+
+# ---- data: (many rows, few rows, rows that join) -------------------------------------------------------------------
+def _arrays(n_many, n_few):
+    rng = np.random.default_rng(3)
+    many = np.column_stack([rng.gamma(2.0, 3.0, n_many), rng.random(n_many), 40 + rng.random(n_many)])
+    few = np.column_stack([rng.normal(-300, 90, n_few), np.full(n_few, 0.25), rng.standard_cauchy(n_few) * 1e4])
+    joining = np.array([[-1e9, 1e-6, 0.3], [2.0, -0.5, 41.0]])
+    return many, few, joining
+
+
+def _classes(n_many, n_few):
+    rng = np.random.default_rng(4)
+    # the commonest class is another one in each, among few rows too
+    many = np.resize(["bread", "salt", "wine", "bread"], n_many).astype(object)
+    few = np.where(rng.random(n_few) < 0.75, "wine", "a word that is nowhere else").astype(object)
+    return many, few, np.array(["a third word", "salt"], dtype=object)
+
+
+def _numbers(n_many, n_few):
+    rng = np.random.default_rng(5)
+    return rng.random(n_many), -1e3 * rng.random(n_few), np.array([1e7, 0.5])
+
+
+def _flags(n_many, n_few):
+    rng = np.random.default_rng(6)
+    return rng.random(n_many) < 0.4, np.ones(n_few, dtype=bool), np.array([False, True])
+
+
+def _images(n_many, n_few):
+    """4 x 4 pixels, up to 16: of one data set nearly black and white, of the other grey, and darker."""
+    rng = np.random.default_rng(8)
+    many = 16.0 * (rng.random((n_many, 16)) < 0.4) + rng.random((n_many, 16))
+    few = 8.0 * rng.random((n_few, 16))
+    return many, few, np.vstack([np.full(16, 7.6), 16.0 * rng.random(16)])
+
+
+def _frame(n, seed, words, shift, missing):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "height": rng.normal(1.7, 0.1, n) + shift,
+            "income": (rng.gamma(2.0, 900.0, n) * (-50 if shift else 1)),
+            "age": rng.integers(1, 90, n) * (1 if shift else 2),
+            "job": rng.permutation(np.resize(words, n)).astype(object),
+            "late": rng.random(n) < (0.02 if shift else 0.5),
+            "day": pd.Timestamp("2001-03-04") + pd.to_timedelta(rng.integers(0, 900 if shift else 9000, n), unit="D"),
+        }
+    )
+    frame["day"] = frame["day"].astype("datetime64[us]")
+    if missing:
+        frame.loc[:4, "income"] = np.nan
+        frame.loc[2:6, "job"] = None
+        frame.loc[1:2, "day"] = pd.NaT
+    return frame
+
+
+def _frames(n_many, n_few):
+    many = _frame(n_many, 11, ["baker", "nurse", "pilot"], 0.0, False)
+    few = _frame(n_few, 12, ["nurse", "a word that is nowhere else", "x"], -40.0, True)
+    joining = _frame(2, 13, ["alone", "baker"], 1e6, False)
+    return many, few, joining
+
+
+def _declared():
+    return Schema(
+        [
+            Numeric("height", (0, 3)),
+            Numeric("income", (0, 20_000), missing=True),
+            Numeric("age", (0, 120), integer=True),
+            Categorical("job", ("baker", "nurse", "pilot"), other="another", missing=True),
+            Boolean("late"),
+            Datetime("day", ("1990-01-01", "2030-01-01"), missing=True),
+        ]
+    )
+
+
+def _levels():
+    return Schema([Categorical("job", ("baker", "nurse", "pilot"), other="another", missing=True), Boolean("late")])
+
+
+def _series(values):
+    return tuple(pd.Series(part, name="label") for part in values)
+
+
+_X_ONLY = ["height", "income"]
+_WORDS = ["job", "late"]
+# Kinds of data: a function of the lengths of two sets that gives the arguments of `fit` of them, and of joining rows.
+KINDS = {
+    "array": lambda n: list(zip(_arrays(*n))),
+    "array, classes": lambda n: list(zip(_arrays(*n), _classes(*n))),
+    "array, text of any length": lambda n: list(zip(_arrays(*n), [part.astype(str) for part in _classes(*n)])),
+    "array, numbers": lambda n: list(zip(_arrays(*n), _numbers(*n))),
+    "array, flags": lambda n: list(zip(_arrays(*n), _flags(*n))),
+    "images": lambda n: list(zip(_images(*n))),
+    "images, classes": lambda n: list(zip(_images(*n), _classes(*n))),
+    "frame": lambda n: list(zip(_frames(*n))),
+    "frame of numbers": lambda n: [(part[_X_ONLY].fillna(0.0),) for part in _frames(*n)],
+    "frame of numbers, classes": lambda n: list(
+        zip([part[_X_ONLY].fillna(0.0) for part in _frames(*n)], _series(_classes(*n)))
+    ),
+    "frame of words": lambda n: [(part[_WORDS],) for part in _frames(*n)],
+    "frame, numbers": lambda n: list(zip(_frames(*n), _series(_numbers(*n)))),
+    "frame, classes": lambda n: list(zip(_frames(*n), _series(_classes(*n)))),
+    "frame, category": lambda n: list(
+        zip(
+            [part.astype({"job": "category"}) for part in _frames(*n)],
+            [part.astype("category") for part in _series(_classes(*n))],
+        )
+    ),
+}
+
+
+# ---- sources: what `fit` is given in the place of a frame ----------------------------------------------------------
+def chunks(frame):
+    """Two chunks, numbers of which have other dtypes than those of the frame."""
+    cut = min(7, len(frame))
+    first, second = frame.iloc[:cut].copy(), frame.iloc[cut:].copy()
+    first["age"] = first["age"].astype("float64")
+    first["height"] = first["height"].astype("float32")
+    second["age"] = second["age"].astype("int32")
+    return [first, second]
+
+
+def parquet(frame):
+    """The paths of two Parquet files."""
+    folder = Path(tempfile.mkdtemp(dir=_FOLDER.name))
+    cut, paths = min(9, len(frame)), [folder / "1.parquet", folder / "2.parquet"]
+    for part, path in zip((frame.iloc[:cut], frame.iloc[cut:]), paths):
+        part.to_parquet(path)
+    return paths
+
+
+_FOLDER = tempfile.TemporaryDirectory()
+
+
+# ---- fits ----------------------------------------------------------------------------------------------------------
+class Case:
+    """One fit of the list.
+
+    Parameters
+    ----------
+    estimator : estimator
+    kind : str
+        Of `KINDS`.
+    n_few : int, default=30
+        Rows of the second data set; under replace_one both have 84.
+    source : callable, default=None
+    back : bool, default=False
+        Whether the second data set is recorded, and replayed into the first.
+    """
+
+    def __init__(self, estimator, kind="array", *, n_few=_FEW, source=None, back=False):
+        self.estimator, self.kind, self.n_few, self.source, self.back = estimator, kind, n_few, source, back
+
+    def check(self):
+        """Run the harness."""
+        n_rows = (_MANY if self.kind.startswith("array") else _MORE), self.n_few
+        if self.estimator.get_params()["neighboring"] == REPLACE:
+            n_rows = _MANY, _MANY
+        many, few, rows = KINDS[self.kind](n_rows)
+        if self.back:
+            many, few = few, many
+        with _short():
+            check_noninterference(self.estimator, many, few, rows=self._joining(rows), source=self.source)
+
+    def _joining(self, rows):
+        """All joining rows, the hardest alone of nets, whose fits take longest."""
+        return tuple(part[:1] for part in rows) if "sampling_rate" in self.estimator.get_params() else rows
+
+
+@contextlib.contextmanager
+def _short():
+    """Fits to what was released, and synthetic rows, are post-processing: a few of them tell as much as all."""
+    steps, fit_particles.__kwdefaults__["n_iter"] = fit_particles.__kwdefaults__["n_iter"], 2
+    with contextlib.ExitStack() as stack:
+        for module in (_array_model, _frame_model):
+            stack.enter_context(patch.object(module, "_WARM_ROWS", 300))
+        stack.enter_context(patch.object(_dp2vae_start, "_ROWS", 300))
+        try:
+            yield
+        finally:
+            fit_particles.__kwdefaults__["n_iter"] = steps
+
+
+_LOW = {"epsilon": 60.0, "random_state": 0}  # so little noise that branches follow the rows
+_PUBLIC = {"bounds": (-5, 60), "l2_bound": 1.0}
+_NET = {"sampling_rate": 0.5, "steps": 2}
+_DEEP = {"decoder": "net", "warm_start_steps": 1, **_NET}
+_CLASSES = ["bread", "salt", "wine", "a word that is nowhere else", "a third word"]
+_PIXELS = {"image_shape": (4, 4)}
+
+
+def _p3gm(**parameters):
+    if parameters.get("decoder") == "net":
+        parameters.setdefault("net", DPNet(P3GMModule, module__n_hidden=4))
+    return P3GMSynthesizer(**{**_LOW, **parameters})
+
+
+def _moment(**parameters):
+    return MomentSynthesizer(**{**_LOW, **parameters})
+
+
+def _mixture(n_components=1, **parameters):
+    return DPGaussianMixture(n_components, **{**_LOW, "n_iter": 2, **parameters})
+
+
+def _privae(divergence=None, **parameters):
+    net = None if "image_shape" in parameters else DPNet(PriVAEModule, module__n_hidden=4)
+    groups = {} if divergence is None or parameters.get("aggregation") else {"n_groups": 2}
+    shared = {**_LOW, "n_components": 2, **_NET, "net": net, "divergence": divergence, **groups}
+    return PriVAESynthesizer(**{**shared, **parameters})
+
+
+def _dpvae(**parameters):
+    net = DPNet(PriVAEModule, module__n_hidden=4)
+    return DPVAESynthesizer(**{**_LOW, "n_components": 2, **_NET, "net": net, **parameters})
+
+
+def _dp2vae(**parameters):
+    shared = {"n_subsets": 5, "pretrain_steps": 1, "steps": 2, "n_components": 2, "batch_size": 4}
+    if parameters.get("start") != "random":
+        shared["start_steps"] = 1
+    return DP2VAESynthesizer(**{**_LOW, **shared, **parameters})
+
+
+def _dpgm(**parameters):
+    shared = {"n_clusters": 2, "cluster_steps": 2, "n_components": 2, **_NET}
+    return DPGMSynthesizer(**{**_LOW, **shared, "net": DPNet(PartitionedVAEModule, module__n_hidden=4), **parameters})
+
+
+def _merf(**parameters):
+    return DPMERFSynthesizer(**{**_LOW, "steps": 1, "n_frequencies": 8, "hidden_layer_sizes": (4,), **parameters})
+
+
+def _classifier(**parameters):
+    return DPNetClassifier(**{**_LOW, "hidden_layer_sizes": (4,), **_NET, **parameters})
+
+
+def _search(**parameters):
+    return PrivateSearchCV(
+        DPPCA(2, bounds=(-5, 60)), {"bounds_share": [0.05, 0.1]}, runs="logarithmic", mean_runs=1.5,
+        score_bounds=(-30, 10), random_state=0, **parameters,
+    )  # fmt: skip
+
+
+_SEVERAL = {"target": ["job", "late"]}
+CASES = {
+    "pca": Case(DPPCA(2, **_LOW)),
+    "pca, one row": Case(DPPCA(2, **_LOW), n_few=1),
+    "pca, much noise": Case(DPPCA(2, epsilon=0.1)),
+    "pca in two rounds": Case(DPPCA(2, centering="two_round", **_LOW, **_PUBLIC)),
+    "pca, back": Case(DPPCA(0.9, **_LOW), back=True),
+    "pca, replace_one": Case(DPPCA(2, neighboring=REPLACE, **_LOW)),
+    "mixture": Case(_mixture(2)),
+    "mixture, diagonal, replace_one": Case(_mixture(3, covariance_type="diag", neighboring=REPLACE, **_PUBLIC)),
+    "mixture by class": Case(_mixture(), "array, text of any length"),
+    "mixture, frame by class": Case(_mixture(), "frame of numbers, classes"),
+    "mixture by declared class, replace_one": Case(
+        _mixture(classes=_CLASSES, neighboring=REPLACE, **_PUBLIC), "array, classes"
+    ),
+    "arrays": Case(_p3gm(), "array, classes"),
+    "arrays, one row": Case(_p3gm(), "array, classes", n_few=1),
+    "arrays, much noise": Case(_p3gm(epsilon=0.2), "array, classes"),
+    "arrays, back": Case(_p3gm(prior="gaussian"), "array", back=True),
+    "arrays, flags": Case(_moment(), "array, flags"),
+    "arrays, numbers": Case(_p3gm(), "array, numbers"),
+    "arrays, declared, replace_one": Case(_p3gm(classes=_CLASSES, neighboring=REPLACE, **_PUBLIC), "array, classes"),
+    "arrays, mixture": Case(_p3gm(prior="mixture", em_steps=2), "array, classes"),
+    "arrays, net": Case(_p3gm(**_DEEP), "array"),
+    "arrays, net, back": Case(_p3gm(**_DEEP), "array", back=True),
+    "images": Case(_p3gm(epsilon=400.0, **_PIXELS, bounds=(0, 16)), "images, classes"),
+    "images, learned, replace_one": Case(_p3gm(**_PIXELS, neighboring=REPLACE), "images, classes"),
+    "moments, replace_one": Case(_moment(neighboring=REPLACE), "array"),
+    "frame": Case(_p3gm(target="job"), "frame"),
+    "frame, back": Case(_p3gm(target="job"), "frame", back=True),
+    "frame, much noise": Case(_moment(epsilon=1.0), "frame"),
+    "frame, declared": Case(_p3gm(target="job", schema=_declared()), "frame"),
+    "frame, replace_one": Case(_p3gm(target="late", neighboring=REPLACE), "frame"),
+    "frame of words": Case(_p3gm(schema=_levels(), target="job"), "frame of words"),
+    "frame, several targets": Case(_moment(**_SEVERAL), "frame"),
+    "frame, numbers": Case(_moment(), "frame, numbers"),
+    "frame, category": Case(_moment(), "frame, category"),
+    "frame, mixture": Case(_p3gm(prior="mixture", em_steps=2), "frame, classes"),
+    "frame, net": Case(_p3gm(target="job", **_DEEP), "frame"),
+    "frame in chunks": Case(_moment(target="job"), "frame", source=chunks),
+    "frame in Parquet": Case(_p3gm(target="job"), "frame", source=parquet),
+    "termwise net": Case(_privae("mmd"), "array, classes"),
+    "termwise net, replace_one": Case(_privae("kl_prior", prior="sparse", neighboring=REPLACE), "array"),
+    "whole-batch net": Case(_privae("mmd", aggregation="micro"), "array"),
+    "DP-VAE": Case(_dpvae(), "array, classes"),
+    "DP-VAE, frame": Case(_dpvae(target="late"), "frame"),
+    "subsets": Case(_dp2vae(), "array, classes"),
+    "subsets of images": Case(_dp2vae(**_PIXELS), "images, classes"),
+    "subsets, one a step, replace_one": Case(
+        _dp2vae(start="random", sampler="one_of_k", encoder_update="on_query", neighboring=REPLACE), "array"
+    ),
+    "subsets, frame": Case(_dp2vae(start="random", encoder_update="round_robin", target="job"), "frame"),
+    "clustered nets": Case(_dpgm(), "array, classes"),
+    "clustered nets, replace_one": Case(_dpgm(neighboring=REPLACE), "array"),
+    "embedding": Case(_merf(), "array, classes"),
+    "embedding, replace_one": Case(_merf(neighboring=REPLACE), "array"),
+    "embedding, frame in chunks": Case(_merf(target="job"), "frame", source=chunks),
+    "classifier": Case(_classifier(), "array, classes"),
+    "classifier, declared, replace_one": Case(
+        _classifier(classes=_CLASSES, bounds=(-5, 60), neighboring=REPLACE), "array, classes"
+    ),
+    "search": Case(_search()),
+}
+
+
+def _product():
+    """Every estimator on every kind of data that it takes, learned and declared, under both relations."""
+    arrays = [kind for kind in KINDS if kind.startswith("array")]
+    frames = [kind for kind in KINDS if kind.startswith("frame") and "of" not in kind.split()]
+    makers = {
+        "released": (_p3gm, {}), "gaussian": (_p3gm, {"prior": "gaussian"}),
+        "mixture": (_p3gm, {"prior": "mixture", "em_steps": 2}), "net": (_p3gm, _DEEP),
+        "net, mixture": (_p3gm, {"prior": "mixture", "em_steps": 2, **_DEEP}),
+        "net, no variance": (_p3gm, {"latent_variance": "zero", **_DEEP}),
+        "moments": (_moment, {}), "DP-VAE": (_dpvae, {}), "mmd": (_privae, {"divergence": "mmd"}),
+        "kl_prior": (_privae, {"divergence": "kl_prior"}),
+        "micro": (_privae, {"divergence": "mmd", "aggregation": "micro"}),
+        "batch": (_privae, {"divergence": "mmd", "aggregation": "batch"}),
+        "subsets": (_dp2vae, {}), "subsets, random": (_dp2vae, {"start": "random"}),
+        "subsets, one of k": (_dp2vae, {"sampler": "one_of_k"}), "clusters": (_dpgm, {}), "embedding": (_merf, {}),
+    }  # fmt: skip
+    for relation in ("add_or_remove_one", REPLACE):
+        for name, (make, settings) in makers.items():
+            for kind in (*arrays, *frames, "images", "images, classes"):
+                given = {**settings, "neighboring": relation}
+                if kind.startswith("images"):
+                    if name in ("DP-VAE", "mmd", "kl_prior", "micro", "batch", "clusters", "embedding"):
+                        continue  # of images these have nets of their own, and no other reads
+                    given.update(_PIXELS)
+                yield f"{name} of {kind}, {relation}", Case(make(**given), kind)
+                declared = {} if kind.startswith("frame") else {"bounds": (-5, 60)}
+                if kind == "frame":
+                    declared = {"schema": _declared(), "target": "job"}
+                if "classes" in kind:
+                    declared["classes"] = _CLASSES
+                if declared and name != "net, no variance":
+                    yield f"{name} of {kind}, declared, {relation}", Case(make(**{**given, **declared}), kind)
+                yield f"{name} of {kind}, back, {relation}", Case(make(**given), kind, back=True)
+
+
+PRODUCT = dict(_product())
+
+
+def noninterference(name):
+    """All that a fit leaves behind follows from its releases, and each release is as bounded as it claims."""
+    (CASES.get(name) or PRODUCT[name]).check()

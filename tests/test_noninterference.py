@@ -1,0 +1,180 @@
+"""No fit reads anything of its rows but through its releases, and each release is as bounded as it claims."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from _noninterference import CASES, PRODUCT, noninterference
+from _sabotage import Claim
+
+from skdpgen import MomentSynthesizer
+from skdpgen._base import PrivateEstimator
+from skdpgen._types import BoundedSum
+from skdpgen.accounting import Phase
+from skdpgen.dpsgd import GradientNoise
+from skdpgen.mechanisms import add_gaussian, histogram
+from skdpgen.synthesizers import _frames
+from skdpgen.testing import check_noninterference
+from skdpgen.testing._facts import difference, facts
+from skdpgen.utils.noise import NoiseGenerator
+from skdpgen.utils.watching import QueryWatcher, watch_releases
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_fit_reads_its_rows_through_its_releases_alone(name):
+    Claim(noninterference, name).holds_unpatched()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PRODUCT)
+def test_every_estimator_on_every_kind_of_data_reads_through_its_releases_alone(name):
+    noninterference(name)
+
+
+class _Mean(PrivateEstimator):
+    """Releases a histogram, and reads one thing more."""
+
+    def __init__(
+        self,
+        fault=None,
+        *,
+        epsilon=1.0,
+        delta=None,
+        neighboring=None,
+        accountant=None,
+        noise="secure",
+        random_state=None,
+    ):
+        self.fault, self.epsilon, self.delta = fault, epsilon, delta
+        self.neighboring, self.accountant, self.noise = neighboring, accountant, noise
+        self.random_state = random_state
+
+    def _prepare(self, X, y, accountant):
+        return X, self._calibrate(accountant, [Phase("counts", 1.0)])
+
+    def fit(self, X, y=None):
+        with self._fitting():
+            accountant = self._resolve_accountant()
+            X, plan = self._prepare(X, y, accountant)
+            rng = self._charge(accountant, plan)
+            codes = np.digitize(X[:, 0], [0.0, 1.0])
+            if self.fault == "order":
+                codes = np.where(np.arange(len(codes)) < 3, 0, codes)
+            if self.fault == "others":
+                codes = np.digitize(X[:, 0], [X[:, 0].mean(), np.inf])
+            query = histogram(codes, 3)
+            if self.fault == "bound":
+                query = replace(query, value=2 * query.value)
+            self.counts_ = add_gaussian(query, plan.noise_multipliers["counts"], rng, accountant.neighboring)
+            if self.fault == "own noise":
+                self.counts_ = query.value + rng.standard_normal(3)
+            if self.fault == "type":
+                self.counts_ = self.counts_.astype("f4" if X.min() > 0 else "f8")
+            if self.fault == "closure":
+                largest = float(X.max())
+                self.clip_ = lambda: largest
+            self._issue_card(plan, rng, [])
+        return self
+
+
+_UNRELATED = ((np.linspace(0.1, 3, 40)[:, None],), (np.linspace(-9, 0.5, 25)[:, None],))
+
+
+def test_an_honest_fit_passes_from_arrays_and_back():
+    one, other = _UNRELATED
+    for pair in ((one, other), (other, one)):
+        check_noninterference(_Mean(), *pair)
+        check_noninterference(lambda: _Mean(epsilon=3.0), *pair)
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("order", "order of rows"),
+        ("others", "query 1"),
+        ("bound", "2 of its sensitivity"),
+        ("own noise", "counts_"),
+        ("type", "counts_"),
+        ("closure", "clip_"),
+    ],
+)
+def test_each_uncharged_read_is_told_by_its_place_and_no_value(fault, told):
+    with pytest.raises(AssertionError, match=told):
+        check_noninterference(_Mean(fault), *_UNRELATED)
+
+
+def test_data_that_cannot_be_compared_are_refused():
+    with pytest.raises(ValueError, match="number of rows is public"):
+        check_noninterference(_Mean(neighboring="replace_one"), *_UNRELATED)
+
+
+def test_exact_sums_are_shown_under_seeded_noise_alone():
+    class Curious(QueryWatcher):
+        def release(self, released, sd, kind, query):
+            raise AssertionError("the sum of a private release was shown")
+
+    query = histogram(np.zeros(5, dtype=int), 1)
+    with watch_releases(Curious()):
+        for rng in (NoiseGenerator("secure"), NoiseGenerator("fast"), np.random.default_rng(0)):
+            with pytest.raises(RuntimeError, match="seeded noise alone"):
+                add_gaussian(query, 1.0, rng, "add_or_remove_one")
+        noise = GradientNoise([torch.Size([2])], 1.0, NoiseGenerator("secure"), steps=1)
+        with noise, pytest.raises(RuntimeError, match="seeded noise alone"):
+            noise.release(BoundedSum([torch.zeros(2)], l2_bound=1.0))
+
+
+def test_a_fit_in_the_harness_leaves_no_private_card_and_the_callers_generators_alone():
+    seen, state = [], np.random.get_state()[1].copy()  # noqa: NPY002
+
+    class Told(_Mean):
+        def fit(self, X, y=None):
+            super().fit(X, y)
+            seen.append(self.card_["private"])
+            return self
+
+    check_noninterference(Told(), *_UNRELATED)
+    assert seen
+    assert not any(seen)
+    assert np.array_equal(np.random.get_state()[1], state)  # noqa: NPY002
+
+
+def test_facts_tell_values_types_and_what_closures_and_modules_hold():
+    def holder(value):
+        return lambda: value
+
+    pairs = [
+        (1, 1.0), (1, True), (0.0, -0.0), (np.float32(1), np.float64(1)), (np.zeros(2), np.zeros(2, dtype="f4")),
+        (np.array(["a"]), np.array(["a"], dtype="<U3")), ({"a": 1, "b": 2}, {"b": 2, "a": 1}), (holder(1), holder(2)),
+        (pd.Series([1]), pd.Series([1.0])), (pd.Series([1], name="a"), pd.Series([1], name="b")),
+        (torch.nn.Linear(1, 1), torch.nn.Linear(1, 1)), (np.random.default_rng(0), np.random.default_rng(1)),
+    ]  # fmt: skip
+    for one, other in pairs:
+        assert difference(facts(one, "x"), facts(other, "x")) is not None
+        assert difference(facts(one, "x"), facts(one, "x")) is None
+
+
+def test_the_type_of_a_learned_category_follows_from_no_other_row_of_a_chunk():
+    """A reader of chunks gives whole numbers where none is missing, and floats where one is."""
+
+    def read(frame):
+        parts = frame.iloc[:20], frame.iloc[20:]
+        return [part if part["code"].isna().any() else part.astype({"code": "int64"}) for part in parts]
+
+    def table(n, missing):
+        frame = pd.DataFrame({"size": np.linspace(0, 5, n), "code": np.resize([0.0, 1.0, 2.0], n)})
+        frame.loc[frame.index[missing], "code"] = np.nan
+        return (frame,)
+
+    synthesizer = MomentSynthesizer(60.0, target="code", target_type="categorical", random_state=0)
+    whole, first, second = table(90, []), table(60, [3]), table(60, [33])
+    for pair in ((whole, first), (whole, second), (first, second), (second, first)):
+        check_noninterference(synthesizer, *pair, source=read)
+
+
+def test_ties_between_categories_are_broken_by_no_order_of_rows(monkeypatch):
+    monkeypatch.setattr(_frames, "_ROOM", ((16, 2),))
+    Claim(noninterference, "frame").check()
