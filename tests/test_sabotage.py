@@ -359,12 +359,12 @@ MUTANTS = [
     (
         "card edited, epsilon not recomputed",
         [CARD_FIGURES],
-        (PrivacyCard._verify_fit, ('agree(fit["epsilon"], epsilon, "fit: epsilon")', "pass")),
+        (PrivacyCard._verify_fit, ('agree_upward(fit["epsilon"], epsilon, "fit: epsilon")', "pass")),
     ),
     (
         "card edited, fit not in the ledger",
         [CARD_LEDGER],
-        (PrivacyCard.verify, ("if charge not in paid:", "if False:")),
+        (PrivacyCard.verify, ("if not paid[charge_key(charge)]:", "if False:")),
     ),
 ]
 

@@ -78,7 +78,7 @@ class BaseSynthesizer(PrivateEstimator):
         >>> import numpy as np
         >>> from skdpgen import MomentSynthesizer
         >>> X = np.random.default_rng(0).random((500, 2))
-        >>> synth = MomentSynthesizer(bounds=(0, 1)).fit(X)
+        >>> synth = MomentSynthesizer(10.0, bounds=(0, 1), l2_bound=1.0).fit(X)
         >>> sum(len(chunk) for chunk in synth.sample_chunks(250_000))
         250000
         """

@@ -132,7 +132,7 @@ def test_a_network_of_your_own_is_a_template():
             DPNetClassifier(5.0, net=DPNet(_Conv), hidden_layer_sizes=(3,), accountant=books, **parameters),
             "leave it out",
         ),
-        (DPNetClassifier(5.0, hidden_layer_sizes=(0,), accountant=books, **parameters), "positive"),
+        (DPNetClassifier(5.0, hidden_layer_sizes=(0,), accountant=books, **parameters), "whole numbers from 1"),
     ):
         with pytest.raises(ValueError, match=match):
             wrong.fit(X, y)

@@ -245,7 +245,7 @@ SHARED = _Own(3, 3)
         ({"decoder": _Own(2 + 10, 7)}, "must give 64 numbers"),
         ({"encoder": _Own(5, 4)}, "does not take rows"),
         ({"encoder": _Own(74, 4), "decoder": _Own(12, 64), "architecture": "mlp"}, "does nothing"),
-        ({"n_subsets": 10**9}, "at most"),
+        ({"n_subsets": 10**9}, "'n_subsets' parameter"),
         ({"chunk_size": 10**7}, "chunk_size"),
         ({"device": "nowhere"}, "cannot be used"),
         ({"preset": "paper/letters"}, "preset must be"),

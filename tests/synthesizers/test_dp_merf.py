@@ -177,7 +177,7 @@ def test_classes_asked_for_are_drawn_and_numbers_of_y_come_back(rng):
 @pytest.mark.parametrize(
     ("parameters", "error", "match"),
     [
-        ({"hidden_layer_sizes": (0,)}, ValueError, "positive"),
+        ({"hidden_layer_sizes": (0,)}, ValueError, "whole numbers from 1"),
         ({"bounds_share": 0.999}, ValueError, "leaves nothing"),
         ({"schema": Schema([Categorical("a", ("b",))])}, InvalidInputError, "for DataFrames"),
         ({"n_frequencies": 0}, ValueError, "n_frequencies"),
