@@ -41,6 +41,8 @@ def check_checkpoint(path, plan):
         if use.from_ledger:
             raise RuntimeError("the training under this plan has a checkpoint: give checkpoint= to go on with it")
         return None
+    if not str(path).endswith(".safetensors"):
+        raise ValueError(f"the name of a checkpoint ends in .safetensors; got {str(path)!r}")
     if not plan.private:
         raise ValueError("checkpoint= is for plans with noise: a plan without noise has no charge to resume from")
     if use.record is None:
