@@ -53,7 +53,7 @@ def test_a_training_is_begun_once():
         with pytest.raises(LedgerError, match="has not begun; nothing was taken"):
             take(accountant, 2, 1)
         take(accountant, 2, 1, begins=True)
-        with pytest.raises(LedgerError, match="1 steps .* begun once, and resumed after that"):
+        with pytest.raises(LedgerError, match=r"1 steps .* begun once, and resumed after that"):
             take(accountant, 2, 1, begins=True)
         assert take(accountant, 2, 1) == (1, 2)
 
@@ -63,7 +63,7 @@ def test_steps_are_taken_from_nothing_but_the_charge_of_one_training():
         accountant.plan([Charge("planned", EVENT)])
         accountant.charge(compose_events([EVENT, gaussian_event(20.0)]), "two releases")
         for number in (0, 1, 2, 3, 4, 10**9):
-            with pytest.raises(ValueError, match="is no charge|not charged for one training"):
+            with pytest.raises(ValueError, match=r"is no charge|not charged for one training"):
                 take(accountant, number, 1, begins=True)
         accountant.charge(EVENT, "planned")  # the record of its use is the fourth
         assert take(accountant, 2, 1, begins=True) == (1, 1)
@@ -130,8 +130,6 @@ def test_no_step_is_run_that_was_not_taken_from_the_ledger():
         with pytest.raises(RuntimeError, match="began without a checkpoint"):
             begun.take_block()
         assert take(accountant, 1, 1000) == (99, 101)
-
-
 
 
 def test_plans_that_are_not_the_whole_of_a_charge_take_no_steps_from_the_ledger(tmp_path):
