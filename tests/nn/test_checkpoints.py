@@ -21,6 +21,8 @@ from skorch.callbacks import Callback
 from skdpgen.accounting import PrivacyAccountant, compose_events, gaussian_event
 from skdpgen.accounting.checkpoint import read_header
 from skdpgen.dpsgd import DPSGDPlan, TermwisePlan
+from skdpgen.dpsgd.parts import PartedPlan
+from skdpgen.dpsgd.whole_batch import WholeBatchPlan
 from skdpgen.exceptions import LedgerError
 from skdpgen.nn import DPNet, DPNetClassifier, ParameterAverage
 from skdpgen.testing import seeded_noise
@@ -418,12 +420,23 @@ def test_an_optimiser_whose_state_is_no_tensors_is_refused_before_anything_is_us
     starts(plan, path)
 
 
-def test_term_wise_trainings_go_on(place):
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: TermwisePlan(0.5, 12, 10.0, 15.0, n_groups=2),
+        lambda: WholeBatchPlan(0.5, 12, 10.0, 15.0, aggregation="micro"),
+    ],
+    ids=["term-wise", "whole batch"],
+)
+def test_trainings_under_other_plans_go_on(place, make):
     _, accountant, path = place
-
-    def make():
-        return TermwisePlan(0.5, 12, 10.0, 15.0, n_groups=2)
-
     interrupted(accountant, path, at=5, plan=make())
     net = train(accountant.resume(make(), path), path)
     assert net.steps_taken_ == taken(accountant) == 12
+
+
+def test_numbers_of_a_plan_of_parts_are_those_that_a_file_holds():
+    sizes = tuple(np.array([5.0, 10.0]))
+    plan = PartedPlan(0.5, 12, 1.0, 10.0, 15.0, part_batch_sizes=sizes)
+    assert json.loads(json.dumps(plan.numbers)) == plan.numbers
+    assert plan.numbers != PartedPlan(0.5, 12, 1.0, 10.0, 15.0, part_batch_sizes=sizes[:1]).numbers
