@@ -5,10 +5,12 @@ from __future__ import annotations
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
 import test_charged_plans as plans
+import test_charged_steps as steps
+import test_checkpoints as checkpoints
 import test_ledger_chain as chain
 from _sabotage import Claim, assert_caught, mutant_ids
 
-from skdpgen.accounting import ledger_records, receipt
+from skdpgen.accounting import charged_steps, ledger_records, receipt
 from skdpgen.accounting.filter import PrivacyFilter
 from skdpgen.accounting.ledger import FileLedger
 from skdpgen.accounting.memory_ledger import MemoryLedger
@@ -74,6 +76,56 @@ MUTANTS = [
         (
             receipt._without,
             ("there._replace(count=1) == row._replace(count=1)", "there.mechanism == row.mechanism"),
+        ),
+    ),
+    (
+        "steps that are written to the ledger after they were run",
+        [Claim(checkpoints.a_killed_training_goes_on_and_runs_no_step_twice)],
+        (
+            charged.ChargedPlan.take_block,
+            (
+                "use.record.take(self.block_size, begins=begins)",
+                "(use.record.take(self.block_size, begins=use.granted == 2) if use.granted else (2, 2))",
+            ),
+        ),
+    ),
+    (
+        "steps that are not compared with the charge",
+        [Claim(steps.test_steps_taken_together_are_those_that_were_charged)],
+        (FileLedger.take_steps, ("min(count, steps - taken)", "count")),
+        (ledger_records.entries_of, ("taken[record.of] > steps", "False")),
+    ),
+    (
+        "too many steps verify",
+        [Claim(steps.steps_that_were_not_charged_do_not_verify, (("takes", 4),), "more steps")],
+        (ledger_records.entries_of, ("taken[record.of] > steps", "False")),
+    ),
+    (
+        "steps of any charge",
+        [Claim(steps.test_steps_are_taken_from_nothing_but_the_charge_of_one_training)],
+        (ledger_records._steps, ('if one_training and entry.status != "planned"', "if rows")),
+    ),
+    (
+        "a training that begins twice",
+        [Claim(steps.test_a_training_is_begun_once)],
+        (FileLedger.take_steps, ("begins != (taken == 0)", "False")),
+    ),
+    (
+        "steps that nobody took from the ledger",
+        [Claim(steps.test_no_step_is_run_that_was_not_taken_from_the_ledger)],
+        (charged.ChargedPlan.take_step, ("self._use.from_ledger and", "False and")),
+    ),
+    (
+        "trainings resumed of which the ledger has no steps",
+        [Claim(checkpoints.a_training_without_a_checkpoint_is_not_resumed)],
+        (charged_steps.resume, ("if not taken:", "if False:")),
+    ),
+    (
+        "each resumed training with steps of its own",
+        [Claim(checkpoints.trainings_resumed_twice_share_the_steps)],
+        (
+            charged.ChargedPlan.take_block,
+            ("use.record.take(self.block_size, begins=begins)", "(2, use.known + 2)"),
         ),
     ),
 ]  # fmt: skip

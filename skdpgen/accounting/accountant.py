@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..exceptions import BudgetExceededError, LedgerError
 from .calibration import FitPlan, Phase, calibrate, check_phases, make_plan, scale_for_rdp
+from .charged_steps import ChargedSteps, resume
 from .cost import check_delta, check_epsilon, epsilon_pld
 from .events import Charge
 from .filter import Entry, PrivacyFilter, proves_privacy
@@ -202,8 +203,42 @@ class PrivacyAccountant:
         return receipt
 
     def _charge_event(self, charge: Charge, status: str) -> Receipt:
-        self._add([charge], status)
-        return Receipt(charge)
+        number = self._add([charge], status)
+        return Receipt(charge, None if self.ledger is None else ChargedSteps(self._ledger, self._filter, number))
+
+    def resume(self, plan, checkpoint):
+        """Let a plan be followed for the steps of an interrupted training that are left; charges nothing.
+
+        Parameters
+        ----------
+        plan : DPSGDPlan
+            A new one, of the same numbers as the one that was charged.
+        checkpoint : str or path
+            Written by ``DPNet(..., plan=plan, checkpoint=...)`` under a plan that was charged to this ledger file.
+
+        Returns
+        -------
+        plan
+            The same object, to be followed with the same checkpoint, once and in this process. The ledger file says
+            how many steps were taken: steps that were taken and not run to the end of their block are lost, at most
+            2 % each time. Several processes may resume one training: they share the steps that are left.
+
+        Raises
+        ------
+        LedgerError
+            When the checkpoint is of another ledger, or the ledger does not fit it.
+        RuntimeError
+            For a plan of other numbers or one that was charged; for a training that was not begun with a checkpoint;
+            when all its steps were taken.
+        ValueError
+            When the file is no checkpoint, or the accountant has no ledger file.
+
+        Notes
+        -----
+        What the checkpoint holds of parameters is not trusted: whatever they are, the steps that are left cost what
+        was charged for them. A *copy of the ledger file* is another ledger with steps of its own: resume from one.
+        """
+        return resume(plan, checkpoint, self._ledger, self._filter)
 
     def plan(self, charges: Iterable[Charge | FitPlan]) -> None:
         """Declare and pay for several charges at once; each is used up by a later equal `charge`.
@@ -234,10 +269,10 @@ class PrivacyAccountant:
             raise ValueError("plan takes a non-empty list of Charge or FitPlan")
         self._add(batch, "planned")
 
-    def _add(self, charges: Sequence[Charge], status: str) -> None:
+    def _add(self, charges: Sequence[Charge], status: str) -> int | None:
         if not self.detached and not math.isinf(self.epsilon) and not self._ledger.totals(self._filter):
             epsilon_pld(charges, self.delta, self.neighboring)  # remembered: the lock is then held for a moment only
-        self._ledger.add(charges, status, self._filter)
+        return self._ledger.add(charges, status, self._filter)
 
     def calibrate(
         self,

@@ -24,6 +24,8 @@ from .ledger_records import (
     link,
     parse,
     replay,
+    steps_of,
+    take_record,
     totals_of,
     use_record,
 )
@@ -170,11 +172,16 @@ class FileLedger:
         self._remember(now)
         return now.totals
 
-    def add(self, charges: Sequence[Charge], status: str, rule: PrivacyFilter) -> None:
+    def add(self, charges: Sequence[Charge], status: str, rule: PrivacyFilter) -> int:
         """Append `charges` as one batch if `rule` lets them pass; a planned charge is used up instead.
 
         Reading, checking and appending happen under the file's write lock, and the change is on the
         disk when the call returns.
+
+        Returns
+        -------
+        int
+            Number of the record of the (first) charge.
         """
 
         def work(connection):
@@ -196,13 +203,68 @@ class FileLedger:
                     totals = rule.add(totals, charge, batch, status)
                     texts.append(charge_record(charge, batch, status, totals))
             length, head = _append(connection, now.length, now.hash, texts)
-            return _Seen(length, head, totals, None)
+            return _Seen(length, head, totals, None), number or now.length + 1
 
-        if not os.access(self.path, os.W_OK) and os.path.exists(self.path):
-            raise LedgerError(f"the ledger {self.path} is read-only; nothing was charged")
+        self._check_writable()
         seen = self._seen
-        now = self._run(work, write=True)
+        now, number = self._run(work, write=True)
         self._remember(now._replace(stamp=self._stamp()))
+        return number
+
+    def steps_of(self, number: int, rule: PrivacyFilter) -> tuple[Charge, int, int]:
+        """Return the charge in record `number`, its steps, and how many were taken; see `ledger_records.steps_of`."""
+
+        def work(connection):
+            return steps_of(self._chained(connection, self._check_parameters(connection, rule), seen), number)
+
+        seen = self._seen
+        return self._run(work)
+
+    def take_steps(self, number: int, count: int, rule: PrivacyFilter, *, begins: bool) -> tuple[int, int]:
+        """Take steps of the training that record `number` was charged for, before they run.
+
+        Parameters
+        ----------
+        number, count : int
+        rule : PrivacyFilter
+        begins : bool
+            Whether these are the first steps: the training that was charged begins, and later ones go on with it.
+
+        Returns
+        -------
+        granted, taken : int
+            Steps that may now be run: at most `count`, and none once all were taken. Steps taken so far by all.
+
+        Raises
+        ------
+        LedgerError
+            Also where steps were taken of what begins, and none of what goes on.
+        """
+
+        def work(connection):
+            found = self._check_parameters(connection, rule)
+            records = self._chained(connection, found, seen)
+            _, steps, taken = steps_of(records, number)
+            if begins != (taken == 0):
+                raise LedgerError(
+                    f"{taken} steps of entry {number} in the ledger {self.path} were taken before: the training "
+                    f"{'is begun once, and resumed after that' if begins else 'has not begun'}; nothing was taken"
+                )
+            granted = min(count, steps - taken)
+            if granted <= 0:
+                return None, 0, taken
+            totals = records[-1].totals
+            length, head = _append(
+                connection, len(records), self._head(connection)[1], [take_record(number, granted, totals)]
+            )
+            return _Seen(length, head, totals, None), granted, taken + granted
+
+        self._check_writable()
+        seen = self._seen
+        now, granted, taken = self._run(work, write=True)
+        if now is not None:
+            self._remember(now._replace(stamp=self._stamp()))
+        return granted, taken
 
     def verify(self, rule: PrivacyFilter, head: str | None = None) -> dict[str, Any]:
         """Check the chain from its beginning, and recompute every running sum from the entries alone.
@@ -241,6 +303,10 @@ class FileLedger:
         if not hashes:
             return {"head": None, "unchained": len(records)}
         return {"head": f"{len(records)}:{hashes[-1]}", "unchained": unchained}
+
+    def _check_writable(self):
+        if not os.access(self.path, os.W_OK) and os.path.exists(self.path):
+            raise LedgerError(f"the ledger {self.path} is read-only; nothing was charged")
 
     # ---- at the file -----------------------------------------------------------------------------
     def _run(self, work: Callable, *, write: bool = False):
@@ -381,6 +447,14 @@ class FileLedger:
                 raise self._damaged(f"entry {number}: {error}") from error
         self._parsed = parsed
         return [record for _, record in parsed]
+
+    def _chained(self, connection, found, seen: _Seen | None) -> list[Record]:
+        """All records, checked, of a ledger that has a chain."""
+        if found["format"] == _OLD_FORMAT:
+            raise LedgerError(f"the ledger {self.path} is of the first version, which holds no steps")
+        records = self._records(connection, found, seen)
+        self._entries(records)
+        return records
 
     def _entries(self, records: Sequence[Record]) -> list[Entry]:
         try:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..utils.strict_json import read_json
 from .event_json import event_from_json, event_to_json
-from .events import Charge
+from .events import Charge, releases
 from .filter import STATUSES, Entry, PrivacyFilter, Totals
 
 __all__ = [
@@ -24,6 +24,8 @@ __all__ = [
     "link",
     "parse",
     "replay",
+    "steps_of",
+    "take_record",
     "totals_of",
     "use_record",
 ]
@@ -33,18 +35,22 @@ _TOLERANCE = 1e-6
 _SUMS = ("rdp", "extra", "first_rdp", "first_extra")
 _CHARGE_FIELDS = {"batch", "status", "label", "event", "extra_delta", "totals"}
 _USE_FIELDS = {"uses", "status", "totals"}
+_TAKE_FIELDS = {"of", "takes", "totals"}
 
 
 class Record(NamedTuple):
-    """One record: an entry that was accepted, or the use of a planned one (`uses` is its number).
+    """One record: an entry that was accepted, the use of a planned one (`uses` is its number), or steps to be run.
 
-    `totals` are those after it.
+    Steps of DP-SGD are taken from the entry in record `of`, `takes` of them, before they run. `totals` are those after
+    the record; taking steps changes none of them, as the entry was charged for all its steps.
     """
 
     entry: Entry | None
     uses: int | None
-    status: str
+    status: str | None
     totals: Totals
+    of: int | None = None
+    takes: int = 0
 
 
 # ---- writing -----------------------------------------------------------------------------------------------------
@@ -65,6 +71,11 @@ def charge_record(charge: Charge, batch: int, status: str, totals: Totals) -> st
 def use_record(number: int, status: str, totals: Totals) -> str:
     """Return the text for the use of the planned entry in record `number`."""
     return _text({"uses": number, "status": status, "totals": _totals_to_json(totals)})
+
+
+def take_record(number: int, count: int, totals: Totals) -> str:
+    """Return the text for `count` steps taken from the entry in record `number`."""
+    return _text({"of": number, "takes": count, "totals": _totals_to_json(totals)})
 
 
 def _text(content: Mapping[str, Any]) -> str:
@@ -95,6 +106,9 @@ def link(previous: str, text: str) -> str:
 def parse(text: str) -> Record:
     """Read a record; ValueError for anything but what is written above."""
     content = _load(text)
+    if set(content) == _TAKE_FIELDS:
+        of, takes = _whole(content["of"], "of"), _whole(content["takes"], "takes")
+        return Record(None, None, None, _totals_from_json(content["totals"]), of, takes)
     status = content.get("status")
     if status not in STATUSES:
         raise ValueError(f"its status is {status!r}")
@@ -115,10 +129,26 @@ def totals_of(text: str) -> Totals:
 
 
 def entries_of(records: Sequence[Record]) -> list[Entry]:
-    """Return the entries, in the order of their acceptance, with the status that they have by now."""
+    """Return the entries, in the order of their acceptance, with the status that they have by now.
+
+    Raises
+    ------
+    ValueError
+        For a use of what was not planned, and for steps taken of what was not charged for them.
+    """
     entries: list[Entry] = []
     places: dict[int, int] = {}
+    taken: dict[int, int] = {}
     for number, record in enumerate(records, 1):
+        if record.of is not None:
+            place = places.get(record.of)
+            steps = 0 if place is None else _steps(entries[place])
+            taken[record.of] = taken.get(record.of, 0) + record.takes
+            if not steps or not record.takes:
+                raise ValueError(f"entry {number} takes steps where none were charged")
+            if taken[record.of] > steps:
+                raise ValueError(f"entry {number} takes more steps than entry {record.of} was charged for")
+            continue
         if record.entry is not None:
             places[number] = len(entries)
             entries.append(record.entry)
@@ -128,6 +158,31 @@ def entries_of(records: Sequence[Record]) -> list[Entry]:
             raise ValueError(f"entry {number} uses what was not planned")
         entries[place] = Entry(entries[place].charge, entries[place].batch, record.status)
     return entries
+
+
+def steps_of(records: Sequence[Record], number: int) -> tuple[Charge, int, int]:
+    """Return the charge in record `number`, the steps that it was charged for, and how many of them were taken.
+
+    Raises
+    ------
+    ValueError
+        Where the record is not the charge of one training by DP-SGD, and of nothing beside it, or waits for its use.
+    """
+    record = records[number - 1] if 1 <= number <= len(records) else None
+    if record is None or record.entry is None:
+        raise ValueError(f"entry {number} is no charge")
+    used = next((later.status for later in records if later.uses == number), record.entry.status)
+    steps = _steps(Entry(record.entry.charge, record.entry.batch, used))
+    if not steps:
+        raise ValueError(f"entry {number} was not charged for one training by DP-SGD alone")
+    return record.entry.charge, steps, sum(later.takes for later in records if later.of == number)
+
+
+def _steps(entry: Entry) -> int:
+    """Steps that can be taken from an entry one by one; 0 for one that is planned, or of other releases."""
+    rows = releases(entry.charge.event)
+    one_training = len(rows) == 1 and rows[0].mechanism == "poisson_gaussian"
+    return rows[0].count if one_training and entry.status != "planned" else 0
 
 
 def agree(stated: Totals, computed: Totals) -> bool:
@@ -184,9 +239,9 @@ def replay(records: Sequence[Record], rule: PrivacyFilter) -> None:
             batches.setdefault(record.entry.batch, []).append(record.entry.charge)
     totals = Totals()
     for number, record in enumerate(records, 1):
-        if record.entry is None:
+        if record.uses is not None:
             totals = totals.used()
-        else:
+        elif record.entry is not None:
             if record.entry.batch != totals.batches:
                 rule.check(totals, batches[record.entry.batch])
             totals = rule.add(totals, record.entry.charge, record.entry.batch, record.status)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..utils.forks import ForkSafeLock, process_identity
+from .charged_steps import ChargedSteps, same_training
 from .events import Charge, Release, releases
 
 __all__ = ["Receipt"]
@@ -38,8 +39,9 @@ class Receipt:
     RuntimeError: the charge 'my training' does not cover ...
     """
 
-    def __init__(self, charge: Charge):
+    def __init__(self, charge: Charge, steps: ChargedSteps | None = None):
         self._charge = charge
+        self._steps = steps  # of a ledger file: a training with a checkpoint takes its steps from there
         self._left = list(releases(charge.event))
         self._process = process_identity()
         self._lock = ForkSafeLock()
@@ -88,6 +90,8 @@ class Receipt:
                 )
             plan._bind()  # refuses, and then nothing is used up
             self._left = left
+            if self._steps is not None and same_training(plan, self._charge):
+                plan._use.record = self._steps
         return plan
 
     def __copy__(self):

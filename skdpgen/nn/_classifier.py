@@ -31,7 +31,7 @@ from ..utils.validation import (
     validate_rows,
 )
 from ._callbacks import ParameterAverage
-from ._dp_net import DPNet
+from ._dp_net import DPNet, check_template
 
 __all__ = ["ClassifierModule", "DPNetClassifier"]
 
@@ -258,6 +258,7 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
             raise ValueError(f"bounds_share={self.bounds_share} leaves nothing to the network")
         phases.append(Phase("network", left, steps=self.steps, sampling_rate=self.sampling_rate))
         # before the charge: a network that cannot be trained, whatever its classes will be
+        check_template(self.net)
         n_classes = 2 if declared is None else len(declared)
         trial = self._make_net(X.shape[1], n_classes, None)
         trial.check(np.zeros((2, X.shape[1]), dtype=np.float32), np.zeros(2, dtype=np.int64))

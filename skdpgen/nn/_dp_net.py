@@ -15,9 +15,10 @@ from tqdm import tqdm
 from ..dpsgd import DPSGDPlan, GradientNoise, PoissonLoader, check_optimizer, choose_path
 from ..dpsgd.seeding import SecretGenerators, check_generators, torch_lock, torch_seeded
 from ..utils.noise import make_noise_generator
+from ._checkpoint import Checkpoint, check_checkpoint, load_checkpoint
 from ._net_losses import NetGroupLoss, NetLoss, chunk_inputs, made_up_groups
 
-__all__ = ["DPNet", "PerExampleLoss"]
+__all__ = ["DPNet", "PerExampleLoss", "check_template"]
 
 # skorch's parameters that would contradict the plan, and what to say instead.
 _REFUSED = {
@@ -59,6 +60,12 @@ class DPNet(NeuralNet):
     criterion : Module class, default=PerExampleLoss
         Gives one loss for each record. Criteria with a `reduction` are made with ``reduction="none"``;
         entries beyond the first dimension are averaged.
+    checkpoint : str or path, default=None
+        File, ending in .safetensors, that keeps the training: what is released and may be published, no more. It needs
+        a plan charged to a ledger file, alone. Steps are then taken from the ledger in blocks of about 2 %, and after
+        each the trainable parameters and the optimiser's state are written. After a kill, ``accountant.resume(plan,
+        checkpoint)`` and a net with the same checkpoint go on. Buffers and frozen parameters are not in it, and
+        callbacks begin anew.
     noise : {"secure", "fast"}, default="secure"
         Source of sampling and noise; see `GradientNoise` for the bits.
     optimizer : Optimizer class, default=torch.optim.Adam
@@ -100,6 +107,7 @@ class DPNet(NeuralNet):
     max_epochs = None
     train_split = None
     compile = False
+    blocks_ = None  # of a training with a checkpoint, while it runs
 
     def __init__(
         self,
@@ -107,6 +115,7 @@ class DPNet(NeuralNet):
         *,
         plan=None,
         criterion=PerExampleLoss,
+        checkpoint=None,
         noise="secure",
         optimizer=torch.optim.Adam,
         lr=1e-3,
@@ -123,6 +132,7 @@ class DPNet(NeuralNet):
         for name in ("batch_size", "max_epochs", "train_split", "compile"):
             del self.__dict__[name]  # no parameters here: the class's values stand
         self.plan = plan
+        self.checkpoint = checkpoint
         self.noise = noise
         self.random_state = random_state
         self.progress_text = progress_text
@@ -223,13 +233,37 @@ class DPNet(NeuralNet):
         if not self.initialized_:
             self.initialize()
         if self.plan is not self.used_plan_:
-            self.steps_taken_, self.plan_token_ = 0, object()
+            self.steps_taken_, self.plan_token_ = self.plan.steps_resumed, object()
         if self.steps_taken_ >= self.plan.steps:
             raise RuntimeError(f"all {self.plan.steps} steps of the plan have been taken; more were not charged")
         # a keyboard interrupt is not swallowed, as skorch does: half a training is not a fit
         self.notify("on_train_begin")
         self.fit_loop(X, y, **fit_params)
         self.notify("on_train_end")
+        if self.checkpoint is not None:
+            Checkpoint(self, loads=False).write()  # what callbacks made of the parameters
+        return self
+
+    def load_checkpoint(self, path):
+        """Put the parameters of a checkpoint, and the state of its optimiser, into the net: nothing is charged.
+
+        Parameters
+        ----------
+        path : str or path
+            Nothing in it is executed. The net must be made like the one that wrote it.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For a file that is no checkpoint, does not fit the net, or holds NaN or infinity; the net is as it was.
+        """
+        if not self.initialized_:
+            self.initialize()
+        load_checkpoint(self, path)
         return self
 
     def fit_loop(self, X, y=None, epochs=None, **fit_params):
@@ -274,6 +308,8 @@ class DPNet(NeuralNet):
         if plan.needs_groups:
             self._choose_group_path(loader)
         check_generators()
+        resumed = plan.steps_resumed > 0 and plan is not self.used_plan_
+        checkpoint = None if self.checkpoint is None else Checkpoint(self, loads=resumed)
         plan.claim(self.plan_token_)
         self.used_plan_ = plan
         left = plan.steps - self.steps_taken_
@@ -284,11 +320,12 @@ class DPNet(NeuralNet):
             self.noise_description_, self.noise_private_ = noise.description, noise.private
             # dropout's draws: secret, and of one distribution whatever the batch
             draws = SecretGenerators(rng, {p.device for p in clipper.parameters})
-            self.engine_ = (clipper, noise, draws)
+            self.engine_, self.blocks_ = (clipper, noise, draws), checkpoint
             stack.callback(self.__dict__.pop, "engine_")
+            stack.callback(self.__dict__.pop, "blocks_", None)
             bar = stack.enter_context(self._bar(left))
             steps = iter(loader)
-            while self.steps_taken_ < plan.steps:
+            while self._may_step():
                 self.notify("on_epoch_begin")
                 self.run_single_epoch(steps, training=True, prefix="train", step_fn=self.train_step, bar=bar)
                 self.notify("on_epoch_end")
@@ -297,15 +334,20 @@ class DPNet(NeuralNet):
         """Run the steps of one epoch: nothing of a step is recorded but that it was taken."""
         if iterator is None:
             return
-        first = self.steps_taken_
-        while self.steps_taken_ < min(first + self.plan.steps_per_epoch, self.plan.steps):
+        count = 0
+        while count < self.plan.steps_per_epoch and self._may_step():
             batch = next(iterator)
             self.notify("on_batch_begin", training=training, step=self.steps_taken_)
             step_fn(batch)
+            count += 1
             self.notify("on_batch_end", training=training, step=self.steps_taken_)
             if bar is not None:
                 bar.update()
-        self.history.record(prefix + "_batch_count", self.steps_taken_ - first)
+        self.history.record(prefix + "_batch_count", count)
+
+    def _may_step(self):
+        """Whether a step of the plan is left: of those taken from the ledger, where there is a checkpoint."""
+        return self.steps_taken_ < self.plan.steps if self.blocks_ is None else self.blocks_.may_step()
 
     def train_step(self, batch, **fit_params):
         """Take one step of the plan, refusing one more than planned."""
@@ -393,11 +435,20 @@ class DPNet(NeuralNet):
         if not isinstance(self.plan, DPSGDPlan):
             raise ValueError(f"training needs plan=DPSGDPlan(...); got {type(self.plan).__name__}")
         self.plan.check_charged()
+        check_checkpoint(self.checkpoint, self.plan)
 
     def _bar(self, steps):
         hidden = {0: True, 1: None}.get(int(self.verbose), False)  # None: only where there is a terminal
         text = f"DP-SGD {self.progress_text}".strip()
         return tqdm(total=steps, desc=text, unit="step", disable=hidden, file=sys.stderr)
+
+
+def check_template(net):
+    """Raise ValueError for what an estimator cannot train as its net."""
+    if not isinstance(net, DPNet | None):
+        raise ValueError(f"net must be a DPNet; got {type(net).__name__}")
+    if net is not None and net.checkpoint is not None:
+        raise ValueError("the net of an estimator takes no checkpoint: its fit cannot be resumed")
 
 
 def _refuse(parameters):

@@ -102,10 +102,10 @@ def check_network(settings, rows):
     import torch
 
     from ..dpsgd import check_module, check_optimizer
-    from ..nn import DPNet, PartitionedVAEModule
+    from ..nn import PartitionedVAEModule
+    from ..nn._dp_net import check_template
 
-    if not isinstance(settings["net"], DPNet | None):
-        raise ValueError(f"net must be a DPNet; got {type(settings['net']).__name__}")
+    check_template(settings["net"])
     try:
         torch.zeros(1, device=settings["device"])
     except (RuntimeError, AssertionError) as error:

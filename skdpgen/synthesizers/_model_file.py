@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
-import os
 from pathlib import Path
 
 import numpy as np
 
 from .. import __version__
 from ..utils.atomic import Draft, write_atomically
-from ..utils.strict_json import read_json
+from ..utils.safetensors_file import read_safetensors
 from ._file_checks import check_arrays
 
 __all__ = ["load", "save_state"]
 
 _FORMAT = "skdpgen-model/1"
-# Of a file that is read, and of its header: the format itself allows no longer one.
-_MOST_BYTES = 4 * 2**30
-_MOST_HEADER = 100_000_000
 
 
 def save_state(path, model, state):
@@ -69,22 +64,12 @@ def load(path):
     from safetensors import SafetensorError
     from safetensors.numpy import load as read
 
-    with Path(path).open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > _MOST_BYTES:
-            raise ValueError(f"{path}: not a model file of skdpgen: longer than {_MOST_BYTES} bytes")
-        start = file.read(8)
-        length = int.from_bytes(start, "little")
-        if len(start) < 8 or length > min(_MOST_HEADER, size - 8):
-            raise ValueError(f"{path}: not a model file of skdpgen")
-        text = file.read(length)
-        try:
-            outer = read_json(text, most_bytes=_MOST_HEADER)
-            header = read_json(outer["__metadata__"]["skdpgen"], most_bytes=_MOST_HEADER)
-            _check_shapes(outer, size)
-            arrays = read(start + text + file.read())
-        except (SafetensorError, ValueError, KeyError, TypeError, AttributeError):
-            raise ValueError(f"{path}: not a model file of skdpgen") from None
+    header, content = read_safetensors(path, "a model file of skdpgen")
+    try:
+        arrays = read(content)
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError(f"{path}: not a model file of skdpgen") from None
+    del content
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         found = header.get("format") if isinstance(header, dict) else None
         raise ValueError(f"{path}: format {found!r} is not {_FORMAT!r}; it may come from a newer skdpgen")
@@ -99,13 +84,6 @@ def load(path):
         return model._from_state(_join(header["state"], arrays))
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError) as error:
         raise ValueError(f"{path}: not a model file of skdpgen ({type(error).__name__} in its state)") from None
-
-
-def _check_shapes(outer, size):
-    """Refuse arrays that are longer than the file: an empty one may have sides without end."""
-    for name, entry in outer.items():
-        if name != "__metadata__" and math.prod(side or 1 for side in entry["shape"]) > size:
-            raise ValueError(f"the array {name} is larger than the file")
 
 
 def _split(value, arrays, name):

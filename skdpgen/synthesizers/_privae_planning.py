@@ -200,12 +200,12 @@ def check_network(settings, n_features, n_labels, exact):
     import torch
 
     from ..dpsgd import check_module, check_optimizer
-    from ..nn import DPNet, PriVAEModule
+    from ..nn import PriVAEModule
     from ..nn._divergences import check_divergence
+    from ..nn._dp_net import check_template
     from ..nn._latent_priors import check_prior
 
-    if not isinstance(settings["net"], DPNet | None):
-        raise ValueError(f"net must be a DPNet; got {type(settings['net']).__name__}")
+    check_template(settings["net"])
     try:
         torch.zeros(1, device=settings["device"])
     except (RuntimeError, AssertionError) as error:
