@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import warnings
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ __all__ = [
     "as_declared",
     "as_kind",
     "resolution_of",
+    "undeclared",
     "with_dates",
     "with_notation",
 ]
@@ -197,6 +199,29 @@ def as_kind(written, column, notation=Notation()):
             found = np.array([*(_number(text) for text in texts), None], dtype=object)
             values = pd.Series(found[codes], index=written.index, name=written.name)
     return values, values.isna() & written.notna()
+
+
+def undeclared(values, unread, column):
+    """Put what is no declared category in the place of texts that could not be read: it is "other", or refused.
+
+    The values of the other rows stay as they were read: one text must not decide how theirs are told apart.
+
+    Parameters
+    ----------
+    values : Series
+        As `as_kind` read them.
+    unread : Series of bool
+    column : Categorical
+        With its categories, numbers or truth values.
+
+    Returns
+    -------
+    Series
+    """
+    if _kind(column) == "flag":  # there is no third truth value
+        return values.map({True: "true", False: "false"}).astype("string").mask(unread, "neither")
+    number = next(k for k in itertools.count() if k not in column.categories)
+    return values.astype(object).mask(unread, number)
 
 
 def _kind(column):

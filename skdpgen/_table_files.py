@@ -23,6 +23,7 @@ from ._csv_values import (
     are_codes,
     as_kind,
     resolution_of,
+    undeclared,
     with_dates,
     with_notation,
 )
@@ -202,7 +203,7 @@ def _with_declared(frame, declared, notation, as_text):
         if column.missing:
             lost.append(repr(name))
         elif isinstance(column, Categorical) and column.complete:
-            columns[name] = written[name]  # undeclared categories: "other", or refused
+            columns[name] = undeclared(columns[name], unread, column)
         else:
             raise InvalidInputError(
                 f"column {name!r} is {kind} in the schema and must not be missing, but not all of its values can be "

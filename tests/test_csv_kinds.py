@@ -17,6 +17,7 @@ from skdpgen._csv_values import Notation, as_kind
 from skdpgen._table_files import KINDS_FROM_VALUES, read_table
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric
+from skdpgen.tabular.frames import level_codes
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
@@ -223,3 +224,25 @@ def test_the_kind_of_a_column_does_not_depend_on_where_in_a_long_file_a_row_stan
     assert pd.api.types.is_string_dtype(frame["a"].dtype)
     assert frame["a"].iloc[[0, -1]].tolist() == values[[0, -1]].tolist()
     assert frame.attrs[KINDS_FROM_VALUES] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "categories", "notation"),
+    [
+        (["1,5", "2,5", " 1,50"], (1.5, 2.5), {"decimal": ","}),
+        (["1.000", "2.000", "2000"], (1000, 2000), {"decimal": ",", "thousands": "."}),
+        (["1.0", "0.0", "TRUE", "false"], (False, True), {}),
+        (["9007199254740993", "9007199254740992"], (9007199254740992, 9007199254740993), {}),
+        (["1", "+2", "3.0", "1e0"], (1, 2, 3), {}),
+    ],
+    ids=["decimals", "thousands", "flags", "large", "integers"],
+)
+def test_a_text_that_is_no_category_leaves_the_other_rows_as_they_were(texts, categories, notation):
+    column = Categorical("a", categories=categories, other="other")
+    codes = []
+    for more in ([], ["none"]):
+        Path("rows.csv").write_text("\n".join(["a;b", *(f"{text};1" for text in [*texts, *more])]) + "\n")
+        read = read_table("rows.csv", separator=";", schema=Schema([column]), **notation)
+        codes.append(level_codes(read["a"], column).tolist())
+    assert codes[1] == [*codes[0], len(categories)]
+    assert len(categories) not in codes[0]
