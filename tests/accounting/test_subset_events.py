@@ -160,3 +160,12 @@ def test_a_joint_calibration_spends_the_budget(mechanism):
     phases = [Phase("moments", 0.5), Phase("decoder", 0.5, 100, 0.02, mechanism)]
     plan = calibrate(phases, 2.0, DELTA, "add_or_remove_one", label="fit")
     assert 0.999 * 2.0 <= epsilon_pld(plan, DELTA, "add_or_remove_one") <= 2.0
+
+
+@pytest.mark.parametrize("alpha", [1.001, 1.5, 17.8, 1000.0])
+@pytest.mark.parametrize("rate", [6.230940817959088e-05, 1.3e-4, 0.3])
+def test_a_step_with_much_noise_has_no_negative_price(rate, alpha):
+    """The sum of the books would fall with every charge, and make room for others."""
+    for z in (1e3, 1e6, 1e12, 1e18):
+        rdp = subset_rdp("index_revealed", rate, z, alpha)
+        assert rate * alpha / (2 * z * z) * (1 - 1e-9) <= rdp <= alpha / (2 * z * z)
