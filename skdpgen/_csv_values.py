@@ -246,9 +246,12 @@ def _number(text):
 
 
 def _moments(written, forms, zoned):
-    rest, values = written.astype(object), pd.Series(pd.NaT, index=written.index, dtype="datetime64[us]")
+    # with nanoseconds in one row pandas keeps all rows in nanoseconds, in which there is no year 9999
+    short = written.str.replace(r"(\.\d{6})\d+", r"\1", regex=True).astype(object)
+    rest, values = short, pd.Series(pd.NaT, index=written.index, dtype="datetime64[us]")
     for form in forms:
-        found = pd.to_datetime(rest, errors="coerce", format=form)
+        texts = rest if "%f" in form else written.astype(object).where(rest.notna())
+        found = pd.to_datetime(texts, errors="coerce", format=form)
         values = values.fillna(found.astype("datetime64[us]"))
         rest = rest.where(found.isna())
     if zoned:

@@ -246,3 +246,27 @@ def test_a_text_that_is_no_category_leaves_the_other_rows_as_they_were(texts, ca
         codes.append(level_codes(read["a"], column).tolist())
     assert codes[1] == [*codes[0], len(categories)]
     assert len(categories) not in codes[0]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "form", "texts", "odd"),
+    [
+        (None, None, ["9999-12-31", "1000-01-01", "2020-02-03T04:05"], "2020-01-01T00:00:00.123456789"),
+        ("datetime64[us, UTC]", None, ["9999-12-30", "1000-01-01T00:00Z"], "2020-01-01T00:00:00.1234567Z"),
+        (
+            None,
+            "%d.%m.%Y %H:%M:%S.%f",
+            ["30.12.9999 00:00:00.0", "01.01.1000 10:00:00.5"],
+            "01.01.2020 0:0:0.123456789",
+        ),
+        (None, "%H.%d%m%Y", ["10.01022020", "11.31129999"], "2020-01-01T00:00:00.123456789"),
+    ],
+    ids=["ISO 8601", "zone", "format", "long digits"],
+)
+def test_nanoseconds_of_one_row_leave_the_dates_of_the_others_as_they_were(dtype, form, texts, odd):
+    column = Datetime("a", missing=True, resolution="s", dtype=dtype, bounds=("0900-01-01", "9999-12-31"))
+    notation = Notation(dates=() if form is None else (form,))
+    alone, _ = as_kind(pd.Series(texts, dtype="string"), column, notation)
+    beside, unread = as_kind(pd.Series([*texts, odd], dtype="string"), column, notation)
+    assert [str(moment) for moment in beside[:-1]] == [str(moment) for moment in alone]
+    assert not unread.iloc[-1]
