@@ -95,6 +95,11 @@ class Notation:
             written = written.str.replace(_MARKS[self.thousands], "", regex=True)
         return written.str.replace(self.decimal, ".", regex=False)
 
+    def numbers_of(self, texts):
+        """Return the numbers among texts, a list of float."""
+        written = pd.Series(list(texts), dtype="string").str.strip()
+        return [float(text) for text in self.to_plain(written[written.str.fullmatch(self.number)])]
+
 
 def _check_dates(form):
     day = datetime(2001, 12, 23, 17, 45, 6)

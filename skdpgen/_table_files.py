@@ -136,6 +136,7 @@ def read_table(
         # low_memory=False: a column is of one kind, which does not depend on where in the file a row stands
         frame = pd.read_csv(path, dtype=dtype, low_memory=False, **options)
         frame = _with_declared(frame, declared, notation, lambda names: _as_text(path, names, options))
+        frame = _without_marks(frame, declared, notation.numbers_of(missing_values))
         open_ = [name for name in frame.columns if name not in declared]
         if not plain:  # pandas would make a number of 01.02.2024, where thousands are marked
             frame, formats = with_notation(frame, open_, notation)
@@ -216,6 +217,17 @@ def _with_declared(frame, declared, notation, as_text):
             stacklevel=3,
         )
     return frame.assign(**columns) if columns else frame
+
+
+def _without_marks(frame, declared, marks):
+    """Make missing the declared numbers that stand for a missing value, however they are written.
+
+    pandas compares numbers with fractions by value, whole ones and text as they are written: 7.0 would be missing or 7
+    by what stands in the other rows.
+    """
+    names = [name for name in frame.columns if isinstance(declared.get(name), Numeric)] if marks else []
+    found = {name: np.isin(frame[name].to_numpy(dtype=np.float64, na_value=np.nan), marks) for name in names}
+    return frame.assign(**{name: frame[name].mask(marked) for name, marked in found.items() if marked.any()})
 
 
 def _are_numbers(column):

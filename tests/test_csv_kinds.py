@@ -270,3 +270,18 @@ def test_nanoseconds_of_one_row_leave_the_dates_of_the_others_as_they_were(dtype
     beside, unread = as_kind(pd.Series([*texts, odd], dtype="string"), column, notation)
     assert [str(moment) for moment in beside[:-1]] == [str(moment) for moment in alone]
     assert not unread.iloc[-1]
+
+
+@pytest.mark.filterwarnings("ignore:values that cannot be read")
+@pytest.mark.parametrize("more", ["1.5", "none", "8"])
+@pytest.mark.parametrize("texts", [["3", "-999", "-999 ", "4"], ["3.25", "-999.00", "-9.99e2", " -999"]])
+def test_a_number_that_stands_for_a_missing_value_does_so_whatever_the_other_rows_hold(texts, more):
+    read = []
+    for rows in (texts, [*texts, more]):
+        Path("rows.csv").write_text("\n".join(["a;b", *(f"{text};1" for text in rows)]) + "\n")
+        frame = read_table(
+            "rows.csv", separator=";", missing_values=["-999"], schema=Schema([Numeric("a", missing=True)])
+        )
+        read.append(frame["a"].to_numpy(dtype=float, na_value=np.nan)[: len(texts)])
+    np.testing.assert_array_equal(*read)
+    assert np.count_nonzero(np.isnan(read[0])) == sum("9" in text for text in texts)
