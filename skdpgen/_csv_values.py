@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import warnings
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ __all__ = [
     "as_declared",
     "as_kind",
     "resolution_of",
+    "undeclared",
     "with_dates",
     "with_notation",
 ]
@@ -92,6 +94,11 @@ class Notation:
         if self.thousands is not None:
             written = written.str.replace(_MARKS[self.thousands], "", regex=True)
         return written.str.replace(self.decimal, ".", regex=False)
+
+    def numbers_of(self, texts):
+        """Return the numbers among texts, a list of float."""
+        written = pd.Series(list(texts), dtype="string").str.strip()
+        return [float(text) for text in self.to_plain(written[written.str.fullmatch(self.number)])]
 
 
 def _check_dates(form):
@@ -199,6 +206,29 @@ def as_kind(written, column, notation=Notation()):
     return values, values.isna() & written.notna()
 
 
+def undeclared(values, unread, column):
+    """Put what is no declared category in the place of texts that could not be read: it is "other", or refused.
+
+    The values of the other rows stay as they were read: one text must not decide how theirs are told apart.
+
+    Parameters
+    ----------
+    values : Series
+        As `as_kind` read them.
+    unread : Series of bool
+    column : Categorical
+        With its categories, numbers or truth values.
+
+    Returns
+    -------
+    Series
+    """
+    if _kind(column) == "flag":  # there is no third truth value
+        return values.map({True: "true", False: "false"}).astype("string").mask(unread, "neither")
+    number = next(k for k in itertools.count() if k not in column.categories)
+    return values.astype(object).mask(unread, number)
+
+
 def _kind(column):
     if isinstance(column, Datetime):
         return "moment"
@@ -221,9 +251,12 @@ def _number(text):
 
 
 def _moments(written, forms, zoned):
-    rest, values = written.astype(object), pd.Series(pd.NaT, index=written.index, dtype="datetime64[us]")
+    # with nanoseconds in one row pandas keeps all rows in nanoseconds, in which there is no year 9999
+    short = written.str.replace(r"(\.\d{6})\d+", r"\1", regex=True).astype(object)
+    rest, values = short, pd.Series(pd.NaT, index=written.index, dtype="datetime64[us]")
     for form in forms:
-        found = pd.to_datetime(rest, errors="coerce", format=form)
+        texts = rest if "%f" in form else written.astype(object).where(rest.notna())
+        found = pd.to_datetime(texts, errors="coerce", format=form)
         values = values.fillna(found.astype("datetime64[us]"))
         rest = rest.where(found.isna())
     if zoned:

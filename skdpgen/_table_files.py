@@ -23,6 +23,7 @@ from ._csv_values import (
     are_codes,
     as_kind,
     resolution_of,
+    undeclared,
     with_dates,
     with_notation,
 )
@@ -136,6 +137,7 @@ def read_table(
         # low_memory=False: a column is of one kind, which does not depend on where in the file a row stands
         frame = pd.read_csv(path, dtype=dtype, low_memory=False, **options)
         frame = _with_declared(frame, declared, notation, lambda names: _as_text(path, names, options))
+        frame = _without_marks(frame, declared, notation.numbers_of(missing_values))
         open_ = [name for name in frame.columns if name not in declared]
         if not plain:  # pandas would make a number of 01.02.2024, where thousands are marked
             frame, formats = with_notation(frame, open_, notation)
@@ -203,7 +205,7 @@ def _with_declared(frame, declared, notation, as_text):
         if column.missing:
             lost.append(repr(name))
         elif isinstance(column, Categorical) and column.complete:
-            columns[name] = written[name]  # undeclared categories: "other", or refused
+            columns[name] = undeclared(columns[name], unread, column)
         else:
             raise InvalidInputError(
                 f"column {name!r} is {kind} in the schema and must not be missing, but not all of its values can be "
@@ -216,6 +218,17 @@ def _with_declared(frame, declared, notation, as_text):
             stacklevel=3,
         )
     return frame.assign(**columns) if columns else frame
+
+
+def _without_marks(frame, declared, marks):
+    """Make missing the declared numbers that stand for a missing value, however they are written.
+
+    pandas compares numbers with fractions by value, whole ones and text as they are written: 7.0 would be missing or 7
+    by what stands in the other rows.
+    """
+    names = [name for name in frame.columns if isinstance(declared.get(name), Numeric)] if marks else []
+    found = {name: np.isin(frame[name].to_numpy(dtype=np.float64, na_value=np.nan), marks) for name in names}
+    return frame.assign(**{name: frame[name].mask(marked) for name, marked in found.items() if marked.any()})
 
 
 def _are_numbers(column):

@@ -17,6 +17,7 @@ from skdpgen._csv_values import Notation, as_kind
 from skdpgen._table_files import KINDS_FROM_VALUES, read_table
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric
+from skdpgen.tabular.frames import level_codes
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
@@ -223,3 +224,64 @@ def test_the_kind_of_a_column_does_not_depend_on_where_in_a_long_file_a_row_stan
     assert pd.api.types.is_string_dtype(frame["a"].dtype)
     assert frame["a"].iloc[[0, -1]].tolist() == values[[0, -1]].tolist()
     assert frame.attrs[KINDS_FROM_VALUES] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "categories", "notation"),
+    [
+        (["1,5", "2,5", " 1,50"], (1.5, 2.5), {"decimal": ","}),
+        (["1.000", "2.000", "2000"], (1000, 2000), {"decimal": ",", "thousands": "."}),
+        (["1.0", "0.0", "TRUE", "false"], (False, True), {}),
+        (["9007199254740993", "9007199254740992"], (9007199254740992, 9007199254740993), {}),
+        (["1", "+2", "3.0", "1e0"], (1, 2, 3), {}),
+    ],
+    ids=["decimals", "thousands", "flags", "large", "integers"],
+)
+def test_a_text_that_is_no_category_leaves_the_other_rows_as_they_were(texts, categories, notation):
+    column = Categorical("a", categories=categories, other="other")
+    codes = []
+    for more in ([], ["none"]):
+        Path("rows.csv").write_text("\n".join(["a;b", *(f"{text};1" for text in [*texts, *more])]) + "\n")
+        read = read_table("rows.csv", separator=";", schema=Schema([column]), **notation)
+        codes.append(level_codes(read["a"], column).tolist())
+    assert codes[1] == [*codes[0], len(categories)]
+    assert len(categories) not in codes[0]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "form", "texts", "odd"),
+    [
+        (None, None, ["9999-12-31", "1000-01-01", "2020-02-03T04:05"], "2020-01-01T00:00:00.123456789"),
+        ("datetime64[us, UTC]", None, ["9999-12-30", "1000-01-01T00:00Z"], "2020-01-01T00:00:00.1234567Z"),
+        (
+            None,
+            "%d.%m.%Y %H:%M:%S.%f",
+            ["30.12.9999 00:00:00.0", "01.01.1000 10:00:00.5"],
+            "01.01.2020 0:0:0.123456789",
+        ),
+        (None, "%H.%d%m%Y", ["10.01022020", "11.31129999"], "2020-01-01T00:00:00.123456789"),
+    ],
+    ids=["ISO 8601", "zone", "format", "long digits"],
+)
+def test_nanoseconds_of_one_row_leave_the_dates_of_the_others_as_they_were(dtype, form, texts, odd):
+    column = Datetime("a", missing=True, resolution="s", dtype=dtype, bounds=("0900-01-01", "9999-12-31"))
+    notation = Notation(dates=() if form is None else (form,))
+    alone, _ = as_kind(pd.Series(texts, dtype="string"), column, notation)
+    beside, unread = as_kind(pd.Series([*texts, odd], dtype="string"), column, notation)
+    assert [str(moment) for moment in beside[:-1]] == [str(moment) for moment in alone]
+    assert not unread.iloc[-1]
+
+
+@pytest.mark.filterwarnings("ignore:values that cannot be read")
+@pytest.mark.parametrize("more", ["1.5", "none", "8"])
+@pytest.mark.parametrize("texts", [["3", "-999", "-999 ", "4"], ["3.25", "-999.00", "-9.99e2", " -999"]])
+def test_a_number_that_stands_for_a_missing_value_does_so_whatever_the_other_rows_hold(texts, more):
+    read = []
+    for rows in (texts, [*texts, more]):
+        Path("rows.csv").write_text("\n".join(["a;b", *(f"{text};1" for text in rows)]) + "\n")
+        frame = read_table(
+            "rows.csv", separator=";", missing_values=["-999"], schema=Schema([Numeric("a", missing=True)])
+        )
+        read.append(frame["a"].to_numpy(dtype=float, na_value=np.nan)[: len(texts)])
+    np.testing.assert_array_equal(*read)
+    assert np.count_nonzero(np.isnan(read[0])) == sum("9" in text for text in texts)

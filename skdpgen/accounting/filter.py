@@ -246,7 +246,9 @@ class PrivacyFilter:
                     "nothing was charged"
                 )
             return
-        if extra > 0 and extra > (left := self.thresholds_left(totals)) + 1e-12 * self.held(totals):
+        # all that was spent against all that is held, so that what rounding forgives is forgiven once
+        if extra > 0 and float(totals.extra) + extra > self.held(totals) * (1 + 1e-12):
+            left = self.thresholds_left(totals)
             raise BudgetExceededError(
                 f"{asked} spends {extra:.3g} of delta on thresholds; of the {self.held(totals):.3g} that this ledger "
                 f"keeps for them {left:.3g} are left: declare the categories, or make the books with a larger "

@@ -138,7 +138,7 @@ def _divergence(log_p: np.ndarray, log_q: np.ndarray, alpha: float, log_width: f
         direct = np.exp(exponent) - np.exp(log_base) - alpha * (np.exp(log_p + log_width) - np.exp(log_base))
         small = np.exp(log_base) * (np.expm1(alpha * loss) - alpha * np.expm1(loss))
     terms = np.where(np.abs(alpha * loss) < 1.0, small, direct)
-    return math.log1p(float(np.sum(terms))) / (alpha - 1)
+    return max(math.log1p(float(np.sum(terms))), 0.0) / (alpha - 1)  # rounding may leave less than nothing
 
 
 def rdp_at(rows: tuple[Release, ...], alpha: float, neighboring: str) -> float:

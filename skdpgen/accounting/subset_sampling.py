@@ -186,7 +186,11 @@ def subset_rdp(mechanism, q, z, alpha):
     """
     mu = 1 / z
     if mechanism == "index_revealed":
-        return float(np.logaddexp(math.log1p(-q), math.log(q) + alpha * (alpha - 1) * mu * mu / 2)) / (alpha - 1)
+        exponent = alpha * (alpha - 1) * mu * mu / 2
+        if exponent > 1:
+            return float(np.logaddexp(math.log1p(-q), math.log(q) + exponent)) / (alpha - 1)
+        # of much noise: 1 - q + q e^x is 1 up to rounding, and its logarithm might be negative
+        return math.log1p(q * math.expm1(exponent)) / (alpha - 1)
     if not 1e-3 <= z <= 1e5:  # beyond what doubles integrate: the bound without sampling
         return alpha * mu * mu / 2
     u = np.linspace(0.0, mu * mu * (alpha + 1) + 14 * mu, 20_001)

@@ -186,7 +186,8 @@ class BaseSynthesizer(PrivateEstimator):
         if state["feature_names_in"] is not None:
             self.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
         self.set_params(**_restored(card, self.get_params(deep=False), cls.__name__))
-        self._validate_params()
+        # a budget may be any that an accountant took, beyond what `epsilon` and `delta` of a fit may be
+        type(self)(**{**self.get_params(deep=False), "epsilon": None, "delta": None})._validate_params()
         self.accountant_ = card.accountant()
         self._sampling_stream = np.random.default_rng()
         self._set_model(cls._model_from_state(state["model"]))

@@ -24,7 +24,7 @@ from ..tabular import (
     schema_histogram,
     validate_frame,
 )
-from ..tabular.frames import factorize
+from ..tabular.frames import declared_family, factorize
 from ..utils.categories import family
 from ..utils.validation import Interval, check_row_count, is_extension, python_value
 from ._frame_codec import FrameCodec
@@ -108,7 +108,9 @@ class FrameRows:
         if len(targets) == len(schema):
             raise InvalidInputError("the frame has no column beside the target")
         self.most_bins, self.most_categories = _room(schema, targets)
-        checked = functools.partial(_checked, schema=schema, on_invalid=on_invalid, whole=source.one_slice)
+        checked = functools.partial(
+            _checked, schema=schema, on_invalid=on_invalid, whole=source.one_slice, apart=not source.in_memory
+        )
         self.n_rows, families = source.reduce(checked, _both_checked)
         check_row_count(self.n_rows)
         _check_families(families)
@@ -257,11 +259,36 @@ class FrameRows:
 
 
 # ---- what is done with a chunk of rows ----------------------------------------------------------------------------
-def _checked(chunk, schema, on_invalid, whole):
-    """Number of rows, and the kinds of values in columns of unknown categories, where chunks may differ in them."""
+def _checked(chunk, schema, on_invalid, whole, apart):
+    """Number of rows, and the kinds of values in columns of unknown categories, where chunks may differ in them.
+
+    With `apart` each chunk was made by itself, so that its dtypes may follow from its rows.
+    """
+    if apart:
+        _check_text(chunk, schema)
     chunk = validate_frame(chunk, schema, on_invalid)
     open_ = [schema[name] for name in schema.incomplete if isinstance(schema[name], Categorical) and not whole]
     return len(chunk), {c.name: set(map(family, factorize(chunk[c.name], c)[1].tolist())) for c in open_}
+
+
+def _check_text(chunk, schema):
+    """Refuse numbers and truth values where the schema has text, and truth values where it has numbers.
+
+    A reader that finds digits alone in a chunk makes 7 of 007. If that were text again here, one row with a letter
+    would decide whether the category of all others is 7 or 007.
+    """
+    for column in schema.columns:
+        wanted = declared_family(column) if isinstance(column, Categorical) else None
+        if wanted not in ("text", "number") or column.name not in chunk:
+            continue
+        values = chunk[column.name].dropna()
+        listed = values.dtype.categories if isinstance(values.dtype, pd.CategoricalDtype) else values
+        kind = pd.api.types.infer_dtype(listed, skipna=True) if len(values) else "empty"
+        if kind == "boolean" or (wanted == "text" and kind not in ("string", "empty")):
+            raise SchemaError(
+                f"column {column.name!r} holds {wanted}s in the schema and something else in a chunk, where how it was "
+                "written is lost: give it one dtype in all chunks, as by dtype= of pandas.read_csv"
+            )
 
 
 def _both_checked(one, other):

@@ -297,7 +297,7 @@ def factorize(series, column):
     if kind == "string" and not is_unicode(uniques):
         _refuse(column, "holds text that is no Unicode (lone surrogates)")
     _check_missing(codes < 0, column)
-    uniques = _as_declared(_as_family(canonical(uniques), _declared_family(column), column.categories), column)
+    uniques = _as_declared(_as_family(canonical(uniques), declared_family(column), column.categories), column)
     if column.categories is None:
         if pd.isna(uniques).any() or not fit_dtype(uniques.tolist(), column.dtype):
             _refuse(column, f"holds values that its dtype {column.dtype!r} in the schema cannot hold")
@@ -319,7 +319,7 @@ def _check_family(kind, column):
         _refuse(column, f"is categorical in its schema, but holds {_WORDS.get(kind, kind)}")
 
 
-def _declared_family(column):
+def declared_family(column):
     """Return the family that values of a column must have by its schema, None if any will do."""
     if column.categories:
         return family(column.categories[0])
@@ -369,4 +369,4 @@ def _as_family(uniques, wanted, categories):
     if wanted == "text":
         return text
     text = pd.Index(text).str.strip().str.lower()
-    return np.where(text.isin(["true", "1"]), True, np.where(text.isin(["false", "0"]), False, None))
+    return np.where(text.isin(["true", "1", "1.0"]), True, np.where(text.isin(["false", "0", "0.0"]), False, None))

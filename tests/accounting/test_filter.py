@@ -172,3 +172,14 @@ def test_more_charges_never_cost_less():
 def test_bad_parameters_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         PrivacyFilter(**{"epsilon": 1.0, "delta": 1e-5, "neighboring": "replace_one", **change})
+
+
+def test_what_rounding_forgives_of_the_extra_deltas_is_forgiven_once():
+    rule = PrivacyFilter(1.0, 1e-5, "add_or_remove_one")
+    tiny = Charge("thresholds", gaussian_event(1e9), 0.9e-12 * rule.held([]))
+    entries = [Entry(Charge("first", gaussian_event(50.0)), 1, "charged")]
+    entries.append(Entry(Charge("all of it", gaussian_event(1e9), rule.held(entries)), 2, "charged"))
+    for batch in range(3, 6):
+        if rule.accepts(entries, [tiny]):
+            entries.append(Entry(tiny, batch, "charged"))
+    assert sum(entry.charge.extra_delta for entry in entries) <= rule.held(entries) * (1 + 1e-12)

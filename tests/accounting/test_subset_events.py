@@ -25,6 +25,7 @@ from skdpgen.accounting import (
     privacy_loss,
     subset_gaussian_event,
 )
+from skdpgen.accounting.renyi import poisson_rdp
 from skdpgen.accounting.subset_sampling import SUBSET_MECHANISMS, SubsetSampledDpEvent, _profile, subset_rdp
 
 K, T, DELTA = 2500, 10_000, 1e-5
@@ -160,3 +161,14 @@ def test_a_joint_calibration_spends_the_budget(mechanism):
     phases = [Phase("moments", 0.5), Phase("decoder", 0.5, 100, 0.02, mechanism)]
     plan = calibrate(phases, 2.0, DELTA, "add_or_remove_one", label="fit")
     assert 0.999 * 2.0 <= epsilon_pld(plan, DELTA, "add_or_remove_one") <= 2.0
+
+
+@pytest.mark.parametrize("alpha", [1.001, 1.5, 17.8, 1000.0])
+@pytest.mark.parametrize("rate", [6.230940817959088e-05, 1.3e-4, 0.3])
+def test_a_step_with_much_noise_has_no_negative_price(rate, alpha):
+    """The sum of the books would fall with every charge, and make room for others."""
+    for z in (1e3, 1e6, 1e12, 1e18):
+        rdp = subset_rdp("index_revealed", rate, z, alpha)
+        assert rate * alpha / (2 * z * z) * (1 - 1e-9) <= rdp <= alpha / (2 * z * z)
+    for z in (136927.36, 759099072987997.2):
+        assert all(poisson_rdp(q, z, alpha, "replace_one") >= 0 for q in (2.8e-10, rate, 0.999999999999))

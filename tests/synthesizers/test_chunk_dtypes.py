@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, Schema, load
+from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, Schema, load
 from skdpgen.exceptions import SchemaError
 from skdpgen.synthesizers._frames import _merge_histograms
 from skdpgen.tabular import Categorical, schema_from_histogram, schema_histogram
@@ -103,6 +103,37 @@ def test_one_row_of_a_chunk_does_not_change_the_type_of_a_released_category(mode
         assert repr(categories) == repr(made.schema_["y"].categories)
         released.append(repr(categories))
     assert released[0] == released[1] == ("(0.0, 1.0, 2.0)" if kinds[0] == "float64" else "(0, 1, 2)")
+
+
+@pytest.mark.parametrize("declared", ["str", None])
+def test_a_chunk_of_digits_is_refused_where_the_column_is_text(declared, tmp_path):
+    """With a letter in its chunk the category is 007, without it was 7: one row decided what is released."""
+    schema = None if declared is None else Schema([Categorical("y", dtype=declared, missing=True)])
+    for last, message in (("x", None), ("007", "holds texts in the schema and something else in a chunk")):
+        rows = ["y,x", *(f"a,{k}" for k in range(80)), *(f"007,{k}" for k in range(79)), f"{last},1"]
+        (tmp_path / "rows.csv").write_text("\n".join(rows) + "\n")
+        books = PrivacyAccountant(np.inf)
+        synth = MomentSynthesizer(np.inf, schema=schema, accountant=books)
+        chunks = functools.partial(pd.read_csv, tmp_path / "rows.csv", chunksize=80)
+        if message is None:
+            assert "007" in synth.fit(chunks).schema_["y"].categories
+            continue
+        with pytest.raises(SchemaError, match=message):
+            synth.fit(chunks)
+        assert not books.entries
+
+
+def test_truth_values_are_no_numbers_in_a_chunk():
+    schema = Schema([Categorical("y", categories=(0, 1), other="other", missing=True)])
+    chunks = [_chunk(COMMON, "int64"), _chunk([True, False] * 40, "bool")]
+    with pytest.raises(SchemaError, match="holds numbers in the schema and something else"):
+        MomentSynthesizer(1.0, schema=schema).fit(chunks)
+
+
+def test_an_empty_column_of_a_chunk_is_text_too():
+    chunks = [_chunk(COMMON, "string"), _chunk([np.nan] * 40, "float64")]
+    chunks[0]["y"] = chunks[0]["y"].astype(object)
+    assert MomentSynthesizer(np.inf).fit(chunks).schema_["y"].categories == ("0", "1")
 
 
 def test_a_category_that_no_dtype_of_its_schema_holds_is_refused_before_the_charge():

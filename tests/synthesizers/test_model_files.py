@@ -201,3 +201,13 @@ def test_a_delta_that_lets_a_row_be_published_is_said():
     with pytest.warns(PrivacyLeakWarning, match="not below one row in 311") as said:
         MomentSynthesizer(delta=0.05, neighboring="replace_one").fit(FRAME)
     assert said[0].filename == __file__
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.PrivacyLeakWarning")
+@pytest.mark.parametrize(("epsilon", "delta"), [(5000.0, 1e-5), (5.0, 0.2), (1e-7, 1e-5)])
+def test_a_model_is_loaded_whatever_budget_its_accountant_had(epsilon, delta, tmp_path):
+    """What was charged and saved is not lost to the ranges of parameters that nobody gave."""
+    books = skdpgen.PrivacyAccountant(epsilon, delta)
+    made = MomentSynthesizer(epsilon=None, bounds=(-1, 1), accountant=books).fit(X)
+    made.save(tmp_path / "model.safetensors")
+    assert skdpgen.load(tmp_path / "model.safetensors").sample(3, random_state=0).shape == (3, 4)
