@@ -53,7 +53,7 @@ def check_checkpoint(path, plan):
     if not use.from_ledger and use.steps:
         raise RuntimeError("the training under this plan began without a checkpoint, and goes on without one")
     if not os.path.lexists(path):
-        if use.from_ledger and use.before:
+        if use.before and not use.granted:
             raise FileNotFoundError(2, "No such file, from which to resume the training", str(path))
         return None
     header = read_header(path)
@@ -105,8 +105,9 @@ class Checkpoint:
         return net.plan.steps_granted > 0
 
     def write(self):
-        """Write the file, in the place of the one before."""
+        """Write the file, in the place of the one before; RuntimeError where another training has put its own there."""
         net = self._net
+        check_checkpoint(net.checkpoint, net.plan)
         tensors, numbers = _pack(net, net.optimizer_.state_dict()["state"])
         header = CheckpointHeader(*net.plan._use.record.identity, net.plan.numbers, net.steps_taken_, numbers)
         from safetensors.torch import save

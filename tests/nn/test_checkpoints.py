@@ -379,6 +379,20 @@ def test_a_checkpoint_of_another_training_is_not_overwritten(place):
     starts(plan, None)
 
 
+def test_a_checkpoint_that_another_training_puts_there_meanwhile_is_not_overwritten(place):
+    folder, accountant, path = place
+    other = folder / "other.safetensors"
+    interrupted(accountant, other)
+    plan = make_plan(steps=12)
+    accountant.charge(plan, "training")
+    net = make_net(plan, path, callbacks=[At(5, lambda: shutil.copy(other, path))])
+    refused(lambda: net.fit(X), RuntimeError, "checkpoint of another training")
+    assert path.read_bytes() == other.read_bytes()
+    net.set_params(checkpoint=folder / "new.safetensors", callbacks=[]).initialize_callbacks()
+    assert net.partial_fit(X).steps_taken_ == 12
+    assert read_header(folder / "new.safetensors").steps == 12
+
+
 def test_a_checkpoint_needs_a_charge_of_the_training_alone_to_a_file(place):
     _, accountant, path = place
     alone, beside, free = make_plan(), make_plan(), make_plan(noise_multiplier=0.0)
