@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from ..utils.strict_json import read_json
 from .event_json import event_from_json, event_to_json
 from .events import Charge, releases
 from .filter import STATUSES, Entry, PrivacyFilter, Totals
@@ -196,10 +195,18 @@ def agree(stated: Totals, computed: Totals) -> bool:
 def _load(text: Any) -> dict[str, Any]:
     if not isinstance(text, str):
         raise ValueError("it is no text")
-    content = read_json(text)
+    # not the strict reader: a label may be any text, and what was charged must stay readable
+    content = json.loads(text, object_pairs_hook=_unique)
     if not isinstance(content, dict):
         raise ValueError("it is no JSON object")
     return content
+
+
+def _unique(pairs):
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a field is there twice")
+    return found
 
 
 def _whole(value: Any, name: str) -> int:
