@@ -264,9 +264,9 @@ def _checked(chunk, schema, on_invalid, whole, apart):
 
     With `apart` each chunk was made by itself, so that its dtypes may follow from its rows.
     """
+    chunk = validate_frame(chunk, schema, on_invalid)
     if apart:
         _check_text(chunk, schema)
-    chunk = validate_frame(chunk, schema, on_invalid)
     open_ = [schema[name] for name in schema.incomplete if isinstance(schema[name], Categorical) and not whole]
     return len(chunk), {c.name: set(map(family, factorize(chunk[c.name], c)[1].tolist())) for c in open_}
 
@@ -279,7 +279,7 @@ def _check_text(chunk, schema):
     """
     for column in schema.columns:
         wanted = declared_family(column) if isinstance(column, Categorical) else None
-        if wanted not in ("text", "number") or column.name not in chunk:
+        if wanted not in ("text", "number"):
             continue
         values = chunk[column.name].dropna()
         listed = values.dtype.categories if isinstance(values.dtype, pd.CategoricalDtype) else values
