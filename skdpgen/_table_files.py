@@ -49,6 +49,9 @@ _PARQUET = (".parquet", ".pq")
 _OUTPUTS = (".csv", ".tsv", ".txt", ".gz", *_PARQUET)
 _NO_TABLES = (".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".dta", ".sav", ".sas7bdat", ".pkl", ".zip")
 _ARCHIVES = (".xz", ".bz2", ".zst", ".tar", ".tgz", ".tbz", ".txz", ".7z", ".rar", ".lz4", ".br")
+# Numbers are read as Python reads them, in the last bit too, whether a column is read as numbers or as text first:
+# newer releases of pandas do so by themselves.
+_EXACT = {"float_precision": "round_trip"} if tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1) else {}
 # Key of `DataFrame.attrs` under which `read_table` names the columns whose kind it took from their values.
 KINDS_FROM_VALUES = "kinds_from_values"
 _NAMED = 20
@@ -129,6 +132,7 @@ def read_table(
             "na_values": ["", *missing_values],
             "encoding": "utf-8-sig",
             "skipinitialspace": separator == ",",
+            **_EXACT,
         }
         plain, frame, formats = notation == Notation(), None, {}
         # declared numbers are read at once, where all values are numbers; what is declared as anything else, as text

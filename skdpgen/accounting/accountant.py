@@ -195,7 +195,12 @@ class PrivacyAccountant:
         status = "charged" if private else "seeded"
         if not hasattr(event, "check_charged"):
             return self._charge_event(Charge(label, event, extra_delta), status)
-        plan = event
+        plan, relation = event, getattr(event, "neighboring", self.neighboring)
+        if relation != self.neighboring:
+            raise ValueError(
+                f"the plan is for {relation!r}, and this ledger for {self.neighboring!r}: make the plan with "
+                "neighboring=accountant.neighboring; nothing was charged"
+            )
         with plan._use.lock:  # of two threads that charge one plan, the second is refused before it is charged
             plan._check_free()
             receipt = self._charge_event(Charge(label, plan.event, extra_delta), status)

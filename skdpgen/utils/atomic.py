@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import shutil
 import stat
 import tempfile
 from pathlib import Path
@@ -88,7 +90,12 @@ class Draft:
                 os.fsync(handle)  # a full disk may show here first
             finally:
                 os.close(handle)
-            os.replace(self.path, self._final)
+            try:
+                os.replace(self.path, self._final)
+            except OSError as error:
+                if error.errno not in (errno.EBUSY, errno.EXDEV):
+                    raise
+                shutil.copyfile(self.path, self._final)  # a file that is a mount of its own cannot be replaced
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.target)) from None
         _sync_folder(self._final.parent)

@@ -229,3 +229,10 @@ CLAIMS = [
 @pytest.mark.parametrize("claimed", CLAIMS, ids=lambda function: function.__name__)
 def test_charged_plans_are_what_they_claim(claimed, kind):
     claimed(kind)
+
+
+def test_a_plan_for_another_relation_is_refused_before_the_charge():
+    accountant = PrivacyAccountant(10.0, neighboring="replace_one")
+    with pytest.raises(ValueError, match="this ledger for 'replace_one'"):
+        accountant.charge(DPSGDPlan(0.1, 5, 1.0, 2.0, 10.0), "training")
+    assert not accountant.charges

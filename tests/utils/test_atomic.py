@@ -209,3 +209,15 @@ def test_the_package_writes_no_file_but_through_drafts():
         str(path.relative_to(root)) for path in root.rglob("*.py") if writes.search(path.read_text(encoding="utf-8"))
     }
     assert found == allowed
+
+
+def test_a_target_that_is_a_mount_of_its_own_is_written_to(tmp_path, monkeypatch):
+    def busy(*paths):
+        raise OSError(16, "Device or resource busy")
+
+    target = tmp_path / "a.json"
+    target.write_text("old")
+    monkeypatch.setattr(os, "replace", busy)
+    write_atomically(target, "new")
+    assert target.read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
