@@ -39,9 +39,9 @@ _MOST_POINTS = 4e6
 # of sampled steps (a million take seconds and up to 0.7 GB), and every rate and noise multiplier needs one of its own.
 MOST_STEPS = 1_000_000
 MOST_GROUPS = 64
-# So are those of sampled steps with next to no noise, of which one may cost an epsilon of half a million, and with so
-# much that their losses are lost in the rounding of a grid.
-_NOISE_ON_GRIDS = (1e-3, 1e5)
+# So are those of sampled steps with next to no noise, of which one costs an epsilon of thousands and takes seconds, and
+# with so much that their losses are lost in the rounding of a grid.
+_NOISE_ON_GRIDS = (0.02, 1e5)
 # Points of the grid of the whole, and of those of single steps together.
 _MOST_WHOLE, _MOST_SINGLE = 5e6, 3e7
 # What the grid of a profile spans however much noise there is, in the time that the others take for it.
