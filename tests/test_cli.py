@@ -40,6 +40,12 @@ def test_synthesize_fits_the_model_asked_for(table, capsys):
     assert isinstance(skdpgen.load("m.safetensors"), skdpgen.MomentSynthesizer)
 
 
+def test_without_a_number_synthesize_writes_as_many_rows_as_were_released(table):
+    command = "synthesize table.csv --kinds-from-values --model moment --epsilon 0.5 --output out.csv"
+    assert main([*command.split(), "--save-model", "m.safetensors"]) == 0
+    assert len(pd.read_csv("out.csv")) == max(1, round(skdpgen.load("m.safetensors").row_count_))
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_synthesize_writes_rows_card_and_model_and_prints_the_ledger(table, capsys, kind, tmp_path):
     if kind == "parquet":

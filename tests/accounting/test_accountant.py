@@ -146,8 +146,9 @@ def test_planned_charges_are_priced_jointly_and_used_up_once():
         accountant.charge(half, "a")
 
 
-def test_a_plan_is_matched_by_event_label_and_extra_delta():
-    accountant = PrivacyAccountant(3.0)
+@pytest.mark.parametrize("ledger", [None, "budget.db"])
+def test_a_plan_is_matched_by_event_label_and_extra_delta(ledger, tmp_path):
+    accountant = PrivacyAccountant(3.0, ledger=None if ledger is None else tmp_path / ledger)
     accountant.plan([Charge("a", gaussian_event(20.0), 1e-7)])
     accountant.charge(gaussian_event(20.0), "a")
     accountant.charge(gaussian_event(20.0), "b", 1e-7)

@@ -23,6 +23,7 @@ from skdpgen.accounting import (
     non_private_event,
     poisson_gaussian_event,
     repeat_and_select_event,
+    selection,
 )
 from skdpgen.accounting.calibration import FitPlan
 from skdpgen.accounting.events import releases
@@ -108,6 +109,16 @@ def test_the_largest_alternative_at_each_order_is_charged(neighboring):
     for order in (1.5, 8.0, 40.0):
         rows = [rdp_at(releases(part), order, neighboring) for part in parts]
         assert rdp_at(releases(SEARCH), order, neighboring) > max(rows)
+
+
+@pytest.mark.parametrize("neighboring", BOTH)
+def test_alternatives_too_many_to_integrate_are_charged_no_less(neighboring, monkeypatch):
+    """Where integrals would take too long, a bound of the rest stands for them: never nothing."""
+    monkeypatch.setattr(selection, "_MOST_POINTS", 0)
+    alternatives = tuple(releases(poisson_gaussian_event(0.01 + 0.001 * k, 1.0, 100)) for k in range(12))
+    for alpha in (1.5, 4.0, 30.0):
+        largest = max(rdp_at(rows, alpha, neighboring) for rows in alternatives)
+        assert selection._one_run(alternatives, alpha, neighboring) >= largest * (1 - 1e-9)  # rounding
 
 
 def test_json_and_description_keep_everything():

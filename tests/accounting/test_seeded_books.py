@@ -10,6 +10,7 @@ from skdpgen import DPPCA, PrivacyAccountant, PrivateSearchCV
 from skdpgen.accounting import PrivacyCard
 from skdpgen.accounting.card_json import digest
 from skdpgen.testing import seeded_noise
+from skdpgen.utils.noise import make_noise_generator
 
 GRID = {"n_components": [1, 2]}
 X = np.random.default_rng(0).normal(size=(4000, 4))
@@ -57,6 +58,15 @@ def test_a_search_under_seeded_noise_marks_the_ledger(budget):
     with seeded_noise(quiet=True):
         clone(search).fit(X)
     assert [entry.status for entry in budget.entries] == ["seeded"]
+
+
+def test_a_card_is_not_private_where_the_noise_of_gradients_alone_was_known(budget):
+    model = pca(budget).fit(X)
+    plan = pca(PrivacyAccountant(4.0)).plan(X)
+    for known in (False, True):
+        model._issue_card(plan, make_noise_generator(), [], ("from a seed" if known else "secure", not known))
+        assert model.card_["private"] is not known
+        assert model.card_.verify()["private"] is not known
 
 
 def test_a_card_that_hides_the_mark_is_refused(budget):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -47,21 +48,42 @@ class Runs:
         self._left -= 1
 
 
-def candidates_of_searches(n_candidates, n_searches):
-    """Numbers of the candidates fitted by each of some searches, in order; fits are nothing but a note."""
+class Telling(Candidate):
+    """Warns in each fit."""
+
+    def fit(self, X, y=None):
+        warnings.warn(f"candidate {self.k}", UserWarning, stacklevel=2)
+        return super().fit(X, y)
+
+
+def best_of_searches(kind, n_candidates, n_searches):
+    """Best run of each of some searches, and the numbers of the candidates that it fitted, in order."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search_module, "Voucher", lambda paid, plan: paid.take(plan))
         found, rng = [], make_noise_generator()
-        estimators = [Candidate(k) for k in range(n_candidates)]
-        search = PrivateSearchCV(Candidate(), {"k": list(range(n_candidates))}, public_data=np.zeros((2, 1)))
+        estimators = [kind(k) for k in range(n_candidates)]
+        search = PrivateSearchCV(kind(), {"k": list(range(n_candidates))}, public_data=np.zeros((2, 1)))
         plan = Search(list(ParameterGrid({})), estimators, [None] * n_candidates, None, None, None, 6.0, estimators[0])
         plan = plan._replace(candidates=list(range(n_candidates)))
         for _ in range(n_searches):
             Candidate.fitted.candidates = []
-            _, failure = search._search(plan, Runs(), np.zeros((4, 1)), None, rng)
+            best, failure = search._search(plan, Runs(), np.zeros((4, 1)), None, rng)
             assert failure is None
-            found.append(list(Candidate.fitted.candidates))
+            found.append((best, list(Candidate.fitted.candidates)))
     return found
+
+
+def candidates_of_searches(n_candidates, n_searches):
+    """Numbers of the candidates fitted by each of some searches, in order; fits are nothing but a note."""
+    return [fitted for _, fitted in best_of_searches(Candidate, n_candidates, n_searches)]
+
+
+def test_warnings_of_the_best_run_alone_are_told():
+    """One for each run would tell how many there were, and of which candidates."""
+    found = [(best, fitted) for best, fitted in best_of_searches(Telling, 2, 20) if fitted]
+    assert max(len(fitted) for _, fitted in found) > 1
+    for best, _ in found:
+        assert [str(warning.message) for warning in best.warned] == [f"candidate {best.index}"]
 
 
 @pytest.mark.parametrize("n_candidates", [2, 3])

@@ -348,6 +348,15 @@ def test_what_is_learned_depends_on_released_counts_alone():
     assert bins_from_histogram(noisy, schema, 10.0) == bins_from_histogram(noisy.copy(), schema, 10.0)
 
 
+def test_no_column_of_floats_is_learned_to_be_whole():
+    """One row with a half would be told by it: beside bounds, what is learned is what its dtype says."""
+    whole = pd.DataFrame({"x": np.arange(1, 1001, dtype=np.float64)})
+    frames = whole, pd.concat([whole, pd.DataFrame({"x": [7.5]})], ignore_index=True)
+    one, other = (learn(frame, Schema.from_kinds(frame), 1.0) for frame in frames)
+    assert one == other
+    assert not one["x"].integer
+
+
 def test_nothing_learned_can_stop_a_fit_after_the_charge():
     # any noise, any table that passed validation: schema, bins, codes and decoded rows come out
     frame = table(40, 0)
