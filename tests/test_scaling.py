@@ -7,8 +7,10 @@ import pytest
 
 from skdpgen._scaling import RowScaling, check_bounds, learn_norm_bound, learn_scaling, scaling_phases
 from skdpgen.exceptions import InvalidInputError, UtilityWarning
+from skdpgen.mechanisms import N_OCTAVE_CELLS
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import make_noise_generator
+from skdpgen.utils.watching import watch_releases
 
 RNG = np.random.default_rng(2)
 AR = "add_or_remove_one"
@@ -58,6 +60,17 @@ def test_learned_bounds_hold_the_rows_within_two_octaves(relation):
     assert (np.maximum(scaling.upper, -scaling.lower) <= 4.01 * width).all()
     # a column of one sign, far from zero
     assert scaling.lower[1] >= 32 - 1e-9 or scaling.lower[1] >= 0
+
+
+@pytest.mark.parametrize(("relation", "of_bounds", "of_norms"), [(AR, 2.0, 1.0), ("replace_one", 8**0.5, 2**0.5)])
+def test_all_columns_are_learned_in_one_release_and_row_norms_in_another(relation, of_bounds, of_norms):
+    """One row is in a cell of each of four columns: a release for each column would be four charges."""
+    told = []
+    with watch_releases(lambda released, sd, kind: told.append((released.size, *np.unique(sd)))):
+        _learn(RNG.normal(size=(500, 4)), relation=relation)
+    (size, sd), (_, sd_of_norms) = told
+    assert size == 4 * N_OCTAVE_CELLS
+    assert (sd, sd_of_norms) == pytest.approx((5.0 * of_bounds, 5.0 * of_norms))
 
 
 def test_without_noise_no_row_is_clipped():

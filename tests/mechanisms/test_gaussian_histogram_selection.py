@@ -15,6 +15,7 @@ from skdpgen.mechanisms import (
     lattice_rows,
     norm_histogram,
     outermost_bins,
+    release_kept,
     select_above,
     selection_threshold,
     split_histogram,
@@ -123,6 +124,18 @@ def test_joint_histogram_sensitivity_is_attained_and_not_exceeded(rng, relation)
     ]
 
 
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_a_column_of_one_cell_counts_in_the_sensitivity(relation):
+    """All rows are in the same cell, and yet a row that joins is one more there."""
+    n_bins = [3, 1, 1]
+    pair = (None, [0, 0, 0]) if relation == "add_or_remove_one" else ([0, 0, 0], [1, -1, -1])
+    base = np.array([[2, 0, 0]])
+    one, other = (joint_histogram(list((base if row is None else np.vstack([base, row])).T), n_bins) for row in pair)
+    change = np.linalg.norm(one.value - other.value)
+    assert change == pytest.approx(2.0 if relation == "replace_one" else 3**0.5)
+    assert change <= one.sensitivity(relation) * (1 + 1e-9)
+
+
 def test_histogram_counts_known_cells_alone():
     query = histogram(np.array([0, 2, 2, -1, 7]), 3)
     assert query.value.tolist() == [1, 0, 2]
@@ -146,6 +159,14 @@ def test_a_category_of_one_record_passes_with_probability_delta_at_most(n_column
     assert select_above([threshold - 1e-6, threshold + 1e-6], sd, delta, n_columns).tolist() == [False, True]
     with pytest.raises(ValueError, match="delta"):
         selection_threshold(1.0, 0.0)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_categories_of_one_record_are_kept_at_the_rate_that_was_charged(relation):
+    """The threshold follows the noise that was added: of a record that is replaced, it is sqrt(2) as wide."""
+    delta, n = 0.01, 200_000
+    kept = release_kept(histogram(np.arange(n), n), 3.0, delta, RNG, relation)
+    assert kept.mean() == pytest.approx(delta, abs=5 * (delta / n) ** 0.5)
 
 
 def test_outermost_bins_are_those_above_the_noise(rng):

@@ -25,6 +25,8 @@ def test_one_hot_sensitivity_is_attained_and_not_exceeded(rng, relation):
 
     units = [(row, k) for row in _rows(rng, 5) for k in (-1, 0, 2)]
     units += [(np.array([0, 1, 9, -1]), 1), (np.full(4, -1), 0)]  # unknown levels count nowhere
+    # nor in the block before, beside the level that is known there
+    units += [(np.array([2, -1, 6, -1]), 0), (np.array([0, 1, -1, 0]), 2), (np.array([2, 2, 0, 1]), 1)]
     if relation == "add_or_remove_one":
         attained, pairs = [(None, (np.array([0, 1, 2, 0]), 1))], [(None, unit) for unit in units]
     else:

@@ -343,6 +343,21 @@ def test_covariances_that_drown_are_said_to_and_others_are_not():
     DPGaussianMixture(epsilon=5.0, bounds=(-5, 7), classes=range(3)).fit(X, y)
 
 
+@pytest.mark.parametrize(
+    ("declared", "y"),
+    [
+        ({}, None),
+        ({"bounds": (-5, 5), "l2_bound": 1.0, "means_init": MEANS_INIT}, None),
+        ({"bounds": (-5, 5), "classes": [0, 1, 2]}, Y),
+    ],
+)
+def test_the_card_names_all_that_was_declared_public_and_nothing_else(declared, y):
+    """What is declared is not charged: a card that left it out would claim that it was learned under privacy."""
+    fitted = DPGaussianMixture(3, epsilon=50.0, **declared).fit(X, y)
+    told = fitted.card_["public_assumptions"]
+    assert {text.split(":")[0] for text in told if "declared public by the caller" in text} == set(declared)
+
+
 def test_the_card_says_that_the_kind_of_the_labels_was_taken_for_public():
     with_labels = DPGaussianMixture(epsilon=50.0, bounds=(-5, 5)).fit(X, Y).card_["public_assumptions"]
     without = DPGaussianMixture(2, epsilon=50.0, bounds=(-5, 5)).fit(X).card_["public_assumptions"]

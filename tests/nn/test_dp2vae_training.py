@@ -325,6 +325,17 @@ def test_steps_run_are_steps_planned_and_the_decoder_keeps_no_gradients():
     assert not any(torch.equal(a, b) for a, b in zip(before, decoder.parameters()))
 
 
+def test_a_plan_charged_once_trains_one_decoder():
+    plan, stack = charged(SubsetPlan(5, 2, 1.0)), _stack()
+    settings = {"lr": 0.01, "averaging": 0.0, "chunk": 5}
+    train_decoder(_nets(1)[1], stack, plan, make_noise_generator(), **settings)
+    decoder = _nets(1)[1]
+    before = [p.detach().clone() for p in decoder.parameters()]
+    with pytest.raises(RuntimeError, match="one charge is one training"):
+        train_decoder(decoder, stack, plan, make_noise_generator(), **settings)
+    assert all(torch.equal(a, b) for a, b in zip(before, decoder.parameters())), "the second training released a step"
+
+
 def test_without_noise_the_decoder_learns_the_rows():
     x, codes, subsets = _data(400)
     x = np.where(codes[:, None] == 0, np.tile([0.9, 0.1], 3), np.tile([0.1, 0.9], 3)).astype(np.float32)

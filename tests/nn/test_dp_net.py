@@ -237,6 +237,26 @@ def test_float64_nets_are_given_float64(X):
     assert make_net(Double).fit(X.astype(float)).path_ == "fast"
 
 
+def test_a_step_counts_from_before_its_gradient_is_released(X):
+    """Whoever stops a training with the released gradient in hand must not get another one for the same step."""
+    gradients = []
+
+    class Stop(Callback):
+        def on_grad_computed(self, net, named_parameters, **kwargs):
+            gradients.append([p.grad.clone() for _, p in named_parameters])
+            raise KeyboardInterrupt
+
+    net = make_net(plan=make_plan(steps=2), callbacks=[Stop()])
+    with pytest.raises(KeyboardInterrupt):
+        net.fit(X)
+    assert (net.plan.steps_taken, net.steps_taken_) == (1, 1)
+    with pytest.raises(KeyboardInterrupt):
+        net.partial_fit(X)
+    with pytest.raises(RuntimeError, match="more were not charged"):
+        net.partial_fit(X)
+    assert len(gradients) == net.plan.steps
+
+
 def test_interrupt_is_not_swallowed_and_its_steps_stay_taken(X):
     class Interrupt(Callback):
         def on_batch_end(self, net, step, **kwargs):
