@@ -158,11 +158,14 @@ def test_facts_tell_values_types_and_what_closures_and_modules_hold():
 
 
 def test_the_type_of_a_learned_category_follows_from_no_other_row_of_a_chunk():
-    """A reader of chunks gives whole numbers where none is missing, and floats where one is."""
+    """A reader of chunks gives whole numbers where none is missing, and floats where one is.
+
+    The dtypes of the first chunk are public; those of the others are not.
+    """
 
     def read(frame):
-        parts = frame.iloc[:20], frame.iloc[20:]
-        return [part if part["code"].isna().any() else part.astype({"code": "int64"}) for part in parts]
+        first, rest = frame.iloc[:20], frame.iloc[20:]
+        return [first, rest if rest["code"].isna().any() else rest.astype({"code": "int64"})]
 
     def table(n, missing):
         frame = pd.DataFrame({"size": np.linspace(0, 5, n), "code": np.resize([0.0, 1.0, 2.0], n)})

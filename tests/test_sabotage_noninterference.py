@@ -164,20 +164,13 @@ def missing_values_only_where_there_are_some(patch):
 
 
 def categories_in_the_order_of_the_rows(patch):
-    def unsorted(function, column, kept):
-        learned = function(column, kept)
-        return learned if set(learned.categories) != set(kept) else _with(learned, tuple(kept))
-
-    def _with(column, categories):
-        object.__setattr__(column, "categories", categories)
-        return column
-
-    _wrap(patch, learning, "_with_categories", unsorted)
+    patch.setattr(learning, "sorted", lambda values, key=None: list(values), raising=False)
 
 
 def ties_of_names_broken_by_the_order_of_rows(patch):
     """As many names as there is room for, the first of them in the rows."""
     _few_categories(patch)
+    patch.setattr(learning, "sorted", lambda values, key=None: list(values) if key else sorted(values), raising=False)
 
     def above(function, noisy, *args):
         mask = function(noisy, *args)
