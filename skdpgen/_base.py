@@ -88,7 +88,7 @@ class PrivateEstimator(BaseEstimator):
 
         Within the block the estimator has no fitted attributes but those set in it, and its numbers are Python's own,
         whatever type the caller gave: this is the one place where a fit's parameters are converted. Warnings wait until
-        it is over: where they are errors, a fit that was paid for would be lost to one.
+        it is over: where warnings are errors, a charged fit would be lost to one.
         """
         parameters = self.get_params(deep=False)
         before = dict(vars(self))

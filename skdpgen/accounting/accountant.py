@@ -60,7 +60,7 @@ class PrivacyAccountant:
     -----
     The accountant is not copied by `sklearn.base.clone`, `copy.copy` or `copy.deepcopy`, so a pipeline,
     a grid search and their clones charge the same books. A pickle of one with a ledger file holds the path
-    and goes on charging it; without a file it is *detached*: its books can be read, charging raises. So it is in a
+    and goes on charging it; without a file it is *detached*: its entries can be read, charging raises. So it is in a
     forked child, which may charge a ledger file. With a file the object remembers the length and the hash that it has
     seen, and refuses a file with a shorter or another past; see `verify` for what that can show.
 

@@ -74,7 +74,7 @@ def charge_key(charge):
 
 
 def replay(rule: PrivacyFilter, entries: Sequence[Entry]) -> None:
-    """Refuse books that the rule would not have accepted, batch by batch, as they were written.
+    """Refuse a ledger whose batches the privacy filter would not have accepted in their order.
 
     What batches after the first add to the sums that the rule limits is never negative: it would have refused one of
     them if and only if it refuses all of them together.

@@ -36,7 +36,7 @@ _ROUGH_POINTS = 1e4
 _MOST_POINTS = 4e6
 
 # Beyond these, prices are by Renyi differential privacy: the grid of a distribution grows with the root of the number
-# of sampled steps (a million take seconds and up to 0.7 GB), and every rate and noise multiplier needs one of its own.
+# of sampled steps (a million take seconds and up to 0.7 GB), and every rate and noise multiplier needs a separate one.
 MOST_STEPS = 1_000_000
 MOST_GROUPS = 64
 # So are those of sampled steps with next to no noise, of which one costs an epsilon of thousands and takes seconds, and

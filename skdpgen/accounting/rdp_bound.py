@@ -1,6 +1,6 @@
 """Renyi differential privacy of sampled Gaussian steps in closed form: an upper bound that costs next to nothing.
 
-It prices what is too large for numerical integration, or comes from a file that nobody has to trust.
+It prices events that are too large for numerical integration, and events from files that are not trusted.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _log_moment(q: float, z: float, order: int) -> float:
         return 0.0
     j = np.arange(2, order + 1)
     log_binomial = gammaln(order + 1) - gammaln(j + 1) - gammaln(order - j + 1)
-    # j(j - 1) / (2 z^2) is 0 for j < 2, where the terms of the binomial law are left: 1 + sum of (exp(...) - 1)
+    # j(j - 1) / (2 z^2) is 0 for j < 2, where binomial probabilities are left: 1 + sum of (exp(...) - 1)
     exponent = j * (j - 1) / (2 * z * z)
     log_weight = log_binomial + (order - j) * math.log1p(-q) + j * math.log(q)
     grown = exponent + np.log(-np.expm1(-exponent))

@@ -36,7 +36,7 @@ def audit_training(plan, *, delta=1e-5, canaries=20_000, guesses=None, confidenc
     Parameters
     ----------
     plan : DPSGDPlan or TermwisePlan
-        What is claimed. Its numbers are taken; it is not used up, and nobody is charged.
+        The plan under audit. Its numbers are used; the plan itself stays unused, and no ledger of yours is charged.
     delta : float, default=1e-5
     canaries : int, default=20000
     guesses : int or None, default=None
@@ -91,7 +91,7 @@ def audit_training(plan, *, delta=1e-5, canaries=20_000, guesses=None, confidenc
     claimed = plan.epsilon(delta)
     chosen = rng.random(canaries) < 0.5
     guesses = _best_guesses(claimed, delta, canaries, confidence) if guesses is None else int(guesses)
-    # a plan of its own, charged to a budget that nobody keeps: the records are made up
+    # a new plan, charged to an accountant that is dropped at once: the records are dummy data
     trained = dataclasses.replace(plan, noise_multiplier=plan.noise_multiplier * noise_scale)
     PrivacyAccountant(math.inf, neighboring=plan.neighboring).charge(trained, "audit of a training")
     scores = _train(trained, plan, chosen)

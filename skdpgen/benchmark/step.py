@@ -181,7 +181,7 @@ def _fit(make, x, batch, steps, kind):
 
     def run():
         plan = DPSGDPlan(rate, steps + 1, 1.0, 1.4, batch)
-        PrivacyAccountant(math.inf).charge(plan, "rows made up for timing")
+        PrivacyAccountant(math.inf).charge(plan, "dummy rows for timing")
         clock = _Clock()
         net = DPNet(make, plan=plan, noise=kind, verbose=0, callbacks=[clock])
         net.fit(X)

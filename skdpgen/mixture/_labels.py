@@ -73,7 +73,7 @@ def learn_classes(labels, plan, rng, neighboring):
     counts = histogram(codes.ravel(), len(observed))
     observed, noise = observed.tolist(), plan.noise_multipliers["classes"]
     kept = release_names(observed, counts, noise, plan.extra_delta, rng, neighboring)
-    if not kept:  # nothing can be told of y: one nameless component for all rows
+    if not kept:  # nothing is known of y: one component without a name for all rows
         return np.array([]), np.zeros(len(labels), dtype=np.int64)
     # built anew: the dtype of all observed strings would tell the length of a label that was not kept
     place = {label: k for k, label in enumerate(kept)}

@@ -88,7 +88,7 @@ def _holds_nothing_private(step):
     if isinstance(step, Pipeline):
         return all(inner is None or inner == "passthrough" or _holds_nothing_private(inner) for _, inner in step.steps)
     if not isinstance(step, BaseEstimator):
-        return False  # whatever it is, nothing tells that it has no state
+        return False  # it may have state: scikit-learn's tags do not say
     return not get_tags(step).requires_fit or _has_declared_categories(step)
 
 

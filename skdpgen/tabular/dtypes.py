@@ -1,4 +1,4 @@
-"""Names of dtypes in a schema: only these are handed to a library, which may open files for others it is told.
+"""Names of dtypes that a schema may hold: only these reach pandas, which opens files for some other names.
 
 pandas passes a time zone such as ``dateutil/../../etc/passwd`` on to dateutil, which reads that file.
 """

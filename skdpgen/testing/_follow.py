@@ -22,7 +22,7 @@ from ._facts import facts
 
 __all__ = ["Outcome", "Release", "fit_along"]
 
-# A bar of tqdm's: percentage and times hang on the clock, which is no release.
+# A bar of tqdm's: percentage and times depend on the clock, which is no release.
 _BAR = re.compile(r"^(.*?):?\s+\d+%\|.*\|\s*(\d+)/(\d+).*$")
 
 

@@ -45,7 +45,7 @@ def check_noninterference(estimator, data_a, data_b, *, rows=None, source=None, 
     Raises
     ------
     AssertionError
-        Tells which path, query or text follows from the rows, and no value of any.
+        Names the path, query or text that depends on the rows, and shows no value.
     ValueError
         The data cannot be compared: other columns, or under ``replace_one`` other numbers of rows.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 __all__ = ["DRAFT_SUFFIX", "Draft", "save_figure", "write_atomically"]
 
-# Ends the name of every draft: what a killed process leaves behind is told by it, and taken for no table or model.
+# Ends the name of every draft: it identifies what a killed process leaves behind, which no reader takes for a table.
 DRAFT_SUFFIX = ".skdpgen-draft"
 # Bytes of a name, of which a file system allows 255, that a draft keeps of its target's.
 _MOST_NAME = 200

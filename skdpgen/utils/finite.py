@@ -16,7 +16,7 @@ def is_finite(released):
     Parameters
     ----------
     released : array, number, torch module, model of the package, or dict, list or tuple of them
-        Released values alone: the answer may be told. Other things are passed over.
+        Released values alone, so that the answer may be published. Other things are passed over.
 
     Returns
     -------

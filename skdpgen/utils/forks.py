@@ -13,7 +13,7 @@ _locks: weakref.WeakSet[ForkSafeLock] = weakref.WeakSet()
 
 
 def process_identity() -> tuple[int, int]:
-    """Return what tells this process from its parents and children.
+    """Return an identity that no parent and no child of this process has.
 
     The number of forks behind it stands beside the process number, which a child in a container of its own may share
     with its parent.

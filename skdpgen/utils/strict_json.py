@@ -1,4 +1,4 @@
-"""JSON from outside: one reader, which refuses whatever two readers could understand differently.
+"""JSON from outside: one reader, which refuses what two readers could understand differently.
 
 RFC 8259 leaves open what an object with the same key twice means. A reader that takes the last one and a digest of
 what was read then vouch for another text than the one that people see, so such objects are refused here.

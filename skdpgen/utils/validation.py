@@ -107,7 +107,7 @@ def convert_fields(frozen):
 
 
 def check_parameters(owner, parameters):
-    """Refuse parameters that cannot be told: numbers beyond any float, text that cannot be written.
+    """Refuse parameters that no file can hold: numbers beyond any float, and text with lone surrogates.
 
     Parameters
     ----------

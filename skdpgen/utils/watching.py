@@ -1,4 +1,4 @@
-"""Who is told of each release: an audit, or a test of the package, and nobody else.
+"""Observers of each release: an audit or a test of the package.
 
 An audit is told the release, never the sum under it. A test that follows the queries of a fit (`QueryWatcher`, behind
 `skdpgen.testing.check_noninterference`) is shown that sum too, and for that reason only of fits whose noise is seeded:
