@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import json
 import os
-import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from _command_line import refused
+from _watchdog import ends
 
 import skdpgen
 from skdpgen import MomentSynthesizer, Schema
@@ -173,14 +173,13 @@ def hostile_ledgers():
 
 
 @pytest.mark.parametrize("name", ["steps", "more steps", "kinds", "alternatives", "next to no noise"])
-def test_a_hostile_ledger_is_refused_in_seconds(name, capsys):
+def test_a_hostile_ledger_is_refused_and_ends(name, capsys):
     events = hostile_ledgers()[name]
     charges = [{"label": "fit", "event": event, "extra_delta": 0.0} for event in events]
     fit = {**CARD["fit"], "label": "fit", "charges": charges[:1]}
     ledger = {**CARD["ledger"], "charges": [{**c, "batch": 1, "status": "charged"} for c in charges]}
-    start = time.process_time()
-    refused(capsys, "verify", save(forged(fit=fit, ledger=ledger)))
-    assert time.process_time() - start < 10
+    with ends():
+        refused(capsys, "verify", save(forged(fit=fit, ledger=ledger)))
 
 
 def test_a_price_that_is_bounded_is_above_the_exact_one_and_said(capsys):
@@ -236,14 +235,13 @@ def test_events_out_of_range_are_refused_when_they_are_made(make):
 @pytest.mark.parametrize("noise", [1e-12, 1e18])
 @pytest.mark.parametrize("steps", [1, 10**12])
 def test_the_ends_of_all_ranges_are_priced(noise, steps, relation):
-    start = time.process_time()
     events = [poisson_gaussian_event(0.5, noise, steps), gaussian_event(noise, steps)]
     events += [subset_gaussian_event(kind, 0.5, noise, steps) for kind in ("one_of_k", "index_revealed")]
-    for event in events:
-        assert epsilon_pld(event, 1e-5, relation) >= 0
-        by_rdp = epsilon_rdp(event, 1e-5, relation)
-        assert by_rdp is None or by_rdp >= 0
-    assert time.process_time() - start < 10
+    with ends():
+        for event in events:
+            assert epsilon_pld(event, 1e-5, relation) >= 0
+            by_rdp = epsilon_rdp(event, 1e-5, relation)
+            assert by_rdp is None or by_rdp >= 0
 
 
 def test_closed_forms_are_never_below_the_integral():
@@ -350,15 +348,14 @@ def try_schema(content):
     assert Schema.from_json(schema.to_json()) == schema
 
 
-def test_a_schema_of_too_many_columns_or_names_twice_is_refused_in_seconds():
-    start = time.process_time()
+def test_a_schema_of_too_many_columns_or_names_twice_is_refused_and_ends():
     entries = [{"name": f"c{k}", "kind": "boolean"} for k in range(3_000)]
-    assert len(Schema.from_dict({"columns": entries})) == 3_000
-    with pytest.raises(SchemaError, match="duplicate"):
-        Schema.from_dict({"columns": [*entries, entries[0]]})
-    with pytest.raises(SchemaError, match="at most"):
-        Schema.from_dict({"columns": [{}] * 100_001})
-    assert time.process_time() - start < 3
+    with ends():
+        assert len(Schema.from_dict({"columns": entries})) == 3_000
+        with pytest.raises(SchemaError, match="duplicate"):
+            Schema.from_dict({"columns": [*entries, entries[0]]})
+        with pytest.raises(SchemaError, match="at most"):
+            Schema.from_dict({"columns": [{}] * 100_001})
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import copy
 import math
 import pickle
-import time
 
 import pytest
 
@@ -17,6 +16,7 @@ from skdpgen.accounting import (
     noise_multiplier_for,
     non_private_event,
     poisson_gaussian_event,
+    privacy_loss,
 )
 from skdpgen.accounting import calibration as module
 
@@ -47,14 +47,14 @@ def test_far_from_the_central_limit_the_price_is_still_right(phase, neighboring)
     assert 0.999 <= epsilon_pld(plan, 1e-5, neighboring) <= 1.0
 
 
-def test_gaussian_plans_use_the_closed_form():
-    start = time.process_time()
+def test_gaussian_plans_use_the_closed_form(monkeypatch):
+    built = count_distributions(monkeypatch)
     for epsilon in (0.01, 0.1, 1.0, 7.5, 100.0):
         plan = calibrate([Phase("a", 0.25), Phase("b", 0.75, 12)], epsilon, 1e-6, "replace_one", label="fit")
         mu = math.sqrt(plan.noise_multipliers["a"] ** -2 + 12 * plan.noise_multipliers["b"] ** -2)
         assert mu == pytest.approx(gaussian_mu(epsilon, 1e-6), rel=1e-9)
         assert epsilon * (1 - 1e-6) <= epsilon_pld(plan, 1e-6, "replace_one") <= epsilon
-    assert time.process_time() - start < 0.5
+    assert not built
 
 
 def test_shares_are_shares_of_squared_mu_and_need_not_sum_to_one():
@@ -97,16 +97,16 @@ def test_few_fine_prices_and_remembered(monkeypatch):
     [[Phase("pca", 0.21), Phase("decoder", 0.79, 840, 300 / 63000)], [Phase("decoder", 1.0, 10_000, 4e-4)]],
     ids=["840 steps", "10000 steps"],
 )
-def test_calibration_builds_few_distributions_and_takes_at_most_five_seconds(phases, monkeypatch):
-    from skdpgen.accounting import privacy_loss
+def test_calibration_builds_few_distributions(phases, monkeypatch):
+    built = count_distributions(monkeypatch)
+    calibrate(phases, 0.93, 1e-5, BOTH[0], label="fit")
+    assert 1 <= len(built) <= 14  # they take nearly all of the time
 
+
+def count_distributions(monkeypatch):
     built, build = [], privacy_loss._distribution
     monkeypatch.setattr(privacy_loss, "_distribution", lambda *args: built.append(args) or build(*args))
-    # processor time: the machine may be shared
-    start = time.process_time()
-    calibrate(phases, 0.93, 1e-5, BOTH[0], label="fit")
-    assert time.process_time() - start < 5
-    assert 1 <= len(built) <= 14  # they take nearly all of the time, on any machine
+    return built
 
 
 def test_infinite_epsilon_is_no_noise_and_says_so():

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import resource
-import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from _watchdog import ends
 from safetensors.numpy import load as read_arrays
 from safetensors.numpy import save as write_arrays
 
@@ -100,14 +100,13 @@ def test_a_mutated_model_is_refused_or_gives_a_finite_sample(name, tmp_path):
         header, arrays = parts(DATA / f"{name}.safetensors")
         told = mutant(header, arrays, rng)
         write(path, header, arrays)
-        start = time.process_time()
         try:
-            model = skdpgen.load(path)
-            drawn = model.sample(50, random_state=0)
+            with ends():
+                model = skdpgen.load(path)
+                drawn = model.sample(50, random_state=0)
         except ValueError:
             refusals += 1
         else:
             assert finite(drawn), told
-        assert time.process_time() - start < 5, told
     assert refusals >= 10
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000, "memory"

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import pickle
-import time
 
 import numpy as np
 import pandas as pd
 import pytest
+from _watchdog import ends
 from sklearn.base import clone
 
 from skdpgen.exceptions import SchemaError
@@ -261,10 +261,9 @@ def test_fitted_state_does_not_depend_on_the_rows():
     assert list(without.feature_names_in_) == list(one.feature_names_in_)
 
 
-def test_a_large_table_is_encoded_in_seconds():
+def test_a_large_table_is_encoded_without_a_loop_over_rows():
     frame = messy(2000).sample(200_000, replace=True, random_state=0, ignore_index=True)
     encoder = TableEncoder(MESSY).fit()
-    start = time.perf_counter()
-    codes = encoder.codes(frame)
+    with ends(20):  # .4 s
+        codes = encoder.codes(frame)
     assert codes.shape == (200_000, 16)
-    assert time.perf_counter() - start < 5  # .4 s when alone on the machine
