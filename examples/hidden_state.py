@@ -9,13 +9,17 @@ second phase both emit the sign of what they kept: no draw blurs it any more. Th
 function of what was released alone, as `DP2VAESynthesizer` has them, keep the claim.
 """
 
+import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 
 from skdpgen import DP2VAESynthesizer
-from skdpgen.benchmark.dp2vae_theory import dp2vae_hidden_state
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # the benchmarks stand beside the examples
+
+from benchmarks.dp2vae_theory import dp2vae_hidden_state
 
 path = Path(tempfile.mkdtemp()) / "hidden_state.png"
 rows = {row["model"]: row["epsilon"] for row in dp2vae_hidden_state(quick=True, figure=path)}

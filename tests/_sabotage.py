@@ -19,7 +19,7 @@ import skdpgen.nn._dp2vae_decoder  # imported by fits alone
 import skdpgen.synthesizers  # noqa: F401  every module is loaded, so that none is missed below
 from skdpgen.accounting import PrivacyAccountant, describe_event
 from skdpgen.dpsgd import GradientNoise, PoissonLoader, poisson_batches
-from skdpgen.dpsgd.subsets import subset_draws
+from skdpgen.dpsgd._subsets import subset_draws
 from skdpgen.exceptions import BudgetExceededError
 from skdpgen.mechanisms import add_gaussian, select_above
 

@@ -18,7 +18,7 @@ from skdpgen.exceptions import InvalidInputError
 from skdpgen.model_selection._made_up import made_up_rows
 from skdpgen.nn import DPNetClassifier
 from skdpgen.tabular import Categorical, Schema, schema_from_histogram, schema_histogram
-from skdpgen.tabular.frames import level_codes
+from skdpgen.tabular._frames import level_codes
 from skdpgen.utils.categories import canonical, canonical_rows, number_text
 
 N = 600

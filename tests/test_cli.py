@@ -235,7 +235,7 @@ def test_schema_reads_no_value_unless_told_to(table, capsys, tmp_path):
 
 
 def test_declaring_values_public_warns():
-    from skdpgen._table_files import declare_public
+    from skdpgen.data.table_files import declare_public
 
     frame = pd.DataFrame(
         {

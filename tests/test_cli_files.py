@@ -14,7 +14,7 @@ from _command_line import FRAME, refused
 
 from skdpgen import Schema
 from skdpgen.__main__ import main
-from skdpgen._table_files import read_table
+from skdpgen.data.table_files import read_table
 from skdpgen.tabular import Categorical, Numeric
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
@@ -22,7 +22,7 @@ table = _command_line.table
 
 
 def test_moment_model_reads_parquet_a_part_at_a_time(table, monkeypatch, capsys):
-    from skdpgen import _table_files
+    from skdpgen.data import table_files as _table_files
 
     pytest.importorskip("pyarrow")
     FRAME.to_parquet("table.parquet")

@@ -7,8 +7,8 @@ from _command_line import refused
 
 from skdpgen import Schema
 from skdpgen.__main__ import main
-from skdpgen._csv_values import Notation
-from skdpgen._table_files import read_table
+from skdpgen.data.csv_values import Notation
+from skdpgen.data.table_files import read_table
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.tabular import Categorical, Datetime, Numeric
 

@@ -13,11 +13,11 @@ from _command_line import refused
 
 from skdpgen import PrivacyAccountant, Schema
 from skdpgen.__main__ import main
-from skdpgen._csv_values import Notation, as_kind
-from skdpgen._table_files import KINDS_FROM_VALUES, read_table
+from skdpgen.data.csv_values import Notation, as_kind
+from skdpgen.data.table_files import KINDS_FROM_VALUES, read_table
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric
-from skdpgen.tabular.frames import level_codes
+from skdpgen.tabular._frames import level_codes
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),

@@ -28,7 +28,7 @@ from skdpgen import (
 )
 from skdpgen._base import PrivateEstimator
 from skdpgen.dpsgd import DPSGDPlan
-from skdpgen.dpsgd.subsets import SubsetPlan
+from skdpgen.dpsgd._subsets import SubsetPlan
 from skdpgen.exceptions import SchemaError
 from skdpgen.nn import DPNetClassifier
 from skdpgen.synthesizers import _dp_merf

@@ -15,9 +15,9 @@ from skdpgen import MomentSynthesizer
 from skdpgen._base import PrivateEstimator
 from skdpgen._types import BoundedSum
 from skdpgen.accounting import Phase
+from skdpgen.data import frames as _frames
 from skdpgen.dpsgd import GradientNoise
 from skdpgen.mechanisms import add_gaussian, histogram
-from skdpgen.synthesizers import _frames
 from skdpgen.testing import check_noninterference
 from skdpgen.testing._facts import difference, facts
 from skdpgen.utils.noise import NoiseGenerator

@@ -28,10 +28,23 @@ from _fits import (
 from _sabotage import Claim, assert_caught, mutant_ids
 
 from skdpgen._types import BoundedSum
-from skdpgen.accounting import PrivacyAccountant, PrivacyCard, cost
-from skdpgen.accounting.filter import PrivacyFilter
-from skdpgen.dpsgd import ClippedSum, DPSGDPlan, GradientNoise, PoissonLoader, loader, noise, poisson_batches
-from skdpgen.dpsgd.loader import Batch
+from skdpgen.accounting import PrivacyAccountant, PrivacyCard
+from skdpgen.accounting import _cost as cost
+from skdpgen.accounting._filter import PrivacyFilter
+from skdpgen.dpsgd import (
+    ClippedSum,
+    DPSGDPlan,
+    GradientNoise,
+    PoissonLoader,
+    poisson_batches,
+)
+from skdpgen.dpsgd import (
+    _loader as loader,
+)
+from skdpgen.dpsgd import (
+    _noise as noise,
+)
+from skdpgen.dpsgd._loader import Batch
 from skdpgen.mechanisms import (
     add_gaussian,
     class_first_moments,
@@ -45,11 +58,11 @@ from skdpgen.mechanisms import (
     second_moments,
     selection_threshold,
 )
-from skdpgen.mechanisms.clipping import _clip_in_place
-from skdpgen.mechanisms.gaussian import _lattice_noise
-from skdpgen.mechanisms.mixture_sums import _difference, _simplex_rows
-from skdpgen.mechanisms.moments import _same_class_difference, _weights
-from skdpgen.mechanisms.one_hot import _weights as one_hot_weights
+from skdpgen.mechanisms._clipping import _clip_in_place
+from skdpgen.mechanisms._gaussian import _lattice_noise
+from skdpgen.mechanisms._mixture_sums import _difference, _simplex_rows
+from skdpgen.mechanisms._moments import _same_class_difference, _weights
+from skdpgen.mechanisms._one_hot import _weights as one_hot_weights
 from skdpgen.nn import DPNet
 from skdpgen.utils.noise import NoiseGenerator
 

@@ -17,15 +17,35 @@ import test_noise_blocks as blocks
 import test_training_in_threads as threads
 from _sabotage import Claim, assert_caught, everywhere, mutant_ids, patch_source
 
-from skdpgen.dpsgd import ClippedSum, DPSGDPlan, GradientNoise, PoissonLoader, checks, loader, noise, seeding, termwise
-from skdpgen.dpsgd.normals import NormalStream, fill_fast, fill_secure
-from skdpgen.dpsgd.seeding import SecretGenerators
-from skdpgen.dpsgd.subsets import SubsetPlan, hash_subsets
-from skdpgen.mechanisms.moments import _by_class
+from skdpgen.dpsgd import (
+    ClippedSum,
+    DPSGDPlan,
+    GradientNoise,
+    PoissonLoader,
+)
+from skdpgen.dpsgd import (
+    _checks as checks,
+)
+from skdpgen.dpsgd import (
+    _loader as loader,
+)
+from skdpgen.dpsgd import (
+    _noise as noise,
+)
+from skdpgen.dpsgd import (
+    _seeding as seeding,
+)
+from skdpgen.dpsgd import (
+    _termwise as termwise,
+)
+from skdpgen.dpsgd._normals import NormalStream, fill_fast, fill_secure
+from skdpgen.dpsgd._seeding import SecretGenerators
+from skdpgen.dpsgd._subsets import SubsetPlan, hash_subsets
+from skdpgen.mechanisms._moments import _by_class
 from skdpgen.utils.noise import NoiseGenerator
 
-one_hot = importlib.import_module("skdpgen.mechanisms.one_hot")
-selection = importlib.import_module("skdpgen.mechanisms.selection")
+one_hot = importlib.import_module("skdpgen.mechanisms._one_hot")
+selection = importlib.import_module("skdpgen.mechanisms._selection")
 
 
 # ---- changes ------------------------------------------------------------------------------------------------------

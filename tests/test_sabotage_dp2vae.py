@@ -10,9 +10,9 @@ import test_subsets as subsets
 from _fits import ledger_is_what_ran, nothing_private_is_kept
 from _sabotage import Claim, assert_caught, mutant_ids
 
-from skdpgen.accounting import subset_sampling
-from skdpgen.dpsgd import subsets as subsets_module
-from skdpgen.dpsgd.subsets import SubsetPlan
+from skdpgen.accounting import _subset_sampling as subset_sampling
+from skdpgen.dpsgd import _subsets as subsets_module
+from skdpgen.dpsgd._subsets import SubsetPlan
 from skdpgen.nn import _dp2vae_decoder as stage_2
 from skdpgen.nn import _dp2vae_training as stage_1
 from skdpgen.synthesizers import _dp2vae_model, _dp2vae_start

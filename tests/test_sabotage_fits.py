@@ -19,14 +19,16 @@ from _fits import (
 )
 from _sabotage import Claim, assert_caught, mutant_ids
 
-from skdpgen import DPPCA, DPGaussianMixture, PrivacyAccountant, _scaling
+from skdpgen import DPPCA, DPGaussianMixture, PrivacyAccountant
 from skdpgen._base import PrivateEstimator
-from skdpgen.mechanisms import selection
+from skdpgen.data import frames as _frames
+from skdpgen.data import labels as _array_labels
+from skdpgen.data import scaling as _scaling
+from skdpgen.mechanisms import _selection as selection
 from skdpgen.mixture import _em, _labels
 from skdpgen.nn import DPNet
-from skdpgen.synthesizers import _array_model, _class_cells, _class_sizes, _decoder, _frame_model, _frames
-from skdpgen.synthesizers import _labels as _array_labels
-from skdpgen.tabular import learning
+from skdpgen.synthesizers import _array_model, _class_cells, _class_sizes, _decoder, _frame_model
+from skdpgen.tabular import _learning as learning
 
 LEARNING = ["mixture by class", "arrays", "frame"]
 ESTIMATORS = ["pca", "mixture", "arrays", "frame"]

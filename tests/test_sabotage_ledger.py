@@ -10,11 +10,13 @@ import test_checkpoints as checkpoints
 import test_ledger_chain as chain
 from _sabotage import Claim, assert_caught, mutant_ids
 
-from skdpgen.accounting import charged_steps, ledger_records, receipt
-from skdpgen.accounting.filter import PrivacyFilter
-from skdpgen.accounting.ledger import FileLedger
-from skdpgen.accounting.memory_ledger import MemoryLedger
-from skdpgen.dpsgd import charged
+from skdpgen.accounting import _charged_steps as charged_steps
+from skdpgen.accounting import _ledger_records as ledger_records
+from skdpgen.accounting import _receipt as receipt
+from skdpgen.accounting._filter import PrivacyFilter
+from skdpgen.accounting._ledger import FileLedger
+from skdpgen.accounting._memory_ledger import MemoryLedger
+from skdpgen.dpsgd import _charged as charged
 
 ROLLBACK = Claim(chain.test_a_ledger_put_back_to_an_earlier_state_is_refused)
 PAST = Claim(chain.test_another_past_of_the_same_length_or_longer_is_refused)

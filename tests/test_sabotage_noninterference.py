@@ -14,27 +14,28 @@ import pytest
 from _noninterference import noninterference
 from _sabotage import Claim
 
-from skdpgen import DPPCA, DPGaussianMixture, _scaling
+from skdpgen import DPPCA, DPGaussianMixture
 from skdpgen._base import PrivateEstimator
-from skdpgen.mechanisms import selection
+from skdpgen.data import arrays as _arrays
+from skdpgen.data import frames as _frames
+from skdpgen.data import scaling as _scaling
+from skdpgen.data.arrays import ArrayRows
+from skdpgen.data.frames import FrameRows
+from skdpgen.mechanisms import _selection as selection
 from skdpgen.mixture import _dp_gaussian_mixture
 from skdpgen.mixture import _labels as _mixture_labels
 from skdpgen.nn import DPNet, DPNetClassifier
 from skdpgen.synthesizers import (
     _array_model,
-    _arrays,
     _class_cells,
     _dp2vae_model,
     _dpgm_model,
     _frame_model,
-    _frames,
     _merf_model,
     _p3gm,
     _privae_model,
 )
-from skdpgen.synthesizers._arrays import ArrayRows
-from skdpgen.synthesizers._frames import FrameRows
-from skdpgen.tabular import learning
+from skdpgen.tabular import _learning as learning
 
 
 def _wrap(patch, owner, name, around):
@@ -187,7 +188,7 @@ def form_of_names_by_the_first_row(patch):
         mixed = len(found) % 2 == 0
         return function([str(name) + "" if not mixed else np.str_(name) for name in found], *args)
 
-    for module in (_mixture_labels, sys.modules["skdpgen.synthesizers._labels"]):
+    for module in (_mixture_labels, sys.modules["skdpgen.data.labels"]):
         _wrap(patch, module, "release_names", names)
 
 

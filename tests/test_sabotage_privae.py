@@ -10,7 +10,7 @@ from _fits import ledger_is_what_ran, nothing_private_is_kept
 from _sabotage import Claim, assert_caught, mutant_ids
 
 from skdpgen.dpsgd import TermwiseAggregate, TermwisePlan, WholeBatchAggregate, WholeBatchPlan
-from skdpgen.dpsgd import termwise as termwise_module
+from skdpgen.dpsgd import _termwise as termwise_module
 from skdpgen.synthesizers import _privae_model, _privae_planning
 
 AR, RO = "add_or_remove_one", "replace_one"

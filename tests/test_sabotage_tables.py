@@ -9,11 +9,12 @@ import test_one_hot
 from _fits import ledger_is_what_ran, nothing_private_is_kept
 from _sabotage import Claim, assert_caught, mutant_ids
 
-from skdpgen.mechanisms.one_hot import _tables as one_hot_tables
-from skdpgen.mechanisms.one_hot import _weights as one_hot_weights
-from skdpgen.mechanisms.one_hot import one_hot_moments
-from skdpgen.synthesizers import _frame_model, _frames
-from skdpgen.synthesizers._sources import ChunkSource, add_sums
+from skdpgen.data import frames as _frames
+from skdpgen.data.sources import ChunkSource, add_sums
+from skdpgen.mechanisms._one_hot import _tables as one_hot_tables
+from skdpgen.mechanisms._one_hot import _weights as one_hot_weights
+from skdpgen.mechanisms._one_hot import one_hot_moments
+from skdpgen.synthesizers import _frame_model
 
 AR, RO = "add_or_remove_one", "replace_one"
 CHUNKS = {r: Claim(sources.test_tables_of_chunks_attain_their_sensitivity_and_never_exceed_it, r) for r in (AR, RO)}

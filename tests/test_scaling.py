@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from skdpgen._scaling import RowScaling, check_bounds, learn_norm_bound, learn_scaling, scaling_phases
+from skdpgen.data.scaling import RowScaling, check_bounds, learn_norm_bound, learn_scaling, scaling_phases
 from skdpgen.exceptions import InvalidInputError, UtilityWarning
 from skdpgen.mechanisms import N_OCTAVE_CELLS
 from skdpgen.testing import seeded_noise

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skdpgen._scaling import RowScaling, _norms, learn_norm_bound
+from skdpgen.data.lowpass import lowpass_basis
+from skdpgen.data.scaling import RowScaling, _norms, learn_norm_bound
 from skdpgen.mechanisms import class_moments, exact_value
-from skdpgen.synthesizers._lowpass import lowpass_basis
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.blocks import exact_product, map_blocks
 from skdpgen.utils.noise import make_noise_generator

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from .accountant import PrivacyAccountant
-from .calibration import FitPlan, Phase, calibrate, noise_multiplier_for
-from .card import PrivacyCard
-from .cost import delta_pld, epsilon_pld, epsilon_rdp
-from .event_json import event_from_json, event_to_json
-from .events import (
+from ._accountant import PrivacyAccountant
+from ._calibration import FitPlan, Phase, calibrate, noise_multiplier_for
+from ._card import PrivacyCard
+from ._cost import delta_pld, epsilon_pld, epsilon_rdp
+from ._event_json import event_from_json, event_to_json
+from ._events import (
     Charge,
     compose_events,
     describe_event,
@@ -17,10 +17,10 @@ from .events import (
     repeat_and_select_event,
     subset_gaussian_event,
 )
-from .filter import PrivacyFilter
-from .gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
-from .planning import BudgetPlan
-from .receipt import Receipt
+from ._filter import PrivacyFilter
+from ._gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
+from ._planning import BudgetPlan
+from ._receipt import Receipt
 
 __all__ = [
     "BudgetPlan",

@@ -55,7 +55,7 @@ def add_reading(parser):
 
 
 def reading(arguments):
-    """Options of `skdpgen._table_files.read_table` that `add_reading` took."""
+    """Options of `skdpgen.data.table_files.read_table` that `add_reading` took."""
     return {
         "missing_values": arguments.missing,
         "separator": arguments.separator,

@@ -32,8 +32,8 @@ def run(arguments):
     import json
     import warnings
 
-    from .._table_files import check_apart, check_output
     from ..accounting import BudgetPlan
+    from ..data.table_files import check_apart, check_output
 
     if arguments.plot:
         check_output(arguments.plot)
@@ -74,7 +74,7 @@ def _data(arguments):
     import pandas as pd
 
     from .. import Schema
-    from .._table_files import read_table
+    from ..data.table_files import read_table
     from ..model_selection import rows_like
 
     given = [name for name in ("input", "schema", "columns") if getattr(arguments, name) is not None]

@@ -18,7 +18,7 @@ def add(commands):
 
 
 def run(arguments):
-    from ..benchmark.demo import run_demo
+    from ._demo import run_demo
 
     run_demo(
         arguments.dataset,

@@ -36,7 +36,7 @@ def run(arguments):
     from pathlib import Path
 
     from .. import PrivacyCard, Schema, load
-    from .._table_files import check_apart, check_output, read_table
+    from ..data.table_files import check_apart, check_output, read_table
     from ..report import build_report, read_results
 
     check_output(arguments.output)

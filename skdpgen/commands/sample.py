@@ -22,7 +22,7 @@ def add(commands):
 def run(arguments):
     import skdpgen
 
-    from .._table_files import check_apart, check_output, check_writing
+    from ..data.table_files import check_apart, check_output, check_writing
     from ._results import write_rows
 
     check_output(arguments.output, table=True)

@@ -26,7 +26,7 @@ def add(commands):
 
 def run(arguments):
     from .. import Schema
-    from .._table_files import check_apart, check_output, declare_public, read_table
+    from ..data.table_files import check_apart, check_output, declare_public, read_table
 
     if arguments.output:
         check_output(arguments.output)

@@ -62,7 +62,7 @@ def _check_kinds(rows, schema, declared_public):
     import sys
 
     from .. import Schema
-    from .._table_files import KINDS_FROM_VALUES
+    from ..data.table_files import KINDS_FROM_VALUES
     from ..tabular import Numeric
 
     names = getattr(rows, "attrs", {}).get(KINDS_FROM_VALUES, [])
@@ -100,7 +100,7 @@ def run(arguments):
     import skdpgen
 
     from .. import Schema
-    from .._table_files import check_apart, check_input, check_output, check_writing
+    from ..data.table_files import check_apart, check_input, check_output, check_writing
     from ._results import Results
 
     schema = None if arguments.schema is None else Schema.load(arguments.schema)
@@ -127,7 +127,7 @@ def run(arguments):
 
 def _run(arguments, model, settings, schema, options, results):
     from .. import PrivacyAccountant
-    from .._table_files import is_parquet, read_table
+    from ..data.table_files import is_parquet, read_table
     from ..exceptions import SchemaError
 
     rows = Path(arguments.input)

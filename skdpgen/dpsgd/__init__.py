@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from .checks import check_module, check_optimizer, choose_path
-from .clipping import ClippedSum, LossModule, clipped_sum
-from .loader import Batch, Chunk, PoissonLoader, poisson_batches
-from .noise import GradientNoise
-from .parts import PartedPlan, PartedSum
-from .plan import DPSGDPlan
-from .termwise import TermwiseAggregate, TermwisePlan
-from .whole_batch import WholeBatchAggregate, WholeBatchPlan
+from ._checks import check_module, check_optimizer, choose_path
+from ._clipping import ClippedSum, LossModule, clipped_sum
+from ._loader import Batch, Chunk, PoissonLoader, poisson_batches
+from ._noise import GradientNoise
+from ._parts import PartedPlan, PartedSum
+from ._plan import DPSGDPlan
+from ._termwise import TermwiseAggregate, TermwisePlan
+from ._whole_batch import WholeBatchAggregate, WholeBatchPlan
 
 __all__ = [
     "Batch",

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from .clipping import check_bound, clip_rows, lattice_rows
-from .clusters import CLUSTER_COUNT_WEIGHT, cluster_sums, nearest_centers
-from .densities import octave_ranges
-from .gaussian import add_gaussian, exact_value
-from .histogram import histogram, joint_histogram, split_histogram
-from .mixture_sums import MixtureSums, mixture_sums, unpack_mixture_sums
-from .moments import Moments, class_first_moments, class_moments, first_moments, moments, second_moments, unpack_moments
-from .octaves import LARGEST, N_OCTAVE_CELLS, octave_cells, octave_edges
-from .one_hot import OneHotMoments, one_hot_moments, unpack_one_hot_moments
-from .selection import (
+from ._clipping import check_bound, clip_rows, lattice_rows
+from ._clusters import CLUSTER_COUNT_WEIGHT, cluster_sums, nearest_centers
+from ._densities import octave_ranges
+from ._gaussian import add_gaussian, exact_value
+from ._histogram import histogram, joint_histogram, split_histogram
+from ._mixture_sums import MixtureSums, mixture_sums, unpack_mixture_sums
+from ._moments import (
+    Moments,
+    class_first_moments,
+    class_moments,
+    first_moments,
+    moments,
+    second_moments,
+    unpack_moments,
+)
+from ._octaves import LARGEST, N_OCTAVE_CELLS, octave_cells, octave_edges
+from ._one_hot import OneHotMoments, one_hot_moments, unpack_one_hot_moments
+from ._selection import (
     class_norm_histogram,
     norm_histogram,
     outermost_bins,
@@ -20,7 +28,7 @@ from .selection import (
     select_above,
     selection_threshold,
 )
-from .total import total
+from ._total import total
 
 __all__ = [
     "CLUSTER_COUNT_WEIGHT",

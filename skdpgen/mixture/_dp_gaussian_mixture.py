@@ -12,8 +12,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
-from .._scaling import check_bounds, learn_scaling, scaling_phases
 from ..accounting import Phase
+from ..data.scaling import check_bounds, learn_scaling, scaling_phases
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import add_gaussian, check_bound, class_moments, clip_rows, moments, unpack_moments
 from ..utils.validation import (

@@ -7,7 +7,7 @@ from threadpoolctl import threadpool_limits
 
 from ..decomposition._principal_components import covariance_of
 from ..mechanisms import add_gaussian, mixture_sums, unpack_mixture_sums
-from ..mechanisms.moments import Moments
+from ..mechanisms._moments import Moments
 from ._parameters import GaussianMixtureParameters
 
 __all__ = ["TransformedRows", "class_gaussians", "clip_covariances", "dp_em", "em_step", "initial_mixture"]

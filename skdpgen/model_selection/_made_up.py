@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from ..tabular.columns import holds_missing
+from ..tabular._columns import holds_missing
 
 __all__ = ["made_up_rows", "rows_like", "with_missing"]
 

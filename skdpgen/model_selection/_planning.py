@@ -14,8 +14,8 @@ from sklearn.base import clone
 
 from .._base import PRIVACY_CONSTRAINTS
 from ..accounting import Phase, gaussian_event, gaussian_mu, non_private_event, repeat_and_select_event
-from ..accounting.calibration import FitPlan
-from ..accounting.prepaid import PlanningAccountant, calibrate_by_rdp, plan_at
+from ..accounting._calibration import FitPlan
+from ..accounting._prepaid import PlanningAccountant, calibrate_by_rdp, plan_at
 from ..utils.noise import public_noise
 from ..utils.validation import is_extension, num_samples
 from ..utils.watching import watch_releases

@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
 
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
-from ..accounting.card_json import plain
-from ..accounting.prepaid import PaidFits, Voucher
+from ..accounting._card_json import plain
+from ..accounting._prepaid import PaidFits, Voucher
 from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
 from ..mechanisms import add_gaussian
 from ..utils.validation import HasMethods, Interval, StrOptions, fit_context, num_samples

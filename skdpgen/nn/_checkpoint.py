@@ -12,8 +12,8 @@ import os
 
 import torch
 
-from ..accounting.checkpoint import CheckpointHeader, header_text, read_header, read_whole
-from ..dpsgd.seeding import torch_seeded
+from ..accounting._checkpoint import CheckpointHeader, header_text, read_header, read_whole
+from ..dpsgd._seeding import torch_seeded
 from ..utils.atomic import write_atomically
 
 __all__ = ["Checkpoint", "check_checkpoint", "load_checkpoint"]

@@ -13,10 +13,10 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import nn
 
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
-from .._scaling import check_bounds, learn_scaling, scaling_phases
 from ..accounting import Phase
+from ..data.scaling import check_bounds, learn_scaling, scaling_phases
 from ..dpsgd import DPSGDPlan
-from ..dpsgd.seeding import torch_seeded
+from ..dpsgd._seeding import torch_seeded
 from ..exceptions import InvalidInputError
 from ..mechanisms import add_gaussian, histogram
 from ..mixture._labels import labels_of, learn_classes

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ..dpsgd.checks import check_layers
+from ..dpsgd._checks import check_layers
 
 __all__ = ["CauchyMMD", "GroupLatents", "KLFromPrior", "UserDivergence", "cauchy_mmd", "make_divergence"]
 

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from .._types import BoundedSum
 from ..dpsgd import GradientNoise
-from ..dpsgd.subsets import KeyedStream, subset_draws
+from ..dpsgd._subsets import KeyedStream, subset_draws
 from ._dp2vae_training import QUERY, REFRESH, StackableNet, factors, norms_of, sample_latent, scaled
 
 __all__ = ["EncoderStack", "bytes_needed", "clipped_sum", "train_decoder"]

@@ -12,7 +12,7 @@ from joblib import Parallel, delayed
 from torch.func import functional_call, vmap
 from tqdm import tqdm
 
-from ..dpsgd.subsets import KeyedStream
+from ..dpsgd._subsets import KeyedStream
 from ._dp2vae import in_patch_order
 
 __all__ = [

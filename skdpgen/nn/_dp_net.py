@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 from tqdm import tqdm
 
 from ..dpsgd import DPSGDPlan, GradientNoise, PoissonLoader, check_optimizer, choose_path
-from ..dpsgd.seeding import SecretGenerators, check_generators, torch_lock, torch_seeded
+from ..dpsgd._seeding import SecretGenerators, check_generators, torch_lock, torch_seeded
 from ..utils.noise import make_noise_generator
 from ._checkpoint import Checkpoint, check_checkpoint, load_checkpoint
 from ._net_losses import NetGroupLoss, NetLoss, chunk_inputs, made_up_groups

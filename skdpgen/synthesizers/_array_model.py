@@ -8,18 +8,12 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import logsumexp
 
-from .._scaling import learn_norm_bound
-from ..mechanisms import add_gaussian, class_first_moments, class_moments, clip_rows, total, unpack_moments
-from ..mixture import dp_em, initial_mixture
-from ..mixture._em import clip_covariances
-from ..utils.blocks import map_blocks
-from ._array_evidence import ArraysGiven
-from ._arrays import ArrayCodec
-from ._base import spread_components
-from ._class_cells import release_cells
-from ._class_sizes import learn_class_sizes, scale_mixture
-from ._decoder import NetGenerator, decoder_plan, train_decoder
-from ._gaussians import (
+from ..data.arrays import ArrayCodec
+from ..data.labels import label_codes
+from ..data.scaling import learn_norm_bound
+from ..generators.array_evidence import ArraysGiven
+from ..generators.components import spread_components
+from ..generators.gaussians import (
     COUNT_WEIGHT,
     MEAN_WEIGHT,
     MOST_NUMBERS,
@@ -30,7 +24,13 @@ from ._gaussians import (
     floored,
     image_contrast,
 )
-from ._labels import label_codes
+from ..mechanisms import add_gaussian, class_first_moments, class_moments, clip_rows, total, unpack_moments
+from ..mixture import dp_em, initial_mixture
+from ..mixture._em import clip_covariances
+from ..utils.blocks import map_blocks
+from ._class_cells import release_cells
+from ._class_sizes import learn_class_sizes, scale_mixture
+from ._decoder import NetGenerator, decoder_plan, train_decoder
 from ._planning import has_class_sizes
 
 __all__ = ["ArrayModel", "fit_array_model"]

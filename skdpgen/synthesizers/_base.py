@@ -13,10 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 from .._base import PrivateEstimator
 from ..accounting import PrivacyCard
 from ..exceptions import PrivacyLeakWarning
-from ._file_checks import check_loaded, check_whole
+from ..generators.components import component_chunks, join_chunks
+from ..utils.file_checks import check_loaded, check_whole
 from ._model_file import save_state
 
-__all__ = ["BaseSynthesizer", "join_chunks", "spread_components"]
+__all__ = ["BaseSynthesizer"]
 
 # Rows, and values, that are drawn at once. Part of what a seed means: more rows are drawn in chunks of this size.
 _CHUNK_ROWS, _CHUNK_VALUES = 100_000, 2**24
@@ -248,42 +249,3 @@ def _restored(card, defaults, model):
 def _epsilon(card):
     asked = card["fit"]["epsilon_asked"]
     return np.inf if asked == "inf" else asked
-
-
-def spread_components(n, weights, rng):
-    """Component of each of n rows: every one within a row of its share, in random order."""
-    weights = np.maximum(np.asarray(weights, dtype=np.float64), 0.0)
-    total = weights.sum()
-    shares = np.cumsum(weights / total if total > 0 else np.full(len(weights), 1 / len(weights)))
-    positions = (np.arange(n) + rng.random()) / n
-    return rng.permutation(np.minimum(np.searchsorted(shares, positions, side="right"), len(weights) - 1))
-
-
-def component_chunks(n, weights, size, rng):
-    """Components of n rows, at most `size` at a time.
-
-    As cutting the whole of `spread_components` would give them in distribution, without ever holding it: the counts of
-    all rows are spread first, and each chunk is a draw from them without replacement.
-    """
-    if n <= size:
-        yield spread_components(n, weights, rng)
-        return
-    weights = np.maximum(np.asarray(weights, dtype=np.float64), 0.0)
-    weights = weights / weights.sum() if weights.sum() > 0 else np.full(len(weights), 1 / len(weights))
-    ends = np.clip(np.ceil(n * np.cumsum(weights) - rng.random()), 0, n).astype(np.int64)
-    ends[np.flatnonzero(weights)[-1] :] = n
-    left = np.diff(ends, prepend=0)
-    for start in range(0, n, size):
-        counts = rng.multivariate_hypergeometric(left, min(size, n - start), method="marginals")
-        left = left - counts
-        yield rng.permutation(np.repeat(np.arange(len(left)), counts))
-
-
-def join_chunks(chunks):
-    """Chunks of rows, arrays, series, frames or pairs of them, as one."""
-    first, *others = chunks = list(chunks)
-    if not others:
-        return first
-    if isinstance(first, tuple):
-        return tuple(join_chunks(parts) for parts in zip(*chunks))
-    return np.concatenate(chunks) if isinstance(first, np.ndarray) else pd.concat(chunks, ignore_index=True)

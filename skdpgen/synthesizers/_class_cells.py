@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtri
 
+from ..generators.gaussians import COUNT_WEIGHT, MEAN_WEIGHT, MOST_NUMBERS, LatentSpace, class_latents, floored
 from ..mechanisms import add_gaussian, class_moments, unpack_moments
 from ..utils.blocks import exact_product, map_blocks
-from ._gaussians import COUNT_WEIGHT, MEAN_WEIGHT, MOST_NUMBERS, LatentSpace, class_latents, floored
 
 __all__ = ["cell_codes", "cell_moments", "n_cell_signs", "release_cells"]
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.ndimage import label
 from scipy.special import gammainc, ndtr
 
-from .._scaling import NORM_CELL, bound_of_norms, norm_edges
+from ..data.scaling import NORM_CELL, bound_of_norms, norm_edges
 from ..mechanisms import add_gaussian, class_norm_histogram
 
 __all__ = ["ClassSizes", "learn_class_sizes", "scale_mixture"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
+from ..generators.gaussians import LatentSpace
 from ..mixture import GaussianMixtureParameters
-from ._file_checks import check_mixture
-from ._fixed_normals import DRAWS, fixed_normals, in_double
-from ._gaussians import LatentSpace
+from ..nn._fixed_normals import DRAWS, fixed_normals, in_double
+from ..utils.file_checks import check_mixture
 
 __all__ = ["NetGenerator", "check_network", "decoder_plan", "train_decoder"]
 
@@ -253,7 +253,7 @@ def _warm_start(module, rows, steps, seed):
     """Ordinary training on synthetic rows; draws, dropout's too, follow the seed alone."""
     import torch
 
-    from ..dpsgd.seeding import torch_seeded
+    from ..dpsgd._seeding import torch_seeded
 
     device = next(module.parameters()).device
     generator = torch.Generator().manual_seed(int(seed))

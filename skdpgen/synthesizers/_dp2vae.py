@@ -10,14 +10,14 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS
+from ..data.frames import FrameRows
+from ..data.reading import public_assumptions, read_rows
 from ..exceptions import InvalidInputError
 from ..tabular import Schema
 from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context, validate_data, validate_rows
 from ._base import BaseSynthesizer
 from ._dp2vae_model import DP2VAEModel, fit_dp2vae_model
 from ._dp2vae_planning import check_networks, plan_phases, resolve_settings, split_ids
-from ._frames import FrameRows
-from ._reading import public_assumptions, read_rows
 
 __all__ = ["DP2VAESynthesizer"]
 

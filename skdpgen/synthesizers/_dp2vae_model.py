@@ -7,22 +7,14 @@ import warnings
 import numpy as np
 from scipy.special import expit, logsumexp
 
+from ..data.arrays import ArrayCodec
+from ..data.frame_codec import FrameCodec
+from ..data.frames import FrameRows
+from ..data.labels import label_codes
 from ..exceptions import UtilityWarning
 from ..tabular import sample_levels
-from ._arrays import ArrayCodec
-from ._dp2vae_planning import (
-    architecture_of,
-    expected_empty,
-    likelihood_of,
-    make_networks,
-    make_scratch,
-    subset_plan,
-)
+from ._dp2vae_planning import architecture_of, expected_empty, likelihood_of, make_networks, make_scratch, subset_plan
 from ._dp2vae_start import release_facts, start_networks
-from ._file_checks import check_module_arrays
-from ._frame_codec import FrameCodec
-from ._frames import FrameRows
-from ._labels import label_codes
 
 __all__ = ["DP2VAEModel", "fit_dp2vae_model"]
 
@@ -165,6 +157,8 @@ class DP2VAEModel:
         described = dict(state["description"])
         if described["image_shape"] is not None:
             described["image_shape"] = tuple(described["image_shape"])
+        from ..nn._saved import check_module_arrays
+
         check_module_arrays(lambda: make_decoder(**described), state["decoder"])
         decoder = make_decoder(**described)
         decoder.load_state_dict({name: torch.from_numpy(np.array(p)) for name, p in state["decoder"].items()})
@@ -275,7 +269,7 @@ def _say_what_is_rare(settings, codec, weights, row_count):
 
 def _train(data, networks, likelihood, n_classes, settings, plan, rng, chunks):
     """Stage 1 and stage 2; the encoders are gone when it returns. Returns what the card says of the noise."""
-    from ..dpsgd.subsets import assign_subsets, hash_subsets
+    from ..dpsgd._subsets import assign_subsets, hash_subsets
     from ..nn._dp2vae_decoder import EncoderStack, train_decoder
     from ..nn._dp2vae_training import SubsetRows, pretrain_encoders
 

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from ..accounting import Phase
+from ..data.frames import FrameRows
 from ..exceptions import InvalidInputError
 from ..utils.validation import as_numbers
-from ._frames import FrameRows
 
 __all__ = [
     "PRESETS",
@@ -57,7 +57,7 @@ def resolve_settings(parameters, defaults):
     ValueError
         Parameters that contradict one another, or that would do nothing in this combination.
     """
-    from ..dpsgd.subsets import SubsetPlan
+    from ..dpsgd._subsets import SubsetPlan
 
     settings = {name: value for name, value in parameters.items() if name != "accountant"}
     given = {name for name, value in settings.items() if not _same(value, defaults[name])}
@@ -100,7 +100,7 @@ def _same(one, other):
 
 def subset_plan(settings, noise_multiplier=0.0):
     """Stage 2's plan."""
-    from ..dpsgd.subsets import SubsetPlan
+    from ..dpsgd._subsets import SubsetPlan
 
     return SubsetPlan(
         n_subsets=settings["n_subsets"],
@@ -158,7 +158,7 @@ def split_ids(X, id_column, check=True):
         ids, rest = X[:, id_column], np.delete(X, id_column, axis=1)
     if not check:
         return rest, None
-    from ..dpsgd.subsets import check_ids
+    from ..dpsgd._subsets import check_ids
 
     try:
         check_ids(ids)
@@ -180,7 +180,7 @@ def architecture_of(settings):
 
 def make_networks(settings, n_features, n_classes, n_outputs):
     """Encoder and decoder of the settings: initialised by the seed, or copies of the user's own."""
-    from ..dpsgd.seeding import torch_seeded
+    from ..dpsgd._seeding import torch_seeded
     from ..nn._dp2vae import make_decoder, make_encoder
 
     kind = {"image_shape": _shape(settings)}
@@ -201,7 +201,7 @@ def make_scratch(settings, n_outputs, n_classes):
     It is trained on the rows of one subset, 24 of 60,000: of "patches" a small one serves as well, and thousands of
     them take a fraction of the time.
     """
-    from ..dpsgd.seeding import torch_seeded
+    from ..dpsgd._seeding import torch_seeded
     from ..nn._dp2vae import SCRATCH, make_decoder
 
     if settings["decoder"] is not None or architecture_of(settings) != "patches":
@@ -240,7 +240,7 @@ def check_networks(settings, rows):
     """
     import torch
 
-    from ..dpsgd.seeding import torch_seeded
+    from ..dpsgd._seeding import torch_seeded
     from ..nn._dp2vae import LIKELIHOODS, check_modules
     from ..nn._dp2vae_decoder import bytes_needed
     from ..nn._dp2vae_training import default_chunk, readable
@@ -294,7 +294,7 @@ def check_networks(settings, rows):
 def _check_shapes(encoder, decoder, n_latent, n_features, n_classes, n_outputs):
     import torch
 
-    from ..dpsgd.seeding import generator_states, torch_seeded
+    from ..dpsgd._seeding import generator_states, torch_seeded
 
     with torch.no_grad(), torch_seeded(0):
         before = generator_states()[0]

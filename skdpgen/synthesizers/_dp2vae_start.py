@@ -6,12 +6,12 @@ import copy
 
 import numpy as np
 
+from ..data.frames import FrameRows
+from ..generators.components import spread_components
+from ..generators.gaussians import full_covariances
 from ..mechanisms import add_gaussian, histogram
 from ._array_model import fit_array_model
-from ._base import spread_components
 from ._frame_model import fit_frame_model
-from ._frames import FrameRows
-from ._gaussians import full_covariances
 
 __all__ = ["release_facts", "start_networks"]
 

@@ -6,11 +6,11 @@ from numbers import Integral, Real
 
 from .._base import PRIVACY_CONSTRAINTS
 from ..accounting import Phase
+from ..data.reading import public_assumptions, read_rows
 from ..tabular import Schema
 from ..utils.validation import MOST_UNITS, Interval, StrOptions, as_sizes, check_model_size, fit_context
 from ._base import BaseSynthesizer
 from ._merf_model import MERFModel, fit_merf_model
-from ._reading import public_assumptions, read_rows
 
 __all__ = ["DPMERFSynthesizer"]
 

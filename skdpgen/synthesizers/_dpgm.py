@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 from numbers import Integral, Real
 
+from ..data.reading import public_assumptions
 from ..utils.validation import MOST_UNITS, Interval, fit_context
 from ._dpgm_model import DPGMModel, fit_dpgm_model
 from ._dpgm_planning import check_network, plan_phases
 from ._planning import resolve_sampling
 from ._privae_base import VAE_CONSTRAINTS, LikelihoodSynthesizer
 from ._privae_planning import resolve_settings
-from ._reading import public_assumptions
 
 __all__ = ["DPGMSynthesizer"]
 

@@ -6,11 +6,11 @@ import warnings
 
 import numpy as np
 
+from ..data.frames import FrameRows
 from ..exceptions import UtilityWarning
+from ..generators.components import spread_components
 from ..mechanisms import CLUSTER_COUNT_WEIGHT, add_gaussian, cluster_sums, histogram, nearest_centers
-from ._base import spread_components
 from ._dpgm_planning import make_net, training_plan
-from ._frames import FrameRows
 from ._merf_model import RandomFeatures
 from ._privae_model import PriVAEModel, learn_rows
 from ._privae_planning import make_likelihood

@@ -9,20 +9,21 @@ import numpy as np
 from tqdm import tqdm
 
 from .._types import BoundedSum
+from ..data.frame_codec import FrameCodec
+from ..data.scores import Scores
 from ..exceptions import UtilityWarning
+from ..generators.components import spread_components
+from ..generators.frame_evidence import FramesGiven
+from ..generators.gaussians import LatentSpace
+from ..generators.product_mixture import ParticleModel
+from ..generators.product_mixture_fit import fit_particles
+from ..generators.scores import ScoreModel, fit_scores
 from ..mechanisms import add_gaussian, unpack_moments, unpack_one_hot_moments
 from ..mixture import GaussianMixtureParameters, dp_em, initial_mixture
 from ..tabular import sample_levels
 from ..utils.blocks import map_blocks
-from ._base import spread_components
+from ..utils.file_checks import check_mixture
 from ._decoder import NetGenerator, decoder_plan, train_decoder
-from ._evidence import FramesGiven
-from ._file_checks import check_mixture
-from ._frame_codec import FrameCodec
-from ._gaussians import LatentSpace
-from ._particle_model import ParticleModel
-from ._particles import fit_particles
-from ._scores import ScoreModel, Scores, fit_scores
 
 __all__ = ["FrameModel", "fit_frame_model"]
 

@@ -7,14 +7,14 @@ import sys
 
 import numpy as np
 
+from ..data.arrays import ArrayCodec
+from ..data.frame_codec import FrameCodec
+from ..data.frames import FrameRows
+from ..data.sources import add_sums
 from ..mechanisms import add_gaussian, class_first_moments
 from ..tabular import sample_levels
 from ..utils.blocks import exact_product
-from ._arrays import ArrayCodec
-from ._file_checks import check_size, check_whole
-from ._frame_codec import FrameCodec
-from ._frames import FrameRows
-from ._sources import add_sums
+from ..utils.file_checks import check_size, check_whole
 
 __all__ = ["COUNT_WEIGHT", "MERFModel", "RandomFeatures", "embedding_sum", "fit_merf_model"]
 

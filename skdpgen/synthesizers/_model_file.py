@@ -10,8 +10,8 @@ import numpy as np
 
 from .. import __version__
 from ..utils.atomic import Draft, write_atomically
+from ..utils.file_checks import check_arrays
 from ..utils.safetensors_file import read_safetensors
-from ._file_checks import check_arrays
 
 __all__ = ["load", "save_state"]
 

@@ -9,16 +9,17 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS
+from ..data.frames import FrameRows
+from ..data.reading import public_assumptions, read_rows
 from ..exceptions import InvalidInputError
+from ..generators.components import join_chunks
+from ..generators.constraints import RowConstraint, keep_constraints
 from ..tabular import Schema
 from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context, validate_data, validate_rows
 from ._array_model import ArrayModel, fit_array_model
-from ._base import BaseSynthesizer, join_chunks
-from ._constraints import RowConstraint, keep_constraints
+from ._base import BaseSynthesizer
 from ._frame_model import FrameModel, fit_frame_model
-from ._frames import FrameRows
 from ._planning import plan_fit
-from ._reading import public_assumptions, read_rows
 
 __all__ = ["MomentSynthesizer"]
 

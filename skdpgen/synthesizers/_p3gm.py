@@ -11,6 +11,8 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS
+from ..data.frames import FrameRows
+from ..data.reading import public_assumptions, read_rows
 from ..exceptions import InvalidInputError
 from ..tabular import Schema
 from ..utils.validation import (
@@ -26,9 +28,7 @@ from ._array_model import ArrayModel, fit_array_model
 from ._base import BaseSynthesizer
 from ._decoder import check_network
 from ._frame_model import FrameModel, fit_frame_model
-from ._frames import FrameRows
 from ._planning import plan_fit, resolve_sampling, resolve_settings
-from ._reading import public_assumptions, read_rows
 
 __all__ = ["P3GMSynthesizer"]
 

@@ -9,7 +9,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from .._base import PrivateEstimator
-from .._scaling import RowScaling
+from ..data.scaling import RowScaling
 from ..tabular import TableEncoder
 
 __all__ = ["sample_pipeline"]

@@ -11,9 +11,12 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS
+from ..data.arrays import ArrayRows, check_image_shape
+from ..data.frames import FrameRows
+from ..data.reading import public_assumptions
 from ..exceptions import InvalidInputError
 from ..tabular import Schema
-from ..tabular.schema import check_unique
+from ..tabular._schema import check_unique
 from ..utils.validation import (
     MOST_UNITS,
     ClassNamePrefixFeaturesOutMixin,
@@ -23,12 +26,9 @@ from ..utils.validation import (
     validate_data,
     validate_rows,
 )
-from ._arrays import ArrayRows, check_image_shape
 from ._base import BaseSynthesizer
-from ._frames import FrameRows
 from ._privae_model import PriVAEModel, fit_privae_model
 from ._privae_planning import check_groups, check_network, plan_phases, resolve_settings
-from ._reading import public_assumptions
 
 __all__ = ["VAE_CONSTRAINTS", "BaseVAESynthesizer", "LikelihoodSynthesizer"]
 

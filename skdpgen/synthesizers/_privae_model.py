@@ -6,16 +6,16 @@ import warnings
 
 import numpy as np
 
+from ..data.arrays import ArrayCodec
+from ..data.frame_codec import FrameCodec
+from ..data.frames import FrameRows
+from ..data.labels import label_codes
 from ..exceptions import UtilityWarning
+from ..generators.components import spread_components
 from ..mechanisms import add_gaussian, histogram
+from ..nn._fixed_normals import DRAWS, fixed_normals, in_double
 from ..tabular import sample_levels
-from ._arrays import ArrayCodec
-from ._base import spread_components
-from ._file_checks import check_module_arrays, check_size
-from ._fixed_normals import DRAWS, fixed_normals, in_double
-from ._frame_codec import FrameCodec
-from ._frames import FrameRows
-from ._labels import label_codes
+from ..utils.file_checks import check_size
 from ._privae_planning import make_likelihood, make_net, make_prior, training_plan
 
 __all__ = ["PriVAEModel", "fit_privae_model", "learn_rows"]
@@ -231,6 +231,8 @@ class PriVAEModel:
                 n_labels=state["n_labels"],
                 **{**state["architecture"], "image_shape": _tuple(state["architecture"]["image_shape"])},
             )
+
+        from ..nn._saved import check_module_arrays
 
         check_module_arrays(make, state["layers"])
         module = make()

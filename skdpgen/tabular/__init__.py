@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from .binning import Binning
-from .blocks import Block, sample_levels
-from .columns import Boolean, Categorical, Datetime, Numeric
-from .encoder import TableEncoder
-from .frames import validate_frame
-from .learning import (
-    SchemaHistogram,
-    bins_from_histogram,
-    bins_histogram,
-    schema_from_histogram,
-    schema_histogram,
-)
-from .schema import Schema
+from ._binning import Binning
+from ._blocks import Block, sample_levels
+from ._columns import Boolean, Categorical, Datetime, Numeric
+from ._encoder import TableEncoder
+from ._frames import validate_frame
+from ._learning import SchemaHistogram, bins_from_histogram, bins_histogram, schema_from_histogram, schema_histogram
+from ._schema import Schema
 
 __all__ = [
     "Binning",

@@ -22,7 +22,9 @@ from skdpgen.accounting import (
     gaussian_mu,
     non_private_event,
     poisson_gaussian_event,
-    privacy_loss,
+)
+from skdpgen.accounting import (
+    _privacy_loss as privacy_loss,
 )
 from skdpgen.exceptions import BudgetExceededError, DetachedAccountantError
 

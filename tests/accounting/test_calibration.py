@@ -16,9 +16,11 @@ from skdpgen.accounting import (
     noise_multiplier_for,
     non_private_event,
     poisson_gaussian_event,
-    privacy_loss,
 )
-from skdpgen.accounting import calibration as module
+from skdpgen.accounting import _calibration as module
+from skdpgen.accounting import (
+    _privacy_loss as privacy_loss,
+)
 
 BOTH = ["add_or_remove_one", "replace_one"]
 MNIST = [Phase("pca", 0.1), Phase("mixture", 0.15, 20), Phase("decoder", 0.75, 840, 300 / 63000)]

@@ -11,7 +11,7 @@ from test_ledger_chain import books, new_ledger, rewrite
 
 from skdpgen.accounting import Charge, PrivacyAccountant, compose_events, gaussian_event, poisson_gaussian_event
 from skdpgen.dpsgd import DPSGDPlan
-from skdpgen.dpsgd.subsets import SubsetPlan
+from skdpgen.dpsgd._subsets import SubsetPlan
 from skdpgen.exceptions import LedgerError
 
 STEPS = 5

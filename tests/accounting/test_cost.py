@@ -22,7 +22,7 @@ from skdpgen.accounting import (
     non_private_event,
     poisson_gaussian_event,
 )
-from skdpgen.accounting.renyi import conversion_cost, poisson_rdp
+from skdpgen.accounting._renyi import conversion_cost, poisson_rdp
 
 BOTH = ["add_or_remove_one", "replace_one"]
 MNIST = poisson_gaussian_event(300 / 63000, 1.4, 840)

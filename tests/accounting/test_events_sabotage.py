@@ -14,8 +14,9 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from _sabotage import Claim, assert_caught, mutant_ids
 
-from skdpgen.accounting import event_json, subset_sampling
-from skdpgen.dpsgd.subsets import SubsetPlan
+from skdpgen.accounting import _event_json as event_json
+from skdpgen.accounting import _subset_sampling as subset_sampling
+from skdpgen.dpsgd._subsets import SubsetPlan
 
 SIGNAL = planning_claims.test_the_signal_of_a_step_on_subsets_is_its_clipped_means_and_not_its_rows
 

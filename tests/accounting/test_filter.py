@@ -7,8 +7,8 @@ import pytest
 
 from skdpgen.accounting import Charge, PrivacyFilter, epsilon_pld, gaussian_epsilon, gaussian_event, gaussian_mu
 from skdpgen.accounting import poisson_gaussian_event as steps
-from skdpgen.accounting.filter import Entry
-from skdpgen.accounting.renyi import conversion_cost
+from skdpgen.accounting._filter import Entry
+from skdpgen.accounting._renyi import conversion_cost
 from skdpgen.exceptions import BudgetExceededError
 
 BOTH = ["add_or_remove_one", "replace_one"]

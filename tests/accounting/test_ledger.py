@@ -15,7 +15,16 @@ from pathlib import Path
 import joblib
 import pytest
 
-from skdpgen.accounting import Charge, Phase, PrivacyAccountant, gaussian_event, poisson_gaussian_event, privacy_loss
+from skdpgen.accounting import (
+    Charge,
+    Phase,
+    PrivacyAccountant,
+    gaussian_event,
+    poisson_gaussian_event,
+)
+from skdpgen.accounting import (
+    _privacy_loss as privacy_loss,
+)
 from skdpgen.exceptions import BudgetExceededError, LedgerError
 
 EVENT = gaussian_event(20.0)
@@ -160,7 +169,7 @@ def test_a_read_only_ledger_can_be_read_and_not_charged():
 
 def test_a_locked_ledger_is_an_error_and_not_a_charge(path, monkeypatch):
     accountant = PrivacyAccountant(1.0, ledger=path)
-    monkeypatch.setattr("skdpgen.accounting.ledger._SECONDS", 0.05)
+    monkeypatch.setattr("skdpgen.accounting._ledger._SECONDS", 0.05)
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as holder:
         holder.execute("BEGIN IMMEDIATE")
         with pytest.raises(LedgerError, match="stayed locked"):

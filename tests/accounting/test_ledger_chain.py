@@ -16,10 +16,19 @@ import numpy as np
 import pytest
 from _forks import in_a_fork
 
-from skdpgen.accounting import Charge, PrivacyAccountant, PrivacyFilter, gaussian_event, ledger, poisson_gaussian_event
-from skdpgen.accounting.filter import Totals
-from skdpgen.accounting.ledger import FileLedger
-from skdpgen.accounting.ledger_records import charge_record, first_link, link
+from skdpgen.accounting import (
+    Charge,
+    PrivacyAccountant,
+    PrivacyFilter,
+    gaussian_event,
+    poisson_gaussian_event,
+)
+from skdpgen.accounting import (
+    _ledger as ledger,
+)
+from skdpgen.accounting._filter import Totals
+from skdpgen.accounting._ledger import FileLedger
+from skdpgen.accounting._ledger_records import charge_record, first_link, link
 from skdpgen.exceptions import BudgetExceededError, LedgerError
 
 EVENT = gaussian_event(20.0)

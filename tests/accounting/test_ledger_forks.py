@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from _forks import in_a_fork, start_in_a_fork
 
-from skdpgen.accounting import PrivacyAccountant, gaussian_event, ledger_turns, repeat_and_select_event
-from skdpgen.accounting.ledger_turns import turn
-from skdpgen.accounting.prepaid import PaidFits
+from skdpgen.accounting import PrivacyAccountant, gaussian_event, repeat_and_select_event
+from skdpgen.accounting import _ledger_turns as ledger_turns
+from skdpgen.accounting._ledger_turns import turn
+from skdpgen.accounting._prepaid import PaidFits
 from skdpgen.exceptions import LedgerError
 
 EVENT = gaussian_event(200.0)
@@ -64,7 +65,7 @@ def test_a_fork_waits_for_the_turn_of_a_thread_and_says_so_where_it_cannot(tmp_p
     monkeypatch.setattr(ledger_turns, "_FORK_SECONDS", 0.05)
     assert "was forked while a ledger file was in use" in in_a_fork(lambda: accountant.charge(EVENT, "child"))
     with monkeypatch.context() as patch:
-        patch.setattr("skdpgen.accounting.ledger._SECONDS", 0.05)
+        patch.setattr("skdpgen.accounting._ledger._SECONDS", 0.05)
         with pytest.raises(LedgerError, match="other threads of this process"):
             accountant.charge(EVENT, "too late")
     monkeypatch.setattr(ledger_turns, "_FORK_SECONDS", 20.0)

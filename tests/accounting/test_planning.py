@@ -6,9 +6,16 @@ import math
 import numpy as np
 import pytest
 
-from skdpgen import DPPCA, DP2VAESynthesizer, DPGaussianMixture, P3GMSynthesizer, PrivacyAccountant, PrivateSearchCV
+from skdpgen import (
+    DPPCA,
+    DP2VAESynthesizer,
+    DPGaussianMixture,
+    P3GMSynthesizer,
+    PrivacyAccountant,
+    PrivateSearchCV,
+)
 from skdpgen.accounting import BudgetPlan, epsilon_pld, repeat_and_select_event, subset_gaussian_event
-from skdpgen.accounting.calibration import FitPlan
+from skdpgen.accounting._calibration import FitPlan
 
 X = np.random.default_rng(0).normal(size=(200, 3))
 

@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from skdpgen import DPPCA, PrivacyAccountant
 from skdpgen.accounting import gaussian_event, repeat_and_select_event
-from skdpgen.accounting.prepaid import PaidFits, PlanningAccountant, Voucher, calibrate_by_rdp, plan_at
+from skdpgen.accounting._prepaid import PaidFits, PlanningAccountant, Voucher, calibrate_by_rdp, plan_at
 from skdpgen.exceptions import BudgetExceededError
 
 X = np.random.default_rng(0).normal(size=(300, 2))

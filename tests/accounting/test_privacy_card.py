@@ -9,9 +9,9 @@ import pytest
 
 from skdpgen import DPPCA, PrivateSearchCV
 from skdpgen.accounting import Phase, PrivacyAccountant, PrivacyCard, epsilon_pld
-from skdpgen.accounting import card as module
-from skdpgen.accounting.card_json import digest
-from skdpgen.dpsgd.subsets import SubsetPlan
+from skdpgen.accounting import _card as module
+from skdpgen.accounting._card_json import digest
+from skdpgen.dpsgd._subsets import SubsetPlan
 
 PHASES = [Phase("moments", 0.3), Phase("decoder", 0.7, 20, 0.2)]
 

@@ -23,12 +23,14 @@ from skdpgen.accounting import (
     non_private_event,
     poisson_gaussian_event,
     repeat_and_select_event,
-    selection,
 )
-from skdpgen.accounting.calibration import FitPlan
-from skdpgen.accounting.events import releases
-from skdpgen.accounting.renyi import rdp_at
-from skdpgen.accounting.selection import run_probabilities, stopping_probability
+from skdpgen.accounting import (
+    _selection as selection,
+)
+from skdpgen.accounting._calibration import FitPlan
+from skdpgen.accounting._events import releases
+from skdpgen.accounting._renyi import rdp_at
+from skdpgen.accounting._selection import run_probabilities, stopping_probability
 
 BOTH = ["add_or_remove_one", "replace_one"]
 STEPS = poisson_gaussian_event(300 / 63000, 1.053, 840)

@@ -22,11 +22,13 @@ from skdpgen.accounting import (
     gaussian_epsilon,
     gaussian_event,
     poisson_gaussian_event,
-    privacy_loss,
     subset_gaussian_event,
 )
-from skdpgen.accounting.renyi import poisson_rdp
-from skdpgen.accounting.subset_sampling import SUBSET_MECHANISMS, SubsetSampledDpEvent, _profile, subset_rdp
+from skdpgen.accounting import (
+    _privacy_loss as privacy_loss,
+)
+from skdpgen.accounting._renyi import poisson_rdp
+from skdpgen.accounting._subset_sampling import SUBSET_MECHANISMS, SubsetSampledDpEvent, _profile, subset_rdp
 
 K, T, DELTA = 2500, 10_000, 1e-5
 

@@ -9,13 +9,7 @@ import pytest
 from scipy import stats
 
 from skdpgen.accounting import gaussian_event
-from skdpgen.audit import (
-    epsilon_from_counts,
-    epsilon_from_guesses,
-    mu_from_counts,
-    mu_from_scale,
-    mu_from_shift,
-)
+from skdpgen.audit import epsilon_from_counts, epsilon_from_guesses, mu_from_counts, mu_from_scale, mu_from_shift
 from skdpgen.audit._bounds import error_bounds
 from skdpgen.audit._likelihood import bounds_of_distances
 from skdpgen.audit._training import _least_miss

@@ -7,8 +7,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 
-from skdpgen.benchmark import BENCHMARKS, _dp2vae_judges, dp2vae, dp2vae_speed
-from skdpgen.benchmark.dp2vae_theory import dp2vae_accounting, dp2vae_hidden_state, hidden_state_delta
+from benchmarks import BENCHMARKS, _dp2vae_judges, dp2vae, dp2vae_speed
+from benchmarks.dp2vae_theory import dp2vae_accounting, dp2vae_hidden_state, hidden_state_delta
 
 
 def test_encoders_that_remember_their_visits_lose_more_than_the_composed_claim(tmp_path):

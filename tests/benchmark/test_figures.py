@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from skdpgen.benchmark.figures import accounting_benchmark, dimension_benchmark, two_gaussians
+from benchmarks.figures import accounting_benchmark, dimension_benchmark, two_gaussians
 
 
 def test_two_gaussians_have_the_means_and_covariances_of_the_paper():

@@ -7,8 +7,8 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.utils import Bunch
 
-from skdpgen.benchmark import images as image_room
-from skdpgen.benchmark._image_classifiers import cnn_accuracy, fit_cnn, predict_cnn
+from benchmarks import images as image_room
+from benchmarks._image_classifiers import cnn_accuracy, fit_cnn, predict_cnn
 
 DIGITS = {"image_shape": (8, 8), "batch_size": 64, "progress": False}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from skdpgen.benchmark import BENCHMARKS
-from skdpgen.benchmark.moment_cost import cost_of_fit, random_chunks
+from benchmarks import BENCHMARKS
+from benchmarks.moment_cost import cost_of_fit, random_chunks
 
 
 def test_chunks_are_the_same_each_time_and_add_up():

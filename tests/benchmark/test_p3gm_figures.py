@@ -10,11 +10,11 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 
+from benchmarks import BENCHMARKS, published, sample_grids, settings
+from benchmarks.checkpoints import checkpoint_benchmark
+from benchmarks.models import BASELINES, MODELS, find_model
+from benchmarks.settings import components_benchmark, split_benchmark
 from skdpgen import datasets
-from skdpgen.benchmark import BENCHMARKS, published, sample_grids, settings
-from skdpgen.benchmark.checkpoints import checkpoint_benchmark
-from skdpgen.benchmark.models import BASELINES, MODELS, find_model
-from skdpgen.benchmark.settings import components_benchmark, split_benchmark
 from skdpgen.synthesizers._planning import resolve_settings
 from skdpgen.synthesizers._presets import paper_settings
 
@@ -84,8 +84,8 @@ def test_checkpoints_are_of_the_steps_asked_for_and_the_last_is_the_model(small_
         kept.append(original(*arguments))
         return kept[-1]
 
+    from benchmarks import checkpoints
     from skdpgen import synthesizers
-    from skdpgen.benchmark import checkpoints
 
     quick = functools.partial(synthesizers.P3GMSynthesizer, warm_start_steps=2)
     monkeypatch.setattr(synthesizers, "P3GMSynthesizer", quick)

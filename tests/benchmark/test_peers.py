@@ -15,9 +15,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 
+from benchmarks.peers import AIM, DPCTGAN, PATECTGAN, PEERS, PYTHON_VARIABLE, adapter, find_peer, worker
+from benchmarks.tables import table_benchmark
 from skdpgen import datasets
-from skdpgen.benchmark.peers import AIM, DPCTGAN, PATECTGAN, PEERS, PYTHON_VARIABLE, adapter, find_peer, worker
-from skdpgen.benchmark.tables import table_benchmark
 from skdpgen.tabular import Categorical, Numeric, Schema
 
 SCHEMA = Schema(
@@ -190,8 +190,8 @@ def test_a_program_that_is_no_interpreter_is_an_error(tmp_path):
 
 def test_the_package_and_the_adapters_import_no_peer():
     code = (
-        "import sys, skdpgen, skdpgen.benchmark.registry, skdpgen.benchmark.tables, skdpgen.benchmark.peers as peers;"
-        "bad = {'dpmm', 'snsynth', 'opacus', 'mbi', 'skdpgen.benchmark.peers.worker'} & set(sys.modules);"
+        "import sys, skdpgen, benchmarks.registry, benchmarks.tables, benchmarks.peers as peers;"
+        "bad = {'dpmm', 'snsynth', 'opacus', 'mbi', 'benchmarks.peers.worker'} & set(sys.modules);"
         "sys.exit(f'imported {bad}' if bad else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from sklearn.utils import Bunch
 
-from skdpgen.benchmark import BENCHMARKS
-from skdpgen.benchmark.privae_pinwheel import _judge, privae_pinwheel_benchmark
-from skdpgen.benchmark.privae_sparsity import METHODS, draw_sparsity, hoyer, privae_sparsity_benchmark
-from skdpgen.benchmark.privae_step import privae_step_benchmark
-from skdpgen.benchmark.privae_theory import noise_ratio, privae_theory_benchmark, table_1
-from skdpgen.benchmark.privae_tstr import privae_tstr_benchmark
+from benchmarks import BENCHMARKS
+from benchmarks.privae_pinwheel import _judge, privae_pinwheel_benchmark
+from benchmarks.privae_sparsity import METHODS, draw_sparsity, hoyer, privae_sparsity_benchmark
+from benchmarks.privae_step import privae_step_benchmark
+from benchmarks.privae_theory import noise_ratio, privae_theory_benchmark, table_1
+from benchmarks.privae_tstr import privae_tstr_benchmark
 
 FIRST = {"batch": 256, "groups": 16, "c1": 0.05, "c2": 0.005}
 SECOND = {"batch": 20, "groups": 1, "c1": 0.05, "c2": 0.0005}
@@ -112,8 +112,8 @@ def test_tstr_makes_each_model_at_its_budget(monkeypatch):
     def image_benchmark(dataset, models, *, epsilon, delta, device, **options):
         return told(models, {"epsilon": epsilon, "delta": delta, "device": device}, image_shape=(28, 28))
 
-    monkeypatch.setattr("skdpgen.benchmark.tables.table_benchmark", table_benchmark)
-    monkeypatch.setattr("skdpgen.benchmark.images.image_benchmark", image_benchmark)
+    monkeypatch.setattr("benchmarks.tables.table_benchmark", table_benchmark)
+    monkeypatch.setattr("benchmarks.images.image_benchmark", image_benchmark)
     names = ["PriVAESynthesizer", "DPVAESynthesizer", "P3GMSynthesizer"]
     for dataset in ("adult", "fashion_mnist"):
         results = privae_tstr_benchmark(dataset, epsilon=2.0, device="meta", quick=True)

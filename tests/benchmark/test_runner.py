@@ -12,11 +12,11 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 
+from benchmarks import BENCHMARKS, Benchmark, run_benchmark
+from benchmarks.cells import Meter, cells_of
+from benchmarks.summary import summary
 from skdpgen import datasets
 from skdpgen.__main__ import main
-from skdpgen.benchmark import BENCHMARKS, Benchmark, run_benchmark
-from skdpgen.benchmark.cells import Meter, cells_of
-from skdpgen.benchmark.summary import summary
 from skdpgen.exceptions import BenchmarkError
 
 # breast cancer has few rows for so many columns
@@ -44,7 +44,7 @@ def small_tables(monkeypatch):
 @pytest.fixture
 def counted(monkeypatch):
     """A benchmark of two results a cell, the calls of which are counted; the second result may fail."""
-    calls, room = [], ModuleType("skdpgen.benchmark.counted")
+    calls, room = [], ModuleType("benchmarks.counted")
     room.fails = False
 
     def function(models=("a", "b"), *, seeds=(0, 1), epsilon=1.0, data=None, figure=None, quick=False):

@@ -10,10 +10,10 @@ from types import ModuleType
 
 import pytest
 
+from benchmarks import BENCHMARKS, Benchmark, run_benchmark
+from benchmarks.models import BASELINES, MODELS
+from benchmarks.peers import PEERS
 from skdpgen.__main__ import main
-from skdpgen.benchmark import BENCHMARKS, Benchmark, run_benchmark
-from skdpgen.benchmark.models import BASELINES, MODELS
-from skdpgen.benchmark.peers import PEERS
 from skdpgen.exceptions import BenchmarkError
 
 
@@ -24,7 +24,7 @@ class _Rows(list):
 @pytest.fixture
 def room(monkeypatch):
     """Benchmarks "one" of models a and b, "other" of b and c, and "both"; `raises` is what a model raises."""
-    room = ModuleType("skdpgen.benchmark.of_these_tests")
+    room = ModuleType("benchmarks.of_these_tests")
     room.raises, room.calls, room.drawn, room.held = {}, [], [], []
 
     def function(models=("a", "b"), *, seeds=(0,), figure=None):
@@ -115,7 +115,7 @@ def test_an_interruption_and_an_output_that_cannot_be_written_end_the_run(room, 
         run_benchmark("one")
     assert room.calls == ["a"]
     room.raises = {}
-    monkeypatch.setattr("skdpgen.benchmark.runner._tell", _full)
+    monkeypatch.setattr("benchmarks.runner._tell", _full)
     with pytest.raises(OSError, match="no space"):
         run_benchmark("one")
     assert room.calls == ["a", "a"]
@@ -128,12 +128,12 @@ def _full(record, output):
 def test_the_bar_counts_cells_that_fail(room, monkeypatch):
     bars = []
 
-    class Bar(sys.modules["skdpgen.benchmark.runner"].tqdm):
+    class Bar(sys.modules["benchmarks.runner"].tqdm):
         def __init__(self, *arguments, **options):
             super().__init__(*arguments, **{**options, "disable": False})
             bars.append(self)
 
-    monkeypatch.setattr("skdpgen.benchmark.runner.tqdm", Bar)
+    monkeypatch.setattr("benchmarks.runner.tqdm", Bar)
     room.raises = {"a": RuntimeError("no")}
     with pytest.raises(BenchmarkError):
         run_benchmark("one")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from skdpgen.benchmark.step import NETS, step_benchmark
+from benchmarks.step import NETS, step_benchmark
 from skdpgen.dpsgd import LossModule, choose_path
 
 

@@ -8,9 +8,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 
+from benchmarks.models import CLASSIFIER, REAL
+from benchmarks.tables import split_rows, table_benchmark
 from skdpgen import datasets
-from skdpgen.benchmark.models import CLASSIFIER, REAL
-from skdpgen.benchmark.tables import split_rows, table_benchmark
 from skdpgen.tabular import Categorical, Schema
 
 CLASSIFIERS = {"logistic": LogisticRegression(max_iter=1000)}

@@ -25,7 +25,7 @@ from skdpgen.accounting import (
     poisson_gaussian_event,
 )
 from skdpgen.dpsgd import DPSGDPlan, TermwisePlan
-from skdpgen.dpsgd.subsets import SubsetPlan
+from skdpgen.dpsgd._subsets import SubsetPlan
 from skdpgen.exceptions import BudgetExceededError, DetachedAccountantError
 from skdpgen.nn import DPNet
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from skdpgen.dpsgd import LossModule, check_optimizer, checks, choose_path
+from skdpgen.dpsgd import LossModule, check_optimizer, choose_path
+from skdpgen.dpsgd import _checks as checks
 
 
 class Net(nn.Module):

@@ -78,7 +78,7 @@ def test_no_bit_of_a_float64_sum_shows_under_fast_noise():
 
 
 def test_an_interrupt_leaves_no_sum_without_noise(monkeypatch):
-    from skdpgen.dpsgd import noise as room
+    from skdpgen.dpsgd import _noise as room
 
     out = [torch.zeros(2**18)]
     sums = BoundedSum([torch.ones(2**18)], l2_bound=1.0)

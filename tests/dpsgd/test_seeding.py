@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from skdpgen.dpsgd import seeding
-from skdpgen.dpsgd.seeding import SecretGenerators, check_generators, generator_states, torch_lock, torch_seeded
+from skdpgen.dpsgd import _seeding as seeding
+from skdpgen.dpsgd._seeding import SecretGenerators, check_generators, generator_states, torch_lock, torch_seeded
 from skdpgen.utils.noise import make_noise_generator
 
 

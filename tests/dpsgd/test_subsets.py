@@ -11,7 +11,7 @@ import pytest
 from _charged import charged
 
 from skdpgen.accounting import describe_event
-from skdpgen.dpsgd.subsets import KeyedStream, SubsetPlan, assign_subsets, hash_subsets, subset_draws
+from skdpgen.dpsgd._subsets import KeyedStream, SubsetPlan, assign_subsets, hash_subsets, subset_draws
 from skdpgen.utils.noise import make_noise_generator
 
 

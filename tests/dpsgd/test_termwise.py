@@ -13,7 +13,7 @@ from torch import nn
 
 from skdpgen.accounting import epsilon_pld
 from skdpgen.dpsgd import DPSGDPlan, LossModule, TermwiseAggregate, TermwisePlan
-from skdpgen.dpsgd.termwise import draw_groups, gather_groups
+from skdpgen.dpsgd._termwise import draw_groups, gather_groups
 from skdpgen.nn import DPNet
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import NoiseGenerator, make_noise_generator

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skdpgen.mechanisms import N_OCTAVE_CELLS, octave_cells, octave_edges, octave_ranges, outermost_bins
-from skdpgen.mechanisms.densities import full_cells
+from skdpgen.mechanisms._densities import full_cells
 
 N, SD, COLUMNS = 2000, 53.0, 10  # ten undeclared columns at epsilon 1
 LAWS = {

@@ -21,7 +21,7 @@ from skdpgen.mechanisms import (
     split_histogram,
     total,
 )
-from skdpgen.mechanisms.gaussian import _lattice_noise
+from skdpgen.mechanisms._gaussian import _lattice_noise
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import make_noise_generator
 

@@ -5,7 +5,7 @@ import pytest
 from _claims import RELATIONS, assert_noise_at_scale, assert_sensitivity
 
 from skdpgen.mechanisms import add_gaussian, exact_value, mixture_sums, unpack_mixture_sums
-from skdpgen.mechanisms.mixture_sums import LATTICE
+from skdpgen.mechanisms._mixture_sums import LATTICE
 from skdpgen.utils.noise import make_noise_generator
 
 K, D = 3, 4

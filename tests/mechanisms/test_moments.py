@@ -15,7 +15,7 @@ from skdpgen.mechanisms import (
     second_moments,
     unpack_moments,
 )
-from skdpgen.mechanisms.moments import LATTICE
+from skdpgen.mechanisms._moments import LATTICE
 from skdpgen.utils.noise import make_noise_generator
 
 WEIGHTS = [(0.05, 0.1**0.5), (0.05, 0.5**0.5), (0.3, 2.0), (1.0, 1.0)]

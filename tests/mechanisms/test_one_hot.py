@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from _claims import RELATIONS, assert_noise_at_scale, assert_sensitivity
 
-from skdpgen.mechanisms import add_gaussian, exact_value, one_hot
-from skdpgen.mechanisms.one_hot import one_hot_moments, unpack_one_hot_moments
+from skdpgen.mechanisms import _one_hot as one_hot
+from skdpgen.mechanisms import add_gaussian, exact_value
+from skdpgen.mechanisms._one_hot import one_hot_moments, unpack_one_hot_moments
 from skdpgen.utils.noise import make_noise_generator
 
 N_LEVELS = [3, 2, 7, 1]

@@ -24,8 +24,9 @@ from skdpgen import (
     PrivateSearchCV,
     load,
 )
-from skdpgen.accounting import epsilon_pld, prepaid
-from skdpgen.accounting.card_json import digest
+from skdpgen.accounting import _prepaid as prepaid
+from skdpgen.accounting import epsilon_pld
+from skdpgen.accounting._card_json import digest
 from skdpgen.exceptions import BudgetExceededError, PrivacyLeakWarning, UtilityWarning
 from skdpgen.testing import seeded_noise
 

@@ -10,8 +10,15 @@ import pytest
 from _sabotage import Claim, assert_caught, mutant_ids
 from sklearn.base import clone
 
-from skdpgen import DPPCA, DPMERFSynthesizer, P3GMSynthesizer, PrivacyAccountant, PriVAESynthesizer, PrivateSearchCV
-from skdpgen.accounting import prepaid
+from skdpgen import (
+    DPPCA,
+    DPMERFSynthesizer,
+    P3GMSynthesizer,
+    PrivacyAccountant,
+    PriVAESynthesizer,
+    PrivateSearchCV,
+)
+from skdpgen.accounting import _prepaid as prepaid
 from skdpgen.exceptions import BudgetExceededError, InvalidInputError
 from skdpgen.model_selection._planning import public_model
 from skdpgen.model_selection._scoring import same_terms

@@ -11,7 +11,7 @@ from _sabotage import Claim, assert_caught, mutant_ids, quietly
 
 from skdpgen import DPPCA, PrivateSearchCV
 from skdpgen.accounting import describe_event
-from skdpgen.accounting.prepaid import PaidFits
+from skdpgen.accounting._prepaid import PaidFits
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.watching import watch_releases
 

@@ -12,7 +12,7 @@ import torch
 from _charged import charged
 from torch import nn
 
-from skdpgen.dpsgd.subsets import SubsetPlan
+from skdpgen.dpsgd._subsets import SubsetPlan
 from skdpgen.nn import _dp2vae_decoder as stage_2
 from skdpgen.nn import _dp2vae_training as stage_1
 from skdpgen.nn._dp2vae import LIKELIHOODS, make_decoder, make_encoder

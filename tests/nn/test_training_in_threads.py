@@ -15,8 +15,9 @@ from skorch.callbacks import Callback
 from torch import nn
 
 from skdpgen.accounting import PrivacyAccountant
-from skdpgen.dpsgd import DPSGDPlan, seeding
-from skdpgen.dpsgd.seeding import check_generators
+from skdpgen.dpsgd import DPSGDPlan
+from skdpgen.dpsgd import _seeding as seeding
+from skdpgen.dpsgd._seeding import check_generators
 from skdpgen.nn import DPNet, DPNetClassifier
 from skdpgen.synthesizers import DP2VAESynthesizer
 from skdpgen.synthesizers._decoder import _warm_start

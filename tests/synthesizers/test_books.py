@@ -15,9 +15,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpgen import DPPCA, DPGaussianMixture, P3GMSynthesizer, PrivacyAccountant, sample_pipeline
+from skdpgen.data import frames as _frames
 from skdpgen.exceptions import BudgetExceededError, DetachedAccountantError, UtilityWarning
 from skdpgen.nn import DPNet, P3GMModule
-from skdpgen.synthesizers import _array_model, _frame_model, _frames
+from skdpgen.synthesizers import _array_model, _frame_model
 from skdpgen.testing import seeded_noise
 
 pytestmark = [

@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, Schema, load
+from skdpgen.data.frames import _merge_histograms
 from skdpgen.exceptions import SchemaError
-from skdpgen.synthesizers._frames import _merge_histograms
 from skdpgen.tabular import Categorical, schema_from_histogram, schema_histogram
 
 pytestmark = [

@@ -7,11 +7,11 @@ import pytest
 from _claims import RELATIONS, assert_sensitivity
 
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivateSearchCV, load
+from skdpgen.data.arrays import ArrayRows
+from skdpgen.generators.gaussians import LatentSpace, LinearGenerator, class_weights
 from skdpgen.mechanisms import exact_value
 from skdpgen.mixture import GaussianMixtureParameters
-from skdpgen.synthesizers._arrays import ArrayRows
 from skdpgen.synthesizers._class_cells import cell_codes, cell_moments, n_cell_signs
-from skdpgen.synthesizers._gaussians import LatentSpace, LinearGenerator, class_weights
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import make_noise_generator
 

@@ -10,13 +10,13 @@ import pytest
 from scipy import stats
 
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, load
+from skdpgen.data.arrays import ArrayRows
 from skdpgen.exceptions import UtilityWarning
+from skdpgen.generators.gaussians import ClassLatents
 from skdpgen.mixture import GaussianMixtureParameters
 from skdpgen.synthesizers import _class_sizes
 from skdpgen.synthesizers._array_model import fit_array_model
-from skdpgen.synthesizers._arrays import ArrayRows
 from skdpgen.synthesizers._class_sizes import ClassSizes, learn_class_sizes, scale_mixture
-from skdpgen.synthesizers._gaussians import ClassLatents
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import make_noise_generator
 

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from skdpgen import DP2VAESynthesizer, PrivacyAccountant
-from skdpgen.dpsgd import subsets
-from skdpgen.dpsgd.subsets import hash_subsets
+from skdpgen.dpsgd import _subsets as subsets
+from skdpgen.dpsgd._subsets import hash_subsets
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.utils.noise import make_noise_generator
 

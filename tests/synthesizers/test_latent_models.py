@@ -5,16 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skdpgen.mechanisms import Moments, OneHotMoments, exact_value, one_hot_moments, unpack_one_hot_moments
-from skdpgen.synthesizers._gaussians import (
+from skdpgen.data.bins import plan_bins
+from skdpgen.data.lowpass import lowpass_basis
+from skdpgen.generators.gaussians import (
     LatentSpace,
     LinearGenerator,
     class_latents,
     image_contrast,
     match_clipped_normal,
 )
-from skdpgen.synthesizers._lowpass import lowpass_basis
-from skdpgen.synthesizers._particles import consistent_marginals, fit_particles, plan_bins
+from skdpgen.generators.product_mixture_fit import consistent_marginals, fit_particles
+from skdpgen.mechanisms import Moments, OneHotMoments, exact_value, one_hot_moments, unpack_one_hot_moments
 
 
 def _class_moments(rng, n_classes=3, d=6, n=4000):

@@ -8,11 +8,11 @@ import pytest
 from _claims import RELATIONS, assert_sensitivity
 
 from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, Schema
+from skdpgen.data.frames import FrameRows
+from skdpgen.data.sources import ChunkSource, MemorySource, open_source
 from skdpgen.exceptions import InvalidInputError, SchemaError
+from skdpgen.generators.product_mixture_fit import fit_particles
 from skdpgen.mechanisms import exact_value
-from skdpgen.synthesizers._frames import FrameRows
-from skdpgen.synthesizers._particles import fit_particles
-from skdpgen.synthesizers._sources import ChunkSource, MemorySource, open_source
 from skdpgen.tabular import Categorical, Numeric
 from skdpgen.testing import seeded_noise
 
@@ -103,7 +103,7 @@ def test_a_dask_cluster_gives_the_release_of_one_frame():
 
 
 def test_slices_of_a_frame_in_memory_add_up(monkeypatch):
-    from skdpgen.synthesizers import _sources
+    from skdpgen.data import sources as _sources
 
     whole = _state(FRAME, epsilon=np.inf)
     monkeypatch.setattr(_sources, "CHUNK_ROWS", 128)
@@ -111,7 +111,7 @@ def test_slices_of_a_frame_in_memory_add_up(monkeypatch):
 
 
 def test_kinds_of_categories_that_differ_between_slices_are_refused_before_the_charge(monkeypatch):
-    from skdpgen.synthesizers import _sources
+    from skdpgen.data import sources as _sources
 
     monkeypatch.setattr(_sources, "CHUNK_ROWS", 128)
     town = FRAME["town"].astype(object)
@@ -158,7 +158,7 @@ def test_tables_of_chunks_attain_their_sensitivity_and_never_exceed_it(relation)
 
 
 def _with_fixed_bins(rows):
-    from skdpgen.synthesizers import _frames
+    from skdpgen.data import frames as _frames
 
     learned = _frames.bins_from_histogram
     _frames.bins_from_histogram = lambda noisy, schema, sd, n_bins: learned(noisy, schema, 1e9, n_bins)

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from skdpgen import P3GMSynthesizer, PrivacyAccountant, Schema
+from skdpgen.data.frames import FrameRows
 from skdpgen.exceptions import BudgetExceededError, InvalidInputError, UtilityWarning
 from skdpgen.nn import DPNet, P3GMModule
-from skdpgen.synthesizers._frames import FrameRows
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric
 
 RNG = np.random.default_rng(11)

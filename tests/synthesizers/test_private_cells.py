@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from skdpgen import P3GMSynthesizer
+from skdpgen.data import frames as _frames
 from skdpgen.mechanisms import add_gaussian
-from skdpgen.synthesizers import _frames
 from skdpgen.testing import seeded_noise
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, Schema
 from skdpgen.commands._results import write_rows
+from skdpgen.generators.components import component_chunks, spread_components
 from skdpgen.synthesizers import _base
-from skdpgen.synthesizers._base import component_chunks, spread_components
 from skdpgen.tabular import Categorical, Datetime, Numeric
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")

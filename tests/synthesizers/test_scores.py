@@ -11,9 +11,10 @@ from _claims import RELATIONS, assert_sensitivity
 
 import skdpgen
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, Schema
+from skdpgen.data.frame_codec import FrameCodec
+from skdpgen.data.scores import Scores, score_moments
 from skdpgen.exceptions import UtilityWarning
-from skdpgen.synthesizers._frame_codec import FrameCodec
-from skdpgen.synthesizers._scores import ScoreModel, Scores, fit_scores, score_moments
+from skdpgen.generators.scores import ScoreModel, fit_scores
 from skdpgen.tabular import Binning, Categorical, Numeric, TableEncoder
 
 RNG = np.random.default_rng(4)
@@ -162,9 +163,9 @@ def test_importance_of_a_column_moves_noise_from_its_scores_to_those_of_others(m
 
 
 def test_too_many_scores_are_left_to_one_way_tables(monkeypatch):
-    from skdpgen.synthesizers import _scores
+    from skdpgen.data import scores
 
-    monkeypatch.setattr(_scores, "_MOST_SCORES", 10)
+    monkeypatch.setattr(scores, "_MOST_SCORES", 10)
     with pytest.warns(UtilityWarning, match="independent"):
         synth = MomentSynthesizer(0.3, schema=SCHEMA, target="label").fit(FRAME[:20_000])
     assert not isinstance(synth.model_.particles, ScoreModel)

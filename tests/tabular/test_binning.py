@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skdpgen.mechanisms.densities import denoise, full_cells, sure_range, widened
+from skdpgen.mechanisms._densities import denoise, full_cells, sure_range, widened
 from skdpgen.tabular import Binning, Datetime, Numeric, Schema, bins_from_histogram, bins_histogram
-from skdpgen.tabular.binning import fine_grid, learned_binning, merge
+from skdpgen.tabular._binning import fine_grid, learned_binning, merge
 
 COLUMNS = [
     Numeric("x", (0, 1)),

@@ -10,7 +10,7 @@ import pytest
 
 from skdpgen.exceptions import SchemaError
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric, Schema, TableEncoder
-from skdpgen.tabular.schema import check_unique
+from skdpgen.tabular._schema import check_unique
 
 FULL = Schema(
     [

@@ -18,11 +18,13 @@ from skdpgen.tabular import (
     TableEncoder,
     bins_from_histogram,
     bins_histogram,
-    learning,
     schema_from_histogram,
     schema_histogram,
 )
-from skdpgen.tabular.columns import fit_dtype
+from skdpgen.tabular import (
+    _learning as learning,
+)
+from skdpgen.tabular._columns import fit_dtype
 
 
 class Normals:

@@ -1,0 +1,124 @@
+"""What the tables compare: synthesizers by class name, and the settings of them that have names of their own."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+
+import numpy as np
+
+__all__ = ["BASELINES", "CLASSIFIER", "MODELS", "REAL", "Model", "find_model", "verified_epsilon"]
+
+REAL = "real data"
+# Trained by DP-SGD on the rows themselves and tested on real ones, without any synthesis: what a reviewer asks for.
+CLASSIFIER = "DPNetClassifier"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A synthesizer, as the papers' tables name it.
+
+    Parameters
+    ----------
+    name : str
+        In ``--models``, in the results and in the printed tables.
+    estimator : str
+        Class in `skdpgen.synthesizers`.
+    settings : dict
+        Parameters of its own; ``{data}`` in a text stands for the name of the data.
+    private : bool
+        False: fitted at an infinite epsilon, whatever the budget of the others.
+    trains : bool
+        Whether DP-SGD trains a net, on the `device` that is asked for.
+    """
+
+    name: str
+    estimator: str
+    settings: dict = field(default_factory=dict)
+    private: bool = True
+    trains: bool = False
+
+    def make(self, data, *, epsilon, device="cpu", **public):
+        """Return the unfitted synthesizer; of what is `public` it is given what its class takes.
+
+        Parameters
+        ----------
+        data : str
+            Name of the data set.
+        epsilon : float
+        device : str, default="cpu"
+        **public
+            `delta`, `bounds`, `schema`, ... None is left out.
+        """
+        from skdpgen import synthesizers
+
+        make = getattr(synthesizers, self.estimator)
+        taken = inspect.signature(make).parameters
+        given = {name: value for name, value in public.items() if value is not None and name in taken}
+        own = {
+            name: value.format(data=data) if isinstance(value, str) else value for name, value in self.settings.items()
+        }
+        if self.trains and device != "cpu":
+            own["device"] = device
+        return make(epsilon=epsilon if self.private else np.inf, **{**given, **own})
+
+
+# Of images, the paper's: dense nets on the pixels.
+_DENSE = {"image_shape": None}
+# Settings of P3GM and DP-VAE that the papers' tables have as models of their own.
+MODELS = {
+    model.name: model
+    for model in (
+        Model("P3GM(net)", "P3GMSynthesizer", {"decoder": "net"}, trains=True),
+        Model("P3GM(AE)", "P3GMSynthesizer", {"decoder": "net", "latent_variance": "zero"}, trains=True),
+        Model("P3GM(paper)", "P3GMSynthesizer", {"preset": "paper/{data}", **_DENSE}, trains=True),
+        Model("PGM", "P3GMSynthesizer", {"preset": "paper/{data}", **_DENSE}, private=False, trains=True),
+        Model("DPVAESynthesizer", "DPVAESynthesizer", _DENSE, trains=True),
+        Model("VAE", "DPVAESynthesizer", _DENSE, private=False, trains=True),
+        Model("DPGMSynthesizer", "DPGMSynthesizer", _DENSE, trains=True),
+    )
+}
+# What samples, in the order of the rows of every table.
+BASELINES = (
+    REAL,
+    "P3GMSynthesizer",
+    "P3GM(AE)",
+    "P3GM(paper)",
+    "PGM",
+    "VAE",
+    "DPVAESynthesizer",
+    "DPGMSynthesizer",
+    "DPMERFSynthesizer",
+    "MomentSynthesizer",
+)
+
+
+def find_model(name):
+    """Return the `Model` of a name: one of `MODELS`, or a class of `skdpgen.synthesizers` at its defaults.
+
+    Raises
+    ------
+    ValueError
+        There is no such model.
+    """
+    if name in MODELS:
+        return MODELS[name]
+    from skdpgen import synthesizers
+
+    classes = [known for known in synthesizers.__all__ if known.endswith("Synthesizer")]
+    if name not in classes:
+        known = ", ".join([REAL, CLASSIFIER, *MODELS, *(c for c in classes if c not in MODELS)])
+        raise ValueError(f"models must be of {known}; got {name!r}")
+    return Model(name, name)
+
+
+def verified_epsilon(synthesizer):
+    """Epsilon of a fit recomputed from the events of its card (None without a card).
+
+    Raises
+    ------
+    ValueError
+        The events do not cost what the card says.
+    """
+    card = getattr(synthesizer, "card_", None)
+    return None if card is None else card.verify()["fit"]["epsilon"]

@@ -1,0 +1,262 @@
+"""`skdpgen bench`: run a benchmark cell by cell, one JSON line a result, a table with published figures at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import platform
+import sys
+import traceback
+from importlib.metadata import PackageNotFoundError, version
+
+import numpy as np
+from tqdm import tqdm
+
+from skdpgen.exceptions import BenchmarkError
+
+from .cells import Meter, cells_of
+from .planning import check_drawing, plan
+from .registry import BENCHMARKS
+from .summary import summary
+
+__all__ = ["run_benchmark"]
+
+# XGBoost is distributed under two names.
+_PACKAGES = ("skdpgen", "scikit-learn", "numpy", "pandas", "torch", "xgboost", "xgboost-cpu")
+
+
+def run_benchmark(name, *, output=None, only_finished=False, **options):
+    """Run a benchmark and print its results.
+
+    A benchmark is run cell by cell: one set of data, one budget, one seed, one model. A cell that is in `output`
+    already, with the same options, is read from there and not run again, whichever benchmark ran it and under whatever
+    versions: its line says which. A run that was stopped goes on where it was. A cell that fails is told on stderr and
+    is not kept as finished; the others are run.
+
+    Parameters
+    ----------
+    name : str
+        A key of ``benchmarks.BENCHMARKS``.
+    output : str or path, default=None
+        The JSON lines are appended to this file too.
+    only_finished : bool, default=False
+        Run nothing: print the table of what `output` holds.
+    **options
+        Of the benchmark; those left out take its defaults.
+
+    Returns
+    -------
+    list of dict
+        What the benchmark tells of each result, and ``benchmark``, ``cell`` (what was run), ``part`` and ``complete``
+        (which of its results, and whether the last), ``seconds``, ``peak_mib`` (largest resident size in these
+        seconds; where the system cannot tell it apart, of the process so far; the processes of a peer are apart, in
+        ``peer.fit.peak_mib`` and ``peer.sample.peak_mib``) and ``versions``.
+
+    Raises
+    ------
+    ValueError
+        If there is no such benchmark, or it does not take such an option or model. Of several parts, one that cannot
+        take a model leaves it out, and says so on stderr.
+    ImportError
+        If a package is missing that the first cell needs, or a figure is asked for and cannot be drawn; raised before
+        anything is run, as `ValueError` is (which is raised for a figure of an unknown kind of file too).
+    FileNotFoundError
+        If the folder of the figure, or the data of the first cell, are not there.
+    BenchmarkError
+        At the end, if cells failed: how many, and in `results` those of the others.
+    """
+    if name not in BENCHMARKS:
+        raise ValueError(f"benchmark must be one of {', '.join(BENCHMARKS)}; got {name!r}")
+    benchmark = BENCHMARKS[name]
+    refused = sorted(set(options) - set(benchmark.options))
+    if refused:
+        raise ValueError(f"the benchmark {name} takes no {', '.join(refused)}")
+    if only_finished and output is None:
+        raise ValueError("only_finished reads the file `output`: name it")
+    if any(options.get(asked) is not None for asked in ("figure", "figures")):
+        check_drawing(options.get("figure"))
+    # whatever can be refused is refused here, before the first cell
+    planned = [(part, list(cells_of(part, own)), figure) for part, own, figure in plan(benchmark, options)]
+    if output is not None and not only_finished:
+        _end_line(output)
+    run = _Run(_finished(output), None if only_finished else output, only_finished)
+    results = [result for part in planned for result in run.part(*part)]
+    if run.first is not None:
+        total = sum(len(cells) for _, cells, _ in planned)
+        raise BenchmarkError(run.verdict(total), results) from run.first
+    return results
+
+
+class _Run:
+    """What the parts of one run share: the cells that are finished, where results go, and what failed."""
+
+    def __init__(self, finished, output, only_finished):
+        self.finished, self.output, self.only_finished = finished, output, only_finished
+        self.failed, self.cells_failed, self.not_drawn, self.first = set(), 0, 0, None
+        self.begun = False
+
+    def part(self, benchmark, cells, figure):
+        """Results of the cells of a benchmark; its table is printed, its figure drawn."""
+        results, ran = [], False
+        # the bar is for a terminal; lines of results go to stdout
+        with tqdm(total=len(cells), desc=benchmark.name, unit="cell", file=sys.stderr, disable=None) as bar:
+            for cell in cells:
+                key = _line(cell.key)
+                bar.set_postfix_str(cell.label, refresh=True)
+                if key not in self.finished and not self.only_finished:
+                    ran = True
+                    self._run(benchmark, cell, key)
+                results += self.finished.get(key, [])
+                bar.update()
+        print(f"\n{benchmark.name}: {benchmark.summary}\n\n{summary(benchmark, results)}", flush=True)
+        if figure is not None:
+            self._draw(benchmark, results, figure, ran)
+        return results
+
+    def _run(self, benchmark, cell, key):
+        name = f"{benchmark.name} {cell.label}".rstrip()
+        if key in self.failed:  # in another part: after hours, where it was a time limit
+            self.cells_failed += 1
+            _say(f"{name} failed before, and is not tried again")
+            return
+        try:
+            self.finished[key] = list(_run_cell(benchmark, cell, self.output))
+        except _CellError as error:
+            if not self.begun and isinstance(error.__cause__, (FileNotFoundError, ImportError)):
+                raise error.__cause__ from None  # bad input, as long as nothing was run
+            self.failed.add(key)
+            self.cells_failed += 1
+            self._tell_failure(name, error.__cause__)
+        self.begun = True
+
+    def _draw(self, benchmark, results, figure, ran):
+        if not benchmark.draw:
+            if not ran:
+                _say(f"{benchmark.name} draws what it has just fitted, and nothing was: {figure} is not written")
+        elif not results:
+            _say(f"{benchmark.name} has no result to draw: {figure} is not written")
+        else:
+            try:
+                benchmark.draw_figure(results, figure)
+            except Exception as error:  # the parts that follow may take hours: they do not depend on it
+                self.not_drawn += 1
+                self._tell_failure(f"{benchmark.name} {figure}", error)
+
+    def _tell_failure(self, what, error):
+        _say(f"{what} failed: {type(error).__name__}: {' '.join(str(error).split())}")
+        # kept for where it was raised; the data in its frames would stay in memory, and in the peaks of what follows
+        traceback.clear_frames(error.__traceback__)
+        self.first = error if self.first is None else self.first
+
+    def verdict(self, total):
+        """How much failed, in words."""
+        counts = [f"{self.cells_failed} of {total} cells failed"] if self.cells_failed else []
+        return "; ".join(counts + ([f"figures not drawn: {self.not_drawn}"] if self.not_drawn else []))
+
+
+class _CellError(Exception):
+    """Caused by what a cell raised; what is raised where its results are kept is none, and ends the run."""
+
+
+def _guarded(cell):
+    try:
+        yield from cell.run()
+    except Exception as error:
+        raise _CellError from error
+
+
+def _say(text):
+    # around the bar, where there is one
+    tqdm.write(f"skdpgen: {text}", file=sys.stderr)
+
+
+def _run_cell(benchmark, cell, output):
+    """Results of a cell, each told as soon as the next one shows that it was not the last."""
+    held, meter = None, Meter()
+    try:
+        for part, result in enumerate(_guarded(cell)):
+            place = {"benchmark": benchmark.name, "cell": cell.key, "part": part, "complete": False}
+            # what a benchmark measures itself goes before what its cell took
+            record = _jsonable({**place, **meter.lap(), **result, "versions": _versions()})
+            if held is not None:
+                yield _tell(held, output)
+            held = record
+        if held is not None:
+            held["complete"] = True
+    finally:
+        if held is not None:
+            _tell(held, output)
+    if held is not None:
+        yield held
+
+
+def _tell(record, output):
+    line = _line(record)
+    print(line, flush=True)
+    if output is not None:
+        with open(output, "a", encoding="utf-8") as file:
+            file.write(line + "\n")
+    return record
+
+
+def _end_line(output):
+    """End the line that a killed process was writing; a file that cannot be written is told before the first fit."""
+    with open(output, "ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
+
+
+def _finished(output):
+    """Results of the cells that a file holds complete, by key."""
+    cells, complete = {}, {}
+    if output is None or not os.path.exists(output):
+        return complete
+    with open(output, encoding="utf-8") as file:
+        for line in file:
+            try:
+                record = json.loads(line)
+            except ValueError:  # the line that a killed process was writing
+                continue
+            if not isinstance(record, dict) or "cell" not in record:
+                continue
+            key = _line(record["cell"])
+            if record["part"] == 0:  # what a stopped run had of it does not count
+                cells[key] = []
+            cells.setdefault(key, []).append(record)
+            if record["complete"]:
+                complete[key] = cells.pop(key)
+    return complete
+
+
+def _line(record):
+    return json.dumps(_jsonable(record), sort_keys="run" in record)
+
+
+def _versions():
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def _jsonable(value):
+    """Plain values; infinity as the text "inf", which JSON has no number for."""
+    if isinstance(value, dict):
+        return {str(key): _jsonable(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple, range)):
+        return [_jsonable(one) for one in value]
+    if isinstance(value, np.ndarray):
+        return _jsonable(value.tolist())
+    if isinstance(value, np.generic):
+        return _jsonable(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    print(f"not a JSON value: {type(value).__name__}", file=sys.stderr)
+    return str(value)

@@ -1,0 +1,531 @@
+"""A ledger in an SQLite file that several processes share: records chained by hashes, charged in constant time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..exceptions import LedgerError
+from ._event_json import event_from_json
+from ._events import Charge
+from ._filter import STATUSES, Entry, PrivacyFilter, Totals
+from ._ledger_records import (
+    Record,
+    charge_record,
+    entries_of,
+    first_link,
+    link,
+    parse,
+    replay,
+    steps_of,
+    take_record,
+    totals_of,
+    use_record,
+)
+from ._ledger_turns import turn
+from ._memory_ledger import MemoryLedger
+
+__all__ = ["FileLedger", "MemoryLedger", "create_ledger_file"]
+
+_FORMAT = "skdpgen-ledger-2"
+_OLD_FORMAT = "skdpgen-ledger-1"  # without a chain: one table of entries, whose status was changed in place
+_SECONDS = 60.0
+# How long SQLite itself waits for another process, with the turn of this one held; then it begins anew.
+_WAIT = 0.25
+_TABLES = (
+    "CREATE TABLE records (id INTEGER PRIMARY KEY, record TEXT NOT NULL, hash TEXT NOT NULL)",
+    "CREATE TABLE head (length INTEGER NOT NULL, hash TEXT NOT NULL)",
+)
+_PARAMETERS = "CREATE TABLE parameters (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
+
+
+class _Seen(NamedTuple):
+    """What an object remembers of its file: how long it was, and its last hash (None: of the old format)."""
+
+    length: int
+    hash: str | None
+    totals: Totals
+    stamp: tuple[int, ...] | None  # of the file itself, when all of it had been checked
+
+
+def create_ledger_file(path: str | os.PathLike, rule: PrivacyFilter) -> bool:
+    """Create an empty ledger file; False if one was there already (it is left alone).
+
+    The file appears under its name complete, so that no process can see it half made.
+    """
+    path = Path(path)
+    if path.exists():
+        return False
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    parameters = {"format": _FORMAT, "id": uuid.uuid4().hex, **_parameters(rule)}
+    try:
+        with turn(time.monotonic() + _SECONDS), contextlib.closing(sqlite3.connect(draft)) as connection, connection:
+            connection.execute("PRAGMA synchronous = EXTRA")
+            connection.execute("BEGIN")
+            connection.execute(_PARAMETERS)
+            rows = [(name, json.dumps(value)) for name, value in parameters.items()]
+            connection.executemany("INSERT INTO parameters VALUES (?, ?)", rows)
+            _begin_chain(connection, parameters)
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            return False
+        except OSError:  # a file system without hard links: the rename is complete too, only not exclusive
+            if path.exists():
+                return False
+            os.replace(draft, path)
+        return True
+    except (OSError, sqlite3.Error) as error:
+        raise LedgerError(f"cannot create the ledger {path}: {error}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def _begin_chain(connection, parameters):
+    for statement in _TABLES:
+        connection.execute(statement)
+    connection.execute("INSERT INTO head VALUES (0, ?)", (first_link(parameters),))
+
+
+def _parameters(rule: PrivacyFilter) -> dict[str, str]:
+    # repr of a float round-trips, and "inf" is legal there where JSON has no infinity
+    return {
+        "epsilon": repr(rule.epsilon),
+        "delta": repr(rule.delta),
+        "neighboring": rule.neighboring,
+        "delta_reserve": repr(rule.delta_reserve),
+    }
+
+
+class FileLedger:
+    """Ledger in a file. Every call opens it anew, so threads, forks and pickles are all the same to it.
+
+    Records are only ever added, each with a hash of itself and of all before it, and with the running sums that the
+    next charge needs. The object remembers the length and the last hash that it has seen, and refuses a file with a
+    shorter or another past. A charge checks the whole chain where the file was changed by others since, and reads the
+    last record alone where it was not.
+
+    Parameters
+    ----------
+    path : str or path
+        Of an existing ledger.
+    identity : str, default=None
+        Identity that the file must have; None takes the one found. It keeps a file that was
+        deleted and made again, without entries, from passing for the one that was charged.
+
+    Raises
+    ------
+    LedgerError
+        When the file is missing, not a ledger, damaged, or another one than it was.
+    """
+
+    detached = False
+
+    def __init__(self, path: str | os.PathLike, identity: str | None = None):
+        self.path = os.path.abspath(os.fspath(path))
+        self.identity = identity
+        self._seen: _Seen | None = None
+        self._parsed: list[tuple[str, Record]] = []  # what was read before, by its hash
+        if identity is None:
+            self.identity = self.parameters()["id"]
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters that the file was created with, and its identity."""
+        return self._run(self._check_parameters)
+
+    def rule(self) -> PrivacyFilter:
+        """Filter that the file was created with."""
+        found = self.parameters()
+        try:
+            return PrivacyFilter(
+                float(found["epsilon"]), float(found["delta"]), found["neighboring"], float(found["delta_reserve"])
+            )
+        except (KeyError, ValueError, TypeError) as error:
+            raise self._damaged(error) from error
+
+    def read(self, rule: PrivacyFilter) -> list[Entry]:
+        """All entries, in the order of their acceptance."""
+
+        def work(connection):
+            found = self._check_parameters(connection, rule)
+            if found["format"] == _OLD_FORMAT:
+                return self._old_entries(connection)
+            return self._entries(self._records(connection, found, seen))
+
+        seen = self._seen
+        return self._run(work)
+
+    def totals(self, rule: PrivacyFilter) -> Totals:
+        """Return the running sums over all entries, as the last record states them."""
+        seen = self._seen
+        now = self._run(
+            lambda connection: self._state(connection, self._check_parameters(connection, rule), seen, rule)
+        )
+        self._remember(now)
+        return now.totals
+
+    def add(self, charges: Sequence[Charge], status: str, rule: PrivacyFilter) -> int:
+        """Append `charges` as one batch if `rule` lets them pass; a planned charge is used up instead.
+
+        Reading, checking and appending happen under the file's write lock, and the change is on the
+        disk when the call returns.
+
+        Returns
+        -------
+        int
+            Number of the record of the (first) charge.
+        """
+
+        def work(connection):
+            found = self._check_parameters(connection, rule)
+            if found["format"] == _OLD_FORMAT:
+                found = self._migrate(connection, found, seen, rule)
+            now = self._state(connection, found, None if seen is None or seen.hash is None else seen, rule)
+            totals, texts = now.totals, []
+            number = None
+            if status != "planned" and len(charges) == 1 and totals.planned:
+                number = self._planned(self._records(connection, found, None), charges[0])
+            if number is not None:
+                totals = totals.used()
+                texts.append(use_record(number, status, totals))
+            else:
+                rule.check(totals, charges)
+                batch = totals.batches + 1
+                for charge in charges:
+                    totals = rule.add(totals, charge, batch, status)
+                    texts.append(charge_record(charge, batch, status, totals))
+            length, head = _append(connection, now.length, now.hash, texts)
+            return _Seen(length, head, totals, None), number or now.length + 1
+
+        self._check_writable()
+        seen = self._seen
+        now, number = self._run(work, write=True)
+        self._remember(now._replace(stamp=self._stamp()))
+        return number
+
+    def steps_of(self, number: int, rule: PrivacyFilter) -> tuple[Charge, int, int]:
+        """Return the charge in record `number`, its steps, and how many were taken; see `ledger_records.steps_of`."""
+
+        def work(connection):
+            return steps_of(self._chained(connection, self._check_parameters(connection, rule), seen), number)
+
+        seen = self._seen
+        return self._run(work)
+
+    def take_steps(self, number: int, count: int, rule: PrivacyFilter, *, begins: bool) -> tuple[int, int]:
+        """Take steps of the training that record `number` was charged for, before they run.
+
+        Parameters
+        ----------
+        number, count : int
+        rule : PrivacyFilter
+        begins : bool
+            Whether these are the first steps: the training that was charged begins, and later ones go on with it.
+
+        Returns
+        -------
+        granted, taken : int
+            Steps that may now be run: at most `count`, and none once all were taken. Steps taken so far by all.
+
+        Raises
+        ------
+        LedgerError
+            Also where steps were taken of what begins, and none of what goes on.
+        """
+
+        def work(connection):
+            found = self._check_parameters(connection, rule)
+            records = self._chained(connection, found, seen)
+            _, steps, taken = steps_of(records, number)
+            if begins != (taken == 0):
+                raise LedgerError(
+                    f"{taken} steps of entry {number} in the ledger {self.path} were taken before: the training "
+                    f"{'is begun once, and resumed after that' if begins else 'has not begun'}; nothing was taken"
+                )
+            granted = min(count, steps - taken)
+            if granted <= 0:
+                return None, 0, taken
+            totals = records[-1].totals
+            length, head = _append(
+                connection, len(records), self._head(connection)[1], [take_record(number, granted, totals)]
+            )
+            return _Seen(length, head, totals, None), granted, taken + granted
+
+        self._check_writable()
+        seen = self._seen
+        now, granted, taken = self._run(work, write=True)
+        if now is not None:
+            self._remember(now._replace(stamp=self._stamp()))
+        return granted, taken
+
+    def verify(self, rule: PrivacyFilter, head: str | None = None) -> dict[str, Any]:
+        """Check the chain from its beginning, and recompute every running sum from the entries alone.
+
+        Parameters
+        ----------
+        rule : PrivacyFilter
+        head : str, default=None
+            "length:hash", noted earlier: the ledger must have had it.
+
+        Returns
+        -------
+        dict
+            head ("length:hash" now; None for the old format, which has no chain), unchained (entries that were
+            written before there was a chain).
+        """
+
+        def work(connection):
+            found = self._check_parameters(connection, rule)
+            if found["format"] == _OLD_FORMAT:
+                return _chainless(self._old_entries(connection), rule), [], 0
+            records = self._records(connection, found, seen)
+            rows = connection.execute("SELECT hash FROM records ORDER BY id")
+            return records, [first_link(found), *(row[0] for row in rows)], found.get("unchained", 0)
+
+        seen = self._seen
+        try:
+            records, hashes, unchained = self._run(work)
+            replay(records, rule)
+        except ValueError as error:
+            raise LedgerError(f"the ledger {self.path} does not verify: {error}") from error
+        if head is not None:
+            length, _, noted = head.partition(":")
+            if length not in map(str, range(len(hashes))) or hashes[int(length)] != noted:
+                raise LedgerError(f"the ledger {self.path} never had the head {head}: its past was changed")
+        if not hashes:
+            return {"head": None, "unchained": len(records)}
+        return {"head": f"{len(records)}:{hashes[-1]}", "unchained": unchained}
+
+    def _check_writable(self):
+        if not os.access(self.path, os.W_OK) and os.path.exists(self.path):
+            raise LedgerError(f"the ledger {self.path} is read-only; nothing was charged")
+
+    # ---- at the file -----------------------------------------------------------------------------
+    def _run(self, work: Callable, *, write: bool = False):
+        """Do `work` in one transaction on a connection of its own; wait for other processes up to a limit."""
+        deadline = time.monotonic() + _SECONDS
+        while True:
+            if not os.path.exists(self.path):
+                raise LedgerError(f"the ledger {self.path} is not there; an empty one is not made in its place")
+            try:
+                with turn(deadline), contextlib.closing(self._connect()) as connection:
+                    # on the disk when a charge returns, and so is the removal of the journal
+                    connection.execute("PRAGMA synchronous = EXTRA")
+                    connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+                    try:
+                        found = work(connection)
+                        connection.execute("COMMIT")
+                    except BaseException:
+                        if connection.in_transaction:
+                            with contextlib.suppress(sqlite3.Error):  # closing rolls back too
+                                connection.execute("ROLLBACK")
+                        raise
+                    return found
+            except sqlite3.Error as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise LedgerError(self._told(str(error))) from error
+            time.sleep(0.005)
+
+    def _connect(self):
+        # mode=rw: never create. isolation_level=None: transactions are written out above.
+        uri = Path(self.path).as_uri() + "?mode=rw"
+        return sqlite3.connect(uri, uri=True, timeout=min(_WAIT, _SECONDS), isolation_level=None)
+
+    def _told(self, text: str) -> str:
+        """Say what an error of SQLite means for the charge."""
+        ledger = f"the ledger {self.path}"
+        if "readonly" in text:
+            return f"{ledger} is read-only; nothing was charged"
+        if "locked" in text:
+            return f"{ledger} stayed locked for {_SECONDS:g} s; nothing was charged"
+        if "full" in text:
+            return f"{ledger} cannot grow: {text}; nothing was charged"
+        if "unable to open" in text:
+            return f"cannot open {ledger}: {text}; nothing was charged"
+        if "disk I/O" in text:
+            return f"{ledger} cannot be read or written ({text}); no charge was confirmed, so nothing may be released"
+        return f"{self.path} is not a ledger, or is damaged ({text}); nothing was charged"
+
+    def _damaged(self, why) -> LedgerError:
+        return LedgerError(f"{self.path} is damaged: {why}; nothing was charged")
+
+    def _stamp(self) -> tuple[int, ...]:
+        found = os.stat(self.path)
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _remember(self, now: _Seen):
+        if self._seen is None or now.length >= self._seen.length:
+            self._seen = now
+
+    def _check_parameters(self, connection, rule: PrivacyFilter | None = None) -> dict[str, Any]:
+        try:
+            found = {
+                name: json.loads(value) for name, value in connection.execute("SELECT name, value FROM parameters")
+            }
+        except (ValueError, TypeError) as error:
+            raise self._damaged("its parameters cannot be read") from error
+        if found.get("format") not in (_FORMAT, _OLD_FORMAT) or not isinstance(found.get("id"), str):
+            raise LedgerError(f"{self.path} is not a ledger of this version of skdpgen")
+        if self.identity is not None and found["id"] != self.identity:
+            raise LedgerError(f"{self.path} is another ledger than the one that this accountant was charged to")
+        if rule is not None:
+            for name, value in _parameters(rule).items():
+                if found.get(name) != value:
+                    raise self._damaged(f"it was made with {name}={value}, and holds {found.get(name)!r}")
+        return found
+
+    # ---- the chain -------------------------------------------------------------------------------
+    def _state(self, connection, found, seen: _Seen | None, rule: PrivacyFilter) -> _Seen:
+        """Length, last hash and totals; the chain is checked unless the file is as this object left it."""
+        if found["format"] == _OLD_FORMAT:
+            entries = self._old_entries(connection)
+            self._check_length(len(entries), seen)
+            return _Seen(len(entries), None, self._old_totals(entries, rule), None)
+        stamp = self._stamp()
+        if seen is not None and seen.stamp == stamp and self._head(connection) == (seen.length, seen.hash):
+            return seen
+        rows = self._rows(connection, found, seen)
+        try:
+            totals = totals_of(rows[-1][0]) if rows else Totals()
+        except ValueError as error:
+            raise self._damaged(f"entry {len(rows)}: {error}") from error
+        return _Seen(len(rows), rows[-1][1] if rows else first_link(found), totals, stamp)
+
+    def _head(self, connection) -> tuple[int, str]:
+        heads = list(connection.execute("SELECT length, hash FROM head"))
+        if len(heads) != 1:
+            raise self._damaged("its head is not there")
+        return heads[0]
+
+    def _rows(self, connection, found, seen: _Seen | None) -> list[tuple[str, str]]:
+        """Text and hash of every record, once the chain has been checked from its beginning."""
+        length, head = self._head(connection)
+        rows, previous = [], first_link(found)
+        for number, text, stated in connection.execute("SELECT id, record, hash FROM records ORDER BY id"):
+            if number != len(rows) + 1:
+                raise self._damaged("charges have been removed from it")
+            if not isinstance(text, str) or link(previous, text) != stated:
+                raise self._damaged(f"entry {number} was changed")
+            rows.append((text, stated))
+            previous = stated
+        if (length, head) != (len(rows), previous):
+            raise self._damaged("charges have been removed from it")
+        self._check_length(length, seen)
+        if seen is not None and seen.hash is not None:
+            then = rows[seen.length - 1][1] if seen.length else first_link(found)
+            if then != seen.hash:
+                raise LedgerError(
+                    f"the ledger {self.path} has another past than the one that this accountant has seen: it was "
+                    "exchanged or changed; nothing was charged"
+                )
+        return rows
+
+    def _check_length(self, length: int, seen: _Seen | None):
+        if seen is not None and length < seen.length:
+            raise LedgerError(
+                f"the ledger {self.path} was put back to an earlier state: it has {length} records, and this "
+                f"accountant has seen {seen.length}; nothing was charged"
+            )
+
+    def _records(self, connection, found, seen: _Seen | None) -> list[Record]:
+        rows, known, parsed = self._rows(connection, found, seen), self._parsed, []
+        for number, (text, stated) in enumerate(rows, 1):
+            if number <= len(known) and known[number - 1][0] == stated:
+                parsed.append(known[number - 1])
+                continue
+            try:
+                parsed.append((stated, parse(text)))
+            except (ValueError, TypeError) as error:
+                raise self._damaged(f"entry {number}: {error}") from error
+        self._parsed = parsed
+        return [record for _, record in parsed]
+
+    def _chained(self, connection, found, seen: _Seen | None) -> list[Record]:
+        """All records, checked, of a ledger that has a chain."""
+        if found["format"] == _OLD_FORMAT:
+            raise LedgerError(f"the ledger {self.path} is of the first version, which holds no steps")
+        records = self._records(connection, found, seen)
+        self._entries(records)
+        return records
+
+    def _entries(self, records: Sequence[Record]) -> list[Entry]:
+        try:
+            return entries_of(records)
+        except ValueError as error:
+            raise self._damaged(error) from error
+
+    def _planned(self, records: Sequence[Record], charge: Charge) -> int | None:
+        """Number of the first record of a planned charge, equal to this one, that has not been used."""
+        used = {record.uses for record in records}
+        for number, record in enumerate(records, 1):
+            waits = record.entry is not None and record.status == "planned" and number not in used
+            if waits and record.entry.charge == charge:
+                return number
+        return None
+
+    # ---- the old format --------------------------------------------------------------------------
+    def _old_entries(self, connection) -> list[Entry]:
+        rows = list(connection.execute("SELECT id, batch, status, label, event, extra_delta FROM charges ORDER BY id"))
+        last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'charges'").fetchone()
+        if [row[0] for row in rows] != list(range(1, (last[0] if last else 0) + 1)):
+            raise self._damaged("charges have been removed from it")
+        entries = []
+        for number, batch, status, label, event, extra_delta in rows:
+            if status not in STATUSES:
+                raise self._damaged(f"entry {number} has status {status!r}")
+            try:
+                entries.append(Entry(Charge(label, event_from_json(event), extra_delta), batch, status))
+            except (ValueError, TypeError) as error:
+                raise self._damaged(f"entry {number}: {error}") from error
+        return entries
+
+    def _old_totals(self, entries: Sequence[Entry], rule: PrivacyFilter) -> Totals:
+        try:
+            return rule.totals(entries)
+        except (ValueError, TypeError) as error:
+            raise self._damaged(error) from error
+
+    def _migrate(self, connection, found, seen: _Seen | None, rule: PrivacyFilter) -> dict[str, Any]:
+        """Chain what an old version wrote, in the transaction of the first charge by this one."""
+        entries = self._old_entries(connection)
+        self._check_length(len(entries), seen)
+        self._old_totals(entries, rule)
+        found = {**found, "format": _FORMAT, "unchained": len(entries)}
+        connection.execute("UPDATE parameters SET value = ? WHERE name = 'format'", (json.dumps(_FORMAT),))
+        connection.execute("INSERT INTO parameters VALUES ('unchained', ?)", (json.dumps(len(entries)),))
+        connection.execute("DROP TABLE charges")
+        _begin_chain(connection, found)
+        texts = [
+            charge_record(record.entry.charge, record.entry.batch, record.status, record.totals)
+            for record in _chainless(entries, rule)
+        ]
+        _append(connection, 0, first_link(found), texts)
+        return found
+
+
+def _chainless(entries: Sequence[Entry], rule: PrivacyFilter) -> list[Record]:
+    """Entries of the old format as records."""
+    records, totals = [], Totals()
+    for entry in entries:
+        totals = rule.add(totals, entry.charge, entry.batch, entry.status)
+        records.append(Record(entry, None, entry.status, totals))
+    return records
+
+
+def _append(connection, length: int, head: str, texts: Sequence[str]) -> tuple[int, str]:
+    """Write records and the new head; return the new length and hash."""
+    rows = []
+    for text in texts:
+        head, length = link(head, text), length + 1
+        rows.append((length, text, head))
+    connection.executemany("INSERT INTO records VALUES (?, ?, ?)", rows)
+    connection.execute("UPDATE head SET length = ?, hash = ?", (length, head))
+    return length, head

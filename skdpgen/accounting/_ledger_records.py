@@ -1,0 +1,256 @@
+"""Records of a ledger file: JSON text, each sealed by a hash of itself and of everything before it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from ._event_json import event_from_json, event_to_json
+from ._events import Charge, releases
+from ._filter import STATUSES, Entry, PrivacyFilter, Totals
+
+__all__ = [
+    "Record",
+    "agree",
+    "charge_record",
+    "entries_of",
+    "first_link",
+    "link",
+    "parse",
+    "replay",
+    "steps_of",
+    "take_record",
+    "totals_of",
+    "use_record",
+]
+
+# Room for another processor's rounding, in a sum that is computed again.
+_TOLERANCE = 1e-6
+_SUMS = ("rdp", "extra", "first_rdp", "first_extra")
+_CHARGE_FIELDS = {"batch", "status", "label", "event", "extra_delta", "totals"}
+_USE_FIELDS = {"uses", "status", "totals"}
+_TAKE_FIELDS = {"of", "takes", "totals"}
+
+
+class Record(NamedTuple):
+    """One record: an entry that was accepted, the use of a planned one (`uses` is its number), or steps to be run.
+
+    Steps of DP-SGD are taken from the entry in record `of`, `takes` of them, before they run. `totals` are those after
+    the record; taking steps changes none of them, as the entry was charged for all its steps.
+    """
+
+    entry: Entry | None
+    uses: int | None
+    status: str | None
+    totals: Totals
+    of: int | None = None
+    takes: int = 0
+
+
+# ---- writing -----------------------------------------------------------------------------------------------------
+def charge_record(charge: Charge, batch: int, status: str, totals: Totals) -> str:
+    """Return the text of an accepted entry, with the totals after it."""
+    return _text(
+        {
+            "batch": batch,
+            "status": status,
+            "label": charge.label,
+            "event": event_to_json(charge.event),
+            "extra_delta": charge.extra_delta,
+            "totals": _totals_to_json(totals),
+        }
+    )
+
+
+def use_record(number: int, status: str, totals: Totals) -> str:
+    """Return the text for the use of the planned entry in record `number`."""
+    return _text({"uses": number, "status": status, "totals": _totals_to_json(totals)})
+
+
+def take_record(number: int, count: int, totals: Totals) -> str:
+    """Return the text for `count` steps taken from the entry in record `number`."""
+    return _text({"of": number, "takes": count, "totals": _totals_to_json(totals)})
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _totals_to_json(totals: Totals) -> dict[str, Any]:
+    sums = {name: _sum_to_text(getattr(totals, name)) for name in _SUMS}
+    return {"batches": totals.batches, "planned": totals.planned, **sums}
+
+
+def _sum_to_text(value: Fraction | float) -> str:
+    return f"{value.numerator}/{value.denominator}" if isinstance(value, Fraction) else "inf"
+
+
+# ---- the chain ---------------------------------------------------------------------------------------------------
+def first_link(parameters: Mapping[str, Any]) -> str:
+    """Return the hash that the chain begins with: that of what the file was created with."""
+    return link("", _text(parameters))
+
+
+def link(previous: str, text: str) -> str:
+    """Return the hash of a record and of everything before it."""
+    return hashlib.sha256(f"{previous}\n{text}".encode()).hexdigest()
+
+
+# ---- reading -----------------------------------------------------------------------------------------------------
+def parse(text: str) -> Record:
+    """Read a record; ValueError for anything but what is written above."""
+    content = _load(text)
+    if set(content) == _TAKE_FIELDS:
+        of, takes = _whole(content["of"], "of"), _whole(content["takes"], "takes")
+        return Record(None, None, None, _totals_from_json(content["totals"]), of, takes)
+    status = content.get("status")
+    if status not in STATUSES:
+        raise ValueError(f"its status is {status!r}")
+    totals = _totals_from_json(content.get("totals"))
+    if set(content) == _USE_FIELDS:
+        if status == "planned":
+            raise ValueError("a use cannot be planned")
+        return Record(None, _whole(content["uses"], "uses"), status, totals)
+    if set(content) != _CHARGE_FIELDS:
+        raise ValueError(f"it has the fields {sorted(content)}")
+    charge = Charge(content["label"], event_from_json(content["event"]), content["extra_delta"])
+    return Record(Entry(charge, _whole(content["batch"], "batch"), status), None, status, totals)
+
+
+def totals_of(text: str) -> Totals:
+    """Return the totals of a record, without the rest of it."""
+    return _totals_from_json(_load(text).get("totals"))
+
+
+def entries_of(records: Sequence[Record]) -> list[Entry]:
+    """Return the entries, in the order of their acceptance, with the status that they have by now.
+
+    Raises
+    ------
+    ValueError
+        For a use of what was not planned, and for steps taken of what was not charged for them.
+    """
+    entries: list[Entry] = []
+    places: dict[int, int] = {}
+    taken: dict[int, int] = {}
+    for number, record in enumerate(records, 1):
+        if record.of is not None:
+            place = places.get(record.of)
+            steps = 0 if place is None else _steps(entries[place])
+            taken[record.of] = taken.get(record.of, 0) + record.takes
+            if not steps or not record.takes:
+                raise ValueError(f"entry {number} takes steps where none were charged")
+            if taken[record.of] > steps:
+                raise ValueError(f"entry {number} takes more steps than entry {record.of} was charged for")
+            continue
+        if record.entry is not None:
+            places[number] = len(entries)
+            entries.append(record.entry)
+            continue
+        place = places.get(record.uses)
+        if place is None or entries[place].status != "planned":
+            raise ValueError(f"entry {number} uses what was not planned")
+        entries[place] = Entry(entries[place].charge, entries[place].batch, record.status)
+    return entries
+
+
+def steps_of(records: Sequence[Record], number: int) -> tuple[Charge, int, int]:
+    """Return the charge in record `number`, the steps that it was charged for, and how many of them were taken.
+
+    Raises
+    ------
+    ValueError
+        Where the record is not the charge of one training by DP-SGD, and of nothing beside it, or waits for its use.
+    """
+    record = records[number - 1] if 1 <= number <= len(records) else None
+    if record is None or record.entry is None:
+        raise ValueError(f"entry {number} is no charge")
+    used = next((later.status for later in records if later.uses == number), record.entry.status)
+    steps = _steps(Entry(record.entry.charge, record.entry.batch, used))
+    if not steps:
+        raise ValueError(f"entry {number} was not charged for one training by DP-SGD alone")
+    return record.entry.charge, steps, sum(later.takes for later in records if later.of == number)
+
+
+def _steps(entry: Entry) -> int:
+    """Steps that can be taken from an entry one by one; 0 for one that is planned, or of other releases."""
+    rows = releases(entry.charge.event)
+    one_training = len(rows) == 1 and rows[0].mechanism == "poisson_gaussian"
+    return rows[0].count if one_training and entry.status != "planned" else 0
+
+
+def agree(stated: Totals, computed: Totals) -> bool:
+    """Whether the totals that a record states are those computed from the entries, up to rounding."""
+    if (stated.batches, stated.planned) != (computed.batches, computed.planned):
+        return False
+    pairs = [(float(getattr(stated, name)), float(getattr(computed, name))) for name in _SUMS]
+    return all(math.isclose(one, other, rel_tol=_TOLERANCE, abs_tol=1e-300) for one, other in pairs)
+
+
+def _load(text: Any) -> dict[str, Any]:
+    if not isinstance(text, str):
+        raise ValueError("it is no text")
+    # not the strict reader: a label may be any text, and what was charged must stay readable
+    content = json.loads(text, object_pairs_hook=_unique)
+    if not isinstance(content, dict):
+        raise ValueError("it is no JSON object")
+    return content
+
+
+def _unique(pairs):
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a field is there twice")
+    return found
+
+
+def _whole(value: Any, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{name} must be a whole number; got {value!r}")
+    return value
+
+
+def _totals_from_json(value: Any) -> Totals:
+    if not isinstance(value, dict) or set(value) != {"batches", "planned", *_SUMS}:
+        raise ValueError("its totals are not there")
+    counts = {name: _whole(value[name], name) for name in ("batches", "planned")}
+    return Totals(**counts, **{name: _sum_from_text(value[name]) for name in _SUMS})
+
+
+def _sum_from_text(text: Any) -> Fraction | float:
+    if text == "inf":
+        return math.inf
+    found = re.fullmatch(r"([0-9]{1,800})/([1-9][0-9]{0,799})", text) if isinstance(text, str) else None
+    if found is None:
+        raise ValueError(f"a total is {text!r}")
+    return Fraction(int(found[1]), int(found[2]))
+
+
+def replay(records: Sequence[Record], rule: PrivacyFilter) -> None:
+    """Recompute every total from the entries, and accept every batch again.
+
+    Raises
+    ------
+    ValueError
+        At the first record that is not so (of which `BudgetExceededError` is one kind).
+    """
+    entries_of(records)  # what was used had been planned
+    batches: dict[int, list[Charge]] = {}
+    for record in records:
+        if record.entry is not None:
+            batches.setdefault(record.entry.batch, []).append(record.entry.charge)
+    totals = Totals()
+    for number, record in enumerate(records, 1):
+        if record.uses is not None:
+            totals = totals.used()
+        elif record.entry is not None:
+            if record.entry.batch != totals.batches:
+                rule.check(totals, batches[record.entry.batch])
+            totals = rule.add(totals, record.entry.charge, record.entry.batch, record.status)
+        if not agree(record.totals, totals):
+            raise ValueError(f"the totals of entry {number} are not those of the entries up to it")

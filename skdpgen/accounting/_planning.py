@@ -1,0 +1,206 @@
+"""A plan to be read before it is paid: the noise of each phase, what stands out of it, the split, the epsilon curve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..utils.atomic import save_figure
+from ._calibration import FitPlan
+from ._cost import epsilon_pld
+from ._events import releases
+from ._subset_sampling import SUBSET_MECHANISMS
+
+__all__ = ["BudgetPlan", "PlannedPhase"]
+
+_DELTAS = tuple(10.0**-k for k in range(4, 9))
+
+
+@dataclass(frozen=True)
+class PlannedPhase:
+    """One kind of release of a plan.
+
+    Attributes
+    ----------
+    fit, phase : str
+    share : float
+        Of the squared Gaussian-DP parameter of its fit; of a search, of the run that it is a part of.
+    steps : int
+    sampling_rate : float or None
+        Of the score of a search: the share of the rows that is held out.
+    noise_multiplier : float
+        Standard deviation over sensitivity.
+    signal_to_noise : float or None
+        What all expected rows add up to where they pull one way at full length, over the noise: rows (times
+        `sampling_rate`) / noise_multiplier; of steps on subsets, the clipped means of a step, one a subset. A group of
+        a hundredth of the rows has a hundredth of it. None where the number of subsets is not told.
+    rows_in_the_noise : float or None
+        Rows whose whole contribution is one standard deviation of the noise: what only fewer share is not seen.
+    """
+
+    fit: str
+    phase: str
+    share: float
+    steps: int
+    sampling_rate: float | None
+    noise_multiplier: float
+    signal_to_noise: float | None
+    rows_in_the_noise: float | None
+
+
+@dataclass(frozen=True)
+class BudgetPlan:
+    """What fits would release and cost, before anything is charged.
+
+    Attributes
+    ----------
+    phases : tuple of PlannedPhase
+    n_rows : int
+        Expected number of rows: public.
+    epsilon, delta : float
+        Of all fits together, had they been declared together.
+    neighboring : str
+    curve : tuple of (delta, epsilon)
+
+    Examples
+    --------
+    >>> from skdpgen import DPPCA
+    >>> from skdpgen.accounting import BudgetPlan
+    >>> plan = BudgetPlan.of(DPPCA(2, bounds=(0, 1)).plan([[0.1, 0.9, 0.2]] * 3), n_rows=10_000)
+    >>> [(row.phase, round(row.noise_multiplier, 1), round(row.signal_to_noise)) for row in plan.phases]
+    [('l2_bound', 23.6, 424), ('moments', 3.8, 2647)]
+    """
+
+    phases: tuple[PlannedPhase, ...]
+    n_rows: int
+    epsilon: float
+    delta: float
+    neighboring: str
+    curve: tuple[tuple[float, float], ...]
+
+    @classmethod
+    def of(cls, plans: FitPlan | Iterable[FitPlan], n_rows: int) -> BudgetPlan:
+        """Make the plan of one fit, or of several to be declared together by ``accountant.plan``.
+
+        Parameters
+        ----------
+        plans : FitPlan or iterable of them
+            What ``estimator.plan(X, y)`` returned.
+        n_rows : int
+            Rows that are expected; a public number, and no more than a guess.
+
+        Raises
+        ------
+        ValueError
+            For no plan, plans under different relations, or a number of rows below 1.
+        """
+        plans = [plans] if isinstance(plans, FitPlan) else list(plans)
+        if not plans or not all(isinstance(plan, FitPlan) for plan in plans):
+            raise ValueError("a budget plan is made of at least one FitPlan: estimator.plan(X, y)")
+        if isinstance(n_rows, bool) or n_rows < 1:
+            raise ValueError(f"n_rows must be positive; got {n_rows!r}")
+        if len({plan.neighboring for plan in plans}) > 1:
+            raise ValueError("the plans are under different relations; one set of books has one")
+        relation, delta = plans[0].neighboring, max(plan.delta for plan in plans)
+        rows = tuple(row for plan in plans for row in _phases(plan, n_rows))
+        curve = tuple((d, epsilon_pld(plans, d, relation)) for d in _DELTAS)
+        return cls(rows, int(n_rows), epsilon_pld(plans, delta, relation), delta, relation, curve)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON; infinities as "inf"."""
+
+        def plain(value):
+            if isinstance(value, float) and math.isinf(value):
+                return "inf"
+            if isinstance(value, dict):
+                return {name: plain(item) for name, item in value.items()}
+            return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+        return plain(asdict(self))
+
+    def __str__(self):
+        head = ("fit", "phase", "share", "steps", "sampling", "noise", "signal/noise", "rows in the noise")
+        lines = [
+            (
+                row.fit,
+                row.phase,
+                f"{row.share:.1%}",
+                str(row.steps),
+                "" if row.sampling_rate is None else f"{row.sampling_rate:.4g}",
+                f"{row.noise_multiplier:.4g}",
+                "" if row.signal_to_noise is None else f"{row.signal_to_noise:.4g}",
+                "" if row.rows_in_the_noise is None else f"{row.rows_in_the_noise:.4g}",
+            )
+            for row in self.phases
+        ]
+        widths = [max(len(line[k]) for line in [head, *lines]) for k in range(len(head))]
+        table = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in [head, *lines]]
+        curve = ["epsilon by delta:  " + "   ".join(f"{epsilon:.4g} at {delta:.0e}" for delta, epsilon in self.curve)]
+        total = f"{self.n_rows} rows, {self.neighboring}: epsilon {self.epsilon:.4g} at delta {self.delta:.3g}"
+        silent = "no signal/noise: the event does not tell how many subsets a step adds up"
+        blank = [silent] if any(row.signal_to_noise is None for row in self.phases) else []
+        return "\n".join([*table, *blank, "", total, *curve, "nothing was charged"])
+
+    def plot(self, path=None):
+        """Draw the split of the budget, and epsilon against delta.
+
+        Parameters
+        ----------
+        path : str or path, default=None
+            Where to write it.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        try:
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise ImportError("drawing needs matplotlib: pip install skdpgen[plot]") from error
+        figure = Figure(figsize=(9, 3.2), layout="constrained")
+        split, curve = figure.subplots(1, 2)
+        names = [
+            f"{row.phase} ({row.fit})" if len({r.fit for r in self.phases}) > 1 else row.phase for row in self.phases
+        ]
+        split.barh(names, [row.share for row in self.phases])
+        for k, row in enumerate(self.phases):
+            split.annotate(f" noise {row.noise_multiplier:.3g}", (row.share, k), va="center")
+        split.set(xlabel="share of the budget", xlim=(0, 1.35 * max(row.share for row in self.phases)))
+        split.invert_yaxis()
+        finite = [(delta, epsilon) for delta, epsilon in self.curve if math.isfinite(epsilon)]
+        if finite:
+            curve.semilogx(*zip(*finite), marker="o")
+        curve.axvline(self.delta, linestyle=":", color="gray")
+        curve.set(xlabel="delta", ylabel="epsilon", ylim=(0, None))
+        if path is not None:
+            save_figure(figure, path)
+        return figure
+
+
+def _phases(plan, n_rows):
+    name = plan.label.partition(":")[0]
+    if plan.phases:
+        search = any(row.repeated is not None for row in releases(plan.event))
+        # of a search, a run is one of its candidates or the score, and each has shares of its own
+        whole = 1.0 if search else math.fsum(phase.share for phase in plan.phases)
+        for phase in plan.phases:
+            share, noise = phase.share / whole, plan.noise_multipliers[phase.label]
+            signal = n_rows * (phase.sampling_rate or 1.0) if phase.signal is None else phase.signal
+            label = f"run may be: {phase.label}" if search else phase.label
+            yield _phase(name, label, share, phase.steps, phase.sampling_rate, noise, n_rows, signal)
+        return
+    for row in releases(plan.event):  # an event alone; of a search, each thing that a run may be
+        alternatives = (row,) if row.repeated is None else [part for rows in row.repeated.alternatives for part in rows]
+        for k, part in enumerate(alternatives):
+            words = "run may be: " if row.repeated is not None else ""
+            noise, rate = part.noise_multiplier or 0.0, part.sampling_rate
+            # how many subsets a step adds up is not told by their event
+            signal = None if part.mechanism in SUBSET_MECHANISMS else n_rows * (rate or 1.0)
+            yield _phase(name, f"{words}{part.mechanism} {k + 1}", 1.0, part.count, rate, noise, n_rows, signal)
+
+
+def _phase(fit, label, share, steps, rate, noise, n_rows, signal):
+    ratio = None if signal is None else math.inf if noise == 0 else signal / noise
+    return PlannedPhase(fit, label, share, steps, rate, noise, ratio, None if ratio is None else n_rows / ratio)

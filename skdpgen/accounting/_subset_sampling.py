@@ -1,0 +1,204 @@
+"""Releases whose unit is a subset of the records: samplers of subsets, and what a step of each costs.
+
+The clipped mean gradient of a subset may be any vector in a ball of radius C, before and after one of its records
+changes, so that the contributions of two neighbours are up to 2 C apart under *both* relations.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from dp_accounting import DpEvent, GaussianDpEvent, NeighboringRelation
+from dp_accounting.pld import pld_pmf
+from dp_accounting.pld import privacy_loss_distribution as pld
+from scipy.special import log_ndtr
+
+from ._event_numbers import noise_multiplier as _noise_multiplier
+from ._event_numbers import repeat, whole
+from ._event_numbers import sampling_rate as _sampling_rate
+
+__all__ = [
+    "SUBSET_MECHANISMS",
+    "SubsetSampledDpEvent",
+    "sampled_noise_multiplier",
+    "subset_distribution",
+    "subset_gaussian_event",
+    "subset_rdp",
+    "subset_variance",
+]
+
+# Mechanism of an event, and what its noise multiplier is a multiple of.
+SUBSET_MECHANISMS = {
+    "poisson_subsets": "the bound C of one subset's contribution; every subset takes part with probability q",
+    "one_of_k": "2 C; exactly one of K subsets takes part, q = 1 / K, and encoders do not depend on which",
+    "index_revealed": "2 C; a subset takes part with probability q, and which one is taken for public",
+}
+
+
+@dataclass(frozen=True)
+class SubsetSampledDpEvent(DpEvent):
+    """A Gaussian release of the subsets that a sampler draws; the unit that a record moves is its subset.
+
+    Parameters
+    ----------
+    mechanism : str
+        A key of `SUBSET_MECHANISMS`.
+    sampling_rate : float
+        Probability that a given subset takes part.
+    event : GaussianDpEvent
+        Its noise multiplier is over what `SUBSET_MECHANISMS` says.
+    """
+
+    mechanism: str
+    sampling_rate: float
+    event: DpEvent
+
+
+def subset_gaussian_event(mechanism: str, sampling_rate: float, noise_multiplier: float, steps: int) -> DpEvent:
+    """Describe `steps` Gaussian releases, each of the subsets that a sampler draws.
+
+    Parameters
+    ----------
+    mechanism : {"poisson_subsets", "one_of_k", "index_revealed"}
+    sampling_rate : float
+        Probability, in (0, 1], that a given subset takes part in a step; 1 / K, K whole, for "one_of_k".
+    noise_multiplier : float
+        Standard deviation over the bound C of a subset's contribution ("poisson_subsets"), or over 2 C, in
+        [1e-12, 1e18]; under both relations, and so is the price.
+    steps : int
+        At most 1e12.
+
+    Returns
+    -------
+    dp_accounting.DpEvent
+
+    Raises
+    ------
+    ValueError
+        For an unknown mechanism, or a number out of range.
+
+    Examples
+    --------
+    >>> from skdpgen.accounting import epsilon_pld, subset_gaussian_event
+    >>> event = subset_gaussian_event("poisson_subsets", 1 / 2500, 0.375, 10_000)
+    >>> round(epsilon_pld(event, 1e-5, "add_or_remove_one"), 1)
+    10.0
+    """
+    if mechanism not in SUBSET_MECHANISMS:
+        raise ValueError(f"mechanism must be one of {', '.join(map(repr, SUBSET_MECHANISMS))}; got {mechanism!r}")
+    rate = _sampling_rate(sampling_rate)
+    if mechanism == "one_of_k" and abs(round(1 / rate) * rate - 1) > 1e-9:
+        raise ValueError(f"sampling_rate of 'one_of_k' must be 1 / K for a whole number K of subsets; got {rate!r}")
+    gaussian = GaussianDpEvent(_noise_multiplier(noise_multiplier))
+    return repeat(SubsetSampledDpEvent(mechanism, rate, gaussian), whole(steps, "steps"))
+
+
+def _log_delta(epsilon, mu):
+    """Log of delta(epsilon) of one Gaussian release whose sensitivity is `mu` standard deviations."""
+    above = log_ndtr(-epsilon / mu + mu / 2)
+    below = epsilon + log_ndtr(-epsilon / mu - mu / 2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        out = above + np.log1p(-np.exp(np.minimum(below - above, -1e-300)))
+    return np.where(np.isfinite(out), out, -np.inf)
+
+
+def _profile(mechanism, q, mu, epsilon):
+    """Privacy profile delta(epsilon) of one step, epsilon of either sign."""
+    e = np.abs(epsilon)
+    inner = e
+    if mechanism == "one_of_k":
+        # tight envelope over all configurations of the other subsets (advanced joint convexity)
+        inner = np.where(e < 30, np.log1p(np.expm1(np.minimum(e, 30)) / q), e - math.log(q))
+    delta = q * np.exp(_log_delta(inner, mu))
+    return np.clip(np.where(epsilon >= 0, delta, -np.expm1(-e) + np.exp(-e) * delta), 0.0, 1.0)
+
+
+def subset_distribution(mechanism, q, z, interval, log_tail):
+    """Privacy loss distribution of one step, rounded up on a grid.
+
+    Parameters
+    ----------
+    mechanism : str
+    q, z : float
+        Rate in (0, 1), noise multiplier.
+    interval : float
+        Of the grid.
+    log_tail : float
+        exp(-log_tail) is the mass that may be counted as infinite loss.
+
+    Returns
+    -------
+    PrivacyLossDistribution
+
+    References
+    ----------
+    Y. Zhu, J. Dong, Y.-X. Wang, "Optimal accounting of differential privacy via characteristic function", AISTATS 2022:
+    a privacy profile that bounds all pairs composes adaptively. For Poisson-sampled subsets the pair is (1-q) N(0) +
+    q N(1) against (1-q) N(0) + q N(-1).
+    """
+    if mechanism == "poisson_subsets":
+        return pld.from_gaussian_mechanism(
+            z,
+            sampling_prob=q,
+            value_discretization_interval=interval,
+            log_mass_truncation_bound=-log_tail,
+            neighboring_relation=NeighboringRelation.REPLACE_ONE,
+        )
+    mu = 1 / z
+    points = int((mu * mu / 2 + math.sqrt(2 * log_tail) * mu + 1) / interval) + 2
+    k = np.arange(-points, points + 1)
+    deltas = _profile(mechanism, q, mu, k * interval)
+    return pld.PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots(interval, k, deltas))
+
+
+def subset_variance(mechanism, q, z):
+    """Rough variance of the privacy loss of one step; chooses grids and shares, never a price."""
+    if mechanism == "poisson_subsets":
+        return 4 * q * q * math.sinh(min(1 / z**2, 50.0))
+    if mechanism == "one_of_k":
+        return q * q * math.expm1(min(1 / z**2, 50.0))
+    return q / z**2
+
+
+def sampled_noise_multiplier(mechanism, q, steps, mu_squared):
+    """Noise multiplier at which `steps` have about `mu_squared`: the inverse of `subset_variance`.
+
+    For "poisson_gaussian" it is that of Bu, Dong, Long and Su 2020, Corollary 5.4.
+    """
+    if mechanism == "poisson_subsets":
+        return 1 / math.sqrt(math.asinh(mu_squared / (4 * q * q * steps)))
+    if mechanism in ("one_of_k", "poisson_gaussian"):
+        return 1 / math.sqrt(math.log1p(mu_squared / (q * q * steps)))
+    return math.sqrt(steps * q / mu_squared)
+
+
+@lru_cache(maxsize=4096)
+def subset_rdp(mechanism, q, z, alpha):
+    """RDP, at order alpha, of one step of "one_of_k" or "index_revealed"; q in (0, 1).
+
+    Notes
+    -----
+    The Renyi divergence of a profile is ``exp((a-1) D) = 1 + a (a-1) int_1^inf (g^(a-2) + g^(-a-1)) delta(log g) dg``.
+    For "one_of_k", g = 1 + q (e^u - 1) makes of it an integral over the Gaussian's own profile delta_G(u).
+    """
+    mu = 1 / z
+    if mechanism == "index_revealed":
+        exponent = alpha * (alpha - 1) * mu * mu / 2
+        if exponent > 1:
+            return float(np.logaddexp(math.log1p(-q), math.log(q) + exponent)) / (alpha - 1)
+        # of much noise: 1 - q + q e^x is 1 up to rounding, and its logarithm might be negative
+        return math.log1p(q * math.expm1(exponent)) / (alpha - 1)
+    if not 1e-3 <= z <= 1e5:  # beyond what doubles integrate: the bound without sampling
+        return alpha * mu * mu / 2
+    u = np.linspace(0.0, mu * mu * (alpha + 1) + 14 * mu, 20_001)
+    log_g = np.where(u < 30, np.log1p(q * np.expm1(np.minimum(u, 30))), u + math.log(q))
+    log_term = np.logaddexp((alpha - 2) * log_g, -(alpha + 1) * log_g) + u + _log_delta(u, mu)
+    weights = np.ones(len(u))
+    weights[1:-1:2], weights[2:-1:2] = 4.0, 2.0  # Simpson's rule
+    top = float(log_term.max())
+    log_integral = top + math.log(float(np.sum(weights * np.exp(log_term - top))) * (u[1] - u[0]) / 3)
+    log_integral += 2 * math.log(q) + math.log(alpha * (alpha - 1))
+    return min(float(np.logaddexp(0.0, log_integral)) / (alpha - 1) * (1 + 1e-7), alpha * mu * mu / 2)

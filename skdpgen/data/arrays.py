@@ -1,0 +1,304 @@
+"""Arrays in and out of P3GM: the rows while a fit lasts, and the released codec that decodes samples."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from numbers import Integral
+
+import numpy as np
+from scipy.linalg import block_diag
+
+from ..accounting import Phase
+from ..exceptions import InvalidInputError
+from ..tabular import sample_levels
+from ..utils.blocks import exact_product, map_blocks
+from ..utils.file_checks import check_size, check_whole
+from ..utils.validation import as_sizes
+from .labels import Labels, check_labels, is_numeric_target, label_codes, learn_classes
+from .lowpass import lowpass_basis
+from .scaling import RowScaling, check_bounds, learn_scaling, scaling_phases
+
+__all__ = ["ArrayCodec", "ArrayRows", "check_image_shape"]
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayCodec:
+    """Public or released: how rows become the vectors that are modelled, and how vectors become rows.
+
+    Parameters
+    ----------
+    scaling : RowScaling
+        To the unit box; a numeric y is the last column.
+    labels : Labels or None
+        What is known of y; None without y.
+    image_shape : tuple or None
+    n_frequencies : int or None
+        Cosines kept along each side of an image.
+    conditional : bool, default=True
+        Whether the model has one prior a class; else classes are one-hot columns at the end of the scaled rows.
+    """
+
+    scaling: RowScaling
+    labels: Labels | None = None
+    image_shape: tuple | None = None
+    n_frequencies: int | None = None
+    conditional: bool = True
+
+    @cached_property
+    def lowpass(self):
+        """Orthonormal public basis of shape (n_features, n_kept), or None."""
+        if self.image_shape is None:
+            return None
+        basis, extra = lowpass_basis(self.image_shape, self.n_frequencies), self.n_label_columns
+        return basis if not extra else block_diag(basis, np.eye(extra))
+
+    @property
+    def n_label_columns(self):
+        """One-hot columns of the classes at the end of the scaled rows; 0 where the model is conditional on them."""
+        return 0 if self.conditional or self.classes is None else len(self.classes)
+
+    @property
+    def n_features(self):
+        """Columns of X, without those of y."""
+        numeric = self.labels is not None and self.labels.classes is None
+        return len(self.scaling.lower) - self.n_label_columns - numeric
+
+    @property
+    def classes(self):
+        """Classes of y, or None."""
+        return None if self.labels is None else self.labels.classes
+
+    @property
+    def row_norm(self):
+        """Norm that encoded rows are clipped to: none in the box is longer than its corner, whatever was declared."""
+        return float(np.clip(self.scaling.l2_bound, 1e-60, len(self.scaling.lower) ** 0.5))  # its 4th power is no zero
+
+    @property
+    def n_classes(self):
+        """Number of classes of y that the model is conditional on; 0 without."""
+        return len(self.classes) if self.conditional and self.classes is not None else 0
+
+    @property
+    def box(self):
+        """Lowest and highest scaled value of each column."""
+        return (
+            (self.scaling.lower - self.scaling.offset) / self.scaling.scale,
+            (self.scaling.upper - self.scaling.offset) / self.scaling.scale,
+        )
+
+    def scale(self, X):
+        """Rows in the unit box, shape (n_samples, n_features)."""
+        return self.scaling.transform(X)
+
+    def encode(self, X):
+        """Rows that are modelled: scaled, and low-pass filtered where they are images."""
+        scaled = self.scaling.transform(X)
+        return scaled if self.lowpass is None else exact_product(scaled, self.lowpass)
+
+    def decode(self, scaled, codes, rng):
+        """Rows (and y, where the model has one) from scaled rows and class codes."""
+        rows = self.scaling.inverse_transform(scaled)
+        if self.labels is None:
+            return rows
+        if self.n_label_columns:
+            codes = sample_levels(rows[:, -self.n_label_columns :], rng)
+            rows = rows[:, : -self.n_label_columns]
+        if self.labels.classes is None:
+            return rows[:, :-1], self.labels.decode(rows[:, -1])
+        return rows, self.labels.decode(codes)
+
+    def class_codes(self, y):
+        """Codes of the classes asked for at sampling; ValueError for one that the model does not have."""
+        codes = label_codes(y, self.classes)
+        if (codes < 0).any():
+            raise ValueError("y holds a class that the model does not have; see classes_")
+        return codes
+
+    def to_state(self):
+        """Return plain values and arrays for a release file."""
+        return {
+            "kind": "array",
+            "lower": self.scaling.lower,
+            "upper": self.scaling.upper,
+            "l2_bound": self.scaling.l2_bound,
+            "labels": None if self.labels is None else self.labels.to_state(),
+            "image_shape": None if self.image_shape is None else list(self.image_shape),
+            "n_frequencies": self.n_frequencies,
+            "conditional": self.conditional,
+        }
+
+    @classmethod
+    def from_state(cls, state):
+        """Rebuild from `to_state`."""
+        lower, upper = state["lower"], state["upper"]
+        if lower.ndim != 1 or lower.shape != upper.shape or not (lower < upper).all() or not state["l2_bound"] > 0:
+            raise ValueError("the bounds of the columns are not ordered")
+        if state["image_shape"] is not None:
+            check_size(len(lower), check_whole(state["n_frequencies"], "n_frequencies", 1, 10_000) ** 2)
+            check_size(*state["image_shape"])
+        return cls(
+            RowScaling(lower, upper, state["l2_bound"]),
+            None if state["labels"] is None else Labels.from_state(state["labels"]),
+            None if state["image_shape"] is None else tuple(state["image_shape"]),
+            state["n_frequencies"],
+            state["conditional"],
+        )
+
+
+class ArrayRows:
+    """The private rows of one fit, validated; dropped when the fit ends.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+        Finite numbers, of any numeric dtype.
+    y : array-like of shape (n_samples,) or None
+    bounds, l2_bound, classes, target_type, image_shape, on_invalid
+        Parameters of the synthesizer.
+    conditional : bool
+        See `ArrayCodec`.
+    """
+
+    def __init__(self, X, y, *, bounds, l2_bound, classes, target_type, image_shape, on_invalid, conditional=True):
+        self.n_features = X.shape[1]
+        self.image_shape = check_image_shape(image_shape, self.n_features)
+        pairs = check_bounds(bounds, self.n_features)
+        if on_invalid == "raise" and pairs is not None and ((X < pairs[0]) | (X > pairs[1])).any():
+            raise InvalidInputError("X holds values outside the declared bounds; nothing was charged")
+        if y is None and (classes is not None or target_type is not None):
+            raise InvalidInputError("classes= and target_type= are used with y (or the target of a DataFrame) alone")
+        self.codes = self.labels = None
+        if y is not None:
+            numeric = is_numeric_target(y, target_type)
+            if numeric and classes is not None:
+                raise InvalidInputError("classes= needs a categorical y")
+            if numeric and self.image_shape is not None:
+                raise InvalidInputError("images take classes as y, not numbers")
+            self.y, self.labels = check_labels(y, len(X), numeric=numeric, classes=classes)
+            if numeric:
+                X = np.column_stack([X, self.y])
+                pairs = None if pairs is None else tuple(np.append(side, np.nan) for side in pairs)
+        self.X, self.bounds, self.l2_bound, self.conditional = X, pairs, l2_bound, conditional
+        self.numeric_target = self.labels is not None and X.shape[1] != self.n_features
+
+    @property
+    def public_assumptions(self):
+        """What else the fit took for public, for the privacy card."""
+        return [] if self.labels is None else ["kind (dtype) of y"]
+
+    def __len__(self):
+        return len(self.X)
+
+    def check_components(self, n_components):
+        """Refuse more latent dimensions than there are columns."""
+        limit = self.X.shape[1]
+        if isinstance(n_components, Integral) and n_components > limit:
+            raise InvalidInputError(f"n_components={n_components} must be at most {limit}")
+
+    def network_shape(self, settings, plan):
+        """Numbers of columns and latents of the network, and whether they are known before classes are learned."""
+        width, latent = self.X.shape[1], settings["n_components"]
+        if not self.conditional and self.labels is not None and not self.numeric_target:
+            width += len(self.labels.classes or ())
+        latent = {"auto": 60, None: width}.get(latent, latent)
+        return width, min(latent, width), self.image_shape is None and (self.conditional or not self.learns_classes)
+
+    @property
+    def learns_classes(self):
+        """Whether classes are learned, so that a threshold's delta is charged; public."""
+        return self.labels is not None and self.labels.classes is None and not self.numeric_target
+
+    def phases(self, share):
+        """Return the releases that `learn` makes."""
+        learned = scaling_phases(self.bounds, self.l2_bound, share)
+        return [*learned, Phase("classes", share)] if self.learns_classes else learned
+
+    def encoder_phases(self, share, *, sizes=False):
+        """Return the releases of the moments: class means, norms about them, second moments; grey pixels of images.
+
+        One bound for all needs less of the norms than a law of them in each class (`sizes`).
+        """
+        norm = 0.04 if sizes else 0.01
+        phases = [Phase("mean", 0.06 * share), Phase("norm", norm * share), Phase("moments", (0.94 - norm) * share)]
+        return phases if self.image_shape is None else [*phases, Phase("greys", 0.005 * share)]
+
+    @property
+    def may_have_sizes(self):
+        """Whether the norms may be released class by class: rows of images are about equally long; public."""
+        return self.image_shape is None
+
+    @property
+    def may_have_cells(self):
+        """Whether the rows are images of classes, which may be cut into cells; public."""
+        return self.image_shape is not None and self.conditional and self.labels is not None
+
+    def learn(self, noise_multipliers, extra_delta, rng, neighboring, *, n_frequencies=None):
+        """Release what was not declared; returns the codec."""
+        labels = self.labels
+        if self.learns_classes:
+            noise = noise_multipliers["classes"]
+            classes = learn_classes(self.y, labels.dtype, noise, extra_delta, rng, neighboring)
+            labels = Labels(classes, labels.dtype, labels.series, labels.name)
+        self.codes = np.zeros(len(self.X), dtype=np.int64)
+        if labels is not None and labels.classes is not None:
+            self._use_classes(label_codes(self.y, labels.classes), len(labels.classes))
+        blank = ArrayCodec(None, labels, self.image_shape, n_frequencies, self.conditional)
+        project = None if blank.lowpass is None else lambda rows: exact_product(rows, blank.lowpass)
+        scaling = learn_scaling(
+            self.X, self.bounds, self.l2_bound, noise_multipliers, rng, neighboring, project=project
+        )
+        return replace(blank, scaling=scaling)
+
+    def _use_classes(self, codes, n_classes):
+        if n_classes == 1:  # one class stands for all rows
+            codes = np.zeros_like(codes)
+        if self.conditional:
+            self.codes = codes
+            return
+        one_hot = np.zeros((len(codes), n_classes))
+        known = np.flatnonzero(codes >= 0)
+        one_hot[known, codes[known]] = 1.0
+        self.X = np.column_stack([self.X, one_hot])
+        if self.bounds is None:
+            self.bounds = (np.full(self.n_features, np.nan),) * 2
+        self.bounds = tuple(np.append(side, np.full(n_classes, edge)) for side, edge in zip(self.bounds, (0.0, 1.0)))
+
+    def residual_norms(self, codec, centers):
+        """Distance of each encoded row to the center of its class, of a row of no class to one of them."""
+        norms = np.empty(len(self.X))
+        for part, rows in map_blocks(codec.encode, self.X):
+            gaps = np.ascontiguousarray(rows - centers[np.maximum(self.codes[part], 0)])
+            norms[part] = np.sqrt(np.einsum("ij,ij->i", gaps, gaps))
+        return norms
+
+    def grey_pixels(self, codec):
+        """Number of pixels of each image that are neither within a tenth of the lowest nor of the highest value."""
+        low, high = (side[: self.n_features] for side in (codec.scaling.lower, codec.scaling.upper))
+        margin = 0.1 * (high - low)
+        greys = np.empty(len(self.X), dtype=np.int64)
+        for start in range(0, len(self.X), 8192):
+            pixels = self.X[start : start + 8192, : self.n_features]
+            greys[start : start + 8192] = ((pixels > low + margin) & (pixels < high - margin)).sum(axis=1)
+        return greys
+
+    def scaled_with_labels(self, codec):
+        """Scaled rows, float32, with one-hot classes where conditional."""
+        scaled = codec.scale(self.X).astype(np.float32)
+        if not codec.n_classes:
+            return scaled
+        one_hot = np.zeros((len(scaled), codec.n_classes), dtype=np.float32)
+        known = np.flatnonzero(self.codes >= 0)
+        one_hot[known, self.codes[known]] = 1.0
+        return np.concatenate([scaled, one_hot], axis=1)
+
+
+def check_image_shape(image_shape, n_features):
+    """Return `image_shape` as a tuple of two or three positive integers whose product is `n_features`; None stays."""
+    if image_shape is None:
+        return None
+    shape = as_sizes(image_shape, "image_shape")
+    if len(shape) not in (2, 3) or math.prod(shape) != n_features:
+        raise InvalidInputError(f"image_shape={image_shape!r} does not fit rows of {n_features} values")
+    return shape

@@ -1,0 +1,365 @@
+"""What the texts of a CSV file say: numbers, dates, codes, or nothing but text."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import warnings
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import pandas as pd
+
+from ..exceptions import InvalidInputError
+from ..tabular import Boolean, Datetime, Numeric
+from ..tabular._columns import output_dtype
+from ..utils.categories import family, number_text
+
+__all__ = [
+    "DATE",
+    "NUMBER",
+    "Notation",
+    "are_codes",
+    "as_declared",
+    "as_kind",
+    "resolution_of",
+    "undeclared",
+    "with_dates",
+    "with_notation",
+]
+
+DATE = r"\d{4}-\d{2}-\d{2}"
+NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+# One format for a whole column, and the resolution that it has.
+_ISO_FORMATS = {
+    "D": (DATE,),
+    "min": (DATE + r"T\d{2}:\d{2}", DATE + r" \d{2}:\d{2}"),
+    "s": (DATE + r"T\d{2}:\d{2}:\d{2}", DATE + r" \d{2}:\d{2}:\d{2}"),
+    "us": (DATE + r"T\d{2}:\d{2}:\d{2}\.\d{1,6}", DATE + r" \d{2}:\d{2}:\d{2}\.\d{1,6}"),
+}
+# Numbers with signs or separators, and dates in other formats: read as text, of which little can be learned.
+_FORMATTED = r"[^\w\s]?\s?[+-]?\d{1,3}(?:[.,' \u00a0]\d{3})*(?:[.,]\d+)?\s?[^\w\s]?"
+_OTHER_DATE = r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?:[T ].*)?|\d{1,2}:\d{2}(?::\d{2})?"
+# Between thousands; a space may be one that does not break, or a narrow one.
+_MARKS = {".": r"\.", ",": ",", "'": "['\u2019]", "space": "[ \u00a0\u202f]"}
+_FEW = 1000
+
+
+@dataclass(frozen=True)
+class Notation:
+    """How a file writes its numbers and dates.
+
+    Parameters
+    ----------
+    decimal : {".", ","}, default="."
+    thousands : {".", ",", "'", "space"}, default=None
+        Between groups of three digits. None: there are no such groups.
+    dates : sequence of str, default=()
+        Formats of `datetime.strptime` with a year, beside ISO 8601: a column of text that is in one of them is a date.
+
+    Raises
+    ------
+    InvalidInputError
+        For anything else, or one mark for two things.
+    """
+
+    decimal: str = "."
+    thousands: str | None = None
+    dates: tuple = ()
+
+    def __post_init__(self):
+        if self.decimal not in (".", ","):
+            raise InvalidInputError("the decimal mark must be . or ,")
+        if self.thousands is not None and (self.thousands not in _MARKS or self.thousands == self.decimal):
+            raise InvalidInputError("the mark of thousands must be . or , or ' or space, and not the decimal mark")
+        object.__setattr__(self, "dates", tuple(self.dates))
+        for form in self.dates:
+            _check_dates(form)
+
+    @property
+    def plain(self):
+        """Whether numbers are written as programs write them."""
+        return self.decimal == "." and self.thousands is None
+
+    @property
+    def number(self):
+        """Pattern of one number."""
+        point = re.escape(self.decimal)
+        whole = r"\d+" if self.thousands is None else rf"(?:\d{{1,3}}(?:{_MARKS[self.thousands]}\d{{3}})+|\d+)"
+        return rf"[+-]?(?:{whole}(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?"
+
+    def to_plain(self, written):
+        """Rewrite a column of such numbers."""
+        if self.thousands is not None:
+            written = written.str.replace(_MARKS[self.thousands], "", regex=True)
+        return written.str.replace(self.decimal, ".", regex=False)
+
+    def numbers_of(self, texts):
+        """Return the numbers among texts, a list of float."""
+        written = pd.Series(list(texts), dtype="string").str.strip()
+        return [float(text) for text in self.to_plain(written[written.str.fullmatch(self.number)])]
+
+
+def _check_dates(form):
+    day = datetime(2001, 12, 23, 17, 45, 6)
+    try:
+        read = pd.to_datetime(day.strftime(form), format=form)
+    except (ValueError, TypeError):
+        read = pd.NaT
+    if pd.isna(read) or read.year != day.year or read.tzinfo is not None:
+        raise InvalidInputError("a format of dates is that of strptime, with a year, such as %d.%m.%Y")
+
+
+def resolution_of(form):
+    """Return the resolution of dates in a format of strptime."""
+    for resolution, directives in {"us": ("%f",), "s": ("%S",), "min": ("%M",), "h": ("%H", "%I")}.items():
+        if any(directive in form for directive in directives):
+            return resolution
+    return "D"
+
+
+# -- columns in a notation of their own ---------------------------------------------------------------------------
+
+
+def with_notation(frame, names, notation):
+    """Make dates, numbers and truth values of the columns of text that hold nothing else, in a notation.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    names : list of str
+        The columns to look at, of dtype "string".
+    notation : Notation
+
+    Returns
+    -------
+    frame : DataFrame
+    formats : dict of str to str
+        Formats of the columns that are dates in one of the notation.
+    """
+    columns, formats = {}, {}
+    for name in names:
+        values = frame[name].dropna()
+        if values.empty:
+            continue
+        for form in notation.dates:
+            moments = pd.to_datetime(frame[name].astype(object), errors="coerce", format=form)
+            if moments.notna().sum() == len(values):
+                columns[name], formats[name] = moments.astype("datetime64[us]"), form
+                break
+        if name in columns:
+            continue
+        if _all_match(values, notation.number):
+            try:
+                numbers = pd.to_numeric(notation.to_plain(frame[name]), dtype_backend="numpy_nullable")
+            except ValueError:  # more digits than a number holds; newer releases of pandas leave them text
+                continue
+            if pd.api.types.is_numeric_dtype(numbers.dtype):
+                columns[name] = numbers
+        elif values.str.lower().isin(["true", "false"]).all():
+            columns[name] = frame[name].str.lower().eq("true").astype("boolean")
+    return frame.assign(**columns), formats
+
+
+def _all_match(values, pattern):
+    return bool(values.iloc[:_FEW].str.fullmatch(pattern).all() and values.str.fullmatch(pattern).all())
+
+
+# -- columns of a declared kind: each value is read by itself, and no value decides how another is read ------------
+
+_ISO = DATE + r"(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?)?"
+_FLAGS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
+
+
+def as_kind(written, column, notation=Notation()):
+    """Read the texts of a column as the kind that its schema declares.
+
+    Parameters
+    ----------
+    written : Series of dtype "string"
+    column : Numeric, Categorical, Boolean or Datetime
+    notation : Notation
+
+    Returns
+    -------
+    values : Series
+    unread : Series of bool
+        The rows whose text is no value of that kind. They are missing in `values`.
+    """
+    kind = _kind(column)
+    if kind == "text":
+        values = as_declared(written, column.categories or ())
+    elif kind == "moment":
+        values = _moments(written, notation.dates, hasattr(output_dtype(column.dtype), "tz"))
+    elif kind == "flag":
+        values = written.str.strip().str.lower().map(_FLAGS).astype("boolean")
+    else:
+        plain = notation.to_plain(written.str.strip().where(written.str.strip().str.fullmatch(notation.number)))
+        if isinstance(column, Numeric):
+            numbers = plain.to_numpy(dtype=object, na_value="nan").astype(np.float64)
+            values = pd.Series(numbers, index=written.index, name=written.name)
+        else:  # large integers are told apart, where they are categories
+            codes, texts = pd.factorize(plain)
+            found = np.array([*(_number(text) for text in texts), None], dtype=object)
+            values = pd.Series(found[codes], index=written.index, name=written.name)
+    return values, values.isna() & written.notna()
+
+
+def undeclared(values, unread, column):
+    """Put what is no declared category in the place of texts that could not be read: it is "other", or refused.
+
+    The values of the other rows stay as they were read: one text must not decide how theirs are told apart.
+
+    Parameters
+    ----------
+    values : Series
+        As `as_kind` read them.
+    unread : Series of bool
+    column : Categorical
+        With its categories, numbers or truth values.
+
+    Returns
+    -------
+    Series
+    """
+    if _kind(column) == "flag":  # there is no third truth value
+        return values.map({True: "true", False: "false"}).astype("string").mask(unread, "neither")
+    number = next(k for k in itertools.count() if k not in column.categories)
+    return values.astype(object).mask(unread, number)
+
+
+def _kind(column):
+    if isinstance(column, Datetime):
+        return "moment"
+    if isinstance(column, Numeric):
+        return "number"
+    if isinstance(column, Boolean):
+        return "flag"
+    if column.categories:
+        return family(column.categories[0])
+    if column.dtype in (None, "str", "object", "category"):
+        return "text"
+    dtype = output_dtype(column.dtype)
+    if pd.api.types.is_bool_dtype(dtype):
+        return "flag"
+    return "number" if pd.api.types.is_numeric_dtype(dtype) else "text"
+
+
+def _number(text):
+    return int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)
+
+
+def _moments(written, forms, zoned):
+    # with nanoseconds in one row pandas keeps all rows in nanoseconds, in which there is no year 9999
+    short = written.str.replace(r"(\.\d{6})\d+", r"\1", regex=True).astype(object)
+    rest, values = short, pd.Series(pd.NaT, index=written.index, dtype="datetime64[us]")
+    for form in forms:
+        texts = rest if "%f" in form else written.astype(object).where(rest.notna())
+        found = pd.to_datetime(texts, errors="coerce", format=form)
+        values = values.fillna(found.astype("datetime64[us]"))
+        rest = rest.where(found.isna())
+    if zoned:
+        found = pd.to_datetime(rest, errors="coerce", format="ISO8601", utc=True)
+        return found if values.isna().all() else values.dt.tz_localize("UTC").fillna(found)
+    rest = rest.where(written.str.fullmatch(_ISO).fillna(False).astype(bool))
+    return values.fillna(pd.to_datetime(rest, errors="coerce", format="ISO8601").astype("datetime64[us]"))
+
+
+# -- text and codes -----------------------------------------------------------------------------------------------
+
+
+def as_declared(written, categories):
+    """Bring what is not among the declared categories to one that is the same number, or truth value.
+
+    A missing value makes 1.0 of 1 in many programs; others write TRUE.
+    """
+    same = {}
+    for text in written.dropna().unique():
+        if text in categories:
+            continue
+        plain = text.strip()
+        if re.fullmatch(NUMBER, plain):
+            same[text] = number_text(int(plain) if re.fullmatch(r"[+-]?\d+", plain) else float(plain), categories)
+        elif plain.lower() in ("true", "false"):
+            same[text] = plain.capitalize() if plain.capitalize() in categories else plain.lower()
+        else:
+            same[text] = plain
+    same = {text: other for text, other in same.items() if other in categories}
+    return written.replace(same) if same else written
+
+
+def are_codes(written, all_rows=True):
+    """Whether digits are codes: equally many everywhere, and a zero first in one (of all rows, not the first alone)."""
+    if len(written) and not re.fullmatch(r"\d{2,}", written.iloc[0]):  # most columns are none by their first value
+        return False
+    digits = written.str.fullmatch(r"\d{2,}").all() and written.str.len().nunique() <= 1
+    return bool(digits and (not all_rows or written.str.startswith("0").any()))
+
+
+# -- dates --------------------------------------------------------------------------------------------------------
+
+
+def with_dates(frame, declared, notation=Notation()):
+    """Make datetimes of text columns that hold ISO dates alone; say which were perhaps meant for something else.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    declared : dict
+        Columns of a schema by name: they are what it says.
+    notation : Notation
+        How numbers are written.
+
+    Returns
+    -------
+    frame : DataFrame
+    resolutions : dict of str to str
+        Resolutions of the columns of dates that were found.
+    """
+    resolutions, almost, formatted = {}, [], []
+    for name in frame.columns:
+        if name in declared or not pd.api.types.is_string_dtype(frame[name].dtype):
+            continue
+        values = frame[name].dropna()
+        if values.empty:
+            continue
+        resolution = _iso_resolution(values)
+        if resolution is not None:
+            moments = pd.to_datetime(frame[name].astype(object), errors="coerce", format="ISO8601")
+            if moments.notna().sum() == len(values):
+                frame[name] = moments.astype("datetime64[us]")
+                resolutions[name] = resolution
+                continue
+        odd = _no_number(values) if notation.plain else ~values.str.fullmatch(notation.number)
+        if not odd.all() and values[odd].nunique() == 1:
+            almost.append(repr(name))
+        elif odd.any() and any(_all_match(values, form) for form in (_FORMATTED, _OTHER_DATE)):
+            formatted.append(repr(name))
+    if almost:
+        warnings.warn(
+            f"taken for text, though all values but a text that is no number are numbers: {', '.join(almost)}. If that "
+            "text stands for a missing value, give it as --missing TEXT",
+            UserWarning,
+            stacklevel=3,
+        )
+    if formatted:
+        warnings.warn(
+            f"taken for text, of which next to nothing can be learned: {', '.join(formatted)}. All values look like "
+            "numbers with signs or separators, or like dates and times in another format: say how they are written by "
+            "--decimal, --thousands or --dates, or write them as 1234.5, 2024-01-31 or 2024-01-31T12:00 first",
+            UserWarning,
+            stacklevel=3,
+        )
+    return frame, resolutions
+
+
+def _iso_resolution(values):
+    for resolution, patterns in _ISO_FORMATS.items():
+        if any(_all_match(values, pattern) for pattern in patterns):
+            return resolution
+    return None
+
+
+def _no_number(values):
+    return pd.to_numeric(values, errors="coerce").isna()

@@ -1,0 +1,238 @@
+"""Arrays into the unit box: bounds and row norms, declared public or learned under differential privacy."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..accounting import Phase
+from ..exceptions import InvalidInputError, UtilityWarning
+from ..mechanisms import (
+    LARGEST,
+    N_OCTAVE_CELLS,
+    add_gaussian,
+    joint_histogram,
+    norm_histogram,
+    octave_cells,
+    octave_edges,
+    octave_ranges,
+    split_histogram,
+)
+from ..utils.blocks import map_blocks
+from ..utils.validation import as_numbers
+
+__all__ = [
+    "NORM_CELL",
+    "RowScaling",
+    "bound_of_norms",
+    "check_bounds",
+    "learn_norm_bound",
+    "learn_scaling",
+    "norm_edges",
+    "scaling_phases",
+]
+
+# Grid of row norms: an eighth of an octave a cell, shifted at random (see `norm_edges`), below the box's largest norm.
+_NORM_CELLS, NORM_CELL = 128, 1 / 8
+# Share of the rows that a learned norm bound leaves unclipped. Noise falls with the square of the bound,
+# while the longest few rows keep their direction when clipped.
+_UNCLIPPED = 0.9
+
+
+@dataclass(frozen=True)
+class RowScaling:
+    """The public (or released) map of rows to the unit box, and the norm bound that holds after it.
+
+    Parameters
+    ----------
+    lower, upper : arrays of shape (n_features,)
+        Values outside are clipped.
+    l2_bound : float
+        Bound of the norm of a scaled row; longer rows are clipped by the mechanisms.
+    """
+
+    lower: np.ndarray
+    upper: np.ndarray
+    l2_bound: float
+
+    @property
+    def offset(self):
+        """The point of the bounds nearest to zero, which is mapped to zero: sparse rows stay sparse."""
+        return np.clip(0.0, self.lower, self.upper)
+
+    @property
+    def scale(self):
+        """Largest distance of a value from the offset: scaled values lie in [-1, 1], with one sign in [0, 1]."""
+        return np.maximum(self.upper - self.offset, self.offset - self.lower)
+
+    def transform(self, X):
+        """Clip to the bounds and scale; X of shape (n_samples, n_features), any numeric dtype."""
+        return (np.clip(np.asarray(X, dtype=np.float64), self.lower, self.upper) - self.offset) / self.scale
+
+    def inverse_transform(self, Z):
+        """Scaled rows back in the units of the data, inside the bounds."""
+        return np.clip(np.asarray(Z, dtype=np.float64) * self.scale + self.offset, self.lower, self.upper)
+
+
+def check_bounds(bounds, n_features):
+    """Return declared bounds as (lower, upper), arrays of shape (n_features,); None stays None.
+
+    `bounds` is one pair for all columns, or one pair a column (shape (n_features, 2)).
+    """
+    if bounds is None:
+        return None
+    pairs = as_numbers(bounds, "bounds")
+    if pairs.shape == (2,):
+        pairs = np.broadcast_to(pairs, (n_features, 2))
+    if pairs.shape != (n_features, 2):
+        raise InvalidInputError(
+            f"bounds must be a pair, or one pair for each of {n_features} columns; got shape {pairs.shape}"
+        )
+    if not np.isfinite(pairs).all() or not (pairs[:, 0] < pairs[:, 1]).all():
+        raise InvalidInputError("bounds must be finite, with the lower below the upper in every column")
+    if np.abs(pairs).max() > 1e100:
+        raise InvalidInputError("bounds beyond 1e100 cannot be squared: rescale the columns")
+    if (pairs[:, 1] - pairs[:, 0]).min(initial=1.0) < 1e-100:
+        raise InvalidInputError("bounds less than 1e-100 apart cannot be squared: rescale the columns")
+    return pairs[:, 0].copy(), pairs[:, 1].copy()
+
+
+def scaling_phases(bounds, l2_bound, share):
+    """Return the releases that `learn_scaling` will make: none for what was declared."""
+    complete = bounds is not None and np.isfinite(as_numbers(bounds, "bounds")).all()
+    unknown = [name for name, known in (("bounds", complete), ("l2_bound", l2_bound is not None)) if not known]
+    # one histogram of norms needs less than one of every column's magnitudes
+    return [Phase(name, share if name == "bounds" else share / 2) for name in unknown]
+
+
+def learn_scaling(X, bounds, l2_bound, noise_multipliers, rng, neighboring, *, project=None):
+    """Release what was not declared, after the charge.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+        Finite.
+    bounds : (lower, upper) or None
+        As `check_bounds` returns them; None, or the columns where they are NaN, are learned: one joint histogram of
+        magnitudes over those columns.
+    l2_bound : float or None
+        None is learned: one histogram of the norms of the scaled rows.
+    noise_multipliers : dict
+        Of the phases named by `scaling_phases`.
+    rng : NoiseGenerator
+    neighboring : str
+    project : callable, default=None
+        Public map of scaled rows to the rows whose norm counts.
+
+    Returns
+    -------
+    RowScaling
+    """
+    if bounds is None:
+        bounds = (np.full(X.shape[1], np.nan),) * 2
+    unknown = np.isnan(bounds[0])
+    if unknown.any():
+        learned = _learn_bounds(X[:, unknown], noise_multipliers["bounds"], rng, neighboring)
+        bounds = tuple(side.copy() for side in bounds)
+        for side, found in zip(bounds, learned):
+            side[unknown] = found
+    scaling = RowScaling(*bounds, l2_bound=1.0)
+    if l2_bound is None:
+        norms = _norms(X, scaling, project)
+        l2_bound = learn_norm_bound(norms, X.shape[1] ** 0.5, noise_multipliers["l2_bound"], rng, neighboring)
+    return RowScaling(*bounds, l2_bound=float(l2_bound))
+
+
+def _learn_bounds(X, noise_multiplier, rng, neighboring):
+    n_features = X.shape[1]
+    sizes = [N_OCTAVE_CELLS] * n_features
+    counts = joint_histogram([octave_cells(column) for column in X.T], sizes)
+    sd = noise_multiplier * counts.sensitivity(neighboring)
+    columns = split_histogram(add_gaussian(counts, noise_multiplier, rng, neighboring), sizes)
+    # A column that drowns in the noise takes the range of all columns together.
+    pooled = octave_ranges(np.sum(columns, axis=0, keepdims=True), sd * n_features**0.5)[0]
+    ranges = [found or pooled for found in octave_ranges(np.array(columns), sd, n_features)]
+    if None in ranges:
+        warnings.warn(
+            "the noise hides the range of every column; (-1, 1) is taken: declare bounds=", UtilityWarning, stacklevel=4
+        )
+        ranges = [octave_cells([-0.5, 0.5])] * n_features  # the cells that end at -1 and 1
+    if any(first == 0 or last == N_OCTAVE_CELLS - 1 for first, last in ranges):
+        warnings.warn(
+            f"rows reach the end of the range in which bounds are looked for, {LARGEST:.2g} to both sides, and what "
+            "lies beyond is clipped to it: declare bounds=",
+            UtilityWarning,
+            stacklevel=4,
+        )
+    lower = np.array([octave_edges(first)[0] for first, _ in ranges])
+    upper = np.array([octave_edges(last)[1] for _, last in ranges])
+    return lower, np.where(upper > lower, upper, lower + 1.0)
+
+
+def learn_norm_bound(norms, largest, noise_multiplier, rng, neighboring, *, count=None):
+    """Release a bound that about nine rows in ten keep: one histogram of norms on a public grid.
+
+    Parameters
+    ----------
+    norms : array of shape (n_samples,)
+        Private.
+    largest : float
+        Public or released; norms above it count in the last cell.
+    count : float, default=None
+        Released number of rows; None takes the histogram's own sum.
+
+    Returns
+    -------
+    float
+        At most a cell above `largest`; half of it where the noise hides everything. Without noise, no row is clipped.
+    """
+    edges = norm_edges(largest, rng)
+    counts = norm_histogram(norms, edges)
+    noisy = add_gaussian(counts, noise_multiplier, rng, neighboring)
+    return bound_of_norms(noisy, noise_multiplier * counts.sensitivity(neighboring), edges, largest, count)
+
+
+def norm_edges(largest, rng):
+    """Edges of the histogram of norms, eight an octave up to a cell above `largest`.
+
+    Of a random place, so that no row lies on one: rounding cannot then move a row to another cell.
+    """
+    return largest * 2.0 ** ((np.arange(-_NORM_CELLS + 1, 1) + float(rng.random(1)[0])) * NORM_CELL)
+
+
+def bound_of_norms(noisy, sd, edges, largest, count=None):
+    """Return the norm that about nine rows in ten keep, of their noisy histogram: post-processing.
+
+    Parameters
+    ----------
+    noisy : array of shape (n_edges + 1,)
+    sd : float
+        Of the noise on each count.
+    edges : array of shape (n_edges,)
+    largest, count
+        As in `learn_norm_bound`.
+    """
+    if sd == 0:
+        return edges[min(np.flatnonzero(noisy)[-1], len(edges) - 1)]
+    tail = np.cumsum(noisy[::-1])[::-1]
+    # Rows above edge j are tail[j + 1]; move down while they are fewer than the share that may be clipped, noise aside.
+    rows = max(tail[0] if count is None else count, 0.0)
+    noise = 2 * sd * np.sqrt(np.arange(len(tail), 0, -1))
+    # Where the noise of the cells above could pass for half of the rows, it might pass for a bound far too small.
+    above = np.flatnonzero((tail > (1 - _UNCLIPPED) * rows + noise) & (noise < 0.5 * rows))
+    if not above.size:
+        warnings.warn(
+            "the noise hides the norms of the rows; half the largest possible is taken", UtilityWarning, stacklevel=5
+        )
+        return largest / 2
+    return edges[min(above[-1], len(edges) - 1)]
+
+
+def _norms(X, scaling, project):
+    norms = np.empty(len(X))
+    encode = scaling.transform if project is None else lambda rows: project(scaling.transform(rows))
+    for part, rows in map_blocks(encode, X):
+        norms[part] = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    return norms

@@ -1,0 +1,298 @@
+"""Subsets of the records: to which one a record belongs, which ones a step draws, and one plan that couples them.
+
+The unit of a step is a subset: whatever a record changes, it changes in the one subset that it is in, and the clipped
+mean gradient of that subset may be any vector of a ball of radius C before and after.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import numbers
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..accounting import Phase, gaussian_event, non_private_event, subset_gaussian_event
+from ..utils.validation import convert_fields
+from ._charged import ChargedPlan, PlanUse
+from ._loader import poisson_batches
+
+__all__ = ["ENCODER_UPDATES", "SAMPLERS", "KeyedStream", "SubsetPlan", "assign_subsets", "hash_subsets", "subset_draws"]
+
+SAMPLERS = ("poisson", "one_of_k", "balanced")
+ENCODER_UPDATES = ("stateless", "frozen", "round_robin", "on_query")
+
+
+# ---- which subset a record is in ----------------------------------------------------------------------------------
+def assign_subsets(n_records, n_subsets, rng):
+    """Draw the subset of each record, independently of all other records.
+
+    Parameters
+    ----------
+    n_records, n_subsets : int
+        The number of subsets is public and never follows from the number of records.
+    rng : NoiseGenerator
+
+    Returns
+    -------
+    int64 array of shape (n_records,)
+        A record that joins or leaves moves no other one, which an equal split of shuffled records would do.
+    """
+    return rng.integers(n_subsets, n_records)
+
+
+def hash_subsets(ids, n_subsets, rng):
+    """Put each record into the subset of its id, by a hash under a secret key.
+
+    Parameters
+    ----------
+    ids : array-like of shape (n_records,)
+        Text or whole numbers, one of its own for each record, that say nothing of the record and are no row numbers.
+    n_subsets : int
+    rng : NoiseGenerator
+        Gives the key.
+
+    Returns
+    -------
+    int64 array of shape (n_records,)
+
+    Raises
+    ------
+    ValueError
+        For ids that are missing, repeated, neither text nor whole numbers, or numbers of rows.
+
+    Notes
+    -----
+    For `add_or_remove_one` alone. A record that replaces another may have another id, leave one subset and enter
+    another: two subsets change, and a step is charged for one.
+    """
+    coded = check_ids(ids)
+    key = bytes(rng.random_bytes(32))
+    digests = (hashlib.blake2b(code, digest_size=8, key=key).digest() for code in coded)
+    return np.fromiter((int.from_bytes(digest, "little") % n_subsets for digest in digests), np.int64, len(coded))
+
+
+def check_ids(ids):
+    """Return ids as bytes; ValueError for what cannot tell records apart."""
+    values = np.asarray(ids, dtype=object).ravel().tolist()
+    coded = []
+    for value in values:
+        if isinstance(value, str):
+            coded.append(b"s" + value.encode("utf-8", "surrogatepass"))
+        elif isinstance(value, numbers.Real) and not isinstance(value, bool) and value == value and value % 1 == 0:
+            coded.append(b"i%d" % int(value))
+        else:
+            raise ValueError("ids must be text or whole numbers, none of them missing")
+    n = len(coded)
+    if len(set(coded)) < n:
+        raise ValueError("ids must be unique: the unit of privacy is one row, and an id that repeats makes it no other")
+    for first in (0, 1):
+        if n > 2 and coded == [b"i%d" % i for i in range(first, first + n)]:
+            raise ValueError(
+                "the ids are row numbers: when a record joins or leaves, those of others move, and with them their "
+                "subsets; leave the ids out (each record then draws its subset)"
+            )
+    return coded
+
+
+# ---- draws that no index moves ------------------------------------------------------------------------------------
+class KeyedStream:
+    """Uniforms and normals that are a function of (purpose, unit, step) and of one secret key alone.
+
+    What an encoder does at a step must not depend on how often, or beside whom, its subset was drawn before; a stream
+    that is consumed draw by draw would make it so. Not the noise of any release.
+
+    Parameters
+    ----------
+    key : bytes
+        16 of them, from the fit's noise generator.
+    """
+
+    def __init__(self, key):
+        self._key = tuple(int(part) for part in np.frombuffer(key, dtype=np.uint64))
+
+    def uniform(self, purpose, units, step, n):
+        """Return float64 in (0, 1), shape (len(units), n)."""
+        with np.errstate(over="ignore"):
+            at = _mix(np.asarray(units, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(self._key[0]))
+            at = _mix(at + np.uint64(step) * np.uint64(0xC2B2AE3D27D4EB4F) + np.uint64(self._key[1]))
+            at = _mix(at + np.uint64(purpose) * np.uint64(0x165667B19E3779F9))
+            counter = np.arange(1, n + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+            words = _mix(at[:, None] + counter)
+        return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+
+    def normal(self, purpose, units, step, n):
+        """Return float32 standard normals, shape (len(units), n)."""
+        half = -(-n // 2)
+        drawn = self.uniform(purpose, units, step, 2 * half).astype(np.float32)
+        radius = np.sqrt(-2 * np.log(np.maximum(drawn[:, :half], np.float32(1e-30))))
+        angle = np.float32(2 * np.pi) * drawn[:, half:]
+        return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], axis=1)[:, :n]
+
+
+def _mix(x):
+    """Finaliser of splitmix64 (Steele, Lea and Flood 2014): every bit of the result hangs on every bit of x."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+# ---- the plan -----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class SubsetPlan(ChargedPlan):
+    """What stage 2 may do, fixed before its first step: sampler, encoder policy, clip, noise, steps.
+
+    Each step draws subsets, clips the mean gradient of each to `l2_bound`, and releases their sum with Gaussian noise,
+    divided by `per_step`. A plan is charged, and then followed once (see `ChargedPlan`).
+
+    Parameters
+    ----------
+    n_subsets : int
+        K; public.
+    steps : int
+        T; public. A step that draws nothing is a step too.
+    noise_multiplier : float
+        Standard deviation of the noise on the sum over `reach`; 0 is the non-private reference, without clipping.
+    per_step : int, default=1
+        m: expected subsets a step ("poisson"), or their number.
+    l2_bound : float, default=1.0
+        C: norm to which the mean gradient of a subset is clipped.
+    sampler : {"poisson", "one_of_k", "balanced"}, default="poisson"
+        Each subset with probability m / K; exactly one; or a public schedule that comes to every subset in turn.
+    encoder_update : {"stateless", "frozen", "round_robin", "on_query"}, default="stateless"
+        What may change an encoder after stage 1. "on_query" (an encoder learns whenever its subset is drawn, the
+        paper's) makes later gradients depend on the hidden draws, so that steps do not compose with amplification: it
+        is accounted as if the draws were public.
+
+    Raises
+    ------
+    ValueError
+        For numbers out of range and combinations without a sound price.
+
+    Examples
+    --------
+    >>> SubsetPlan(2500, 10_000, 0.375).mechanism
+    'poisson_subsets'
+    >>> SubsetPlan(2500, 10_000, 1.0, sampler="balanced").visits
+    4
+    """
+
+    n_subsets: int
+    steps: int
+    noise_multiplier: float
+    per_step: int = 1
+    l2_bound: float = 1.0
+    sampler: str = "poisson"
+    encoder_update: str = "stateless"
+    _use: PlanUse = field(default_factory=PlanUse, init=False, repr=False, compare=False)
+
+    def __post_init__(self):
+        convert_fields(self)
+        for name in ("n_subsets", "steps", "per_step"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+                raise ValueError(f"{name} must be a whole number, at least 1; got {value!r}")
+        if self.sampler not in SAMPLERS:
+            raise ValueError(f"sampler must be one of {', '.join(map(repr, SAMPLERS))}; got {self.sampler!r}")
+        if self.encoder_update not in ENCODER_UPDATES:
+            names = ", ".join(map(repr, ENCODER_UPDATES))
+            raise ValueError(f"encoder_update must be one of {names}; got {self.encoder_update!r}")
+        if self.per_step > self.n_subsets:
+            raise ValueError(
+                f"{self.per_step} subsets a step (subsets_per_step) are more than n_subsets={self.n_subsets}"
+            )
+        if self.sampler == "one_of_k" and self.per_step != 1:
+            raise ValueError(
+                f'sampler="one_of_k" draws exactly one subset a step, not {self.per_step}: several drawn without '
+                'replacement have no sound price here; sampler="poisson" draws about that many, for less noise'
+            )
+        if not (0 <= self.noise_multiplier < math.inf):
+            raise ValueError(f"noise_multiplier must be finite and not negative; got {self.noise_multiplier!r}")
+        if not (0 < self.l2_bound < math.inf):
+            raise ValueError(f"l2_bound must be positive and finite; got {self.l2_bound!r}")
+
+    @property
+    def sampling_rate(self):
+        """Probability that a given subset is drawn at a step."""
+        return self.per_step / self.n_subsets
+
+    @property
+    def visits(self):
+        """Steps at which a given subset takes part under the "balanced" schedule, at most."""
+        return math.ceil(self.steps * self.per_step / self.n_subsets)
+
+    @property
+    def mechanism(self):
+        """Kind of the event: see `skdpgen.accounting.subset_gaussian_event`; "gaussian" for a public schedule."""
+        if self.sampler == "balanced":
+            return "gaussian"
+        if self.encoder_update == "on_query":
+            return "index_revealed"
+        return "one_of_k" if self.sampler == "one_of_k" else "poisson_subsets"
+
+    @property
+    def reach(self):
+        """What the noise multiplier is a multiple of: C for Poisson draws, whose pair holds both ends, else 2 C."""
+        return self.l2_bound if self.mechanism == "poisson_subsets" else 2 * self.l2_bound
+
+    @property
+    def private(self):
+        """Whether sums are clipped and noised."""
+        return self.noise_multiplier > 0
+
+    @property
+    def noise_std(self):
+        """Standard deviation of the noise on the sum."""
+        return self.noise_multiplier * self.reach
+
+    @property
+    def slack(self):
+        """Relative distance between the clip and `l2_bound`, for sums that are rounded (see `DPSGDPlan`)."""
+        drawn = self.per_step + 8 * math.sqrt(self.per_step)
+        return max(0.01, drawn * 2.0**-20 + self.noise_multiplier * 2.0**-14)
+
+    @property
+    def clip_norm(self):
+        """Norm to which mean gradients are clipped; infinite without noise."""
+        return self.l2_bound / (1 + self.slack) if self.private else math.inf
+
+    def phase(self, label, share):
+        """Return the phase of the plan in a joint calibration."""
+        signal = self.per_step * self.l2_bound / self.reach  # clipped means, and not rows, are what a step adds up
+        if self.mechanism == "gaussian":
+            return Phase(label, share, steps=self.visits, signal=signal)
+        return Phase(label, share, self.steps, self.sampling_rate, self.mechanism, signal)
+
+    @property
+    def event(self):
+        """What the plan costs: all its steps, composed."""
+        if not self.private:
+            return non_private_event()
+        if self.mechanism == "gaussian":
+            return gaussian_event(self.noise_multiplier, self.visits)
+        return subset_gaussian_event(self.mechanism, self.sampling_rate, self.noise_multiplier, self.steps)
+
+
+def subset_draws(plan, rng):
+    """Yield the subsets that each step of a plan draws.
+
+    Parameters
+    ----------
+    plan : SubsetPlan
+    rng : NoiseGenerator
+        Its draws are hidden, unless the sampler is "balanced".
+
+    Yields
+    ------
+    int64 array, possibly empty
+        ``plan.steps`` of them.
+    """
+    if plan.sampler == "poisson":
+        yield from poisson_batches(plan.n_subsets, plan.sampling_rate, plan.steps, rng)
+        return
+    for step in range(plan.steps):
+        if plan.sampler == "one_of_k":
+            yield rng.integers(plan.n_subsets, 1)
+        else:
+            yield (step * plan.per_step + np.arange(plan.per_step)) % plan.n_subsets

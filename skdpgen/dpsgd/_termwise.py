@@ -1,0 +1,257 @@
+"""Term-wise DP-SGD: clipped gradients of records, and of random groups of records, in one sum under one noise draw."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+from .._types import BoundedSum
+from ..utils.validation import convert_fields
+from ._clipping import ClippedSum
+from ._plan import DPSGDPlan
+
+__all__ = ["TermwiseAggregate", "TermwisePlan", "draw_groups"]
+
+# Groups are padded to a common length, a multiple of this: the lengths themselves would be of many shapes.
+_LENGTH = 4
+
+
+@dataclass(frozen=True)
+class TermwisePlan(DPSGDPlan):
+    """A DP-SGD plan whose loss has a term of each record, and a term of each of `n_groups` random groups of records.
+
+    A step includes every record with probability `sampling_rate`, puts each of them into a group drawn for it alone,
+    and releases, with B = `expected_batch_size` and b = `n_groups`,
+    ``1/B sum_i clip(grad phi_i, C1) + 1/b sum_j clip(grad psi_j, C2) + N(0, sd**2 I)``: one noise draw,
+    ``sd = noise_multiplier * (C1/B + 2 C2/b)``.
+
+    Parameters
+    ----------
+    sampling_rate, steps, noise_multiplier, expected_batch_size, neighboring, max_physical_batch
+        As in `DPSGDPlan`.
+    sample_bound : float, default=1.0
+        C1, the bound of a record's gradient.
+    group_bound : float, default=0.1
+        C2, the bound of a group's gradient.
+    n_groups : int, default=16
+        b, the number of groups; at most `expected_batch_size`.
+
+    Attributes
+    ----------
+    l2_bound : float
+        ``C1 + 2 C2 B/b``: how far one record that joins moves the sum before it is divided by B. Derived, never given.
+
+    Notes
+    -----
+    Why 2 C2: a record that joins a group changes its gradient from one vector of norm C2 to another one, which may
+    point the other way. The groups of the other records are draws of their own and stay. B and b are constants:
+    denominators counted from the batch would change every term.
+
+    References
+    ----------
+    Takahashi, Takagi, Ono, Komatsu, "Differentially Private Variational Autoencoders with Term-wise Gradient
+    Aggregation", 2020, Algorithm 1, with the sensitivity that holds (the paper's Lemma 2 has C2 for 2 C2), and one
+    noise draw in the place of two.
+
+    Examples
+    --------
+    >>> plan = TermwisePlan(sampling_rate=0.01, steps=100, noise_multiplier=1.0, expected_batch_size=256,
+    ...                     sample_bound=0.05, group_bound=0.005, n_groups=16)
+    >>> round(plan.l2_bound / 256, 6)  # C1/B + 2 C2/b
+    0.00082
+    """
+
+    l2_bound: float = field(init=False)
+    sample_bound: float = 1.0
+    group_bound: float = 0.1
+    n_groups: int = 16
+
+    def __post_init__(self):
+        convert_fields(self)
+        for name in ("sample_bound", "group_bound"):
+            value = getattr(self, name)
+            if not (value > 0 and math.isfinite(value)):
+                raise ValueError(f"{name} must be positive and finite; got {value!r}")
+        if int(self.n_groups) != self.n_groups or self.n_groups < 1:
+            raise ValueError(f"n_groups must be a positive whole number; got {self.n_groups!r}")
+        # a record's own term, and twice the group's, on the scale of the sum
+        object.__setattr__(self, "l2_bound", self.sample_bound + 2 * self.group_bound * self.group_weight)
+        super().__post_init__()
+        if self.n_groups > self.expected_batch_size:
+            raise ValueError(
+                f"n_groups={self.n_groups} is more than the expected batch size, {self.expected_batch_size:.4g}: most "
+                "groups would be empty"
+            )
+
+    @property
+    def group_weight(self) -> float:
+        """Weight of a group's gradient beside a record's in the sum: B/b, of public constants."""
+        return self.expected_batch_size / self.n_groups
+
+    @property
+    def difference_bound(self) -> float:
+        """How far a record that is replaced moves the sum: the new one inherits its place and its group."""
+        return 2 * self.sample_bound + 2 * self.group_bound * self.group_weight
+
+    @property
+    def needs_groups(self) -> bool:
+        """Whether the module must have ``group_losses``."""
+        return True
+
+    def make_aggregate(self, root, rng, *, path="fast", group_root=None, group_path="fast", group_noise_shape=None):
+        """Make the `TermwiseAggregate` of this plan."""
+        return TermwiseAggregate(
+            root, group_root, self, rng, path=path, group_path=group_path, group_noise_shape=group_noise_shape
+        )
+
+
+class TermwiseAggregate:
+    """Weighted sum of the clipped gradients of records and of groups, with its sensitivity; used as `ClippedSum` is.
+
+    Groups are formed when the batch is complete: the gradient of a group is that of one "example" whose rows are its
+    records, so its norm is found by the same rules, in one pass over all groups.
+
+    Parameters
+    ----------
+    root : Module
+        ``root(*inputs)`` gives the sample-wise losses, shape (batch,).
+    group_root : Module
+        ``group_root(*inputs, groups)`` gives the loss of each group, shape (n_groups,), each of its own members alone:
+        inputs have the shape (n_groups, length, ...); ``groups["members"]`` is 1.0 for records and 0.0 for padding,
+        shape (n_groups, length); ``groups["noise"]`` has the shape (n_groups, *group_noise_shape), where there is one.
+        An empty group's loss has no gradient. Trainable parameters are those of `root`, in the same order.
+    plan : TermwisePlan
+    rng : NoiseGenerator
+        Draws the groups, and the noise of `group_noise_shape`.
+    path, group_path : {"fast", "vmap", "loop"}, default="fast"
+        See `skdpgen.dpsgd.choose_path`.
+    group_noise_shape : tuple of int, default=None
+        Standard normals of this shape come with every group.
+    """
+
+    def __init__(self, root, group_root, plan, rng, *, path="fast", group_path="fast", group_noise_shape=None):
+        slack = 1 + plan.slack
+        clips = (plan.sample_bound / slack, plan.group_bound / slack) if plan.private else (math.inf, math.inf)
+        self._samples = ClippedSum(root, plan.sample_bound, clip_norm=clips[0], path=path)
+        self._groups = ClippedSum(group_root, plan.group_bound, clip_norm=clips[1], path=group_path)
+        if [id(p) for p in self._samples.parameters] != [id(p) for p in self._groups.parameters]:
+            raise ValueError("records and groups must share one list of trainable parameters")
+        self.plan = plan
+        self._rng, self._noise_shape = rng, group_noise_shape
+        self._parts = []
+
+    @property
+    def parameters(self):
+        """Trainable parameters, in the order of the sums."""
+        return self._samples.parameters
+
+    @property
+    def names(self):
+        """Names of the trainable parameters."""
+        return self._samples.names
+
+    def __call__(self, *inputs, mask=None) -> BoundedSum:
+        """Return the sum over one batch; see `ClippedSum`."""
+        self.reset()
+        self.add(*inputs, mask=mask)
+        return self.result()
+
+    def reset(self):
+        """Forget what was added."""
+        self._samples.reset()
+        self._parts = []
+
+    def add(self, *inputs, mask=None):
+        """Add the records of one physical batch: their own terms now, the groups' when the batch is complete."""
+        size = len(_leaf(inputs))
+        if size == 0:
+            return
+        if mask is None:
+            mask = torch.ones(size, dtype=torch.bool, device=self.parameters[0].device)
+        self._samples.add(*inputs, mask=mask)
+        self._parts.append((inputs, mask, draw_groups(size, self.plan.n_groups, self._rng)))
+
+    def result(self) -> BoundedSum:
+        """The weighted sum of everything added since `reset`."""
+        total = self._samples.result().value
+        parts, self._parts = self._parts, []
+        if parts:
+            inputs, mask, labels = _join(parts)
+            inputs, members = gather_groups(inputs, mask, labels, self.plan.n_groups)
+            self._groups.reset()
+            self._groups.add(*inputs, group_draws(members, self._noise_shape, self._rng))
+            for out, term in zip(total, self._groups.result().value):
+                out.add_(term, alpha=self.plan.group_weight)
+        return BoundedSum(total, l2_bound=self.plan.l2_bound, difference_bound=self.plan.difference_bound, unit="group")
+
+
+def group_draws(members, noise_shape, rng):
+    """What a group's loss is given beside the rows: who is a member, and normals where they are asked for."""
+    if noise_shape is None:
+        return {"members": members}
+    normals = torch.from_numpy(rng.standard_normal((len(members), *noise_shape)))
+    return {"members": members, "noise": normals.to(members.device, members.dtype)}
+
+
+def draw_groups(n_records, n_groups, rng) -> np.ndarray:
+    """Group of each record, int64 of shape (n_records,): a draw for each alone, so that no record moves another one.
+
+    Splitting a shuffled batch into groups of equal sizes would not do: one record more moves others to other groups.
+    """
+    return rng.integers(n_groups, n_records)
+
+
+def gather_groups(inputs, mask, labels, n_groups):
+    """Rows of a batch by group, padded with zeros.
+
+    Parameters
+    ----------
+    inputs : tuple of tensors (or trees of tensors) with the batch leading
+    mask : bool tensor of shape (batch,)
+    labels : array of shape (batch,)
+    n_groups : int
+
+    Returns
+    -------
+    inputs : the same tree, tensors of shape (n_groups, length, ...)
+    members : tensor of shape (n_groups, length)
+        1.0 for records, 0.0 for padding; of the floating dtype of the inputs.
+    """
+    rows = np.flatnonzero(mask.cpu().numpy())
+    groups = np.asarray(labels)[rows]
+    order = np.argsort(groups, kind="stable")
+    rows, groups = rows[order], groups[order]
+    counts = np.bincount(groups, minlength=n_groups)
+    length = _LENGTH * max(1, -(-int(counts.max()) // _LENGTH))
+    place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    index = np.zeros((n_groups, length), dtype=np.int64)
+    present = np.zeros((n_groups, length), dtype=bool)
+    index[groups, place] = rows
+    present[groups, place] = True
+    device, dtype = mask.device, _leaf(inputs).dtype
+    dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
+    index, present = torch.from_numpy(index).to(device), torch.from_numpy(present).to(device)
+
+    def gather(x):
+        gathered = x[index]
+        # a padded place must not carry another record's values: 0 * nan is nan
+        empty = ~present.view(*present.shape, *[1] * (x.dim() - 1))
+        return gathered.masked_fill_(empty, 0)
+
+    return tree_map(gather, inputs), present.to(dtype)
+
+
+def _leaf(inputs):
+    return tree_leaves(inputs)[0]
+
+
+def _join(parts):
+    """One batch of several physical ones."""
+    if len(parts) == 1:
+        return parts[0]
+    inputs = tree_map(lambda *xs: torch.cat(xs), *(part[0] for part in parts))
+    return inputs, torch.cat([part[1] for part in parts]), np.concatenate([part[2] for part in parts])

@@ -1,0 +1,165 @@
+"""The sums of one step of EM for a Gaussian mixture in one query."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .._types import BoundedSum
+from ..utils.validation import MAX_ROWS
+from ._clipping import check_bound, lattice_rows
+
+__all__ = ["MixtureSums", "mixture_sums", "unpack_mixture_sums"]
+
+# Products r x_i x_j are multiples of 2^-38; 2^13 rows sum to at most 2^51 steps, exact in double precision.
+ROW_STEP = 2.0**-13
+RESPONSIBILITY_STEP = 2.0**-12
+LATTICE = ROW_STEP**2 * RESPONSIBILITY_STEP
+_CHUNK = 1 << 13
+
+
+class MixtureSums(NamedTuple):
+    """Released sums of an EM step, in the units of the rows.
+
+    Attributes
+    ----------
+    counts : array of shape (n_components,)
+    sums : array of shape (n_components, n_features)
+    seconds : array of shape (n_components, n_features) for "diag", (n_components, n_features, n_features) for "full"
+    """
+
+    counts: np.ndarray
+    sums: np.ndarray
+    seconds: np.ndarray
+
+
+def mixture_sums(X, responsibilities, *, radius=1.0, covariance_type="diag", weights=None, exact=True):
+    """Sum (r, r x, r x^2) over the rows, for all components at once.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+        Rows; those longer than `radius` are clipped.
+    responsibilities : array of shape (n_samples, n_components) or callable
+        Nonnegative, summing to at most 1 in each row; a callable maps a chunk of rows (clipped, in the units of `X`)
+        to such an array, so that they are never all in memory. A row that breaks the rule is scaled down to it.
+    radius : float, default=1.0
+        Public bound of the norm of a row.
+    covariance_type : {"diag", "full"}, default="diag"
+        With "full" the isometric half of x x^T stands for x^2; the sensitivity is the same.
+    weights : tuple (w0, w1, w2) or None, default=None
+        For rows in the units of `X`; None is (1, 1 / radius, 1 / radius^2), with sensitivities sqrt(3) and sqrt(6).
+    exact : bool, default=True
+        Truncate rows and responsibilities to a lattice on which the sums are exact. False only for fits without noise.
+
+    Returns
+    -------
+    BoundedSum
+        `value` of shape (n_components, 1 + 2 d) or (n_components, 1 + d + d (d + 1) / 2), for rows divided by
+        `radius`. Bounds hold for any number of components and features.
+    """
+    radius = check_bound(radius, "radius")
+    if covariance_type not in ("diag", "full"):
+        raise ValueError(f"covariance_type must be 'diag' or 'full'; got {covariance_type!r}")
+    n, d = X.shape
+    if n > MAX_ROWS:
+        raise ValueError(f"at most {MAX_ROWS} rows can be summed exactly; got {n}")
+    if not callable(responsibilities) and len(responsibilities) != n:
+        raise ValueError(f"responsibilities has {len(responsibilities)} rows for {n} rows of X")
+    upper = np.triu_indices(d)
+    total = None
+    for start in range(0, max(n, 1), _CHUNK):
+        rows = lattice_rows(X[start : start + _CHUNK], radius, ROW_STEP if exact else None)
+        if callable(responsibilities):
+            r = _called(responsibilities, rows * radius, exact)
+        else:
+            r = responsibilities[start : start + _CHUNK]
+        r = _simplex_rows(r, exact)
+        sums = np.concatenate([r.sum(axis=0)[:, None], r.T @ rows, _seconds(r, rows, covariance_type, upper)], axis=1)
+        if exact:
+            sums = (sums * (1 / LATTICE)).astype(np.int64)
+        total = sums if total is None else total + sums
+    w0, w1, w2 = (1.0, 1.0, 1.0) if weights is None else np.asarray(weights) * radius ** np.arange(3.0)
+    if not min(w0, w1, w2) > 0:
+        raise ValueError("the three weights must be positive")
+    second_weights = np.full(d, w2)
+    if covariance_type == "full":
+        second_weights = np.where(upper[0] == upper[1], w2, w2 * 2**0.5)
+    return BoundedSum(
+        total,
+        l2_bound=(w0**2 + w1**2 + w2**2) ** 0.5,
+        difference_bound=_difference(w0**2, w1**2, w2**2, total.shape[0]) ** 0.5,
+        weights=np.concatenate([[w0], np.full(d, w1), second_weights]),
+        lattice=LATTICE if exact else None,
+    )
+
+
+def unpack_mixture_sums(released, n_features, *, radius=1.0, covariance_type="diag"):
+    """Give released mixture sums their shapes and the units of the rows back.
+
+    Parameters
+    ----------
+    released : array of shape (n_components, p)
+    n_features : int
+    radius, covariance_type
+        Those given to the query.
+
+    Returns
+    -------
+    MixtureSums
+    """
+    released = np.asarray(released, dtype=np.float64)
+    counts, sums, packed = np.split(released, [1, 1 + n_features], axis=1)
+    if covariance_type == "full":
+        rows, columns = np.triu_indices(n_features)
+        seconds = np.empty((len(released), n_features, n_features))
+        seconds[:, rows, columns] = packed
+        seconds[:, columns, rows] = packed
+    else:
+        seconds = packed.copy()
+    return MixtureSums(counts[:, 0], sums * radius, seconds * radius**2)
+
+
+def _difference(w0, a, b, n_components):
+    """Square of the difference bound from the squared weights (of unit rows), under replace_one."""
+    same_vertex = (a + 2 * b) ** 2 / (2 * b) if a <= 2 * b else 4 * a
+    if n_components == 1:
+        # responsibilities may sum to less than 1, so one row may come and the other count for nothing
+        return max(w0 + a + b, same_vertex)
+    return max(2 * (w0 + a + b), same_vertex)
+
+
+def _simplex_rows(r, exact):
+    """Rows of nonnegative entries that sum to at most 1, on the lattice when `exact`."""
+    r = np.array(r, dtype=np.float64)
+    np.nan_to_num(r, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
+    np.maximum(r, 0.0, out=r)
+    sums = r.sum(axis=1)
+    r /= np.maximum(sums, 1.0)[:, None]
+    if not exact:
+        return r
+    r /= RESPONSIBILITY_STEP
+    largest = r.argmax(axis=1)
+    np.trunc(r, out=r)
+    # What truncation takes goes to the largest entry, so that no row loses weight: whole steps, never above 1 in all.
+    whole = np.rint(np.minimum(sums, 1.0) / RESPONSIBILITY_STEP)
+    rest = np.minimum(whole, 1 / RESPONSIBILITY_STEP) - r.sum(axis=1)
+    r[np.arange(len(r)), largest] += np.maximum(rest, 0.0)
+    r *= RESPONSIBILITY_STEP
+    return r
+
+
+def _called(responsibilities, rows, exact):
+    """Responsibilities of a chunk, padded to one shape so that a row's do not hang on how many rows are with it."""
+    if not exact or len(rows) == _CHUNK:
+        return responsibilities(rows)
+    padded = np.zeros((_CHUNK, rows.shape[1]))
+    padded[: len(rows)] = rows
+    return responsibilities(padded)[: len(rows)]
+
+
+def _seconds(r, rows, covariance_type, upper):
+    if covariance_type == "diag":
+        return r.T @ rows**2
+    return np.stack([((rows * column[:, None]).T @ rows)[upper] for column in r.T])

@@ -1,0 +1,346 @@
+"""Count, sum and second moments of rows in one query."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .._types import BoundedSum
+from ..utils.blocks import map_blocks
+from ._clipping import check_bound, lattice_rows
+
+__all__ = [
+    "COUNT_WEIGHT",
+    "MEAN_WEIGHT",
+    "Moments",
+    "class_moments",
+    "first_moments",
+    "moments",
+    "second_moments",
+    "unpack_moments",
+]
+
+COUNT_WEIGHT = 0.05
+MEAN_WEIGHT = 0.1**0.5
+
+# Rows are multiples of 2^-18 in the unit ball, products of 2^-36; a chunk of at most 2^16 rows sums to less than
+# 2^52 steps of 2^-36, so that every partial sum of every BLAS is exact in double precision, whatever its order.
+ROW_STEP = 2.0**-18
+LATTICE = ROW_STEP**2
+_MAX_CHUNK = 1 << 16
+_CHUNK_ENTRIES = 1 << 22
+_MAX_ROWS = 1 << 26
+
+
+class Moments(NamedTuple):
+    """Released moments in the units of the rows; with a leading axis of classes where there are labels.
+
+    Attributes
+    ----------
+    count : array of shape (...)
+        Noisy number of rows.
+    sum : array of shape (..., n_features)
+    second : array of shape (..., n_features, n_features)
+        Symmetric sum of outer products.
+    """
+
+    count: np.ndarray
+    sum: np.ndarray
+    second: np.ndarray
+
+    def pooled(self):
+        """Return the moments summed over a leading axis of classes, or themselves without one."""
+        if np.ndim(self.count) == 0:
+            return self
+        return Moments(self.count.sum(axis=0), self.sum.sum(axis=0), self.second.sum(axis=0))
+
+
+def moments(
+    X,
+    *,
+    l2_bound=1.0,
+    count_weight=COUNT_WEIGHT,
+    mean_weight=MEAN_WEIGHT,
+    transform=None,
+    exact=True,
+    chunk_rows=None,
+):
+    """Sum (1, x, x x^T) over the rows, each clipped to `l2_bound` and divided by it.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+        Any numeric dtype; converted chunk by chunk, never copied whole.
+    l2_bound : float, default=1.0
+        Public bound of the norm of a (transformed) row; longer rows are clipped.
+    count_weight, mean_weight : float
+        The weights a and b of the count and the sum: noise of count and sum falls with them, that of the rest rises.
+    transform : callable or None, default=None
+        A public map of a chunk of rows to rows, applied before clipping (scaling, offset, projection).
+    exact : bool, default=True
+        Truncate rows to a lattice on which the sum is exact. False only for fits without noise.
+    chunk_rows : int or None, default=None
+        Rows at a time, at most 65,536; None keeps a chunk near 32 MB.
+
+    Returns
+    -------
+    BoundedSum
+        `value` of shape (1 + d + d (d + 1) / 2,): count, sum, and the upper triangle by rows, in integer steps of
+        the lattice when `exact`. The weights are (a, b, ..., 1 on the diagonal and sqrt(2) off it): the Frobenius
+        isometry. One row moves the weighted sum by at most sqrt(a^2 + b^2 + 1), and replacing one by at most
+        (2 + b^2) / sqrt(2) if b^2 <= 2, else 2 b (the count cancels).
+    """
+    total = _accumulate(X, None, 1, l2_bound, transform, exact, chunk_rows)
+    a2, b2 = count_weight**2, mean_weight**2
+    return BoundedSum(
+        total[0],
+        l2_bound=(a2 + b2 + 1) ** 0.5,
+        difference_bound=_same_class_difference(b2) ** 0.5,
+        weights=_weights(_width(total.shape[1]), count_weight, mean_weight),
+        lattice=LATTICE if exact else None,
+    )
+
+
+def class_moments(
+    X,
+    y_codes,
+    n_classes,
+    *,
+    l2_bound=1.0,
+    count_weight=COUNT_WEIGHT,
+    mean_weight=MEAN_WEIGHT,
+    transform=None,
+    centers=None,
+    exact=True,
+    chunk_rows=None,
+):
+    """Sum (1, x, x x^T) over the rows of each class: one query, since a row is in one class alone.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+    y_codes : array of int of shape (n_samples,)
+        Class of each row, 0 to ``n_classes - 1``; rows with another code are left out.
+    n_classes : int
+        Public.
+    l2_bound : float or array of shape (n_classes,), default=1.0
+        As in `moments`; public or released, of each class its own.
+    count_weight, mean_weight, transform, exact, chunk_rows
+        As in `moments`.
+    centers : array of shape (n_classes, d) or None, default=None
+        Public or released; subtracted from the (transformed) rows of each class before they are clipped: the second
+        round of two-round centring.
+
+    Returns
+    -------
+    BoundedSum
+        `value` of shape (n_classes, 1 + d + d (d + 1) / 2). Adding a row moves it as in `moments`; replacing one by
+        sqrt(max(2 (a^2 + b^2 + 1), (2 + b^2)^2 / 2)), with 4 b^2 for the last term when b^2 > 2.
+    """
+    total = _accumulate(X, np.asarray(y_codes), int(n_classes), l2_bound, transform, exact, chunk_rows, centers=centers)
+    a2, b2 = count_weight**2, mean_weight**2
+    one = a2 + b2 + 1
+    # Two classes are orthogonal; with a single one the other row can at most be left out (a code outside it).
+    apart = 2 * one if n_classes > 1 else one
+    return BoundedSum(
+        total,
+        l2_bound=one**0.5,
+        difference_bound=max(apart, _same_class_difference(b2)) ** 0.5,
+        weights=_weights(_width(total.shape[1]), count_weight, mean_weight),
+        lattice=LATTICE if exact else None,
+    )
+
+
+def second_moments(X, *, l2_bound=1.0, transform=None, exact=True, chunk_rows=None):
+    """Sum x x^T alone over the rows clipped to `l2_bound`: the second round of two-round centring.
+
+    Parameters
+    ----------
+    X, l2_bound, transform, exact, chunk_rows
+        As in `moments`.
+
+    Returns
+    -------
+    BoundedSum
+        As `moments`, of shape (d (d + 1) / 2,), for rows divided by `l2_bound`: bound 1, difference sqrt(2).
+    """
+    total = _accumulate(X, None, 1, l2_bound, transform, exact, chunk_rows)[0]
+    d = _width(total.size)
+    return BoundedSum(
+        total[1 + d :],
+        l2_bound=1.0,
+        difference_bound=2**0.5,
+        weights=_weights(d, 1.0, 1.0)[1 + d :],
+        lattice=LATTICE if exact else None,
+    )
+
+
+def first_moments(X, *, l2_bound=1.0, count_weight=COUNT_WEIGHT, transform=None, exact=True, chunk_rows=None):
+    """Sum (1, x) alone over the rows clipped to `l2_bound`: the first round of two-round centring.
+
+    Parameters
+    ----------
+    X, l2_bound, count_weight, transform, exact, chunk_rows
+        As in `moments`.
+
+    Returns
+    -------
+    BoundedSum
+        `value` of shape (1 + d,) for rows divided by `l2_bound`, weights (a, 1, ...): sensitivity sqrt(a^2 + 1), or 2
+        when a row is replaced (the count cancels).
+    """
+    total = _accumulate(X, None, 1, l2_bound, transform, exact, chunk_rows, _first_sums)[0]
+    return BoundedSum(
+        total,
+        l2_bound=(count_weight**2 + 1) ** 0.5,
+        difference_bound=2.0,
+        weights=_first_weights(total.size - 1, count_weight),
+        lattice=LATTICE if exact else None,
+    )
+
+
+def class_first_moments(
+    X, y_codes, n_classes, *, l2_bound=1.0, count_weight=COUNT_WEIGHT, transform=None, exact=True, chunk_rows=None
+):
+    """Sum (1, x) over the rows of each class, clipped to `l2_bound`: one query for all classes.
+
+    Parameters
+    ----------
+    X, y_codes, n_classes, l2_bound, count_weight, transform, exact, chunk_rows
+        As in `class_moments`.
+
+    Returns
+    -------
+    BoundedSum
+        `value` of shape (n_classes, 1 + d). Adding a row moves it by at most sqrt(a^2 + 1); replacing one by
+        sqrt(max(2 (a^2 + 1), 4)): in two classes the two rows are orthogonal, in one they may be opposite.
+    """
+    total = _accumulate(X, np.asarray(y_codes), int(n_classes), l2_bound, transform, exact, chunk_rows, _first_sums)
+    one = count_weight**2 + 1
+    return BoundedSum(
+        total,
+        l2_bound=one**0.5,
+        difference_bound=max(2 * one, 4.0) ** 0.5,
+        weights=_first_weights(total.shape[1] - 1, count_weight),
+        lattice=LATTICE if exact else None,
+    )
+
+
+def unpack_moments(released, n_features, l2_bound=1.0):
+    """Give released moments their shapes and the units of the rows back.
+
+    Parameters
+    ----------
+    released : array of shape (..., 1 + d + d (d + 1) / 2)
+        What `add_gaussian` returned for `moments` or `class_moments`; for `second_moments`, of shape
+        (d (d + 1) / 2,), count and sum are None.
+    n_features : int
+    l2_bound : float or array of one for each class, default=1.0
+        The one given to the query.
+
+    Returns
+    -------
+    Moments
+    """
+    released = np.asarray(released, dtype=np.float64)
+    rows, columns = np.triu_indices(n_features)
+    count = total = None
+    triangle = released
+    if released.shape[-1] != rows.size:
+        count, total, triangle = np.split(released, [1, 1 + n_features], axis=-1)
+        count, total = count[..., 0], total * np.asarray(l2_bound)[..., None]
+    second = np.empty((*released.shape[:-1], n_features, n_features))
+    second[..., rows, columns] = triangle
+    second[..., columns, rows] = triangle
+    second *= np.square(l2_bound)[..., None, None]
+    return Moments(count, total, second)
+
+
+def _same_class_difference(b2):
+    """Square of the largest change of (b x, M(x)) between two unit rows: max over c of 2 b^2 (1-c) + 2 (1-c^2)."""
+    return (2 + b2) ** 2 / 2 if b2 <= 2 else 4 * b2
+
+
+def _weights(d, count_weight, mean_weight):
+    if not (0 < count_weight < np.inf and 0 < mean_weight < np.inf):
+        raise ValueError("count_weight and mean_weight must be positive and finite")
+    rows, columns = np.triu_indices(d)
+    return np.concatenate([[count_weight], np.full(d, mean_weight), np.where(rows == columns, 1.0, 2**0.5)])
+
+
+def _first_weights(d, count_weight):
+    """Those of count and sum alone, without the second moments' d^2 entries."""
+    return np.append(_weights(0, count_weight, 1.0), np.ones(d))
+
+
+def _width(packed):
+    """Number of features d whose packed moments have ``packed`` = 1 + d + d (d + 1) / 2 entries."""
+    return round(((8 * packed + 1) ** 0.5 - 3) / 2)
+
+
+def _accumulate(X, codes, n_classes, l2_bound, transform, exact, chunk_rows, sums=None, centers=None):
+    """Packed sums of each class, shape (n_classes, p): int64 steps of the lattice when `exact`, else float64."""
+    if n_classes < 1:
+        raise ValueError(f"n_classes must be at least 1; got {n_classes}")
+    bounds = [check_bound(bound) for bound in np.broadcast_to(l2_bound, n_classes)]
+    n, width = X.shape
+    if n > _MAX_ROWS:
+        raise ValueError(f"at most {_MAX_ROWS} rows can be summed exactly; got {n}")
+    if codes is not None and codes.shape != (n,):
+        raise ValueError(f"y_codes must have shape ({n},); got {codes.shape}")
+    if transform is not None:  # its width, from no rows at all
+        width = transform(np.zeros((1, width))).shape[1]
+    step = min(chunk_rows or max(256, _CHUNK_ENTRIES // max(width, 1)), _MAX_CHUNK)
+    sums = sums or _AllSums(width)
+    total = np.zeros((n_classes, sums.size(width)), dtype=np.int64 if exact else np.float64)
+    chunks = ((slice(i, i + step), X[i : i + step]) for i in range(0, n, step))
+    for where, rows in chunks if transform is None else map_blocks(transform, X, step):
+        if centers is not None:  # a code outside the classes is left out below, whatever is subtracted here
+            rows = rows - centers[np.clip(codes[where], 0, n_classes - 1)]
+        for k, part in _by_class(rows, None if codes is None else codes[where], n_classes):
+            part = lattice_rows(part, bounds[k], ROW_STEP if exact else None)
+            for piece, entries in sums(part):
+                if exact:  # a whole number of steps by construction: the cast loses nothing
+                    entries = (entries * (1 / LATTICE)).astype(np.int64)
+                total[k, piece] += entries
+    return total
+
+
+def _by_class(rows, codes, n_classes):
+    if codes is None:
+        yield 0, rows
+        return
+    order = np.argsort(codes, kind="stable")
+    edges = np.searchsorted(codes[order], np.arange(n_classes + 1))
+    for k in range(n_classes):
+        if edges[k] < edges[k + 1]:
+            yield k, rows[order[edges[k] : edges[k + 1]]]
+
+
+class _FirstSums:
+    """Count and sum of a chunk of rows."""
+
+    def size(self, d):
+        return 1 + d
+
+    def __call__(self, rows):
+        yield slice(0, 1), np.array([float(len(rows))])
+        yield slice(1, 1 + rows.shape[1]), np.ones(len(rows)) @ rows
+
+
+class _AllSums(_FirstSums):
+    """Count, sum and the upper triangle of the second moments of a chunk of rows."""
+
+    def __init__(self, d):
+        self.upper = np.triu_indices(d)
+
+    def size(self, d):
+        return 1 + d + self.upper[0].size
+
+    def __call__(self, rows):
+        yield from super().__call__(rows)
+        yield slice(1 + rows.shape[1], None), (rows.T @ rows)[self.upper]
+
+
+_first_sums = _FirstSums()

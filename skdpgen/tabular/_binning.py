@@ -1,0 +1,272 @@
+"""Bins of a numeric column: a fine public grid, its denoised masses, and the bins merged from it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from numbers import Real
+
+import numpy as np
+
+from ..mechanisms._densities import denoise, sure_range
+from ._columns import Datetime
+from ._frames import numeric_bounds
+
+__all__ = ["Binning", "fine_grid", "learned_binning", "merge"]
+
+# A cell [v, next number after v) holds one value: a point, of which numbers may have a spike (zero, a bound).
+_TINY = np.finfo(np.float64).tiny
+_MAX_UNIT_CELLS = 128
+
+
+@dataclass(frozen=True)
+class Binning:
+    """Bins of a numeric column, each a run of fine cells, with the law of values inside.
+
+    Everything in it is public: derived from bounds and, where masses were learned, from a noisy histogram.
+
+    Parameters
+    ----------
+    edges : tuple of float, length n_cells + 1
+        Increasing; cell i is ``[edges[i], edges[i + 1])``, the last one closed.
+    starts : tuple of int, length n_bins
+        First cell of each bin.
+    mass : tuple of float, length n_cells
+        Probability of each cell, summing to 1; inside a cell values are uniform.
+    integer : bool, default=False
+        Cells hold integers: their edges are integers, the last edge one more than the upper bound.
+    doubtful : tuple of int, default=()
+        Bins far from all others that noise may have made: a model draws from them what a better release has shown.
+    """
+
+    edges: tuple
+    starts: tuple
+    mass: tuple
+    integer: bool = False
+    doubtful: tuple = ()
+
+    @property
+    def n_bins(self) -> int:
+        """Number of bins."""
+        return len(self.starts)
+
+    @property
+    def bin_edges(self):
+        """Edges of the bins, array of shape (n_bins + 1,)."""
+        return np.array(self.edges)[[*self.starts, len(self.edges) - 1]]
+
+    @property
+    def bin_mass(self):
+        """Probability of each bin, array of shape (n_bins,)."""
+        return np.add.reduceat(np.array(self.mass), self.starts)
+
+    @property
+    def labels(self) -> tuple:
+        """Lowest and highest value of each bin, as pairs."""
+        edges = self.bin_edges.tolist()
+        if self.integer:
+            return tuple((int(a), int(b) - 1) for a, b in itertools.pairwise(edges))
+        return tuple((a, a if _is_point(a, b) else b) for a, b in itertools.pairwise(edges))
+
+    def codes(self, values):
+        """Return the bin of each value, array of intp; values outside the edges get the nearest bin."""
+        found = np.searchsorted(self.bin_edges[1:-1], values, side="right")
+        return np.minimum(found, self.n_bins - 1)
+
+    def sample(self, codes, rng):
+        """Draw one value for each bin code: a cell by its mass, then uniform inside it.
+
+        Parameters
+        ----------
+        codes : array of int of shape (n_rows,)
+        rng : object with ``random(size)``
+
+        Returns
+        -------
+        array of shape (n_rows,), float64
+            Integers where the cells hold integers.
+        """
+        codes = np.asarray(codes)
+        edges, mass = np.array(self.edges), np.array(self.mass)
+        stops = np.array([*self.starts[1:], len(mass)])
+        starts = np.array(self.starts)
+        empty = np.repeat(self.bin_mass <= 0, stops - starts)
+        mass = np.where(empty, _measure(edges), mass / max(mass.sum(), _TINY))
+        total = np.concatenate([[0.0], np.cumsum(mass)])
+        low, high = total[starts[codes]], total[stops[codes]]
+        cells = np.searchsorted(total, low + rng.random(len(codes)) * (high - low), side="right") - 1
+        cells = np.clip(cells, starts[codes], stops[codes] - 1)
+        a, b = edges[cells], edges[cells + 1]
+        values = a + rng.random(len(codes)) * (b - a)
+        if self.integer:
+            return np.clip(np.floor(values), a, b - 1)
+        # the point at the upper bound is the last number before it and the bound itself
+        point = np.where(cells == len(mass) - 1, b, a)
+        return np.where(_is_point(a, b), point, np.clip(values, a, np.nextafter(b, -np.inf)))
+
+    def to_dict(self) -> dict:
+        """Return the binning as plain lists and numbers."""
+        return {
+            "edges": list(self.edges),
+            "starts": list(self.starts),
+            "mass": list(self.mass),
+            "integer": self.integer,
+            "doubtful": list(self.doubtful),
+        }
+
+    @classmethod
+    def from_dict(cls, content) -> Binning:
+        """Return the binning that :meth:`to_dict` wrote; ValueError where it is none."""
+        edges, starts, mass = (tuple(content[key]) for key in ("edges", "starts", "mass"))
+        doubtful = tuple(content.get("doubtful", ()))
+        if any(isinstance(x, bool) or not isinstance(x, Real) or not math.isfinite(x) for x in (*edges, *mass)):
+            raise ValueError("edges and masses of bins must be finite numbers")
+        if any(type(i) is not int for i in (*starts, *doubtful)):
+            raise ValueError("the first cells of bins must be whole numbers")
+        if len(mass) != len(edges) - 1 or not starts or starts[0] != 0 or starts[-1] >= len(mass):
+            raise ValueError("the cells of bins do not fit one another")
+        if any(a >= b for a, b in (*itertools.pairwise(edges), *itertools.pairwise(starts))) or min(mass) < 0:
+            raise ValueError("edges and first cells of bins must increase, and no mass may be negative")
+        if any(not 0 <= k < len(starts) for k in doubtful):
+            raise ValueError("there is no such bin")
+        return cls(edges, starts, mass, bool(content["integer"]), doubtful)
+
+    @classmethod
+    def equal_width(cls, column, n_bins=16) -> Binning:
+        """Return at most `n_bins` bins of equal width over the bounds of a column: nothing is learned."""
+        low, high = numeric_bounds(column)
+        top = high + 1 if column.integer else high
+        edges = np.linspace(low, top, n_bins + 1)
+        edges = np.unique(np.rint(edges)) if column.integer else np.unique(edges)
+        width = np.diff(edges)
+        return cls(
+            tuple(edges.tolist()), tuple(range(len(width))), tuple((width / width.sum()).tolist()), bool(column.integer)
+        )
+
+
+def _is_point(low, high):
+    return high <= np.nextafter(low, np.inf) + _TINY
+
+
+def _measure(edges):
+    """Return the size of each cell; a point has next to none."""
+    width = np.diff(edges)
+    point = _is_point(edges[:-1], edges[1:])
+    return np.where(point, 1e-6 * np.min(width, where=~point, initial=np.inf), width)
+
+
+def fine_grid(column):
+    """Return the public fine grid of a numeric or datetime column: edges that depend on its bounds alone.
+
+    Parameters
+    ----------
+    column : Numeric or Datetime
+        With bounds.
+
+    Returns
+    -------
+    array of shape (n_cells + 1,), float64
+        Up to 128 integers have a cell each. Else the grid is the union of 64 cells of equal width and 72 to 96 whose
+        width grows with the distance from zero (from the lower bound, where zero is outside), with zero
+        and the two bounds as points of their own: money is often zero, and clipped values pile up at a bound.
+        Datetimes have 128 cells of equal width and the two bounds.
+    """
+    low, high = map(float, numeric_bounds(column))
+    if column.integer and high - low < _MAX_UNIT_CELLS:
+        return np.arange(low, high + 2)
+    datetime = isinstance(column, Datetime)
+    edges = [np.linspace(low, high, 129 if datetime else 65)]
+    if datetime:
+        pass  # no point in time is nearer to zero than others
+    elif low >= 0 or high <= 0:
+        edges.append(_log_edges(low, high, (32, 16, 24)))
+    else:
+        edges += [_log_edges(0.0, high, (32, 0, 16)), _log_edges(low, 0.0, (32, 0, 16))]
+    points = [low, high] + ([0.0] if low < 0 < high and not datetime else [])
+    if column.integer:
+        edges += [[point, point + 1] for point in points]
+        return np.unique(np.clip(np.rint(np.concatenate(edges)), low, high + 1))
+    edges += [[point, np.nextafter(point, np.inf) if point else _TINY] for point in points[:1] + points[2:]]
+    edges += [[np.nextafter(high, -np.inf) if high else -_TINY, high]]
+    return np.unique(np.clip(np.concatenate(edges), low, high))
+
+
+def _log_edges(low, high, counts):
+    """Return edges towards the end nearest to zero: by quarters of an octave, then halves, then whole ones."""
+    steps = np.repeat([0.25, 0.5, 1.0], counts)
+    distance = (high - low) * 2.0 ** -np.cumsum(steps)
+    return low + distance if abs(low) <= abs(high) else high - distance
+
+
+def learned_binning(noisy, column, noise_sd, max_bins, n_columns=1):
+    """Return the binning that a noisy histogram on `fine_grid` gives: post-processing, no other input.
+
+    Parameters
+    ----------
+    noisy : array of shape (n_cells,)
+    column : Numeric or Datetime
+    noise_sd : float
+        Standard deviation of the noise on one cell.
+    max_bins : int
+    n_columns : int, default=1
+        Columns that share the chance that noise far from the rows is taken for some.
+
+    Returns
+    -------
+    Binning
+    """
+    edges = fine_grid(column)
+    measure = _measure(edges)
+    mass = denoise(noisy, measure, noise_sd)
+    starts = merge(mass, noise_sd, max_bins)
+    first, last = sure_range(noisy, measure, noise_sd, n_columns)
+    # A little mass far out moves a mean a lot. Bins out there are told as doubtful; others draw nothing from there.
+    stops = [*starts[1:], len(mass)]
+    doubtful = [k for k, (start, stop) in enumerate(zip(starts, stops)) if stop <= first or start > last]
+    far = np.ones(len(mass), dtype=bool)
+    far[first : last + 1] = False
+    for k in doubtful:
+        far[starts[k] : stops[k]] = False
+    mass[far] = 0.0
+    total = mass.sum()
+    # nothing above the noise: uniform over the bounds
+    mass = mass / total if total > 0 else np.diff(edges) / (edges[-1] - edges[0])
+    return Binning(tuple(edges.tolist()), tuple(starts), tuple(mass.tolist()), bool(column.integer), tuple(doubtful))
+
+
+def merge(mass, noise_sd, max_bins):
+    """Merge adjacent cells into bins of about equal mass.
+
+    Parameters
+    ----------
+    mass : array of shape (n_cells,)
+        Denoised counts.
+    noise_sd : float
+    max_bins : int
+
+    Returns
+    -------
+    list of int
+        First cell of each bin: the partition into at most `max_bins` runs that minimises
+        sum(mass of the bin ^ 2) + (5 noise_sd)^2 * number of bins. A spike stays alone, because joining anything to it
+        is dear; two neighbours that the noise would drown are joined.
+    """
+    n = len(mass)
+    total = np.concatenate([[0.0], np.cumsum(mass)])
+    price = (5.0 * noise_sd) ** 2
+    cost = (total[None, :] - total[:, None]) ** 2 + price
+    cost[np.tril_indices(n + 1)] = np.inf
+    best, choice = cost[0].copy(), []
+    history = [best]
+    for _ in range(min(max_bins, n) - 1):
+        options = best[:, None] + cost
+        choice.append(options.argmin(axis=0))
+        best = options.min(axis=0)
+        history.append(best)
+    count = int(np.argmin([h[n] for h in history]))
+    starts, stop = [], n
+    for level in range(count, 0, -1):
+        stop = int(choice[level - 1][stop])
+        starts.append(stop)
+    return [0, *sorted(starts)]

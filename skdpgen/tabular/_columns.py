@@ -1,0 +1,404 @@
+"""Public facts about one column: its kind, bounds or categories, and the dtype that comes out."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+
+import numpy as np
+import pandas as pd
+from pandas.api import types as pdt
+
+from ..exceptions import SchemaError
+from ..utils.categories import family
+from ._dtypes import TEXT_DTYPES, output_dtype
+
+__all__ = ["KINDS", "Boolean", "Categorical", "Datetime", "Numeric", "output_dtype", "unit_microseconds"]
+
+# Beyond 2^53 a float64 no longer holds every integer, and all numeric columns pass through float64.
+_MAX_INTEGER = 2**53
+_UNITS = {"D": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+def _fail(column, message):
+    raise SchemaError(f"column {column.name!r}: {message}")
+
+
+def _plain(value):
+    """Turn numpy scalars into Python ones, so that a schema is hashable and JSON holds it."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def holds_missing(dtype) -> bool:
+    """Tell from the dtype alone whether a column may hold missing values."""
+    return not (isinstance(dtype, np.dtype) and dtype.kind in "biu")
+
+
+def unit_microseconds(column) -> int:
+    """Return the length in microseconds of one step of a datetime column."""
+    return _UNITS[column.resolution]
+
+
+def _check_common(column):
+    if not isinstance(column.name, str | Integral) or isinstance(column.name, bool):
+        raise SchemaError(f"a column name must be a string or an integer; got {type(column.name).__name__}")
+    object.__setattr__(column, "name", _plain(column.name))
+    if not isinstance(column.missing, bool | np.bool_):
+        _fail(column, "missing must be True or False")
+    object.__setattr__(column, "missing", bool(column.missing))
+
+
+def _check_dtype(column, default, accepts, expected):
+    name = default if column.dtype is None else str(column.dtype)
+    try:
+        dtype = output_dtype(name)
+    except (TypeError, ValueError, NotImplementedError, ImportError) as error:
+        raise SchemaError(f"column {column.name!r}: unknown dtype {name!r} ({error})") from None
+    if name not in TEXT_DTYPES:
+        name = str(dtype)
+    if not accepts(dtype):
+        _fail(column, f"dtype {name!r} does not fit a column of {expected}")
+    if column.missing and not holds_missing(dtype):
+        hint = (
+            "'boolean' or 'object'"
+            if dtype.kind == "b"
+            else f"{name.replace('i', 'I').replace('u', 'U')!r} or 'float64'"
+        )
+        _fail(column, f"dtype {name!r} cannot hold missing values: declare {hint}, or missing=False")
+    object.__setattr__(column, "dtype", name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numeric:
+    """A column of numbers.
+
+    Parameters
+    ----------
+    name : str or int
+        Name of the column.
+    bounds : (float, float), default=None
+        Smallest and largest value, inclusive; values outside are clipped to them. Public; None is "to be
+        learned under differential privacy".
+    integer : bool, default=False
+        Only integers occur, and only integers come back.
+    missing : bool, default=False
+        Values may be missing.
+    dtype : str, default=None
+        dtype of decoded columns; None is int64, Int64 (integers that may be missing) or float64.
+    decimals : int, default=None
+        Decoded values are rounded to so many decimals.
+    """
+
+    name: str | int = field(kw_only=False)
+    bounds: tuple | None = field(default=None, kw_only=False)
+    integer: bool = False
+    missing: bool = False
+    dtype: str | None = None
+    decimals: int | None = None
+
+    def __post_init__(self):
+        _check_common(self)
+        if not isinstance(self.integer, bool | np.bool_):
+            _fail(self, "integer must be True or False")
+        object.__setattr__(self, "integer", bool(self.integer))
+        if self.decimals is not None and (not isinstance(self.decimals, Integral) or self.integer):
+            _fail(self, "decimals must be an integer, for a column with integer=False")
+        if self.decimals is not None and (isinstance(self.decimals, bool) or not -30 <= self.decimals <= 30):
+            _fail(self, "decimals must lie in [-30, 30]")
+        default = ("Int64" if self.missing else "int64") if self.integer else "float64"
+        _check_dtype(
+            self,
+            default,
+            lambda t: pdt.is_numeric_dtype(t) and not pdt.is_bool_dtype(t) and not pdt.is_complex_dtype(t),
+            "numbers",
+        )
+        dtype = output_dtype(self.dtype)
+        if pdt.is_integer_dtype(dtype) and not self.integer:
+            _fail(self, f"dtype {self.dtype!r} holds integers alone: declare integer=True")
+        if self.bounds is not None:
+            object.__setattr__(self, "bounds", self._checked_bounds())
+
+    def _checked_bounds(self):
+        try:
+            low, high = (_plain(bound) for bound in self.bounds)
+        except (TypeError, ValueError):
+            _fail(self, "bounds must be a pair (lowest, highest)")
+        for bound in (low, high):
+            if not isinstance(bound, Real) or isinstance(bound, bool) or not math.isfinite(bound):
+                _fail(self, "bounds must be two finite numbers")
+        if self.integer:
+            if low != math.floor(low) or high != math.floor(high):
+                _fail(self, f"integer=True contradicts bounds ({low}, {high}), which are not integers")
+            low, high = int(low), int(high)
+            if max(-low, high) > _MAX_INTEGER:
+                _fail(self, "integer bounds may not exceed 2**53 in absolute value")
+        else:
+            low, high = float(low), float(high)
+            if not math.isfinite(high - low):
+                _fail(self, "bounds are too far apart for float64")
+        if low >= high:
+            _fail(self, f"bounds must be (lowest, highest) with lowest < highest; got ({low}, {high})")
+        smallest, largest = dtype_range(self.dtype)
+        if low < smallest or high > largest:
+            _fail(self, f"bounds ({low}, {high}) do not fit dtype {self.dtype!r}")
+        return low, high
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to be learned."""
+        return self.bounds is not None
+
+
+def dtype_range(name: str) -> tuple[float, float]:
+    """Return the smallest and largest number that a numeric dtype holds."""
+    dtype = output_dtype(name)
+    dtype = np.dtype(getattr(dtype, "numpy_dtype", dtype))
+    info = np.iinfo(dtype) if dtype.kind in "iu" else np.finfo(dtype)
+    return _plain(info.min), _plain(info.max)
+
+
+def fit_dtype(values, name: str | None) -> bool:
+    """Tell whether every number of `values` is exactly one of the dtype `name`; any will do for text and objects."""
+    dtype = None if name in (None, *TEXT_DTYPES) else output_dtype(name)
+    if dtype is None or not pdt.is_numeric_dtype(dtype) or pdt.is_bool_dtype(dtype):
+        return True
+    (low, high), number = dtype_range(name), np.dtype(getattr(dtype, "numpy_dtype", dtype)).type
+    # .item(): numpy would round `value` to the narrow dtype before it compares
+    return all(low <= value <= high and number(value).item() == value for value in values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Categorical:
+    """A column with one of finitely many values in each row.
+
+    Parameters
+    ----------
+    name : str or int
+        Name of the column.
+    categories : sequence of str, of numbers or of bool, default=None
+        The values that may occur, in the order of the levels. Public; None is "to be learned under
+        differential privacy".
+    missing : bool, default=False
+        Values may be missing; "missing" is then the last level.
+    other : str or number, default=None
+        The value that stands for every value outside `categories`, which is then allowed; None refuses them.
+        Learned schemas have it.
+    dtype : str, default=None
+        dtype of decoded columns; None follows `categories` ("str" for text).
+    ordered : bool, default=False
+        The order of `categories` means something: decoded columns are ordered categoricals. It takes declared
+        categories, and no `other`, which would have no place among them.
+    """
+
+    name: str | int = field(kw_only=False)
+    categories: tuple | None = field(default=None, kw_only=False)
+    missing: bool = False
+    other: str | int | float | None = None
+    dtype: str | None = None
+    ordered: bool = False
+
+    def __post_init__(self):
+        _check_common(self)
+        self._check_order()
+        if self.categories is not None:
+            object.__setattr__(self, "categories", self._checked_categories())
+        object.__setattr__(self, "other", _plain(self.other))
+        values = self.values or ()
+        if self.other is not None and (family(self.other) is None or self.other in (self.categories or ())):
+            _fail(self, "other must be a string or number that is not one of the categories")
+        families = {family(value) for value in values}
+        if self.categories is None and self.dtype is None:
+            return  # what is learned decides
+        default = {
+            "number": "float64" if any(isinstance(v, float) for v in values) else "Int64" if self.missing else "int64",
+            "flag": "boolean" if self.missing else "bool",
+        }.get(next(iter(families), None), "str")
+        accepts = {"number": pdt.is_numeric_dtype, "flag": pdt.is_bool_dtype, "text": lambda t: False}
+
+        def accept(dtype):
+            if self.dtype == "str":  # an object column in pandas 2, which would take anything
+                return families <= {"text"}
+            if isinstance(dtype, pd.CategoricalDtype) or pdt.is_object_dtype(dtype):
+                return True
+            if pdt.is_string_dtype(dtype):
+                return families <= {"text"}
+            return (pdt.is_numeric_dtype(dtype) or pdt.is_bool_dtype(dtype)) and all(
+                accepts[name](dtype) for name in families
+            )
+
+        _check_dtype(
+            self, default if len(families) < 2 else "object", accept, f"such categories ({', '.join(sorted(families))})"
+        )
+        if families == {"number"} and not fit_dtype(values, self.dtype):
+            _fail(self, f"its categories do not fit dtype {self.dtype!r}")
+
+    def _check_order(self):
+        if not isinstance(self.ordered, bool | np.bool_):
+            _fail(self, "ordered must be True or False")
+        object.__setattr__(self, "ordered", bool(self.ordered))
+        if not self.ordered:
+            return
+        if self.categories is None or self.other is not None:
+            _fail(self, "ordered=True takes declared categories, in their order, and no other")
+        if self.dtype not in (None, "category"):
+            _fail(self, f"ordered=True contradicts dtype {self.dtype!r}: the column that comes back is categorical")
+        object.__setattr__(self, "dtype", "category")
+
+    def _checked_categories(self):
+        if isinstance(self.categories, str) or not np.iterable(self.categories):
+            _fail(self, "categories must be a sequence of values")
+        categories = tuple(_plain(value) for value in self.categories)
+        if not categories and self.other is None:
+            _fail(self, "categories must not be empty")
+        for value in categories:
+            if pdt.is_scalar(value) and pd.isna(value):
+                _fail(self, "NaN or None among the categories: declare missing=True instead")
+            if family(value) is None:
+                _fail(self, f"a category must be a string, a number or a bool; got {type(value).__name__}")
+            if family(value) == "number" and not math.isfinite(value):
+                _fail(self, "categories must be finite")
+        if len({family(value) for value in categories}) > 1:
+            _fail(self, "categories of mixed types (text, numbers, bool): make them all strings")
+        if len(set(categories)) < len(categories):
+            _fail(self, "categories must not repeat")
+        return categories
+
+    @property
+    def values(self) -> tuple | None:
+        """Values of the levels that are not missing: the categories, and `other` if there is one."""
+        if self.categories is None:
+            return None
+        return self.categories if self.other is None else (*self.categories, self.other)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to be learned."""
+        return self.categories is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boolean:
+    """A column of True and False.
+
+    Parameters
+    ----------
+    name : str or int
+        Name of the column.
+    missing : bool, default=False
+        Values may be missing.
+    dtype : str, default=None
+        dtype of decoded columns; None is bool, or boolean where values may be missing.
+    """
+
+    name: str | int = field(kw_only=False)
+    missing: bool = False
+    dtype: str | None = None
+
+    def __post_init__(self):
+        _check_common(self)
+        _check_dtype(
+            self,
+            "boolean" if self.missing else "bool",
+            lambda t: pdt.is_bool_dtype(t) or pdt.is_object_dtype(t),
+            "True and False",
+        )
+
+    categories = (False, True)
+    other = None
+    values = (False, True)
+    complete = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Datetime:
+    """A column of points in time, kept to whole steps of `resolution` on the column's own wall clock.
+
+    Parameters
+    ----------
+    name : str or int
+        Name of the column.
+    bounds : pair of str or datetime, default=None
+        Earliest and latest time, inclusive, without time zone (that of the dtype is meant). Public; None is
+        "to be learned under differential privacy".
+    resolution : {"D", "h", "min", "s", "ms", "us"}, default="s"
+        Times are rounded down to it, and come back in its steps.
+    missing : bool, default=False
+        Values may be missing.
+    dtype : str, default="datetime64[us]"
+        dtype of decoded columns, with a time zone where there is one, as in "datetime64[ns, Europe/Paris]".
+    """
+
+    name: str | int = field(kw_only=False)
+    bounds: tuple | None = field(default=None, kw_only=False)
+    resolution: str = "s"
+    missing: bool = False
+    dtype: str | None = None
+
+    integer = True
+    decimals = None
+
+    def __post_init__(self):
+        _check_common(self)
+        if not isinstance(self.resolution, str) or self.resolution not in _UNITS:
+            _fail(self, f"resolution must be one of {', '.join(_UNITS)}; got {self.resolution!r}")
+        _check_dtype(self, "datetime64[us]", pdt.is_datetime64_any_dtype, "datetimes")
+        if self.bounds is not None:
+            object.__setattr__(self, "bounds", self._checked_bounds())
+
+    def _checked_bounds(self):
+        try:
+            low, high = (pd.Timestamp(bound) for bound in self.bounds)
+        except (TypeError, ValueError, OverflowError):
+            low, high = pd.NaT, pd.NaT
+        if pd.isna(low) or pd.isna(high):
+            _fail(self, "bounds must be a pair of datetimes (earliest, latest), not missing")
+        if low.tzinfo is not None or high.tzinfo is not None:
+            _fail(self, "bounds are on the column's wall clock: give them without a time zone")
+        if low.floor(self.resolution) >= high.floor(self.resolution):
+            _fail(self, f"bounds must be (earliest, latest), at least one step of {self.resolution!r} apart")
+        if "[ns" in self.dtype and (low.as_unit("us") < pd.Timestamp.min.ceil("us") or high > pd.Timestamp.max):
+            _fail(self, f"bounds do not fit dtype {self.dtype!r} (1677 to 2262): declare 'datetime64[us]'")
+        return tuple(bound.floor(self.resolution).isoformat() for bound in (low, high))
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to be learned."""
+        return self.bounds is not None
+
+
+KINDS = {"numeric": Numeric, "categorical": Categorical, "boolean": Boolean, "datetime": Datetime}
+
+
+def column_to_dict(column) -> dict:
+    """Return a column as a JSON object; fields that say nothing are left out, unknown bounds and categories null."""
+    kind = next(kind for kind, cls in KINDS.items() if isinstance(column, cls))
+    fields = {f.name: getattr(column, f.name) for f in dataclasses.fields(column) if f.name != "name"}
+    # what is to be learned is said, for whoever edits the file
+    said = {key: value for key, value in fields.items() if value is not None or key in ("bounds", "categories")}
+    if not said.get("ordered", True):
+        del said["ordered"]
+    said = {key: list(value) if isinstance(value, tuple) else value for key, value in said.items()}
+    return {"name": column.name, "kind": kind, **said}
+
+
+def column_from_dict(entry) -> Numeric | Categorical | Boolean | Datetime:
+    """Return the column that a JSON object describes; SchemaError where it does not describe one."""
+    if not isinstance(entry, dict) or "name" not in entry:
+        raise SchemaError('every column of a schema is an object with a "name" and a "kind"')
+    entry = dict(entry)
+    name, kind = entry.pop("name"), entry.pop("kind", None)
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise SchemaError(f"column {name!r}: kind must be one of {', '.join(KINDS)}; got {kind!r}")
+    known = {f.name for f in dataclasses.fields(KINDS[kind])} - {"name"}
+    if unknown := sorted(set(entry) - known):
+        unknown, known = ", ".join(map(repr, unknown)), ", ".join(sorted(known))
+        raise SchemaError(f"column {name!r}: {unknown} unknown for kind {kind!r}; it has {known}")
+    entry = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+    try:
+        return KINDS[kind](name, **entry)
+    except SchemaError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
+        raise SchemaError(f"column {name!r}: {error}") from None

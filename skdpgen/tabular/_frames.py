@@ -1,0 +1,372 @@
+"""One column of a frame to numbers or level codes; refusals name the column, never a value."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+from pandas.api import types as pdt
+
+from ..exceptions import SchemaError
+from ..utils.categories import canonical, family, number_text
+from ..utils.validation import is_unicode
+from ._columns import Boolean, Categorical, Datetime, fit_dtype, output_dtype, unit_microseconds
+from ._schema import check_unique
+
+__all__ = [
+    "check_columns",
+    "column_levels",
+    "factorize",
+    "level_codes",
+    "numeric_bounds",
+    "numeric_values",
+    "validate_frame",
+]
+
+ON_INVALID = ("clip", "raise")
+_WORDS = {
+    "mixed-integer": "numbers and text mixed: make them all text, as reading them with dtype=str does",
+    "mixed": "values of mixed types: make them all text, or all numbers",
+    "bytes": "bytes",
+    "date": "dates: pandas.to_datetime makes datetimes of them",
+    "datetime": "datetimes: declare it as Datetime",
+    "datetime64": "datetimes: declare it as Datetime",
+    "timedelta": "time spans: convert it to a number of seconds",
+    "time": "times of the day: convert it to a number of seconds",
+    "decimal": "Decimal objects: convert it to float",
+    "complex": "complex numbers",
+}
+# What pandas.api.types.infer_dtype may answer for an object column that is read as categories.
+_NUMBERS = {"integer", "floating", "mixed-integer-float"}
+_CATEGORIES = {"string", "boolean", "empty"} | _NUMBERS
+
+
+def validate_frame(frame, schema, on_invalid="clip"):
+    """Check a table against a schema, value by value.
+
+    Parameters
+    ----------
+    frame : DataFrame or array of numbers, shape (n_rows, n_columns)
+        An array is read by position.
+    schema : Schema
+        May be incomplete: bounds and categories that are not known yet are not checked.
+    on_invalid : {"clip", "raise"}, default="clip"
+        Whether values outside bounds (and fractions in integer columns) are left to be clipped (rounded), or
+        refused.
+
+    Returns
+    -------
+    DataFrame
+        `frame`, or the array as a frame of the schema's columns.
+
+    Raises
+    ------
+    SchemaError
+        Names the first column that does not fit and says why. What it says is for the data holder alone; even
+        so it holds no value of any cell.
+    """
+    frame = check_columns(frame, schema)
+    for column in schema.columns:
+        if isinstance(column, Categorical | Boolean):
+            level_codes(frame[column.name], column)
+        else:
+            numeric_values(frame[column.name], column, on_invalid)
+    return frame
+
+
+def check_columns(frame, schema):
+    """Return `frame` as a DataFrame whose columns are the schema's; SchemaError shows the difference."""
+    if not isinstance(frame, pd.DataFrame):
+        array = np.asarray(frame)
+        if array.dtype.kind not in "biuf":
+            raise SchemaError(
+                f"expected a DataFrame or an array of numbers; got {type(frame).__name__} of {array.dtype}"
+            )
+        if array.ndim != 2:
+            raise SchemaError(f"expected two dimensions; got {array.ndim}")
+        if array.shape[1] != len(schema):
+            raise SchemaError(f"the array has {array.shape[1]} columns, the schema {len(schema)}")
+        frame = pd.DataFrame(array, columns=list(schema.names))
+    check_unique(frame.columns)
+    names = list(frame.columns)
+    missing = [repr(name) for name in schema.names if name not in names]
+    unexpected = [repr(name) for name in names if name not in schema]
+    if missing or unexpected:
+        parts = [
+            f"{word}: {', '.join(found)}" for word, found in (("missing", missing), ("unexpected", unexpected)) if found
+        ]
+        raise SchemaError(f"the columns are not those of the schema; {'; '.join(parts)}")
+    if names != list(schema.names):
+        place, ours, theirs = next((i, a, b) for i, (a, b) in enumerate(zip(schema.names, names)) if a != b)
+        raise SchemaError(
+            f"the columns are those of the schema in another order: column {place} is {theirs!r}, not {ours!r}; "
+            "frame[list(schema.names)] puts them in order"
+        )
+    if not len(frame):
+        # scikit-learn's words, which its own checks and users' handlers look for
+        raise SchemaError(f"Found array with 0 sample(s) (shape={frame.shape}) while a minimum of 1 is required.")
+    return frame
+
+
+def _refuse(column, message):
+    raise SchemaError(f"column {column.name!r} {message}")
+
+
+def _check_missing(absent, column):
+    if not column.missing and absent.any():
+        _refuse(column, "holds missing values (NaN), which its schema does not allow: declare missing=True")
+
+
+# -- numbers and datetimes: one float64 a row, NaN where missing --------------------------------------------------
+
+
+def numeric_bounds(column):
+    """Return the bounds of a numeric or datetime column as numbers: datetimes count steps of their resolution."""
+    if isinstance(column, Datetime):
+        return tuple(_steps(np.array(bound, dtype="datetime64[us]"), column) for bound in column.bounds)
+    return column.bounds
+
+
+def numeric_values(series, column, on_invalid="clip"):
+    """Return the values of a numeric or datetime column as float64, clipped to its bounds.
+
+    Parameters
+    ----------
+    series : Series
+    column : Numeric or Datetime
+        Datetimes are counted in steps of the resolution from 1970 on the wall clock.
+    on_invalid : {"clip", "raise"}, default="clip"
+
+    Returns
+    -------
+    array of shape (n_rows,), float64
+        NaN where missing.
+
+    Raises
+    ------
+    SchemaError
+        The values are not numbers (datetimes), are infinite, or missing where that is not allowed; with
+        ``on_invalid="raise"``, are out of bounds or no integers.
+    """
+    if on_invalid not in ON_INVALID:
+        raise ValueError(f"on_invalid must be 'clip' or 'raise'; got {on_invalid!r}")
+    values = _read_datetimes(series, column) if isinstance(column, Datetime) else _read_numbers(series, column)
+    absent = np.isnan(values)
+    _check_missing(absent, column)
+    if np.isinf(values).any():
+        _refuse(column, "holds infinite values (inf)")
+    if column.integer:
+        rounded = np.rint(values)
+        if on_invalid == "raise" and not np.array_equal(rounded, values, equal_nan=True):
+            _refuse(column, "holds numbers that are no integers, which its schema says it does")
+        values = rounded
+    if column.bounds is None:
+        return values
+    low, high = numeric_bounds(column)
+    if on_invalid == "raise" and ((values < low) | (values > high)).any():
+        _refuse(column, f"holds values outside its bounds ({column.bounds[0]}, {column.bounds[1]})")
+    return np.clip(values, low, high)
+
+
+def _read_numbers(series, column):
+    dtype = series.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        series = series.astype(dtype.categories.dtype if len(dtype.categories) else "float64")
+        dtype = series.dtype
+    if pdt.is_complex_dtype(dtype):
+        # scikit-learn's words
+        _refuse(column, "is refused. Complex data not supported")
+    if pdt.is_numeric_dtype(dtype):  # includes bool
+        return series.to_numpy(dtype=np.float64, na_value=np.nan)
+    if pdt.is_object_dtype(dtype) or pdt.is_string_dtype(dtype):
+        kind = pdt.infer_dtype(series, skipna=True)
+        if kind not in _CATEGORIES:
+            _refuse(column, f"is numeric in its schema, but holds {_WORDS.get(kind, kind)}")
+        values = pd.to_numeric(series, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+        if (np.isnan(values) & series.notna().to_numpy()).any():
+            _refuse(
+                column,
+                "is numeric in its schema, but holds text that is no number (declare na_values when reading it?)",
+            )
+        return values
+    return _refuse(column, f"is numeric in its schema, but of dtype {str(dtype)!r}")
+
+
+def _read_datetimes(series, column):
+    dtype, target = series.dtype, output_dtype(column.dtype)
+    if pdt.is_object_dtype(dtype) or pdt.is_string_dtype(dtype) or isinstance(dtype, pd.CategoricalDtype):
+        text = series.astype(object)
+        if pdt.infer_dtype(text, skipna=True) not in ("string", "date", "datetime", "datetime64", "empty"):
+            _refuse(column, "is a datetime in its schema, but holds other things than dates and times")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", FutureWarning)  # pandas 2 on several time zones
+                series = pd.to_datetime(text, errors="coerce", format="ISO8601", utc=hasattr(target, "tz") or None)
+        except (ValueError, FutureWarning):
+            series = pd.Series(pd.NaT, index=text.index)
+        if (series.isna() & text.notna()).any():
+            _refuse(column, "is a datetime in its schema, but holds text that is no ISO 8601 date or time")
+        dtype = series.dtype
+    if not pdt.is_datetime64_any_dtype(dtype):
+        _refuse(column, f"is a datetime in its schema, but of dtype {str(dtype)!r}")
+    if str(dtype).startswith(("date32", "date64")):  # days of Arrow's calendar
+        series = series.astype("datetime64[us]")
+    if series.dt.tz is not None:
+        if getattr(target, "tz", None) is None:
+            _refuse(column, f"has a time zone, which its dtype {column.dtype!r} in the schema has not")
+        series = series.dt.tz_convert(target.tz).dt.tz_localize(None)
+    return _steps(series.to_numpy(dtype="datetime64[us]"), column)
+
+
+def _steps(moments, column):
+    """Count the steps of the column's resolution from 1970 to each moment; NaN where there is none."""
+    counts = moments.astype(np.int64) // unit_microseconds(column)
+    return np.where(np.isnat(moments), np.nan, counts.astype(np.float64))[()]
+
+
+# -- levels: one small integer a row ------------------------------------------------------------------------------
+
+
+def column_levels(column):
+    """Return the levels of a categorical or boolean column: values, then None for missing."""
+    return (*column.values, None) if column.missing else tuple(column.values)
+
+
+def level_codes(series, column):
+    """Return the level of each row of a categorical or boolean column.
+
+    Parameters
+    ----------
+    series : Series
+    column : Categorical or Boolean
+        With categories None, only the types of the values are checked and the result is None.
+
+    Returns
+    -------
+    array of shape (n_rows,), intp, or None
+        Position in `column_levels`: a category, then "other", then missing.
+
+    Raises
+    ------
+    SchemaError
+        Undeclared categories (where there is no "other"), missing values where there may be none, mixed types.
+    """
+    codes, uniques = factorize(series, column)
+    if column.values is None:
+        return None
+    found = pd.Index(np.array(column.categories, dtype=object), dtype=object).get_indexer(
+        pd.Index(uniques, dtype=object)
+    )
+    other = getattr(column, "other", None)
+    if other is None and (found < 0).any():
+        _refuse(
+            column,
+            "holds values that are not among its declared categories; the rows are "
+            f"frame[~frame[{column.name!r}].isin(schema[{column.name!r}].categories)]",
+        )
+    # position -1, where codes say "missing", is the last of this table
+    table = np.append(np.where(found < 0, len(column.categories), found), len(column.values))
+    return table[codes]
+
+
+def factorize(series, column):
+    """Return (codes, distinct values as an object array) of a column of categories; -1 is missing.
+
+    Values come from the rows alone: categories that the dtype lists and no row has are not among them. The type of each
+    depends on the value and on the schema, never on other rows, nor on the dtype in which these rows came: a missing
+    value elsewhere in a chunk makes floats of its integers.
+    """
+    dtype = series.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        listed = series.cat.codes.to_numpy()
+        used, codes = np.unique(listed, return_inverse=True)
+        codes = codes.astype(np.intp) - np.count_nonzero(used < 0)
+        uniques = dtype.categories.to_numpy(dtype=object)[used[used >= 0]]
+    elif pdt.is_datetime64_any_dtype(dtype) or pdt.is_timedelta64_dtype(dtype) or pdt.is_complex_dtype(dtype):
+        _refuse(column, f"is categorical in its schema, but of dtype {str(dtype)!r}")
+    else:
+        if pdt.is_object_dtype(dtype):
+            _check_family(pdt.infer_dtype(series, skipna=True), column)
+        codes, uniques = pd.factorize(series)
+        uniques = np.asarray(uniques, dtype=object)
+    kind = pdt.infer_dtype(uniques, skipna=True)
+    _check_family(kind, column)
+    if kind in _NUMBERS and not _finite(uniques):
+        _refuse(column, "holds infinite values (inf)")
+    if kind == "string" and not is_unicode(uniques):
+        _refuse(column, "holds text that is no Unicode (lone surrogates)")
+    _check_missing(codes < 0, column)
+    uniques = _as_declared(_as_family(canonical(uniques), declared_family(column), column.categories), column)
+    if column.categories is None:
+        if pd.isna(uniques).any() or not fit_dtype(uniques.tolist(), column.dtype):
+            _refuse(column, f"holds values that its dtype {column.dtype!r} in the schema cannot hold")
+        # values that were told apart by their type alone are one
+        merged, uniques = pd.factorize(uniques)
+        codes = np.append(merged, -1)[codes]
+    return codes, uniques
+
+
+def _finite(numbers):
+    try:
+        return np.isfinite(numbers.astype(np.float64)).all()
+    except OverflowError:  # an integer of hundreds of digits
+        return False
+
+
+def _check_family(kind, column):
+    if kind not in _CATEGORIES:
+        _refuse(column, f"is categorical in its schema, but holds {_WORDS.get(kind, kind)}")
+
+
+def declared_family(column):
+    """Return the family that values of a column must have by its schema, None if any will do."""
+    if column.categories:
+        return family(column.categories[0])
+    if column.dtype is None or column.dtype in ("object", "category"):
+        return None
+    if column.dtype == "str":
+        return "text"
+    dtype = output_dtype(column.dtype)
+    return "flag" if pdt.is_bool_dtype(dtype) else "number" if pdt.is_numeric_dtype(dtype) else "text"
+
+
+def _as_declared(uniques, column):
+    """Bring distinct numbers to the type that the dtype of the schema gives them: 1 is 1.0 in a column of floats."""
+    if column.dtype in (None, "str", "object", "category"):
+        return uniques
+    dtype = output_dtype(column.dtype)
+    if pdt.is_float_dtype(dtype):
+        return _each(uniques, float)
+    if pdt.is_integer_dtype(dtype):
+        # `canonical` gives large integers as floats; what has a fraction is refused by whoever learns categories
+        return _each(uniques, lambda value: int(value) if value == value // 1 else value)
+    return uniques
+
+
+def _each(uniques, convert):
+    values = [convert(value) if family(value) == "number" and value == value else value for value in uniques.tolist()]
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out
+
+
+def _as_family(uniques, wanted, categories):
+    """Bring distinct values to the type that the schema declares: a CSV reader may have changed it.
+
+    Values that cannot be brought there become None or NaN.
+    """
+    found = {"string": "text", "boolean": "flag", "empty": None}.get(pdt.infer_dtype(uniques), "number")
+    if wanted in (found, None) or found is None:
+        return uniques
+    if wanted == "number":
+        return pd.to_numeric(pd.Series(uniques), errors="coerce").to_numpy(dtype=np.float64).astype(object)
+    if found == "number":
+        # 1.0 is "1", as it was before a missing value made floats of a column, unless "1.0" is declared
+        text = np.array([number_text(value, categories or ()) for value in uniques], dtype=object)
+    else:
+        text = np.array([str(value) for value in uniques], dtype=object)
+    if wanted == "text":
+        return text
+    text = pd.Index(text).str.strip().str.lower()
+    return np.where(text.isin(["true", "1", "1.0"]), True, np.where(text.isin(["false", "0", "0.0"]), False, None))

@@ -1,0 +1,385 @@
+"""What a schema lacks, learned from noisy histograms; noise is added in between, by the caller."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pandas as pd
+
+from .._types import BoundedSum
+from ..exceptions import UtilityWarning
+from ..mechanisms import (
+    LARGEST,
+    N_OCTAVE_CELLS,
+    joint_histogram,
+    octave_cells,
+    octave_edges,
+    octave_ranges,
+    outermost_bins,
+    split_histogram,
+)
+from ..mechanisms._densities import full_cells, widened
+from ..mechanisms._selection import above_threshold
+from ..utils.categories import family
+from ..utils.watching import tell_kept
+from ._binning import Binning, fine_grid, learned_binning
+from ._columns import Categorical, Datetime, Numeric, dtype_range, fit_dtype, output_dtype
+from ._frames import check_columns, factorize, numeric_values
+from ._schema import Schema
+
+__all__ = [
+    "DEFAULT_BOUNDS",
+    "SchemaHistogram",
+    "bins_from_histogram",
+    "bins_histogram",
+    "schema_from_histogram",
+    "schema_histogram",
+]
+
+# Bounds of a column of which nothing stood above the noise.
+DEFAULT_BOUNDS = {"numeric": (0, 1), "datetime": ("1920-01-01", "2049-12-31T23:59:59.999999")}
+
+# A range is widened to zero where zero is so many times nearer than its far end.
+_GAP = 4
+# Datetimes are counted by decade and, from 1900 to 2099, by year; what is before and after, in the outermost cells.
+_YEARS = np.array([*range(1500, 1900, 10), *range(1900, 2100), *range(2100, 2201, 10)])
+# The year in which datetimes in nanoseconds begin.
+_NANOSECONDS = 1677
+# Chance of being full down to which a cell next to the range of years is taken into it: the ends of thin rows are
+# not sharp, and bounds that are too wide clip nothing.
+_MAYBE_FULL = 0.05
+# Learned categories of one column, at most.
+MAX_CATEGORIES = 200
+# Rows, in standard deviations of the noise on one cell, below which a fine histogram says nothing.
+_DROWNED = 60
+
+
+@dataclass(frozen=True, eq=False)
+class SchemaHistogram:
+    """One joint histogram over the columns whose bounds or categories are unknown.
+
+    Parameters
+    ----------
+    schema : Schema
+        The incomplete schema.
+    bounded_sum : BoundedSum
+        Counts, the columns one after another; sensitivity sqrt(d), or sqrt(2 d), for d columns.
+    keys : dict of column name -> tuple
+        Observed categories, one for each count, sorted: private, and so is their number. They leave
+        `schema_from_histogram` above its threshold only.
+    sizes : tuple of int
+        Number of counts of each column.
+    """
+
+    schema: Schema
+    bounded_sum: BoundedSum = field(repr=False)
+    keys: dict = field(repr=False)
+    sizes: tuple = field(repr=False)
+
+    @property
+    def query(self) -> BoundedSum:
+        """`bounded_sum` with the names of its counts: what noise is added to."""
+        starts = np.cumsum([0, *self.sizes]).tolist()
+        names = {start: self.keys[name] for name, start in zip(self.schema.incomplete, starts) if name in self.keys}
+        return replace(self.bounded_sum, keys=names or None)
+
+    @property
+    def needs_delta(self) -> bool:
+        """Whether categories are learned, so that `delta` of `schema_from_histogram` must be charged; public."""
+        return any(isinstance(self.schema[name], Categorical) for name in self.schema.incomplete)
+
+
+def schema_histogram(frame, schema) -> SchemaHistogram:
+    """Count the rows by order of magnitude (numbers), year (datetimes) or value (categories).
+
+    Parameters
+    ----------
+    frame : DataFrame or array of numbers, shape (n_rows, n_columns)
+    schema : Schema
+        Its incomplete columns are counted; a missing value has a cell of its own.
+
+    Returns
+    -------
+    SchemaHistogram
+
+    Raises
+    ------
+    SchemaError
+        The frame does not fit the schema.
+    ValueError
+        The schema is complete: there is nothing to learn.
+    """
+    if schema.complete:
+        raise ValueError("the schema is complete: there is nothing to learn")
+    frame = check_columns(frame, schema)
+    keys, codes, sizes = {}, [], []
+    for name in schema.incomplete:
+        column = schema[name]
+        if isinstance(column, Categorical):
+            found, uniques = factorize(frame[name], column)
+            order = sorted(range(len(uniques)), key=uniques.__getitem__)
+            keys[name] = tuple(uniques[order].tolist())
+            found = np.append(np.argsort(order), -1)[found]
+            size = len(uniques)
+        else:
+            values = numeric_values(frame[name], column)
+            found, size = (_year_cells if isinstance(column, Datetime) else _octave_cells)(values, column)
+        codes.append(np.where(found < 0, size, found))
+        sizes.append(size + 1)
+    return SchemaHistogram(schema, joint_histogram(codes, sizes), keys, tuple(sizes))
+
+
+def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_CATEGORIES) -> Schema:
+    """Complete the schema from the released counts.
+
+    Parameters
+    ----------
+    noisy : array
+        ``histogram.bounded_sum`` with noise.
+    histogram : SchemaHistogram
+    noise_sd : float
+        Standard deviation of the noise on one count. With 0 (no privacy) every category is kept.
+    delta : float
+        Chance that a category which one row alone has is told; charged beside the Gaussian event. Not used where
+        `histogram.needs_delta` is False.
+    max_categories : int, default=200
+        Of one column: those with the largest released counts are kept.
+
+    Returns
+    -------
+    Schema
+        Complete. Bounds are the outer edges of the octaves that numbers lie in
+        (`skdpgen.mechanisms.octave_ranges`), widened to zero where zero is near beside their range; of datetimes, of
+        the outermost years that may hold rows, by all years together.
+        Categories are those above the threshold, sorted; everything else is the level "other" (a number not
+        among the categories, -1 if it can be, where they are numbers). A column with nothing above the noise
+        gets `DEFAULT_BOUNDS`, or "other" alone. A column that is not of integers gets `decimals` by its learned
+        bounds: so many that their distance has four significant digits, but two at least.
+
+    Warns
+    -----
+    UtilityWarning
+        Names the columns of which nothing was learned, and those that reach the end of the grid on which bounds are
+        learned: known from the released counts alone.
+    """
+    schema, learned, nothing, beyond = histogram.schema, [], [], []
+    names = schema.incomplete
+    n_categorical = sum(isinstance(schema[name], Categorical) for name in names)
+    for name, counts in zip(names, split_histogram(noisy, histogram.sizes)):
+        column, counts = schema[name], counts[:-1]
+        if isinstance(column, Categorical):
+            if noise_sd > 0:
+                kept = above_threshold(counts, histogram.bounded_sum, noise_sd, delta, n_categorical)
+            else:
+                kept = counts > 0
+            if np.count_nonzero(kept) > max_categories:
+                kept &= counts >= np.sort(counts[kept])[-max_categories]
+                kept[np.flatnonzero(kept)[max_categories:]] = False  # of equal counts, the first of the sorted keys
+            kept = tell_kept([key for key, keep in zip(histogram.keys[name], kept) if keep])
+            column = _with_categories(column, kept)
+            found = bool(column.categories)
+        else:
+            dated, n_numeric = isinstance(column, Datetime), len(names) - n_categorical
+            outermost = (_outermost_years if dated else _outermost_octaves)(counts, noise_sd, n_numeric)
+            found = outermost is not None
+            if found and (outermost[0] == 0 or outermost[1] == len(counts) - 1):
+                beyond.append(repr(name))
+            column = replace(column, bounds=(_year_bounds if dated else _octave_bounds)(column, outermost))
+            if not column.integer and column.decimals is None:
+                column = replace(column, decimals=_decimals(*column.bounds))
+        learned.append(column)
+        if not found:
+            nothing.append(repr(name))
+    if beyond:
+        warnings.warn(
+            f"the rows reach the end of the range in which bounds are looked for (numbers to {LARGEST:.2g}, dates from "
+            f"{_YEARS[0]} to {_YEARS[-1] - 1}), and what lies beyond is clipped to it: declare the bounds of "
+            f"{', '.join(beyond)}",
+            UtilityWarning,
+            stacklevel=2,
+        )
+    if nothing:
+        texts = [repr(column.name) for column in learned if isinstance(column, Categorical) and not column.categories]
+        warnings.warn(
+            f"too few rows or too little budget to learn anything of {', '.join(nothing)}: declare their bounds or "
+            "categories, if those are public"
+            + (
+                f". In {', '.join(texts)} no value is shared by enough rows: a column of unique values (ids, free "
+                "text) cannot be kept private and is better dropped; whole numbers are numbers, and no classes, by "
+                'target_type="numeric"'
+                if texts
+                else ""
+            ),
+            UtilityWarning,
+            stacklevel=2,
+        )
+    return schema.replace(*learned)
+
+
+def _octave_cells(values, column):
+    return np.where(np.isnan(values), -1, octave_cells(values)), N_OCTAVE_CELLS
+
+
+def _outermost_octaves(counts, noise_sd, n_columns):
+    return octave_ranges(counts[None], noise_sd, n_columns)[0]
+
+
+def _octave_bounds(column, outermost):
+    if outermost is None:
+        return DEFAULT_BOUNDS["numeric"]
+    lowest, highest = octave_edges(outermost[0])[0], octave_edges(outermost[1])[1]
+    # A first bin far below the last is a gap that only thin bins left: zero costs little and clips nothing.
+    if 0 < lowest <= highest / _GAP:
+        lowest = 0.0
+    elif 0 > highest >= lowest / _GAP:
+        highest = 0.0
+    if column.integer:
+        # bins hold their edge nearer to zero, not the other one
+        lowest = np.floor(lowest) + 1 if lowest < 0 else np.ceil(lowest)
+        highest = np.ceil(highest) - 1 if highest > 0 else np.floor(highest)
+    smallest, largest = dtype_range(column.dtype)
+    lowest, highest = max(lowest, smallest), min(highest, largest)
+    if lowest >= highest:
+        lowest, highest = (lowest, lowest + 1) if lowest < largest else (highest - 1, highest)
+    return (int(lowest), int(highest)) if column.integer else (float(lowest), float(highest))
+
+
+def _decimals(low, high):
+    return max(2, 3 - math.floor(math.log10(high - low)))
+
+
+def _year_cells(values, column):
+    steps = pd.Timedelta(1, unit=column.resolution) // pd.Timedelta(1, unit="us")
+    moments = (np.nan_to_num(values).astype(np.int64) * steps).view("datetime64[us]")
+    years = moments.astype("datetime64[Y]").astype(np.int64) + 1970
+    cells = np.searchsorted(_YEARS[1:-1], years, side="right")
+    return np.where(np.isnan(values), -1, cells), len(_YEARS) - 1
+
+
+def _outermost_years(counts, noise_sd, n_columns):
+    """First and last cell of the years that the rows are in, or None if the noise hides them.
+
+    Rows are thin on many years, where those of numbers are thick on a few octaves: the cells are judged together.
+    """
+    if noise_sd == 0:
+        return outermost_bins(counts, noise_sd)
+    chance = full_cells(counts, np.ones(len(counts)), noise_sd, n_columns)
+    likely = np.flatnonzero(chance > 0.5)
+    return widened(likely[0], likely[-1], chance > _MAYBE_FULL) if likely.size else None
+
+
+def _year_bounds(column, outermost):
+    if outermost is None:
+        return DEFAULT_BOUNDS["datetime"]
+    first, last = outermost
+    low = f"{_YEARS[first]}-01-01"
+    if "[ns" in str(column.dtype):  # which begins in the decade of 1670: what is before may be full by noise alone
+        begin = int(np.searchsorted(_YEARS, _NANOSECONDS, side="right")) - 1
+        first, last = max(first, begin), max(last, begin)
+        low = f"{_NANOSECONDS}-09-22" if first == begin else f"{_YEARS[first]}-01-01"
+    return low, f"{_YEARS[last + 1] - 1}-12-31T23:59:59.999999"
+
+
+def _with_categories(column, kept):
+    families = {family(key) for key in kept}
+    dtype = None if column.dtype is None else output_dtype(column.dtype)
+    if families == {"flag"} or (dtype is not None and pd.api.types.is_bool_dtype(dtype)):
+        # one truth value told tells the other
+        return replace(column, categories=(False, True))
+    kept = tuple(sorted(kept))
+    if families == {"number"} or (dtype is not None and pd.api.types.is_numeric_dtype(dtype)):
+        dtype = column.dtype or _number_dtype(kept, column.missing)
+        return replace(column, categories=kept, other=_free_number(kept, dtype), dtype=dtype)
+    other = next(name for name in ("other", *(f"other_{i}" for i in range(len(kept) + 1))) if name not in kept)
+    return replace(column, categories=kept, other=other)
+
+
+def _number_dtype(kept, missing):
+    """The first dtype that holds all categories, and a number more, as they are."""
+    whole = [name.capitalize().replace("Ui", "UI") if missing else name for name in ("int64", "uint64")]
+    names = ["float64"] if any(isinstance(value, float) for value in kept) else whole
+    return next((name for name in names if fit_dtype(kept, name)), "object")
+
+
+def _free_number(kept, dtype):
+    """A number of a dtype that is no category: few are kept, and even eight bits hold more."""
+    options = (-1, *((int(kept[0]) - 1, int(kept[-1]) + 1) if kept else ()), *range(len(kept) + 1))
+    if dtype not in ("object", "category") and pd.api.types.is_integer_dtype(output_dtype(dtype)):
+        low, high = dtype_range(dtype)
+        options = itertools.chain(options, range(low, high + 1))
+    return next(option for option in options if option not in kept and fit_dtype((option,), dtype))
+
+
+def bins_histogram(frame, schema) -> BoundedSum:
+    """Count the rows in the cells of the fine public grids of all numeric and datetime columns.
+
+    Parameters
+    ----------
+    frame : DataFrame or array of numbers, shape (n_rows, n_columns)
+    schema : Schema
+        Complete; values outside its bounds count at the bound.
+
+    Returns
+    -------
+    BoundedSum
+        Counts, the columns one after another, a missing value in a last cell of its column; sensitivity sqrt(d),
+        or sqrt(2 d), for d numeric and datetime columns.
+
+    Raises
+    ------
+    SchemaError
+        The frame does not fit the schema.
+    ValueError
+        The schema has no numeric and no datetime column, or is incomplete.
+    """
+    frame = check_columns(frame, schema)
+    columns, sizes = _numeric_columns(schema)
+    codes = []
+    for column, size in zip(columns, sizes):
+        values = numeric_values(frame[column.name], column)
+        cells = np.searchsorted(fine_grid(column)[1:-1], values, side="right")
+        codes.append(np.where(np.isnan(values), size - 1, cells))
+    return joint_histogram(codes, sizes)
+
+
+def bins_from_histogram(noisy, schema, noise_sd, max_bins=32) -> dict[str, Binning]:
+    """Derive the bins of all numeric and datetime columns from the released counts.
+
+    Parameters
+    ----------
+    noisy : array
+        `bins_histogram` with noise.
+    schema : Schema
+        The one it was counted for.
+    noise_sd : float
+        Standard deviation of the noise on one count.
+    max_bins : int, default=32
+
+    Returns
+    -------
+    dict of column name -> Binning
+        Of equal width where the rows are too few for the noise: a histogram that is noise alone would put spikes
+        anywhere.
+    """
+    columns, sizes = _numeric_columns(schema)
+    if np.sum(noisy) / len(columns) < _DROWNED * noise_sd:
+        return {column.name: Binning.equal_width(column, max_bins) for column in columns}
+    parts = split_histogram(noisy, sizes)
+    return {
+        column.name: learned_binning(counts[:-1], column, noise_sd, max_bins, len(columns))
+        for column, counts in zip(columns, parts)
+    }
+
+
+def _numeric_columns(schema):
+    columns = [column for column in schema.columns if isinstance(column, Numeric | Datetime)]
+    if not columns:
+        raise ValueError("the schema has no numeric and no datetime column: there are no bins to learn")
+    if open_ := [repr(column.name) for column in columns if not column.complete]:
+        raise ValueError(f"bounds are missing: {', '.join(open_)}; learn the schema first")
+    # edges, less one, plus the cell of missing values
+    return columns, [len(fine_grid(column)) for column in columns]

@@ -1,0 +1,286 @@
+"""The schema: what the caller declares public about a table, one column after another."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from pandas.api import types as pdt
+
+from ..exceptions import SchemaError
+from ..utils.atomic import write_atomically
+from ..utils.strict_json import read_json, read_json_file
+from ..utils.validation import check_names
+from ._columns import (
+    KINDS,
+    Boolean,
+    Categorical,
+    Datetime,
+    Numeric,
+    column_from_dict,
+    column_to_dict,
+    holds_missing,
+)
+
+__all__ = ["Schema", "check_unique"]
+
+_FORMAT = "skdpgen-schema"
+# Of a schema that is read from JSON.
+_MOST_COLUMNS = 100_000
+
+
+def check_unique(names) -> None:
+    """Raise SchemaError if a column name occurs twice, or cannot be written."""
+    names = list(names)
+    check_names(names)
+    twice = sorted(repr(name) for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise SchemaError(f"duplicate column names: {', '.join(twice)}")
+
+
+@dataclass(frozen=True, repr=False)
+class Schema:
+    """Public facts about a table: names, order, kinds, bounds, categories, dtypes of its columns.
+
+    Everything in a schema is public: declared by the caller, or released under differential privacy. What is
+    None in it (bounds, categories) is learned from the data, and paid for, by the estimator that is given it.
+
+    Parameters
+    ----------
+    columns : sequence of Numeric, Categorical, Boolean or Datetime
+        One entry a column, in the order of the table.
+
+    Examples
+    --------
+    >>> from skdpgen.tabular import Categorical, Numeric, Schema
+    >>> schema = Schema([Numeric("age", (17, 90), integer=True), Categorical("sex", ("Female", "Male"))])
+    >>> schema
+    <Schema: 2 columns (1 numeric, 1 categorical)>
+    >>> schema["age"].bounds
+    (17, 90)
+    >>> Schema.from_json(schema.to_json()) == schema
+    True
+    """
+
+    columns: tuple
+
+    def __post_init__(self):
+        columns = tuple(self.columns)
+        if not columns:
+            raise SchemaError("a schema needs at least one column")
+        for column in columns:
+            if not isinstance(column, tuple(KINDS.values())):
+                raise SchemaError(
+                    f"a schema is a sequence of Numeric, Categorical, Boolean and Datetime; got {type(column).__name__}"
+                )
+        check_unique(column.name for column in columns)
+        object.__setattr__(self, "columns", columns)
+
+    def __repr__(self):
+        counts = {kind: sum(isinstance(c, cls) for c in self.columns) for kind, cls in KINDS.items()}
+        parts = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+        todo = "" if self.complete else f"; to be learned: {len(self.incomplete)}"
+        return f"<Schema: {len(self)} columns ({parts}{todo})>"
+
+    # mapping-like: names are the keys
+
+    def __len__(self):
+        return len(self.columns)
+
+    def __iter__(self):
+        return iter(self.names)
+
+    def __contains__(self, name):
+        try:
+            return name in self._by_name
+        except TypeError:  # what has no hash is no name
+            return False
+
+    def __getitem__(self, name):
+        if name not in self:
+            raise KeyError(name)
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self):
+        return {column.name: column for column in self.columns}
+
+    @property
+    def names(self) -> tuple:
+        """Column names, in order."""
+        return tuple(self._by_name)
+
+    @property
+    def incomplete(self) -> tuple:
+        """Names of the columns whose bounds or categories are still to be learned."""
+        return tuple(column.name for column in self.columns if not column.complete)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every column has its bounds or categories."""
+        return not self.incomplete
+
+    def select(self, names) -> Schema:
+        """Return the schema of the columns `names`, in that order."""
+        if unknown := [name for name in names if name not in self]:
+            raise SchemaError(f"not in the schema: {', '.join(map(repr, unknown))}")
+        return Schema(tuple(self[name] for name in names))
+
+    def replace(self, *columns) -> Schema:
+        """Return the schema with these columns in the place of those of the same names."""
+        new = {column.name: column for column in columns}
+        if unknown := [name for name in new if name not in self]:
+            raise SchemaError(f"not in the schema: {', '.join(map(repr, unknown))}")
+        return Schema(tuple(new.get(column.name, column) for column in self.columns))
+
+    def declare(self, name, **facts) -> Schema:
+        """Return the schema with some facts of one column set, and its others kept: dtype, whether it may be missing.
+
+        Parameters
+        ----------
+        name : str or int
+        **facts
+            Parameters of the column's kind, such as ``bounds=(0, 110)`` or ``categories=("f", "m")``.
+
+        Returns
+        -------
+        Schema
+
+        Raises
+        ------
+        SchemaError
+            There is no such column, or its kind has no such fact.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from skdpgen import Schema
+        >>> frame = pd.DataFrame({"age": pd.Series([30, None], dtype="Int16")})
+        >>> Schema.from_kinds(frame).declare("age", bounds=(0, 110))["age"]
+        Numeric(name='age', bounds=(0, 110), integer=True, missing=True, dtype='Int16', decimals=None)
+        """
+        column = self.select([name])[name]
+        kind = next(kind for kind, cls in KINDS.items() if isinstance(column, cls))
+        known = {field.name for field in dataclasses.fields(column)} - {"name"}
+        if unknown := sorted(set(facts) - known):
+            unknown, known = ", ".join(unknown), ", ".join(sorted(known))
+            raise SchemaError(f"column {name!r}: a {kind} column has no {unknown}; it has {known}")
+        return self.replace(dataclasses.replace(column, **facts))
+
+    @classmethod
+    def from_kinds(cls, frame, known=None, *, categorical=()) -> Schema:
+        """Return the schema that the dtypes of a frame, and nothing else about it, give.
+
+        No value is read: integers, floats, bools and datetimes are taken as such, everything else as
+        categorical; a column may be missing wherever its dtype can hold that; bounds and categories are left
+        to be learned. The dtypes are taken as public (reading a CSV file derives them from the values: they
+        are then an assumption of the caller; so is the resolution of dates, which the reader leaves in
+        ``frame.attrs["resolutions"]``).
+
+        Parameters
+        ----------
+        frame : DataFrame or array of numbers, shape (n_rows, n_columns)
+            Only its columns' names and dtypes are used.
+        known : Schema, default=None
+            Columns that are declared: taken as they are.
+        categorical : sequence of names, default=()
+            Columns that are categorical although their dtype is numeric.
+
+        Returns
+        -------
+        Schema
+            The columns in the order of the frame.
+
+        Raises
+        ------
+        SchemaError
+            Duplicate names, names in `known` or `categorical` that the frame lacks, a dtype without a kind.
+        """
+        if not isinstance(frame, pd.DataFrame):
+            array = np.asarray(frame)
+            if array.ndim != 2 or array.dtype.kind not in "biuf":
+                raise SchemaError("expected a DataFrame, or an array of numbers with two dimensions")
+            frame = pd.DataFrame(array[:0], columns=[f"x{i}" for i in range(array.shape[1])])
+        check_unique(frame.columns)
+        resolutions = frame.attrs.get("resolutions", {})
+        known = {} if known is None else {column.name: column for column in known.columns}
+        if absent := [name for name in [*known, *categorical] if name not in frame.columns]:
+            raise SchemaError(f"declared, but not in the frame: {', '.join(map(repr, absent))}")
+        return cls(
+            tuple(
+                known[name]
+                if name in known
+                else _column_of_dtype(name, dtype, name in set(categorical), resolutions.get(name, "s"))
+                for name, dtype in frame.dtypes.items()
+            )
+        )
+
+    def to_dict(self) -> dict:
+        """Return the schema as plain dicts and lists."""
+        return {"format": _FORMAT, "version": 1, "columns": [column_to_dict(column) for column in self.columns]}
+
+    @classmethod
+    def from_dict(cls, content) -> Schema:
+        """Return the schema that :meth:`to_dict` wrote; SchemaError names what is wrong with it."""
+        if not isinstance(content, dict) or not isinstance(content.get("columns"), list):
+            raise SchemaError('a schema is an object with a list "columns"')
+        version = content.get("version", 1)
+        if content.get("format", _FORMAT) != _FORMAT or isinstance(version, bool) or version != 1:
+            raise SchemaError(f"not a schema of format {_FORMAT!r}, version 1")
+        if unknown := sorted(map(repr, set(content) - {"format", "version", "columns"})):
+            raise SchemaError(f"the schema has unknown fields {', '.join(unknown)}")
+        if len(content["columns"]) > _MOST_COLUMNS:
+            raise SchemaError(f"a schema may have at most {_MOST_COLUMNS:,} columns; got {len(content['columns']):,}")
+        return cls(tuple(column_from_dict(entry) for entry in content["columns"]))
+
+    def to_json(self) -> str:
+        """Return the schema as JSON text."""
+        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text) -> Schema:
+        """Return the schema of a JSON text; SchemaError if it is none."""
+        try:
+            content = read_json(text)
+        except ValueError as error:
+            raise SchemaError(f"the schema is not JSON: {error}") from None
+        return cls.from_dict(content)
+
+    def save(self, path) -> None:
+        """Write the schema to a JSON file."""
+        write_atomically(path, self.to_json() + "\n")
+
+    @classmethod
+    def load(cls, path) -> Schema:
+        """Read a schema from a JSON file of at most 64 MiB; SchemaError if it holds none."""
+        try:
+            content = read_json_file(path)
+        except ValueError as error:
+            raise SchemaError(f"the schema is not JSON: {error}") from None
+        return cls.from_dict(content)
+
+
+def _column_of_dtype(name, dtype, categorical, resolution):
+    missing = holds_missing(dtype)
+    text = str(dtype)
+    if isinstance(dtype, pd.SparseDtype):
+        raise SchemaError(f"column {name!r}: no kind for dtype {text!r}; make it dense")
+    if isinstance(dtype, pd.CategoricalDtype):
+        return Categorical(name, missing=missing, dtype="category")
+    if pdt.is_bool_dtype(dtype) and not categorical:
+        return Boolean(name, missing=missing, dtype=text)
+    if pdt.is_datetime64_any_dtype(dtype):
+        resolution = "D" if text.startswith(("date32", "date64")) else resolution
+        return Datetime(name, resolution=resolution, missing=missing, dtype=text)
+    if pdt.is_numeric_dtype(dtype) and not pdt.is_complex_dtype(dtype):
+        if categorical:
+            return Categorical(name, missing=missing, dtype=text)
+        return Numeric(name, integer=pdt.is_integer_dtype(dtype), missing=missing, dtype=text)
+    if pdt.is_object_dtype(dtype) or pdt.is_string_dtype(dtype):
+        return Categorical(name, missing=missing, dtype=text)
+    raise SchemaError(f"column {name!r}: no kind for dtype {text!r}; convert it to numbers, text or datetimes")
