@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 
 from ._types import NEIGHBORING
 from .accounting import PrivacyAccountant, PrivacyCard
+from .accounting._reservation import PhaseRecorder
 from .exceptions import PrivacyLeakWarning
 from .utils.finite import is_finite
 from .utils.noise import make_noise_generator
@@ -77,10 +78,19 @@ class PrivateEstimator(BaseEstimator):
                 "epsilon=None is what is left when fit is called, and a planned charge would leave nothing: "
                 "give epsilon a number for plan()"
             )
+        return self._planned(X, y)
+
+    def _requested(self, X, y, accountant):
+        """Return the phases that `fit` would release (a `FitRequest`), for a search, which calibrates them itself."""
+        recorder = PhaseRecorder(accountant)
+        self._planned(X, y, recorder)
+        return recorder.request
+
+    def _planned(self, X, y, accountant=None):
         trial = clone(self)
         trial._validate_params()
         with trial._fitting():
-            return trial._prepare(X, y, trial._resolve_accountant())[1]
+            return trial._prepare(X, y, trial._resolve_accountant() if accountant is None else accountant)[1]
 
     @contextmanager
     def _fitting(self):

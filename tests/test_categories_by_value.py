@@ -15,7 +15,7 @@ from _sabotage import patch_source
 
 from skdpgen import DPGaussianMixture, DPMERFSynthesizer, MomentSynthesizer
 from skdpgen.exceptions import InvalidInputError
-from skdpgen.model_selection._made_up import made_up_rows
+from skdpgen.model_selection._dummy import dummy_rows
 from skdpgen.nn import DPNetClassifier
 from skdpgen.tabular import Categorical, Schema, schema_from_histogram, schema_histogram
 from skdpgen.tabular._frames import level_codes
@@ -196,7 +196,7 @@ def test_dates_are_no_labels():
 def test_made_up_rows_do_not_show_the_length_of_the_longest_label():
     rows = np.zeros((4, 2))
     estimator = DPMERFSynthesizer(classes=["a", "ab", "abcdef"])
-    one, other = (made_up_rows(rows, np.array(labels), estimator)[1] for labels in (["a"] * 4, ["a", "a", "a", "ab"]))
+    one, other = (dummy_rows(rows, np.array(labels), estimator)[1] for labels in (["a"] * 4, ["a", "a", "a", "ab"]))
     assert one.tolist() == other.tolist()
     assert set(one) == {"a", "ab", "abcdef"}
 

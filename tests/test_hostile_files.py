@@ -26,7 +26,7 @@ from skdpgen.accounting import (
     repeat_and_select_event,
     subset_gaussian_event,
 )
-from skdpgen.accounting._card_json import digest
+from skdpgen.accounting._card import digest
 from skdpgen.exceptions import SchemaError
 from skdpgen.generators.constraints import RowConstraint
 from skdpgen.tabular import Categorical, Datetime, Numeric
@@ -183,7 +183,7 @@ def test_a_hostile_ledger_is_refused_and_ends(name, capsys):
 
 
 def test_a_price_that_is_bounded_is_above_the_exact_one_and_said(capsys):
-    from skdpgen.accounting._cost import why_bounded
+    from skdpgen.accounting._pricing import why_bounded
 
     small, large = (poisson_gaussian_event(0.001, 2.0, n) for n in (300_000, 1_000_001))
     assert why_bounded(small, BOTH[1]) is None
@@ -245,8 +245,7 @@ def test_the_ends_of_all_ranges_are_priced(noise, steps, relation):
 
 
 def test_closed_forms_are_never_below_the_integral():
-    from skdpgen.accounting._rdp_bound import closed_form_rdp
-    from skdpgen.accounting._renyi import poisson_rdp
+    from skdpgen.accounting._renyi import closed_form_rdp, poisson_rdp
 
     for q, z in ((0.01, 1.0), (0.5, 100.0), (1e-4, 0.5), (0.3, 0.3)):
         for order in (1.1, 2.0, 2.5, 17.8, 64.0):
@@ -261,14 +260,13 @@ def test_closed_forms_are_never_below_the_integral():
 
 def test_of_many_alternatives_the_largest_is_found_without_all_integrals(monkeypatch):
     from skdpgen.accounting import _renyi as renyi
-    from skdpgen.accounting import _selection as selection
 
     events = [poisson_gaussian_event(0.01, 1 + k / 10, 100) for k in range(30)]
     rows = tuple(renyi_rows(event) for event in events)
     asked = []
     inner = renyi.rdp_at
     monkeypatch.setattr(renyi, "rdp_at", lambda *a: asked.append(a) or inner(*a))
-    found = selection._one_run(rows, 8.0, BOTH[0])
+    found = renyi._one_run(rows, 8.0, BOTH[0])
     assert found == pytest.approx(max(inner(row, 8.0, BOTH[0]) for row in rows), rel=1e-8)
     assert len(asked) < 5
 

@@ -29,7 +29,7 @@ from _sabotage import Claim, assert_caught, mutant_ids
 
 from skdpgen._types import BoundedSum
 from skdpgen.accounting import PrivacyAccountant, PrivacyCard
-from skdpgen.accounting import _cost as cost
+from skdpgen.accounting import _pricing as pricing
 from skdpgen.accounting._filter import PrivacyFilter
 from skdpgen.dpsgd import (
     ClippedSum,
@@ -356,7 +356,7 @@ MUTANTS = [
         "replace_one priced as add_or_remove_one",
         [PRICE_RO],
         (
-            cost.epsilon_pld,
+            pricing.epsilon_pld,
             ("neighboring), float(delta) - extra, neighboring)", f"{AR!r}), float(delta) - extra, {AR!r})"),
         ),
     ),
@@ -372,12 +372,12 @@ MUTANTS = [
     (
         "card edited, epsilon not recomputed",
         [CARD_FIGURES],
-        (PrivacyCard._verify_fit, ('agree_upward(fit["epsilon"], epsilon, "fit: epsilon")', "pass")),
+        (PrivacyCard._verify_fit, ('_agree(fit["epsilon"], epsilon, "fit: epsilon")', "pass")),
     ),
     (
         "card edited, fit not in the ledger",
         [CARD_LEDGER],
-        (PrivacyCard.verify, ("if not paid[charge_key(charge)]:", "if False:")),
+        (PrivacyCard.verify, ("if not charged[charge]:", "if False:")),
     ),
 ]
 

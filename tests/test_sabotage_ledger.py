@@ -10,12 +10,10 @@ import test_checkpoints as checkpoints
 import test_ledger_chain as chain
 from _sabotage import Claim, assert_caught, mutant_ids
 
-from skdpgen.accounting import _charged_steps as charged_steps
 from skdpgen.accounting import _ledger_records as ledger_records
 from skdpgen.accounting import _receipt as receipt
 from skdpgen.accounting._filter import PrivacyFilter
-from skdpgen.accounting._ledger import FileLedger
-from skdpgen.accounting._memory_ledger import MemoryLedger
+from skdpgen.accounting._ledger import FileLedger, MemoryLedger
 from skdpgen.dpsgd import _charged as charged
 
 ROLLBACK = Claim(chain.test_a_ledger_put_back_to_an_earlier_state_is_refused)
@@ -120,7 +118,7 @@ MUTANTS = [
     (
         "trainings resumed of which the ledger has no steps",
         [Claim(checkpoints.a_training_without_a_checkpoint_is_not_resumed)],
-        (charged_steps.resume, ("if not taken:", "if False:")),
+        (receipt.resume, ("if not taken:", "if False:")),
     ),
     (
         "each resumed training with steps of its own",

@@ -1,16 +1,17 @@
-"""The books: events, calibration, the accountant with its ledger, and the privacy card."""
+"""Privacy accounting: events and their cost, calibration, the accountant with its ledger, and the privacy card."""
 
 from __future__ import annotations
 
 from ._accountant import PrivacyAccountant
+from ._budget_plan import BudgetPlan
 from ._calibration import FitPlan, Phase, calibrate, noise_multiplier_for
 from ._card import PrivacyCard
-from ._cost import delta_pld, epsilon_pld, epsilon_rdp
-from ._event_json import event_from_json, event_to_json
 from ._events import (
     Charge,
     compose_events,
     describe_event,
+    event_from_json,
+    event_to_json,
     gaussian_event,
     non_private_event,
     poisson_gaussian_event,
@@ -18,8 +19,7 @@ from ._events import (
     subset_gaussian_event,
 )
 from ._filter import PrivacyFilter
-from ._gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
-from ._planning import BudgetPlan
+from ._pricing import delta_pld, epsilon_pld, epsilon_rdp, gaussian_delta, gaussian_epsilon, gaussian_mu
 from ._receipt import Receipt
 
 __all__ = [

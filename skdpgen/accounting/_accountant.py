@@ -1,4 +1,4 @@
-"""PrivacyAccountant: the one object that keeps the books."""
+"""PrivacyAccountant: one privacy budget, its ledger, and the rule of its charges."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import BudgetExceededError, LedgerError
+from ..utils.printing import printable
 from ._calibration import FitPlan, Phase, calibrate, check_phases, make_plan, scale_for_rdp
-from ._charged_steps import ChargedSteps, resume
-from ._cost import check_delta, check_epsilon, epsilon_pld
 from ._events import Charge
 from ._filter import Entry, PrivacyFilter, proves_privacy
-from ._gaussian import gaussian_mu
 from ._ledger import FileLedger, MemoryLedger, create_ledger_file
-from ._receipt import Receipt
-from ._report import ledger_frame, ledger_html
+from ._pricing import check_delta, check_epsilon, epsilon_pld, gaussian_mu
+from ._receipt import ChargedSteps, Receipt, resume
+from ._renyi import rdp_at
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,44 +27,44 @@ __all__ = ["PrivacyAccountant", "detached_accountant"]
 
 
 class PrivacyAccountant:
-    """Keeps one privacy budget for everything that is fitted on one data set, and refuses to overspend it.
+    """One privacy budget for all fits on one data set; it refuses charges beyond the budget.
 
-    The first charge may cost the whole budget. Later charges, which may have been chosen after seeing
-    what was released before, are accepted by a privacy filter (see Notes); to share a budget without
-    its small extra price, declare all fits beforehand by `plan`.
+    The first charge may cost the whole budget. Later charges, which may depend on earlier releases, are accepted by a
+    privacy filter (see Notes). To share a budget without the small extra cost of the filter, declare all fits
+    beforehand by `plan`.
 
     Parameters
     ----------
     epsilon : float, default=None
-        Budget, > 0; infinity keeps books without a limit. None opens the existing `ledger`.
+        Budget, > 0; infinity sets no limit. None opens the existing `ledger`.
     delta : float, default=None
         Budget, in (0, 1). None: that of an existing ledger, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"}, default=None
-        What a unit's presence means; every charge is made under it. None: that of an existing ledger, else
-        "add_or_remove_one".
+        Neighbouring relation of every charge. None: that of an existing ledger, else "add_or_remove_one".
     ledger : str or path, default=None
-        SQLite file of the books, on a local disk; made when missing, opened when there. Processes that
-        share it never overspend, and a killed process loses no charge. None: the books live in this object.
+        SQLite file of the ledger, on a local disk; created when missing, else opened. Processes that share it never
+        overspend, and a killed process loses no charge. None: the ledger is in the memory of this object.
     delta_reserve : float, default=None
-        Share of delta, in [0, 1), kept for threshold rules. None: that of an existing ledger, else 0.2.
+        Share of delta, in [0, 1), reserved for threshold rules. None: that of an existing ledger, else 0.2.
 
     Raises
     ------
     ValueError
         For parameters out of range.
     LedgerError
-        When the ledger cannot be opened, is damaged, or was made with other parameters.
+        When the ledger cannot be opened, is damaged, or was created with other parameters.
 
     Notes
     -----
-    The accountant is not copied by `sklearn.base.clone`, `copy.copy` or `copy.deepcopy`, so a pipeline,
-    a grid search and their clones charge the same books. A pickle of one with a ledger file holds the path
-    and goes on charging it; without a file it is *detached*: its entries can be read, charging raises. So it is in a
-    forked child, which may charge a ledger file. With a file the object remembers the length and the hash that it has
-    seen, and refuses a file with a shorter or another past; see `verify` for what that can show.
+    `sklearn.base.clone`, `copy.copy` and `copy.deepcopy` return the accountant itself, so a pipeline, a grid search
+    and their clones charge the same ledger. A pickle of an accountant with a ledger file holds the path, and charges
+    the file. Without a file the unpickled accountant is *detached*: its entries can be read, charging raises. The same
+    holds in a forked child. With a file the object remembers the length and the hash that it has seen, and refuses a
+    file with a shorter or another past; `verify` says what that can show.
 
-    The filter: the first batch is priced by PLD; every later one by the sum of RDP over all charges at an
-    order fixed when the accountant is created. `skdpgen.accounting._filter.PrivacyFilter` has rule and proof.
+    The filter: the cost of the first batch is its epsilon by PLD; later batches are limited by the sum of RDP over all
+    charges, at an order fixed when the accountant is created. `skdpgen.accounting._filter.PrivacyFilter` has the rule
+    and the proof.
 
     Examples
     --------
@@ -79,8 +78,7 @@ class PrivacyAccountant:
     0.72
     """
 
-    # Whether a fit's phases were planned before its noise is known, as those of a fit within another are: it may not
-    # choose them by its noise then.
+    # Whether the phases of a fit are fixed before its noise is known, as in a search: they may not depend on it then.
     fixed_phases = False
 
     def __init__(self, epsilon=None, delta=None, neighboring=None, ledger=None, *, delta_reserve=None):
@@ -105,7 +103,7 @@ class PrivacyAccountant:
         for name, value in given.items():
             stored = getattr(self._filter, name)
             if value is not None and value != stored:
-                raise LedgerError(f"the ledger {path} was made with {name}={stored!r}, not {value!r}")
+                raise LedgerError(f"the ledger {path} was created with {name}={stored!r}, not {value!r}")
 
     # ---- what it is ------------------------------------------------------------------------------
     @property
@@ -115,7 +113,7 @@ class PrivacyAccountant:
 
     @property
     def delta(self) -> float:
-        """Budget; at this delta the books are kept."""
+        """Budget; the ledger states epsilon at this delta."""
         return self._filter.delta
 
     @property
@@ -125,7 +123,7 @@ class PrivacyAccountant:
 
     @property
     def delta_reserve(self) -> float:
-        """Share of delta kept for threshold rules."""
+        """Share of delta reserved for threshold rules."""
         return self._filter.delta_reserve
 
     @property
@@ -140,57 +138,57 @@ class PrivacyAccountant:
 
     @property
     def detached(self) -> bool:
-        """Whether these are copied books, which cannot be charged."""
+        """Whether this is a copy without a ledger file, which cannot be charged."""
         return self._ledger.detached
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """The books: charges with their batch and status, in the order of their acceptance."""
+        """Entries of the ledger: charges with their batch and status, in the order of their acceptance."""
         return tuple(self._ledger.read(self._filter))
 
     @property
     def charges(self) -> tuple[Charge, ...]:
-        """Everything paid for, planned charges included."""
+        """All charges, planned ones included."""
         return tuple(entry.charge for entry in self.entries)
 
-    # ---- paying ----------------------------------------------------------------------------------
+    # ---- charging --------------------------------------------------------------------------------
     def charge(self, event: DpEvent, label: str, extra_delta: float = 0.0, *, private: bool = True) -> Receipt:
         """Charge a mechanism, before it touches the data.
 
         Parameters
         ----------
         event : dp_accounting.DpEvent, DPSGDPlan or SubsetPlan
-            Everything that will be released. Of a plan its event is charged, and the plan may then be followed, once,
-            in this process.
+            Description of all releases. For a plan its event is charged, and the plan may then be followed, once, in
+            this process.
         label : str
-            For the reader of the ledger; public.
+            Name for the reader of the ledger; public.
         extra_delta : float, default=0.0
-            Probability spent outright by threshold rules.
+            Probability that threshold rules spend.
         private : bool, default=True
-            False when the noise to come is known to somebody, as seeded noise is: the books are then marked, for good.
+            False when the noise can be reproduced, as seeded noise can: the ledger is then marked for good.
 
         Returns
         -------
         Receipt
-            ``receipt.cover(plan)`` lets a plan be followed whose steps are a part of `event`. Not needed otherwise.
+            ``receipt.cover(plan)`` allows a plan to be followed whose steps are a part of `event`.
 
         Raises
         ------
         BudgetExceededError
             When the budget does not allow it; nothing is charged.
         DetachedAccountantError
-            When these are copied books.
+            When the accountant is a copy without a ledger file.
         LedgerError
             When the ledger file cannot be read or written; nothing is charged.
         ValueError
-            For an event that cannot be priced, or a bad label or extra_delta.
+            For an event whose cost is not known, or a bad label or extra_delta.
         RuntimeError
             For a plan that was charged before; nothing is charged.
 
         Notes
         -----
-        A charge equal to one declared by `plan` uses that up and costs nothing more. A charge is never
-        taken back, whatever becomes of the fit.
+        A charge equal to one declared by `plan` uses that one up and costs nothing more. A charge is never
+        undone, even if the fit fails.
         """
         status = "charged" if private else "seeded"
         if not hasattr(event, "check_charged"):
@@ -212,47 +210,47 @@ class PrivacyAccountant:
         return Receipt(charge, None if self.ledger is None else ChargedSteps(self._ledger, self._filter, number))
 
     def resume(self, plan, checkpoint):
-        """Let a plan be followed for the steps of an interrupted training that are left; charges nothing.
+        """Allow a plan to be followed for the remaining steps of an interrupted training; charges nothing.
 
         Parameters
         ----------
         plan : DPSGDPlan
-            A new one, of the same numbers as the one that was charged.
+            A new plan with the same numbers as the one that was charged.
         checkpoint : str or path
-            Written by ``DPNet(..., plan=plan, checkpoint=...)`` under a plan that was charged to this ledger file.
+            File that ``DPNet(..., plan=plan, checkpoint=...)`` wrote, under a plan charged to this ledger file.
 
         Returns
         -------
         plan
-            The same object, to be followed with the same checkpoint, once and in this process. The ledger file says
-            how many steps were taken: steps that were taken and not run to the end of their block are lost, at most
-            2 % each time. Several processes may resume one training: they share the steps that are left.
+            The same object, to be followed with the same checkpoint, once and in this process. The ledger file counts
+            the steps taken: those that were taken and not run to the end of their block are lost, at most 2 % each
+            time. Several processes may resume one training: they share the remaining steps.
 
         Raises
         ------
         LedgerError
             When the checkpoint is of another ledger, or the ledger does not fit it.
         RuntimeError
-            For a plan of other numbers or one that was charged; for a training that was not begun with a checkpoint;
-            when all its steps were taken.
+            For a plan with other numbers or one that was charged; for a training that did not begin with a
+            checkpoint; when all steps were taken.
         ValueError
             When the file is no checkpoint, or the accountant has no ledger file.
 
         Notes
         -----
-        What the checkpoint holds of parameters is not trusted: whatever they are, the steps that are left cost what
-        was charged for them. A *copy of the ledger file* is another ledger with steps of its own: resume from one.
+        The parameters in the checkpoint need not be trusted: whatever they are, the remaining steps cost what was
+        charged for them. A *copy of the ledger file* is another ledger with separate steps: resume from one of them.
         """
         return resume(plan, checkpoint, self._ledger, self._filter)
 
     def plan(self, charges: Iterable[Charge | FitPlan]) -> None:
-        """Declare and pay for several charges at once; each is used up by a later equal `charge`.
+        """Declare and charge several fits at once; each is used up by a later equal `charge`.
 
         Parameters
         ----------
         charges : iterable of Charge or FitPlan
-            Made without looking at any release from the data. As the first batch of a ledger they are priced jointly by
-            PLD, without the filter's price.
+            Charges that do not depend on any release from the data. As the first batch of a ledger they cost their
+            joint epsilon by PLD, without the extra cost of the filter.
 
         Raises
         ------
@@ -276,7 +274,7 @@ class PrivacyAccountant:
 
     def _add(self, charges: Sequence[Charge], status: str) -> int | None:
         if not self.detached and not math.isinf(self.epsilon) and not self._ledger.totals(self._filter):
-            epsilon_pld(charges, self.delta, self.neighboring)  # remembered: the lock is then held for a moment only
+            epsilon_pld(charges, self.delta, self.neighboring)  # cached: the lock is then held for a moment only
         return self._ledger.add(charges, status, self._filter)
 
     def calibrate(
@@ -294,20 +292,20 @@ class PrivacyAccountant:
         ----------
         phases : iterable of Phase
         label : str
-            Names the fit in the ledger.
+            Name of the fit in the ledger.
         epsilon : float, default=None
-            What the fit may cost alone, and what it is calibrated to; a later fit that the filter would refuse for its
-            sampled steps gets more noise and costs less. None: all that is left, under the rule that will apply.
+            Cost of the fit alone, to which it is calibrated; a later fit that the filter would refuse for its sampled
+            steps gets more noise and costs less. None: all that is left, under the rule that will apply.
         delta : float, default=None
-            At which `epsilon` is meant; None is the accountant's.
+            Delta of that cost; None: the accountant's.
         extra_delta_share : float, default=0.0
-            Share of `delta`, in [0, 1), that threshold rules will spend; in a fit chosen after others at most half of
-            what the ledger still keeps for them, so that there is always a rest.
+            Share of `delta`, in [0, 1), that threshold rules will spend; in a fit after others at most half of the
+            delta that is still reserved for them, so that a part is always left.
 
         Returns
         -------
         FitPlan
-            To be charged by ``charge(plan.event, plan.label, plan.extra_delta)``.
+            Charge it by ``charge(plan.event, plan.label, plan.extra_delta)``.
 
         Raises
         ------
@@ -329,7 +327,7 @@ class PrivacyAccountant:
         entries = self._ledger.read(self._filter) if past.planned else []
         planned = [entry.charge for entry in entries if entry.status == "planned" and entry.charge.label == label]
         if epsilon is not None:
-            # of its own kind, and the threshold that it would have by itself first
+            # plans with thresholds for one with thresholds, and first the delta that it would have by itself
             found = {charge.extra_delta for charge in planned if (charge.extra_delta > 0) == (extra > 0)}
             for known in sorted((one for one in found if one < delta), key=lambda one: (one != extra, one)):
                 plan = calibrate(phases, check_epsilon(epsilon), delta, **{**terms, "extra_delta": known})
@@ -341,9 +339,9 @@ class PrivacyAccountant:
             plan = calibrate(phases, check_epsilon(epsilon), delta, **terms)
             if not past or self._filter.accepts(past, [plan.charge]):
                 return plan
-            # Sampled steps can take far more RDP than Gaussian releases of the same epsilon: give them as much.
+            # Sampled steps can take far more RDP than Gaussian releases of the same epsilon: limit them to the same.
             if math.isinf(epsilon) or epsilon > self._filter.remaining(past):
-                return plan  # too much by any count: charging it says so
+                return plan  # above the budget by any rule: charging it says so
             rdp = min(self._filter.rdp_left(past), self.alpha * gaussian_mu(epsilon, self.delta) ** 2 / 2)
         elif not past:
             if extra >= self.delta:
@@ -363,17 +361,17 @@ class PrivacyAccountant:
         return self._alone(make_plan(phases, mu, epsilon=self.epsilon, delta=delta, **terms), delta)
 
     def _alone(self, plan: FitPlan, delta: float) -> FitPlan:
-        """The plan with the epsilon that it costs alone at `delta`."""
+        """Return the plan with the epsilon that it costs alone at `delta`."""
         return replace(plan, epsilon=epsilon_pld(plan, delta, self.neighboring), delta=delta)
 
-    # ---- reading the books -----------------------------------------------------------------------
+    # ---- reading the ledger ----------------------------------------------------------------------
     def epsilon_spent(self, delta: float | None = None) -> float:
         """Epsilon spent so far, planned charges included.
 
         Parameters
         ----------
         delta : float, default=None
-            Reads the books at another delta; None is the accountant's.
+            Delta at which epsilon is stated; None: the accountant's.
 
         Returns
         -------
@@ -389,13 +387,13 @@ class PrivacyAccountant:
         Returns
         -------
         float
-            Exact for the first charge and for fits of Gaussian releases. A later fit with Poisson-sampled steps may be
-            asked for as much, and `calibrate` will make it cost less where the filter demands it.
+            Exact for the first charge and for fits of Gaussian releases. For a later fit with Poisson-sampled steps it
+            is an upper bound: `calibrate` lowers its cost where the filter demands it.
         """
         return self._filter.remaining(self._ledger.totals(self._filter))
 
     def report(self) -> pd.DataFrame:
-        """The books as a table, one row a primitive release.
+        """Return the ledger as a table with one row for each primitive release.
 
         Returns
         -------
@@ -406,7 +404,7 @@ class PrivacyAccountant:
             `attrs` holds the totals: budget_epsilon, budget_delta, neighboring, alpha, epsilon_spent,
             epsilon_if_fixed_in_advance (the PLD total, were all charges known beforehand), remaining, private.
         """
-        return ledger_frame(self._ledger.read(self._filter), self._filter)
+        return _ledger_frame(self._ledger.read(self._filter), self._filter)
 
     def verify(self, head: str | None = None) -> dict[str, Any]:
         """Recompute the ledger from its entries alone: its hash chain, its running sums, and each charge by its rule.
@@ -414,24 +412,25 @@ class PrivacyAccountant:
         Parameters
         ----------
         head : str, default=None
-            A head noted earlier ("length:hash"): the ledger must have had it.
+            Head noted earlier ("length:hash"): the ledger must have had it.
 
         Returns
         -------
         dict
             charges (their number), epsilon_spent, budget_epsilon, delta, neighboring, private, head (of a ledger
-            file: to be noted where others cannot change it), unchained (entries of an earlier version, from before
-            the chain began: that they are as they were written cannot be shown).
+            file: note it where others cannot change it), unchained (number of entries from before the hash chain, by
+            an earlier version: it cannot be shown that they were not changed).
 
         Raises
         ------
         LedgerError
-            At the first thing that is not so, or when the ledger cannot be read.
+            At the first entry that is not correct; when the ledger cannot be read; for a file of more than 256 MiB,
+            200,000 records or 16 MiB in a record, or whose events take longer than about a minute to verify.
 
         Notes
         -----
-        The chain has no secret. Whoever can write the file can write another one, with a chain of its own; that is
-        noticed by accountants that have seen the true one, and by a head that was noted.
+        The chain has no secret key. Whoever can write the file can write another one with another valid chain.
+        Accountants that have seen the true chain notice that, and so does a head that was noted.
 
         Examples
         --------
@@ -460,7 +459,7 @@ class PrivacyAccountant:
 
     def _repr_html_(self):
         try:
-            return ledger_html(self._ledger.read(self._filter), self._filter, path=self.ledger, detached=self.detached)
+            return _ledger_html(self._ledger.read(self._filter), self._filter, path=self.ledger, detached=self.detached)
         except LedgerError as error:
             return f"<p>PrivacyAccountant: {html.escape(str(error))}</p>"
 
@@ -484,14 +483,86 @@ class PrivacyAccountant:
 
 
 def _reattach(path: str, identity: str, parameters: tuple) -> PrivacyAccountant:
-    """Accountant of a pickle, on its ledger file; the file is looked at when it is first used."""
+    """Return the accountant of a pickle, on its ledger file, which is read when it is first used."""
     accountant = object.__new__(PrivacyAccountant)
     accountant._filter, accountant._ledger = PrivacyFilter(*parameters), FileLedger(path, identity)
     return accountant
 
 
 def detached_accountant(entries: Sequence[Entry], parameters: tuple) -> PrivacyAccountant:
-    """Accountant of a pickle without a file, or of a card: books that can only be read."""
+    """Return the accountant of a pickle without a file, or of a card: it can be read and not charged."""
     accountant = object.__new__(PrivacyAccountant)
     accountant._filter, accountant._ledger = PrivacyFilter(*parameters), MemoryLedger(entries, detached=True)
     return accountant
+
+
+# ---- the ledger as a table and as HTML ----------------------------------------------------------
+_COLUMNS = [
+    "label", "release", "mechanism", "noise_multiplier", "sampling_rate", "count", "extra_delta", "rdp", "share",
+    "status",
+]  # fmt: skip
+
+
+def _ledger_totals(entries: Sequence[Entry], rule: PrivacyFilter) -> dict[str, Any]:
+    """Return the figures of the whole ledger."""
+    charges = [entry.charge for entry in entries]
+    return {
+        "budget_epsilon": rule.epsilon,
+        "budget_delta": rule.delta,
+        "neighboring": rule.neighboring,
+        "alpha": rule.alpha,
+        "epsilon_spent": rule.spent(entries),
+        "epsilon_if_fixed_in_advance": epsilon_pld(charges, rule.delta, rule.neighboring),
+        "remaining": rule.remaining(entries),
+        "private": proves_privacy(entries),
+    }
+
+
+def _ledger_frame(entries: Sequence[Entry], rule: PrivacyFilter) -> pd.DataFrame:
+    """Return one row for each primitive release; the totals are in `attrs`."""
+    import pandas as pd
+
+    rows = []
+    for entry in entries:
+        found = entry.charge.releases
+        label, names = _names(printable(entry.charge.label), len(found))
+        for k, row in enumerate(found):
+            rdp = math.nan if rule.alpha is None else rdp_at((row,), rule.alpha, rule.neighboring)
+            rate = math.nan if row.sampling_rate is None else row.sampling_rate
+            extra = 0.0 if k else entry.charge.extra_delta
+            noise = math.nan if row.noise_multiplier is None else row.noise_multiplier
+            line = (label, names[k], row.mechanism, noise, rate, row.count, extra, rdp, 0.0)
+            rows.append((*line, entry.status))
+    frame = pd.DataFrame(rows, columns=_COLUMNS)
+    frame["share"] = frame["rdp"].astype(float) / (frame["rdp"].sum() or math.nan)
+    frame.attrs = _ledger_totals(entries, rule)
+    return frame
+
+
+def _names(label, n_releases):
+    """Return label and names of the releases of a charge labelled "label: name, name"; else empty names."""
+    head, colon, tail = label.partition(": ")
+    names = tail.split(", ")
+    return (head, names) if colon and len(names) == n_releases else (label, [""] * n_releases)
+
+
+def _ledger_html(entries: Sequence[Entry], rule: PrivacyFilter, *, path: str | None, detached: bool) -> str:
+    """Return the totals in one sentence, and the table."""
+    frame = _ledger_frame(entries, rule)
+    totals = frame.attrs
+    left = "detached copy" if detached else f"{totals['remaining']:.4g} left for one more fit"
+    text = (
+        f"<b>PrivacyAccountant</b>: spent &epsilon; = {totals['epsilon_spent']:.4g} of {rule.epsilon:.4g} "
+        f"at &delta; = {rule.delta:.3g} ({rule.neighboring}); {left}; had all been fixed in advance: "
+        f"{totals['epsilon_if_fixed_in_advance']:.4g}"
+    )
+    if rule.alpha is not None and len({entry.batch for entry in entries}) > 1:
+        used = 1 - rule.rdp_left(entries) / rule.limit(entries)
+        text += f"; {used:.1%} of the filter is used (epsilons of separate fits do not add up: their squares nearly do)"
+    if not totals["private"]:
+        seeded = any(entry.status == "seeded" for entry in entries)
+        why = "a fit had noise that is known (seeded)" if seeded else "a release without noise was charged"
+        text += f"; <b>not private: {why}</b>"
+    if path is not None:
+        text += f"; ledger {html.escape(path)}"
+    return f"<div><p>{text}</p>{frame.to_html(index=False, na_rep='', float_format='{:.4g}'.format)}</div>"

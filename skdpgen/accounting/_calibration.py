@@ -13,27 +13,22 @@ from dp_accounting import DpEvent
 from scipy.optimize import brentq
 
 from .._types import check_neighboring
-from ._cost import check_delta, check_epsilon, delta_pld, epsilon_pld, epsilon_rdp
-from ._events import Charge, Release, compose_events, compose_releases, non_private_event, releases
-from ._gaussian import gaussian_mu
-from ._privacy_loss import COARSE, FINE, combine, epsilon_of
+from ._events import SUBSET_MECHANISMS, Charge, Release, checked_release, event_of, non_private_event, releases
+from ._pricing import COARSE, FINE, check_delta, check_epsilon, combine, epsilon_of, gaussian_mu
 from ._renyi import rdp_at
-from ._subset_sampling import SUBSET_MECHANISMS, sampled_noise_multiplier
+from ._subset_sampling import sampled_noise_multiplier
 
 __all__ = [
     "FitPlan",
     "Phase",
     "calibrate",
-    "delta_pld",
-    "epsilon_pld",
-    "epsilon_rdp",
+    "check_phases",
     "make_plan",
     "noise_multiplier_for",
-    "phases_event",
     "scale_for_rdp",
 ]
 
-# The search aims this far below the budget and accepts what is within the second figure of it.
+# Relative distance below the budget that the search aims at, and that it accepts.
 _AIM, _ACCEPT = 2.5e-4, 1e-3
 _MOST_FINE = 4
 _FARTHEST = 35.0
@@ -41,22 +36,22 @@ _FARTHEST = 35.0
 
 @dataclass(frozen=True)
 class Phase:
-    """One planned kind of release of a fit, and how the budget is shared.
+    """One planned kind of release of a fit, and its share of the budget.
 
     Parameters
     ----------
     label : str
-        Names the phase; unique within a fit.
+        Name of the phase; unique within a fit.
     share : float
-        Its share, > 0, of the fit's squared Gaussian-DP parameter mu**2. Shares are relative; they need not sum to 1.
+        Share, > 0, of the fit's squared Gaussian-DP parameter mu**2. Shares are relative; they need not sum to 1.
     steps : int, default=1
         Number of equal releases.
     sampling_rate : float, default=None
-        None: plain Gaussian releases. In (0, 1]: each step is made on a fresh sample,
+        Probability, in (0, 1], that a unit takes part in a step; None: plain Gaussian releases.
     mechanism : str, default="poisson_gaussian"
-        of the units by Poisson's law, or of subsets of them (see `subset_gaussian_event`).
+        Sampler of the steps: of the units independently, or of subsets of them (see `subset_gaussian_event`).
     signal : float, default=None
-        Most that a step can add up to, over what the noise is a multiple of; None: the rows expected in it.
+        Largest possible sum of a step, over what the noise is a multiple of; None: the expected number of rows in it.
 
     Raises
     ------
@@ -67,7 +62,7 @@ class Phase:
     -----
     At scale mu a Gaussian phase gets noise multiplier ``sqrt(steps / (share mu^2))``, and a Poisson-sampled one
     ``1 / sqrt(log1p(share mu^2 / (sampling_rate^2 steps)))``: the central limit of its privacy loss (Bu, Dong, Long and
-    Su 2020, Corollary 5.4). Only the split rests on that limit; the price is computed without it.
+    Su 2020, Corollary 5.4). Only the split uses that limit; epsilon is computed without it.
 
     Examples
     --------
@@ -106,15 +101,19 @@ class Phase:
             return math.sqrt(self.steps / squared)
         return sampled_noise_multiplier(self.mechanism, self.sampling_rate, self.steps, squared)
 
+    def release(self, noise_multiplier: float) -> Release:
+        """Return the phase's release at a given noise multiplier."""
+        mechanism = "gaussian" if self.sampling_rate is None else self.mechanism
+        return checked_release(mechanism, noise_multiplier, self.sampling_rate, self.steps)
+
     def event(self, noise_multiplier: float) -> DpEvent:
         """Return the phase's event at a given noise multiplier."""
-        mechanism = "gaussian" if self.sampling_rate is None else self.mechanism
-        return compose_releases((Release(mechanism, noise_multiplier, self.sampling_rate, self.steps),))
+        return event_of((self.release(noise_multiplier),))
 
 
 @dataclass(frozen=True)
 class FitPlan:
-    """Everything a fit needs to add noise and to pay for it, fixed before it touches the data.
+    """Noise and charge of a fit, fixed before it touches the data.
 
     Attributes
     ----------
@@ -122,17 +121,17 @@ class FitPlan:
     phases : tuple of Phase
     noise_multipliers : mapping of str to float
         By phase label; 0.0 for every phase when epsilon is infinite.
-    event : dp_accounting.DpEvent
-        All phases, composed.
+    releases : tuple of Release
+        Those of all phases; `event` is their dp-accounting event.
     epsilon, delta, extra_delta : float
-        What the fit costs, alone; extra_delta is the part of delta spent by threshold rules.
+        Cost of the fit alone; extra_delta is the part of delta that threshold rules spend.
     neighboring : {"add_or_remove_one", "replace_one"}
     """
 
     label: str
     phases: tuple[Phase, ...]
     noise_multipliers: Mapping[str, float] = field(hash=False)
-    event: DpEvent = field(hash=False)
+    releases: tuple[Release, ...]
     extra_delta: float
     epsilon: float
     delta: float
@@ -140,11 +139,16 @@ class FitPlan:
 
     @property
     def charge(self) -> Charge:
-        """The entry that this plan makes in the books."""
-        return Charge(self.label, self.event, self.extra_delta)
+        """The entry that this plan makes in a ledger."""
+        return Charge(self.label, self.releases, self.extra_delta)
+
+    @property
+    def event(self) -> DpEvent:
+        """The releases as an event of dp-accounting."""
+        return event_of(self.releases)
 
     def __reduce__(self):
-        parts = (self.label, self.phases, dict(self.noise_multipliers), self.event)
+        parts = (self.label, self.phases, dict(self.noise_multipliers), self.releases)
         return _restore_plan, (*parts, self.extra_delta, self.epsilon, self.delta, self.neighboring)
 
 
@@ -153,22 +157,22 @@ def _restore_plan(label, phases, noise_multipliers, *rest):
 
 
 # ---- the search ---------------------------------------------------------------------------------
-def largest_scale(price: Callable[[float, str], float], target: float, start: float) -> float:
-    """Find the largest scale whose price is at most `target`, to 0.1 % of `target`.
+def _largest_scale(cost: Callable[[float, str], float], target: float, start: float) -> float:
+    """Find the largest scale whose epsilon is at most `target`, to 0.1 % of `target`.
 
-    `price(scale, resolution)` increases with scale. At most four prices are
-    computed at the final resolution; of those within the target the largest is returned.
+    `cost(scale, resolution)` is the epsilon, and increases with scale. At most four are computed at the final
+    resolution; of those within the target the largest is returned.
     """
     logs: dict[float, float] = {}
 
     def coarse(t):
         if abs(t) > _FARTHEST:
-            raise ValueError(f"no amount of noise brings the price to epsilon = {target:g} at this delta")
+            raise ValueError(f"no amount of noise brings the cost to epsilon = {target:g} at this delta")
         if t not in logs:
-            logs[t] = math.log(max(price(math.exp(t), COARSE), 1e-300) / target)
+            logs[t] = math.log(max(cost(math.exp(t), COARSE), 1e-300) / target)
         return logs[t]
 
-    # bracket, then regula falsi (Illinois) on log price against log scale, which is nearly a straight line
+    # bracket, then regula falsi (Illinois) on log epsilon against log scale, which is nearly a straight line
     low = high = math.log(start)
     stride = 0.25
     if coarse(low) > 0:
@@ -189,10 +193,10 @@ def largest_scale(price: Callable[[float, str], float], target: float, start: fl
         else:
             low, f_low, f_high = t, value, f_high / 2
     slope = _slope(logs, t)
-    # the price at the final resolution is a little lower everywhere: follow the slope, then the secant
+    # epsilon at the final resolution is a little lower everywhere: follow the slope, then the secant
     best, upper, last = -math.inf, math.inf, None
     for _ in range(_MOST_FINE):
-        value = math.log(max(price(math.exp(t), FINE), 1e-300) / target)
+        value = math.log(max(cost(math.exp(t), FINE), 1e-300) / target)
         if value <= 0:
             best = max(best, t)
             if value >= -_ACCEPT * 0.9:
@@ -205,17 +209,17 @@ def largest_scale(price: Callable[[float, str], float], target: float, start: fl
         t += (-_AIM - value) / slope
         if math.isfinite(best) and math.isfinite(upper) and not best < t < upper:
             t = (best + upper) / 2
-    while best == -math.inf:  # not reached in practice; keep the promise "never above" all the same
+    while best == -math.inf:  # not reached in practice; the result is never above the target all the same
         t -= 0.01
-        if price(math.exp(t), FINE) <= target:
+        if cost(math.exp(t), FINE) <= target:
             best = t
     return math.exp(best)
 
 
 def _slope(logs: dict[float, float], t: float) -> float:
-    """d log price / d log scale near t, from the points already computed; between 0.1 and 10."""
+    """d log epsilon / d log scale near t, from the points already computed; between 0.1 and 10."""
     near = sorted((point for point in logs if abs(logs[point]) < 50), key=lambda point: abs(point - t))
-    # close points may have been priced on two grids, a percent apart
+    # the epsilons of close points may come from two grids, a percent apart
     far = [point for point in near if abs(point - near[0]) > 0.1]
     if not far:
         return 1.0
@@ -230,14 +234,14 @@ def noise_multiplier_for(
     Parameters
     ----------
     make_event : callable
-        From a noise multiplier to an event; more noise must cost less.
+        From a noise multiplier to an event; more noise must lower the cost.
     epsilon : float
         Positive and finite.
     delta : float
         In (0, 1).
     neighboring : {"add_or_remove_one", "replace_one"}
     extra_delta : float, default=0.0
-        Part of `delta` that something beside the event spends.
+        Part of `delta` that threshold rules spend beside the event.
 
     Returns
     -------
@@ -260,10 +264,10 @@ def noise_multiplier_for(
     if math.isinf(epsilon):
         raise ValueError("epsilon must be finite: no amount of noise costs infinity")
 
-    def price(scale, resolution):
+    def cost(scale, resolution):
         return epsilon_of(combine(releases(make_event(1 / scale)), neighboring), net, neighboring, resolution)
 
-    return 1 / largest_scale(price, epsilon, 1.0)
+    return 1 / _largest_scale(cost, epsilon, 1.0)
 
 
 def _net_delta(delta: float, extra_delta: float) -> float:
@@ -273,9 +277,9 @@ def _net_delta(delta: float, extra_delta: float) -> float:
     return float(delta) - float(extra_delta)
 
 
-def phases_event(phases: tuple[Phase, ...], mu: float) -> DpEvent:
-    """Return the event of all phases at scale `mu`."""
-    return compose_events([phase.event(phase.noise_multiplier(mu)) for phase in phases])
+def _phase_releases(phases: tuple[Phase, ...], mu: float) -> tuple[Release, ...]:
+    """Return the releases of all phases at scale `mu`."""
+    return tuple(phase.release(phase.noise_multiplier(mu)) for phase in phases)
 
 
 @lru_cache(maxsize=1024)
@@ -284,19 +288,17 @@ def _scale(phases: tuple[Phase, ...], epsilon: float, net_delta: float, neighbor
     if all(phase.sampling_rate is None for phase in phases):
         return mu  # exact: the shares sum to mu**2
 
-    def price(scale, resolution):
-        return epsilon_of(
-            combine(releases(phases_event(phases, scale)), neighboring), net_delta, neighboring, resolution
-        )
+    def cost(scale, resolution):
+        return epsilon_of(combine(_phase_releases(phases, scale), neighboring), net_delta, neighboring, resolution)
 
-    return largest_scale(price, epsilon, mu)
+    return _largest_scale(cost, epsilon, mu)
 
 
 def scale_for_rdp(phases: tuple[Phase, ...], rdp: float, alpha: float, neighboring: str) -> float:
     """Find the scale at which the phases' RDP at order `alpha` is `rdp`, less rounding."""
 
     def gap(log_mu):
-        return math.log(rdp_at(releases(phases_event(phases, math.exp(log_mu))), alpha, neighboring) / rdp)
+        return math.log(rdp_at(_phase_releases(phases, math.exp(log_mu)), alpha, neighboring) / rdp)
 
     low = high = 0.5 * math.log(2 * rdp / alpha / math.fsum(phase.share for phase in phases))
     while gap(low) > 0:
@@ -321,14 +323,15 @@ def make_plan(
 ) -> FitPlan:
     """Make the plan of phases at scale `mu`; infinite mu is no noise at all."""
     if math.isinf(mu):
-        noise, event = {phase.label: 0.0 for phase in phases}, non_private_event()
+        noise, rows = {phase.label: 0.0 for phase in phases}, releases(non_private_event())
     else:
-        noise, event = {phase.label: phase.noise_multiplier(mu) for phase in phases}, phases_event(phases, mu)
-    return FitPlan(label, phases, MappingProxyType(noise), event, extra_delta, epsilon, delta, neighboring)
+        noise = {phase.label: phase.noise_multiplier(mu) for phase in phases}
+        rows = _phase_releases(phases, mu)
+    return FitPlan(label, phases, MappingProxyType(noise), rows, extra_delta, epsilon, delta, neighboring)
 
 
 def check_phases(phases: Iterable[Phase]) -> tuple[Phase, ...]:
-    """Return the phases as a tuple; ValueError if there is none or a label stands twice."""
+    """Return the phases as a tuple; ValueError if there is none or two have the same label."""
     phases = tuple(phases)
     if not phases or not all(isinstance(phase, Phase) for phase in phases):
         raise ValueError("phases must hold at least one Phase, and nothing else")
@@ -348,7 +351,7 @@ def calibrate(
     label: str,
     extra_delta: float = 0.0,
 ) -> FitPlan:
-    """Find the noise of every phase of a fit so that the whole costs the (epsilon, delta) asked for.
+    """Find the noise of every phase of a fit so that the whole costs the given (epsilon, delta).
 
     Parameters
     ----------
@@ -360,14 +363,14 @@ def calibrate(
         In (0, 1).
     neighboring : {"add_or_remove_one", "replace_one"}
     label : str
-        Names the fit in the ledger.
+        Name of the fit in the ledger.
     extra_delta : float, default=0.0
         Part of `delta` that threshold rules spend.
 
     Returns
     -------
     FitPlan
-        Its joint price by PLD is at most `epsilon`, and at least 0.999 of it.
+        Its joint epsilon by PLD is at most `epsilon`, and at least 0.999 of it.
 
     Raises
     ------

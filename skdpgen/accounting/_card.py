@@ -1,45 +1,34 @@
-"""The privacy card: what was released and what it cost, in a file that anyone can recompute."""
+"""The privacy card: the releases of a fit and what they cost, in a file that anyone can recompute."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 import platform
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import metadata
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._types import check_neighboring
+from ..exceptions import BudgetExceededError
 from ..utils.atomic import write_atomically
 from ..utils.strict_json import read_json
 from ._calibration import FitPlan
-from ._card_checks import MOST_BYTES, charge_key, check_candidates, check_kinds, check_work, replay
-from ._card_json import (
-    ROUNDING,
-    agree,
-    agree_upward,
-    canonical,
-    charge_from_json,
-    charge_to_json,
-    check_fields,
-    digest,
-    finite_or_inf,
-    plain,
-    read_float,
-    read_list,
-)
-from ._cost import epsilon_pld, epsilon_rdp, why_bounded
-from ._events import mechanisms
+from ._events import Charge, mechanisms, releases_from_json, releases_to_json
 from ._filter import STATUSES, Entry, PrivacyFilter, proves_privacy
+from ._pricing import check_delta, check_work, epsilon_pld, epsilon_rdp, why_bounded
 
 if TYPE_CHECKING:
     from ._accountant import PrivacyAccountant
 
-__all__ = ["PrivacyCard", "default_versions"]
+__all__ = ["PrivacyCard", "default_versions", "digest", "plain"]
 
 _FORMAT = "skdpgen-privacy-card-1"
 _FIELDS = (
@@ -68,26 +57,34 @@ _SAMPLERS = {
     "repeat_and_select": "repeat and select: a random number of runs, of which the best alone is released",
 }
 
+# Limits of a card that is read; the page on verifying in the documentation names them.
+_MOST_BYTES = 16 * 2**20
+_MOST_CHARGES = 20_000
+# How far above the recomputed figure an epsilon may be stated: a coarser grid overstates it by less.
+_TOLERANCE = 5e-4
+# How far below: another processor's rounding, and no more.
+_ROUNDING = 1e-6
+
 
 class PrivacyCard:
-    """States what one fit released and cost, and the ledger that it was charged to.
+    """Statement of the releases of one fit, of their cost, and of the ledger that was charged.
 
-    Made by `build`, read by `load` or `from_json`.
+    `build` makes a card; `load` and `from_json` read one.
 
     Parameters
     ----------
     content : mapping
-        The card's fields; they are checked for presence, and by `verify` for truth.
+        Fields of the card. Their presence and types are checked here, their values by `verify`.
 
     Raises
     ------
     ValueError
-        When fields are missing or unknown, or of another kind than they are on a card.
+        When fields are missing, unknown or of another type.
 
     Notes
     -----
-    The digest shows that a card was changed by accident or by a careless hand. It is no
-    signature: that the events are those that ran is what the publisher vouches for.
+    The digest shows that a card was changed by accident. It is no signature: the publisher vouches that the events
+    are those that ran.
 
     Examples
     --------
@@ -101,12 +98,12 @@ class PrivacyCard:
     """
 
     def __init__(self, content: Mapping[str, Any]):
-        check_fields(content, _FIELDS, "card")
-        check_fields(content["model"], ("name", "parameters"), "model")
-        check_fields(content["fit"], _FIT_FIELDS, "fit")
-        check_fields(content["ledger"], _LEDGER_FIELDS, "ledger")
-        content = json.loads(canonical(content))
-        check_kinds(content)
+        _check_fields(content, _FIELDS, "card")
+        _check_fields(content["model"], ("name", "parameters"), "model")
+        _check_fields(content["fit"], _FIT_FIELDS, "fit")
+        _check_fields(content["ledger"], _LEDGER_FIELDS, "ledger")
+        content = json.loads(_canonical(content))
+        _check_kinds(content)
         self._content = content
 
     @classmethod
@@ -129,21 +126,21 @@ class PrivacyCard:
         ----------
         plan : FitPlan
         accountant : PrivacyAccountant
-            That paid for the plan.
+            The one that was charged for the plan.
         model : str
             Name of the estimator.
         parameters : mapping
-            Its public parameters; what JSON cannot hold is named by its type alone.
+            Public parameters of the estimator; those that JSON cannot hold are shown by their type alone.
         unit : str, default="one row"
-            What is added, removed or replaced between neighbouring data sets.
+            Unit that is added, removed or replaced between neighbouring data sets.
         public_assumptions : sequence of str
-            What the caller declared public, and so was not paid for.
+            Facts that the caller declared public, so that they were not charged.
         noise : str
             Source of the noise, in words.
         private : bool, default=True
             False when something outside the accounting voids the guarantee, such as seeded noise.
         versions : mapping of str to str, default=None
-            None is those of the interpreter, this package, numpy, scipy and dp-accounting.
+            Versions of software; None: of the interpreter, this package, numpy, scipy and dp-accounting.
 
         Returns
         -------
@@ -152,7 +149,7 @@ class PrivacyCard:
         Raises
         ------
         ValueError
-            When the accountant's books do not hold the plan's charge.
+            When the accountant's ledger does not hold the plan's charge.
         """
         entries = accountant.entries
         if plan.charge not in [entry.charge for entry in entries if entry.used]:
@@ -167,25 +164,25 @@ class PrivacyCard:
             "model": {"name": model, "parameters": plain(dict(parameters))},
             "fit": {
                 "label": plan.label,
-                "epsilon": finite_or_inf(epsilon_pld(plan, plan.delta, plan.neighboring)),
-                "epsilon_asked": finite_or_inf(plan.epsilon),
-                "epsilon_rdp": finite_or_inf(epsilon_rdp(plan, plan.delta, plan.neighboring)),
+                "epsilon": _finite_or_inf(epsilon_pld(plan, plan.delta, plan.neighboring)),
+                "epsilon_asked": _finite_or_inf(plan.epsilon),
+                "epsilon_rdp": _finite_or_inf(epsilon_rdp(plan, plan.delta, plan.neighboring)),
                 "delta": plan.delta,
-                "charges": [charge_to_json(plan.charge)],
+                "charges": [_charge_to_json(plan.charge)],
             },
             "ledger": {
-                "budget_epsilon": finite_or_inf(rule.epsilon),
+                "budget_epsilon": _finite_or_inf(rule.epsilon),
                 "delta": rule.delta,
                 "delta_reserve": rule.delta_reserve,
                 "alpha": rule.alpha,
-                "epsilon_spent": finite_or_inf(rule.spent(entries)),
-                "epsilon_if_fixed_in_advance": finite_or_inf(epsilon_pld(everything, rule.delta, rule.neighboring)),
+                "epsilon_spent": _finite_or_inf(rule.spent(entries)),
+                "epsilon_if_fixed_in_advance": _finite_or_inf(epsilon_pld(everything, rule.delta, rule.neighboring)),
                 "rule": _RULES[_rule_of(rule, entries)],
                 "charges": [
-                    {**charge_to_json(entry.charge), "batch": entry.batch, "status": entry.status} for entry in entries
+                    {**_charge_to_json(entry.charge), "batch": entry.batch, "status": entry.status} for entry in entries
                 ],
             },
-            "sampler": [_SAMPLERS[mechanism] for mechanism in mechanisms(plan.event)],
+            "sampler": [_SAMPLERS[mechanism] for mechanism in mechanisms(plan.releases)],
             "public_assumptions": [str(text) for text in public_assumptions],
             "noise": str(noise),
             "versions": dict(default_versions() if versions is None else versions),
@@ -215,7 +212,7 @@ class PrivacyCard:
         Keys that occur twice in an object, NaN and infinity, and more than 16 MiB are refused: see `utils.strict_json`.
         """
         try:
-            content = read_json(text, most_bytes=MOST_BYTES)
+            content = read_json(text, most_bytes=_MOST_BYTES)
         except ValueError as error:
             raise ValueError(f"a privacy card is JSON, and this is not: {error}") from None
         return cls(content)
@@ -228,7 +225,7 @@ class PrivacyCard:
     def load(cls, path: str | os.PathLike) -> PrivacyCard:
         """Read a card from a file; OSError if it cannot be read, ValueError if it is no card."""
         with Path(path).open("rb") as file:
-            return cls.from_json(file.read(MOST_BYTES + 1))
+            return cls.from_json(file.read(_MOST_BYTES + 1))
 
     def verify(self) -> dict[str, Any]:
         """Recompute every figure from the events alone.
@@ -236,13 +233,13 @@ class PrivacyCard:
         Returns
         -------
         dict
-            private, neighboring, and under "fit" and "ledger" the epsilon and delta recomputed; under "bounded" what
-            was bounded by Renyi differential privacy because the exact figure would take too long, or None.
+            private, neighboring; under "fit" and "ledger" the recomputed epsilon and delta; under "bounded" why an
+            epsilon is an upper bound by Renyi differential privacy, where the exact figure takes too long, or None.
 
         Raises
         ------
         ValueError
-            At the first thing on the card that is not so; the message names it.
+            At the first field that is not correct; the message names it. Also for a card whose events take too long.
         """
         card = self._content
         if card["format"] != _FORMAT:
@@ -253,17 +250,17 @@ class PrivacyCard:
         neighboring = check_neighboring(card["neighboring"])
         fit = self._verify_fit(card["fit"], neighboring)
         ledger, entries = self._verify_ledger(card["ledger"], neighboring)
-        paid = Counter(charge_key(entry.charge) for entry in entries if entry.used)
+        charged = Counter(entry.charge for entry in entries if entry.used)
         for charge in fit["charges"]:
-            if not paid[charge_key(charge)]:
+            if not charged[charge]:
                 raise ValueError(f"the fit's charge {charge.label!r} is not in the ledger")
-            paid[charge_key(charge)] -= 1
-        found = sorted({mechanism for charge in fit["charges"] for mechanism in mechanisms(charge.event)})
+            charged[charge] -= 1
+        found = mechanisms(row for charge in fit["charges"] for row in charge.releases)
         if card["sampler"] != [_SAMPLERS[mechanism] for mechanism in found]:
             raise ValueError("the sampler stated is not that of the fit's events")
         if card["private"] and (math.isinf(ledger["epsilon"]) or not proves_privacy(entries)):
             raise ValueError("the card says that the fit is private, and its ledger says that it is not")
-        check_candidates(card["fit"]["label"], card["public_assumptions"])
+        _check_candidates(card["fit"]["label"], card["public_assumptions"])
         return {
             "private": card["private"],
             "neighboring": neighboring,
@@ -273,7 +270,7 @@ class PrivacyCard:
         }
 
     def accountant(self) -> PrivacyAccountant:
-        """Return the books that the fit was charged to, as a detached accountant: they can be read, not charged.
+        """Return the ledger that the fit was charged to, as a detached accountant: it can be read, not charged.
 
         Raises
         ------
@@ -284,12 +281,12 @@ class PrivacyCard:
 
         ledger = self["ledger"]
         entries = self._verify_ledger(ledger, check_neighboring(self["neighboring"]))[1]
-        budget = read_float(ledger["budget_epsilon"], "ledger: budget_epsilon")
+        budget = _read_float(ledger["budget_epsilon"], "ledger: budget_epsilon")
         return detached_accountant(entries, (budget, ledger["delta"], self["neighboring"], ledger["delta_reserve"]))
 
     @staticmethod
     def _verify_fit(fit: Mapping[str, Any], neighboring: str) -> dict[str, Any]:
-        charges = [charge_from_json(item, "fit") for item in read_list(fit["charges"], "fit")]
+        charges = [_charge_from_json(item, "fit") for item in _read_list(fit["charges"], "fit")]
         check_work(charges, None, neighboring)
         if not charges:
             raise ValueError("fit: there are no charges")
@@ -298,10 +295,10 @@ class PrivacyCard:
         delta = fit["delta"]
         epsilon = epsilon_pld(charges, delta, neighboring)
         by_rdp = epsilon_rdp(charges, delta, neighboring)
-        agree_upward(fit["epsilon"], epsilon, "fit: epsilon")
-        agree_upward(fit["epsilon_rdp"], by_rdp, "fit: epsilon_rdp")
-        asked = read_float(fit["epsilon_asked"], "fit: epsilon_asked")
-        if not epsilon <= asked * (1 + ROUNDING):
+        _agree(fit["epsilon"], epsilon, "fit: epsilon")
+        _agree(fit["epsilon_rdp"], by_rdp, "fit: epsilon_rdp")
+        asked = _read_float(fit["epsilon_asked"], "fit: epsilon_asked")
+        if not epsilon <= asked * (1 + _ROUNDING):
             raise ValueError(f"fit: the events cost epsilon {epsilon:.6g}, more than the {asked:.6g} asked for")
         if by_rdp is not None and not epsilon <= 1.001 * by_rdp:
             raise ValueError(f"fit: epsilon by PLD, {epsilon:.6g}, is above that by RDP, {by_rdp:.6g}")
@@ -310,25 +307,25 @@ class PrivacyCard:
     @staticmethod
     def _verify_ledger(ledger: Mapping[str, Any], neighboring: str) -> tuple[dict[str, Any], list[Entry]]:
         rule = PrivacyFilter(
-            read_float(ledger["budget_epsilon"], "ledger: budget_epsilon"),
+            _read_float(ledger["budget_epsilon"], "ledger: budget_epsilon"),
             ledger["delta"],
             neighboring,
             ledger["delta_reserve"],
         )
-        agree(ledger["alpha"], rule.alpha, "ledger: alpha")
+        _agree(ledger["alpha"], rule.alpha, "ledger: alpha", _ROUNDING)
         entries: list[Entry] = []
-        for item in read_list(ledger["charges"], "ledger"):
+        for item in _read_list(ledger["charges"], "ledger"):
             batch, status = item.get("batch"), item.get("status")
             last = entries[-1].batch if entries else 0
             if status not in STATUSES or type(batch) is not int or batch not in (max(last, 1), last + 1):
-                raise ValueError("ledger: a charge has no lawful batch and status")
+                raise ValueError("ledger: the batch and status of a charge are not valid")
             rest = {name: value for name, value in item.items() if name not in ("batch", "status")}
-            entries.append(Entry(charge_from_json(rest, "ledger"), batch, status))
+            entries.append(Entry(_charge_from_json(rest, "ledger"), batch, status))
         check_work([entry.charge for entry in entries], rule.alpha, neighboring)
-        replay(rule, entries)
+        _replay(rule, entries)
         spent, total = rule.spent(entries), epsilon_pld([entry.charge for entry in entries], rule.delta, neighboring)
-        agree_upward(ledger["epsilon_spent"], spent, "ledger: epsilon_spent")
-        agree_upward(ledger["epsilon_if_fixed_in_advance"], total, "ledger: epsilon_if_fixed_in_advance")
+        _agree(ledger["epsilon_spent"], spent, "ledger: epsilon_spent")
+        _agree(ledger["epsilon_if_fixed_in_advance"], total, "ledger: epsilon_if_fixed_in_advance")
         if ledger["rule"] != _RULES[_rule_of(rule, entries)]:
             raise ValueError("ledger: the rule stated is not the one that applied")
         return {"epsilon": spent, "delta": rule.delta, "budget_epsilon": rule.epsilon}, entries
@@ -344,7 +341,7 @@ def default_versions() -> dict[str, str]:
 
 @lru_cache
 def _installed(name: str) -> str:
-    """Version of a package: read once, for each reading parses the package's whole description."""
+    """Version of a package. It is cached: a look-up parses the whole description of the package."""
     return metadata.version(name)
 
 
@@ -356,5 +353,158 @@ def _rule_of(rule: PrivacyFilter, entries: Sequence[Entry]) -> str:
     if len({entry.batch for entry in entries}) > 1:
         return "filter"
     charges = [entry.charge for entry in entries]
-    repeated = any("repeat_and_select" in mechanisms(charge.event) for charge in charges)
+    repeated = any("repeat_and_select" in mechanisms(charge.releases) for charge in charges)
     return "one_batch_rdp" if repeated or why_bounded(charges, rule.neighboring) else "one_batch"
+
+
+# ---- checks --------------------------------------------------------------------------------------
+def _check_kinds(content: Mapping[str, Any]) -> None:
+    """Refuse fields of another type than `build` writes: later code prints them and assumes their type."""
+    for name in ("format", "neighboring", "unit", "noise", "digest"):
+        _check_text(content[name], name)
+    if not isinstance(content["private"], bool):
+        raise ValueError(f"private must be true or false; got {content['private']!r}")
+    _check_text(content["model"]["name"], "model: name")
+    for name, value in (("model: parameters", content["model"]["parameters"]), ("versions", content["versions"])):
+        if not isinstance(value, dict):
+            raise ValueError(f"{name}: expected a JSON object, found {type(value).__name__}")
+    for name, version in content["versions"].items():
+        _check_text(version, f"versions: {name}")
+    for name in ("sampler", "public_assumptions"):
+        _check_texts(content[name], name)
+    _check_text(content["fit"]["label"], "fit: label")
+    _check_text(content["ledger"]["rule"], "ledger: rule")
+    n_charges = 0
+    for name in ("fit", "ledger"):
+        check_delta(content[name]["delta"], f"{name}: delta")
+        n_charges += len(_read_list(content[name]["charges"], name))
+    if n_charges > _MOST_CHARGES:
+        raise ValueError(f"a card of more than {_MOST_CHARGES:,} charges is not read; this one has {n_charges:,}")
+    reserve = content["ledger"]["delta_reserve"]
+    if isinstance(reserve, bool) or not isinstance(reserve, int | float):
+        raise ValueError(f"ledger: delta_reserve must be a number; got {reserve!r}")
+
+
+def _replay(rule: PrivacyFilter, entries: Sequence[Entry]) -> None:
+    """Refuse a ledger whose batches the privacy filter would not have accepted in their order.
+
+    Batches after the first never lower the sums that the rule limits: it would have refused one of them if and only if
+    it refuses all of them together.
+    """
+    first = [entry for entry in entries if entry.batch == entries[0].batch]
+    later = [entry.charge for entry in entries[len(first) :]]
+    try:
+        if first:
+            rule.check([], [entry.charge for entry in first])
+        if later:
+            rule.check(first, later)
+    except BudgetExceededError as error:
+        which = f"batch {entries[-1].batch}" if later else "its first batch"
+        raise ValueError(f"ledger: its rule would have refused {which}, or one before it: {error}") from None
+
+
+def _check_candidates(label: str, assumptions: Sequence[str]) -> None:
+    """Refuse the card of a search that does not list all candidates: the cost assumes a list fixed in advance."""
+    named = re.fullmatch(r"PrivateSearchCV: .*, (\d+) candidates", label, flags=re.DOTALL)
+    if named is None:
+        return
+    n = int(named[1])
+    listed = [m for text in assumptions if (m := re.match(r"candidate (\d{1,9}) of (\d{1,9}): ", text))]
+    if len(listed) != n or any((int(m[1]), int(m[2])) != (k, n) for k, m in enumerate(listed, start=1)):
+        raise ValueError(f"the search had {n} candidates, and the card does not list each of them")
+
+
+# ---- JSON ----------------------------------------------------------------------------------------
+def _canonical(content: Any) -> str:
+    """Return JSON text that is the same for equal contents; ValueError for what JSON cannot hold."""
+    try:
+        return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"a card holds what JSON cannot: {error}") from None
+
+
+def digest(content: Mapping[str, Any]) -> str:
+    """Return the digest of a card's content."""
+    return "sha256:" + hashlib.sha256(_canonical(content).encode("utf-8")).hexdigest()
+
+
+def _finite_or_inf(value: float | None) -> float | str | None:
+    """Return the number, or "inf" for infinity."""
+    return "inf" if value is not None and math.isinf(value) else value
+
+
+def _read_float(value: Any, name: str) -> float:
+    """Read what `_finite_or_inf` wrote; ValueError for anything else."""
+    if isinstance(value, str) and value == "inf":
+        return math.inf
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise ValueError(f"{name} must be a number or 'inf'; got {value!r}")
+    return float(value)
+
+
+def _agree(stated: Any, computed: float | None, name: str, most_above: float = _TOLERANCE) -> None:
+    """Raise ValueError unless a stated figure is the computed one, or at most `most_above` of it more: never less."""
+    if computed is None or stated is None:
+        same = computed is None and stated is None
+    else:
+        value = _read_float(stated, name)
+        low, high = computed * (1 - _ROUNDING) - 1e-9, computed * (1 + most_above) + 1e-9
+        same = value == computed or low <= value <= high < math.inf
+    if not same:
+        raise ValueError(f"{name} is stated as {stated!r}, and the events give {computed!r}")
+
+
+def _check_fields(value: Any, wanted: Sequence[str], name: str) -> None:
+    """Raise ValueError unless an object has the fields wanted, and no other."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name}: expected a JSON object, found {type(value).__name__}")
+    missing, unknown = sorted(set(wanted) - set(value)), sorted(map(str, set(value) - set(wanted)))
+    if missing or unknown:
+        raise ValueError(f"{name}: missing fields {missing}, unknown fields {unknown}")
+
+
+def _check_text(value: Any, name: str) -> None:
+    """Raise ValueError unless a value is text."""
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be text; got {type(value).__name__}")
+
+
+def _check_texts(value: Any, name: str) -> None:
+    """Raise ValueError unless a value is a list of texts."""
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise ValueError(f"{name} must be a list of texts")
+
+
+def _read_list(value: Any, name: str) -> list[Mapping[str, Any]]:
+    """Return a list of objects; ValueError for anything else."""
+    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
+        raise ValueError(f"{name}: charges must be a list of JSON objects")
+    return value
+
+
+def _charge_to_json(charge: Charge) -> dict[str, Any]:
+    """Return a charge as plain values."""
+    return {"label": charge.label, "event": releases_to_json(charge.releases), "extra_delta": charge.extra_delta}
+
+
+def _charge_from_json(value: Mapping[str, Any], name: str) -> Charge:
+    """Read what `_charge_to_json` wrote; ValueError for anything else."""
+    _check_fields(value, ("label", "event", "extra_delta"), f"{name}: charge")
+    return Charge(value["label"], releases_from_json(value["event"]), value["extra_delta"])
+
+
+def plain(value: Any) -> Any:
+    """Parameters as JSON. Objects are named by type: their repr might show data or a memory address."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value) if math.isfinite(value) else str(float(value))
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+        return plain(value.item())
+    return f"<{type(value).__name__}>"

@@ -1,4 +1,4 @@
-"""The rule by which a shared ledger accepts or refuses a charge, as pure functions of the books."""
+"""The rule by which a shared ledger accepts or refuses a charge, as pure functions of its entries."""
 
 from __future__ import annotations
 
@@ -13,27 +13,26 @@ from scipy.optimize import minimize_scalar
 
 from .._types import check_neighboring
 from ..exceptions import BudgetExceededError
-from ._cost import check_delta, check_epsilon, epsilon_pld
-from ._events import Charge, releases
-from ._gaussian import gaussian_epsilon
+from ._events import Charge
+from ._pricing import check_delta, check_epsilon, epsilon_pld, gaussian_epsilon
 from ._renyi import conversion_cost, rdp_at
 
 __all__ = ["STATUSES", "Entry", "PrivacyFilter", "Totals", "proves_privacy"]
 
-# Of a line of the books.
+# Of an entry of a ledger.
 STATUSES = ("planned", "charged", "seeded")
 
-# Of the limit: what rounding leaves of a budget that was spent to the end.
+# Share of the limit that counts as nothing: rounding leaves it of a budget that is fully spent.
 _NEGLIGIBLE = 1e-8
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of the books: a charge, the batch it was declared in, and whether it has been used.
+    """An entry of a ledger: a charge, the batch it was declared in, and its status.
 
     `batch` counts declarations from 1: entries of one batch were fixed together. `status` is
-    "planned" (accepted and paid, not yet run), "charged", or "seeded": charged for a fit whose noise somebody can make
-    again, so that these books prove nothing.
+    "planned" (accepted and charged, not yet run), "charged", or "seeded": charged for a fit whose noise can be
+    reproduced, so that the ledger guarantees nothing.
     """
 
     charge: Charge
@@ -47,24 +46,23 @@ class Entry:
 
 
 def proves_privacy(entries: Sequence[Entry]) -> bool:
-    """Whether the books prove anything: every release had noise, and nobody knows it."""
-    without_noise = any(row.mechanism == "non_private" for entry in entries for row in releases(entry.charge.event))
+    """Whether a ledger guarantees privacy: every release had noise, and nobody can reproduce it."""
+    without_noise = any(row.mechanism == "non_private" for entry in entries for row in entry.charge.releases)
     return not without_noise and all(entry.status != "seeded" for entry in entries)
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Running sums over the entries of a ledger: all that the filter needs to know of the past.
+    """Running sums over the entries of a ledger: all that the filter needs of the past.
 
-    The sums are exact (fractions of whole numbers), so they do not depend on how the entries were added up. An
-    infinite one is a float.
+    The sums are exact fractions, so they do not depend on the order of addition. An infinite one is a float.
 
     Attributes
     ----------
     batches : int
         Batches so far.
     planned : int
-        Entries that are planned and not used yet.
+        Number of planned entries that are not used yet.
     rdp, extra : Fraction or float
         RDP at the order of the filter (0 without one), and extra deltas, of all charges.
     first_rdp, first_extra : Fraction or float
@@ -93,12 +91,12 @@ class PrivacyFilter:
     Parameters
     ----------
     epsilon : float
-        Budget, > 0; infinity accepts everything.
+        Budget, > 0; infinity accepts every charge.
     delta : float
         Budget, in (0, 1).
     neighboring : {"add_or_remove_one", "replace_one"}
     delta_reserve : float, default=0.2
-        Share of delta, in [0, 1), kept for the extra deltas of all charges.
+        Share of delta, in [0, 1), reserved for the extra deltas of all charges.
 
     Notes
     -----
@@ -112,8 +110,8 @@ class PrivacyFilter:
     *Why it is sound.* When the first batch is declared nothing has been released, so its parameters, and with them
     which of two cases holds, do not depend on the data. (1) Its RDP alone exceeds the limit: then nothing is ever
     accepted after it, and the PLD of what was fixed in advance proves (epsilon, delta). (2) Otherwise every sequence
-    of charges that the rule can accept, however each was chosen from earlier releases, keeps the sum of RDP at one
-    order fixed beforehand within the limit: a Renyi filter [1]_, hence (epsilon, delta - held)-DP by the
+    of charges that the rule can accept, however each was chosen from earlier releases, has a sum of RDP, at one
+    order fixed beforehand, within the limit: a Renyi filter [1]_, hence (epsilon, delta - held)-DP by the
     conversion that defines c [2]_; the threshold rules fail with probability at most ``held`` in all. The PLD plays
     no part in case 2.
 
@@ -121,8 +119,8 @@ class PrivacyFilter:
     is dominated by the same composition whatever comes next (by induction, composition being commutative), and not
     running a mechanism is a post-processing of running it.
 
-    *What the figure spent means.* When charges were chosen adaptively the guarantee is the budget: an
-    RDP sum that stopped lower is the book value, not a guarantee of its own.
+    *Meaning of the epsilon spent.* When charges were chosen adaptively the guarantee is the budget: an
+    RDP sum that stopped lower is the book value, not a separate guarantee.
 
     References
     ----------
@@ -170,9 +168,7 @@ class PrivacyFilter:
         return _rounded(sum((self._rdp(charge) for charge in charges), Fraction(0)))
 
     def _rdp(self, charge: Charge) -> Fraction | float:
-        return (
-            Fraction(0) if self.alpha is None else _exact(rdp_at(releases(charge.event), self.alpha, self.neighboring))
-        )
+        return Fraction(0) if self.alpha is None else _exact(rdp_at(charge.releases, self.alpha, self.neighboring))
 
     def add(self, totals: Totals, charge: Charge, batch: int, status: str) -> Totals:
         """Return the totals with one more entry; ValueError unless its batch is the last one or the next."""
@@ -197,13 +193,13 @@ class PrivacyFilter:
             totals = self.add(totals, entry.charge, entry.batch, entry.status)
         return totals
 
-    # ``past`` is what was accepted before: entries, or their totals, which give the same answers in constant time
+    # ``past``: the entries accepted before, or their totals, which give the same answers in constant time
     def held(self, past: Past) -> float:
         """Part of delta that extra deltas may use, fixed once the first batch is known."""
         return max(self.delta_reserve * self.delta, float(self.totals(past).first_extra))
 
     def thresholds_left(self, past: Past) -> float:
-        """What is left of `held`."""
+        """Part of `held` that is left."""
         totals = self.totals(past)
         return max(self.held(totals) - float(totals.extra), 0.0)
 
@@ -226,7 +222,7 @@ class PrivacyFilter:
         """Raise BudgetExceededError unless `new` may be added, as one batch, to what was accepted before."""
         if math.isinf(self.epsilon):
             return
-        if any(row.mechanism == "non_private" for charge in new for row in releases(charge.event)):
+        if any(row.mechanism == "non_private" for charge in new for row in charge.releases):
             raise BudgetExceededError(
                 f"a release that is not private cannot be charged to a finite budget (epsilon = {self.epsilon:g}); "
                 "use an accountant with epsilon = inf; nothing was charged"
@@ -246,12 +242,12 @@ class PrivacyFilter:
                     "nothing was charged"
                 )
             return
-        # all that was spent against all that is held, so that what rounding forgives is forgiven once
+        # the sum of all against all that is held, so that the tolerance of rounding is granted once
         if extra > 0 and float(totals.extra) + extra > self.held(totals) * (1 + 1e-12):
             left = self.thresholds_left(totals)
             raise BudgetExceededError(
                 f"{asked} spends {extra:.3g} of delta on thresholds; of the {self.held(totals):.3g} that this ledger "
-                f"keeps for them {left:.3g} are left: declare the categories, or make the books with a larger "
+                f"reserves for them {left:.3g} are left: declare the categories, or create the ledger with a larger "
                 "delta_reserve=; nothing was charged"
             )
         total, limit = _rounded(sum((self._rdp(charge) for charge in new), totals.rdp)), self.limit(totals)

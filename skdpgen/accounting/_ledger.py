@@ -1,20 +1,26 @@
-"""A ledger in an SQLite file that several processes share: records chained by hashes, charged in constant time."""
+"""The two ledgers: in the memory of one process, or in an SQLite file that several processes share.
+
+The records of a file are chained by hashes, and a charge takes constant time.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import re
 import sqlite3
+import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..exceptions import LedgerError
-from ._event_json import event_from_json
-from ._events import Charge
+from ..exceptions import DetachedAccountantError, LedgerError
+from ..utils.forks import ForkSafeLock, process_identity
+from ..utils.strict_json import read_json
+from ._events import Charge, releases_from_json
 from ._filter import STATUSES, Entry, PrivacyFilter, Totals
 from ._ledger_records import (
     Record,
@@ -29,15 +35,144 @@ from ._ledger_records import (
     totals_of,
     use_record,
 )
-from ._ledger_turns import turn
-from ._memory_ledger import MemoryLedger
+from ._pricing import check_work
 
-__all__ = ["FileLedger", "MemoryLedger", "create_ledger_file"]
+__all__ = ["FileLedger", "MemoryLedger", "create_ledger_file", "turn"]
 
+
+# ---- in memory -------------------------------------------------------------------------------------
+class MemoryLedger:
+    """Ledger of one process; threads share it, processes do not.
+
+    A `detached` ledger is a copy, made by a pickle or a fork. It cannot be charged, because the original would not
+    know of the charge.
+    """
+
+    path = None
+
+    def __init__(self, entries: Sequence[Entry] = (), detached: bool = False):
+        self._entries = list(entries)
+        self._totals: Totals | None = None
+        self._detached = detached
+        self._lock = ForkSafeLock()
+        self._process = process_identity()
+
+    @property
+    def detached(self) -> bool:
+        """Whether this is a copy: unpickled, or in a forked child."""
+        return self._detached or process_identity() != self._process
+
+    def read(self, rule: PrivacyFilter) -> list[Entry]:
+        """All entries, in the order of their acceptance."""
+        return list(self._entries)
+
+    def totals(self, rule: PrivacyFilter) -> Totals:
+        """Return the running sums over all entries."""
+        known = self._totals
+        return rule.totals(self.read(rule)) if known is None else known
+
+    def add(self, charges: Sequence[Charge], status: str, rule: PrivacyFilter) -> None:
+        """Append `charges` as one batch if `rule` lets them pass; a planned charge is used up instead."""
+        if self.detached:
+            raise DetachedAccountantError(
+                "this accountant is a copy (unpickled, loaded or forked) without a ledger file: it cannot be charged, "
+                "because the original would not know; give PrivacyAccountant a ledger file to charge in workers"
+            )
+        with self._lock:
+            totals = self.totals(rule)
+            if status != "planned" and len(charges) == 1 and totals.planned:
+                planned = [k for k, entry in enumerate(self._entries) if entry.status == "planned"]
+                k = next((k for k in planned if self._entries[k].charge == charges[0]), None)
+                if k is not None:
+                    self._entries[k] = Entry(charges[0], self._entries[k].batch, status)
+                    self._totals = totals.used()
+                    return
+            rule.check(totals, charges)
+            new = [Entry(charge, totals.batches + 1, status) for charge in charges]
+            for entry in new:
+                totals = rule.add(totals, entry.charge, entry.batch, status)
+            self._entries.extend(new)
+            self._totals = totals
+
+    def verify(self, rule: PrivacyFilter, head: str | None = None) -> dict[str, object]:
+        """Check nothing, as the entries never left the process; refuse a `head`, which is that of a file."""
+        if head is not None:
+            raise ValueError("a ledger in memory has no head: head= is for a ledger file")
+        return {"head": None, "unchained": 0}
+
+
+# ---- turns at SQLite -------------------------------------------------------------------------------
+# One thread of a process at a time, and none during a fork. A child inherits the locks of SQLite as they were at the
+# moment of the fork. If another thread held one, the child would wait for it for ever. So a fork waits until no thread
+# uses a ledger file, and a thread waits until a fork is over.
+
+# Seconds that a fork waits for a thread that uses a ledger file; such a turn takes milliseconds.
+_FORK_SECONDS = 10.0
+
+
+class _Turns:
+    """The lock of this process, how often it is held, and whether the process began in the middle of a turn."""
+
+    def __init__(self):
+        self.lock = threading.RLock()  # a thread that forks within its turn does not wait for itself
+        self.depth = 0
+        self.broken = False
+        self.fork = threading.local()
+
+
+_turns = _Turns()
+
+
+@contextlib.contextmanager
+def turn(deadline: float):
+    """Hold the turn; LedgerError once `deadline` (of `time.monotonic`) has passed, or where it can never come."""
+    if _turns.broken:
+        raise LedgerError(
+            "this process was forked while a ledger file was in use, so it cannot use ledger files; start workers with "
+            'multiprocessing.get_context("spawn") or with joblib; nothing was charged'
+        )
+    lock = _turns.lock
+    if not lock.acquire(timeout=max(deadline - time.monotonic(), 0)):
+        raise LedgerError("other threads of this process used ledger files all the time; nothing was charged")
+    _turns.depth += 1
+    try:
+        yield
+    finally:
+        _turns.depth -= 1
+        lock.release()
+
+
+def _before_fork():
+    state = _turns.fork
+    state.held = state.clean = False
+    state.held = _turns.lock.acquire(timeout=_FORK_SECONDS)
+    state.clean = state.held and _turns.depth == 0
+
+
+def _after_fork_in_parent():
+    if _turns.fork.held:
+        _turns.lock.release()
+
+
+def _after_fork_in_child():
+    broken = _turns.broken or not _turns.fork.clean
+    _turns.lock, _turns.depth, _turns.broken = threading.RLock(), 0, broken
+
+
+if hasattr(os, "register_at_fork"):  # where there are forks
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+
+
+# ---- in a file -------------------------------------------------------------------------------------
 _FORMAT = "skdpgen-ledger-2"
 _OLD_FORMAT = "skdpgen-ledger-1"  # without a chain: one table of entries, whose status was changed in place
+# Limits of a file that is read; see `FileLedger`. A release takes about 100 bytes and a charge holds at most 100,000.
+_MOST_BYTES = 256 * 2**20
+_MOST_RECORDS = 200_000
+_MOST_RECORD = 16 * 2**20
+# Seconds that a call waits for others to release the file.
 _SECONDS = 60.0
-# How long SQLite itself waits for another process, with the turn of this one held; then it begins anew.
+# Seconds that SQLite itself waits for another process while this one holds its turn; then the call begins anew.
 _WAIT = 0.25
 _TABLES = (
     "CREATE TABLE records (id INTEGER PRIMARY KEY, record TEXT NOT NULL, hash TEXT NOT NULL)",
@@ -47,7 +182,7 @@ _PARAMETERS = "CREATE TABLE parameters (name TEXT PRIMARY KEY, value TEXT NOT NU
 
 
 class _Seen(NamedTuple):
-    """What an object remembers of its file: how long it was, and its last hash (None: of the old format)."""
+    """What an object remembers of its file: its length, and its last hash (None: of the old format)."""
 
     length: int
     hash: str | None
@@ -58,7 +193,7 @@ class _Seen(NamedTuple):
 def create_ledger_file(path: str | os.PathLike, rule: PrivacyFilter) -> bool:
     """Create an empty ledger file; False if one was there already (it is left alone).
 
-    The file appears under its name complete, so that no process can see it half made.
+    The file appears under its name when it is complete, so that no process sees a part of it.
     """
     path = Path(path)
     if path.exists():
@@ -106,7 +241,7 @@ def _parameters(rule: PrivacyFilter) -> dict[str, str]:
 
 
 class FileLedger:
-    """Ledger in a file. Every call opens it anew, so threads, forks and pickles are all the same to it.
+    """Ledger in a file. Every call opens the file anew, so threads, forks and pickles can share it.
 
     Records are only ever added, each with a hash of itself and of all before it, and with the running sums that the
     next charge needs. The object remembers the length and the last hash that it has seen, and refuses a file with a
@@ -118,13 +253,19 @@ class FileLedger:
     path : str or path
         Of an existing ledger.
     identity : str, default=None
-        Identity that the file must have; None takes the one found. It keeps a file that was
-        deleted and made again, without entries, from passing for the one that was charged.
+        Identity that the file must have; None accepts any. With it a file that was deleted and created again,
+        without entries, is refused.
 
     Raises
     ------
     LedgerError
-        When the file is missing, not a ledger, damaged, or another one than it was.
+        When the file is missing, not a ledger, damaged, exchanged, or beyond the limits below.
+
+    Notes
+    -----
+    A file may come from anybody, so it is read within limits: 256 MiB, 200,000 records, 16 MiB a record, tables without
+    views, triggers or computed columns. Charges are refused before a ledger passes the second, or half of the first.
+    `verify` also limits the time that its events take; see `check_work`.
     """
 
     detached = False
@@ -202,7 +343,7 @@ class FileLedger:
                 for charge in charges:
                     totals = rule.add(totals, charge, batch, status)
                     texts.append(charge_record(charge, batch, status, totals))
-            length, head = _append(connection, now.length, now.hash, texts)
+            length, head = self._write(connection, now.length, now.hash, texts)
             return _Seen(length, head, totals, None), number or now.length + 1
 
         self._check_writable()
@@ -212,7 +353,7 @@ class FileLedger:
         return number
 
     def steps_of(self, number: int, rule: PrivacyFilter) -> tuple[Charge, int, int]:
-        """Return the charge in record `number`, its steps, and how many were taken; see `ledger_records.steps_of`."""
+        """Return the charge in record `number`, its steps, and how many were taken; see `_ledger_records.steps_of`."""
 
         def work(connection):
             return steps_of(self._chained(connection, self._check_parameters(connection, rule), seen), number)
@@ -228,7 +369,7 @@ class FileLedger:
         number, count : int
         rule : PrivacyFilter
         begins : bool
-            Whether these are the first steps: the training that was charged begins, and later ones go on with it.
+            Whether these are the first steps of the training that was charged.
 
         Returns
         -------
@@ -238,7 +379,7 @@ class FileLedger:
         Raises
         ------
         LedgerError
-            Also where steps were taken of what begins, and none of what goes on.
+            Also where a training begins of which steps were taken, or goes on of which none were taken.
         """
 
         def work(connection):
@@ -254,9 +395,8 @@ class FileLedger:
             if granted <= 0:
                 return None, 0, taken
             totals = records[-1].totals
-            length, head = _append(
-                connection, len(records), self._head(connection)[1], [take_record(number, granted, totals)]
-            )
+            text = take_record(number, granted, totals)
+            length, head = self._write(connection, len(records), self._head(connection)[1], [text])
             return _Seen(length, head, totals, None), granted, taken + granted
 
         self._check_writable()
@@ -293,6 +433,7 @@ class FileLedger:
         seen = self._seen
         try:
             records, hashes, unchained = self._run(work)
+            check_work([record.entry.charge for record in records if record.entry], rule.alpha, rule.neighboring)
             replay(records, rule)
         except ValueError as error:
             raise LedgerError(f"the ledger {self.path} does not verify: {error}") from error
@@ -310,17 +451,20 @@ class FileLedger:
 
     # ---- at the file -----------------------------------------------------------------------------
     def _run(self, work: Callable, *, write: bool = False):
-        """Do `work` in one transaction on a connection of its own; wait for other processes up to a limit."""
+        """Do `work` in one transaction on a new connection; wait for other processes up to a limit."""
         deadline = time.monotonic() + _SECONDS
         while True:
             if not os.path.exists(self.path):
-                raise LedgerError(f"the ledger {self.path} is not there; an empty one is not made in its place")
+                raise LedgerError(f"the ledger {self.path} is not there; an empty one is not created in its place")
+            if os.path.getsize(self.path) > _MOST_BYTES:
+                raise self._too_large(f"{_MOST_BYTES // 2**20} MiB")
             try:
                 with turn(deadline), contextlib.closing(self._connect()) as connection:
                     # on the disk when a charge returns, and so is the removal of the journal
                     connection.execute("PRAGMA synchronous = EXTRA")
                     connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
                     try:
+                        self._check_tables(connection)
                         found = work(connection)
                         connection.execute("COMMIT")
                     except BaseException:
@@ -331,7 +475,7 @@ class FileLedger:
                     return found
             except sqlite3.Error as error:
                 if "locked" not in str(error) or time.monotonic() > deadline:
-                    raise LedgerError(self._told(str(error))) from error
+                    raise LedgerError(self._meaning(str(error))) from error
             time.sleep(0.005)
 
     def _connect(self):
@@ -339,8 +483,8 @@ class FileLedger:
         uri = Path(self.path).as_uri() + "?mode=rw"
         return sqlite3.connect(uri, uri=True, timeout=min(_WAIT, _SECONDS), isolation_level=None)
 
-    def _told(self, text: str) -> str:
-        """Say what an error of SQLite means for the charge."""
+    def _meaning(self, text: str) -> str:
+        """Return the message for an error of SQLite: what it means for the charge."""
         ledger = f"the ledger {self.path}"
         if "readonly" in text:
             return f"{ledger} is read-only; nothing was charged"
@@ -357,6 +501,16 @@ class FileLedger:
     def _damaged(self, why) -> LedgerError:
         return LedgerError(f"{self.path} is damaged: {why}; nothing was charged")
 
+    def _too_large(self, limit: str) -> LedgerError:
+        return LedgerError(f"the ledger {self.path} is larger than {limit}: begin a new one; nothing was charged")
+
+    def _check_tables(self, connection):
+        """Refuse whatever computes rows: they take any time and memory, however small the file is."""
+        for kind, statement in connection.execute("SELECT type, sql FROM sqlite_master"):
+            computes = kind in ("view", "trigger") or re.search(r"\bAS\b|\bVIRTUAL\b", statement or "", re.IGNORECASE)
+            if computes:
+                raise self._damaged("it holds more than plain tables")
+
     def _stamp(self) -> tuple[int, ...]:
         found = os.stat(self.path)
         return found.st_mtime_ns, found.st_size, found.st_ino
@@ -367,19 +521,18 @@ class FileLedger:
 
     def _check_parameters(self, connection, rule: PrivacyFilter | None = None) -> dict[str, Any]:
         try:
-            found = {
-                name: json.loads(value) for name, value in connection.execute("SELECT name, value FROM parameters")
-            }
-        except (ValueError, TypeError) as error:
+            rows = connection.execute("SELECT name, value FROM parameters LIMIT 100")
+            found = {name: read_json(value, most_bytes=1000) for name, value in rows}
+        except (ValueError, TypeError, AttributeError) as error:
             raise self._damaged("its parameters cannot be read") from error
         if found.get("format") not in (_FORMAT, _OLD_FORMAT) or not isinstance(found.get("id"), str):
             raise LedgerError(f"{self.path} is not a ledger of this version of skdpgen")
         if self.identity is not None and found["id"] != self.identity:
-            raise LedgerError(f"{self.path} is another ledger than the one that this accountant was charged to")
+            raise LedgerError(f"{self.path} is not the ledger that this accountant was charged to")
         if rule is not None:
             for name, value in _parameters(rule).items():
                 if found.get(name) != value:
-                    raise self._damaged(f"it was made with {name}={value}, and holds {found.get(name)!r}")
+                    raise self._damaged(f"it was created with {name}={value}, and holds {found.get(name)!r}")
         return found
 
     # ---- the chain -------------------------------------------------------------------------------
@@ -412,7 +565,11 @@ class FileLedger:
         for number, text, stated in connection.execute("SELECT id, record, hash FROM records ORDER BY id"):
             if number != len(rows) + 1:
                 raise self._damaged("charges have been removed from it")
-            if not isinstance(text, str) or link(previous, text) != stated:
+            if number > _MOST_RECORDS:
+                raise self._too_large(f"{_MOST_RECORDS:,} records")
+            if not isinstance(text, str) or len(text) > _MOST_RECORD:
+                raise self._damaged(f"entry {number} is no text of up to {_MOST_RECORD // 2**20} MiB")
+            if link(previous, text) != stated:
                 raise self._damaged(f"entry {number} was changed")
             rows.append((text, stated))
             previous = stated
@@ -471,9 +628,21 @@ class FileLedger:
                 return number
         return None
 
+    def _write(self, connection, length: int, head: str, texts: Sequence[str]) -> tuple[int, str]:
+        """Append records within the limits of a file; return the new length and hash."""
+        if length + len(texts) > _MOST_RECORDS:
+            raise self._too_large(f"{_MOST_RECORDS:,} records")
+        longest, total = max(map(len, texts), default=0), sum(map(len, texts))
+        if longest > _MOST_RECORD or os.path.getsize(self.path) + total > _MOST_BYTES // 2:
+            raise self._too_large(f"{_MOST_BYTES // 2**21} MiB, or a record than {_MOST_RECORD // 2**20} MiB")
+        return _append(connection, length, head, texts)
+
     # ---- the old format --------------------------------------------------------------------------
     def _old_entries(self, connection) -> list[Entry]:
-        rows = list(connection.execute("SELECT id, batch, status, label, event, extra_delta FROM charges ORDER BY id"))
+        query = "SELECT id, batch, status, label, event, extra_delta FROM charges ORDER BY id LIMIT ?"
+        rows = list(connection.execute(query, (_MOST_RECORDS + 1,)))
+        if len(rows) > _MOST_RECORDS:
+            raise self._too_large(f"{_MOST_RECORDS:,} records")
         last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'charges'").fetchone()
         if [row[0] for row in rows] != list(range(1, (last[0] if last else 0) + 1)):
             raise self._damaged("charges have been removed from it")
@@ -482,7 +651,7 @@ class FileLedger:
             if status not in STATUSES:
                 raise self._damaged(f"entry {number} has status {status!r}")
             try:
-                entries.append(Entry(Charge(label, event_from_json(event), extra_delta), batch, status))
+                entries.append(Entry(Charge(label, releases_from_json(event), extra_delta), batch, status))
             except (ValueError, TypeError) as error:
                 raise self._damaged(f"entry {number}: {error}") from error
         return entries
@@ -494,7 +663,7 @@ class FileLedger:
             raise self._damaged(error) from error
 
     def _migrate(self, connection, found, seen: _Seen | None, rule: PrivacyFilter) -> dict[str, Any]:
-        """Chain what an old version wrote, in the transaction of the first charge by this one."""
+        """Chain the entries of an old version, in the transaction of the first charge by this one."""
         entries = self._old_entries(connection)
         self._check_length(len(entries), seen)
         self._old_totals(entries, rule)
@@ -507,7 +676,7 @@ class FileLedger:
             charge_record(record.entry.charge, record.entry.batch, record.status, record.totals)
             for record in _chainless(entries, rule)
         ]
-        _append(connection, 0, first_link(found), texts)
+        self._write(connection, 0, first_link(found), texts)
         return found
 
 

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from ._event_json import event_from_json, event_to_json
-from ._events import Charge, releases
+from ._events import Charge, releases_from_json, releases_to_json
 from ._filter import STATUSES, Entry, PrivacyFilter, Totals
 
 __all__ = [
@@ -29,7 +28,7 @@ __all__ = [
     "use_record",
 ]
 
-# Room for another processor's rounding, in a sum that is computed again.
+# Relative tolerance for another processor's rounding, in a sum that is computed again.
 _TOLERANCE = 1e-6
 _SUMS = ("rdp", "extra", "first_rdp", "first_extra")
 _CHARGE_FIELDS = {"batch", "status", "label", "event", "extra_delta", "totals"}
@@ -60,7 +59,7 @@ def charge_record(charge: Charge, batch: int, status: str, totals: Totals) -> st
             "batch": batch,
             "status": status,
             "label": charge.label,
-            "event": event_to_json(charge.event),
+            "event": releases_to_json(charge.releases),
             "extra_delta": charge.extra_delta,
             "totals": _totals_to_json(totals),
         }
@@ -118,7 +117,7 @@ def parse(text: str) -> Record:
         return Record(None, _whole(content["uses"], "uses"), status, totals)
     if set(content) != _CHARGE_FIELDS:
         raise ValueError(f"it has the fields {sorted(content)}")
-    charge = Charge(content["label"], event_from_json(content["event"]), content["extra_delta"])
+    charge = Charge(content["label"], releases_from_json(content["event"]), content["extra_delta"])
     return Record(Entry(charge, _whole(content["batch"], "batch"), status), None, status, totals)
 
 
@@ -179,7 +178,7 @@ def steps_of(records: Sequence[Record], number: int) -> tuple[Charge, int, int]:
 
 def _steps(entry: Entry) -> int:
     """Steps that can be taken from an entry one by one; 0 for one that is planned, or of other releases."""
-    rows = releases(entry.charge.event)
+    rows = entry.charge.releases
     one_training = len(rows) == 1 and rows[0].mechanism == "poisson_gaussian"
     return rows[0].count if one_training and entry.status != "planned" else 0
 
@@ -194,9 +193,12 @@ def agree(stated: Totals, computed: Totals) -> bool:
 
 def _load(text: Any) -> dict[str, Any]:
     if not isinstance(text, str):
-        raise ValueError("it is no text")
-    # not the strict reader: a label may be any text, and what was charged must stay readable
-    content = json.loads(text, object_pairs_hook=_unique)
+        raise ValueError("it is not text")
+    # not the strict reader: a label may be any text, and a charge must stay readable
+    try:
+        content = json.loads(text, object_pairs_hook=_unique)
+    except RecursionError:
+        raise ValueError("its lists and objects are too deep") from None
     if not isinstance(content, dict):
         raise ValueError("it is no JSON object")
     return content
@@ -205,7 +207,7 @@ def _load(text: Any) -> dict[str, Any]:
 def _unique(pairs):
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a field is there twice")
+        raise ValueError("a field occurs twice")
     return found
 
 
@@ -217,7 +219,7 @@ def _whole(value: Any, name: str) -> int:
 
 def _totals_from_json(value: Any) -> Totals:
     if not isinstance(value, dict) or set(value) != {"batches", "planned", *_SUMS}:
-        raise ValueError("its totals are not there")
+        raise ValueError("its totals are missing")
     counts = {name: _whole(value[name], name) for name in ("batches", "planned")}
     return Totals(**counts, **{name: _sum_from_text(value[name]) for name in _SUMS})
 
@@ -228,7 +230,10 @@ def _sum_from_text(text: Any) -> Fraction | float:
     found = re.fullmatch(r"([0-9]{1,800})/([1-9][0-9]{0,799})", text) if isinstance(text, str) else None
     if found is None:
         raise ValueError(f"a total is {text!r}")
-    return Fraction(int(found[1]), int(found[2]))
+    total = Fraction(int(found[1]), int(found[2]))
+    if total > 1e300:
+        raise ValueError("a total is larger than a float")
+    return total
 
 
 def replay(records: Sequence[Record], rule: PrivacyFilter) -> None:

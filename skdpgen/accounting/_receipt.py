@@ -1,30 +1,37 @@
-"""Receipt: what a charge gives back, good for one training of each release that was charged."""
+"""What a charge entitles to: a receipt for the releases, steps taken from a ledger file, and training that resumes."""
 
 from __future__ import annotations
 
-from ..utils.forks import ForkSafeLock, process_identity
-from ._charged_steps import ChargedSteps, same_training
-from ._events import Charge, Release, releases
+import json
+from typing import Any, NamedTuple
 
-__all__ = ["Receipt"]
+from .. import __version__
+from ..exceptions import LedgerError
+from ..utils.forks import ForkSafeLock, process_identity
+from ..utils.safetensors_file import read_safetensors
+from ._events import Charge, Release, releases
+from ._filter import PrivacyFilter
+from ._ledger import FileLedger
+
+__all__ = ["ChargedSteps", "CheckpointHeader", "Receipt", "header_text", "read_header", "read_whole", "resume"]
 
 
 class Receipt:
-    """Shows that releases were charged, in this process, and lets each of them be made once.
+    """Proof that releases were charged, in this process; each of them may be made once.
 
-    Given by `PrivacyAccountant.charge`. A plan of steps (`DPSGDPlan`, `SubsetPlan`) can be followed once a receipt
-    covers it. What it covers is used up: the same charge covers no second plan, whatever its numbers.
+    `PrivacyAccountant.charge` returns it. A plan of steps (`DPSGDPlan`, `SubsetPlan`) can be followed once a receipt
+    covers it. The releases that it covers are then used up: the same charge covers no second plan of them.
 
     Attributes
     ----------
     label : str
-        Of the charge.
+        Label of the charge.
     event : dp_accounting.DpEvent
-        What was charged.
+        Event that was charged.
 
     Notes
     -----
-    Copies are the receipt itself. One that was pickled, or that went through a fork, covers nothing.
+    Copies are the receipt itself. In a pickle or in a forked child it covers nothing.
 
     Examples
     --------
@@ -42,7 +49,7 @@ class Receipt:
     def __init__(self, charge: Charge, steps: ChargedSteps | None = None):
         self._charge = charge
         self._steps = steps  # of a ledger file: a training with a checkpoint takes its steps from there
-        self._left = list(releases(charge.event))
+        self._left = list(charge.releases)
         self._process = process_identity()
         self._lock = ForkSafeLock()
 
@@ -55,7 +62,7 @@ class Receipt:
         return self._charge.event
 
     def cover(self, plan):
-        """Let a plan be followed, once, in this process; the releases that it makes are used up.
+        """Allow a plan to be followed, once, in this process; its releases are used up.
 
         Parameters
         ----------
@@ -90,7 +97,7 @@ class Receipt:
                 )
             plan._bind()  # refuses, and then nothing is used up
             self._left = left
-            if self._steps is not None and same_training(plan, self._charge):
+            if self._steps is not None and _same_training(plan, self._charge):
                 plan._use.record = self._steps
         return plan
 
@@ -108,14 +115,14 @@ class Receipt:
 
 
 def _void(charge: Charge) -> Receipt:
-    """A receipt out of a pickle: what was charged may have been made where it comes from."""
+    """Return the receipt of a pickle: its releases may have been made in the process that it comes from."""
     receipt = Receipt(charge)
     receipt._process = None
     return receipt
 
 
 def _without(left: list[Release], wanted: tuple[Release, ...]) -> list[Release] | None:
-    """Return the releases that are left once those wanted are taken off; None where they are not all there."""
+    """Return the releases that are left without those wanted; None where some of them are missing."""
     left = list(left)
     for row in wanted:
         count = row.count
@@ -127,3 +134,133 @@ def _without(left: list[Release], wanted: tuple[Release, ...]) -> list[Release] 
         if count:
             return None
     return [row for row in left if row.count]
+
+
+# ---- steps of one training -----------------------------------------------------------------------
+class ChargedSteps(NamedTuple):
+    """The steps of one training, charged by record `number` of a ledger file.
+
+    Only the ledger counts the steps taken. Processes, forks and copies of a checkpoint therefore never run more steps
+    than were charged. Steps that were taken and not run, because their process died, are lost.
+    """
+
+    ledger: FileLedger
+    rule: PrivacyFilter
+    number: int
+
+    @property
+    def identity(self) -> tuple[str, int]:
+        """Identity of the ledger and number of the record, which a checkpoint names."""
+        return self.ledger.identity, self.number
+
+    def take(self, count: int, *, begins: bool) -> tuple[int, int]:
+        """Take steps; return how many were granted, and how many all have taken. See `FileLedger.take_steps`."""
+        return self.ledger.take_steps(self.number, count, self.rule, begins=begins)
+
+
+def resume(plan, path, ledger, rule: PrivacyFilter):
+    """Allow a plan to be followed for the remaining steps of an earlier training: see `PrivacyAccountant.resume`."""
+    if ledger.path is None:
+        raise ValueError(
+            "a training is resumed from a ledger file, which holds the steps that were taken: this accountant has none"
+        )
+    header = read_header(path)
+    if header.ledger != ledger.identity:
+        raise LedgerError(f"{path} is the checkpoint of a training charged to another ledger than {ledger.path}")
+    with plan._use.lock:
+        plan._check_free()
+        try:
+            charge, steps, taken = ledger.steps_of(header.record, rule)
+        except ValueError as error:
+            raise LedgerError(f"{path} does not fit the ledger {ledger.path}: {error}") from None
+        if not _same_training(plan, charge) or header.plan != plan.numbers:
+            raise RuntimeError(
+                f"{path} is the checkpoint of a training under another plan, charged as {charge.label!r}: give the "
+                "plan the same numbers"
+            )
+        if not taken:
+            raise RuntimeError(
+                f"the training charged as {charge.label!r} was not begun with a checkpoint: how many of its steps were "
+                "run is not known, so none can be run again"
+            )
+        if header.steps > taken:
+            raise LedgerError(
+                f"{path} holds {header.steps} steps, and the ledger {ledger.path} knows of {taken}: the ledger was put "
+                "back to an earlier state"
+            )
+        if taken >= steps:
+            raise RuntimeError(
+                f"all {steps} steps charged as {charge.label!r} were taken: nothing is left to train; "
+                "DPNet.load_checkpoint reads the parameters"
+            )
+        plan._bind()
+        plan._use.resume(ChargedSteps(ledger, rule, header.record), taken)
+    return plan
+
+
+def _same_training(plan, charge: Charge) -> bool:
+    """Whether a charge is that of all steps of a DP-SGD plan, and of nothing else."""
+    rows = charge.releases
+    return len(rows) == 1 and rows[0].mechanism == "poisson_gaussian" and rows == releases(plan.event)
+
+
+# ---- the header of a checkpoint ------------------------------------------------------------------
+_FORMAT = "skdpgen-checkpoint/1"
+_KIND = "a checkpoint of skdpgen"
+_FIELDS = {"format", "version", "ledger", "record", "plan", "steps", "optimizer"}
+
+
+class CheckpointHeader(NamedTuple):
+    """Header of a checkpoint.
+
+    Attributes
+    ----------
+    ledger : str
+        Identity of the ledger file that was charged.
+    record : int
+        Number of the charge in it.
+    plan : dict
+        Numbers of the plan, its steps among them.
+    steps : int
+        Steps taken until the file was written: the ledger may count more.
+    optimizer : dict
+        Numbers in the state of the optimiser, by parameter and name; its tensors are in the rest of the file.
+    """
+
+    ledger: str
+    record: int
+    plan: dict[str, Any]
+    steps: int
+    optimizer: dict[str, dict[str, Any]]
+
+
+def header_text(header: CheckpointHeader) -> str:
+    """Return the header as text of the file."""
+    return json.dumps({"format": _FORMAT, "version": __version__, **header._asdict()}, allow_nan=False)
+
+
+def read_header(path) -> CheckpointHeader:
+    """Return the header of a checkpoint; ValueError for anything else, FileNotFoundError where there is none."""
+    return _header(path, read_safetensors(path, _KIND, whole=False)[0])
+
+
+def read_whole(path) -> tuple[CheckpointHeader, bytes]:
+    """Return the header and the whole content, to be read by safetensors; errors as `read_header`."""
+    header, content = read_safetensors(path, _KIND)
+    return _header(path, header), content
+
+
+def _header(path, found) -> CheckpointHeader:
+    if not isinstance(found, dict) or found.get("format") != _FORMAT or set(found) != _FIELDS:
+        raise ValueError(f"{path}: not {_KIND}, or of a newer version")
+    header = CheckpointHeader(*(found[name] for name in CheckpointHeader._fields))
+    numbers = (header.record, header.steps)
+    if (
+        any(type(number) is not int or number < 0 for number in numbers)
+        or not isinstance(header.ledger, str)
+        or not isinstance(header.plan, dict)
+        or not isinstance(header.optimizer, dict)
+        or not all(isinstance(part, dict) for part in header.optimizer.values())
+    ):
+        raise ValueError(f"{path}: not {_KIND}: its header holds values of other types")
+    return header

@@ -1,4 +1,4 @@
-"""Releases whose unit is a subset of the records: samplers of subsets, and what a step of each costs.
+"""What a Gaussian step on drawn subsets of the records costs: its privacy profile, loss distribution and RDP.
 
 The clipped mean gradient of a subset may be any vector in a ball of radius C, before and after one of its records
 changes, so that the contributions of two neighbours are up to 2 C apart under *both* relations.
@@ -7,93 +7,15 @@ changes, so that the contributions of two neighbours are up to 2 C apart under *
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from dp_accounting import DpEvent, GaussianDpEvent, NeighboringRelation
+from dp_accounting import NeighboringRelation
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.special import log_ndtr
 
-from ._event_numbers import noise_multiplier as _noise_multiplier
-from ._event_numbers import repeat, whole
-from ._event_numbers import sampling_rate as _sampling_rate
-
-__all__ = [
-    "SUBSET_MECHANISMS",
-    "SubsetSampledDpEvent",
-    "sampled_noise_multiplier",
-    "subset_distribution",
-    "subset_gaussian_event",
-    "subset_rdp",
-    "subset_variance",
-]
-
-# Mechanism of an event, and what its noise multiplier is a multiple of.
-SUBSET_MECHANISMS = {
-    "poisson_subsets": "the bound C of one subset's contribution; every subset takes part with probability q",
-    "one_of_k": "2 C; exactly one of K subsets takes part, q = 1 / K, and encoders do not depend on which",
-    "index_revealed": "2 C; a subset takes part with probability q, and which one is taken for public",
-}
-
-
-@dataclass(frozen=True)
-class SubsetSampledDpEvent(DpEvent):
-    """A Gaussian release of the subsets that a sampler draws; the unit that a record moves is its subset.
-
-    Parameters
-    ----------
-    mechanism : str
-        A key of `SUBSET_MECHANISMS`.
-    sampling_rate : float
-        Probability that a given subset takes part.
-    event : GaussianDpEvent
-        Its noise multiplier is over what `SUBSET_MECHANISMS` says.
-    """
-
-    mechanism: str
-    sampling_rate: float
-    event: DpEvent
-
-
-def subset_gaussian_event(mechanism: str, sampling_rate: float, noise_multiplier: float, steps: int) -> DpEvent:
-    """Describe `steps` Gaussian releases, each of the subsets that a sampler draws.
-
-    Parameters
-    ----------
-    mechanism : {"poisson_subsets", "one_of_k", "index_revealed"}
-    sampling_rate : float
-        Probability, in (0, 1], that a given subset takes part in a step; 1 / K, K whole, for "one_of_k".
-    noise_multiplier : float
-        Standard deviation over the bound C of a subset's contribution ("poisson_subsets"), or over 2 C, in
-        [1e-12, 1e18]; under both relations, and so is the price.
-    steps : int
-        At most 1e12.
-
-    Returns
-    -------
-    dp_accounting.DpEvent
-
-    Raises
-    ------
-    ValueError
-        For an unknown mechanism, or a number out of range.
-
-    Examples
-    --------
-    >>> from skdpgen.accounting import epsilon_pld, subset_gaussian_event
-    >>> event = subset_gaussian_event("poisson_subsets", 1 / 2500, 0.375, 10_000)
-    >>> round(epsilon_pld(event, 1e-5, "add_or_remove_one"), 1)
-    10.0
-    """
-    if mechanism not in SUBSET_MECHANISMS:
-        raise ValueError(f"mechanism must be one of {', '.join(map(repr, SUBSET_MECHANISMS))}; got {mechanism!r}")
-    rate = _sampling_rate(sampling_rate)
-    if mechanism == "one_of_k" and abs(round(1 / rate) * rate - 1) > 1e-9:
-        raise ValueError(f"sampling_rate of 'one_of_k' must be 1 / K for a whole number K of subsets; got {rate!r}")
-    gaussian = GaussianDpEvent(_noise_multiplier(noise_multiplier))
-    return repeat(SubsetSampledDpEvent(mechanism, rate, gaussian), whole(steps, "steps"))
+__all__ = ["sampled_noise_multiplier", "subset_distribution", "subset_rdp", "subset_variance"]
 
 
 def _log_delta(epsilon, mu):
@@ -155,7 +77,7 @@ def subset_distribution(mechanism, q, z, interval, log_tail):
 
 
 def subset_variance(mechanism, q, z):
-    """Rough variance of the privacy loss of one step; chooses grids and shares, never a price."""
+    """Rough variance of the privacy loss of one step: for the choice of grids and shares, not for a cost."""
     if mechanism == "poisson_subsets":
         return 4 * q * q * math.sinh(min(1 / z**2, 50.0))
     if mechanism == "one_of_k":
@@ -182,14 +104,14 @@ def subset_rdp(mechanism, q, z, alpha):
     Notes
     -----
     The Renyi divergence of a profile is ``exp((a-1) D) = 1 + a (a-1) int_1^inf (g^(a-2) + g^(-a-1)) delta(log g) dg``.
-    For "one_of_k", g = 1 + q (e^u - 1) makes of it an integral over the Gaussian's own profile delta_G(u).
+    For "one_of_k", g = 1 + q (e^u - 1) turns it into an integral over the profile delta_G(u) of the Gaussian.
     """
     mu = 1 / z
     if mechanism == "index_revealed":
         exponent = alpha * (alpha - 1) * mu * mu / 2
         if exponent > 1:
             return float(np.logaddexp(math.log1p(-q), math.log(q) + exponent)) / (alpha - 1)
-        # of much noise: 1 - q + q e^x is 1 up to rounding, and its logarithm might be negative
+        # with much noise 1 - q + q e^x is 1 up to rounding, and its logarithm might be negative
         return math.log1p(q * math.expm1(exponent)) / (alpha - 1)
     if not 1e-3 <= z <= 1e5:  # beyond what doubles integrate: the bound without sampling
         return alpha * mu * mu / 2

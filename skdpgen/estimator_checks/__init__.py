@@ -1,6 +1,6 @@
-"""Checks that any private estimator must pass, this package's and yours: who is charged, when, and what is kept.
+"""Checks that every private estimator must pass, those of this package and yours: its charge, its releases, its state.
 
-They complete scikit-learn's own suite (`sklearn.utils.estimator_checks`), which knows nothing of a budget.
+They complete scikit-learn's suite (`sklearn.utils.estimator_checks`), which does not check a privacy budget.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 
 from ..exceptions import UtilityWarning
-from . import _books, _kept, _loss, _uncharged  # noqa: F401  each adds its checks to the list, in this order
+from . import _charges, _released  # noqa: F401  each adds its checks to the list, in this order
 from ._helpers import CHECKS, N_ROWS
 
 __all__ = ["check_private_estimator", "default_data", "parametrize_with_checks", "private_estimator_checks"]
@@ -22,7 +22,7 @@ def parametrize_with_checks(estimators, *, data=None, expected_failed_checks=Non
     Parameters
     ----------
     estimators : list of estimator instances
-        Cheap to fit; `accountant` left at None. `epsilon` is taken as given.
+        Cheap to fit, with ``accountant=None``. Their `epsilon` is used as it is.
     data : callable or None, default=None
         Maps (estimator, n_rows, seed) to the arguments of ``fit``, a tuple (X,) or (X, y); None is `default_data`.
     expected_failed_checks : callable or None, default=None
@@ -74,7 +74,7 @@ def default_data(estimator, n_rows, seed):
 def _bound(check, data):
     def run(estimator):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UtilityWarning)  # few rows, so the noise may well be large
+            warnings.simplefilter("ignore", UtilityWarning)  # with few rows the noise is large
             check(estimator, lambda n_rows=N_ROWS, seed=0: data(estimator, n_rows, seed))
 
     run.__name__, run.__doc__ = check.__name__, check.__doc__

@@ -1,4 +1,4 @@
-"""What the checks share: their list, books, watched noise, and what a fit left behind."""
+"""Helpers of the checks: their list, accountants, watched noise, and the attributes of a fit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = [
     "CHECKS",
     "N_ROWS",
     "Watched",
-    "books",
+    "accountant_of",
     "charging",
     "check",
     "fitted_attributes",
@@ -26,7 +26,7 @@ __all__ = [
     "sampled",
 ]
 
-# A prime that no parameter or shape of a model would be by chance.
+# A prime, so that no parameter or shape of a model equals it by chance.
 N_ROWS = 211
 CHECKS = []
 
@@ -38,7 +38,7 @@ def check(function):
 
 
 class Watched(NoiseGenerator):
-    """A generator that tells of each draw."""
+    """A noise generator that calls a function at each draw."""
 
     def __init__(self, on_draw):
         super().__init__("fast")
@@ -49,7 +49,7 @@ class Watched(NoiseGenerator):
         return super()._words(n)
 
 
-def books(estimator, epsilon):
+def accountant_of(estimator, epsilon):
     return PrivacyAccountant(epsilon, neighboring=estimator.get_params()["neighboring"])
 
 
@@ -68,7 +68,7 @@ def fitted_attributes(estimator):
 def numbers(fitted):
     """Numeric arrays among the fitted attributes."""
     arrays = {name: value for name, value in fitted_attributes(fitted).items() if name.endswith("_")}
-    if "best_estimator_" in arrays:  # a search keeps what it released one floor down
+    if "best_estimator_" in arrays:  # of a search: what it released is in there
         arrays.update(fitted_attributes(arrays["best_estimator_"]))
     if hasattr(fitted, "sample"):
         arrays["sample"] = sampled(fitted, 0)

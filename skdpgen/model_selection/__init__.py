@@ -1,8 +1,8 @@
-"""Choosing hyper-parameters under the same budget as everything else."""
+"""Choice of hyper-parameters under a privacy budget."""
 
 from __future__ import annotations
 
-from ._made_up import made_up_rows, rows_like
+from ._dummy import dummy_rows, rows_like
 from ._private_search import PrivateSearchCV
 
-__all__ = ["PrivateSearchCV", "made_up_rows", "rows_like"]
+__all__ = ["PrivateSearchCV", "dummy_rows", "rows_like"]

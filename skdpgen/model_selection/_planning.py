@@ -1,9 +1,10 @@
-"""What a search fixes before its charge: candidates, what a run may release, and at which noise."""
+"""The part of a search before its charge: candidates, the releases of a run, their noise, and a trial on dummy rows."""
 
 from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -11,25 +12,70 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 from sklearn.base import clone
+from sklearn.model_selection import ParameterGrid, ParameterSampler
 
-from .._base import PRIVACY_CONSTRAINTS
-from ..accounting import Phase, gaussian_event, gaussian_mu, non_private_event, repeat_and_select_event
-from ..accounting._calibration import FitPlan
-from ..accounting._prepaid import PlanningAccountant, calibrate_by_rdp, plan_at
+from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
+from ..accounting import FitPlan, Phase, gaussian_event, gaussian_mu, non_private_event, repeat_and_select_event
+from ..accounting._events import releases
+from ..accounting._reservation import calibrate_by_rdp, plan_at
 from ..utils.noise import public_noise
 from ..utils.validation import is_extension, num_samples
 from ..utils.watching import watch_releases
-from ._made_up import made_up_rows, with_missing
+from ._dummy import dummy_rows, with_missing
 from ._scoring import check_score_bounds, held_terms, same_terms, score_function
 
-__all__ = ["FOLDS", "PlansSearch", "Search", "public_model", "take"]
+__all__ = ["FOLDS", "PlansSearch", "Search", "list_candidates", "public_model", "take"]
 
-# A row is held out with probability 1/cv; cv=None is this.
+# A row is held out with probability 1/cv; the default of cv.
 FOLDS = 5
+# Parameters that a grid may not hold: the search is charged for its candidates, all at one cost.
+_REFUSED = ("epsilon", "delta", "neighboring", "accountant")
+
+
+def list_candidates(param_grid, n_candidates, random_state):
+    """Return the candidates as a list of dicts.
+
+    Parameters
+    ----------
+    param_grid : dict or list of dict
+        Lists of values, or with `n_candidates` also distributions with ``rvs``.
+    n_candidates : int or None
+        Number of candidates to draw; None: every combination.
+    random_state : int, RandomState or None
+        Seed of the draw.
+
+    Raises
+    ------
+    ValueError
+        For an empty grid, fewer than two candidates, a refused parameter, or a distribution without `n_candidates`.
+    """
+    grids = [param_grid] if isinstance(param_grid, Mapping) else param_grid
+    if not isinstance(grids, Sequence) or isinstance(grids, str) or not all(isinstance(g, Mapping) for g in grids):
+        raise ValueError("param_grid must be a dict of lists (or distributions), or a list of such dicts")
+    for grid in grids:
+        refused = [name for name in grid if str(name).split("__")[-1] in _REFUSED or name == "noise"]
+        if refused:
+            raise ValueError(
+                f"the grid holds {', '.join(map(repr, refused))}: the search is charged for its candidates, all at one "
+                "cost; give epsilon, delta, neighboring, accountant and noise to PrivateSearchCV itself"
+            )
+    if n_candidates is None:
+        drawn = [name for grid in grids for name, values in grid.items() if hasattr(values, "rvs")]
+        if drawn:
+            raise ValueError(f"{', '.join(map(repr, drawn))}: a distribution needs n_candidates")
+        candidates = list(ParameterGrid(list(grids))) if grids else []
+    else:
+        candidates = list(ParameterSampler(list(grids), n_candidates, random_state=random_state)) if grids else []
+    if len(candidates) < 2:
+        raise ValueError(
+            f"the grid holds {'no candidate' if not candidates or candidates == [{}] else 'one candidate'}: "
+            "there is nothing to choose, and a search costs more than a fit; fit the estimator itself"
+        )
+    return candidates
 
 
 class Search(NamedTuple):
-    """A search that was planned: everything that the charge fixes."""
+    """A planned search: everything that is fixed before the charge."""
 
     candidates: list
     estimators: list
@@ -42,7 +88,7 @@ class Search(NamedTuple):
 
 
 class PlansSearch:
-    """The part of a search before its charge; nothing of the data is kept or released in it."""
+    """The part of a search before its charge; nothing of the data is stored or released in it."""
 
     def _candidate(self, parameters):
         given = self.estimator.get_params(deep=False)
@@ -57,39 +103,38 @@ class PlansSearch:
         candidate.set_params(epsilon=1.0, delta=None, neighboring=None, noise=self.noise)
         if self.public_data is None and candidate.get_params(deep=False).get("id_column") is not None:
             raise ValueError(
-                "id_column keeps the rows of an id in one subset, and rows are held out one by one: those of an id "
-                "would be fitted and scored alike; give public_data, on which nothing is held out"
+                "id_column puts the rows of an id into one subset, and rows are held out one by one: those of an id "
+                "would be in the fit and in the score; give public_data, with which nothing is held out"
             )
-        if "progress" in given:  # bars on a terminal would tell the number of runs
+        if "progress" in given:  # bars on a terminal would show the number of runs
             candidate.set_params(progress=False)
         return candidate
 
     def _request(self, estimator, X, y, accountant):
-        planner = PlanningAccountant(accountant)
-        clone(estimator).set_params(accountant=planner).plan(X, y)
-        request = planner.request
+        name = type(estimator).__name__
+        if not isinstance(estimator, PrivateEstimator):
+            raise ValueError(f"{name} is no private estimator: derive it from PrivateEstimator")
+        request = estimator._requested(X, y, accountant)
         if request is None:
-            raise ValueError(
-                f"{type(estimator).__name__}.plan does not ask its accountant to calibrate: see PrivateEstimator"
-            )
+            raise ValueError(f"{name}.plan does not ask its accountant to calibrate: see PrivateEstimator")
         if self.public_data is None:
             rows = np.arange(self._smallest_fold(num_samples(X)))
             try:
-                clone(estimator).set_params(accountant=planner).plan(take(X, rows), take(y, rows))
+                fewest = estimator._requested(take(X, rows), take(y, rows), accountant)
             except ValueError as error:
                 raise ValueError(
-                    f"rows are held out by coins, and a fit to as few of them as may be left is refused ({error}); "
-                    "raise cv, or give public_data, on which nothing is held out"
+                    f"rows are held out at random, and a fit to the fewest that may be left is refused ({error}); "
+                    "raise cv, or give public_data, with which nothing is held out"
                 ) from error
-            if accountant.neighboring == "replace_one" and planner.request != request:
+            if accountant.neighboring == "replace_one" and fewest != request:
                 raise ValueError(
-                    "the noise of a candidate hangs on the number of rows (batch_size, epochs), which is random where "
-                    "rows are held out: give sampling_rate and steps, or public_data"
+                    "the noise of a candidate depends on the number of rows (batch_size, epochs), which is random "
+                    "where rows are held out: give sampling_rate and steps, or public_data"
                 )
         return request
 
     def _smallest_fold(self, n_rows):
-        """Fewest rows that a run is fitted to, but for one search of a thousand million; at least 1."""
+        """Fewest rows that a run is fitted to, except in one search of a thousand million; at least 1."""
         return max(1, int(stats.binom.ppf(1e-9, n_rows, 1 - 1 / (self.cv or FOLDS))))
 
     def _check_scoring(self, candidates, y):
@@ -114,36 +159,38 @@ class PlansSearch:
         return scoring, bounds
 
     def _try_out(self, estimator, X, y, scoring, bounds, neighboring):
-        """Fit a candidate to made-up rows, and score it, before the charge: what could not be scored is refused.
+        """Fit a candidate to dummy rows, and score it, before the charge: a scorer that fails is refused.
 
-        The model stands in where no run is drawn; and it shows whether the term of a record is a function of that
-        record alone, on which the price of the score rests. That is asked of every score, the package's own too.
+        The model is the result where no run is drawn. The trial also shows whether the term of a record is a function
+        of that record alone: the cost of the score assumes it. It is tested for the scores of the package too.
         """
         trial = public_model(estimator, X, y, neighboring)
         if self.public_data is not None:
             quietly(lambda: self._public_score(scoring, trial))
             return trial
-        rows, labels = made_up_rows(X, y, estimator)
+        rows, labels = dummy_rows(X, y, estimator)
         score = quietly(lambda: score_function(scoring, trial))
         whole = quietly(lambda: np.asarray(score(rows, labels)))
         if whole.ndim == 0:
             raise ValueError(
-                "scoring gave one number: an exact score of private rows is not private, and is charged to nobody. "
-                "Give one term a record (an array of shape (n_samples,)), or public_data"
+                "scoring gave one number: an exact score of private rows is computed without protection, and not "
+                "charged. Give one term for each record (an array of shape (n_samples,)), or public_data"
             )
         if whole.shape != (num_samples(rows),) or whole.dtype.kind not in "fiub":
-            raise ValueError(f"scoring must give one number a record: shape ({num_samples(rows)},); got {whole.shape}")
+            raise ValueError(
+                f"scoring must give one number for each record: shape ({num_samples(rows)},); got {whole.shape}"
+            )
         if np.isnan(whole.astype(float)).all():
-            raise ValueError("scoring gave NaN for every one of some made-up rows: nothing could be chosen by it")
+            raise ValueError("scoring gave NaN for every dummy row: nothing could be chosen by it")
         part = np.arange(num_samples(rows))[::-2]  # fewer records, elsewhere, in another order
         alone = quietly(lambda: np.asarray(score(take(rows, part), take(labels, part))))
-        # a record without values changes what numpy and pandas make of the others
+        # a record without values changes the dtype that numpy and pandas give to the others
         more = with_missing(rows, labels)
         beside = quietly(lambda: held_terms(score, *more, take, num_samples(more[0]), bounds[0]))[: len(whole)]
         if alone.shape != part.shape or not same_terms(np.append(alone, beside), np.append(whole[part], whole), bounds):
             raise ValueError(
                 "the term that scoring gives to a record depends on the other records (or on chance, or on rounding "
-                "in single precision: compute in float64): one record could then move all terms, and no noise would "
+                "in single precision: compute in float64): one record could then change all terms, and no noise would "
                 "be enough"
             )
         return trial
@@ -155,7 +202,7 @@ class PlansSearch:
         extra, private_score = search.mean_runs * max(extras), self.public_data is None
         label = f"PrivateSearchCV: {type(self.estimator).__name__}, {len(requests)} candidates"
         asked = accountant.epsilon if self.epsilon is None else self.epsilon
-        # where most of the price is decided; for Gaussian phases it does not matter
+        # the order that decides most of the cost; for Gaussian phases it does not matter
         alpha = 1 + math.sqrt(2 * math.log(1 / delta)) / gaussian_mu(min(asked, 1e3), delta)
 
         def plans(mu):
@@ -169,7 +216,10 @@ class PlansSearch:
             return repeat_and_select_event([*(plan.event for plan in plans(mu)), *score], self.runs, search.mean_runs)
 
         if math.isinf(asked):
-            mu, plan = math.inf, FitPlan(label, (), {}, event(math.inf), extra, math.inf, delta, accountant.neighboring)
+            mu, plan = (
+                math.inf,
+                FitPlan(label, (), {}, releases(event(math.inf)), extra, math.inf, delta, accountant.neighboring),
+            )
         else:
             advice = f": {search.mean_runs:g} runs on average are too many; lower mean_runs, or spend more epsilon"
             terms = {"label": label, "epsilon": self.epsilon, "delta": delta, "extra_delta": extra, "advice": advice}
@@ -179,10 +229,10 @@ class PlansSearch:
         return search, self._with_phases(plan, search.plans, noise)
 
     def _with_phases(self, plan, candidates, score_noise):
-        """The plan of the search with what a run may be, to be read in `BudgetPlan`: a share is that of its own run."""
+        """Return the plan with the phases of each run, for `BudgetPlan`; a share is that of the run alone."""
         phases, multipliers = [], {}
 
-        def tell(phase, label, noise):
+        def add(phase, label, noise):
             phases.append(replace(phase, label=label))
             multipliers[label] = noise
 
@@ -195,17 +245,20 @@ class PlansSearch:
             whole = math.fsum(phase.share for phase in candidate.phases)
             for phase in candidate.phases:
                 shared = replace(phase, share=phase.share / whole)
-                tell(shared, f"{whose}: {phase.label}", candidate.noise_multipliers[phase.label])
+                add(shared, f"{whose}: {phase.label}", candidate.noise_multipliers[phase.label])
         if score_noise is not None:  # of the rows held out
-            tell(Phase("score", 1.0, sampling_rate=1 / (self.cv or FOLDS)), "score", score_noise)
+            add(Phase("score", 1.0, sampling_rate=1 / (self.cv or FOLDS)), "score", score_noise)
         return replace(plan, phases=tuple(phases), noise_multipliers=MappingProxyType(multipliers))
 
 
 def public_model(estimator, X, y, neighboring):
-    """Fit without noise, and without books, to rows made up from public facts."""
-    rows, labels = made_up_rows(X, y, estimator)
+    """Fit without noise, and without a charge, to dummy rows."""
+    rows, labels = dummy_rows(X, y, estimator)
     model = clone(estimator).set_params(epsilon=np.inf, neighboring=neighboring, random_state=0)
-    with watch_releases(None), public_noise():  # nothing of the data: no release, and always the same model
+    with (
+        watch_releases(None),
+        public_noise(),
+    ):  # no private row: no release is observed, and the model is always the same
         return quietly(lambda: model.fit(rows, labels))
 
 
@@ -218,6 +271,6 @@ def quietly(call):
 def take(X, rows):
     if hasattr(X, "iloc"):
         return X.iloc[rows].reset_index(drop=True)
-    if is_extension(X):  # numpy would make floats of integers, where one of them is missing
+    if is_extension(X):  # numpy would turn integers into floats where one is missing
         return X[rows]
     return None if X is None else np.asarray(X)[rows]

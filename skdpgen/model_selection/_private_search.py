@@ -1,4 +1,4 @@
-"""PrivateSearchCV: the best of a random number of runs, at the price of the search and not of its runs."""
+"""PrivateSearchCV: the best of a random number of runs, charged as one search and not as its runs."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
+from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
-from ..accounting._card_json import plain
-from ..accounting._prepaid import PaidFits, Voucher
+from ..accounting._card import plain
+from ..accounting._reservation import Reservation, ReservedFit
 from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
 from ..mechanisms import add_gaussian
 from ..utils.validation import HasMethods, Interval, StrOptions, fit_context, num_samples
-from ._candidates import list_candidates
-from ._forwarding import ForwardsToBest
-from ._planning import FOLDS, PlansSearch, Search, take
+from ._planning import FOLDS, PlansSearch, Search, list_candidates, take
 from ._scoring import SCORES, bounded_score, held_terms, score_function, score_terms
 
 __all__ = ["PrivateSearchCV"]
 
-# Of the default: a Poisson number of mean 2 would be zero in one search of seven.
+# Least mean number of runs by default: a Poisson number of mean 2 is zero in one search of seven.
 _LEAST_RUNS = 5
 
 
 class _Run(NamedTuple):
-    """What a run would let out, were it the best."""
+    """Result of a run, of which the best is released."""
 
     index: int
     estimator: object
@@ -38,7 +39,88 @@ class _Run(NamedTuple):
     warned: list
 
 
-class PrivateSearchCV(ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateEstimator):
+def _best_has(name):
+    def check(self):
+        getattr(self.best_estimator_ if hasattr(self, "best_estimator_") else self.estimator, name)
+        return True
+
+    return check
+
+
+class _ForwardsToBest:
+    """Methods and attributes of ``best_estimator_``, as far as the estimator has them."""
+
+    @available_if(_best_has("sample"))
+    def sample(self, n_samples=None, **options):
+        """Draw synthetic rows from the best estimator; charges nothing."""
+        check_is_fitted(self)
+        return self.best_estimator_.sample(n_samples, **options)
+
+    @available_if(_best_has("sample_chunks"))
+    def sample_chunks(self, n_samples=None, **options):
+        """Draw synthetic rows from the best estimator a part at a time; charges nothing."""
+        check_is_fitted(self)
+        return self.best_estimator_.sample_chunks(n_samples, **options)
+
+    @available_if(_best_has("transform"))
+    def transform(self, X):
+        """Transform rows by the best estimator: a value for each record, not a release."""
+        check_is_fitted(self)
+        return self.best_estimator_.transform(X)
+
+    @available_if(_best_has("transform"))
+    def fit_transform(self, X, y=None):
+        """Search, and transform the rows by the best estimator."""
+        return self.fit(X, y).transform(X)
+
+    @available_if(_best_has("inverse_transform"))
+    def inverse_transform(self, X):
+        """Map latents back to rows by the best estimator."""
+        check_is_fitted(self)
+        return self.best_estimator_.inverse_transform(X)
+
+    @available_if(_best_has("predict"))
+    def predict(self, X):
+        """Predict by the best estimator: a value for each record, not a release."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict(X)
+
+    @available_if(_best_has("score"))
+    def score(self, X, y=None):
+        """Return the best estimator's score: computed from the rows without protection; do not publish it."""
+        check_is_fitted(self)
+        return self.best_estimator_.score(X, y)
+
+    @available_if(_best_has("save"))
+    def save(self, path):
+        """Write the best estimator to a file, with the card of the search."""
+        check_is_fitted(self)
+        self.best_estimator_.save(path)
+
+    @property
+    def classes_(self):
+        """Classes of the best estimator."""
+        return self.best_estimator_.classes_
+
+    @property
+    def n_features_in_(self):
+        """Number of columns."""
+        return self.best_estimator_.n_features_in_
+
+    @property
+    def feature_names_in_(self):
+        """Names of the columns."""
+        return self.best_estimator_.feature_names_in_
+
+    def __sklearn_tags__(self):
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        for name in ("input_tags", "target_tags", "estimator_type", "transformer_tags", "classifier_tags"):
+            setattr(tags, name, getattr(inner, name))
+        tags.non_deterministic = True
+        return tags
+
+
+class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateEstimator):
     """Search of hyper-parameters that releases one fitted model, and charges one search.
 
     Releases the best of a random number of runs: its model, its parameters and its noisy score. A run tries a
@@ -49,36 +131,37 @@ class PrivateSearchCV(ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateEs
     Parameters
     ----------
     estimator : private estimator
-        A template, cloned, without an accountant: the search sets its epsilon, delta, accountant and noise.
+        Template that is cloned, without an accountant: the search sets its epsilon, delta, accountant and noise.
     param_grid : dict or list of dict
         As in ``GridSearchCV``; with `n_candidates` also distributions. At least two candidates.
     epsilon : float or None, default=1.0
-        What the whole search costs; None is all that is left of `accountant`.
+        Cost of the whole search; None: all that is left of `accountant`.
     delta, neighboring, accountant
         As in every estimator.
     n_candidates : int or None, default=None
-        So many candidates are drawn from `param_grid`, by `random_state`; None takes every combination.
+        Number of candidates drawn from `param_grid`, by `random_state`; None: every combination.
     scoring : {"log_likelihood", "tstr_accuracy", "tstr_log_loss"}, callable or None, default=None
-        One term a record, clipped to `score_bounds` and summed with Gaussian noise; None is "log_likelihood" (the ELBO
-        of a network). The others: a logistic regression trained on synthetic rows predicts the labels of real ones.
-        A callable maps (estimator, X, y) to an array of one number a record, each a function of that record alone,
-        in double precision; a record that it raises on, or gives nothing for, counts as the lower bound, unsaid.
-        With `public_data` also a scorer that gives one number; None is then the estimator's `score`.
+        Score, a sum of one term for each record, clipped to `score_bounds`, with Gaussian noise; None:
+        "log_likelihood" (the ELBO of a network). With the other names a logistic regression trained on synthetic rows
+        predicts the labels of real ones. A callable maps (estimator, X, y) to an array of one number for each record,
+        each a function of that record alone, in double precision; a record on which it fails counts as the lower
+        bound, without a message. With `public_data` also a scorer that gives one number; None is then the estimator's
+        `score`.
     score_bounds : (float, float) or None, default=None
-        Public range of the term of a record. None: that of the scores that have one.
+        Public range of the term of a record. None: the range of "tstr_accuracy" or "tstr_log_loss".
     public_data : X or (X, y) or None, default=None
-        Rows declared public: scores on them are exact and free, and no row is held out.
+        Rows declared public: scores on them are exact and cost nothing, and no row is held out.
     cv : int or None, default=None
-        Each row is held out with probability 1/cv, independently of all others; None is 5. (Means over all folds
-        would cost as much as cv - 1 fits a run.)
+        Inverse of the probability with which each row is held out, independently of all others; None: 5. (Means over
+        all folds would cost as much as cv - 1 fits in each run.)
     runs : {"poisson", "logarithmic"}, default="poisson"
-        Law of the number of runs. Poisson may draw none, with probability exp(-mean): the model is then a public one,
-        fitted to made-up rows. "logarithmic" draws one at least, spreads wider, and costs less above about ten.
+        Distribution of the number of runs. Poisson draws zero with probability exp(-mean): the model is then fitted to
+        dummy rows. "logarithmic" draws at least one, has a larger variance, and costs less above a mean of about ten.
     mean_runs : float or None, default=None
-        Mean number of runs; None is the number of candidates, and 5 at least.
+        Mean number of runs; None: the number of candidates, and at least 5.
     noise : {"secure", "fast"}, default="secure"
     random_state : int, RandomState instance or None, default=None
-        Draws candidates. Never runs, folds or noise.
+        Seed of the draw of candidates, and not of runs, folds or noise.
 
     Attributes
     ----------
@@ -96,11 +179,11 @@ class PrivateSearchCV(ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateEs
 
     Notes
     -----
-    What is not released must not be told otherwise: the *time* that a search takes follows the number of runs, so
-    neither is published; warnings are those of the best run; an error in the fit of a run ends the search, paid for,
-    without a model. The candidates' order, and the list itself, must not come from a look at the data.
+    What is not released must not become known in another way. The *time* that a search takes depends on the number of
+    runs: publish neither. Warnings are those of the best run. An error in the fit of a run ends the search without a
+    model; the charge stays. The list of candidates and its order must not depend on the data.
 
-    A record is in the fit or in the score, and is told once: a run costs the larger of the two, so the score is free.
+    A record is in the fit or in the score, not in both: a run costs the larger of the two, so the score adds nothing.
 
     References
     ----------
@@ -182,11 +265,11 @@ class PrivateSearchCV(ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateEs
         Raises
         ------
         ValueError, InvalidInputError
-            What was asked for contradicts itself, or a candidate refuses the data; nothing was charged.
+            The parameters contradict each other, or a candidate refuses the data; nothing was charged.
         BudgetExceededError
             The accountant does not allow it, or no noise is enough for the budget; nothing was charged.
         RuntimeError
-            A run failed; the charge stays, and nothing of the search is kept.
+            A run failed; the charge stays, and nothing else of the search remains.
 
         Notes
         -----
@@ -197,9 +280,9 @@ class PrivateSearchCV(ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateEs
         with self._fitting():
             accountant = self._resolve_accountant()
             search, plan = self._prepare(X, y, accountant)
-            with PaidFits(accountant) as paid:
-                rng = self._charge_runs(paid, plan)
-                best, failure = self._search(search, paid, X, y, rng)
+            with Reservation(accountant) as reservation:
+                rng = self._charge_runs(reservation, plan)
+                best, failure = self._search(search, reservation, X, y, rng)
             if failure is not None:
                 raise failure
             self._keep(best, search, plan, rng)
@@ -217,37 +300,37 @@ class PrivateSearchCV(ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateEs
         return self._calibrated(search, requests, accountant)
 
     # ---- after the charge ------------------------------------------------------------------------
-    def _charge_runs(self, paid, plan):
-        """Charge through `paid`, which lets fits be made until its block ends; the books are the accountant's."""
+    def _charge_runs(self, reservation, plan):
+        """Charge through `reservation`, which allows fits until its block ends; the accountant is the caller's."""
         try:
-            return self._charge(paid, plan)
+            return self._charge(reservation, plan)
         finally:
-            if vars(self).get("accountant_") is paid:
-                self.accountant_ = paid.accountant
+            if vars(self).get("accountant_") is reservation:
+                self.accountant_ = reservation.accountant
 
-    def _search(self, search, paid, X, y, rng):
-        """Return (best run, None), or (None, the error to raise): nothing else of the runs outlives this call."""
+    def _search(self, search, reservation, X, y, rng):
+        """Return (best run, None), or (None, the error to raise): nothing else of the runs remains."""
         try:
             held_out = None
             if search.score_noise is not None:
                 held_out = rng.random(num_samples(X)) < 1 / (self.cv or FOLDS)
             best = None
-            for _ in range(paid.draw_runs(self.runs, search.mean_runs, rng)):
-                run = self._run(search, paid, X, y, held_out, rng)
+            for _ in range(reservation.draw_runs(self.runs, search.mean_runs, rng)):
+                run = self._run(search, reservation, X, y, held_out, rng)
                 if best is None or run.rank > best.rank:
                     best = run
             return best or self._no_run(search), None
         except KeyboardInterrupt:
             return None, KeyboardInterrupt("the search was interrupted; its charge stays")
         except Exception as error:
-            # a new error: the traceback of this one holds models and rows, and the words of others may hold a cell
+            # a new error: the traceback of this one holds models and rows, and other messages may hold a cell
             words = f": {error}" if type(error) in (InvalidInputError, SchemaError) else ""
-            told = f"a run failed ({type(error).__name__}{words}); the search stays charged, and nothing of it is kept"
-            return None, RuntimeError(told)
+            failed = f"a run failed ({type(error).__name__}{words})"
+            return None, RuntimeError(f"{failed}; the search stays charged, and nothing else of it remains")
 
-    def _run(self, search, paid, X, y, held_out, rng):
+    def _run(self, search, reservation, X, y, held_out, rng):
         k = rng.integers(len(search.candidates))
-        estimator = clone(search.estimators[k]).set_params(accountant=Voucher(paid, search.plans[k]))
+        estimator = clone(search.estimators[k]).set_params(accountant=ReservedFit(reservation, search.plans[k]))
         fit_rows, score_rows = (X, y), None
         if held_out is not None:
             fit_rows, score_rows = ((take(X, side), take(y, side)) for side in (~held_out, held_out))
@@ -256,10 +339,10 @@ class PrivateSearchCV(ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateEs
             with warnings.catch_warnings(record=True) as warned:
                 warnings.simplefilter("always")
                 estimator.fit(*fit_rows)
-        else:  # all rows were held out, of a handful
+        else:  # all of very few rows were held out
             k, estimator = 0, search.trial
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the scorer: they may follow the exact values of its rows
+            warnings.simplefilter("ignore")  # of the scorer: they may depend on the exact values of its rows
             rank, score = self._score(search, estimator, score_rows, rng)
         return _Run(k, estimator, rank, score, warned)
 
@@ -273,7 +356,7 @@ class PrivateSearchCV(ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateEs
         neighboring = self.accountant_.neighboring
         total, count = add_gaussian(bounded_score(terms, (low, high)), search.score_noise, rng, neighboring)
         if neighboring == "replace_one":
-            count = float(n_rows)  # held out by coins alone: public
+            count = float(n_rows)  # drawn independently of the values: public
         # the rows are the same in all runs, so their sums are compared: the noise of the count decides nothing
         return total, low + (high - low) * float(np.clip(total / max(count, 1.0) + 0.5, 0.0, 1.0))
 
@@ -286,10 +369,10 @@ class PrivateSearchCV(ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateEs
         return float(np.mean(scoring(estimator, X, y)))
 
     def _no_run(self, search):
-        """Stand-in for the best of no runs: a model of public facts alone."""
-        told = "no run was drawn (the Poisson law allows it): the model holds public facts alone, fit again or use "
-        said = [warnings.WarningMessage(UtilityWarning(told + 'runs="logarithmic"'), UtilityWarning, __file__, 0)]
-        return _Run(0, search.trial, -math.inf, math.nan, said)
+        """Return the result where no run was drawn: a model of public facts alone."""
+        text = "no run was drawn (a Poisson number may be zero): the model holds public facts alone, fit again or use "
+        warned = [warnings.WarningMessage(UtilityWarning(text + 'runs="logarithmic"'), UtilityWarning, __file__, 0)]
+        return _Run(0, search.trial, -math.inf, math.nan, warned)
 
     def _keep(self, best, search, plan, rng):
         estimator = best.estimator
@@ -299,9 +382,9 @@ class PrivateSearchCV(ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateEs
         inner, own_noise = estimator.card_, None
         if math.isfinite(plan.epsilon) and best.estimator is not search.trial and inner["noise"] != rng.description:
             own_noise = (inner["noise"], bool(inner["private"]))
-        told = self._public_assumptions(search.candidates)
-        self._issue_card(plan, rng, [*inner["public_assumptions"], *told], own_noise)
-        # the model leaves with the books and the card of the search: its own were those of one run of it
+        assumptions = [*inner["public_assumptions"], *self._public_assumptions(search.candidates)]
+        self._issue_card(plan, rng, assumptions, own_noise)
+        # the model gets the accountant and the card of the search in place of those of one run
         estimator.set_params(epsilon=self.epsilon, delta=self.delta, neighboring=self.neighboring)
         estimator.accountant = None
         estimator.accountant_, estimator.card_ = self.accountant_, self.card_

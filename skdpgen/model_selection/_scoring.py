@@ -32,13 +32,13 @@ __all__ = [
 # Terms are moved to [-1/2, 1/2] and truncated to this lattice, on which their sum is exact (of 2^24 rows and more).
 _LATTICE = 2.0**-36
 # A joining record may change the last bits of other terms (sums in batches), and bring each to the next step of the
-# lattice: of 2^24 rows, the most there may be, by 2^-12 in all. That, and as much rounding again, is paid for.
+# lattice: of 2^24 rows, the largest number, by 2^-12 in all. The sensitivity includes that, and as much rounding again.
 _SLACK = 1 + 2.0**-10
-# Largest difference of a term, in widths of the bounds, that a trial takes for rounding: it is what is paid for.
+# Largest difference of a term, in widths of the bounds, that a trial accepts as rounding: the sensitivity includes it.
 _ROUNDING = _LATTICE
 COUNT_WEIGHT = 0.25
 _SYNTHETIC_ROWS = 10_000
-# Bounds of the terms that follow from what they are.
+# Bounds of the terms of each score that has some.
 SCORES = {"log_likelihood": None, "tstr_accuracy": (0.0, 1.0), "tstr_log_loss": (math.log(0.01), 0.0)}
 
 
@@ -49,7 +49,7 @@ def check_score_bounds(scoring, score_bounds):
         if known is None:
             raise ValueError(
                 "score_bounds=(low, high) is needed: the public range that the score of one record is clipped to; "
-                'scoring="tstr_accuracy" and "tstr_log_loss" have ranges of their own'
+                'only scoring="tstr_accuracy" and "tstr_log_loss" have known ranges'
             )
         return known
     sides = as_numbers(score_bounds, "score_bounds")
@@ -74,7 +74,7 @@ def bounded_score(terms, score_bounds):
     -------
     BoundedSum
         `value` of shape (2,), in steps of the lattice; weights (1, w). A record moves the weighted sum by at most
-        sqrt(1/4 + w^2); replacing one by at most 1 (the count cancels); a thousandth more is paid for rounding.
+        sqrt(1/4 + w^2); replacing one by at most 1 (the count cancels); a thousandth more is for rounding.
     """
     steps = np.trunc(_unit_terms(terms, score_bounds) * (1 / _LATTICE)).astype(np.int64)
     value = np.array([steps.sum(), len(steps) * round(1 / _LATTICE)], dtype=np.int64)
@@ -94,16 +94,17 @@ def _unit_terms(terms, score_bounds):
 
 
 def same_terms(one, other, score_bounds):
-    """Whether two evaluations of the same records are the same, but for rounding in double precision."""
+    """Whether two evaluations of the same records are equal, except for rounding in double precision."""
     gap = np.abs(_unit_terms(one, score_bounds) - _unit_terms(other, score_bounds))
     return bool((gap <= _ROUNDING).all())
 
 
 def held_terms(score, rows, labels, take, n_rows, low):
-    """Terms of records, one for each, whatever becomes of the scorer on some of them.
+    """Return one term for each record, even if the scorer fails on some of them.
 
-    A scorer that raises, or gives another number of terms than there are records, is asked again for each half: the
-    records that it cannot score count as `low`. An error, or a missing term, would tell of a record without a price.
+    A scorer that raises, or gives another number of terms than there are records, is called again for each half: the
+    records that it cannot score count as `low`. An error or a missing term would release something about a record
+    without a charge.
 
     Parameters
     ----------
@@ -137,12 +138,12 @@ def held_terms(score, rows, labels, take, n_rows, low):
 
 
 def score_function(scoring, estimator):
-    """Return (X, y) -> one score a record (higher is better), a function of that record and of the released model.
+    """Return (X, y) -> one score for each record (higher is better), a function of it and of the released model.
 
     Parameters
     ----------
     scoring : {"log_likelihood", "tstr_accuracy", "tstr_log_loss"} or callable
-        "tstr_...": of a logistic regression trained on rows that the model draws, once. A callable maps
+        "tstr_...": score of a logistic regression trained once on rows that the model draws. A callable maps
         (estimator, X, y) to an array of shape (n_samples,).
     estimator : fitted estimator
 
@@ -198,7 +199,7 @@ def _train_on_synthetic(estimator, log_loss):
 
 
 def _texts(values):
-    """Each value as a text of its own: no dtype that a missing value among the others would change comes in between."""
+    """Each value as text by itself: without a dtype that a missing value among the others would change."""
     values = pd.Series(values).astype(object).to_numpy()
     return np.array(["" if pd.isna(value) else str(value) for value in canonical_rows(values)], dtype=object)
 

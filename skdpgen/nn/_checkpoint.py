@@ -12,7 +12,7 @@ import os
 
 import torch
 
-from ..accounting._checkpoint import CheckpointHeader, header_text, read_header, read_whole
+from ..accounting._receipt import CheckpointHeader, header_text, read_header, read_whole
 from ..dpsgd._seeding import torch_seeded
 from ..utils.atomic import write_atomically
 

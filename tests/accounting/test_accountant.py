@@ -24,7 +24,7 @@ from skdpgen.accounting import (
     poisson_gaussian_event,
 )
 from skdpgen.accounting import (
-    _privacy_loss as privacy_loss,
+    _pricing as pricing,
 )
 from skdpgen.exceptions import BudgetExceededError, DetachedAccountantError
 
@@ -322,8 +322,8 @@ def test_notebook_table_escapes_labels_and_repr_is_short():
 
 
 def test_small_charges_build_few_distributions(monkeypatch):
-    built, build = [], privacy_loss._distribution
-    monkeypatch.setattr(privacy_loss, "_distribution", lambda *args: built.append(args) or build(*args))
+    built, build = [], pricing._distribution
+    monkeypatch.setattr(pricing, "_distribution", lambda *args: built.append(args) or build(*args))
     accountant = PrivacyAccountant(5.0)
     for k in range(50):
         accountant.charge(poisson_gaussian_event(0.001 * (1 + k % 3), 4.0, 10), f"fit {k}")
@@ -396,7 +396,7 @@ def test_books_without_a_reserve_say_what_helps():
     accountant = PrivacyAccountant(1.0, 1e-5, delta_reserve=0.0)
     accountant.charge(gaussian_event(20.0), "first")
     plan = _thresholds(accountant)
-    with pytest.raises(BudgetExceededError, match="declare the categories, or make the books with a larger delta_res"):
+    with pytest.raises(BudgetExceededError, match="declare the categories, or create the ledger with a larger delta"):
         accountant.charge(plan.event, plan.label, plan.extra_delta)
 
 

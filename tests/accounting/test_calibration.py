@@ -19,7 +19,7 @@ from skdpgen.accounting import (
 )
 from skdpgen.accounting import _calibration as module
 from skdpgen.accounting import (
-    _privacy_loss as privacy_loss,
+    _pricing as pricing,
 )
 
 BOTH = ["add_or_remove_one", "replace_one"]
@@ -106,8 +106,8 @@ def test_calibration_builds_few_distributions(phases, monkeypatch):
 
 
 def count_distributions(monkeypatch):
-    built, build = [], privacy_loss._distribution
-    monkeypatch.setattr(privacy_loss, "_distribution", lambda *args: built.append(args) or build(*args))
+    built, build = [], pricing._distribution
+    monkeypatch.setattr(pricing, "_distribution", lambda *args: built.append(args) or build(*args))
     return built
 
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import test_planning as planning_claims
+import test_budget_plan as planning_claims
 import test_repetition as repetition_claims
 import test_subset_events as subset_claims
 
@@ -14,8 +14,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from _sabotage import Claim, assert_caught, mutant_ids
 
-from skdpgen.accounting import _event_json as event_json
-from skdpgen.accounting import _subset_sampling as subset_sampling
+from skdpgen.accounting import _events as events
 from skdpgen.dpsgd._subsets import SubsetPlan
 
 SIGNAL = planning_claims.test_the_signal_of_a_step_on_subsets_is_its_clipped_means_and_not_its_rows
@@ -24,12 +23,12 @@ MUTANTS = [
     (
         "the count of a repetition lost when it is read",
         [Claim(repetition_claims.test_a_repetition_made_twice_is_one_charge_in_any_books, None, None)],
-        (event_json._repetition_from_json, ('repeat(event, whole(value["count"], "count"))', "event")),
+        (events._repetition_from_json, ('value["count"]', "1")),
     ),
     (
         "exactly one of two and a half",
         [Claim(subset_claims.test_bad_numbers_and_unknown_mechanisms_are_refused)],
-        (subset_sampling.subset_gaussian_event, ("> 1e-9", "> 1e9")),
+        (events.checked_release, ("> 1e-9", "> 1e9")),
     ),
     (
         "rows for the clipped means of subsets",

@@ -23,7 +23,7 @@ from skdpgen.accounting import (
     poisson_gaussian_event,
 )
 from skdpgen.accounting import (
-    _privacy_loss as privacy_loss,
+    _pricing as pricing,
 )
 from skdpgen.exceptions import BudgetExceededError, LedgerError
 
@@ -246,8 +246,8 @@ def test_a_killed_process_loses_no_charge_and_leaves_no_half_of_one(path):
 
 
 def test_many_small_charges_build_few_distributions(path, monkeypatch):
-    built, build = [], privacy_loss._distribution
-    monkeypatch.setattr(privacy_loss, "_distribution", lambda *args: built.append(args) or build(*args))
+    built, build = [], pricing._distribution
+    monkeypatch.setattr(pricing, "_distribution", lambda *args: built.append(args) or build(*args))
     accountant = PrivacyAccountant(5.0, ledger=path)
     for k in range(50):
         accountant.charge(poisson_gaussian_event(0.001, 4.0, 10), f"fit {k}")

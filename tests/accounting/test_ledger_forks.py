@@ -13,9 +13,9 @@ import pytest
 from _forks import in_a_fork, start_in_a_fork
 
 from skdpgen.accounting import PrivacyAccountant, gaussian_event, repeat_and_select_event
-from skdpgen.accounting import _ledger_turns as ledger_turns
-from skdpgen.accounting._ledger_turns import turn
-from skdpgen.accounting._prepaid import PaidFits
+from skdpgen.accounting import _ledger as ledger
+from skdpgen.accounting._ledger import turn
+from skdpgen.accounting._reservation import Reservation
 from skdpgen.exceptions import LedgerError
 
 EVENT = gaussian_event(200.0)
@@ -62,13 +62,13 @@ def test_a_fork_waits_for_the_turn_of_a_thread_and_says_so_where_it_cannot(tmp_p
     thread = threading.Thread(target=hold, daemon=True)
     thread.start()
     assert held.wait(20)
-    monkeypatch.setattr(ledger_turns, "_FORK_SECONDS", 0.05)
+    monkeypatch.setattr(ledger, "_FORK_SECONDS", 0.05)
     assert "was forked while a ledger file was in use" in in_a_fork(lambda: accountant.charge(EVENT, "child"))
     with monkeypatch.context() as patch:
         patch.setattr("skdpgen.accounting._ledger._SECONDS", 0.05)
         with pytest.raises(LedgerError, match="other threads of this process"):
             accountant.charge(EVENT, "too late")
-    monkeypatch.setattr(ledger_turns, "_FORK_SECONDS", 20.0)
+    monkeypatch.setattr(ledger, "_FORK_SECONDS", 20.0)
     threading.Timer(0.2, over.set).start()
     assert not in_a_fork(lambda: accountant.charge(EVENT, "child"))
     thread.join(20)
@@ -116,7 +116,7 @@ def test_a_ledger_in_memory_cannot_be_spent_by_a_child_and_does_not_hang_it():
 
 def test_fits_that_were_charged_together_are_void_in_a_child_and_do_not_hang_it():
     event = repeat_and_select_event([gaussian_event(20.0)], "poisson", 2)
-    with PaidFits(PrivacyAccountant(5.0)) as paid:
+    with Reservation(PrivacyAccountant(5.0)) as paid:
         paid.charge(event, "search")
         with paid._lock:
             said = in_a_fork(lambda: paid.draw_runs("poisson", 2, rng=np.random.default_rng(0)))

@@ -10,7 +10,7 @@ import pytest
 from skdpgen import DPPCA, PrivateSearchCV
 from skdpgen.accounting import Phase, PrivacyAccountant, PrivacyCard, epsilon_pld
 from skdpgen.accounting import _card as module
-from skdpgen.accounting._card_json import digest
+from skdpgen.accounting._card import digest
 from skdpgen.dpsgd._subsets import SubsetPlan
 
 PHASES = [Phase("moments", 0.3), Phase("decoder", 0.7, 20, 0.2)]

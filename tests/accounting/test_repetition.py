@@ -25,12 +25,11 @@ from skdpgen.accounting import (
     repeat_and_select_event,
 )
 from skdpgen.accounting import (
-    _selection as selection,
+    _renyi as renyi,
 )
 from skdpgen.accounting._calibration import FitPlan
 from skdpgen.accounting._events import releases
-from skdpgen.accounting._renyi import rdp_at
-from skdpgen.accounting._selection import run_probabilities, stopping_probability
+from skdpgen.accounting._renyi import rdp_at, run_probabilities, stopping_probability
 
 BOTH = ["add_or_remove_one", "replace_one"]
 STEPS = poisson_gaussian_event(300 / 63000, 1.053, 840)
@@ -116,11 +115,11 @@ def test_the_largest_alternative_at_each_order_is_charged(neighboring):
 @pytest.mark.parametrize("neighboring", BOTH)
 def test_alternatives_too_many_to_integrate_are_charged_no_less(neighboring, monkeypatch):
     """Where integrals would take too long, a bound of the rest stands for them: never nothing."""
-    monkeypatch.setattr(selection, "_MOST_POINTS", 0)
+    monkeypatch.setattr(renyi, "_MOST_RUN_POINTS", 0)
     alternatives = tuple(releases(poisson_gaussian_event(0.01 + 0.001 * k, 1.0, 100)) for k in range(12))
     for alpha in (1.5, 4.0, 30.0):
         largest = max(rdp_at(rows, alpha, neighboring) for rows in alternatives)
-        assert selection._one_run(alternatives, alpha, neighboring) >= largest * (1 - 1e-9)  # rounding
+        assert renyi._one_run(alternatives, alpha, neighboring) >= largest * (1 - 1e-9)  # rounding
 
 
 def test_json_and_description_keep_everything():
@@ -165,7 +164,7 @@ def test_a_repetition_made_twice_is_one_charge_in_any_books(path, tmp_path):
         compose_events([SEARCH, SEARCH]), 1e-5, "replace_one"
     )
     accountant = PrivacyAccountant(20.0, ledger=None if path is None else tmp_path / path)
-    plan = FitPlan("searches", (), {}, twice, 0.0, 5.0, 1e-5, "add_or_remove_one")
+    plan = FitPlan("searches", (), {}, releases(twice), 0.0, 5.0, 1e-5, "add_or_remove_one")
     accountant.plan([plan])
     accountant.charge(plan.event, plan.label)
     assert [entry.status for entry in accountant.entries] == ["charged"]
@@ -173,7 +172,7 @@ def test_a_repetition_made_twice_is_one_charge_in_any_books(path, tmp_path):
 
 def test_what_cannot_be_priced_is_refused():
     for event, message in (
-        (RepeatAndSelectDpEvent(GaussianDpEvent(1.0), 3, 1.0), "cannot price a number of runs"),
+        (RepeatAndSelectDpEvent(GaussianDpEvent(1.0), 3, 1.0), "unknown distribution of the number of runs"),
         (RepeatAndSelectDpEvent(SEARCH, 3, 0.0), "not a repetition itself"),
     ):
         with pytest.raises(ValueError, match=message):

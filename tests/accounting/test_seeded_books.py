@@ -8,7 +8,7 @@ from sklearn.base import clone
 
 from skdpgen import DPPCA, PrivacyAccountant, PrivateSearchCV
 from skdpgen.accounting import PrivacyCard
-from skdpgen.accounting._card_json import digest
+from skdpgen.accounting._card import digest
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import make_noise_generator
 

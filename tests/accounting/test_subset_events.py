@@ -25,10 +25,11 @@ from skdpgen.accounting import (
     subset_gaussian_event,
 )
 from skdpgen.accounting import (
-    _privacy_loss as privacy_loss,
+    _pricing as pricing,
 )
+from skdpgen.accounting._events import SUBSET_MECHANISMS, SubsetSampledDpEvent
 from skdpgen.accounting._renyi import poisson_rdp
-from skdpgen.accounting._subset_sampling import SUBSET_MECHANISMS, SubsetSampledDpEvent, _profile, subset_rdp
+from skdpgen.accounting._subset_sampling import _profile, subset_rdp
 
 K, T, DELTA = 2500, 10_000, 1e-5
 
@@ -62,8 +63,8 @@ def test_the_noise_that_each_sampler_needs_is_that_of_the_table(sampler, epsilon
 
 def _forget_prices():
     """A price that was remembered would hide a changed event."""
-    privacy_loss.epsilon_of.cache_clear()
-    privacy_loss._distribution.cache_clear()
+    pricing.epsilon_of.cache_clear()
+    pricing._distribution.cache_clear()
 
 
 def test_poisson_subsets_cost_under_both_relations_what_replacing_a_unit_costs():

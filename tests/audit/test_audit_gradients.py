@@ -10,7 +10,7 @@ from skdpgen import DPVAESynthesizer, P3GMSynthesizer, PriVAESynthesizer
 from skdpgen.audit import audit, audit_neighbours
 from skdpgen.audit._audit import _threshold
 from skdpgen.dpsgd import ClippedSum, TermwisePlan
-from skdpgen.estimator_checks import _loss as loss_checks
+from skdpgen.estimator_checks import _released as loss_checks
 from skdpgen.estimator_checks import private_estimator_checks
 from skdpgen.nn import DPNet
 

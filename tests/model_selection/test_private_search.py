@@ -24,9 +24,9 @@ from skdpgen import (
     PrivateSearchCV,
     load,
 )
-from skdpgen.accounting import _prepaid as prepaid
+from skdpgen.accounting import _reservation as reservation
 from skdpgen.accounting import epsilon_pld
-from skdpgen.accounting._card_json import digest
+from skdpgen.accounting._card import digest
 from skdpgen.exceptions import BudgetExceededError, PrivacyLeakWarning, UtilityWarning
 from skdpgen.testing import seeded_noise
 
@@ -107,7 +107,7 @@ def test_only_the_best_run_leaves():
     assert search.best_params_ == search.cv_results_["params"][search.best_index_]
     again = pickle.loads(pickle.dumps(search))
     assert again.accountant_.detached
-    assert b"Voucher" not in pickle.dumps(search)
+    assert b"ReservedFit" not in pickle.dumps(search)
 
 
 def test_the_number_of_runs_is_random_and_shown_by_nothing(monkeypatch):
@@ -131,7 +131,7 @@ def test_no_run_gives_a_public_model(monkeypatch):
     def never(*_):
         return np.array([1.0])
 
-    monkeypatch.setattr(prepaid, "run_probabilities", never)
+    monkeypatch.setattr(reservation, "run_probabilities", never)
     with pytest.warns(UtilityWarning, match="no run was drawn"):
         one = _search().fit(X)
     with pytest.warns(UtilityWarning, match="no run was drawn"):
@@ -147,7 +147,7 @@ def test_no_run_of_a_frame_gives_a_public_model(monkeypatch):
     frame = pd.DataFrame({"a": X[:, 0], "b": Y, "c": X[:, 1] > 0, "d": (X[:, 2] * 10).astype(int)})
     frame["e"] = pd.Timestamp("2020-01-01") + pd.to_timedelta(frame["d"], unit="D")
     frame["f"] = pd.Categorical(Y)
-    monkeypatch.setattr(prepaid, "run_probabilities", lambda *_: np.array([1.0]))
+    monkeypatch.setattr(reservation, "run_probabilities", lambda *_: np.array([1.0]))
     search = PrivateSearchCV(
         P3GMSynthesizer(target="b"), {"n_components": [1, 2]}, epsilon=3.0, scoring="tstr_log_loss"
     ).fit(frame)
@@ -159,7 +159,7 @@ def test_no_run_of_a_frame_gives_a_public_model(monkeypatch):
 def test_rows_are_held_out_one_by_one(monkeypatch):
     seen, run = [], PrivateSearchCV._run
     monkeypatch.setattr(PrivateSearchCV, "_run", lambda self, *a: (seen.append(a[4]), run(self, *a))[1])
-    monkeypatch.setattr(prepaid, "run_probabilities", lambda *_: np.array([0.0, 0.0, 1.0]))
+    monkeypatch.setattr(reservation, "run_probabilities", lambda *_: np.array([0.0, 0.0, 1.0]))
     for k in range(15):
         with seeded_noise(k, quiet=True):
             _search(cv=4).fit(X)
@@ -239,8 +239,8 @@ def _standardised(estimator, X, y=None):
         ({"scoring": "accuracy"}, "scoring"),
         ({"scoring": _exact}, "one number"),
         ({"scoring": _standardised}, "depends on the other records"),
-        ({"scoring": lambda estimator, X, y=None: X}, "one number a record"),
-        ({"scoring": lambda estimator, X, y=None: np.full(len(X), np.nan)}, "NaN for every one"),
+        ({"scoring": lambda estimator, X, y=None: X}, "one number for each record"),
+        ({"scoring": lambda estimator, X, y=None: np.full(len(X), np.nan)}, "NaN for every dummy row"),
         ({"scoring": make_scorer(lambda y, p: 0.0)}, None),
         ({"cv": 1}, "cv"),
         ({"mean_runs": 0.5}, "mean_runs"),
@@ -273,7 +273,7 @@ def test_rows_that_a_run_could_count_are_refused_under_replace_one():
         neighboring="replace_one",
         score_bounds=(-30, 10),
     )
-    with pytest.raises(ValueError, match="hangs on the number of rows"):
+    with pytest.raises(ValueError, match="depends on the number of rows"):
         search.fit(X)
 
 
@@ -328,7 +328,7 @@ def test_thresholds_pay_delta_for_every_run():
         inner = []
         run = PrivateSearchCV._run
         patch.setattr(PrivateSearchCV, "_run", lambda self, s, *a: (inner.extend(s.plans), run(self, s, *a))[1])
-        patch.setattr(prepaid, "run_probabilities", lambda *_: np.array([0.0, 1.0]))
+        patch.setattr(reservation, "run_probabilities", lambda *_: np.array([0.0, 1.0]))
         search.fit(X, Y)
     assert plan.extra_delta > 0
     assert all(part.extra_delta * 4 == pytest.approx(plan.extra_delta) for part in inner)

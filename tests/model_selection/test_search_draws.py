@@ -59,7 +59,7 @@ class Telling(Candidate):
 def best_of_searches(kind, n_candidates, n_searches):
     """Best run of each of some searches, and the numbers of the candidates that it fitted, in order."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search_module, "Voucher", lambda paid, plan: paid.take(plan))
+        patch.setattr(search_module, "ReservedFit", lambda reservation, plan: reservation.take(plan))
         found, rng = [], make_noise_generator()
         estimators = [kind(k) for k in range(n_candidates)]
         search = PrivateSearchCV(kind(), {"k": list(range(n_candidates))}, public_data=np.zeros((2, 1)))

@@ -18,7 +18,7 @@ from skdpgen import (
     PriVAESynthesizer,
     PrivateSearchCV,
 )
-from skdpgen.accounting import _prepaid as prepaid
+from skdpgen.accounting import _reservation as reservation
 from skdpgen.exceptions import BudgetExceededError, InvalidInputError
 from skdpgen.model_selection._planning import public_model
 from skdpgen.model_selection._scoring import same_terms
@@ -79,7 +79,7 @@ def a_fold_that_would_be_too_small_is_refused_unpaid():
         accountant = PrivacyAccountant(3.0, neighboring=relation or "add_or_remove_one")
         clone(estimator).set_params(accountant=accountant).plan(X[:n_rows])  # all rows are enough
         search = _search(estimator, accountant=accountant, neighboring=relation)
-        with pytest.raises(ValueError, match=r"rows are held out by coins.*(are needed|groups of)"):
+        with pytest.raises(ValueError, match=r"rows are held out at random.*(are needed|groups of)"):
             search.fit(X[:n_rows])
         assert not accountant.charges
     public = _search(_Picky(bounds=(-4, 4)), public_data=X[:20], score_bounds=None, scoring=None)
@@ -168,15 +168,15 @@ def test_the_fixed_bits_of_public_fits_reach_no_other_thread():
 def test_fits_are_had_within_the_search_alone(monkeypatch):
     kept = []
     monkeypatch.setattr(
-        "skdpgen.model_selection._private_search.Voucher",
-        lambda paid, plan: kept.append((paid, plan)) or prepaid.Voucher(paid, plan),
+        "skdpgen.model_selection._private_search.ReservedFit",
+        lambda reserved, plan: kept.append((reserved, plan)) or reservation.ReservedFit(reserved, plan),
     )
     with seeded_noise(0, quiet=True):
         search = _search().fit(X)
     assert kept
-    for paid, plan in kept:
+    for reserved, plan in kept:
         with pytest.raises(BudgetExceededError, match="is over"):
-            prepaid.Voucher(paid, plan)
+            reservation.ReservedFit(reserved, plan)
     assert len(search.accountant_.charges) == 1
 
 

@@ -11,7 +11,7 @@ from _sabotage import Claim, assert_caught, mutant_ids, quietly
 
 from skdpgen import DPPCA, PrivateSearchCV
 from skdpgen.accounting import describe_event
-from skdpgen.accounting._prepaid import PaidFits
+from skdpgen.accounting._reservation import Reservation
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.watching import watch_releases
 
@@ -102,8 +102,8 @@ TOLD = Claim(
 )
 KEPT = Claim(nothing_of_the_losers_is_kept)
 S = PrivateSearchCV
-RUNS = 'int(np.searchsorted(chances, rng.random() * chances[-1], side="right"))'
-DRAW = PaidFits.draw_runs
+RUNS = 'int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))'
+DRAW = Reservation.draw_runs
 MUTANTS = [
     ("an exact score", [PAID], (S._score, ("search.score_noise, rng", "0.0, rng"))),
     ("a score at half its noise", [PAID], (S._score, ("search.score_noise, rng", "search.score_noise / 2, rng"))),
@@ -113,7 +113,7 @@ MUTANTS = [
         (S._run, ("rank, score =", "self._score(search, estimator, score_rows, rng); rank, score =")),
     ),
     ("a fixed number of runs", [DRAWN], (DRAW, (RUNS, "3"))),
-    ("a number of runs by random_state", [DRAWN], (DRAW, ("rng.random() * chances[-1]", "0.5"))),
+    ("a number of runs by random_state", [DRAWN], (DRAW, ("rng.random() * cumulative[-1]", "0.5"))),
     ("twice the runs that were charged", [DRAWN], (DRAW, (RUNS, f"2 * {RUNS}"))),
     (
         "folds of a fixed size",
@@ -135,7 +135,7 @@ MUTANTS = [
     (
         "a candidate that follows from the runs left",
         [CANDIDATES],
-        (S._run, ("rng.integers(len(search.candidates))", "paid._left % len(search.candidates)")),
+        (S._run, ("rng.integers(len(search.candidates))", "reservation._left % len(search.candidates)")),
     ),
     (
         "a score divided by the exact number of rows held out",

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from skorch.callbacks import Callback
 
 from skdpgen.accounting import PrivacyAccountant, compose_events, gaussian_event
-from skdpgen.accounting._checkpoint import read_header
+from skdpgen.accounting._receipt import read_header
 from skdpgen.dpsgd import DPSGDPlan, TermwisePlan
 from skdpgen.dpsgd._parts import PartedPlan
 from skdpgen.dpsgd._whole_batch import WholeBatchPlan

@@ -9,9 +9,8 @@ from typing import Any
 
 from ..utils.atomic import save_figure
 from ._calibration import FitPlan
-from ._cost import epsilon_pld
-from ._events import releases
-from ._subset_sampling import SUBSET_MECHANISMS
+from ._events import SUBSET_MECHANISMS
+from ._pricing import epsilon_pld
 
 __all__ = ["BudgetPlan", "PlannedPhase"]
 
@@ -182,7 +181,7 @@ class BudgetPlan:
 def _phases(plan, n_rows):
     name = plan.label.partition(":")[0]
     if plan.phases:
-        search = any(row.repeated is not None for row in releases(plan.event))
+        search = any(row.repeated is not None for row in plan.releases)
         # of a search, a run is one of its candidates or the score, and each has shares of its own
         whole = 1.0 if search else math.fsum(phase.share for phase in plan.phases)
         for phase in plan.phases:
@@ -191,7 +190,7 @@ def _phases(plan, n_rows):
             label = f"run may be: {phase.label}" if search else phase.label
             yield _phase(name, label, share, phase.steps, phase.sampling_rate, noise, n_rows, signal)
         return
-    for row in releases(plan.event):  # an event alone; of a search, each thing that a run may be
+    for row in plan.releases:  # an event alone; of a search, each thing that a run may be
         alternatives = (row,) if row.repeated is None else [part for rows in row.repeated.alternatives for part in rows]
         for k, part in enumerate(alternatives):
             words = "run may be: " if row.repeated is not None else ""

@@ -1,4 +1,4 @@
-"""The books: who is charged, when, and how much."""
+"""Checks of the charge of a fit: whose accountant, when, and how much."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from sklearn.base import clone
 from ..accounting import PrivacyAccountant
 from ..exceptions import BudgetExceededError
 from ..utils.noise import override_noise
-from ._helpers import N_ROWS, Watched, books, charging, check, fitted_attributes, fresh, raises
+from ._helpers import N_ROWS, Watched, accountant_of, charging, check, fitted_attributes, fresh, raises
 
 
 @check
 def check_clone_shares_accountant(estimator, data):
-    """A clone charges the same books."""
-    accountant = books(estimator, 100.0)
+    """A clone charges the same accountant."""
+    accountant = accountant_of(estimator, 100.0)
     assert clone(charging(estimator, accountant)).get_params()["accountant"] is accountant
 
 
 @check
 def check_fit_charges_once(estimator, data):
-    """A fit makes one charge, in the books it was given, and says so by `accountant_`."""
-    accountant = books(estimator, 100.0)
+    """A fit makes one charge, to the accountant that it was given, and stores it as `accountant_`."""
+    accountant = accountant_of(estimator, 100.0)
     fitted = charging(estimator, accountant)
     assert fitted.fit(*data()) is fitted
     assert len(accountant.charges) == 1, f"{len(accountant.charges)} charges for one fit"
@@ -31,10 +31,10 @@ def check_fit_charges_once(estimator, data):
 
 @check
 def check_a_plan_is_what_fit_charges(estimator, data):
-    """`plan`, where there is one, charges nothing, keeps nothing, and tells what `fit` then charges."""
+    """`plan`, where there is one, charges and stores nothing, and returns what `fit` then charges."""
     if not hasattr(estimator, "plan"):
         return
-    accountant = books(estimator, 100.0)
+    accountant = accountant_of(estimator, 100.0)
     planned = charging(estimator, accountant)
     before = dict(vars(planned))
     plan = planned.plan(*data())
@@ -46,8 +46,8 @@ def check_a_plan_is_what_fit_charges(estimator, data):
 
 @check
 def check_charge_precedes_every_draw_of_noise(estimator, data):
-    """Nothing is released before it is paid: the first draw of noise finds the charge in the books."""
-    accountant = books(estimator, 100.0)
+    """Nothing is released before it is charged: at the first draw of noise the charge is in the ledger."""
+    accountant = accountant_of(estimator, 100.0)
     draws = []
 
     def seen():
@@ -62,7 +62,7 @@ def check_charge_precedes_every_draw_of_noise(estimator, data):
 @check
 def check_full_budget_refuses_and_releases_nothing(estimator, data):
     """Over budget, a fit raises BudgetExceededError, charges nothing, draws nothing, and is not fitted."""
-    accountant = books(estimator, 1e-3)
+    accountant = accountant_of(estimator, 1e-3)
     draws = []
     refused = charging(estimator, accountant)
     with override_noise(lambda kind: Watched(lambda: draws.append(1))), raises(BudgetExceededError):
@@ -76,7 +76,7 @@ def check_full_budget_refuses_and_releases_nothing(estimator, data):
 def check_refused_input_charges_nothing(estimator, data):
     """Bad parameters and rows of another length than y are refused before the charge."""
     X, *y = data()
-    accountant = books(estimator, 100.0)
+    accountant = accountant_of(estimator, 100.0)
     for parameters in ({"epsilon": -1.0}, {"epsilon": 0.0}, {"delta": 0.0}, {"delta": 1.0}, {"neighboring": "nobody"}):
         with raises(ValueError):
             charging(estimator, accountant).set_params(**parameters).fit(X, *y)
@@ -96,7 +96,7 @@ def check_refused_input_charges_nothing(estimator, data):
 
 @check
 def check_refused_refit_keeps_the_fit(estimator, data):
-    """A fit that is refused leaves what the last one left."""
+    """A fit that is refused leaves the fitted attributes of the last one."""
     fitted = fresh(estimator).fit(*data())
     before = fitted_attributes(fitted)
     with raises(ValueError):
@@ -107,8 +107,8 @@ def check_refused_refit_keeps_the_fit(estimator, data):
 
 
 @check
-def check_epsilon_agrees_with_the_books(estimator, data):
-    """A fit of its own costs the epsilon asked for: not more, and hardly less; and its card recomputes."""
+def check_epsilon_agrees_with_the_ledger(estimator, data):
+    """A fit with a new accountant costs its `epsilon`: not more, and hardly less; and its card verifies."""
     fitted = fresh(estimator).fit(*data())
     spent, asked = fitted.accountant_.epsilon_spent(), estimator.get_params()["epsilon"]
     assert spent <= asked * (1 + 1e-9), f"{spent} was spent of {asked}"
@@ -118,8 +118,8 @@ def check_epsilon_agrees_with_the_books(estimator, data):
 
 @check
 def check_refit_charges_again(estimator, data):
-    """A second fit is paid again; without an accountant it has books of its own."""
-    accountant = books(estimator, 1000.0)
+    """A second fit is charged again; without an accountant each fit makes a new one."""
+    accountant = accountant_of(estimator, 1000.0)
     fitted = charging(estimator, accountant).fit(*data()).fit(*data())
     assert len(fitted.accountant_.charges) == 2
     own = fresh(estimator).fit(*data())
@@ -128,8 +128,8 @@ def check_refit_charges_again(estimator, data):
 
 
 @check
-def check_the_event_does_not_hang_on_the_rows(estimator, data):
-    """Two data sets of different rows and numbers of rows are charged the same event."""
+def check_the_event_does_not_depend_on_the_rows(estimator, data):
+    """Fits on data sets of different rows and numbers of rows charge the same event."""
     fits = [fresh(estimator).fit(*data(n_rows, seed)) for n_rows, seed in ((N_ROWS, 0), (N_ROWS + 46, 1))]
     one, other = (fitted.accountant_.charges for fitted in fits)
     if estimator.get_params()["neighboring"] != "replace_one":  # where the number of rows is public
@@ -138,7 +138,7 @@ def check_the_event_does_not_hang_on_the_rows(estimator, data):
 
 @check
 def check_another_relation_is_refused(estimator, data):
-    """One set of books has one neighbouring relation."""
+    """`neighboring` must match that of the accountant."""
     for relation, other in (("add_or_remove_one", "replace_one"), ("replace_one", "add_or_remove_one")):
         accountant = PrivacyAccountant(100.0, neighboring=relation)
         with raises(ValueError):
@@ -148,8 +148,8 @@ def check_another_relation_is_refused(estimator, data):
 
 @check
 def check_infinite_epsilon_needs_an_infinite_budget(estimator, data):
-    """A fit without noise is refused by a finite budget."""
-    accountant = books(estimator, 100.0)
+    """A finite budget refuses a fit without noise."""
+    accountant = accountant_of(estimator, 100.0)
     with raises(BudgetExceededError):
         charging(estimator, accountant).set_params(epsilon=np.inf).fit(*data())
     assert not accountant.charges

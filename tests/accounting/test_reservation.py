@@ -1,4 +1,4 @@
-"""A fit within a paid one: planned, then made once, as it was paid for, and not otherwise."""
+"""A fit within a search: planned, charged as a part of it, then made once and not otherwise."""
 
 import copy
 import pickle
@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from skdpgen import DPPCA, PrivacyAccountant
 from skdpgen.accounting import gaussian_event, repeat_and_select_event
-from skdpgen.accounting._prepaid import PaidFits, PlanningAccountant, Voucher, calibrate_by_rdp, plan_at
+from skdpgen.accounting._reservation import PhaseRecorder, Reservation, ReservedFit, calibrate_by_rdp, plan_at
 from skdpgen.exceptions import BudgetExceededError
 
 X = np.random.default_rng(0).normal(size=(300, 2))
@@ -29,35 +29,35 @@ class _Runs:
 def _paid(mu=0.5, u=0.9):
     """An open block with a few runs drawn."""
     accountant = PrivacyAccountant(5.0)
-    planner = PlanningAccountant(accountant)
-    DPPCA(1, accountant=planner).plan(X)
-    plan = plan_at(planner.request, mu, accountant, alpha=10.0)
-    paid = PaidFits(accountant).__enter__()
-    paid.charge(repeat_and_select_event([plan.event, gaussian_event(1 / mu)], "poisson", 4), "search")
-    return accountant, paid, plan, paid.draw_runs("poisson", 4, _Runs(u))
+    request = DPPCA(1)._requested(X, None, accountant)
+    plan = plan_at(request, mu, accountant, alpha=10.0)
+    reservation = Reservation(accountant).__enter__()
+    reservation.charge(repeat_and_select_event([plan.event, gaussian_event(1 / mu)], "poisson", 4), "search")
+    return accountant, reservation, plan, reservation.draw_runs("poisson", 4, _Runs(u))
 
 
-def test_planning_pays_for_nothing():
+def test_planning_charges_nothing():
     accountant = PrivacyAccountant(5.0)
-    planner = PlanningAccountant(accountant)
-    DPPCA(1, accountant=planner).plan(X)
-    assert [phase.label for phase in planner.request.phases] == ["bounds", "l2_bound", "moments"]
-    with pytest.raises(BudgetExceededError, match="only planned"):
-        DPPCA(1, accountant=planner).fit(X)
+    request = DPPCA(1)._requested(X, None, accountant)
+    assert [phase.label for phase in request.phases] == ["bounds", "l2_bound", "moments"]
+    recorder = PhaseRecorder(accountant)
+    assert not hasattr(recorder, "charge")
+    with pytest.raises(ValueError, match="accountant"):  # it is no accountant: no fit can be made with it
+        DPPCA(1, accountant=recorder).fit(X)
     assert not accountant.charges
 
 
-def test_a_voucher_pays_for_the_fit_that_was_paid_for_and_once():
-    accountant, paid, plan, n_runs = _paid()
+def test_a_reservation_pays_for_the_fit_that_was_paid_for_and_once():
+    accountant, reservation, plan, n_runs = _paid()
     assert n_runs >= 4
-    voucher = Voucher(paid, plan)
-    pca = DPPCA(1, accountant=voucher).fit(X)
-    assert pca.accountant_ is voucher
+    reserved = ReservedFit(reservation, plan)
+    pca = DPPCA(1, accountant=reserved).fit(X)
+    assert pca.accountant_ is reserved
     assert len(accountant.charges) == 1
     with pytest.raises(BudgetExceededError, match="not twice"):
         clone(pca).fit(X)
     for other in (DPPCA(1, bounds=(-4, 4)), DPPCA(1, bounds_share=0.2), DPPCA(1, centering="two_round")):
-        fresh = Voucher(paid, plan)
+        fresh = ReservedFit(reservation, plan)
         with pytest.raises(BudgetExceededError, match="other phases"):
             other.set_params(accountant=fresh).fit(X)
         assert not fresh.charges
@@ -66,27 +66,27 @@ def test_a_voucher_pays_for_the_fit_that_was_paid_for_and_once():
 def as_many_fits_as_runs_were_drawn():
     """Not one more, and none once the block has ended, in which the charge was made."""
     for u in (0.01, 0.5, 0.99):
-        accountant, paid, plan, n_runs = _paid(u=u)
-        vouchers = []
+        accountant, reservation, plan, n_runs = _paid(u=u)
+        fits = []
         for _ in range(n_runs):
-            vouchers.append(Voucher(paid, plan))
+            fits.append(ReservedFit(reservation, plan))
         with pytest.raises(BudgetExceededError, match="no run is left"):
-            Voucher(paid, plan)
+            ReservedFit(reservation, plan)
         with pytest.raises(BudgetExceededError, match="drawn once"):
-            paid.draw_runs("poisson", 4, _Runs(0.99))
+            reservation.draw_runs("poisson", 4, _Runs(0.99))
         assert len(accountant.charges) == 1
     assert n_runs > 5
-    paid.__exit__(None, None, None)
-    for voucher in vouchers:
+    reservation.__exit__(None, None, None)
+    for reserved in fits:
         with pytest.raises(BudgetExceededError, match="is over"):
-            DPPCA(1, accountant=voucher).fit(X)
-        assert not voucher.charges
-    _, paid, plan, _ = _paid()
-    paid.__exit__(None, None, None)
+            DPPCA(1, accountant=reserved).fit(X)
+        assert not reserved.charges
+    _, reservation, plan, _ = _paid()
+    reservation.__exit__(None, None, None)
     with pytest.raises(BudgetExceededError, match="is over"):
-        Voucher(paid, plan)
+        ReservedFit(reservation, plan)
     with pytest.raises(BudgetExceededError, match="not fitted again"):
-        paid.__enter__()
+        reservation.__enter__()
 
 
 def an_entry_of_the_books_pays_for_no_fit():
@@ -94,55 +94,54 @@ def an_entry_of_the_books_pays_for_no_fit():
     accountant, first, plan, _ = _paid()
     first.__exit__(None, None, None)
     (charge,) = accountant.charges
-    with PaidFits(accountant) as again:
-        for attempt in (lambda: Voucher(again, plan), lambda: again.draw_runs("poisson", 4, _Runs())):
+    with Reservation(accountant) as again:
+        for attempt in (lambda: ReservedFit(again, plan), lambda: again.draw_runs("poisson", 4, _Runs())):
             with pytest.raises(BudgetExceededError):
                 attempt()
     assert accountant.charges == (charge,)
-    with PaidFits(PrivacyAccountant(5.0)) as paid:
-        paid.charge(charge.event, "search")
+    with Reservation(PrivacyAccountant(5.0)) as reservation:
+        reservation.charge(charge.event, "search")
         for law in (("poisson", 40), ("logarithmic", 4)):
             with pytest.raises(BudgetExceededError, match="another number of runs"):
-                paid.draw_runs(*law, _Runs())
+                reservation.draw_runs(*law, _Runs())
         with pytest.raises(BudgetExceededError, match="one charge"):
-            paid.charge(charge.event, "search")
+            reservation.charge(charge.event, "search")
     with pytest.raises(BudgetExceededError, match="inside the block"):
-        PaidFits(PrivacyAccountant(5.0)).charge(charge.event, "search")
+        Reservation(PrivacyAccountant(5.0)).charge(charge.event, "search")
 
 
-def test_a_voucher_covers_what_was_charged_and_nothing_louder():
-    accountant, paid, plan, _ = _paid()
-    planner = PlanningAccountant(accountant)
-    DPPCA(1, accountant=planner).plan(X)
-    louder = plan_at(planner.request, 0.6, accountant, alpha=10.0)
+def test_a_reservation_covers_what_was_charged_and_nothing_louder():
+    accountant, reservation, plan, _ = _paid()
+    request = DPPCA(1)._requested(X, None, accountant)
+    louder = plan_at(request, 0.6, accountant, alpha=10.0)
     with pytest.raises(BudgetExceededError, match="not among the runs"):
-        Voucher(paid, louder)
-    voucher = Voucher(paid, plan)
+        ReservedFit(reservation, louder)
+    reserved = ReservedFit(reservation, plan)
     with pytest.raises(BudgetExceededError):
-        voucher.charge(gaussian_event(100.0), "something else")
+        reserved.charge(gaussian_event(100.0), "something else")
     with pytest.raises(BudgetExceededError):
-        voucher.plan([])
+        reserved.plan([])
 
 
 def test_a_refused_charge_opens_nothing():
     _, _, plan, _ = _paid()
-    with PaidFits(PrivacyAccountant(0.01)) as paid:
+    with Reservation(PrivacyAccountant(0.01)) as reservation:
         with pytest.raises(BudgetExceededError):
-            paid.charge(repeat_and_select_event([plan.event], "poisson", 4), "search")
-        assert not paid.open
+            reservation.charge(repeat_and_select_event([plan.event], "poisson", 4), "search")
+        assert not reservation.open
         with pytest.raises(BudgetExceededError):
-            Voucher(paid, plan)
+            ReservedFit(reservation, plan)
 
 
-def test_a_voucher_is_neither_copied_nor_pickled():
-    accountant, paid, plan, _ = _paid()
-    for special in (Voucher(paid, plan), PlanningAccountant(accountant)):
-        assert clone(special) is copy.deepcopy(special) is special
-        with pytest.raises(TypeError, match="does not leave the process"):
-            pickle.dumps(special)
+def test_a_reservation_is_neither_copied_nor_pickled():
+    _, reservation, plan, _ = _paid()
+    reserved = ReservedFit(reservation, plan)
+    assert clone(reserved) is copy.deepcopy(reserved) is reserved
+    with pytest.raises(TypeError, match="does not leave the process"):
+        pickle.dumps(reserved)
     for attempt in (copy.copy, copy.deepcopy, pickle.dumps):  # a copy would count runs of its own
         with pytest.raises(TypeError, match="neither copied"):
-            attempt(paid)
+            attempt(reservation)
 
 
 def a_declared_search_is_paid_once():
@@ -165,22 +164,26 @@ def a_declared_search_is_paid_once():
 CLAIMED = [Claim(f) for f in (as_many_fits_as_runs_were_drawn, an_entry_of_the_books_pays_for_no_fit)]
 ONCE = Claim(a_declared_search_is_paid_once)
 MUTANTS = [
-    ("fits are not counted", CLAIMED[:1], (PaidFits.take, ("self._left -= 1", "pass"))),
-    ("fits after the end", CLAIMED[:1], (PaidFits.open, ("self._open and ", ""))),
-    ("runs of another law", CLAIMED[1:], (PaidFits.draw_runs, ("self._law() != (runs, float(mean))", "False"))),
-    ("two draws of the number of runs", CLAIMED[:1], (PaidFits.draw_runs, (" or self._left is not None", ""))),
+    ("fits are not counted", CLAIMED[:1], (Reservation.take, ("self._left -= 1", "pass"))),
+    ("fits after the end", CLAIMED[:1], (Reservation.open, ("self._open and ", ""))),
+    (
+        "runs of another law",
+        CLAIMED[1:],
+        (Reservation.draw_runs, ("self._distribution() != (runs, float(mean))", "False")),
+    ),
+    ("two draws of the number of runs", CLAIMED[:1], (Reservation.draw_runs, (" or self._left is not None", ""))),
     ("the entry that was declared is forgotten", [ONCE], (calibrate_by_rdp, ("not declared and (", "("))),
 ]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))
-def test_sabotage_of_paid_fits_is_caught(monkeypatch, mutant):
+def test_sabotage_of_reservations_is_caught(monkeypatch, mutant):
     _, claims, *changes = mutant
     assert_caught(monkeypatch, claims, *changes)
 
 
 @pytest.mark.parametrize("claim", [*CLAIMED, ONCE], ids=str)
-def test_paid_fits_are_what_they_claim(claim):
+def test_reservations_are_what_they_claim(claim):
     claim.holds_unpatched()
 
 

@@ -16,6 +16,7 @@ from skdpgen import (
 )
 from skdpgen.accounting import BudgetPlan, epsilon_pld, repeat_and_select_event, subset_gaussian_event
 from skdpgen.accounting._calibration import FitPlan
+from skdpgen.accounting._events import releases
 
 X = np.random.default_rng(0).normal(size=(200, 3))
 
@@ -91,7 +92,7 @@ def test_a_search_over_steps_on_subsets_shows_their_signal():
 
 def test_where_the_number_of_subsets_is_not_told_no_signal_is():
     event = repeat_and_select_event([subset_gaussian_event("poisson_subsets", 0.1, 2.0, 9)], "poisson", 2)
-    shown = BudgetPlan.of(FitPlan("search", (), {}, event, 0.0, 1.0, 1e-5, "add_or_remove_one"), n_rows=100)
+    shown = BudgetPlan.of(FitPlan("search", (), {}, releases(event), 0.0, 1.0, 1e-5, "add_or_remove_one"), n_rows=100)
     assert shown.phases[0].signal_to_noise is None
     assert "poisson_subsets" in str(shown)
     assert "does not tell how many subsets" in str(shown)

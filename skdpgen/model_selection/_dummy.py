@@ -1,4 +1,4 @@
-"""Rows made up from public facts alone: they try a scorer out, and stand in where no run was drawn."""
+"""Dummy rows from public facts alone: for the trial of a scorer, and for the model of a search without a run."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import pandas as pd
 
 from ..tabular._columns import holds_missing
 
-__all__ = ["made_up_rows", "rows_like", "with_missing"]
+__all__ = ["dummy_rows", "rows_like", "with_missing"]
 
 _ROWS = 60
 
 
-def made_up_rows(X, y, estimator):
-    """Return (X, y) of the columns, dtypes and declared facts of the data, and of none of their values.
+def dummy_rows(X, y, estimator):
+    """Return dummy (X, y) with the columns, dtypes and declared facts of the data, and none of their values.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def made_up_rows(X, y, estimator):
     Returns
     -------
     X, y : DataFrame or array, array or None
-        Always the same for the same public facts.
+        The same for the same public facts.
     """
     rng = np.random.default_rng(0)
     parameters = estimator.get_params(deep=False)
@@ -55,9 +55,9 @@ def made_up_rows(X, y, estimator):
 
 
 def with_missing(rows, labels):
-    """Return made-up rows and labels with one record more, of which every value is missing that may be.
+    """Return dummy rows and labels with one more record, in which every value is missing that may be.
 
-    Of a DataFrame: arrays have none. numpy has no missing integer, and makes floats of all of them for one.
+    Only a DataFrame has missing values. With one of them numpy turns a column of integers into floats.
     """
 
     def more(values):
@@ -94,16 +94,16 @@ def _column(dtype, values, kind, rng, bounds=None):
 
 
 def _cast(series, dtype):
-    if isinstance(dtype, np.dtype) and dtype.kind in "US":  # as long as the longest text of the rows
+    if isinstance(dtype, np.dtype) and dtype.kind in "US":  # the dtype would show the length of the longest text
         return series.astype(object)
     try:
         return series.astype(dtype)
-    except (TypeError, ValueError):  # declared values of another kind than the column has
+    except (TypeError, ValueError):  # the declared values are of another type than the column
         return series
 
 
 def rows_like(schema):
-    """Return made-up rows of a table of which only the schema is known.
+    """Return dummy rows of a table of which only the schema is known.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Fits within a fit that is paid as a whole: planned together, calibrated together, and each run on a voucher."""
+"""Fits within a search: planned together, charged as one repetition, and each made once on a reservation."""
 
 from __future__ import annotations
 
@@ -15,35 +15,33 @@ from ..exceptions import BudgetExceededError
 from ..utils.forks import ForkSafeLock, process_identity
 from ._accountant import PrivacyAccountant
 from ._calibration import FitPlan, Phase, check_phases, make_plan, scale_for_rdp
-from ._cost import check_delta, check_epsilon, epsilon_rdp
-from ._events import Charge, releases
+from ._events import Charge, Repetition, releases
 from ._filter import PrivacyFilter
-from ._gaussian import gaussian_mu
 from ._ledger import MemoryLedger
-from ._renyi import rdp_at
-from ._selection import run_probabilities
+from ._pricing import check_delta, check_epsilon, epsilon_rdp, gaussian_mu
+from ._renyi import rdp_at, run_probabilities
 
-__all__ = ["PaidFits", "PlanningAccountant", "Voucher", "calibrate_by_rdp", "plan_at"]
+__all__ = ["PhaseRecorder", "Reservation", "ReservedFit", "calibrate_by_rdp", "plan_at"]
 
-# How far below its target the search for the noise ends, relative to it.
+# Relative distance below its target at which the search for the noise ends.
 _TOLERANCE = 1e-4
 
 
 class FitRequest(NamedTuple):
-    """What a fit asked of its accountant: the phases of its releases, and the share of delta for thresholds."""
+    """Phases of the releases of a fit, and the share of delta for its thresholds."""
 
     label: str
     phases: tuple[Phase, ...]
     extra_delta_share: float
 
 
-class PlanningAccountant(PrivacyAccountant):
-    """Learns what a fit would release; refuses every charge.
+class PhaseRecorder:
+    """Stands for the accountant while a fit is planned, and records the phases that the fit asks it to calibrate.
 
     Parameters
     ----------
     accountant : PrivacyAccountant
-        Whose relation and deltas the fit is planned under.
+        Its relation and delta hold for the plan.
 
     Attributes
     ----------
@@ -54,33 +52,22 @@ class PlanningAccountant(PrivacyAccountant):
     fixed_phases = True
 
     def __init__(self, accountant: PrivacyAccountant):
-        self._filter = PrivacyFilter(math.inf, accountant.delta, accountant.neighboring, accountant.delta_reserve)
-        self._ledger = MemoryLedger()
+        self.neighboring, self.delta = accountant.neighboring, accountant.delta
         self.request: FitRequest | None = None
 
     def calibrate(self, phases, *, label, epsilon=None, delta=None, extra_delta_share=0.0) -> FitPlan:
-        """Note the request, and answer with a plan at an arbitrary noise."""
+        """Record the request; return a plan with an arbitrary noise."""
         self.request = FitRequest(label, check_phases(phases), float(extra_delta_share))
         terms = {"neighboring": self.neighboring, "delta": self.delta, "epsilon": 1.0 if epsilon is None else epsilon}
-        return make_plan(
-            self.request.phases, 1.0, label=label, extra_delta=0.5 * extra_delta_share * self.delta, **terms
-        )
-
-    def charge(self, event, label, extra_delta=0.0, *, private=True):
-        """Refuse: nothing is paid while a fit is planned."""
-        raise BudgetExceededError(f"{label!r} was only planned: nothing may be charged or released")
-
-    plan = charge
-
-    def __reduce__(self):
-        raise TypeError("an accountant for planning does not leave the process")
+        extra_delta = 0.5 * extra_delta_share * self.delta
+        return make_plan(self.request.phases, 1.0, label=label, extra_delta=extra_delta, **terms)
 
 
-class PaidFits:
-    """Makes the charge of a repeated fit, and hands out its fits: as many as its law draws, until the block ends.
+class Reservation:
+    """The charge of a repeated fit, and its fits: as many as its distribution draws, until the block ends.
 
-    A context manager. Its `charge` stands in for the accountant's, once; only what was charged *by it* can be fitted,
-    so an entry of the books, however it came there, pays for no fit a second time.
+    A context manager. Its `charge` replaces the accountant's, once. Only fits that *this object* charged can be made:
+    another entry of the ledger covers no fit.
 
     Parameters
     ----------
@@ -90,15 +77,16 @@ class PaidFits:
     --------
     >>> import numpy as np
     >>> from skdpgen.accounting import PrivacyAccountant, gaussian_event, repeat_and_select_event
-    >>> from skdpgen.accounting._prepaid import PaidFits
+    >>> from skdpgen.accounting._reservation import Reservation
     >>> event = repeat_and_select_event([gaussian_event(9.0)], "poisson", 2)
-    >>> with PaidFits(PrivacyAccountant(1.0)) as paid:
-    ...     paid.charge(event, "search")
-    ...     n_runs = paid.draw_runs("poisson", 2, rng=np.random.default_rng(0))
+    >>> with Reservation(PrivacyAccountant(1.0)) as reservation:
+    ...     reservation.charge(event, "search")
+    ...     n_runs = reservation.draw_runs("poisson", 2, rng=np.random.default_rng(0))
     """
 
     def __init__(self, accountant: PrivacyAccountant):
-        self._accountant, self._lock, self._process = accountant, ForkSafeLock(), process_identity()
+        self.accountant = accountant
+        self._lock, self._process = ForkSafeLock(), process_identity()
         self._open, self._charge, self._left = False, None, None
 
     def __enter__(self):
@@ -116,120 +104,113 @@ class PaidFits:
         return self._open and self._charge is not None and process_identity() == self._process
 
     def charge(self, event: DpEvent, label: str, extra_delta: float = 0.0, *, private: bool = True) -> None:
-        """Charge the accountant, as its own `charge`; a second charge is refused."""
+        """Charge the accountant, as its `charge` does; a second charge is refused."""
         charge = Charge(label, event, extra_delta)
         with self._lock:
             if not self._open or self._charge is not None:
                 raise BudgetExceededError(f"{label!r}: one charge is made here, inside the block")
-            self._accountant.charge(event, label, extra_delta, private=private)
+            self.accountant.charge(event, label, extra_delta, private=private)
             self._charge = charge
 
     def draw_runs(self, runs: str, mean: float, rng) -> int:
-        """Draw, once, how many fits there are; that many vouchers can be had.
+        """Draw, once, the number of fits; as many can then be taken.
 
         Parameters
         ----------
         runs : str
         mean : float
-            The law: that of the charge (of one without noise, any).
+            The distribution: that of the charge (for a charge without noise, any).
         rng : NoiseGenerator
         """
         with self._lock:
             if not self.open or self._left is not None:
                 raise BudgetExceededError("the number of runs is drawn once, on a charge that was made here")
-            if self._private and self._law() != (runs, float(mean)):
+            if self._private and self._distribution() != (runs, float(mean)):
                 raise BudgetExceededError(f"{self._charge.label!r} was charged for another number of runs")
-            chances = np.cumsum(run_probabilities(runs, mean))
-            self._left = int(np.searchsorted(chances, rng.random() * chances[-1], side="right"))
+            cumulative = np.cumsum(run_probabilities(runs, mean))
+            self._left = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
             return self._left
 
     def take(self, plan: FitPlan) -> None:
-        """Use up one fit; BudgetExceededError where none is left, or `plan` is not among those that were paid for."""
+        """Use up one fit; BudgetExceededError where none is left, or the charge does not cover `plan`."""
         with self._lock:
             if not self.open:
-                raise BudgetExceededError(f"{plan.label!r}: what it was paid by is over (or was never charged)")
+                raise BudgetExceededError(f"{plan.label!r}: its reservation is over (or was never charged)")
             if not self._left:
                 raise BudgetExceededError(f"{self._charge.label!r}: no run is left of those that were drawn")
-            rows = releases(plan.event)
-            covered = [
-                part for row in releases(self._charge.event) if row.repeated for part in row.repeated.alternatives
-            ]
-            cheap = plan.extra_delta <= self._charge.extra_delta
-            if self._private and not (cheap and any(_starts(part, rows) for part in covered)):
-                raise BudgetExceededError(f"{plan.label!r} is not among the runs that {self._charge.label!r} paid for")
+            if self._private and not self._covers(plan):
+                raise BudgetExceededError(f"{plan.label!r} is not among the runs that {self._charge.label!r} covers")
             self._left -= 1
 
-    @property
-    def accountant(self) -> PrivacyAccountant:
-        """Whose books hold the charge."""
-        return self._accountant
+    def _covers(self, plan):
+        """Whether the releases of a run begin with those of the fit (a score may follow)."""
+        rows, repeated = plan.releases, [row.repeated for row in self._charge.releases if row.repeated]
+        begins = any(part[: len(rows)] == rows for repetition in repeated for part in repetition.alternatives)
+        return begins and plan.extra_delta <= self._charge.extra_delta
 
     @property
     def _private(self):
-        # without noise there is nothing to cover, and the books say so
-        return all(row.mechanism != "non_private" for row in releases(self._charge.event))
+        # without noise there is nothing to cover, and the ledger says so
+        return all(row.mechanism != "non_private" for row in self._charge.releases)
 
-    def _law(self):
-        rows = releases(self._charge.event)
-        single = len(rows) == 1 and rows[0].count == 1 and rows[0].repeated is not None
+    def _distribution(self):
+        rows = self._charge.releases
+        single = len(rows) == 1 and rows[0].count == 1 and isinstance(rows[0].repeated, Repetition)
         return (rows[0].repeated.runs, rows[0].repeated.mean) if single else None
 
     def __reduce__(self):
-        raise TypeError("paid fits are neither copied nor sent to another process")
+        raise TypeError("a reservation is neither copied nor sent to another process")
 
 
-class Voucher(PrivacyAccountant):
-    """Pays for one fit that is part of a charge just made; used up by it, and void once the charge's block has ended.
+class ReservedFit(PrivacyAccountant):
+    """Accountant of one fit within a search: it holds the one charge that the reservation covers.
+
+    It is used up by that charge, and void once the block of the reservation has ended.
 
     Parameters
     ----------
-    paid : PaidFits
+    reservation : Reservation
         Open, with a run left.
     plan : FitPlan
-        Of the fit: its event must be one of those that the repetition was charged for.
+        Plan of the fit: its releases must be those of a run that was charged.
 
     Raises
     ------
     BudgetExceededError
-        When `paid` is over, has no run left, or does not cover `plan`.
+        When the reservation is over, has no run left, or does not cover `plan`.
     """
 
     fixed_phases = True
 
-    def __init__(self, paid: PaidFits, plan: FitPlan):
-        paid.take(plan)
-        accountant = paid.accountant
+    def __init__(self, reservation: Reservation, plan: FitPlan):
+        reservation.take(plan)
+        accountant = reservation.accountant
         rule = (math.inf, accountant.delta, accountant.neighboring, accountant.delta_reserve)
         self._filter, self._ledger = PrivacyFilter(*rule), MemoryLedger()
-        self._plan, self._paid, self._lock = plan, paid, ForkSafeLock()
+        self._plan, self._reservation, self._lock = plan, reservation, ForkSafeLock()
 
     def calibrate(self, phases, *, label, epsilon=None, delta=None, extra_delta_share=0.0) -> FitPlan:
-        """Return the plan that was paid for; another fit is refused."""
+        """Return the reserved plan; another fit is refused."""
         if check_phases(phases) != self._plan.phases or label != self._plan.label:
-            raise BudgetExceededError(f"this fit was paid for as {self._plan.label!r} with other phases")
+            raise BudgetExceededError(f"this fit was reserved as {self._plan.label!r} with other phases")
         return self._plan
 
     def charge(self, event, label, extra_delta=0.0, *, private=True):
-        """Take the one charge that was paid for; a second, or another, is refused."""
+        """Make the one charge that was reserved; a second, or another, is refused."""
         charge = Charge(label, event, extra_delta)
         with self._lock:
-            if not self._paid.open:
-                raise BudgetExceededError(f"{label!r}: what it was paid by is over")
+            if not self._reservation.open:
+                raise BudgetExceededError(f"{label!r}: its reservation is over")
             if self._ledger.totals(self._filter) or charge != self._plan.charge:
-                raise BudgetExceededError(f"{label!r}: one fit was paid for, and not this one (or not twice)")
+                raise BudgetExceededError(f"{label!r}: one fit was reserved, and not this one (or not twice)")
             return super().charge(event, label, extra_delta, private=private)
 
     def plan(self, charges):
         """Refuse: the one fit is planned already."""
-        raise BudgetExceededError("a fit within a paid one declares nothing")
+        raise BudgetExceededError("a reserved fit declares no other charge")
 
     def __reduce__(self):
-        raise TypeError("a voucher for one fit does not leave the process")
-
-
-def _starts(part, rows):
-    """Whether the releases of a run begin with those of the fit (a score may follow)."""
-    return part[: len(rows)] == rows
+        raise TypeError("a reserved fit does not leave the process")
 
 
 def plan_at(
@@ -249,13 +230,13 @@ def plan_at(
     mu : float
         Infinite: no noise.
     accountant : PrivacyAccountant
-        Whose relation holds.
+        Its relation holds.
     alpha : float
         Order, > 1; for Gaussian phases alone it does not matter.
     extra_delta : float
-        What thresholds may spend in this fit.
+        Part of delta that the thresholds of this fit may spend.
     epsilon : float
-        Of the whole that the fit is part of, for its card.
+        Epsilon of the whole search, for the card.
     """
     scale = mu
     if math.isfinite(mu):
@@ -274,22 +255,22 @@ def calibrate_by_rdp(
     extra_delta: float,
     advice: str = "",
 ) -> tuple[float, FitPlan]:
-    """Find the largest scale mu at which an event costs what is asked for, by RDP, and the books accept it.
+    """Find the largest scale mu at which an event costs `epsilon`, by RDP, and the accountant accepts it.
 
     Parameters
     ----------
     accountant : PrivacyAccountant
     make_event : callable
-        From mu to an event; a larger mu costs more.
+        Maps mu to an event; a larger mu costs more.
     label : str
     epsilon : float or None
-        What the event may cost alone; None is all that is left.
+        Cost of the event alone; None: all that is left.
     delta : float or None
-        None is the accountant's.
+        Delta of that cost; None: the accountant's.
     extra_delta : float
         Part of delta that thresholds spend.
     advice : str
-        Added to the message where no noise is enough.
+        Text added to the message where no noise is enough.
 
     Returns
     -------
@@ -299,7 +280,7 @@ def calibrate_by_rdp(
     Raises
     ------
     BudgetExceededError
-        When no amount of noise brings the price within the budget.
+        When no amount of noise brings the cost within the budget.
     """
     delta = accountant.delta if delta is None else check_delta(delta)
     entries, rule = accountant.entries, accountant._filter
@@ -331,11 +312,11 @@ def calibrate_by_rdp(
     mu = math.inf if math.isinf(target) else search(False, start)
     if entries and math.isfinite(accountant.epsilon):
         asked = None if math.isinf(mu) else Charge(label, make_event(mu), extra_delta)
-        # one that was declared is paid for already: it uses its own entry up
+        # a declared search is charged already: it uses up its entry
         declared = any(entry.status == "planned" and entry.charge == asked for entry in entries)
         refused = not declared and (asked is None or not rule.accepts(entries, [asked]))
         if refused and (math.isinf(target) or target <= rule.remaining(entries)):
             mu = search(True, start)
     event = make_event(mu)
-    cost = epsilon_rdp(event, net, relation)
-    return mu, FitPlan(label, (), MappingProxyType({}), event, extra_delta, max(cost, 0.0), delta, relation)
+    cost = max(epsilon_rdp(event, net, relation), 0.0)
+    return mu, FitPlan(label, (), MappingProxyType({}), releases(event), extra_delta, cost, delta, relation)
