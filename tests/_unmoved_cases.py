@@ -174,7 +174,7 @@ _ARRAYS, _FRAMES = ("array", "array_y"), ("frame", "frame_y", "frame_target")
 # Name: (how it is made, forms of data).
 ESTIMATORS = {
     "p3gm": (P3GMSynthesizer, (*_ARRAYS, *_FRAMES, "array_numbers", "images_y")),
-    "p3gm_net": (_p3gm_net, (*_ARRAYS, *_FRAMES, "images_y")),
+    "p3gm_net": (_p3gm_net, (*_ARRAYS, *_FRAMES)),
     "p3gm_mixture": (_p3gm_mixture, ("array", "frame_target")),
     "moment": (MomentSynthesizer, (*_ARRAYS, *_FRAMES, "frame_targets", "array_numbers", "images_y")),
     "privae": (_privae, (*_ARRAYS, *_FRAMES)),
@@ -217,7 +217,8 @@ def make(case):
 
 
 # A replaced row changes the plan, and of a fit the noise alone: fewer fits tell.
-FITTED = [case for case in CASES if case.endswith("-add") or case.split("-")[1] in ("array", "array_y", "frame_target")]
+_REPLACED = ("array-learned-replace", "frame_target-learned-replace", "array_y-public-replace")
+FITTED = [case for case in CASES if case.endswith(("-add", *_REPLACED))]
 
 # Plans alone: published settings and defaults, whose fits take too long here. Name: (how it is made, form, what more).
 PRESETS = {

@@ -155,7 +155,6 @@ def card_figures(estimator):
         "statuses": [[charge["label"], charge["status"], charge["batch"]] for charge in card["ledger"]["charges"]],
         "model": card["model"]["name"],
         "parameters": given,
-        "parameter_names": sorted(told),
     }
 
 
