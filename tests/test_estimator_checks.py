@@ -159,7 +159,7 @@ def test_an_honest_estimator_passes():
         ("early", "before the charge"),
         ("twice", "2 charges"),
         ("seeded", "no noise was drawn"),
-        ("rows", "one entry a row"),
+        ("rows", "one entry for each row"),
         ("count", "number of rows"),
     ],
 )
