@@ -30,6 +30,7 @@ from ._renyi import (
     epsilon_by_rdp,
     epsilon_of_combined,
     epsilon_of_rows,
+    points_at_many_orders,
     quadrature_points,
     repetition_points,
 )
@@ -239,6 +240,12 @@ def _too_large(combined: Combined | None, neighboring: str) -> bool:
 
 def _too_long(combined: Combined, neighboring: str, interval: float) -> bool:
     """Whether grids at an interval, by rough estimates of their lengths, take too much time and memory."""
+    whole, single = _grid_spans(combined, neighboring)
+    return whole > _MOST_WHOLE * interval or single > _MOST_SINGLE * interval
+
+
+def _grid_spans(combined: Combined, neighboring: str) -> tuple[float, float]:
+    """Rough estimates of the losses that the grid of the whole spans, and those of single steps together."""
     variance, single = combined[0] ** 2, 0.0
     for q, z, count, mechanism in combined[1]:
         gap = contribution_distance(mechanism, neighboring) / z
@@ -247,7 +254,7 @@ def _too_long(combined: Combined, neighboring: str, interval: float) -> bool:
         if mechanism in ("one_of_k", "index_revealed"):
             single += _PROFILE_SPAN
         single += min(gap**2 / 2 + 9 * gap, math.log1p(q * math.expm1(min(gap**2 / 2 + 9 * gap, 500.0))) + 1e-3)
-    return 20 * math.sqrt(variance) > _MOST_WHOLE * interval or 2 * single > _MOST_SINGLE * interval
+    return 20 * math.sqrt(variance), 2 * single
 
 
 def _round_down(interval: float) -> float:
@@ -375,26 +382,55 @@ def _delta_of(combined: Combined | None, epsilon: float, neighboring: str) -> fl
 
 
 # ---- limit of the work of a file ----------------------------------------------------------------
-# Evaluations of a density that the events of a card or a ledger file may take, about a minute; the least of one kind of
-# sampled step.
-_MOST_WORK = 4e8
-_LEAST_WORK = 1e5
+# Evaluations of a density that the events of a card or of a ledger file may take, about 20 seconds of processor time, so
+# that a whole card ends within about a minute; and the least that one kind of sampled step counts for.
+_MOST_WORK = 1e8
+_LEAST_WORK = 5e4
+# What a point of a grid counts for, in each composition of two grids, and in the distribution of one step.
+_WHOLE_WORK, _SINGLE_WORK = 0.5, 2.0
+# How many times finer the final grid is than the coarse one (measured: 6 to 9).
+_FINER = 10
 
 
 def check_work(charges: Iterable[Charge], alpha: float | None, neighboring: str) -> None:
     """Refuse releases whose cost takes too long to compute: a file must not occupy the machine that checks it."""
-    rows = {row._replace(count=1) for charge in charges for row in charge.releases}
+    kinds = {row._replace(count=1) for charge in charges for row in charge.releases}
+    sampled = [row for row in kinds if row.sampling_rate is not None]
+    repeated = [row.repeated for row in kinds if row.repeated is not None]
+    # where there are few kinds, or a search is among them, RDP is integrated at many orders
+    many_orders = bool(repeated) or len(sampled) <= MOST_GROUPS
     work = 0.0
-    for row in rows:
-        if row.repeated is not None:
-            work += repetition_points(row.repeated, neighboring)
-        elif row.sampling_rate is not None:
-            work += _LEAST_WORK + quadrature_points(row, alpha or 2.0, neighboring)
+    for part in (
+        *(repetition_points(repetition, neighboring) for repetition in repeated),
+        *(
+            _LEAST_WORK
+            + quadrature_points(row, alpha or 2.0, neighboring)
+            + (points_at_many_orders(row, neighboring) if many_orders else 0.0)
+            for row in sampled
+        ),
+    ):
+        work += part
         if work > _MOST_WORK:
-            raise ValueError(
-                f"its events take more than {_MOST_WORK:.0e} evaluations of a density: too many different sampled "
-                "releases to be verified"
-            )
+            break
+    rows = tuple(row for charge in charges for row in charge.releases)
+    if work <= _MOST_WORK and not _repeated(rows):
+        work += _grid_work(combine(rows, neighboring), neighboring)
+    if work > _MOST_WORK:
+        raise ValueError(
+            f"its events take more than {_MOST_WORK:.0e} evaluations of a density: too many different sampled "
+            "releases, or too many steps of them, to be verified"
+        )
+
+
+def _grid_work(combined: Combined | None, neighboring: str) -> float:
+    """Work of the privacy loss distribution of combined releases; 0 where there is none."""
+    if _too_large(combined, neighboring) or combined is None or not combined[1]:
+        return 0.0
+    interval = _coarse_interval(combined, neighboring)
+    whole, single = _grid_spans(combined, neighboring)
+    whole = whole / interval + min(_FINER * whole / interval, _MOST_WHOLE)
+    single = single / interval + min(_FINER * single / interval, _MOST_SINGLE)
+    return _WHOLE_WORK * len(combined[1]) * whole + _SINGLE_WORK * single
 
 
 # ---- events, charges and plans -------------------------------------------------------------------

@@ -26,6 +26,7 @@ __all__ = [
     "epsilon_by_rdp",
     "epsilon_of_combined",
     "epsilon_of_rows",
+    "points_at_many_orders",
     "poisson_rdp",
     "quadrature_points",
     "rdp_at",
@@ -230,6 +231,11 @@ def quadrature_points(row: Release, alpha: float, neighboring: str) -> float:
     points, _ = _grid(row.noise_multiplier, alpha, relation)
     # the closed form is a sum of up to so many terms
     return points if points <= _MOST_POINTS else 4 * alpha
+
+
+def points_at_many_orders(row: Release, neighboring: str) -> float:
+    """Evaluations, about, that the RDP of a release takes at all orders of `epsilon_by_rdp` or of `epsilon_of_rows`."""
+    return 8 * math.fsum(quadrature_points(row, alpha, neighboring) for alpha in _CARD_ORDERS[::8])
 
 
 def _divergence(log_p: np.ndarray, log_q: np.ndarray, alpha: float, log_width: float) -> float:
