@@ -1,4 +1,4 @@
-"""What every private estimator shares: whose books are charged, when, and what a failed fit leaves behind."""
+"""PrivateEstimator, the base of all private estimators: the order of a fit, its charge and its card."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ class PrivateEstimator(BaseEstimator):
         with self._fitting():
             accountant = self._resolve_accountant()
             rows, plan = self._prepare(X, y, accountant)  # validated; planned from public parameters alone
-            rng = self._charge(accountant, plan)          # paid; a crash from here on never refunds
+            rng = self._charge(accountant, plan)          # charged: a crash from here on does not undo it
             ...                                           # release, set attributes
             self._issue_card(...)
 
-    Attributes set here: ``accountant_`` (what the fit charged) and ``card_`` (the privacy card).
+    Attributes set here: ``accountant_`` (the one that the fit charged) and ``card_`` (the privacy card).
     """
 
     _parameter_constraints = PRIVACY_CONSTRAINTS
 
     def plan(self, X, y=None):
-        """Return what `fit` on these data would charge: nothing is charged, released or kept.
+        """Return what `fit` on these data would charge: nothing is charged, released or stored.
 
-        **Privacy**: rows are read to refuse bad ones; the plan depends on public facts alone.
+        **Privacy**: the rows are validated; the plan depends on public facts alone.
 
         Parameters
         ----------
@@ -65,18 +65,18 @@ class PrivateEstimator(BaseEstimator):
         Returns
         -------
         FitPlan
-            With the noise of each release; for ``accountant.plan([a.plan(X), b.plan(X)])``, which pays for fits that
-            are declared together without the price of choosing one after the other.
+            With the noise of each release; for ``accountant.plan([a.plan(X), b.plan(X)])``, which charges fits that
+            are declared together, without the extra cost of choosing one after the other.
 
         Raises
         ------
         ValueError
-            With ``epsilon=None``: what is left is known when `fit` is called.
+            With ``epsilon=None``: the epsilon that is left is known only when `fit` is called.
         """
         if self.epsilon is None:
             raise ValueError(
-                "epsilon=None is what is left when fit is called, and a planned charge would leave nothing: "
-                "give epsilon a number for plan()"
+                "epsilon=None means the epsilon that is left when fit is called, and a planned charge would leave "
+                "nothing: set epsilon to a number for plan()"
             )
         return self._planned(X, y)
 
@@ -94,11 +94,11 @@ class PrivateEstimator(BaseEstimator):
 
     @contextmanager
     def _fitting(self):
-        """Hold a fit together: refused before the charge, it loses nothing; failed after, it leaves the charge alone.
+        """Make a fit all or nothing: refused before the charge, it changes nothing; failed after, it leaves the charge.
 
-        Within the block the estimator has no fitted attributes but those set in it, and its numbers are Python's own,
-        whatever type the caller gave: this is the one place where a fit's parameters are converted. Warnings wait until
-        it is over: where warnings are errors, a charged fit would be lost to one.
+        Within the block the estimator has no fitted attributes but those set in it, and its numbers have the types of
+        Python, whatever the caller gave: this is the one place where a fit's parameters are converted. Warnings are
+        delayed to its end: where warnings are errors, one would end a fit that is charged.
         """
         parameters = self.get_params(deep=False)
         before = dict(vars(self))
@@ -119,7 +119,7 @@ class PrivateEstimator(BaseEstimator):
                 vars(self).update(before)
             else:
                 self.accountant_ = charged
-            with suppress(Warning):  # one taken for an error does not hide why the fit failed
+            with suppress(Warning):  # a warning that is an error does not hide why the fit failed
                 _repeat(said)
             raise
         finally:
@@ -144,7 +144,7 @@ class PrivateEstimator(BaseEstimator):
         if self.accountant is None:
             if self.epsilon is None:
                 raise ValueError(
-                    "epsilon=None means 'all that is left of the accountant'; give an accountant or an epsilon"
+                    "epsilon=None means the epsilon that is left of the accountant; give an accountant or an epsilon"
                 )
             return PrivacyAccountant(
                 self.epsilon,
@@ -153,31 +153,30 @@ class PrivateEstimator(BaseEstimator):
             )
         if self.neighboring not in (None, self.accountant.neighboring):
             raise ValueError(
-                f"neighboring={self.neighboring!r} differs from the accountant's {self.accountant.neighboring!r}; "
-                "one set of books has one relation"
+                f"neighboring={self.neighboring!r} must match accountant.neighboring={self.accountant.neighboring!r}"
             )
         return self.accountant
 
     def _calibrate(self, accountant, phases, *, extra_delta_share=0.0):
-        """Noise multipliers for all `phases` of this fit at once; depends on public parameters alone."""
+        """Return the plan with the noise of all `phases` of this fit; it depends on public parameters alone."""
         phases = [phase for phase in phases if phase.share > 0]
         try:
             return accountant.calibrate(
                 phases,
-                # one line of the ledger a release, in this order
+                # the ledger names each release, in this order
                 label=f"{type(self).__name__}: {', '.join(phase.label for phase in phases)}",
                 epsilon=self.epsilon,
                 delta=self.delta,
                 extra_delta_share=extra_delta_share,
             )
-        except ArithmeticError as error:  # the ends of what can be priced lie where all of them meet
+        except ArithmeticError as error:  # a combination beyond the range of floats
             steps = max(phase.steps for phase in phases)
             rates = [f"sampling_rate={phase.sampling_rate:g}" for phase in phases if phase.sampling_rate is not None]
-            told = ", ".join([f"epsilon={self.epsilon}", f"delta={self.delta}", f"steps={steps}", *rates])
-            raise ValueError(f"no noise can be computed for {told}; nothing was charged") from error
+            given = ", ".join([f"epsilon={self.epsilon}", f"delta={self.delta}", f"steps={steps}", *rates])
+            raise ValueError(f"no noise can be computed for {given}; nothing was charged") from error
 
     def _charge(self, accountant, plan):
-        """Charge the whole fit, then hand out the noise generator that its releases need.
+        """Charge the whole fit, then return the noise generator for its releases.
 
         Until the fit is over ``self._receipt`` covers its plans of steps (`DPSGDPlan`, `SubsetPlan`).
         """
@@ -194,7 +193,7 @@ class PrivateEstimator(BaseEstimator):
         return rng
 
     def _issue_card(self, plan, rng, public_assumptions, gradient_noise=None):
-        """Write the privacy card: the last thing a fit does, and what makes it count as fitted.
+        """Write the privacy card: the last step of a fit, after which the estimator counts as fitted.
 
         `gradient_noise` is the (description, private) of the noise of DP-SGD, where there was any.
         """
@@ -216,11 +215,11 @@ class PrivateEstimator(BaseEstimator):
         )
 
     def _check_finite(self, plan):
-        """Refuse a model with a number that is not finite; it is released, so this says nothing of the rows."""
+        """Refuse a model with a number that is not finite; it is released, so the error reveals nothing more."""
         if not is_finite(self._released()):
             raise FloatingPointError(
-                f"{type(self).__name__} ended in values that are not finite, and is not kept. Charged, and not given "
-                f"back: {plan.label!r}, epsilon={plan.epsilon:g} at delta={plan.delta:g}. A learning rate or a bound "
+                f"{type(self).__name__} ended in values that are not finite, and is discarded. The charge stays: "
+                f"{plan.label!r}, epsilon={plan.epsilon:g} at delta={plan.delta:g}. A learning rate or a bound "
                 "far from the scale of the data does this"
             )
 
@@ -238,12 +237,12 @@ class PrivateEstimator(BaseEstimator):
 
 
 def _repeat(said):
-    """Give warnings that were held back, through the filters of the caller."""
+    """Issue the delayed warnings, through the filters of the caller."""
     for warning in said:
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
-# Arrays up to this size are told on the card: bounds, classes, weights.
+# Arrays up to this size are written on the card: bounds, classes, weights.
 _MOST_NUMBERS = 1024
 
 
@@ -258,7 +257,7 @@ def _shape_of(rows):
 
 
 def _is_plain(values, deep=True):
-    """Whether a list holds text and numbers alone, or, as bounds of columns do, lists of them."""
+    """Whether a list holds only text and numbers, or, like bounds of columns, lists of them."""
     return all(
         isinstance(value, (str, bool, int, float))
         or (deep and isinstance(value, (list, tuple)) and _is_plain(value, False))

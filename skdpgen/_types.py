@@ -1,4 +1,4 @@
-"""The two words every room shares: the neighbouring relation, and a sum whose sensitivity is known."""
+"""Types of all rooms: the neighbouring relation, and a sum whose sensitivity is known."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BoundedSum:
     Parameters
     ----------
     value : array or tensor
-        The sum itself: private, and not to leave the fit before noise is added.
+        Sum; private until noise is added.
     l2_bound : float
         Bound of ``norm(weights * c)`` over every possible contribution c of one unit.
     difference_bound : float, default=None
@@ -38,12 +38,12 @@ class BoundedSum:
         Power of two of which every entry of `value` is an exact multiple, so that adding
         noise rounded to it is exact (floating point: no low-order bits leak).
     unit : {"record", "group", "batch", "subset"}, default="record"
-        Whose contributions are added up. With "record" each record has one of its own, which the others do not change;
-        with "group" and "batch" the bounds are stated for one record all the same; with "subset" they are those of a
-        subset, of which a record that joins changes the contribution.
+        Unit of a contribution. With "record" each record has a separate one, which the others do not change; with
+        "group" and "batch" the bounds are nevertheless stated for one record; with "subset" they are those of a subset,
+        whose contribution a joining record changes.
     keys : dict of int -> tuple, default=None
-        Where the entries are named by the rows, as observed categories are: position of the first entry of a run ->
-        its names. These are private, and so is the shape.
+        Names of entries that come from the rows, as observed categories do: position of the first entry of a run ->
+        names. These are private, and so is the shape.
     """
 
     value: Any
@@ -61,5 +61,5 @@ class BoundedSum:
         return 2 * self.l2_bound if self.difference_bound is None else self.difference_bound
 
     def reach_of_a_record(self, neighboring: str) -> float:
-        """How far one record can move ``weights * value``: it changes the contribution of a subset, and adds none."""
+        """Largest change of ``weights * value`` by one record, which changes a contribution of a subset and adds none."""
         return self.sensitivity("replace_one" if self.unit == "subset" else neighboring)

@@ -27,15 +27,15 @@ class BenchmarkError(RuntimeError):
 
 
 class DetachedAccountantError(RuntimeError):
-    """A charge was asked of an accountant that was unpickled or loaded without its ledger file."""
+    """An accountant that was unpickled, loaded or forked without a ledger file cannot be charged."""
 
 
 class LedgerError(RuntimeError):
-    """A ledger file cannot be read, written or trusted."""
+    """A ledger file cannot be read or written, is damaged, or was changed."""
 
 
 class InvalidInputError(ValueError):
-    """The data given do not have the shape, dtype or values that a fit can take; nothing was charged."""
+    """The data do not have the shape, dtype or values that a fit accepts; nothing was charged."""
 
 
 class SchemaError(InvalidInputError):
@@ -43,8 +43,8 @@ class SchemaError(InvalidInputError):
 
 
 class PrivacyLeakWarning(UserWarning):
-    """Something about to be done would reveal private values outside the guarantee."""
+    """The call would reveal private values outside the guarantee."""
 
 
 class UtilityWarning(UserWarning):
-    """The noise is large beside the signal; said from released values alone, so it may be shown."""
+    """The noise is large compared with the signal; the warning depends on released values alone."""

@@ -134,7 +134,7 @@ def test_a_ledger_is_made_charged_and_kept(table, capsys):
         ],
     )
     assert "nothing was charged" in line
-    assert "one set of books" in refused(
+    assert "must match accountant.neighboring" in refused(
         capsys,
         *[
             "synthesize",

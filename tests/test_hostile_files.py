@@ -144,6 +144,14 @@ def test_labels_of_a_card_show_escaped_on_a_page_and_in_tables():
     assert "\x1b" not in accountant._repr_html_()
 
 
+def _gaussian(noise):
+    return {"type": "gaussian", "noise_multiplier": noise, "count": 1}
+
+
+def _steps(rate, noise, steps):
+    return {"type": "poisson_gaussian", "sampling_rate": rate, "noise_multiplier": noise, "steps": steps}
+
+
 def hostile_ledgers():
     """Events that would take minutes, or gigabytes, one by one or together."""
     many = [poisson_gaussian_event(0.01, 1 + k / 1000, 1000) for k in range(6_000)]
@@ -168,11 +176,21 @@ def hostile_ledgers():
                 "one_of": [{"type": "gaussian", "noise_multiplier": 1.0 + k, "count": 1} for k in range(2_000)],
             }
         ],
+        "grids": [_steps(0.1 * (1 + k % 9), 1.0 + k / 7, 15_600) for k in range(64)],
+        "steps beside a search": [
+            {"type": "repeat_and_select", "runs": "poisson", "mean": 5.0, "count": 1, "one_of": [_gaussian(5.0)]},
+            *(_steps(0.01, 0.07 + k * 1e-6, 10) for k in range(100)),
+        ],
         "next to no noise": [{"type": "gaussian", "noise_multiplier": 1e-200, "count": 1}],
     }
 
 
-@pytest.mark.parametrize("name", ["steps", "more steps", "kinds", "alternatives", "next to no noise"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "steps", "more steps", "kinds", "alternatives", "grids", "steps beside a search", "next to no noise",
+    ],
+)  # fmt: skip
 def test_a_hostile_ledger_is_refused_and_ends(name, capsys):
     events = hostile_ledgers()[name]
     charges = [{"label": "fit", "event": event, "extra_delta": 0.0} for event in events]

@@ -1,4 +1,4 @@
-"""A plan to be read before it is paid: the noise of each phase, what stands out of it, the split, the epsilon curve."""
+"""BudgetPlan: the noise of each phase, its signal, the split of the budget and the epsilon curve, before a charge."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ _DELTAS = tuple(10.0**-k for k in range(4, 9))
 
 @dataclass(frozen=True)
 class PlannedPhase:
-    """One kind of release of a plan.
+    """One kind of release in a plan.
 
     Attributes
     ----------
     fit, phase : str
     share : float
-        Of the squared Gaussian-DP parameter of its fit; of a search, of the run that it is a part of.
+        Share of the squared Gaussian-DP parameter of its fit; in a search, of its run.
     steps : int
     sampling_rate : float or None
-        Of the score of a search: the share of the rows that is held out.
+        Probability that a unit takes part in a step; of the score of a search, that a row is held out.
     noise_multiplier : float
         Standard deviation over sensitivity.
     signal_to_noise : float or None
-        What all expected rows add up to where they pull one way at full length, over the noise: rows (times
-        `sampling_rate`) / noise_multiplier; of steps on subsets, the clipped means of a step, one a subset. A group of
-        a hundredth of the rows has a hundredth of it. None where the number of subsets is not told.
+        Largest possible sum of the expected rows over the noise: rows (times `sampling_rate`) / noise_multiplier; of
+        steps on subsets, the sum of the clipped means of a step, one for each subset. A group of a hundredth of the
+        rows has a hundredth of it. None where the number of subsets is not known.
     rows_in_the_noise : float or None
-        Rows whose whole contribution is one standard deviation of the noise: what only fewer share is not seen.
+        Number of rows whose whole contribution is one standard deviation of the noise: a pattern that fewer rows share
+        is not visible.
     """
 
     fit: str
@@ -51,7 +52,7 @@ class PlannedPhase:
 
 @dataclass(frozen=True)
 class BudgetPlan:
-    """What fits would release and cost, before anything is charged.
+    """Releases and cost of fits, before anything is charged.
 
     Attributes
     ----------
@@ -59,7 +60,7 @@ class BudgetPlan:
     n_rows : int
         Expected number of rows: public.
     epsilon, delta : float
-        Of all fits together, had they been declared together.
+        Cost of all fits together, if they are declared together.
     neighboring : str
     curve : tuple of (delta, epsilon)
 
@@ -86,9 +87,9 @@ class BudgetPlan:
         Parameters
         ----------
         plans : FitPlan or iterable of them
-            What ``estimator.plan(X, y)`` returned.
+            Results of ``estimator.plan(X, y)``.
         n_rows : int
-            Rows that are expected; a public number, and no more than a guess.
+            Expected number of rows; public, it may be a guess.
 
         Raises
         ------
@@ -101,7 +102,7 @@ class BudgetPlan:
         if isinstance(n_rows, bool) or n_rows < 1:
             raise ValueError(f"n_rows must be positive; got {n_rows!r}")
         if len({plan.neighboring for plan in plans}) > 1:
-            raise ValueError("the plans are under different relations; one set of books has one")
+            raise ValueError("the plans differ in neighboring: one accountant has one relation")
         relation, delta = plans[0].neighboring, max(plan.delta for plan in plans)
         rows = tuple(row for plan in plans for row in _phases(plan, n_rows))
         curve = tuple((d, epsilon_pld(plans, d, relation)) for d in _DELTAS)
@@ -138,7 +139,7 @@ class BudgetPlan:
         table = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in [head, *lines]]
         curve = ["epsilon by delta:  " + "   ".join(f"{epsilon:.4g} at {delta:.0e}" for delta, epsilon in self.curve)]
         total = f"{self.n_rows} rows, {self.neighboring}: epsilon {self.epsilon:.4g} at delta {self.delta:.3g}"
-        silent = "no signal/noise: the event does not tell how many subsets a step adds up"
+        silent = "no signal/noise: the event does not say how many subsets a step adds up"
         blank = [silent] if any(row.signal_to_noise is None for row in self.phases) else []
         return "\n".join([*table, *blank, "", total, *curve, "nothing was charged"])
 
@@ -148,7 +149,7 @@ class BudgetPlan:
         Parameters
         ----------
         path : str or path, default=None
-            Where to write it.
+            Path of the figure file; None: it is not written.
 
         Returns
         -------
@@ -182,7 +183,7 @@ def _phases(plan, n_rows):
     name = plan.label.partition(":")[0]
     if plan.phases:
         search = any(row.repeated is not None for row in plan.releases)
-        # of a search, a run is one of its candidates or the score, and each has shares of its own
+        # of a search, a run is one of its candidates or the score, and each has separate shares
         whole = 1.0 if search else math.fsum(phase.share for phase in plan.phases)
         for phase in plan.phases:
             share, noise = phase.share / whole, plan.noise_multipliers[phase.label]
@@ -190,12 +191,12 @@ def _phases(plan, n_rows):
             label = f"run may be: {phase.label}" if search else phase.label
             yield _phase(name, label, share, phase.steps, phase.sampling_rate, noise, n_rows, signal)
         return
-    for row in plan.releases:  # an event alone; of a search, each thing that a run may be
+    for row in plan.releases:  # a plan without phases; of a search, each alternative of a run
         alternatives = (row,) if row.repeated is None else [part for rows in row.repeated.alternatives for part in rows]
         for k, part in enumerate(alternatives):
             words = "run may be: " if row.repeated is not None else ""
             noise, rate = part.noise_multiplier or 0.0, part.sampling_rate
-            # how many subsets a step adds up is not told by their event
+            # the event does not say how many subsets a step adds up
             signal = None if part.mechanism in SUBSET_MECHANISMS else n_rows * (rate or 1.0)
             yield _phase(name, f"{words}{part.mechanism} {k + 1}", 1.0, part.count, rate, noise, n_rows, signal)
 

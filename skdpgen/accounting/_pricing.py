@@ -382,8 +382,8 @@ def _delta_of(combined: Combined | None, epsilon: float, neighboring: str) -> fl
 
 
 # ---- limit of the work of a file ----------------------------------------------------------------
-# Evaluations of a density that the events of a card or of a ledger file may take, about 20 seconds of processor time, so
-# that a whole card ends within about a minute; and the least that one kind of sampled step counts for.
+# Evaluations of a density that the events of a card or of a ledger file may take: about 25 seconds of processor time,
+# so that a whole card ends within about a minute. And the least that one kind of sampled step counts for.
 _MOST_WORK = 1e8
 _LEAST_WORK = 5e4
 # What a point of a grid counts for, in each composition of two grids, and in the distribution of one step.

@@ -95,7 +95,7 @@ def test_where_the_number_of_subsets_is_not_told_no_signal_is():
     shown = BudgetPlan.of(FitPlan("search", (), {}, releases(event), 0.0, 1.0, 1e-5, "add_or_remove_one"), n_rows=100)
     assert shown.phases[0].signal_to_noise is None
     assert "poisson_subsets" in str(shown)
-    assert "does not tell how many subsets" in str(shown)
+    assert "does not say how many subsets" in str(shown)
     assert json.loads(json.dumps(shown.to_dict()))["phases"][0]["rows_in_the_noise"] is None
 
 

@@ -135,7 +135,7 @@ PARAMETERS = {
     "delta above 1": ({"delta": 2}, "delta"),
     "no such relation": ({"neighboring": "nobody"}, "neighboring"),
     "no such noise": ({"noise": "quiet"}, "noise"),
-    "another relation": ({"neighboring": "replace_one"}, "one set of books"),
+    "another relation": ({"neighboring": "replace_one"}, "must match accountant.neighboring"),
     "split of two": ({"budget_split": (1, 1)}, "three shares"),
     "negative split": ({"budget_split": (1, -1, 0)}, "not negative"),
     "split without an encoder": ({"budget_split": (0, 0, 1), **NET}, "nothing to the encoder"),
