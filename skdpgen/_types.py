@@ -61,5 +61,5 @@ class BoundedSum:
         return 2 * self.l2_bound if self.difference_bound is None else self.difference_bound
 
     def reach_of_a_record(self, neighboring: str) -> float:
-        """Largest change of ``weights * value`` by one record, which changes a contribution of a subset and adds none."""
+        """Largest change of ``weights * value`` by one record; with unit "subset" it changes one contribution."""
         return self.sensitivity("replace_one" if self.unit == "subset" else neighboring)
