@@ -101,14 +101,14 @@ class Phase:
             return math.sqrt(self.steps / squared)
         return sampled_noise_multiplier(self.mechanism, self.sampling_rate, self.steps, squared)
 
-    def release(self, noise_multiplier: float) -> Release:
+    def _release(self, noise_multiplier: float) -> Release:
         """Return the phase's release at a given noise multiplier."""
         mechanism = "gaussian" if self.sampling_rate is None else self.mechanism
         return checked_release(mechanism, noise_multiplier, self.sampling_rate, self.steps)
 
     def event(self, noise_multiplier: float) -> DpEvent:
         """Return the phase's event at a given noise multiplier."""
-        return event_of((self.release(noise_multiplier),))
+        return event_of((self._release(noise_multiplier),))
 
 
 @dataclass(frozen=True)
@@ -279,7 +279,7 @@ def _net_delta(delta: float, extra_delta: float) -> float:
 
 def _phase_releases(phases: tuple[Phase, ...], mu: float) -> tuple[Release, ...]:
     """Return the releases of all phases at scale `mu`."""
-    return tuple(phase.release(phase.noise_multiplier(mu)) for phase in phases)
+    return tuple(phase._release(phase.noise_multiplier(mu)) for phase in phases)
 
 
 @lru_cache(maxsize=1024)
