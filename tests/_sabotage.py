@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import skdpgen.nn
-import skdpgen.nn._dp2vae_decoder  # imported by fits alone
+import skdpgen.nn._dp2vae_training  # imported by fits alone
 import skdpgen.synthesizers  # noqa: F401  every module is loaded, so that none is missed below
 from skdpgen.accounting import PrivacyAccountant, describe_event
 from skdpgen.dpsgd import GradientNoise, PoissonLoader, poisson_batches

@@ -13,8 +13,8 @@ from _sabotage import Claim, assert_caught, mutant_ids
 from skdpgen.accounting import _subset_sampling as subset_sampling
 from skdpgen.dpsgd import _subsets as subsets_module
 from skdpgen.dpsgd._subsets import SubsetPlan
-from skdpgen.nn import _dp2vae_decoder as stage_2
 from skdpgen.nn import _dp2vae_training as stage_1
+from skdpgen.nn import _dp2vae_training as stage_2
 from skdpgen.synthesizers import _dp2vae_model, _dp2vae_start
 
 SENSITIVITY = Claim(training.test_a_record_moves_the_sum_by_twice_the_bound_and_never_by_more, "frozen")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from ._checks import check_module, check_optimizer, choose_path
-from ._clipping import ClippedSum, LossModule, clipped_sum
+from ._clipping import ClippedSum, LossModule, PartedSum, clipped_sum
 from ._loader import Batch, Chunk, PoissonLoader, poisson_batches
 from ._noise import GradientNoise
-from ._parts import PartedPlan, PartedSum
-from ._plan import DPSGDPlan
-from ._termwise import TermwiseAggregate, TermwisePlan
-from ._whole_batch import WholeBatchAggregate, WholeBatchPlan
+from ._plan import DPSGDPlan, PartedPlan
+from ._termwise import TermwiseAggregate, TermwisePlan, WholeBatchAggregate, WholeBatchPlan
 
 __all__ = [
     "Batch",

@@ -16,17 +16,19 @@ import warnings
 import torch
 from torch import nn
 from torch.autograd.graph import get_gradient_edge
+from torch.func import functional_call, grad, vmap
 from torch.utils._pytree import tree_leaves, tree_map
 
 from .._types import BoundedSum
 from ._layers import RULES, Pool, UnsupportedShapeError
-from ._reference import example_gradients_loop, example_gradients_vmap
 from ._seeding import torch_lock
 
-__all__ = ["ClippedSum", "LossModule", "clipped_sum"]
+__all__ = ["ClippedSum", "LossModule", "PartedSum", "clipped_sum"]
 
 # An example's gradients at once on the reference path: at most this many scalars.
 _REFERENCE_SCALARS = 2**26
+# Rows of one part computed at once, at most.
+_MOST_ROWS = 1024
 
 
 class LossModule(nn.Module):
@@ -270,6 +272,48 @@ class ClippedSum:
             self._beta = 1
 
 
+class PartedSum(ClippedSum):
+    """`ClippedSum` of a network of models, each of which sees the records of its own part alone.
+
+    Parameters
+    ----------
+    root : Module
+        ``root.module`` is the network: ``part_of(X)`` gives the part of each row, and within ``only(part)`` the losses
+        are those of one model.
+    plan : PartedPlan
+    path : {"fast", "vmap", "loop"}, default="fast"
+
+    Notes
+    -----
+    The same sum as `ClippedSum` finds when all models see all records, in a fraction of the time. Rows of a part
+    are computed in batches of one shape, padded with zeros.
+    """
+
+    def __init__(self, root, plan, *, path="fast"):
+        super().__init__(root, plan.l2_bound, clip_norm=plan.clip_norm, path=path)
+        self._rows = [min(_MOST_ROWS, math.ceil(size + 2 * math.sqrt(size))) for size in plan.part_batch_sizes]
+
+    def add(self, *inputs, mask=None):
+        """Add the records of one physical batch, each to the block of its part."""
+        network, X = self.root.module, inputs[0]
+        if mask is None:
+            mask = torch.ones(len(X), dtype=torch.bool, device=X.device)
+        parts = network.part_of(X)
+        for part, size in enumerate(self._rows):
+            of_part = torch.nonzero(mask & (parts == part)).flatten()
+            with network.only(part):
+                for rows in of_part.split(size):
+                    if len(rows):
+                        taken = tree_map(lambda x: _padded(x, rows, size), inputs)  # noqa: B023
+                        super().add(*taken, mask=torch.arange(size, device=X.device) < len(rows))
+
+
+def _padded(x, rows, size):
+    out = x.new_zeros((size, *x.shape[1:]))
+    out[: len(rows)] = x[rows]
+    return out
+
+
 def square_norm(vector) -> float:
     """Squared norm of a list of tensors, accumulated in float64."""
     return float(sum(part.double().square().sum() for part in vector))
@@ -340,3 +384,47 @@ def _plain_float32(device):
             matmul.allow_tf32 = False
             stack.enter_context(torch.backends.cudnn.flags(enabled=True, allow_tf32=False))
         yield
+
+
+def _one(tree, i):
+    return tree_map(lambda x: x[i : i + 1], tree)
+
+
+def example_gradients_vmap(root, names, inputs):
+    """Gradients of every example's loss by ``torch.func``.
+
+    Parameters
+    ----------
+    root : Module
+        ``root(*inputs)`` gives the losses, shape (batch,).
+    names : list of str
+        The parameters to differentiate by.
+    inputs : tuple of tensors (or trees of tensors) with the batch leading
+
+    Returns
+    -------
+    list of tensor, each (batch, *parameter shape)
+    """
+    parameters = dict(root.named_parameters())
+    fixed = {name: p.detach() for name, p in parameters.items()}
+    fixed.update(root.named_buffers())
+    moving = {name: fixed.pop(name) for name in names}
+
+    def loss_of_one(moving, example):
+        single = tree_map(lambda x: x.unsqueeze(0), example)
+        return functional_call(root, {**fixed, **moving}, single).sum()
+
+    gradients = vmap(grad(loss_of_one), in_dims=(None, 0), randomness="different")(moving, inputs)
+    return [gradients[name] for name in names]
+
+
+def example_gradients_loop(root, names, inputs, batch):
+    """As `example_gradients_vmap`, one backward pass an example: for modules that vmap cannot take."""
+    named = dict(root.named_parameters())
+    parameters = [named[name] for name in names]
+    rows = []
+    for i in range(batch):
+        loss = root(*_one(inputs, i)).sum()
+        row = torch.autograd.grad(loss, parameters, allow_unused=True)
+        rows.append([torch.zeros_like(p) if r is None else r for p, r in zip(parameters, row)])
+    return [torch.stack(column) for column in zip(*rows)]

@@ -15,8 +15,8 @@ import numpy as np
 
 from ..accounting import Phase, gaussian_event, non_private_event, subset_gaussian_event
 from ..utils.validation import convert_fields
-from ._charged import ChargedPlan, PlanUse
 from ._loader import poisson_batches
+from ._plan import ChargedPlan, PlanUse
 
 __all__ = ["ENCODER_UPDATES", "SAMPLERS", "KeyedStream", "SubsetPlan", "assign_subsets", "hash_subsets", "subset_draws"]
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from ._callbacks import ParameterAverage, StepCheckpoint
+from ._callbacks import ParameterAverage, ScaledParts, StepCheckpoint
 from ._classifier import ClassifierModule, DPNetClassifier
 from ._divergences import CauchyMMD, KLFromPrior, UserDivergence, cauchy_mmd
 from ._dp_net import DPNet, PerExampleLoss
-from ._latent_priors import GaussianMixturePrior, NormalPrior, SparsePrior
 from ._likelihoods import BernoulliLikelihood, GaussianLikelihood, LaplaceLikelihood, TableLikelihood
-from ._p3gm import P3GMModule, mlp
-from ._partitioned import PartitionedVAEModule, ScaledParts
-from ._priors import MixturePrior
-from ._privae import PriVAEModule
-from ._sparse_encoder import SparseEncoder
+from ._modules import P3GMModule, PartitionedVAEModule, PriVAEModule
+from ._networks import SparseEncoder, mlp
+from ._priors import GaussianMixturePrior, MixturePrior, NormalPrior, SparsePrior
 
 __all__ = [
     "BernoulliLikelihood",

@@ -1,14 +1,28 @@
-"""Callbacks for DPNet that work on released parameters alone, and so cost nothing."""
+"""Callbacks and checkpoints: what a training writes besides its parameters, all of it computed from releases.
+
+Everything in a checkpoint is a function of released gradients and of what was public before, so it may be published as
+the parameters may. Losses, batches, buffers of modules and the state of generators are not in it.
+"""
 
 from __future__ import annotations
+
+import copy
+import math
+import os
 
 import torch
 from skorch.callbacks import Callback
 
-__all__ = ["ParameterAverage", "StepCheckpoint"]
+from ..accounting._checkpoint import CheckpointHeader, header_text, read_header, read_whole
+from ..dpsgd._seeding import torch_seeded
+from ..utils.atomic import write_atomically
+
+__all__ = ["Checkpoint", "ParameterAverage", "ScaledParts", "StepCheckpoint", "check_checkpoint", "load_checkpoint"]
+
+_PARAMETERS, _OPTIMIZER = "parameters.", "optimizer."
 
 
-def _parameters(net):
+def _trainable(net):
     return [p for _, p in net.get_all_learnable_params() if p.requires_grad]
 
 
@@ -29,19 +43,19 @@ class ParameterAverage(Callback):
     def on_train_begin(self, net, **kwargs):
         if not 0 <= self.decay < 1:
             raise ValueError(f"decay must be in [0, 1); got {self.decay!r}")
-        self.average_ = [p.detach().clone() for p in _parameters(net)]
+        self.average_ = [p.detach().clone() for p in _trainable(net)]
         self.step_ = 0
 
     @torch.no_grad()
     def on_batch_end(self, net, training=True, **kwargs):
         self.step_ += 1
         decay = min(self.decay, (1 + self.step_) / (10 + self.step_))
-        for average, p in zip(self.average_, _parameters(net)):
+        for average, p in zip(self.average_, _trainable(net)):
             average.lerp_(p, 1 - decay)
 
     @torch.no_grad()
     def on_train_end(self, net, **kwargs):
-        for p, average in zip(_parameters(net), self.average_):
+        for p, average in zip(_trainable(net), self.average_):
             p.copy_(average)
 
 
@@ -68,3 +82,204 @@ class StepCheckpoint(Callback):
         if step is not None and step % self.every == 0:
             state = net.module_.state_dict()
             self.checkpoints_[step] = {name: value.detach().cpu().clone() for name, value in state.items()}
+
+
+class ScaledParts(Callback):
+    """Multiply the released gradients of each part, so that each is a mean over its own records: post-processing.
+
+    Parameters
+    ----------
+    scales : sequence of float
+        Public or released: records to be expected in a step over those of the part.
+    """
+
+    def __init__(self, scales):
+        self.scales = scales
+
+    def on_grad_computed(self, net, **kwargs):
+        for part, scale in zip(net.module_.parts, self.scales):
+            for p in part.parameters():
+                if p.requires_grad:
+                    p.grad.mul_(scale)
+
+
+def check_checkpoint(path, plan):
+    """Refuse a training that cannot be resumed, or whose file is another one's: before anything is used up.
+
+    Parameters
+    ----------
+    path : str, Path or None
+        None: a training without a checkpoint.
+    plan : DPSGDPlan
+        Charged.
+
+    Returns
+    -------
+    CheckpointHeader or None
+        Of the file, where there is one.
+    """
+    use = plan._use
+    if path is None:
+        if use.from_ledger:
+            raise RuntimeError("the training under this plan has a checkpoint: give checkpoint= to go on with it")
+        return None
+    if not str(path).endswith(".safetensors"):
+        raise ValueError(f"the name of a checkpoint ends in .safetensors; got {str(path)!r}")
+    if not plan.private:
+        raise ValueError("checkpoint= is for plans with noise: a plan without noise has no charge to resume from")
+    if use.record is None:
+        raise ValueError(
+            "checkpoint= needs a plan that was charged to a ledger file, alone and as a whole: charge it by "
+            "PrivacyAccountant(..., ledger=path).charge(plan, label)"
+        )
+    if not use.from_ledger and use.steps:
+        raise RuntimeError("the training under this plan began without a checkpoint, and goes on without one")
+    if not os.path.lexists(path):
+        if use.before and not use.granted:
+            raise FileNotFoundError(2, "No such file, from which to resume the training", str(path))
+        return None
+    header = read_header(path)
+    if (header.ledger, header.record) != use.record.identity:
+        raise RuntimeError(f"{path} is the checkpoint of another training; it is not overwritten: give another path")
+    if not use.from_ledger and header.steps:
+        raise RuntimeError(f"{path} is the checkpoint of a training that has begun: resume it by accountant.resume")
+    return header
+
+
+class Checkpoint:
+    """The checkpoint of one training: takes the steps from the ledger in blocks, and writes the file after each.
+
+    Parameters
+    ----------
+    net : DPNet
+        Initialised, with the plan and the path.
+    loads : bool
+        Whether the training goes on from the file. Otherwise it begins, or is that of this net already.
+
+    Raises
+    ------
+    ValueError, RuntimeError, OSError
+        As `check_checkpoint`; for a file that does not fit the net, an optimiser whose state cannot be written, a
+        place that cannot be written to. Nothing has been used up then.
+    """
+
+    def __init__(self, net, *, loads):
+        self._net = net
+        header = check_checkpoint(net.checkpoint, net.plan)
+        if loads:
+            load_checkpoint(net, net.checkpoint)
+        else:
+            _pack(net, _trial_state(net))  # raises what writing the file would, later on
+        if header is None or not (net.plan._use.from_ledger or loads):
+            self.write()
+        else:
+            self._written = header.steps
+
+    def may_step(self) -> bool:
+        """Whether a step may be taken, from a new block if the last one is used up; False once all were taken."""
+        net = self._net
+        if not net.plan.steps_granted:
+            if net.steps_taken_ != self._written:
+                self.write()
+            if net.steps_taken_ < net.plan.steps:
+                net.plan.take_block()
+                net.steps_taken_ = net.plan.steps_taken
+        return net.plan.steps_granted > 0
+
+    def write(self):
+        """Write the file, in the place of the one before; RuntimeError where another training has put its own there."""
+        net = self._net
+        check_checkpoint(net.checkpoint, net.plan)
+        tensors, numbers = _pack(net, net.optimizer_.state_dict()["state"])
+        header = CheckpointHeader(*net.plan._use.record.identity, net.plan.numbers, net.steps_taken_, numbers)
+        from safetensors.torch import save
+
+        write_atomically(net.checkpoint, save(tensors, metadata={"skdpgen": header_text(header)}))
+        self._written = net.steps_taken_
+
+
+def load_checkpoint(net, path) -> CheckpointHeader:
+    """Put parameters and the state of the optimiser into a net; ValueError, and no change, if they do not fit it."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    header, content = read_whole(path)
+    try:
+        tensors = load(content)
+    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{path}: not a checkpoint of skdpgen") from None
+    wanted, numbers = _pack(net, _trial_state(net))
+    if not header.optimizer and not any(name.startswith(_OPTIMIZER) for name in tensors):  # before the first step
+        wanted = {name: value for name, value in wanted.items() if name.startswith(_PARAMETERS)}
+        numbers = {}
+    for name in wanted.keys() | tensors.keys():
+        if name not in wanted or name not in tensors:
+            raise ValueError(f"{path}: does not fit the net: {name} is {'missing' if name in wanted else 'not in it'}")
+        one, other = tensors[name], wanted[name]
+        if (one.shape, one.dtype) != (other.shape, other.dtype):
+            raise ValueError(f"{path}: does not fit the net: {name} has another shape or dtype")
+        if not torch.isfinite(one).all():
+            raise ValueError(f"{path}: {name} holds NaN or infinity")
+    if _kinds(header.optimizer) != _kinds(numbers):
+        raise ValueError(f"{path}: does not fit the net: the state of the optimiser is another one")
+    with torch.no_grad():
+        for name, p in _parameters(net).items():
+            p.copy_(tensors[_PARAMETERS + name])
+    state = {int(index): dict(part) for index, part in header.optimizer.items()}
+    for name, value in tensors.items():
+        if name.startswith(_OPTIMIZER):
+            index, _, key = name.removeprefix(_OPTIMIZER).partition(".")
+            state.setdefault(int(index), {})[key] = value
+    # what the net's own parameters say, the learning rate for one, stays: a schedule begins anew
+    net.optimizer_.load_state_dict({**net.optimizer_.state_dict(), "state": state})
+    return header
+
+
+def _parameters(net):
+    """Trainable parameters by names that say whose they are; one that is shared has its first name."""
+    named = {}
+    for part in (*net._modules, *net._criteria):
+        module = getattr(net, part + "_")
+        if isinstance(module, torch.nn.Module):
+            named.update({f"{part}.{name}": p for name, p in module.named_parameters() if p.requires_grad})
+    first = {id(p): name for name, p in reversed(named.items())}
+    return {name: p for name, p in named.items() if first[id(p)] == name}
+
+
+def _pack(net, state):
+    """Tensors of the file by name, and the numbers in the state of the optimiser, by parameter and name."""
+    if list(net._optimizers) != ["optimizer"]:
+        raise ValueError("checkpoint= is for nets with one optimiser")
+    tensors = {_PARAMETERS + name: _copied(p) for name, p in _parameters(net).items()}
+    numbers = {}
+    for index, part in state.items():
+        for name, value in part.items():
+            if isinstance(value, torch.Tensor):
+                tensors[f"{_OPTIMIZER}{index}.{name}"] = _copied(value)
+            elif value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+                numbers.setdefault(str(index), {})[name] = value
+            else:
+                raise ValueError(
+                    f"checkpoint= writes numbers and tensors, and {type(net.optimizer_).__name__} keeps "
+                    f"{name!r}, of type {type(value).__name__}"
+                )
+    return tensors, numbers
+
+
+def _copied(value):
+    return value.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+def _trial_state(net):
+    """The state that the optimiser has after a step: of copies, on gradients of zeros."""
+    with torch_seeded(0, net.device):  # an optimiser that draws leaves the generators as they were
+        optimizer = copy.deepcopy(net.optimizer_)
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                p.grad = torch.zeros_like(p) if p.requires_grad else None
+        optimizer.step()
+    return optimizer.state_dict()["state"]
+
+
+def _kinds(numbers):
+    return {index: {name: type(value) for name, value in part.items()} for index, part in numbers.items()}

@@ -7,7 +7,7 @@ from scipy.special import expit
 
 from ..generators.gaussians import LatentSpace
 from ..mixture import GaussianMixtureParameters
-from ..nn._fixed_normals import DRAWS, fixed_normals, in_double
+from ..nn._modules import DRAWS, fixed_normals, in_double
 from ..utils.file_checks import check_mixture
 
 __all__ = ["NetGenerator", "check_network", "decoder_plan", "train_decoder"]

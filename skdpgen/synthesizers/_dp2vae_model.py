@@ -157,7 +157,7 @@ class DP2VAEModel:
         described = dict(state["description"])
         if described["image_shape"] is not None:
             described["image_shape"] = tuple(described["image_shape"])
-        from ..nn._saved import check_module_arrays
+        from ..nn._networks import check_module_arrays
 
         check_module_arrays(lambda: make_decoder(**described), state["decoder"])
         decoder = make_decoder(**described)
@@ -270,8 +270,7 @@ def _say_what_is_rare(settings, codec, weights, row_count):
 def _train(data, networks, likelihood, n_classes, settings, plan, rng, chunks):
     """Stage 1 and stage 2; the encoders are gone when it returns. Returns what the card says of the noise."""
     from ..dpsgd._subsets import assign_subsets, hash_subsets
-    from ..nn._dp2vae_decoder import EncoderStack, train_decoder
-    from ..nn._dp2vae_training import SubsetRows, pretrain_encoders
+    from ..nn._dp2vae_training import EncoderStack, SubsetRows, pretrain_encoders, train_decoder
 
     (x, classes, ids), (encoder, decoder, scratch) = data, networks
     k = settings["n_subsets"]

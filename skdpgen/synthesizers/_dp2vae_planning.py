@@ -242,8 +242,7 @@ def check_networks(settings, rows):
 
     from ..dpsgd._seeding import torch_seeded
     from ..nn._dp2vae import LIKELIHOODS, check_modules
-    from ..nn._dp2vae_decoder import bytes_needed
-    from ..nn._dp2vae_training import default_chunk, readable
+    from ..nn._dp2vae_training import bytes_needed, default_chunk, readable
 
     try:
         torch.zeros(1, device=settings["device"])

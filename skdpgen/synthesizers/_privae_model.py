@@ -13,7 +13,7 @@ from ..data.labels import label_codes
 from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
 from ..mechanisms import add_gaussian, histogram
-from ..nn._fixed_normals import DRAWS, fixed_normals, in_double
+from ..nn._modules import DRAWS, fixed_normals, in_double
 from ..tabular import sample_levels
 from ..utils.file_checks import check_size
 from ._privae_planning import make_likelihood, make_net, make_prior, training_plan
@@ -232,7 +232,7 @@ class PriVAEModel:
                 **{**state["architecture"], "image_shape": _tuple(state["architecture"]["image_shape"])},
             )
 
-        from ..nn._saved import check_module_arrays
+        from ..nn._networks import check_module_arrays
 
         check_module_arrays(make, state["layers"])
         module = make()

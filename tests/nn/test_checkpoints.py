@@ -21,8 +21,8 @@ from skorch.callbacks import Callback
 from skdpgen.accounting import PrivacyAccountant, compose_events, gaussian_event
 from skdpgen.accounting._checkpoint import read_header
 from skdpgen.dpsgd import DPSGDPlan, TermwisePlan
-from skdpgen.dpsgd._parts import PartedPlan
-from skdpgen.dpsgd._whole_batch import WholeBatchPlan
+from skdpgen.dpsgd._plan import PartedPlan
+from skdpgen.dpsgd._termwise import WholeBatchPlan
 from skdpgen.exceptions import LedgerError
 from skdpgen.nn import DPNet, DPNetClassifier, ParameterAverage
 from skdpgen.testing import seeded_noise

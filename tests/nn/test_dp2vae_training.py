@@ -13,11 +13,20 @@ from _charged import charged
 from torch import nn
 
 from skdpgen.dpsgd._subsets import SubsetPlan
-from skdpgen.nn import _dp2vae_decoder as stage_2
 from skdpgen.nn import _dp2vae_training as stage_1
+from skdpgen.nn import _dp2vae_training as stage_2
 from skdpgen.nn._dp2vae import LIKELIHOODS, make_decoder, make_encoder
-from skdpgen.nn._dp2vae_decoder import EncoderStack, clipped_sum, round_robin, train_decoder
-from skdpgen.nn._dp2vae_training import StackableNet, SubsetRows, pretrain_encoders, train_on_pairs, train_together
+from skdpgen.nn._dp2vae_training import (
+    EncoderStack,
+    StackableNet,
+    SubsetRows,
+    clipped_sum,
+    pretrain_encoders,
+    round_robin,
+    train_decoder,
+    train_on_pairs,
+    train_together,
+)
 from skdpgen.utils.noise import make_noise_generator
 
 KEY, N_FEATURES, N_CLASSES, LATENT = bytes(range(16)), 6, 2, 2

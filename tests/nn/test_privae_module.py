@@ -25,9 +25,9 @@ from skdpgen.nn import (
     UserDivergence,
     cauchy_mmd,
 )
-from skdpgen.nn._conv import conv_decoder, conv_encoder
 from skdpgen.nn._divergences import GroupLatents, check_divergence, make_divergence
-from skdpgen.nn._latent_priors import check_prior, monte_carlo_kl
+from skdpgen.nn._networks import conv_decoder, conv_encoder
+from skdpgen.nn._priors import check_prior, monte_carlo_kl
 
 CORNERS = [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]
 PRIORS = {
@@ -358,7 +358,7 @@ def test_convolutional_nets_keep_shapes_and_take_the_fast_path():
 
 
 def test_colours_of_an_image_stay_with_their_pixel():
-    from skdpgen.nn._conv import FromImage, ToImage
+    from skdpgen.nn._networks import FromImage, ToImage
 
     x = torch.arange(2 * 5 * 3 * 3.0).view(2, 45)
     image = ToImage((5, 3, 3))(x)
