@@ -160,7 +160,7 @@ class Audit:
         def released(noise, bounded, divisor=1.0, out=None):
             if audit.subset_plans:  # the unit is a subset, and a plan says what the noise is a multiple of
                 plan = audit.subset_plans[-1]
-                assert (divisor, bounded.l2_bound) == (plan.per_step, plan.reach)
+                assert (divisor, bounded.l2_bound) == (plan.per_step, plan.l2_bound)
                 audit.log.append(("step", noise.noise_multiplier, plan.sampling_rate))
                 return release(noise, bounded, divisor, out)
             plan = audit.plans[-1]

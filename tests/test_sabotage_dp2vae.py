@@ -69,7 +69,7 @@ MUTANTS = [
     (
         "C for 2 C",
         [ON_QUERY, _event("one_of_k", "stateless", "one_of_k", 1.0)],
-        (SubsetPlan.reach, ("2 * self.l2_bound", "self.l2_bound")),
+        (SubsetPlan.l2_bound, ("2 * self.gradient_bound", "self.gradient_bound")),
     ),
     (
         "visits of a schedule rounded down",
@@ -110,7 +110,10 @@ MUTANTS = [
     (
         "clipping dropped",
         [SENSITIVITY, RANDOM, BY_HAND],
-        (stage_2.clipped_sum, ("factors(norms_of(gradients), plan.clip_norm)", "factors(norms_of(gradients), 1e9)")),
+        (
+            stage_2.clipped_subset_sum,
+            ("factors(norms_of(gradients), plan.clip_norm)", "factors(norms_of(gradients), 1e9)"),
+        ),
     ),
     (
         "clipping of the sum instead of each",
@@ -125,7 +128,7 @@ MUTANTS = [
     (
         "empty subsets contribute",
         [EMPTY],
-        (stage_2.clipped_sum, (" * stack.rows.occupied(part).to(latent.device)", "")),
+        (stage_2.clipped_subset_sum, (" * stack.rows.occupied(part).to(latent.device)", "")),
     ),
     (
         "encoders pooled in stage 1",

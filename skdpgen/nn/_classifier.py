@@ -32,6 +32,7 @@ from ..utils.validation import (
 )
 from ._callbacks import ParameterAverage
 from ._dp_net import DPNet, check_template
+from ._networks import mlp
 
 __all__ = ["ClassifierModule", "DPNetClassifier"]
 
@@ -51,11 +52,7 @@ class ClassifierModule(nn.Module):
 
     def __init__(self, n_features, n_classes, hidden_layer_sizes=(100,)):
         super().__init__()
-        widths = [n_features, *hidden_layer_sizes, n_classes]
-        layers = []
-        for k, (one, other) in enumerate(zip(widths, widths[1:])):  # noqa: RUF007
-            layers += [nn.ReLU()] * (k > 0) + [nn.Linear(one, other)]
-        self.layers = nn.Sequential(*layers)
+        self.layers = mlp(n_features, hidden_layer_sizes, n_classes)
 
     def forward(self, X):
         """Logits of rows of shape (batch, n_features)."""

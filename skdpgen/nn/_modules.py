@@ -1,4 +1,4 @@
-"""Modules that give one loss a record: of P3GM, of PriVAE, of models of disjoint parts, and of audits."""
+"""Modules with one loss for each record: of P3GM, of PriVAE, of disjoint parts of the records, and of audits."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ import torch
 from torch import nn
 
 from ._divergences import GroupLatents, make_divergence
-from ._networks import conv_decoder, conv_encoder, mlp
+from ._networks import LOG_VARIANCES, conv_decoder, conv_encoder, mlp
 from ._priors import NormalPrior, log_q, monte_carlo_kl, sample_with_log_prob
 
-__all__ = ["CanaryModule", "P3GMModule", "PartitionedVAEModule", "PriVAEModule", "fixed_normals", "in_double"]
+__all__ = ["DRAWS", "CanaryModule", "P3GMModule", "PartitionedVAEModule", "PriVAEModule", "fixed_normals", "in_double"]
 
+# Latent draws of a score: each pass over the rows costs one decoder call.
 DRAWS = 8
 
 
 class P3GMModule(nn.Module):
-    """Per-record loss of P3GM's second phase: minus the ELBO of equation 7, with the released prior.
+    """Variational autoencoder whose encoder mean is the released PCA; its loss is minus the ELBO of equation 7.
 
-    The encoder's mean is ``(x - center) @ basis``, fixed and released; what is trained is the decoder
-    and, unless the latent variance is zero, the encoder's variance.
+    The encoder's mean is ``(x - center) @ basis``, fixed and released. The decoder is trained and, unless the latent
+    variance is zero, the encoder's variance.
 
     Parameters
     ----------
@@ -32,13 +33,14 @@ class P3GMModule(nn.Module):
     n_labels : int, default=0
         Number of trailing one-hot label columns of `x` that say which component of the prior a record belongs to.
     n_hidden : int, default=1000
+        Units of the hidden layer.
     latent_variance : {"learned", "zero"}, default="learned"
-        "zero" is the paper's AE: the loss is the reconstruction alone.
+        Variance of the encoder; "zero" is the paper's AE, whose loss is the reconstruction alone.
     n_monte_carlo : int, default=1
-        Latent samples a record (L of equation 7).
+        Latent samples of a record (L of equation 7).
     decoder, variance : module, default=None
         Replacements for the networks: latent -> output, row -> log-variance. No batch normalisation. The decoder gets
-        (batch, n_latent), or (batch, n_monte_carlo, n_latent) where there are several samples a record.
+        (batch, n_latent), or (batch, n_monte_carlo, n_latent) where there are several samples of a record.
 
     References
     ----------
@@ -47,19 +49,9 @@ class P3GMModule(nn.Module):
     """
 
     def __init__(
-        self,
-        basis,
-        center,
-        prior,
-        likelihood,
-        *,
-        n_labels=0,
-        n_hidden=1000,
-        latent_variance="learned",
-        n_monte_carlo=1,
-        decoder=None,
-        variance=None,
-    ):
+        self, basis, center, prior, likelihood, *, n_labels=0, n_hidden=1000, latent_variance="learned",
+        n_monte_carlo=1, decoder=None, variance=None,
+    ):  # fmt: skip
         super().__init__()
         self.register_buffer("basis", torch.as_tensor(basis, dtype=torch.float32))
         self.register_buffer("center", torch.as_tensor(center, dtype=torch.float32))
@@ -69,8 +61,7 @@ class P3GMModule(nn.Module):
         self.decoder = mlp(n_latent, n_hidden, n_features) if decoder is None else decoder
         if latent_variance == "learned":
             self.variance = mlp(n_features, n_hidden, n_latent) if variance is None else variance
-            # one draw a record and Monte-Carlo sample, made by the training loop's own generator: a draw made
-            # here would shift when another record joins the batch
+            # the training loop draws for each place of the batch: a draw made here would shift when a record joins
             self.noise_shape = (n_monte_carlo, n_latent)
         else:
             self.variance = None
@@ -78,7 +69,7 @@ class P3GMModule(nn.Module):
     def encode(self, x):
         """Mean and log-variance of the latent Gaussian, each (batch, n_latent); log-variance None when it is zero."""
         mean = (x - self.center) @ self.basis
-        return mean, None if self.variance is None else self.variance(x).clamp(-12.0, 4.0)
+        return mean, None if self.variance is None else self.variance(x).clamp(*LOG_VARIANCES)
 
     def elbo_terms(self, x, noise=None):
         """Reconstruction log-likelihood and KL divergence, each of shape (batch,)."""
@@ -102,7 +93,9 @@ class P3GMModule(nn.Module):
 
 
 class PriVAEModule(nn.Module):
-    """Per-record loss ``-log p(x|z) + beta KL(q(z|x) || p(z))`` and per-group loss ``alpha D(q(z), p(z))``.
+    """Variational autoencoder with the loss ``-log p(x|z) + beta KL(q(z|x) || p(z))`` for each record.
+
+    The loss of a group of records is ``alpha D(q(z), p(z))``.
 
     Parameters
     ----------
@@ -111,24 +104,25 @@ class PriVAEModule(nn.Module):
     n_latent : int
     likelihood : module with ``log_prob(output, x)`` and ``mean(output)``
     prior : module, default=None
-        See `skdpgen.nn.NormalPrior`; None is the standard normal.
+        Distribution of the latents, see `skdpgen.nn.NormalPrior`; None is the standard normal.
     divergence : {"mmd", "kl_prior"}, callable or None, default=None
-        See `skdpgen.nn.UserDivergence` for what a callable may depend on.
+        D; see `skdpgen.nn.UserDivergence` for what a callable may depend on.
     alpha, beta : float, default=1.0
+        Weights of the group's and of the record's divergence.
     expected_group_size : float, default=1.0
-        A constant of "kl_prior".
+        Expected number of records of a group, a constant of "kl_prior".
     n_labels : int, default=0
-        Number of trailing one-hot label columns of a row: the decoder is given them, the encoder is not.
+        Number of trailing one-hot label columns of a row. The decoder gets them, the encoder does not.
     n_monte_carlo : int, default=1
-        Latent samples a record (the paper's augmentation), of which groups use the first.
+        Latent samples of a record (the paper's augmentation), of which groups use the first.
     n_prior_samples : int, default=32
-        Samples of the prior a group.
+        Samples of the prior for a group.
     image_shape : tuple, default=None
-        Rows are images: convolutional nets.
+        Shape of a row that is an image; the networks are then convolutional.
     n_hidden : int, default=200
-        Units of the one hidden layer of encoder and decoder, ReLU; without `image_shape`.
+        Units of the hidden layer (ReLU) of encoder and decoder; without `image_shape`.
     n_channels : int, default=32
-        Of the first convolution.
+        Channels of the first convolution.
     encoder, decoder : module, default=None
         Replacements: (batch, n_features) -> (batch, 2 n_latent), means then log-variances; (batch, n_latent + n_labels)
         -> (batch, outputs). No batch normalisation.
@@ -140,55 +134,34 @@ class PriVAEModule(nn.Module):
     """
 
     def __init__(
-        self,
-        n_features,
-        n_latent,
-        likelihood,
-        *,
-        prior=None,
-        divergence=None,
-        alpha=1.0,
-        beta=1.0,
-        expected_group_size=1.0,
-        n_labels=0,
-        n_monte_carlo=1,
-        n_prior_samples=32,
-        image_shape=None,
-        n_hidden=200,
-        n_channels=32,
-        encoder=None,
-        decoder=None,
-    ):
+        self, n_features, n_latent, likelihood, *, prior=None, divergence=None, alpha=1.0, beta=1.0,
+        expected_group_size=1.0, n_labels=0, n_monte_carlo=1, n_prior_samples=32, image_shape=None, n_hidden=200,
+        n_channels=32, encoder=None, decoder=None,
+    ):  # fmt: skip
         super().__init__()
         self.n_features, self.n_latent, self.n_labels = n_features, n_latent, n_labels
         self.n_monte_carlo, self.alpha, self.beta = n_monte_carlo, float(alpha), float(beta)
         self.likelihood = likelihood
         self.prior = NormalPrior() if prior is None else prior
         self.divergence = None if divergence is None else make_divergence(divergence, expected_group_size)
-        self.architecture = None  # of modules of the user's own, which a file cannot hold
+        self.architecture = None  # of the user's networks, which a file cannot hold
         if encoder is None and decoder is None:
             self.architecture = {"image_shape": image_shape, "n_hidden": n_hidden, "n_channels": n_channels}
-        if encoder is None:
-            encoder = (
-                mlp(n_features, n_hidden, 2 * n_latent)
-                if image_shape is None
-                else conv_encoder(image_shape, 2 * n_latent, n_channels)
-            )
-        if decoder is None:
-            decoder = (
-                mlp(n_latent + n_labels, n_hidden, n_features)
-                if image_shape is None
-                else conv_decoder(image_shape, n_latent + n_labels, n_channels)
-            )
-        self.encoder, self.decoder = encoder, decoder
-        # one draw a record and Monte-Carlo sample, made by the training loop's own generator
+        n_in, n_out = n_latent + n_labels, 2 * n_latent
+        if image_shape is None:
+            self.encoder = mlp(n_features, n_hidden, n_out) if encoder is None else encoder
+            self.decoder = mlp(n_in, n_hidden, n_features) if decoder is None else decoder
+        else:
+            self.encoder = conv_encoder(image_shape, n_out, n_channels) if encoder is None else encoder
+            self.decoder = conv_decoder(image_shape, n_in, n_channels) if decoder is None else decoder
+        # the training loop draws for each place of the batch and each group (see `P3GMModule`)
         self.noise_shape = (n_monte_carlo, n_latent)
         self.group_noise_shape = (n_prior_samples, 2, n_latent)
 
     def encode(self, x):
         """Mean and log-variance of the latent Gaussian of rows (without labels), each (batch, n_latent)."""
         mean, log_variance = self.encoder(x).chunk(2, dim=-1)
-        return mean, log_variance.clamp(-12.0, 4.0)
+        return mean, log_variance.clamp(*LOG_VARIANCES)
 
     def decode(self, z, labels=None):
         """Outputs of the decoder for latents of shape (batch, n_latent)."""
@@ -264,9 +237,9 @@ class PartitionedVAEModule(nn.Module):
     ----------
     n_parts : int
     n_features, n_latent, likelihood, beta, n_labels, n_monte_carlo, image_shape, n_hidden, n_channels
-        Of each autoencoder, as in `PriVAEModule`; its prior is the standard normal.
+        As in `PriVAEModule`, for each autoencoder; the prior is the standard normal.
     encoder, decoder : module, default=None
-        As in `PriVAEModule`; each autoencoder has copies of its own.
+        As in `PriVAEModule`; each autoencoder has copies.
 
     Attributes
     ----------
@@ -274,38 +247,18 @@ class PartitionedVAEModule(nn.Module):
     """
 
     def __init__(
-        self,
-        n_parts,
-        n_features,
-        n_latent,
-        likelihood,
-        *,
-        beta=1.0,
-        n_labels=0,
-        n_monte_carlo=1,
-        image_shape=None,
-        n_hidden=200,
-        n_channels=32,
-        encoder=None,
-        decoder=None,
-    ):
+        self, n_parts, n_features, n_latent, likelihood, *, beta=1.0, n_labels=0, n_monte_carlo=1, image_shape=None,
+        n_hidden=200, n_channels=32, encoder=None, decoder=None,
+    ):  # fmt: skip
         super().__init__()
         self.parts = nn.ModuleList(
             PriVAEModule(
-                n_features,
-                n_latent,
-                copy.deepcopy(likelihood),
-                beta=beta,
-                n_labels=n_labels,
-                n_monte_carlo=n_monte_carlo,
-                image_shape=image_shape,
-                n_hidden=n_hidden,
-                n_channels=n_channels,
-                encoder=copy.deepcopy(encoder),
-                decoder=copy.deepcopy(decoder),
+                n_features, n_latent, copy.deepcopy(likelihood), beta=beta, n_labels=n_labels,
+                n_monte_carlo=n_monte_carlo, image_shape=image_shape, n_hidden=n_hidden, n_channels=n_channels,
+                encoder=copy.deepcopy(encoder), decoder=copy.deepcopy(decoder),
             )
             for _ in range(n_parts)
-        )
+        )  # fmt: skip
         self.noise_shape = self.parts[0].noise_shape
         self._only = None
 
@@ -315,7 +268,7 @@ class PartitionedVAEModule(nn.Module):
 
     @contextlib.contextmanager
     def only(self, part):
-        """Within the block, all rows are taken to be of one part, and no other autoencoder is run."""
+        """Within the block, treat all rows as records of one part, and run no other autoencoder."""
         self._only = part
         try:
             yield
@@ -323,7 +276,7 @@ class PartitionedVAEModule(nn.Module):
             self._only = None
 
     def forward(self, X, noise):
-        """Loss of each record under the autoencoder of its part, shape (batch,); 0 for a part that there is not."""
+        """Loss of each record under the autoencoder of its part, shape (batch,); 0 for a part that does not exist."""
         rows = X[:, :-1]
         if self._only is not None:
             return self.parts[self._only](rows, noise)
@@ -334,11 +287,12 @@ class PartitionedVAEModule(nn.Module):
 
 
 class CanaryModule(nn.Module):
-    """Losses whose gradients are orthogonal: record k's lies along parameter k, whatever the parameters are.
+    """Losses of an audit whose gradients are orthogonal: record k's lies along parameter k, at any parameters.
 
     Parameters
     ----------
     n_canaries : int
+        Number of canaries, each with one parameter, so that none hides another.
     reach : float
         Norm of a gradient before it is clipped.
 
@@ -358,20 +312,22 @@ class CanaryModule(nn.Module):
         return self.reach * (self.table(x)[:, :, 0, 0] * members).sum(1)
 
 
+# ---- scores ----------------------------------------------------------------------------------------------------------
 def fixed_normals(n_draws, shape, seed=0):
     """Standard normals for each of several draws, shape (n_draws, *shape), float64: antithetic pairs.
 
-    All records are scored with the same draws. One stream consumed record by record would give a record other draws
-    when another joins before it, and a sum of scores would then move by far more than the term of one record.
+    All records are scored with the same draws, so the score of a record is a function of that record alone. One stream
+    consumed record by record would give a record other draws when another record joins before it, and a sum of scores
+    would then move by far more than the term of one record.
 
     Parameters
     ----------
     n_draws : int
-        Of an odd number the last pair is cut.
+        Number of draws; where it is odd, the last pair is cut.
     shape : tuple of int
-        Of one record.
+        Shape of the draws of one record.
     seed : int, default=0
-        Public.
+        Public seed.
     """
     half = torch.randn(
         ((n_draws + 1) // 2, *shape), generator=torch.Generator().manual_seed(int(seed)), dtype=torch.float64
@@ -380,5 +336,5 @@ def fixed_normals(n_draws, shape, seed=0):
 
 
 def in_double(module):
-    """Copy a network to double precision: in single, the last bits of a score follow the rows beside it in a batch."""
+    """Copy a network to double precision: in single, the last bits of a score depend on the other rows of a batch."""
     return copy.deepcopy(module).double()

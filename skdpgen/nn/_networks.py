@@ -1,7 +1,9 @@
-"""Networks that the modules are built from, and the check of saved arrays against them."""
+"""Networks that the modules are built from, and the check of saved arrays against a network."""
 
 from __future__ import annotations
 
+import itertools
+import numbers
 import warnings
 
 import numpy as np
@@ -9,14 +11,40 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-__all__ = ["FromImage", "SparseEncoder", "ToImage", "check_module_arrays", "conv_decoder", "conv_encoder", "mlp"]
+__all__ = [
+    "LOG_VARIANCES",
+    "FromImage",
+    "SparseEncoder",
+    "ToImage",
+    "check_module_arrays",
+    "conv_decoder",
+    "conv_encoder",
+    "mlp",
+]
+
+# Range of the log-variances that an encoder gives. The standard deviations, 0.0025 to 7.4, surround that of the prior,
+# and neither an exponential nor its gradient overflows.
+LOG_VARIANCES = (-12.0, 4.0)
 
 
-def mlp(n_in, n_hidden, n_out):
-    """Return one hidden layer with ReLU, the papers' encoder and decoder."""
-    return nn.Sequential(nn.Linear(n_in, n_hidden), nn.ReLU(), nn.Linear(n_hidden, n_out))
+def mlp(n_in, n_hidden, n_out, *, layer=nn.Linear):
+    """Return dense layers with ReLU between them.
+
+    Parameters
+    ----------
+    n_in, n_out : int
+        Widths of input and output.
+    n_hidden : int or sequence of int
+        Widths of the hidden layers: one number is one layer, the papers' encoder and decoder; none is a linear map.
+    layer : Module class, default=torch.nn.Linear
+        Class of a dense layer.
+    """
+    widths = [n_in, *([n_hidden] if isinstance(n_hidden, numbers.Integral) else n_hidden), n_out]
+    first, *others = (layer(one, other) for one, other in itertools.pairwise(widths))
+    return nn.Sequential(first, *(part for dense in others for part in (nn.ReLU(), dense)))
 
 
+# ---- images given as rows: three 4 x 4 convolutions of stride 2, GroupNorm, ReLU -------------------------------------
 class ToImage(nn.Module):
     """Rows to images, (batch, channels, height, width), padded with zeros to multiples of 8.
 
@@ -57,7 +85,7 @@ def _padding(shape):
 
 
 def conv_encoder(image_shape, n_out, n_channels=32):
-    """Rows of images to `n_out` numbers: channels f, 2f, 4f, then a dense layer (a convolution of all that is left).
+    """Return a network from rows of images to `n_out` numbers: channels f, 2f, 4f, then a dense layer.
 
     References
     ----------
@@ -75,7 +103,7 @@ def conv_encoder(image_shape, n_out, n_channels=32):
 
 
 def conv_decoder(image_shape, n_in, n_channels=32):
-    """The mirror image of `conv_encoder`."""
+    """Return the mirror image of `conv_encoder`, from `n_in` numbers to rows of images."""
     f, (height, width) = n_channels, _padding((*image_shape, 1)[:3])[1]
     channels, left = (*image_shape, 1)[2], (height // 8, width // 8)
     return nn.Sequential(
@@ -91,16 +119,17 @@ def _groups(channels):
     return next(g for g in (8, 4, 2, 1) if channels % g == 0)
 
 
+# ---- sparse latents --------------------------------------------------------------------------------------------------
 class SparseEncoder(nn.Module):
-    """Means of one length for every record, through a signed square; one constant variance.
+    """Encoder whose latents a divergence of single latent dimensions can make sparse.
 
-    A divergence of each latent dimension alone is met by records some of whose latents are large, and as well by some
-    records *all* of whose latents are large: the second takes nothing but a variance, or a length, that changes with
-    the record, is found first, and is not sparse. Here neither can change. The means of a record are normalised, so a
-    heavy tail in every dimension is a few large latents in every record; squares (with their signs) make some of the
-    latents large from the start.
+    Such a divergence is small where some latents of each record are large, and also where *all* latents of some records
+    are large. A variance or a length that changes with the record is enough for the second, which is found first and is
+    not sparse. Here the variance is one constant, and the means of a record are normalised to one length, so a heavy
+    tail in every dimension means a few large latents in every record. The means are signed squares, so that some
+    latents are large from the first step.
 
-    The rows go through fixed random features: trainable is the last layer, so that noise falls on few parameters.
+    The rows pass through fixed random features. Only the last layer is trained, so noise falls on few parameters.
 
     Parameters
     ----------
@@ -108,11 +137,11 @@ class SparseEncoder(nn.Module):
     image_shape : (height, width), default=None
         Images are averaged over 2 x 2 pixels first.
     n_hidden : int, default=100
-        Random features.
+        Number of random features.
     scale : float, default=0.47
         Root mean square of a record's means; with the variance this is that of `SparsePrior`.
     log_variance : float, default=-4.5
-        Of every latent: below that of `SparsePrior`'s spikes, whose spread is then the means' own.
+        Log-variance of every latent: below that of `SparsePrior`'s spikes, whose spread is then that of the means.
     """
 
     def __init__(self, n_features, n_latent, *, image_shape=None, n_hidden=100, scale=0.47, log_variance=-4.5):
@@ -134,8 +163,9 @@ class SparseEncoder(nn.Module):
         return torch.cat([means, torch.full_like(means, self.log_variance)], dim=-1)
 
 
+# ---- model files -----------------------------------------------------------------------------------------------------
 def check_module_arrays(make, arrays):
-    """Raise ValueError unless the arrays are those of the network that `make` builds: it is built without memory."""
+    """Raise ValueError unless the arrays have the names and shapes of the network that `make` builds without memory."""
     with torch.device("meta"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of layers without width
         wanted = {name: tuple(value.shape) for name, value in make().state_dict().items()}

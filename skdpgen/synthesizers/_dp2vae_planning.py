@@ -89,7 +89,7 @@ def resolve_settings(parameters, defaults):
         **{name: settings[name] for name in fields},
         noise_multiplier=0.0,
         per_step=settings["subsets_per_step"],
-        l2_bound=settings["gradient_bound"],
+        gradient_bound=settings["gradient_bound"],
     )
     return settings
 
@@ -107,7 +107,7 @@ def subset_plan(settings, noise_multiplier=0.0):
         steps=settings["steps"],
         noise_multiplier=noise_multiplier,
         per_step=settings["subsets_per_step"],
-        l2_bound=settings["gradient_bound"],
+        gradient_bound=settings["gradient_bound"],
         sampler=settings["sampler"],
         encoder_update=settings["encoder_update"],
     )
