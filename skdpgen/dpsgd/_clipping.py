@@ -400,7 +400,7 @@ def _plain_float32(device):
         yield
 
 
-# ---- the reference: example gradients themselves, slow and right for any module --------------------------------------
+# ---- the reference: example gradients themselves, slow and right for any module ------------------------------------
 def example_gradients_vmap(root, names, inputs):
     """Return the gradient of every example's loss by ``torch.func``.
 

@@ -1,7 +1,7 @@
-"""Callbacks and checkpoints: what a training writes besides its parameters, all of it computed from releases.
+"""Callbacks and checkpoints: what happens to released parameters and gradients during a training, at no charge.
 
-Everything in a checkpoint is a function of released gradients and of what was public before, so it may be published as
-the parameters may. Losses, batches, buffers of modules and the state of generators are not in it.
+A checkpoint is a function of released gradients and of public values, so it may be published as the parameters may. It
+holds no losses, no batches, no buffers of modules and no state of a random generator.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def _trainable(net):
 class ParameterAverage(Callback):
     """Exponential moving average of the parameters, which replaces them when training ends.
 
-    Each step's parameters are a release, so their average is post-processing; it takes away much of the noise.
+    The parameters of each step are a release, so their average is post-processing. It removes much of the noise.
 
     Parameters
     ----------
     decay : float in [0, 1), default=0.999
-        Weight of the past; less in the first steps, ``(1 + t) / (10 + t)``.
+        Weight of earlier steps; smaller in the first steps, ``(1 + t) / (10 + t)``.
     """
 
     def __init__(self, decay=0.999):
@@ -60,11 +60,12 @@ class ParameterAverage(Callback):
 
 
 class StepCheckpoint(Callback):
-    """Keep the parameters of every `every`-th step: fixed in advance, so choosing nothing by private values.
+    """Store the parameters of every `every`-th step: a fixed schedule, which depends on no private value.
 
     Parameters
     ----------
     every : int, default=100
+        Number of steps between two stored states.
 
     Attributes
     ----------
@@ -85,12 +86,12 @@ class StepCheckpoint(Callback):
 
 
 class ScaledParts(Callback):
-    """Multiply the released gradients of each part, so that each is a mean over its own records: post-processing.
+    """Multiply the released gradients of each part, so that each is a mean over its records: post-processing.
 
     Parameters
     ----------
     scales : sequence of float
-        Public or released: records to be expected in a step over those of the part.
+        Expected number of records in a step over that of the part: public or released.
     """
 
     def __init__(self, scales):
@@ -104,27 +105,27 @@ class ScaledParts(Callback):
 
 
 def check_checkpoint(path, plan):
-    """Refuse a training that cannot be resumed, or whose file is another one's: before anything is used up.
+    """Refuse a training that cannot be resumed, or whose file belongs to another training, before any step is used.
 
     Parameters
     ----------
     path : str, Path or None
         None: a training without a checkpoint.
     plan : DPSGDPlan
-        Charged.
+        A plan that was charged.
 
     Returns
     -------
     CheckpointHeader or None
-        Of the file, where there is one.
+        Header of the file, where the file exists.
     """
     use = plan._use
     if path is None:
         if use.from_ledger:
-            raise RuntimeError("the training under this plan has a checkpoint: give checkpoint= to go on with it")
+            raise RuntimeError("the training under this plan has a checkpoint: give checkpoint= to continue it")
         return None
     if not str(path).endswith(".safetensors"):
-        raise ValueError(f"the name of a checkpoint ends in .safetensors; got {str(path)!r}")
+        raise ValueError(f"checkpoint= must end in .safetensors; got {str(path)!r}")
     if not plan.private:
         raise ValueError("checkpoint= is for plans with noise: a plan without noise has no charge to resume from")
     if use.record is None:
@@ -133,7 +134,9 @@ def check_checkpoint(path, plan):
             "PrivacyAccountant(..., ledger=path).charge(plan, label)"
         )
     if not use.from_ledger and use.steps:
-        raise RuntimeError("the training under this plan began without a checkpoint, and goes on without one")
+        raise RuntimeError(
+            "the training under this plan began without a checkpoint: leave out checkpoint= to continue it"
+        )
     if not os.path.lexists(path):
         if use.before and not use.granted:
             raise FileNotFoundError(2, "No such file, from which to resume the training", str(path))
@@ -147,20 +150,20 @@ def check_checkpoint(path, plan):
 
 
 class Checkpoint:
-    """The checkpoint of one training: takes the steps from the ledger in blocks, and writes the file after each.
+    """The checkpoint of one training: takes steps from the ledger in blocks, and writes the file after each block.
 
     Parameters
     ----------
     net : DPNet
         Initialised, with the plan and the path.
     loads : bool
-        Whether the training goes on from the file. Otherwise it begins, or is that of this net already.
+        Whether the training continues from the file. Otherwise it begins, or this net has taken its steps.
 
     Raises
     ------
     ValueError, RuntimeError, OSError
-        As `check_checkpoint`; for a file that does not fit the net, an optimiser whose state cannot be written, a
-        place that cannot be written to. Nothing has been used up then.
+        As `check_checkpoint`; for a file that does not fit the net, an optimiser whose state cannot be written, a path
+        that cannot be written to. No step has been used then.
     """
 
     def __init__(self, net, *, loads):
@@ -169,14 +172,14 @@ class Checkpoint:
         if loads:
             load_checkpoint(net, net.checkpoint)
         else:
-            _pack(net, _trial_state(net))  # raises what writing the file would, later on
+            _pack(net, _trial_state(net))  # raises now the errors that writing the file would raise later
         if header is None or not (net.plan._use.from_ledger or loads):
             self.write()
         else:
             self._written = header.steps
 
     def may_step(self) -> bool:
-        """Whether a step may be taken, from a new block if the last one is used up; False once all were taken."""
+        """Whether a step may be taken, from a new block if the last one is used; False once all were taken."""
         net = self._net
         if not net.plan.steps_granted:
             if net.steps_taken_ != self._written:
@@ -187,7 +190,7 @@ class Checkpoint:
         return net.plan.steps_granted > 0
 
     def write(self):
-        """Write the file, in the place of the one before; RuntimeError where another training has put its own there."""
+        """Replace the file; RuntimeError if another training has written its checkpoint to the path."""
         net = self._net
         check_checkpoint(net.checkpoint, net.plan)
         tensors, numbers = _pack(net, net.optimizer_.state_dict()["state"])
@@ -199,7 +202,7 @@ class Checkpoint:
 
 
 def load_checkpoint(net, path) -> CheckpointHeader:
-    """Put parameters and the state of the optimiser into a net; ValueError, and no change, if they do not fit it."""
+    """Load parameters and the state of the optimiser into a net; ValueError, and no change, if they do not fit it."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
@@ -214,14 +217,16 @@ def load_checkpoint(net, path) -> CheckpointHeader:
         numbers = {}
     for name in wanted.keys() | tensors.keys():
         if name not in wanted or name not in tensors:
-            raise ValueError(f"{path}: does not fit the net: {name} is {'missing' if name in wanted else 'not in it'}")
+            raise ValueError(
+                f"{path}: does not fit the net: {name} is {'missing' if name in wanted else 'not part of it'}"
+            )
         one, other = tensors[name], wanted[name]
         if (one.shape, one.dtype) != (other.shape, other.dtype):
             raise ValueError(f"{path}: does not fit the net: {name} has another shape or dtype")
         if not torch.isfinite(one).all():
             raise ValueError(f"{path}: {name} holds NaN or infinity")
     if _kinds(header.optimizer) != _kinds(numbers):
-        raise ValueError(f"{path}: does not fit the net: the state of the optimiser is another one")
+        raise ValueError(f"{path}: does not fit the net: it has the state of another optimiser")
     with torch.no_grad():
         for name, p in _parameters(net).items():
             p.copy_(tensors[_PARAMETERS + name])
@@ -230,13 +235,13 @@ def load_checkpoint(net, path) -> CheckpointHeader:
         if name.startswith(_OPTIMIZER):
             index, _, key = name.removeprefix(_OPTIMIZER).partition(".")
             state.setdefault(int(index), {})[key] = value
-    # what the net's own parameters say, the learning rate for one, stays: a schedule begins anew
+    # settings of the optimiser, for example the learning rate, remain those of the net: a schedule starts again
     net.optimizer_.load_state_dict({**net.optimizer_.state_dict(), "state": state})
     return header
 
 
 def _parameters(net):
-    """Trainable parameters by names that say whose they are; one that is shared has its first name."""
+    """Trainable parameters by names that begin with the module's; a shared parameter has its first name."""
     named = {}
     for part in (*net._modules, *net._criteria):
         module = getattr(net, part + "_")
@@ -247,7 +252,7 @@ def _parameters(net):
 
 
 def _pack(net, state):
-    """Tensors of the file by name, and the numbers in the state of the optimiser, by parameter and name."""
+    """Return the tensors of the file by name, and the numbers in the optimiser's state by parameter and name."""
     if list(net._optimizers) != ["optimizer"]:
         raise ValueError("checkpoint= is for nets with one optimiser")
     tensors = {_PARAMETERS + name: _copied(p) for name, p in _parameters(net).items()}
@@ -260,8 +265,8 @@ def _pack(net, state):
                 numbers.setdefault(str(index), {})[name] = value
             else:
                 raise ValueError(
-                    f"checkpoint= writes numbers and tensors, and {type(net.optimizer_).__name__} keeps "
-                    f"{name!r}, of type {type(value).__name__}"
+                    f"checkpoint= writes numbers and tensors; the state of {type(net.optimizer_).__name__} has "
+                    f"{name!r}, of type {type(value).__name__}: use another optimiser"
                 )
     return tensors, numbers
 
@@ -271,8 +276,8 @@ def _copied(value):
 
 
 def _trial_state(net):
-    """The state that the optimiser has after a step: of copies, on gradients of zeros."""
-    with torch_seeded(0, net.device):  # an optimiser that draws leaves the generators as they were
+    """Return the state of the optimiser after a step, taken by a copy on gradients of zeros."""
+    with torch_seeded(0, net.device):  # an optimiser that draws must not change the generators
         optimizer = copy.deepcopy(net.optimizer_)
         for group in optimizer.param_groups:
             for p in group["params"]:

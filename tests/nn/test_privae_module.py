@@ -448,7 +448,7 @@ def test_a_class_derived_from_one_that_sees_all_groups_is_refused():
         make_module(Mixed())
 
 
-def test_made_up_groups_are_large_enough_for_the_divergence():
+def test_dummy_groups_are_large_enough_for_the_divergence():
     sizes = []
 
     def told(z, prior):
