@@ -1,8 +1,8 @@
 """Latent priors: distributions that give samples by reparameterisation, densities, and KL divergences.
 
 A prior of PriVAE is a module with ``log_prob(z)``, (batch, n, n_latent) -> (batch, n), and ``sample(normals)``,
-(batch, n, 2, n_latent) -> (batch, n, n_latent), from standard normals that are given to it: it draws nothing itself, so
-that the draws come from the private generator, and a group of records has separate draws.
+(batch, n, 2, n_latent) -> (batch, n, n_latent). The caller gives the standard normals: they come from the private
+generator, separately for each group of records.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def _log_normal(gap, variance):
 
 
 def _uniforms(normals):
-    """The second half of a prior's normals as uniforms of (0, 1)."""
+    """The second half of a prior's normals, as uniforms of (0, 1)."""
     return torch.special.ndtr(normals[..., 1, :])
 
 
 class NormalPrior(nn.Module):
-    """Standard normal."""
+    """Standard normal distribution."""
 
     def log_prob(self, z):
         """Log-density, shape ``z.shape[:-1]``."""
@@ -49,7 +49,9 @@ class SparsePrior(nn.Module):
     Parameters
     ----------
     sparsity : float in (0, 1), default=0.8
+        Probability of the spike.
     spike_variance : float, default=0.05
+        Variance of the spike.
 
     References
     ----------
@@ -59,7 +61,9 @@ class SparsePrior(nn.Module):
     def __init__(self, sparsity=0.8, spike_variance=0.05):
         super().__init__()
         if not 0 < sparsity < 1 or not spike_variance > 0:
-            raise ValueError("sparsity must lie in (0, 1), and spike_variance must be positive")
+            raise ValueError(
+                f"sparsity must be in (0, 1) and spike_variance positive; got {sparsity!r} and {spike_variance!r}"
+            )
         self.sparsity, self.spike_variance = float(sparsity), float(spike_variance)
 
     def log_prob(self, z):
@@ -75,15 +79,16 @@ class SparsePrior(nn.Module):
 
 
 class GaussianMixturePrior(nn.Module):
-    """Equally likely Gaussians of one variance, their means fixed or learned.
+    """Mixture of equally likely Gaussians of one variance, whose means are fixed or learned.
 
     Parameters
     ----------
     means : array-like of shape (n_mixture, n_latent)
-        Public; with `learned`, where they start.
+        Public means; with `learned`, their initialisation.
     variance : float, default=1.0
+        Variance of each component.
     learned : bool, default=False
-        Whether the means are trained with the net (by the same private gradients).
+        Whether the means are trained with the net, by the same private gradients.
     """
 
     def __init__(self, means, variance=1.0, learned=False):
@@ -93,7 +98,7 @@ class GaussianMixturePrior(nn.Module):
             raise ValueError("means must be finite and of shape (n_mixture, n_latent), and variance positive")
         self.n_mixture, self.variance, self.learned = len(means), float(variance), bool(learned)
         if self.learned:
-            # an embedding, for the fast path of DP-SGD knows the layers' rules and no bare parameter's
+            # an embedding, because the fast path of DP-SGD supports layers and no bare parameters
             self.table = nn.Embedding.from_pretrained(means, freeze=False)
         else:
             self.register_buffer("means", means)
@@ -130,7 +135,7 @@ class GaussianMixturePrior(nn.Module):
 
 
 class MixturePrior(nn.Module):
-    """A fixed mixture of Gaussians over the latent space; its parameters are released values.
+    """Fixed mixture of Gaussians over the latent space; its parameters are released values.
 
     Parameters
     ----------
@@ -142,7 +147,7 @@ class MixturePrior(nn.Module):
 
     def __init__(self, weights, means, covariances):
         super().__init__()
-        # in double precision: rounding to float32 first could make a narrow covariance indefinite
+        # in double precision: rounding to float32 first can make a narrow covariance indefinite
         weights, means, covariances = (torch.as_tensor(a, dtype=torch.float64) for a in (weights, means, covariances))
         if covariances.ndim == 2:
             covariances = torch.diag_embed(covariances)
@@ -182,7 +187,7 @@ class MixturePrior(nn.Module):
 
 
 def sample_with_log_prob(prior, normals):
-    """Samples of any prior and their log-densities."""
+    """Return samples of any prior and their log-densities."""
     if hasattr(prior, "sample_with_log_prob"):
         return prior.sample_with_log_prob(normals)
     samples = prior.sample(normals)
@@ -190,7 +195,7 @@ def sample_with_log_prob(prior, normals):
 
 
 def monte_carlo_kl(prior, z, mean, log_variance):
-    """KL(q(z|x) || p) of each record from its samples: the mean of ``log q(z|x) - log p(z)``.
+    """Return KL(q(z|x) || p) of each record, estimated from its samples: the mean of ``log q(z|x) - log p(z)``.
 
     Parameters
     ----------
@@ -213,7 +218,7 @@ def log_q(z, mean, log_variance):
 
 
 def check_prior(prior, n_latent):
-    """Refuse a prior whose samples or densities do not have the shapes of `n_latent` dimensions; reads no data.
+    """Refuse a prior whose samples or densities do not have the shapes of `n_latent` dimensions; uses no data.
 
     Raises
     ------
