@@ -137,8 +137,8 @@ def _pair_sums(rows, size, squares, *, with_slope=True):
 
     Notes
     -----
-    Row i of a group is paired with row i + d, cyclically, for d up to half of the size: each pair once. At step d, row i
-    is also the partner of row i - d, so its part of the derivative is a lookup and no scatter.
+    Row i of a group is paired with row i + d, cyclically, for d up to half of the size: each pair once. At step d, row
+    i is also the partner of row i - d, so its part of the derivative is a lookup and no scatter.
     """
     n_rows, width = rows.shape
     value, slope = rows.new_zeros(n_rows), torch.zeros_like(rows)
@@ -391,9 +391,8 @@ def cauchy_mmd(one, other, scales=_SCALES):
     """
     squares, n, m = CauchyMMD(scales).squares, len(one), len(other)
     if not n or not m or one.shape[1:] != other.shape[1:] or one.dim() != 2:
-        raise ValueError(
-            f"one and other must be samples of one width, not empty; got shapes {tuple(one.shape)} and {tuple(other.shape)}"
-        )
+        shapes = f"{tuple(one.shape)} and {tuple(other.shape)}"
+        raise ValueError(f"one and other must be samples of one width, not empty; got shapes {shapes}")
     one, other = one.detach().double(), other.detach().double()
     within = []
     for x in (one, other):
