@@ -202,60 +202,46 @@ def _patches(x, kernel, dilation, padding, stride, size, groups):
     return unfolded.reshape(x.shape[0], groups, -1, size[0] * size[1]).transpose(2, 3)
 
 
-def conv2d(layer: nn.Conv2d, a: torch.Tensor, g: torch.Tensor, batch: int, pool: Pool) -> LayerGradient:
-    """An example's gradient is the product of the output gradient and the unfolded input (im2col)."""
-    parts = []
-    if _trainable(layer, "bias"):
-        parts.append(_small({"bias": _by_example(g.flatten(2).sum(2), batch).sum(1)}, pool))
-    if _trainable(layer, "weight"):
-        pads = _conv_padding(layer)
-        if layer.padding_mode != "zeros" or pads[0] != pads[1] or pads[2] != pads[3]:
-            mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
-            a, padding = functional.pad(a, pads, mode=mode), (0, 0)
-        else:
-            padding = (pads[2], pads[0])
-
-        def patches(x):
-            return _patches(x, layer.kernel_size, layer.dilation, padding, layer.stride, g.shape[2:], layer.groups)
-
-        def whole_sum(factors, out, beta):
-            scaled = _by_example(g, batch) * factors.view(-1, 1, 1, 1, 1)
-            gradient = torch.ops.aten.convolution_backward(
-                scaled.flatten(0, 1), a, layer.weight.detach(), None, _pair(layer.stride), padding,
-                _pair(layer.dilation), False, (0, 0), layer.groups, (False, True, False),
-            )  # fmt: skip
-            _put(out["weight"], gradient[1], beta)
-
-        left = g.unflatten(1, (layer.groups, -1)).flatten(3)
-        parts.append(_convolution(left, a, patches, whole_sum, batch, pool, layer))
-    return _join(parts)
-
-
-def conv_transpose2d(
-    layer: nn.ConvTranspose2d, a: torch.Tensor, g: torch.Tensor, batch: int, pool: Pool
+def convolution(
+    layer: nn.Conv2d | nn.ConvTranspose2d, a: torch.Tensor, g: torch.Tensor, batch: int, pool: Pool
 ) -> LayerGradient:
-    """A convolution with the roles of input and output gradient exchanged."""
+    """An example's gradient is the product of the output gradient and the unfolded input (im2col).
+
+    In a transposed convolution, input and output gradient exchange their roles.
+    """
     parts = []
     if _trainable(layer, "bias"):
         parts.append(_small({"bias": _by_example(g.flatten(2).sum(2), batch).sum(1)}, pool))
-    if _trainable(layer, "weight"):
+    if not _trainable(layer, "weight"):
+        return _join(parts)
+    if layer.transposed:
+        padding, one, image = layer.padding, a, g
+    else:
+        a, padding = _padded_input(layer, a)
+        one, image = g, a
 
-        def patches(x):
-            return _patches(
-                x, layer.kernel_size, layer.dilation, layer.padding, layer.stride, a.shape[2:], layer.groups
-            )
+    def patches(x):
+        return _patches(x, layer.kernel_size, layer.dilation, padding, layer.stride, one.shape[2:], layer.groups)
 
-        def whole_sum(factors, out, beta):
-            scaled = _by_example(g, batch) * factors.view(-1, 1, 1, 1, 1)
-            gradient = torch.ops.aten.convolution_backward(
-                scaled.flatten(0, 1), a, layer.weight.detach(), None, _pair(layer.stride), _pair(layer.padding),
-                _pair(layer.dilation), True, _pair(layer.output_padding), layer.groups, (False, True, False),
-            )  # fmt: skip
-            _put(out["weight"], gradient[1], beta)
+    def whole_sum(factors, out, beta):
+        scaled = _by_example(g, batch) * factors.view(-1, 1, 1, 1, 1)
+        gradient = torch.ops.aten.convolution_backward(
+            scaled.flatten(0, 1), a, layer.weight.detach(), None, _pair(layer.stride), _pair(padding),
+            _pair(layer.dilation), layer.transposed, _pair(layer.output_padding), layer.groups, (False, True, False),
+        )  # fmt: skip
+        _put(out["weight"], gradient[1], beta)
 
-        left = a.unflatten(1, (layer.groups, -1)).flatten(3)
-        parts.append(_convolution(left, g, patches, whole_sum, batch, pool, layer))
+    left = one.unflatten(1, (layer.groups, -1)).flatten(3)
+    parts.append(_products_of_places(left, image, patches, whole_sum, batch, pool, layer))
     return _join(parts)
+
+
+def _padded_input(layer: nn.Conv2d, a: torch.Tensor):
+    """Return the input, padded where a convolution cannot pad it symmetrically with zeros, and the other padding."""
+    pads = _conv_padding(layer)
+    if layer.padding_mode == "zeros" and pads[0] == pads[1] and pads[2] == pads[3]:
+        return a, (pads[2], pads[0])
+    return functional.pad(a, pads, mode="constant" if layer.padding_mode == "zeros" else layer.padding_mode), (0, 0)
 
 
 def _conv_padding(layer: nn.Conv2d) -> list[int]:
@@ -272,7 +258,7 @@ def _conv_padding(layer: nn.Conv2d) -> list[int]:
     return pads
 
 
-def _convolution(left, image, patches, whole_sum, batch, pool, layer) -> LayerGradient:
+def _products_of_places(left, image, patches, whole_sum, batch, pool, layer) -> LayerGradient:
     """Choose between Gram matrices and example gradients; left (n, G, M, T), patches(image) (n, G, T, N)."""
     left = _by_example(left, batch)
     image = _by_example(image, batch)
@@ -350,8 +336,8 @@ def _affine(layer, normalised, g, batch, pool, over_places) -> LayerGradient:
 
 RULES: dict[type[nn.Module], Callable[..., LayerGradient]] = {
     nn.Linear: linear,
-    nn.Conv2d: conv2d,
-    nn.ConvTranspose2d: conv_transpose2d,
+    nn.Conv2d: convolution,
+    nn.ConvTranspose2d: convolution,
     nn.Embedding: embedding,
     nn.LayerNorm: layer_norm,
     nn.GroupNorm: group_norm,
