@@ -57,11 +57,11 @@ def _load(data, n_rows):
 
 
 def _networks():
-    from skdpgen.nn._dp2vae import SCRATCH, make_decoder, make_encoder
+    from skdpgen.nn._dp2vae import AUXILIARY, make_decoder, make_encoder
 
     shape = {"image_shape": (28, 28)}
     encoder = make_encoder("patches", 784, 10, _LATENT, **shape)
-    return encoder, make_decoder("patches", 784, 10, _LATENT, **shape, **SCRATCH)
+    return encoder, make_decoder("patches", 784, 10, _LATENT, **shape, **AUXILIARY)
 
 
 def _together(images, labels, k, steps):

@@ -12,11 +12,11 @@ from torch import nn
 from ._likelihoods import BernoulliLikelihood, ScaledGaussianLikelihood, TableLikelihood
 from ._networks import mlp
 
-__all__ = ["ARCHITECTURES", "LIKELIHOODS", "SCRATCH", "check_modules", "in_patch_order", "make_decoder", "make_encoder"]
+__all__ = ["ARCHITECTURES", "AUXILIARY", "LIKELIHOODS", "check_modules", "in_patch_order", "make_decoder", "make_encoder"]
 
 ARCHITECTURES = ("patches", "mlp", "conv_28", "conv_faces")
 # Sizes of the auxiliary "patches" decoder that stage 1 trains beside each encoder and discards.
-SCRATCH = {"n_hidden": 32, "n_channels": 8}
+AUXILIARY = {"n_hidden": 32, "n_channels": 8}
 LIKELIHOODS = {"bernoulli": BernoulliLikelihood, "gaussian": ScaledGaussianLikelihood, "table": TableLikelihood}
 _CHANNELS = {"conv_28": (512, 256), "conv_faces": (512, 256, 128)}  # of the paper, MNIST and CelebA
 
@@ -89,15 +89,15 @@ class _PatchGrid:
 
     def __init__(self, image_shape):
         self.shape = (*image_shape, 1)[:3]
-        self.cells = tuple(-(-size // self.side) for size in self.shape[:2])
-        self.n_patches, self.width = math.prod(self.cells), self.side**2 * self.shape[2]
+        self.counts = tuple(-(-size // self.side) for size in self.shape[:2])
+        self.n_patches, self.width = math.prod(self.counts), self.side**2 * self.shape[2]
 
     def split(self, x):
         """(batch, pixels) to (batch, n_patches, width)."""
         if self.ordered:
             return x.reshape(-1, self.n_patches, self.width)
         height, width, channels = self.shape
-        side, (down, across) = self.side, self.cells
+        side, (down, across) = self.side, self.counts
         image = x.reshape(-1, height, width, channels)
         if (down * side, across * side) != (height, width):
             image = nn.functional.pad(image, (0, 0, 0, across * side - width, 0, down * side - height))
@@ -109,7 +109,7 @@ class _PatchGrid:
         if self.ordered:
             return patches.flatten(1)
         height, width, channels = self.shape
-        side, (down, across) = self.side, self.cells
+        side, (down, across) = self.side, self.counts
         image = patches.reshape(-1, down, across, side, side, channels).permute(0, 1, 3, 2, 4, 5)
         image = image.reshape(-1, down * side, across * side, channels)
         return image[:, :height, :width].reshape(-1, height * width * channels)

@@ -202,13 +202,13 @@ def make_scratch(settings, n_outputs, n_classes):
     them take a fraction of the time.
     """
     from ..dpsgd._seeding import torch_seeded
-    from ..nn._dp2vae import SCRATCH, make_decoder
+    from ..nn._dp2vae import AUXILIARY, make_decoder
 
     if settings["decoder"] is not None or architecture_of(settings) != "patches":
         return None
     with torch_seeded(settings["seed"] + 1):
         return make_decoder(
-            "patches", n_outputs, n_classes, settings["n_components"], image_shape=_shape(settings), **SCRATCH
+            "patches", n_outputs, n_classes, settings["n_components"], image_shape=_shape(settings), **AUXILIARY
         )
 
 
