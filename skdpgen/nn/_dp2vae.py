@@ -12,7 +12,15 @@ from torch import nn
 from ._likelihoods import BernoulliLikelihood, ScaledGaussianLikelihood, TableLikelihood
 from ._networks import mlp
 
-__all__ = ["ARCHITECTURES", "AUXILIARY", "LIKELIHOODS", "check_modules", "in_patch_order", "make_decoder", "make_encoder"]
+__all__ = [
+    "ARCHITECTURES",
+    "AUXILIARY",
+    "LIKELIHOODS",
+    "check_modules",
+    "in_patch_order",
+    "make_decoder",
+    "make_encoder",
+]
 
 ARCHITECTURES = ("patches", "mlp", "conv_28", "conv_faces")
 # Sizes of the auxiliary "patches" decoder that stage 1 trains beside each encoder and discards.

@@ -507,18 +507,19 @@ def train_decoder(
             noise.release(total, divisor=plan.per_step, out=[p.grad for p in weights])
             _set_rate(optimizer, learning_rate * (1 - step / plan.steps))
             optimizer.step()
-            decay = min(averaging, (1 + step) / (10 + step))
-            with torch.no_grad():
-                for mean, p in zip(average, weights):
-                    mean.lerp_(p, 1 - decay)
+            _move_towards(average, weights, 1 - min(averaging, (1 + step) / (10 + step)))
             bar.update()
-        if averaging:
-            with torch.no_grad():
-                for p, mean in zip(weights, average):
-                    p.copy_(mean)
-        for p in weights:
+        for p, mean in zip(weights, average):
             p.grad = None
+            if averaging:
+                p.data.copy_(mean)
         return noise.description, noise.private
+
+
+@torch.no_grad()
+def _move_towards(average, weights, share):
+    for mean, p in zip(average, weights):
+        mean.lerp_(p, share)
 
 
 def round_robin(plan, step):
