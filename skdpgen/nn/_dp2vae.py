@@ -13,14 +13,8 @@ from ._likelihoods import BernoulliLikelihood, ScaledGaussianLikelihood, TableLi
 from ._networks import mlp
 
 __all__ = [
-    "ARCHITECTURES",
-    "AUXILIARY",
-    "LIKELIHOODS",
-    "check_modules",
-    "in_patch_order",
-    "make_decoder",
-    "make_encoder",
-]
+    "ARCHITECTURES", "AUXILIARY", "LIKELIHOODS", "check_modules", "in_patch_order", "make_decoder", "make_encoder",
+]  # fmt: skip
 
 ARCHITECTURES = ("patches", "mlp", "conv_28", "conv_faces")
 # Sizes of the auxiliary "patches" decoder that stage 1 trains beside each encoder and discards.
