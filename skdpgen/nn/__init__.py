@@ -1,4 +1,8 @@
-"""Networks: plain modules with per-record losses, and the one trainer that makes them private."""
+"""Networks: plain modules with one loss for each record, and the one trainer that makes them private.
+
+`DPNet` (`_dp_net`) follows a plan of `skdpgen.dpsgd` that was charged. Modules (`_modules`) are made of networks
+(`_networks`), priors (`_priors`), likelihoods (`_likelihoods`) and divergences (`_divergences`).
+"""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ SHARED = _Own(3, 3)
     ("parameters", "told"),
     [
         ({"subsets_per_step": 21}, "more than"),
-        ({"sampler": "one_of_k", "subsets_per_step": 2}, "no sound price"),
+        ({"sampler": "one_of_k", "subsets_per_step": 2}, "no sound cost"),
         ({"encoder_update": "frozen", "refine_steps": 3}, "refine_steps"),
         ({"start": "random"}, "start_steps"),
         ({"budget_split": (1, 0)}, "two positive shares"),
