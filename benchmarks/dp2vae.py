@@ -153,7 +153,7 @@ def noise_of(model, X, y):
     from skdpgen.synthesizers._dp2vae_planning import subset_plan
 
     plan = subset_plan(model.get_params(deep=False), model.plan(X, y).noise_multipliers["decoder"])
-    return plan.noise_std / plan.per_step / plan.l2_bound
+    return plan.noise_std / plan.per_step / plan.gradient_bound
 
 
 def _make(name, epsilon, delta, seed, quick, device):

@@ -7,7 +7,6 @@ from scipy.special import expit
 
 from ..generators.gaussians import LatentSpace
 from ..mixture import GaussianMixtureParameters
-from ..nn._fixed_normals import DRAWS, fixed_normals, in_double
 from ..utils.file_checks import check_mixture
 
 __all__ = ["NetGenerator", "check_network", "decoder_plan", "train_decoder"]
@@ -85,6 +84,8 @@ class NetGenerator:
         if self.module is None:
             raise ValueError("a loaded model keeps no encoder variance, so it has no ELBO")
         import torch
+
+        from ..nn._modules import DRAWS, fixed_normals, in_double
 
         x = np.asarray(rows, dtype=np.float64)
         n_labels = self.module.n_labels

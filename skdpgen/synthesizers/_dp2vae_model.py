@@ -157,7 +157,7 @@ class DP2VAEModel:
         described = dict(state["description"])
         if described["image_shape"] is not None:
             described["image_shape"] = tuple(described["image_shape"])
-        from ..nn._saved import check_module_arrays
+        from ..nn._networks import check_module_arrays
 
         check_module_arrays(lambda: make_decoder(**described), state["decoder"])
         decoder = make_decoder(**described)
@@ -270,35 +270,31 @@ def _say_what_is_rare(settings, codec, weights, row_count):
 def _train(data, networks, likelihood, n_classes, settings, plan, rng, chunks):
     """Stage 1 and stage 2; the encoders are gone when it returns. Returns what the card says of the noise."""
     from ..dpsgd._subsets import assign_subsets, hash_subsets
-    from ..nn._dp2vae_decoder import EncoderStack, train_decoder
-    from ..nn._dp2vae_training import SubsetRows, pretrain_encoders
+    from ..nn._dp2vae_training import EncoderStack, EncoderTraining, SubsetRows, pretrain_encoders, train_decoder
 
     (x, classes, ids), (encoder, decoder, scratch) = data, networks
     k = settings["n_subsets"]
     subsets = assign_subsets(len(x), k, rng) if ids is None else hash_subsets(ids, k, rng)
     known = classes >= 0  # a row of a class that was not released is in no subset
     rows = SubsetRows(x[known], classes[known], n_classes, subsets[known], k)
-    key = bytes(rng.random_bytes(16))
-    shared = {name: settings[name] for name in ("batch_size", "device")}
-    stage_1 = {"steps": settings["pretrain_steps"], "lr": settings["pretrain_lr"], "n_jobs": settings["n_jobs"]}
-    bound = settings["gradient_bound"]
+    training = EncoderTraining(
+        key=bytes(rng.random_bytes(16)), steps=settings["pretrain_steps"], batch_size=settings["batch_size"],
+        learning_rate=settings["pretrain_lr"], gradient_bound=settings["gradient_bound"],
+        refine_steps=settings["refine_steps"], device=settings["device"], n_jobs=settings["n_jobs"],
+    )  # fmt: skip
     parameters = pretrain_encoders(
-        encoder.cpu(), scratch.cpu(), rows, likelihood, n_subsets=k, key=key, chunk=chunks[0],
-        settings={**shared, **stage_1, "l2_bound": bound}, progress=settings["progress"],
-    )  # fmt: skip
-    stack = EncoderStack(
-        encoder, parameters, rows, likelihood, key=key, lr=settings["pretrain_lr"], l2_bound=bound,
-        refine_steps=settings["refine_steps"], policy=settings["encoder_update"], **shared,
-    )  # fmt: skip
+        encoder.cpu(), scratch.cpu(), rows, likelihood, training, chunk=chunks[0], progress=settings["progress"]
+    )
+    stack = EncoderStack(encoder, parameters, rows, likelihood, training, policy=settings["encoder_update"])
     return train_decoder(
         decoder,
         stack,
         settings["receipt"].cover(subset_plan(settings, plan.noise_multipliers["decoder"])),
         rng,
-        lr=settings["lr"],
+        learning_rate=settings["lr"],
         averaging=settings["averaging"],
         chunk=chunks[1],
         device=settings["device"],
         progress=settings["progress"],
-        text=f"(epsilon {plan.epsilon:.3g})",
+        progress_text=f"(epsilon {plan.epsilon:.3g})",
     )

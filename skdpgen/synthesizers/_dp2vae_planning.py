@@ -89,7 +89,7 @@ def resolve_settings(parameters, defaults):
         **{name: settings[name] for name in fields},
         noise_multiplier=0.0,
         per_step=settings["subsets_per_step"],
-        l2_bound=settings["gradient_bound"],
+        gradient_bound=settings["gradient_bound"],
     )
     return settings
 
@@ -107,7 +107,7 @@ def subset_plan(settings, noise_multiplier=0.0):
         steps=settings["steps"],
         noise_multiplier=noise_multiplier,
         per_step=settings["subsets_per_step"],
-        l2_bound=settings["gradient_bound"],
+        gradient_bound=settings["gradient_bound"],
         sampler=settings["sampler"],
         encoder_update=settings["encoder_update"],
     )
@@ -202,13 +202,13 @@ def make_scratch(settings, n_outputs, n_classes):
     them take a fraction of the time.
     """
     from ..dpsgd._seeding import torch_seeded
-    from ..nn._dp2vae import SCRATCH, make_decoder
+    from ..nn._dp2vae import AUXILIARY, make_decoder
 
     if settings["decoder"] is not None or architecture_of(settings) != "patches":
         return None
     with torch_seeded(settings["seed"] + 1):
         return make_decoder(
-            "patches", n_outputs, n_classes, settings["n_components"], image_shape=_shape(settings), **SCRATCH
+            "patches", n_outputs, n_classes, settings["n_components"], image_shape=_shape(settings), **AUXILIARY
         )
 
 
@@ -242,8 +242,7 @@ def check_networks(settings, rows):
 
     from ..dpsgd._seeding import torch_seeded
     from ..nn._dp2vae import LIKELIHOODS, check_modules
-    from ..nn._dp2vae_decoder import bytes_needed
-    from ..nn._dp2vae_training import default_chunk, readable
+    from ..nn._dp2vae_training import bytes_needed, default_chunk, readable
 
     try:
         torch.zeros(1, device=settings["device"])

@@ -122,7 +122,7 @@ def start_networks(encoder, decoder, scratch, synthetic, n_classes, likelihood, 
         x, latents, codes = synthetic
         x = np.ascontiguousarray(x, dtype=np.float32)
         options = {
-            "steps": settings["start_steps"], "lr": _RATE, "batch_size": _BATCH, "seed": settings["seed"],
+            "steps": settings["start_steps"], "learning_rate": _RATE, "batch_size": _BATCH, "seed": settings["seed"],
             "device": settings["device"],
         }  # fmt: skip
         decoders = [decoder] if scratch is None else [decoder, scratch]

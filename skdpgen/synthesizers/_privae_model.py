@@ -13,7 +13,6 @@ from ..data.labels import label_codes
 from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
 from ..mechanisms import add_gaussian, histogram
-from ..nn._fixed_normals import DRAWS, fixed_normals, in_double
 from ..tabular import sample_levels
 from ..utils.file_checks import check_size
 from ._privae_planning import make_likelihood, make_net, make_prior, training_plan
@@ -152,6 +151,8 @@ class PriVAEModel:
     def _bound(self, x, n_importance, random_state):
         import torch
 
+        from ..nn._modules import DRAWS, fixed_normals, in_double
+
         # the same draws for all rows: the bound of a row is a function of that row alone
         n_draws, module = max(1, DRAWS // n_importance), in_double(self.module)
         draws = fixed_normals(n_draws * n_importance, (self.n_latent,), random_state)
@@ -232,7 +233,7 @@ class PriVAEModel:
                 **{**state["architecture"], "image_shape": _tuple(state["architecture"]["image_shape"])},
             )
 
-        from ..nn._saved import check_module_arrays
+        from ..nn._networks import check_module_arrays
 
         check_module_arrays(make, state["layers"])
         module = make()

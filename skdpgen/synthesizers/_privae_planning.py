@@ -203,7 +203,7 @@ def check_network(settings, n_features, n_labels, exact):
     from ..nn import PriVAEModule
     from ..nn._divergences import check_divergence
     from ..nn._dp_net import check_template
-    from ..nn._latent_priors import check_prior
+    from ..nn._priors import check_prior
 
     check_template(settings["net"])
     try:
