@@ -11,6 +11,7 @@ from ..data.arrays import ArrayCodec
 from ..data.frame_codec import FrameCodec
 from ..data.frames import FrameRows
 from ..data.sources import add_sums
+from ..mechanisms import CLASS_COUNT_WEIGHT as COUNT_WEIGHT
 from ..mechanisms import add_gaussian, class_first_moments
 from ..tabular import sample_levels
 from ..utils.blocks import exact_product
@@ -18,8 +19,6 @@ from ..utils.file_checks import check_size, check_whole
 
 __all__ = ["COUNT_WEIGHT", "MERFModel", "RandomFeatures", "embedding_sum", "fit_merf_model"]
 
-# Weight of the count beside the embedding, whose norm is 1: noise of the counts, against 1 % more on all else.
-COUNT_WEIGHT = 0.15
 # Rows at a time.
 _CHUNK = 4096
 # Numbers in the generator's batch: rows times blocks times frequencies.

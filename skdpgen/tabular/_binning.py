@@ -9,7 +9,7 @@ from numbers import Real
 
 import numpy as np
 
-from ..mechanisms._densities import denoise, sure_range
+from ..mechanisms._selection import denoise, sure_range
 from ._columns import Datetime
 from ._frames import numeric_bounds
 

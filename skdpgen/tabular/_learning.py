@@ -22,8 +22,7 @@ from ..mechanisms import (
     outermost_bins,
     split_histogram,
 )
-from ..mechanisms._densities import full_cells, widened
-from ..mechanisms._selection import above_threshold
+from ..mechanisms._selection import above_threshold, occupied_cells, widened
 from ..utils.categories import family
 from ..utils.watching import tell_kept
 from ._binning import Binning, fine_grid, learned_binning
@@ -267,7 +266,7 @@ def _outermost_years(counts, noise_sd, n_columns):
     """
     if noise_sd == 0:
         return outermost_bins(counts, noise_sd)
-    chance = full_cells(counts, np.ones(len(counts)), noise_sd, n_columns)
+    chance = occupied_cells(counts, np.ones(len(counts)), noise_sd, n_columns)
     likely = np.flatnonzero(chance > 0.5)
     return widened(likely[0], likely[-1], chance > _MAYBE_FULL) if likely.size else None
 
