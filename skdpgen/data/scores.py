@@ -12,9 +12,9 @@ import numpy as np
 from scipy.linalg import block_diag
 from scipy.special import ndtri
 
-from ..mechanisms import CLASS_COUNT_WEIGHT as COUNT_WEIGHT
-from ..mechanisms import CLASS_MEAN_WEIGHT as MEAN_WEIGHT
 from ..mechanisms import class_moments
+from ..mechanisms._moments import CLASS_COUNT_WEIGHT as COUNT_WEIGHT
+from ..mechanisms._moments import CLASS_MEAN_WEIGHT as MEAN_WEIGHT
 from ..tabular import Boolean, Categorical
 
 __all__ = ["COUNT_WEIGHT", "MEAN_WEIGHT", "Scores", "score_moments"]

@@ -18,10 +18,7 @@ from ._histogram import (
 )
 from ._mixture_sums import MixtureSums, mixture_sums, unpack_mixture_sums
 from ._moments import (
-    CLASS_COUNT_WEIGHT,
-    CLASS_MEAN_WEIGHT,
     CLUSTER_COUNT_WEIGHT,
-    SCORE_COUNT_WEIGHT,
     Moments,
     class_first_moments,
     class_moments,
@@ -43,12 +40,9 @@ from ._selection import (
 )
 
 __all__ = [
-    "CLASS_COUNT_WEIGHT",
-    "CLASS_MEAN_WEIGHT",
     "CLUSTER_COUNT_WEIGHT",
     "LARGEST",
     "N_OCTAVE_CELLS",
-    "SCORE_COUNT_WEIGHT",
     "MixtureSums",
     "Moments",
     "OneHotMoments",

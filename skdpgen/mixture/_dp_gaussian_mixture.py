@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
+import pandas as pd
 from sklearn.base import DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from ..accounting import Phase
+from ..data.labels import class_labels, declared_codes, label_codes, learn_classes, sorted_classes
 from ..data.scaling import check_bounds, learn_scaling, scaling_phases
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import add_gaussian, check_bound, class_moments, clip_rows, moments, unpack_moments
@@ -21,14 +24,11 @@ from ..utils.validation import (
     Interval,
     StrOptions,
     as_numbers,
-    check_classes,
     check_model_size,
-    encode_labels,
     fit_context,
     validate_rows,
 )
 from ._em import TransformedRows, class_gaussians, dp_em, initial_mixture
-from ._labels import frame_like, labels_of, learn_classes, series_like
 from ._parameters import GaussianMixtureParameters
 
 __all__ = ["DPGaussianMixture"]
@@ -198,14 +198,19 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         """
         with self._fitting():
             accountant = self._resolve_accountant()
-            frame, series = frame_like(X), series_like(y)
+            frame, series = _frame_maker(X), _series_maker(y)
             (X, bounds, means_init, labels, classes, codes), plan = self._prepare(X, y, accountant)
             learned = labels is not None and classes is None
             rng = self._charge(accountant, plan)
             neighboring = accountant.neighboring
             self.scaling_ = learn_scaling(X, bounds, self.l2_bound, plan.noise_multipliers, rng, neighboring)
             if learned:
-                classes, codes = learn_classes(labels, plan, rng, neighboring)
+                noise = plan.noise_multipliers["classes"]
+                kept = learn_classes(labels, noise, plan.extra_delta, rng, neighboring)
+                # made of the released classes alone: the dtype of all labels depends on the longest one
+                classes = np.array(kept)
+                # where the noise hides every class, one Gaussian stands for all rows
+                codes = label_codes(labels, kept) if kept else np.zeros(len(X), dtype=np.int64)
             if labels is None:
                 fitted = self._fit_em(X, means_init, plan, rng, neighboring)
             else:
@@ -215,12 +220,6 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
             self._frame = frame
             self._keep(fitted.affine(self.scaling_.offset, self.scaling_.scale))
             self._issue_card(plan, rng, self._public_assumptions(labels is not None))
-        if learned and not len(classes):
-            warnings.warn(
-                "the noise hides every class of y: one Gaussian stands for all; declare classes=",
-                UtilityWarning,
-                stacklevel=2,
-            )
         return self
 
     def _prepare(self, X, y, accountant):
@@ -237,9 +236,9 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         if self.means_init is not None and (y is not None or self.n_components == 1):
             raise ValueError("means_init= is used without y, and with n_components above 1, alone")
         means_init = self._check_means_init(X.shape[1])
-        labels = None if y is None else labels_of(y, len(X))
-        classes = None if labels is None or self.classes is None else check_classes(self.classes)
-        codes = None if classes is None else encode_labels(labels, classes)
+        labels = None if y is None else _check_y(y, len(X))
+        classes = None if labels is None or self.classes is None else sorted_classes(self.classes)
+        codes = None if classes is None else declared_codes(labels, classes)
         share = _EXTRA_DELTA_SHARE if labels is not None and classes is None else 0.0
         plan = self._calibrate(accountant, self._phases(labels is not None), extra_delta_share=share)
         return (X, bounds, means_init, labels, classes, codes), plan
@@ -376,7 +375,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         if y is not None:
             if not self._has_classes():
                 raise ValueError("y= needs a mixture fitted with y")
-            codes = encode_labels(y, self.classes_)
+            codes = declared_codes(y, self.classes_)
             if n_samples is not None and n_samples != len(codes):
                 raise ValueError(f"n_samples={n_samples} and {len(codes)} labels were given")
         else:
@@ -434,6 +433,30 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
         return tags
+
+
+def _check_y(y, n_rows):
+    labels = class_labels(y, n_rows)
+    if labels.dtype.kind == "f":  # the dtype decides, never the values
+        raise InvalidInputError(
+            f"y must hold class labels, but its dtype {labels.dtype} is that of numbers. Give y as integers or text "
+            "to fit one Gaussian for each class, or leave it out"
+        )
+    return labels
+
+
+def _frame_maker(X):
+    """Return a function that makes frames with the columns of `X`; None if `X` is no DataFrame."""
+    return partial(pd.DataFrame, columns=X.columns) if isinstance(X, pd.DataFrame) else None
+
+
+def _series_maker(y):
+    """Return a function that makes Series with the name and dtype of `y`; None if `y` is no Series."""
+    if not isinstance(y, pd.Series):
+        return None
+    # the categories of a categorical are private, and so is its dtype: that of the released classes is taken
+    dtype = None if isinstance(y.dtype, pd.CategoricalDtype) else y.dtype
+    return partial(pd.Series, name=y.name, dtype=dtype)
 
 
 def _warn_if_drowned(released, noise, min_count, radius):

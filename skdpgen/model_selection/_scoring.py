@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from .._types import BoundedSum
-from ..mechanisms import SCORE_COUNT_WEIGHT as COUNT_WEIGHT
+from ..mechanisms._moments import SCORE_COUNT_WEIGHT as COUNT_WEIGHT
 from ..utils.categories import canonical_rows
 from ..utils.validation import as_numbers
 

@@ -11,8 +11,8 @@ from ..data.arrays import ArrayCodec
 from ..data.frame_codec import FrameCodec
 from ..data.frames import FrameRows
 from ..data.sources import add_sums
-from ..mechanisms import CLASS_COUNT_WEIGHT as COUNT_WEIGHT
 from ..mechanisms import add_gaussian, class_first_moments
+from ..mechanisms._moments import CLASS_COUNT_WEIGHT as COUNT_WEIGHT
 from ..tabular import sample_levels
 from ..utils.blocks import exact_product
 from ..utils.file_checks import check_size, check_whole

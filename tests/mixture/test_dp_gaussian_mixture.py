@@ -254,7 +254,7 @@ def test_two_fits_under_one_seed_differ():
     ("parameters", "data", "message"),
     [
         ({}, (np.full((4, 2), np.nan),), "NaN"),
-        ({}, (X, Y[:-1]), "rows and y"),
+        ({}, (X, Y[:-1]), "y must have shape"),
         ({}, (X, Y.astype(float)), "class labels"),
         ({"classes": [0, 1]}, (X, Y), "not among the declared classes"),
         ({"classes": [0, 1, 1]}, (X, Y), "twice"),
@@ -264,7 +264,7 @@ def test_two_fits_under_one_seed_differ():
         ({"l2_bound": 1e-200}, (X,), "l2_bound"),
         ({"l2_bound": 1e120}, (X,), "l2_bound"),
         ({}, (X, np.array(["a", None] * 3000, dtype=object)), "NaN"),
-        ({}, (X, np.array(["a", 3] * 3000, dtype=object)), "several types"),
+        ({}, (X, np.array(["a", 3] * 3000, dtype=object)), "of one kind"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_charged(parameters, data, message):
