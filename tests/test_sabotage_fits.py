@@ -365,7 +365,7 @@ MUTANTS = [
     (
         "a category kept without its threshold (schema)",
         _told("frame"),
-        (learning.schema_from_histogram, ("if noise_sd > 0:", "if False:")),
+        (learning._mask_of_categories, ("if noise_sd > 0:", "if False:")),
     ),
     # noise and books
     (

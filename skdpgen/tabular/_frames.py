@@ -159,7 +159,7 @@ def numeric_values(series, column, on_invalid="clip"):
     if column.integer:
         rounded = np.rint(values)
         if on_invalid == "raise" and not np.array_equal(rounded, values, equal_nan=True):
-            _refuse(column, "is an integer column in its schema, but holds numbers that are no integers")
+            _refuse(column, "holds numbers that are not integers, but its schema says integer=True")
         values = rounded
     if column.bounds is None:
         return values

@@ -218,7 +218,7 @@ def test_sample_takes_classes_and_ratios():
         mixture.sample(5, y=[1])
     with pytest.raises(ValueError, match="n_samples"):
         mixture.sample(0)
-    with pytest.raises(ValueError, match="fitted with y"):
+    with pytest.raises(ValueError, match="fitted without y"):
         DPGaussianMixture(bounds=(-5, 5)).fit(X).sample(y=[0])
 
 
@@ -302,10 +302,10 @@ def test_no_class_is_thinner_than_the_noise_of_its_covariance():
 @pytest.mark.parametrize(
     ("parameters", "y", "message"),
     [
-        ({"classes": [0, 1, 2]}, None, "classes= is used with y"),
-        ({"means_init": [[0.0, 0.0]]}, None, "means_init= is used without y"),
-        ({"means_init": [[0.0, 0.0]] * 2, "n_components": 2}, Y, "means_init= is used without y"),
-        ({"bounds_share": 0.7}, None, "leaves nothing"),
+        ({"classes": [0, 1, 2]}, None, "classes is used with y"),
+        ({"means_init": [[0.0, 0.0]]}, None, "means_init is used without y"),
+        ({"means_init": [[0.0, 0.0]] * 2, "n_components": 2}, Y, "means_init is used without y"),
+        ({"bounds_share": 0.7}, None, "leaves no budget"),
     ],
 )
 def test_parameters_that_would_do_nothing_are_refused_uncharged(parameters, y, message):
