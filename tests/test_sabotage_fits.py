@@ -229,7 +229,7 @@ MUTANTS = [
     (
         "threshold at ten times the delta charged",
         _ledger("mixture by class"),
-        (_array_labels.learn_classes, ("noise_multiplier, delta, rng", "noise_multiplier, 10 * delta, rng")),
+        (_array_labels.learn_classes, ("counts, noise_multiplier, delta", "counts, noise_multiplier, 10 * delta")),
     ),
     (
         "noise for add_or_remove_one in a fit under replace_one",

@@ -116,7 +116,7 @@ def em_from_the_exact_mean(patch):
         start.means[0] = X.mean(axis=0) / max(1.0, np.linalg.norm(X.mean(axis=0)))
         return start
 
-    _wrap(patch, DPGaussianMixture, "_fit_start", start)
+    _wrap(patch, DPGaussianMixture, "_initial_parameters", start)
 
 
 def an_unknown_label_is_the_commonest_class(patch):

@@ -28,17 +28,17 @@ __all__ = [
     "unpack_moments",
 ]
 
-# Weights of a count, or of a sum, beside the rest of its query. The noise on a count is sd / w, and a weight w beside
-# rest of norm 1 raises the sensitivity, and so the noise on that rest, by a factor sqrt(1 + w^2).
-# One set of rows: the count is far above its noise, so it takes .1 % and the sum 5 %. The weights a and b of section 1
-# of the privacy specification.
+# Weights of a count, or of a sum, beside the rest of its query, whose norm is 1. The noise on the count is sd / w, and
+# the weight raises the sensitivity, and so the noise on the rest, by the factor sqrt(1 + w^2).
+# One set of rows: the count is far above its noise, so it may cost .1 %, and the sum 5 %. These are the weights a and b
+# of the moments' sensitivities below.
 COUNT_WEIGHT, MEAN_WEIGHT = 0.05, 0.1**0.5
 # Classes: a class of a few hundred rows needs a better count, for 1.1 %; and the sum about a released center corrects
 # the noise of that center, for 14 %. For class moments, moments of scores and mean embeddings.
 CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT = 0.15, 0.3**0.5
-# Clusters in k-means: every iteration divides by the counts, so they take 4.4 %.
+# Clusters in k-means: every iteration divides by the counts, so they may cost 4.4 %.
 CLUSTER_COUNT_WEIGHT = 0.3
-# A mean score: terms lie in [-1/2, 1/2], and their sum is divided by the count, which takes 12 %.
+# A mean score: terms lie in [-1/2, 1/2], and their sum is divided by the count, which costs 12 %.
 SCORE_COUNT_WEIGHT = 0.25
 
 # Rows are multiples of 2^-18 in the unit ball, products of 2^-36; a chunk of at most 2^16 rows sums to less than

@@ -35,7 +35,7 @@ __all__ = ["DPGaussianMixture"]
 
 # Shares of the budget left after the bounds: for the classes of y, and for the moments that initialise EM.
 _CLASSES_SHARE = 0.05
-_START_SHARE = 0.15
+_INITIAL_SHARE = 0.15
 # Floor of a class's variances, in deviations of the noise of one entry of its covariance.
 _NOISE_FLOOR = 2.0
 # EM has not settled when its last step moved a mean by more than this share of the norm bound, noise aside.
@@ -255,8 +255,8 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         if with_labels or self.n_components == 1:
             return [*phases, Phase("moments", rest)]
         if self.means_init is None:
-            phases.append(Phase("start", rest * _START_SHARE))
-            rest *= 1 - _START_SHARE
+            phases.append(Phase("start", rest * _INITIAL_SHARE))
+            rest *= 1 - _INITIAL_SHARE
         return [*phases, Phase("em", rest, steps=self.n_iter)]
 
     def _fit_classes(self, X, codes, n_classes, plan, rng, neighboring):
@@ -287,18 +287,18 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
             return self._fit_classes(X, np.zeros(len(X), dtype=np.int64), 1, plan, rng, neighboring)
         public = {"covariance_type": self.covariance_type, "min_variance": self.min_variance * radius**2}
         if means_init is None:
-            start = self._fit_start(X, plan, rng, neighboring, radius, public)
+            initial = self._initial_parameters(X, plan, rng, neighboring, radius, public)
         else:
             wide = np.full((self.n_components, d), radius**2 / (4 * d))
             if self.covariance_type == "full":
                 wide = wide[:, :, None] * np.eye(d)
             means = self.scaling_.transform(means_init)
             weights = np.full(self.n_components, 1 / self.n_components)
-            start = GaussianMixtureParameters(weights, clip_rows(means, radius), wide, self.covariance_type)
+            initial = GaussianMixtureParameters(weights, clip_rows(means, radius), wide, self.covariance_type)
         steps = []
         fitted = dp_em(
             TransformedRows(X, self.scaling_.transform),
-            start,
+            initial,
             n_iter=self.n_iter,
             noise_multiplier=plan.noise_multipliers["em"],
             rng=rng,
@@ -310,7 +310,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         _warn_if_unsettled(steps, radius)
         return fitted
 
-    def _fit_start(self, X, plan, rng, neighboring, radius, public):
+    def _initial_parameters(self, X, plan, rng, neighboring, radius, public):
         noise_multiplier = plan.noise_multipliers["start"]
         sums = moments(X, l2_bound=radius, transform=self.scaling_.transform, exact=noise_multiplier > 0)
         released = unpack_moments(add_gaussian(sums, noise_multiplier, rng, neighboring), X.shape[1], radius)

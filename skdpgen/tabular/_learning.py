@@ -50,7 +50,7 @@ _YEARS = np.array([*range(1500, 1900, 10), *range(1900, 2100), *range(2100, 2201
 _NANOSECONDS = 1677
 # Probability of being occupied from which a cell next to the range of years is added to it: the ends of sparse rows
 # are not sharp, and bounds that are too wide clip nothing.
-_MAYBE_FULL = 0.05
+_MAYBE_OCCUPIED = 0.05
 # Most learned categories of one column.
 MAX_CATEGORIES = 200
 # Rows, in standard deviations of the noise on one cell, below which a fine histogram is too noisy.
@@ -99,7 +99,7 @@ def schema_histogram(frame, schema) -> SchemaHistogram:
     ----------
     frame : DataFrame or array of numbers, shape (n_rows, n_columns)
     schema : Schema
-        Its incomplete columns are counted; a missing value has a cell of its own.
+        Its incomplete columns are counted; missing values have a separate cell.
 
     Returns
     -------
@@ -280,9 +280,9 @@ def _outermost_years(counts, noise_sd, n_columns):
     """
     if noise_sd == 0:
         return outermost_bins(counts, noise_sd)
-    chance = occupied_cells(counts, np.ones(len(counts)), noise_sd, n_columns)
-    likely = np.flatnonzero(chance > 0.5)
-    return widened(likely[0], likely[-1], chance > _MAYBE_FULL) if likely.size else None
+    occupied = occupied_cells(counts, np.ones(len(counts)), noise_sd, n_columns)
+    likely = np.flatnonzero(occupied > 0.5)
+    return widened(likely[0], likely[-1], occupied > _MAYBE_OCCUPIED) if likely.size else None
 
 
 def _year_bounds(column, outermost):

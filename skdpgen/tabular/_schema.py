@@ -47,13 +47,13 @@ def check_unique(names) -> None:
 class Schema:
     """Public facts about a table: names, order, kinds, bounds, categories, dtypes of its columns.
 
-    Everything in a schema is public: declared by the caller, or released under differential privacy. What is
-    None in it (bounds, categories) is learned from the data, and charged, by the estimator that takes the schema.
+    Everything in a schema is public: declared by the caller, or released under differential privacy. Bounds and
+    categories that are None are learned from the data, and charged, by the estimator that is given the schema.
 
     Parameters
     ----------
     columns : sequence of Numeric, Categorical, Boolean or Datetime
-        One entry a column, in the order of the table.
+        One entry for each column, in the order of the table.
 
     Examples
     --------
