@@ -13,6 +13,7 @@ from ..mechanisms import (
     LARGEST,
     N_OCTAVE_CELLS,
     add_gaussian,
+    clip_rows,
     joint_histogram,
     norm_histogram,
     octave_cells,
@@ -28,6 +29,7 @@ __all__ = [
     "RowScaling",
     "bound_of_norms",
     "check_bounds",
+    "check_inside",
     "learn_norm_bound",
     "learn_scaling",
     "norm_edges",
@@ -75,6 +77,10 @@ class RowScaling:
         """Return scaled rows in the units of the data, inside the bounds."""
         return np.clip(np.asarray(Z, dtype=np.float64) * self.scale + self.offset, self.lower, self.upper)
 
+    def clip(self, X):
+        """Return rows in their own units, clipped to the bounds of the columns and to the norm bound."""
+        return self.inverse_transform(clip_rows(self.transform(X), self.l2_bound))
+
 
 def check_bounds(bounds, n_features):
     """Return declared bounds as (lower, upper), arrays of shape (n_features,); None stays None.
@@ -97,6 +103,12 @@ def check_bounds(bounds, n_features):
     if (pairs[:, 1] - pairs[:, 0]).min(initial=1.0) < 1e-100:
         raise InvalidInputError("bounds less than 1e-100 apart cannot be squared: rescale the columns")
     return pairs[:, 0].copy(), pairs[:, 1].copy()
+
+
+def check_inside(X, bounds):
+    """Raise InvalidInputError where values lie outside declared bounds, as `check_bounds` returns them."""
+    if bounds is not None and ((bounds[0] > X) | (bounds[1] < X)).any():
+        raise InvalidInputError("X holds values outside the declared bounds; nothing was charged")
 
 
 def scaling_phases(bounds, l2_bound, share):

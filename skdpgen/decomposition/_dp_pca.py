@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from ..accounting import Phase
-from ..data.scaling import check_bounds, learn_scaling, scaling_phases
+from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_phases
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import add_gaussian, check_bound, clip_rows, first_moments, moments, second_moments, unpack_moments
 from ..utils.validation import (
@@ -191,7 +191,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         if self.l2_bound is not None:
             check_bound(check_bound(self.l2_bound) * self.residual_bound, "l2_bound * residual_bound")
         if self.on_invalid == "raise":
-            _refuse_outside(X, bounds)
+            check_inside(X, bounds)
         return (X, bounds), self._calibrate(accountant, self._phases())
 
     def _phases(self):
@@ -267,7 +267,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         """
         check_is_fitted(self)
         X = validate_rows(self, X, reset=False)
-        return self._principal.project(self._clip(X))
+        return self._principal.project(self.scaling_.clip(X))
 
     def inverse_transform(self, X):
         """Return rows of shape (n_samples, n_features_in_) from coordinates of shape (n_samples, n_components_)."""
@@ -289,7 +289,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         """
         check_is_fitted(self)
         X = validate_rows(self, X, reset=False)
-        rows = self._clip(X) - self.mean_
+        rows = self.scaling_.clip(X) - self.mean_
         values, vectors = np.linalg.eigh(self.get_covariance())
         values = np.maximum(values, 1e-12 * max(values[-1], 1e-300))
         whitened = rows @ vectors
@@ -299,10 +299,6 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
     def score(self, X, y=None):
         """Return the mean log-likelihood of the rows; computed without protection, do not publish."""
         return float(self.score_samples(X).mean())
-
-    def _clip(self, X):
-        scaling = self.scaling_
-        return scaling.inverse_transform(clip_rows(scaling.transform(X), scaling.l2_bound))
 
     def _check_n_components(self, n_features):
         if self.n_components is not None and self.n_components > n_features:
@@ -337,8 +333,3 @@ class _Residual:
 def _above_noise(count, noise_multiplier, sums, neighboring):
     """Released number of rows, floored at the deviation of its noise: it is a denominator."""
     return max(float(count), noise_multiplier * sums.sensitivity(neighboring) / float(sums.weights[0]), 1.0)
-
-
-def _refuse_outside(X, bounds):
-    if bounds is not None and ((bounds[0] > X) | (bounds[1] < X)).any():
-        raise InvalidInputError("X holds values outside the declared bounds; nothing was charged")

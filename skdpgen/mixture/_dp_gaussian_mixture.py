@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from ..accounting import Phase
 from ..data.labels import class_labels, declared_codes, label_codes, learn_classes, sorted_classes
-from ..data.scaling import check_bounds, learn_scaling, scaling_phases
+from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_phases
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import add_gaussian, check_bound, class_moments, clip_rows, moments, unpack_moments
 from ..utils.validation import (
@@ -230,8 +230,8 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         bounds = check_bounds(self.bounds, X.shape[1])
         if self.l2_bound is not None:
             check_bound(self.l2_bound)
-        if self.on_invalid == "raise" and bounds is not None and ((bounds[0] > X) | (bounds[1] < X)).any():
-            raise InvalidInputError("X holds values outside the declared bounds; nothing was charged")
+        if self.on_invalid == "raise":
+            check_inside(X, bounds)
         if self.classes is not None and y is None:
             raise ValueError("classes is used with y alone: give y, or leave it out")
         if self.means_init is not None and (y is not None or self.n_components == 1):
@@ -343,8 +343,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
 
         The rows are clipped as in `fit`. Computed from private rows without protection; do not publish.
         """
-        rows = self._rows(X)
-        return self._parameters.log_prob(rows)
+        return self._parameters.log_prob(self._rows(X))
 
     def score(self, X, y=None):
         """Return the mean log-likelihood of the rows; computed without protection, do not publish."""
@@ -405,14 +404,11 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         return len(getattr(self, "classes_", ())) > 0
 
     def _responsibilities(self, X):
-        rows = self._rows(X)
-        return self._parameters.responsibilities(rows)
+        return self._parameters.responsibilities(self._rows(X))
 
     def _rows(self, X):
         check_is_fitted(self)
-        X = validate_rows(self, X, reset=False)
-        scaling = self.scaling_
-        return scaling.inverse_transform(clip_rows(scaling.transform(X), scaling.l2_bound))
+        return self.scaling_.clip(validate_rows(self, X, reset=False))
 
     def _check_means_init(self, n_features):
         if self.means_init is None:
