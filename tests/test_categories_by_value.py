@@ -182,7 +182,7 @@ def test_values_taken_as_they_come_are_caught(pair, monkeypatch):
 )
 def test_labels_that_are_no_text_numbers_or_truth_values_cost_nothing(estimator, label):
     rows = np.random.default_rng(0).uniform(-1, 1, (100, 2))
-    with pytest.raises(InvalidInputError, match="y must hold text"):
+    with pytest.raises(InvalidInputError, match="y must hold numbers, text or booleans"):
         estimator.fit(rows, rows_of([label] * 100))
     assert not hasattr(estimator, "accountant_")
 

@@ -45,7 +45,7 @@ from skdpgen.mechanisms._moments import _by_class
 from skdpgen.utils.noise import NoiseGenerator
 
 one_hot = importlib.import_module("skdpgen.mechanisms._one_hot")
-selection = importlib.import_module("skdpgen.mechanisms._selection")
+histograms = importlib.import_module("skdpgen.mechanisms._histogram")
 
 
 # ---- changes ------------------------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ MUTANTS = [
         "cells numbered in narrow integers",
         [WIDTH],
         edited(
-            selection.class_norm_histogram,
+            histograms.class_norm_histogram,
             (".astype(np.int64)", ".astype(np.asarray(norms).dtype.type and codes.dtype)"),
         ),
     ),

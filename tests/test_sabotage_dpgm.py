@@ -13,7 +13,7 @@ from _fits import ledger_is_what_ran, nothing_private_is_kept, the_row_count_is_
 from _sabotage import Claim, assert_caught, mutant_ids
 
 from skdpgen.dpsgd import PartedSum
-from skdpgen.mechanisms import _clusters as clusters
+from skdpgen.mechanisms import _moments as clusters
 from skdpgen.mechanisms import class_first_moments
 from skdpgen.nn import PartitionedVAEModule
 from skdpgen.synthesizers import _dpgm_model, _dpgm_planning

@@ -25,7 +25,7 @@ from skdpgen.data import frames as _frames
 from skdpgen.data import labels as _array_labels
 from skdpgen.data import scaling as _scaling
 from skdpgen.mechanisms import _selection as selection
-from skdpgen.mixture import _em, _labels
+from skdpgen.mixture import _em
 from skdpgen.nn import DPNet
 from skdpgen.synthesizers import _array_model, _class_cells, _class_sizes, _decoder, _frame_model
 from skdpgen.tabular import _learning as learning
@@ -229,7 +229,7 @@ MUTANTS = [
     (
         "threshold at ten times the delta charged",
         _ledger("mixture by class"),
-        (_labels.learn_classes, ("plan.extra_delta,", "10 * plan.extra_delta,")),
+        (_array_labels.learn_classes, ("counts, noise_multiplier, delta", "counts, noise_multiplier, 10 * delta")),
     ),
     (
         "noise for add_or_remove_one in a fit under replace_one",
@@ -319,8 +319,8 @@ MUTANTS = [
         "labels with the dtype of all that were seen",
         _kept("mixture by class"),
         (
-            _labels.learn_classes,
-            ("np.array(kept)", "np.array(kept).astype(np.array(observed).dtype)"),
+            DPGaussianMixture.fit,
+            ("np.array(kept)", "np.array(kept).astype(np.array(labels.tolist()).dtype)"),
         ),
     ),
     # row count
@@ -365,7 +365,7 @@ MUTANTS = [
     (
         "a category kept without its threshold (schema)",
         _told("frame"),
-        (learning.schema_from_histogram, ("if noise_sd > 0:", "if False:")),
+        (learning._mask_of_categories, ("if noise_sd > 0:", "if False:")),
     ),
     # noise and books
     (

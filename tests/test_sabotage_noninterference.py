@@ -23,7 +23,6 @@ from skdpgen.data.arrays import ArrayRows
 from skdpgen.data.frames import FrameRows
 from skdpgen.mechanisms import _selection as selection
 from skdpgen.mixture import _dp_gaussian_mixture
-from skdpgen.mixture import _labels as _mixture_labels
 from skdpgen.nn import DPNet, DPNetClassifier
 from skdpgen.synthesizers import (
     _array_model,
@@ -117,7 +116,7 @@ def em_from_the_exact_mean(patch):
         start.means[0] = X.mean(axis=0) / max(1.0, np.linalg.norm(X.mean(axis=0)))
         return start
 
-    _wrap(patch, DPGaussianMixture, "_fit_start", start)
+    _wrap(patch, DPGaussianMixture, "_initial_parameters", start)
 
 
 def an_unknown_label_is_the_commonest_class(patch):
@@ -129,11 +128,11 @@ def an_unknown_label_is_the_commonest_class(patch):
 
 
 def an_unknown_label_is_the_commonest_class_of_a_mixture(patch):
-    def learned(function, *args):
-        classes, codes = function(*args)
-        return classes, np.where(codes < 0, np.bincount(codes[codes >= 0], minlength=len(classes)).argmax(), codes)
+    def coded(function, values, classes):
+        codes = function(values, classes)
+        return np.where(codes < 0, np.bincount(codes[codes >= 0], minlength=len(classes)).argmax(), codes)
 
-    _wrap(patch, _dp_gaussian_mixture, "learn_classes", learned)
+    _wrap(patch, _dp_gaussian_mixture, "label_codes", coded)
 
 
 def grey_pixels_over_the_exact_range(patch):
@@ -188,8 +187,7 @@ def form_of_names_by_the_first_row(patch):
         mixed = len(found) % 2 == 0
         return function([str(name) + "" if not mixed else np.str_(name) for name in found], *args)
 
-    for module in (_mixture_labels, sys.modules["skdpgen.data.labels"]):
-        _wrap(patch, module, "release_names", names)
+    _wrap(patch, sys.modules["skdpgen.data.labels"], "release_names", names)
 
 
 def type_of_a_bound_by_the_values(patch):

@@ -16,7 +16,7 @@ from ..tabular import sample_levels
 from ..utils.blocks import exact_product, map_blocks
 from ..utils.file_checks import check_size, check_whole
 from ..utils.validation import as_sizes
-from .labels import Labels, check_labels, is_numeric_target, label_codes, learn_classes
+from .labels import Labels, check_labels, class_for_all, is_numeric_target, label_codes, learn_classes
 from .lowpass import lowpass_basis
 from .scaling import RowScaling, check_bounds, learn_scaling, scaling_phases
 
@@ -239,7 +239,9 @@ class ArrayRows:
         labels = self.labels
         if self.learns_classes:
             noise = noise_multipliers["classes"]
-            classes = learn_classes(self.y, labels.dtype, noise, extra_delta, rng, neighboring)
+            key = str if self.y.dtype == object else None
+            classes = learn_classes(self.y, noise, extra_delta, rng, neighboring, key=key)
+            classes = classes or class_for_all(labels.dtype)
             labels = Labels(classes, labels.dtype, labels.series, labels.name)
         self.codes = np.zeros(len(self.X), dtype=np.int64)
         if labels is not None and labels.classes is not None:

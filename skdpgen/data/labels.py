@@ -1,4 +1,4 @@
-"""Labels beside an array: codes while a fit lasts, and the released classes that decode them."""
+"""Class labels: validated, encoded while a fit lasts, learned under privacy; the released classes decode them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,29 @@ import pandas as pd
 
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import histogram, release_names
-from ..tabular._dtypes import TEXT_DTYPES, parse_dtype
+from ..tabular._columns import TEXT_DTYPES, parse_dtype
 from ..utils.categories import canonical_rows
-from ..utils.validation import check_names, is_unicode
+from ..utils.validation import check_names, is_extension, is_unicode
 
-__all__ = ["Labels", "check_labels", "is_numeric_target", "label_codes", "learn_classes"]
+__all__ = [
+    "Labels",
+    "check_labels",
+    "class_for_all",
+    "class_labels",
+    "declared_codes",
+    "is_numeric_target",
+    "label_codes",
+    "learn_classes",
+    "sorted_classes",
+]
 
-# What pandas.api.types.infer_dtype may answer for classes: what a release file can hold.
+# Answers of pandas.api.types.infer_dtype for classes that a release file can hold.
 _KINDS = {"string", "boolean", "integer", "floating", "mixed-integer-float"}
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Public or released facts about y: its classes (none when y is numeric), and the container it came in."""
+    """Public or released facts about y: its classes (None when y is numeric), dtype and container."""
 
     classes: tuple | None
     dtype: str
@@ -30,7 +40,7 @@ class Labels:
     name: str | None = None
 
     def decode(self, values):
-        """Return class codes (or numbers, when y is numeric) as the kind of y that went in."""
+        """Return class codes (or numbers, when y is numeric) in the dtype and container of y."""
         if self.classes is not None:
             values = np.array(self.classes, dtype=_array_dtype(self.dtype))[np.asarray(values, dtype=np.int64)]
         else:
@@ -51,14 +61,23 @@ class Labels:
 
 
 def is_numeric_target(y, target_type):
-    """Tell from its dtype, never from its values, whether y is numeric; `target_type` overrides."""
+    """Return whether y is numeric, by its dtype and not by its values; `target_type` overrides."""
     if target_type is not None:
         return target_type == "numeric"
     return pd.api.types.is_float_dtype(getattr(y, "dtype", np.asarray(y).dtype))
 
 
 def check_labels(y, n_rows, *, numeric, classes):
-    """Validate y and return it as an array with what is public about it.
+    """Validate the y of a synthesizer and return it as an array with what is public about it.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_rows,) or (n_rows, 1)
+    n_rows : int
+    numeric : bool
+        Whether y holds numbers and no classes.
+    classes : sequence or None
+        Declared classes, in their order; None where they are to be learned.
 
     Raises
     ------
@@ -67,74 +86,147 @@ def check_labels(y, n_rows, *, numeric, classes):
     """
     series = isinstance(y, pd.Series)
     name = None if not series or y.name is None else y.name if isinstance(y.name, int) else str(y.name)
-    check_names([name], "y")
     dtype = y.dtype if series else np.asarray(y).dtype
-    values = np.asarray(y.astype(object) if series and not isinstance(dtype, np.dtype) else y)
-    if values.shape == (n_rows, 1):
-        values = values[:, 0]
-    if values.shape != (n_rows,):
-        raise InvalidInputError(f"y must have shape ({n_rows},); got {values.shape}")
     if numeric:
+        values = _column(y, n_rows)
         try:
             values = values.astype(np.float64)
         except (TypeError, ValueError):  # numpy's message holds the value
-            raise InvalidInputError("y is to be numeric, and holds what is no number") from None
+            raise InvalidInputError("y must be numeric, but holds values that are no numbers") from None
         if not np.isfinite(values).all():
             raise InvalidInputError("Input y contains NaN or infinity.")
         plain = pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
         return values, Labels(None, str(dtype) if plain else "float64", series, name)
-    if pd.isna(values).any() or (values.dtype.kind == "f" and not np.isfinite(values).all()):
-        raise InvalidInputError("Input y contains NaN or infinity.")
-    if pd.api.types.infer_dtype(values, skipna=False) not in _KINDS:
-        raise InvalidInputError(f"y must hold numbers, text or booleans, of one kind; its dtype is {dtype}")
-    if values.dtype.kind in "OU" and not is_unicode(pd.unique(values)):
-        raise InvalidInputError("y holds text that is no Unicode (lone surrogates)")
-    values = canonical_rows(values) if values.dtype == object else values + 0.0 if values.dtype.kind == "f" else values
+    values = class_labels(y, n_rows)
     if classes is not None:
         classes = tuple(_plain(c) for c in classes)
         if not all(map(pd.api.types.is_hashable, classes)):
             raise InvalidInputError("classes must be text, numbers or truth values")
         if not classes or len(set(classes)) < len(classes):
             raise ValueError("classes must be distinct, and at least one")
-        if not np.isin(values, np.array(classes, dtype=values.dtype if values.dtype == object else None)).all():
-            raise InvalidInputError("y holds a class that is not among the declared classes")
+        declared_codes(values, classes)
     plain = series or dtype.kind in "biuf"
     return values, Labels(classes, str(dtype) if plain else "object", series, name)
 
 
+def class_labels(y, n_rows):
+    """Validate class labels and return them as an array in which equal labels are identical.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_rows,) or (n_rows, 1)
+        Text, truth values or numbers, of one kind and without missing values.
+    n_rows : int
+
+    Returns
+    -------
+    array of shape (n_rows,)
+        Of a dtype of numpy's; of dtype object for text and for the values of nullable dtypes.
+
+    Raises
+    ------
+    InvalidInputError
+        Names what does not fit; the message holds no label.
+    """
+    values = _column(y, n_rows)
+    if pd.isna(values).any() or (values.dtype.kind == "f" and not np.isfinite(values).all()):
+        raise InvalidInputError("Input y contains NaN or infinity.")
+    if values.dtype.kind in "mM":
+        raise InvalidInputError("y must hold numbers, text or booleans; give dates as text")
+    if pd.api.types.infer_dtype(values, skipna=False) not in _KINDS:
+        raise InvalidInputError(f"y must hold numbers, text or booleans, of one kind; its dtype is {values.dtype}")
+    if values.dtype.kind in "OU" and not is_unicode(pd.unique(values)):
+        raise InvalidInputError("y holds text that is no Unicode (lone surrogates)")
+    if values.dtype == object:
+        return canonical_rows(values)
+    return values + 0.0 if values.dtype.kind == "f" else values  # -0.0 becomes 0.0
+
+
+def _column(y, n_rows):
+    """Return y as an array of shape (n_rows,)."""
+    if isinstance(y, pd.Series):
+        check_names([y.name], "y")
+    values = np.asarray(y.astype(object) if isinstance(y, pd.Series) and is_extension(y) else y)
+    if values.shape == (n_rows, 1):
+        values = values[:, 0]
+    if values.shape != (n_rows,):
+        raise InvalidInputError(f"y must have shape ({n_rows},), one label for each row of X; got {values.shape}")
+    return values
+
+
+def sorted_classes(classes):
+    """Return declared classes as a sorted array; InvalidInputError where there is none, or one twice."""
+    try:
+        given = np.asarray(classes)
+        if given.ndim != 1 or given.size == 0:
+            raise InvalidInputError(f"classes must be a list of at least one class; got shape {given.shape}")
+        kept = np.unique(given)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError("classes must be a list of classes of one type that can be sorted") from None
+    if kept.size != given.size:
+        raise InvalidInputError("classes holds the same class twice")
+    return kept
+
+
+def declared_codes(values, classes):
+    """Return the position of each label in `classes`; InvalidInputError, without the label, where one is not there."""
+    codes = label_codes(values, classes)
+    if (codes < 0).any():
+        raise InvalidInputError("y holds a class that is not among the declared classes")
+    return codes
+
+
 def label_codes(values, classes):
-    """Position of each value in `classes`; -1 for the others."""
-    # both of dtype object: pandas would make strings of them, which fails on text that is no Unicode
+    """Return the position of each label in `classes`; -1 for labels that are not there."""
+    # both of dtype object: pandas would make strings of them, which fails on text that is not valid Unicode
     return pd.Index(np.array(classes, dtype=object), dtype=object).get_indexer(
         pd.Index(np.asarray(values, dtype=object), dtype=object)
     )
 
 
-def learn_classes(values, dtype, noise_multiplier, delta, rng, neighboring):
-    """Release the classes that stand above the noise, sorted; the rows of others are left out.
+def learn_classes(values, noise_multiplier, delta, rng, neighboring, *, key=None):
+    """Release the classes whose noisy count passes the threshold: one Gaussian release, and `delta` for the names.
+
+    Parameters
+    ----------
+    values : array of shape (n_rows,)
+        As `class_labels` returns them.
+    noise_multiplier : float
+        Charged by the caller, as `delta` is.
+    delta : float
+        Probability that a class of one record is released.
+    rng : NoiseGenerator
+    neighboring : str
+    key : callable, default=None
+        Sort key of the classes; None sorts them as they are.
 
     Returns
     -------
     tuple
-        Never empty: where the noise hides every class, one class stands for all rows.
+        Sorted. Empty, with a UtilityWarning, where the noise hides every class.
     """
-    observed = pd.unique(values)
-    observed = np.sort(observed) if observed.dtype != object else np.array(sorted(observed, key=str), dtype=object)
+    observed = sorted(pd.unique(values).tolist(), key=key)
     counts = histogram(label_codes(values, observed), len(observed))
-    kept = release_names(observed.tolist(), counts, noise_multiplier, delta, rng, neighboring)
+    kept = release_names(observed, counts, noise_multiplier, delta, rng, neighboring)
     if not kept:
         warnings.warn(
             "the noise hides every class of y; one stands for all: declare classes=", UtilityWarning, stacklevel=4
         )
-        parsed = pd.api.types.pandas_dtype(dtype)
-        if pd.api.types.is_bool_dtype(parsed):
-            return (False,)
-        return (0,) if pd.api.types.is_numeric_dtype(parsed) else ("other",)
     return tuple(kept)
 
 
+def class_for_all(dtype):
+    """Return the one class that stands for all rows where the noise hides every class, by the dtype of y."""
+    parsed = pd.api.types.pandas_dtype(dtype)
+    if pd.api.types.is_bool_dtype(parsed):
+        return (False,)
+    return (0,) if pd.api.types.is_numeric_dtype(parsed) else ("other",)
+
+
 def _as_numbers(values, dtype):
-    """Numbers as `dtype` holds them: integers are rounded, and stay in its range."""
+    """Convert numbers to `dtype`: integers are rounded and clipped to its range."""
     dtype = pd.api.types.pandas_dtype(dtype)
     dtype = np.dtype(getattr(dtype, "numpy_dtype", dtype))  # of a nullable dtype
     if dtype.kind not in "iu":

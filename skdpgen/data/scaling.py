@@ -1,4 +1,4 @@
-"""Arrays into the unit box: bounds and row norms, declared public or learned under differential privacy."""
+"""Arrays scaled to the unit box: bounds and row norms, declared public or learned under differential privacy."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..mechanisms import (
     LARGEST,
     N_OCTAVE_CELLS,
     add_gaussian,
+    clip_rows,
     joint_histogram,
     norm_histogram,
     octave_cells,
@@ -28,22 +29,23 @@ __all__ = [
     "RowScaling",
     "bound_of_norms",
     "check_bounds",
+    "check_inside",
     "learn_norm_bound",
     "learn_scaling",
     "norm_edges",
     "scaling_phases",
 ]
 
-# Grid of row norms: an eighth of an octave a cell, shifted at random (see `norm_edges`), below the box's largest norm.
+# Grid of row norms: cells of an eighth of an octave, shifted at random (see `norm_edges`), below the largest norm.
 _NORM_CELLS, NORM_CELL = 128, 1 / 8
-# Share of the rows that a learned norm bound leaves unclipped. Noise falls with the square of the bound,
-# while the longest few rows keep their direction when clipped.
+# Share of the rows that a learned norm bound does not clip. Noise falls with the square of the bound, and clipped rows
+# retain their direction.
 _UNCLIPPED = 0.9
 
 
 @dataclass(frozen=True)
 class RowScaling:
-    """The public (or released) map of rows to the unit box, and the norm bound that holds after it.
+    """The public or released map of rows to the unit box, and the norm bound of scaled rows.
 
     Parameters
     ----------
@@ -59,7 +61,7 @@ class RowScaling:
 
     @property
     def offset(self):
-        """The point of the bounds nearest to zero, which is mapped to zero: sparse rows stay sparse."""
+        """Point within the bounds nearest to zero; it is mapped to zero, so that sparse rows stay sparse."""
         return np.clip(0.0, self.lower, self.upper)
 
     @property
@@ -72,14 +74,18 @@ class RowScaling:
         return (np.clip(np.asarray(X, dtype=np.float64), self.lower, self.upper) - self.offset) / self.scale
 
     def inverse_transform(self, Z):
-        """Scaled rows back in the units of the data, inside the bounds."""
+        """Return scaled rows in the units of the data, inside the bounds."""
         return np.clip(np.asarray(Z, dtype=np.float64) * self.scale + self.offset, self.lower, self.upper)
+
+    def clip(self, X):
+        """Return rows in their own units, clipped to the bounds of the columns and to the norm bound."""
+        return self.inverse_transform(clip_rows(self.transform(X), self.l2_bound))
 
 
 def check_bounds(bounds, n_features):
     """Return declared bounds as (lower, upper), arrays of shape (n_features,); None stays None.
 
-    `bounds` is one pair for all columns, or one pair a column (shape (n_features, 2)).
+    `bounds` is one pair for all columns, or one pair for each column (shape (n_features, 2)).
     """
     if bounds is None:
         return None
@@ -99,16 +105,22 @@ def check_bounds(bounds, n_features):
     return pairs[:, 0].copy(), pairs[:, 1].copy()
 
 
+def check_inside(X, bounds):
+    """Raise InvalidInputError where values lie outside declared bounds, as `check_bounds` returns them."""
+    if bounds is not None and ((bounds[0] > X) | (bounds[1] < X)).any():
+        raise InvalidInputError("X holds values outside the declared bounds; nothing was charged")
+
+
 def scaling_phases(bounds, l2_bound, share):
-    """Return the releases that `learn_scaling` will make: none for what was declared."""
+    """Return the phases of `learn_scaling`: one for each of bounds and norm bound that is not declared."""
     complete = bounds is not None and np.isfinite(as_numbers(bounds, "bounds")).all()
     unknown = [name for name, known in (("bounds", complete), ("l2_bound", l2_bound is not None)) if not known]
-    # one histogram of norms needs less than one of every column's magnitudes
+    # one histogram of norms needs less budget than one of the magnitudes of every column
     return [Phase(name, share if name == "bounds" else share / 2) for name in unknown]
 
 
 def learn_scaling(X, bounds, l2_bound, noise_multipliers, rng, neighboring, *, project=None):
-    """Release what was not declared, after the charge.
+    """Release the bounds and the norm bound that were not declared; the caller charged them.
 
     Parameters
     ----------
@@ -124,7 +136,7 @@ def learn_scaling(X, bounds, l2_bound, noise_multipliers, rng, neighboring, *, p
     rng : NoiseGenerator
     neighboring : str
     project : callable, default=None
-        Public map of scaled rows to the rows whose norm counts.
+        Public map of scaled rows to the rows whose norm is bounded.
 
     Returns
     -------
@@ -151,7 +163,7 @@ def _learn_bounds(X, noise_multiplier, rng, neighboring):
     counts = joint_histogram([octave_cells(column) for column in X.T], sizes)
     sd = noise_multiplier * counts.sensitivity(neighboring)
     columns = split_histogram(add_gaussian(counts, noise_multiplier, rng, neighboring), sizes)
-    # A column that drowns in the noise takes the range of all columns together.
+    # A column that the noise hides takes the range of all columns together.
     pooled = octave_ranges(np.sum(columns, axis=0, keepdims=True), sd * n_features**0.5)[0]
     ranges = [found or pooled for found in octave_ranges(np.array(columns), sd, n_features)]
     if None in ranges:
@@ -172,7 +184,7 @@ def _learn_bounds(X, noise_multiplier, rng, neighboring):
 
 
 def learn_norm_bound(norms, largest, noise_multiplier, rng, neighboring, *, count=None):
-    """Release a bound that about nine rows in ten keep: one histogram of norms on a public grid.
+    """Release a bound that holds for about nine rows in ten: one histogram of norms on a public grid.
 
     Parameters
     ----------
@@ -186,7 +198,8 @@ def learn_norm_bound(norms, largest, noise_multiplier, rng, neighboring, *, coun
     Returns
     -------
     float
-        At most a cell above `largest`; half of it where the noise hides everything. Without noise, no row is clipped.
+        At most one cell above `largest`; ``largest / 2`` where the noise hides everything. Without noise, no row is
+        clipped.
     """
     edges = norm_edges(largest, rng)
     counts = norm_histogram(norms, edges)
@@ -195,15 +208,15 @@ def learn_norm_bound(norms, largest, noise_multiplier, rng, neighboring, *, coun
 
 
 def norm_edges(largest, rng):
-    """Edges of the histogram of norms, eight an octave up to a cell above `largest`.
+    """Return the edges of the histogram of norms, eight in each octave, up to a cell above `largest`.
 
-    Of a random place, so that no row lies on one: rounding cannot then move a row to another cell.
+    They are shifted at random, so that no row lies on an edge: rounding cannot move a row to another cell.
     """
     return largest * 2.0 ** ((np.arange(-_NORM_CELLS + 1, 1) + float(rng.random(1)[0])) * NORM_CELL)
 
 
 def bound_of_norms(noisy, sd, edges, largest, count=None):
-    """Return the norm that about nine rows in ten keep, of their noisy histogram: post-processing.
+    """Return the norm that about nine rows in ten do not exceed, from their noisy histogram: post-processing.
 
     Parameters
     ----------
@@ -220,7 +233,7 @@ def bound_of_norms(noisy, sd, edges, largest, count=None):
     # Rows above edge j are tail[j + 1]; move down while they are fewer than the share that may be clipped, noise aside.
     rows = max(tail[0] if count is None else count, 0.0)
     noise = 2 * sd * np.sqrt(np.arange(len(tail), 0, -1))
-    # Where the noise of the cells above could pass for half of the rows, it might pass for a bound far too small.
+    # Where the noise of the cells above may be half of the rows, the bound could be far too small.
     above = np.flatnonzero((tail > (1 - _UNCLIPPED) * rows + noise) & (noise < 0.5 * rows))
     if not above.size:
         warnings.warn(

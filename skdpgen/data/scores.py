@@ -13,13 +13,14 @@ from scipy.linalg import block_diag
 from scipy.special import ndtri
 
 from ..mechanisms import class_moments
+from ..mechanisms._moments import CLASS_COUNT_WEIGHT as COUNT_WEIGHT
+from ..mechanisms._moments import CLASS_MEAN_WEIGHT as MEAN_WEIGHT
 from ..tabular import Boolean, Categorical
 
 __all__ = ["COUNT_WEIGHT", "MEAN_WEIGHT", "Scores", "score_moments"]
 
 _MOST_SCORES = 4000  # whose second moments and principal components are still a matter of seconds
 _BEYOND = 1e6  # score at the upper end of the last level
-COUNT_WEIGHT, MEAN_WEIGHT = 0.15, 0.3**0.5
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from pandas.api import types as pdt
 
 from ..tabular import Boolean, Categorical, Datetime
 from ..tabular._columns import output_dtype
-from ..tabular._restoring import restore
+from ..tabular._frames import restore
 
 __all__ = ["date_formats_of", "example_of", "write_csv", "write_parquet"]
 

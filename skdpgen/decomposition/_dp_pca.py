@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from ..accounting import Phase
-from ..data.scaling import check_bounds, learn_scaling, scaling_phases
+from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_phases
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import add_gaussian, check_bound, clip_rows, first_moments, moments, second_moments, unpack_moments
 from ..utils.validation import (
@@ -42,32 +42,33 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
     Parameters
     ----------
     n_components : int, float in (0, 1) or None, default=None
-        Number of components; a float keeps that share of the *released* variance; None keeps all.
+        Number of components. A float is the share of the *released* variance to keep; None keeps all.
     epsilon : float or None, default=1.0
-        What a fit costs. ``numpy.inf`` is the non-private reference; None is all that is left of `accountant`.
+        Budget of a fit. ``numpy.inf`` is the non-private reference; None is all that is left of `accountant`.
     delta : float or None, default=None
         None is the accountant's, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
         None is the accountant's, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
-        The books to charge; None: books of its own, with this budget.
+        Accountant to charge; None: a separate accountant with this budget.
     bounds : pair (low, high), one pair a column, or None, default=None
-        Public bounds of the values, which are clipped to them. None: learned under DP.
+        Public bounds of the values, which are clipped to them. None: learned under differential privacy.
     l2_bound : float or None, default=None
-        Public bound of the norm of a row after its columns are scaled to the unit box. None: learned under DP.
+        Public bound of the norm of a row after its columns are scaled to the unit box. None: learned under
+        differential privacy.
     bounds_share : float, default=0.05
-        Share of the budget for learning `bounds`, half of it for `l2_bound`; nothing for what is declared.
+        Share of the budget for learning `bounds`; half of it for `l2_bound`. Declared bounds cost nothing.
     centering : {"joint", "two_round"}, default="joint"
-        "two_round" releases the mean first and then the second moments about it, clipped to `residual_bound`:
-        better when the mean is a large part of the norm and the budget is small.
+        Number of releases. "two_round" releases the mean first and then the second moments about it, clipped to
+        `residual_bound`: better when the mean is a large part of the norm and the budget is small.
     residual_bound : float, default=0.85
-        For "two_round", and refused with "joint": bound of the distance to the released mean, as a share of `l2_bound`.
+        Bound of the distance to the released mean, as a share of `l2_bound`; refused with "joint".
     on_invalid : {"clip", "raise"}, default="clip"
-        What to do with values outside declared `bounds`.
+        Whether values outside declared `bounds` are clipped or refused.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise.
     random_state : int, RandomState instance or None, default=None
-        Accepted as by every estimator; nothing in the fit is random but the noise, which never follows a seed.
+        Not used: only the noise is random, and it never follows a seed.
 
     Attributes
     ----------
@@ -81,7 +82,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
     scaling_ : RowScaling
         Bounds of columns and rows, declared or released; `transform` clips by them.
     accountant_ : PrivacyAccountant
-        What the fit charged.
+        Accountant that the fit charged.
     card_ : PrivacyCard
     n_features_in_, feature_names_in_
         As in scikit-learn.
@@ -186,18 +187,18 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         self._check_n_components(X.shape[1])
         bounds = check_bounds(self.bounds, X.shape[1])
         if self.centering == "joint" and self.residual_bound != _RESIDUAL_BOUND:
-            raise ValueError('residual_bound= is used with centering="two_round" alone')
+            raise ValueError('residual_bound is used with centering="two_round" alone; leave it out')
         if self.l2_bound is not None:
             check_bound(check_bound(self.l2_bound) * self.residual_bound, "l2_bound * residual_bound")
         if self.on_invalid == "raise":
-            _refuse_outside(X, bounds)
+            check_inside(X, bounds)
         return (X, bounds), self._calibrate(accountant, self._phases())
 
     def _phases(self):
         learned = scaling_phases(self.bounds, self.l2_bound, self.bounds_share)
         rest = 1.0 - sum(phase.share for phase in learned)
         if rest <= 0:
-            raise ValueError(f"bounds_share={self.bounds_share} leaves nothing to the moments")
+            raise ValueError(f"bounds_share={self.bounds_share} leaves no budget for the moments: give a smaller share")
         if self.centering == "joint":
             return [*learned, Phase("moments", rest)]
         return [*learned, Phase("mean", rest * _MEAN_SHARE), Phase("moments", rest * (1 - _MEAN_SHARE))]
@@ -241,7 +242,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         return sd * 2**0.5 * scaling.scale.max() * np.linalg.norm(scaling.scale)
 
     def _warn_if_drowned(self, noise_norm):
-        """Say, from released values alone, that the components are noise; nobody asked for it with all of them kept."""
+        """Warn, from released values alone, where the last component is noise; not where all of them are kept."""
         least = self.explained_variance_[-1]
         if self.n_components is not None and noise_norm > least:
             warnings.warn(
@@ -262,11 +263,11 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         Returns
         -------
         array of shape (n_samples, n_components_)
-            A value for each record given: private, and not a release.
+            One row for each record given: private, not a release.
         """
         check_is_fitted(self)
         X = validate_rows(self, X, reset=False)
-        return self._principal.project(self._clip(X))
+        return self._principal.project(self.scaling_.clip(X))
 
     def inverse_transform(self, X):
         """Return rows of shape (n_samples, n_features_in_) from coordinates of shape (n_samples, n_components_)."""
@@ -277,18 +278,18 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         return self._principal.reconstruct(X)
 
     def get_covariance(self):
-        """Return the released covariance of shape (n_features_in_, n_features_in_), as far as it was kept."""
+        """Return the released covariance, without the directions left out: shape (n_features_in_, n_features_in_)."""
         check_is_fitted(self)
         return self._principal.covariance
 
     def score_samples(self, X):
         """Return the log-likelihood of each row under the probabilistic model of the components.
 
-        The rows are read unpaid: what comes back is private, and is not to be published.
+        Computed from private rows without protection; do not publish.
         """
         check_is_fitted(self)
         X = validate_rows(self, X, reset=False)
-        rows = self._clip(X) - self.mean_
+        rows = self.scaling_.clip(X) - self.mean_
         values, vectors = np.linalg.eigh(self.get_covariance())
         values = np.maximum(values, 1e-12 * max(values[-1], 1e-300))
         whitened = rows @ vectors
@@ -296,12 +297,8 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         return -0.5 * (quadratic + np.log(values).sum() + len(values) * np.log(2 * np.pi))
 
     def score(self, X, y=None):
-        """Return the mean log-likelihood of the rows (higher is better); they are read unpaid: see `score_samples`."""
+        """Return the mean log-likelihood of the rows; computed without protection, do not publish."""
         return float(self.score_samples(X).mean())
-
-    def _clip(self, X):
-        scaling = self.scaling_
-        return scaling.inverse_transform(clip_rows(scaling.transform(X), scaling.l2_bound))
 
     def _check_n_components(self, n_features):
         if self.n_components is not None and self.n_components > n_features:
@@ -336,8 +333,3 @@ class _Residual:
 def _above_noise(count, noise_multiplier, sums, neighboring):
     """Released number of rows, floored at the deviation of its noise: it is a denominator."""
     return max(float(count), noise_multiplier * sums.sensitivity(neighboring) / float(sums.weights[0]), 1.0)
-
-
-def _refuse_outside(X, bounds):
-    if bounds is not None and ((bounds[0] > X) | (bounds[1] < X)).any():
-        raise InvalidInputError("X holds values outside the declared bounds; nothing was charged")

@@ -1,4 +1,4 @@
-"""From released moments to principal components: post-processing alone, so that it costs nothing."""
+"""Principal components of released moments: post-processing, which costs nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sklearn.utils.extmath import svd_flip
 
 __all__ = ["PrincipalComponents", "covariance_of", "principal_components"]
 
-# Rows are projected in blocks of one shape: what BLAS returns for a row then does not hang on the other rows.
+# Rows are projected in blocks of one shape: the result of BLAS for a row then does not depend on the other rows.
 _BLOCK = 1 << 12
 
 
@@ -39,7 +39,7 @@ class PrincipalComponents:
     count: float
 
     def project(self, X):
-        """Return the coordinates of rows, shape (n_samples, n_components); a row's bits do not hang on the others."""
+        """Return the coordinates of rows, shape (n_samples, n_components); no row changes the bits of another."""
         n = len(X)
         projected = np.empty((n, len(self.components)))
         block = np.zeros((_BLOCK, len(self.mean)))
@@ -55,7 +55,7 @@ class PrincipalComponents:
 
     @property
     def covariance(self):
-        """Released covariance as far as it is kept: the components' and an equal variance in every other direction."""
+        """Released covariance of the components, with an equal variance in every other direction."""
         excess = np.maximum(self.explained_variance - self.noise_variance, 0.0)
         kept = (self.components.T * excess) @ self.components
         kept.flat[:: len(kept) + 1] += self.noise_variance

@@ -13,8 +13,7 @@ import pandas as pd
 
 from ..tabular import Boolean, Categorical, Datetime, Numeric
 from ..tabular._columns import output_dtype
-from ..tabular._frames import numeric_bounds
-from ..tabular._restoring import restore
+from ..tabular._frames import numeric_bounds, restore
 from .components import spread_components
 
 __all__ = ["RowConstraint", "keep_constraints"]

@@ -10,8 +10,7 @@ import pandas as pd
 
 from ..data.frame_codec import FrameCodec
 from ..tabular import Binning, Boolean, Categorical, Datetime, TableEncoder
-from ..tabular._frames import numeric_bounds, numeric_values
-from ..tabular._restoring import restore
+from ..tabular._frames import numeric_bounds, numeric_values, restore
 
 __all__ = ["Evidence", "FramesGiven", "read_evidence"]
 

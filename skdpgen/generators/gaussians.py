@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
+from ..mechanisms._moments import CLASS_COUNT_WEIGHT as COUNT_WEIGHT
+from ..mechanisms._moments import CLASS_MEAN_WEIGHT as MEAN_WEIGHT
 from ..mixture import GaussianMixtureParameters
 from ..utils.file_checks import check_mixture
 
@@ -26,10 +28,6 @@ __all__ = [
     "match_clipped_normal",
 ]
 
-# Weight of the count beside the second moments: classes of a few hundred rows need it.
-COUNT_WEIGHT = 0.15
-# Weight of the sum in the second round: it mends what the first round's noise did to the class means.
-MEAN_WEIGHT = 0.3**0.5
 # Of all covariances together: they are kept, and released.
 MOST_NUMBERS = 1 << 24
 _SMALLEST_VARIANCE = 1e-9

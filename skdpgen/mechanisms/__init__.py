@@ -3,32 +3,41 @@
 from __future__ import annotations
 
 from ._clipping import check_bound, clip_rows, lattice_rows
-from ._clusters import CLUSTER_COUNT_WEIGHT, cluster_sums, nearest_centers
-from ._densities import octave_ranges
 from ._gaussian import add_gaussian, exact_value
-from ._histogram import histogram, joint_histogram, split_histogram
+from ._histogram import (
+    LARGEST,
+    N_OCTAVE_CELLS,
+    class_norm_histogram,
+    histogram,
+    joint_histogram,
+    norm_histogram,
+    octave_cells,
+    octave_edges,
+    split_histogram,
+    total,
+)
 from ._mixture_sums import MixtureSums, mixture_sums, unpack_mixture_sums
 from ._moments import (
+    CLUSTER_COUNT_WEIGHT,
     Moments,
     class_first_moments,
     class_moments,
+    cluster_sums,
     first_moments,
     moments,
+    nearest_centers,
     second_moments,
     unpack_moments,
 )
-from ._octaves import LARGEST, N_OCTAVE_CELLS, octave_cells, octave_edges
 from ._one_hot import OneHotMoments, one_hot_moments, unpack_one_hot_moments
 from ._selection import (
-    class_norm_histogram,
-    norm_histogram,
+    octave_ranges,
     outermost_bins,
     release_kept,
     release_names,
     select_above,
     selection_threshold,
 )
-from ._total import total
 
 __all__ = [
     "CLUSTER_COUNT_WEIGHT",

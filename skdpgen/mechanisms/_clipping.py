@@ -1,4 +1,4 @@
-"""Rows into a ball, and onto a lattice on which their sums are exact."""
+"""Rows clipped to a ball, and truncated to a lattice on which their sums are exact."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def clip_rows(X, l2_bound=1.0):
     X : array of shape (n_samples, n_features)
         Any numeric dtype. A row with a NaN or an infinity becomes zero: after the charge nothing may raise.
     l2_bound : float, default=1.0
-        In the units of `X`.
+        Largest norm, in the units of `X`.
 
     Returns
     -------
@@ -41,13 +41,13 @@ def lattice_rows(X, l2_bound, step):
     X : array of shape (n_samples, n_features)
     l2_bound : float
     step : float or None
-        A power of two; None leaves out the truncation (for fits without noise).
+        Power of two; None does not truncate (for fits without noise).
 
     Returns
     -------
     array of shape (n_samples, n_features), float64
-        Rows of norm at most 1. Truncation shrinks every entry, so it keeps the bound; and since a truncated row is
-        itself a row of the unit ball, every bound proved for such rows holds for it as it stands.
+        Rows of norm at most 1. Truncation shrinks every entry, so the bound still holds. A truncated row is itself a
+        row of the unit ball, so every bound proved for such rows holds for it.
     """
     rows = np.array(X, dtype=np.float64, order="C")
     rows = _clip_in_place(rows, check_bound(l2_bound))

@@ -1,4 +1,4 @@
-"""Counts of public cells, one column or several in one query."""
+"""Counts of public cells: of one column, of several in one query, of magnitudes, of row norms; and bounded totals."""
 
 from __future__ import annotations
 
@@ -6,10 +6,27 @@ import numpy as np
 
 from .._types import BoundedSum
 
-__all__ = ["histogram", "joint_histogram", "split_histogram"]
+__all__ = [
+    "LARGEST",
+    "N_OCTAVE_CELLS",
+    "class_norm_histogram",
+    "histogram",
+    "joint_histogram",
+    "norm_histogram",
+    "octave_cells",
+    "octave_edges",
+    "split_histogram",
+    "total",
+]
 
 # Counts are integers; noise is rounded to a millionth of a record.
 LATTICE = 2.0**-20
+
+# The public grid on which unknown bounds are searched: octaves of each sign around zero, for magnitudes from 2^-32 to
+# 2^48. Smaller and larger magnitudes count in the innermost and outermost cells of their sign.
+_SMALLEST, _OCTAVES = -32, 80
+N_OCTAVE_CELLS = 2 * _OCTAVES + 1
+LARGEST = 2.0 ** (_SMALLEST + _OCTAVES)
 
 
 def histogram(codes, n_bins):
@@ -36,7 +53,7 @@ def joint_histogram(codes, n_bins):
     Parameters
     ----------
     codes : sequence of arrays of int of shape (n_samples,)
-        One for each column; a row counts in at most one cell of each column.
+        One array for each column; a row counts in at most one cell of each column.
     n_bins : sequence of int
         Public number of cells of each column.
 
@@ -47,20 +64,127 @@ def joint_histogram(codes, n_bins):
         sensitivity sqrt(d), or sqrt(2 d) when a row is replaced, for d columns.
     """
     if len(codes) != len(n_bins) or not len(codes):
-        raise ValueError(f"codes and n_bins need one entry a column; got {len(codes)} and {len(n_bins)}")
+        raise ValueError(f"codes and n_bins need one entry for each column; got {len(codes)} and {len(n_bins)}")
     lengths = {np.shape(column) for column in codes}
     if len(lengths) != 1 or len(next(iter(lengths))) != 1:
-        raise ValueError(f"columns of codes must be of one length; got shapes {sorted(lengths)}")
+        raise ValueError(f"columns of codes must have one length; got shapes {sorted(lengths)}")
     counts = np.concatenate([_count(np.asarray(column), int(n)) for column, n in zip(codes, n_bins)])
     d = len(codes)
     return BoundedSum(counts, l2_bound=d**0.5, difference_bound=(2 * d) ** 0.5, lattice=LATTICE)
 
 
 def split_histogram(released, n_bins):
-    """Split a released joint histogram into one array of counts a column."""
+    """Split a released joint histogram into one array of counts for each column."""
     return np.split(np.asarray(released), np.cumsum(n_bins)[:-1])
 
 
 def _count(codes, n_bins):
     inside = codes[(codes >= 0) & (codes < n_bins)]
     return np.bincount(inside.astype(np.int64), minlength=n_bins).astype(np.float64)
+
+
+# -- magnitudes ---------------------------------------------------------------------------------------------------
+
+
+def octave_cells(values):
+    """Return the cell of each number: ``_OCTAVES`` is zero, cells above hold [2^k, 2^(k+1)), cells below mirror them.
+
+    Parameters
+    ----------
+    values : array of float
+        NaN has no cell: its result is arbitrary.
+
+    Returns
+    -------
+    array of int64, of the same shape, in ``0 .. N_OCTAVE_CELLS - 1``
+    """
+    values = np.asarray(values, dtype=np.float64)
+    _, exponent = np.frexp(values)  # value = m 2^exponent with 1/2 <= m < 1
+    size = np.clip(exponent.astype(np.int64) - 1 - _SMALLEST, 0, _OCTAVES - 1) + 1
+    return _OCTAVES + np.sign(np.nan_to_num(values)).astype(np.int64) * size
+
+
+def octave_edges(cell):
+    """Return the lower and upper edge of a cell; the cells next to zero begin at zero."""
+    size = abs(cell - _OCTAVES)
+    if size == 0:
+        return 0.0, 0.0
+    low, high = (0.0 if size == 1 else 2.0 ** (size - 1 + _SMALLEST)), 2.0 ** (size + _SMALLEST)
+    return (low, high) if cell > _OCTAVES else (-high, -low)
+
+
+# -- row norms ----------------------------------------------------------------------------------------------------
+
+
+def norm_histogram(norms, edges):
+    """Count the rows by norm on public edges: one cell below the first edge, one above the last.
+
+    Parameters
+    ----------
+    norms : array of shape (n_samples,)
+    edges : array of shape (n_edges,)
+        Increasing, public. Cell j holds norms in (edges[j-1], edges[j]].
+
+    Returns
+    -------
+    BoundedSum
+        `value` of shape (n_edges + 1,); sensitivity 1, or sqrt(2) when a row is replaced.
+    """
+    return histogram(_norm_cells(norms, edges), len(edges) + 1)
+
+
+def class_norm_histogram(norms, codes, n_classes, edges):
+    """Count the rows of each class by norm on public edges, as `norm_histogram` does.
+
+    Parameters
+    ----------
+    norms : array of shape (n_samples,)
+    codes : array of int of shape (n_samples,)
+        Class of each row, 0 to ``n_classes - 1``; rows with another code are left out.
+    n_classes : int
+        Public.
+    edges : array of shape (n_edges,)
+
+    Returns
+    -------
+    BoundedSum
+        `value` of shape (n_classes * (n_edges + 1),), the classes one after another. A row is in one cell of one class:
+        sensitivity 1, or sqrt(2) when a row is replaced.
+    """
+    codes, n_cells = np.asarray(codes), len(edges) + 1
+    known = (codes >= 0) & (codes < n_classes)
+    codes = np.where(known, codes, 0).astype(np.int64)  # a product of narrow integers would wrap around
+    return histogram(np.where(known, codes * n_cells + _norm_cells(norms, edges), -1), n_classes * n_cells)
+
+
+def _norm_cells(norms, edges):
+    return np.searchsorted(edges, np.asarray(norms, dtype=np.float64), side="left")
+
+
+# -- totals -------------------------------------------------------------------------------------------------------
+
+
+def total(counts, largest):
+    """Sum one whole number per row, each between 0 and a public largest one.
+
+    Parameters
+    ----------
+    counts : array of int of shape (n_samples,)
+        Values outside 0 .. `largest` are clipped to that range.
+    largest : int
+        Public; positive.
+
+    Returns
+    -------
+    BoundedSum
+        `value` of shape (1,): the sum itself, with weight ``1 / largest``. Adding a row moves the weighted sum by at
+        most 1, and so does replacing one.
+    """
+    largest = int(largest)
+    if largest < 1:
+        raise ValueError(f"largest must be at least 1; got {largest}")
+    summed = np.clip(np.asarray(counts), 0, largest).sum(dtype=np.int64)
+    # in whole units, so that the sum and the rounded noise add exactly; the weight brings the bound to 1
+    return BoundedSum(
+        np.array([float(summed)]), l2_bound=1.0, difference_bound=1.0, weights=1 / largest, lattice=LATTICE
+    )

@@ -1,4 +1,4 @@
-"""The sums of one step of EM for a Gaussian mixture in one query."""
+"""The sums of one step of EM for a Gaussian mixture, in one query."""
 
 from __future__ import annotations
 
@@ -40,16 +40,17 @@ def mixture_sums(X, responsibilities, *, radius=1.0, covariance_type="diag", wei
     Parameters
     ----------
     X : array of shape (n_samples, n_features)
-        Rows; those longer than `radius` are clipped.
+        Rows; longer ones than `radius` are clipped.
     responsibilities : array of shape (n_samples, n_components) or callable
-        Nonnegative, summing to at most 1 in each row; a callable maps a chunk of rows (clipped, in the units of `X`)
-        to such an array, so that they are never all in memory. A row that breaks the rule is scaled down to it.
+        Nonnegative entries that sum to at most 1 in each row; other rows are scaled down to that. A callable maps a
+        chunk of rows (clipped, in the units of `X`) to such an array, so that they are never all in memory.
     radius : float, default=1.0
         Public bound of the norm of a row.
     covariance_type : {"diag", "full"}, default="diag"
-        With "full" the isometric half of x x^T stands for x^2; the sensitivity is the same.
+        With "full" the isometric half of x x^T takes the place of x^2; the sensitivity is the same.
     weights : tuple (w0, w1, w2) or None, default=None
-        For rows in the units of `X`; None is (1, 1 / radius, 1 / radius^2), with sensitivities sqrt(3) and sqrt(6).
+        Weights of r, r x and r x^2 for rows in the units of `X`; None is (1, 1 / radius, 1 / radius^2), with
+        sensitivities sqrt(3) and sqrt(6).
     exact : bool, default=True
         Truncate rows and responsibilities to a lattice on which the sums are exact. False only for fits without noise.
 
@@ -96,14 +97,14 @@ def mixture_sums(X, responsibilities, *, radius=1.0, covariance_type="diag", wei
 
 
 def unpack_mixture_sums(released, n_features, *, radius=1.0, covariance_type="diag"):
-    """Give released mixture sums their shapes and the units of the rows back.
+    """Return released mixture sums in their shapes and in the units of the rows.
 
     Parameters
     ----------
     released : array of shape (n_components, p)
     n_features : int
     radius, covariance_type
-        Those given to the query.
+        As given to the query.
 
     Returns
     -------
@@ -122,16 +123,16 @@ def unpack_mixture_sums(released, n_features, *, radius=1.0, covariance_type="di
 
 
 def _difference(w0, a, b, n_components):
-    """Square of the difference bound from the squared weights (of unit rows), under replace_one."""
+    """Return the square of the difference bound, from the squared weights of unit rows, under replace_one."""
     same_vertex = (a + 2 * b) ** 2 / (2 * b) if a <= 2 * b else 4 * a
     if n_components == 1:
-        # responsibilities may sum to less than 1, so one row may come and the other count for nothing
+        # responsibilities may sum to less than 1, so one of the two rows may contribute nothing
         return max(w0 + a + b, same_vertex)
     return max(2 * (w0 + a + b), same_vertex)
 
 
 def _simplex_rows(r, exact):
-    """Rows of nonnegative entries that sum to at most 1, on the lattice when `exact`."""
+    """Return rows of nonnegative entries that sum to at most 1, on the lattice when `exact`."""
     r = np.array(r, dtype=np.float64)
     np.nan_to_num(r, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
     np.maximum(r, 0.0, out=r)
@@ -142,7 +143,7 @@ def _simplex_rows(r, exact):
     r /= RESPONSIBILITY_STEP
     largest = r.argmax(axis=1)
     np.trunc(r, out=r)
-    # What truncation takes goes to the largest entry, so that no row loses weight: whole steps, never above 1 in all.
+    # The largest entry gets what truncation removes, so that no row loses weight: whole steps, at most 1 in all.
     whole = np.rint(np.minimum(sums, 1.0) / RESPONSIBILITY_STEP)
     rest = np.minimum(whole, 1 / RESPONSIBILITY_STEP) - r.sum(axis=1)
     r[np.arange(len(r)), largest] += np.maximum(rest, 0.0)
@@ -151,7 +152,7 @@ def _simplex_rows(r, exact):
 
 
 def _called(responsibilities, rows, exact):
-    """Responsibilities of a chunk, padded to one shape so that a row's do not hang on how many rows are with it."""
+    """Return responsibilities of a chunk, padded to one shape: those of a row do not depend on the number of rows."""
     if not exact or len(rows) == _CHUNK:
         return responsibilities(rows)
     padded = np.zeros((_CHUNK, rows.shape[1]))

@@ -1,4 +1,4 @@
-"""Count, sum and second moments of rows in one query."""
+"""Sums of rows in one query: count, sum and second moments of all rows, of each class, or of each cluster."""
 
 from __future__ import annotations
 
@@ -7,22 +7,39 @@ from typing import NamedTuple
 import numpy as np
 
 from .._types import BoundedSum
-from ..utils.blocks import map_blocks
+from ..utils.blocks import exact_product, map_blocks
 from ._clipping import check_bound, lattice_rows
 
 __all__ = [
+    "CLASS_COUNT_WEIGHT",
+    "CLASS_MEAN_WEIGHT",
+    "CLUSTER_COUNT_WEIGHT",
     "COUNT_WEIGHT",
     "MEAN_WEIGHT",
+    "SCORE_COUNT_WEIGHT",
     "Moments",
+    "class_first_moments",
     "class_moments",
+    "cluster_sums",
     "first_moments",
     "moments",
+    "nearest_centers",
     "second_moments",
     "unpack_moments",
 ]
 
-COUNT_WEIGHT = 0.05
-MEAN_WEIGHT = 0.1**0.5
+# Weights of a count, or of a sum, beside the rest of its query, whose norm is 1. The noise on the count is sd / w, and
+# the weight raises the sensitivity, and so the noise on the rest, by the factor sqrt(1 + w^2).
+# One set of rows: the count is far above its noise, so it may cost .1 %, and the sum 5 %. These are the weights a and b
+# of the moments' sensitivities below.
+COUNT_WEIGHT, MEAN_WEIGHT = 0.05, 0.1**0.5
+# Classes: a class of a few hundred rows needs a better count, for 1.1 %; and the sum about a released center corrects
+# the noise of that center, for 14 %. For class moments, moments of scores and mean embeddings.
+CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT = 0.15, 0.3**0.5
+# Clusters in k-means: every iteration divides by the counts, so they may cost 4.4 %.
+CLUSTER_COUNT_WEIGHT = 0.3
+# A mean score: terms lie in [-1/2, 1/2], and their sum is divided by the count, which costs 12 %.
+SCORE_COUNT_WEIGHT = 0.25
 
 # Rows are multiples of 2^-18 in the unit ball, products of 2^-36; a chunk of at most 2^16 rows sums to less than
 # 2^52 steps of 2^-36, so that every partial sum of every BLAS is exact in double precision, whatever its order.
@@ -31,6 +48,8 @@ LATTICE = ROW_STEP**2
 _MAX_CHUNK = 1 << 16
 _CHUNK_ENTRIES = 1 << 22
 _MAX_ROWS = 1 << 26
+# Of clusters: rows at a time, and entries of their images.
+_CLUSTER_ROWS, _CLUSTER_ENTRIES = 1 << 12, 1 << 20
 
 
 class Moments(NamedTuple):
@@ -75,13 +94,13 @@ def moments(
     l2_bound : float, default=1.0
         Public bound of the norm of a (transformed) row; longer rows are clipped.
     count_weight, mean_weight : float
-        The weights a and b of the count and the sum: noise of count and sum falls with them, that of the rest rises.
+        Weights a and b of the count and the sum. The noise on count and sum falls with them, that on the rest rises.
     transform : callable or None, default=None
-        A public map of a chunk of rows to rows, applied before clipping (scaling, offset, projection).
+        Public map of a chunk of rows to rows, applied before clipping (scaling, offset, projection).
     exact : bool, default=True
         Truncate rows to a lattice on which the sum is exact. False only for fits without noise.
     chunk_rows : int or None, default=None
-        Rows at a time, at most 65,536; None keeps a chunk near 32 MB.
+        Rows of a chunk, at most 65,536; None takes chunks of about 32 MB.
 
     Returns
     -------
@@ -125,7 +144,7 @@ def class_moments(
     n_classes : int
         Public.
     l2_bound : float or array of shape (n_classes,), default=1.0
-        As in `moments`; public or released, of each class its own.
+        As in `moments`; public or released. An array holds one bound for each class.
     count_weight, mean_weight, transform, exact, chunk_rows
         As in `moments`.
     centers : array of shape (n_classes, d) or None, default=None
@@ -228,7 +247,7 @@ def class_first_moments(
 
 
 def unpack_moments(released, n_features, l2_bound=1.0):
-    """Give released moments their shapes and the units of the rows back.
+    """Return released moments in their shapes and in the units of the rows.
 
     Parameters
     ----------
@@ -236,8 +255,8 @@ def unpack_moments(released, n_features, l2_bound=1.0):
         What `add_gaussian` returned for `moments` or `class_moments`; for `second_moments`, of shape
         (d (d + 1) / 2,), count and sum are None.
     n_features : int
-    l2_bound : float or array of one for each class, default=1.0
-        The one given to the query.
+    l2_bound : float or array of shape (n_classes,), default=1.0
+        As given to the query.
 
     Returns
     -------
@@ -257,6 +276,60 @@ def unpack_moments(released, n_features, l2_bound=1.0):
     return Moments(count, total, second)
 
 
+def nearest_centers(X, centers, transform):
+    """Return the index of the center nearest to each row; of two equally near, the first.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+    centers : array of shape (n_clusters, d)
+        Public or released.
+    transform : callable
+        Public map of rows to rows, shape (n, n_features) to (n, d).
+
+    Returns
+    -------
+    int64 array of shape (n_samples,)
+        Each entry depends on its row and on the centers alone: a row that joins or leaves moves no other row.
+    """
+    centers = np.asarray(centers, dtype=np.float64)
+    half = 0.5 * np.square(centers).sum(axis=1)
+    codes = np.empty(len(X), dtype=np.int64)
+    size = _cluster_rows(centers.shape[1])
+    for part, scores in map_blocks(lambda rows: exact_product(transform(rows), centers.T) - half, X, size):
+        codes[part] = scores.argmax(axis=1)
+    return codes
+
+
+def cluster_sums(X, transform, centers=None, *, exact=True):
+    """Sum (1, f(x)) over the rows nearest to each center: one iteration of k-means as one query.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+    transform : callable
+        Public map f of rows to rows; images of norm above 1 are clipped to it.
+    centers : array of shape (n_clusters, d), default=None
+        Public or released; None takes all rows together, as one cluster.
+    exact : bool, default=True
+        As in `moments`.
+
+    Returns
+    -------
+    BoundedSum
+        `value` of shape (n_clusters, 1 + d). With w = `CLUSTER_COUNT_WEIGHT`, adding a row moves it by at most
+        sqrt(w^2 + 1). Replacing one moves it by at most max(2, sqrt(2 (w^2 + 1))): a new row with the same center is
+        at a distance of at most 2, and the contributions of rows with different centers are orthogonal.
+    """
+    codes, n_clusters = np.zeros(len(X), dtype=np.int64), 1
+    if centers is not None:
+        codes, n_clusters = nearest_centers(X, centers, transform), len(centers)
+    size = _cluster_rows(transform(np.zeros((1, X.shape[1]))).shape[1])
+    return class_first_moments(
+        X, codes, n_clusters, count_weight=CLUSTER_COUNT_WEIGHT, transform=transform, exact=exact, chunk_rows=size
+    )
+
+
 def _same_class_difference(b2):
     """Square of the largest change of (b x, M(x)) between two unit rows: max over c of 2 b^2 (1-c) + 2 (1-c^2)."""
     return (2 + b2) ** 2 / 2 if b2 <= 2 else 4 * b2
@@ -270,7 +343,7 @@ def _weights(d, count_weight, mean_weight):
 
 
 def _first_weights(d, count_weight):
-    """Those of count and sum alone, without the second moments' d^2 entries."""
+    """Weights of count and sum, without the d^2 entries of the second moments."""
     return np.append(_weights(0, count_weight, 1.0), np.ones(d))
 
 
@@ -289,7 +362,7 @@ def _accumulate(X, codes, n_classes, l2_bound, transform, exact, chunk_rows, sum
         raise ValueError(f"at most {_MAX_ROWS} rows can be summed exactly; got {n}")
     if codes is not None and codes.shape != (n,):
         raise ValueError(f"y_codes must have shape ({n},); got {codes.shape}")
-    if transform is not None:  # its width, from no rows at all
+    if transform is not None:  # the width of its result, from a row of zeros
         width = transform(np.zeros((1, width))).shape[1]
     step = min(chunk_rows or max(256, _CHUNK_ENTRIES // max(width, 1)), _MAX_CHUNK)
     sums = sums or _AllSums(width)
@@ -344,3 +417,7 @@ class _AllSums(_FirstSums):
 
 
 _first_sums = _FirstSums()
+
+
+def _cluster_rows(width):
+    return max(16, min(_CLUSTER_ROWS, _CLUSTER_ENTRIES // max(width, 1)))

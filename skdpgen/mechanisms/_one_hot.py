@@ -8,14 +8,14 @@ import numpy as np
 from scipy import sparse
 
 from .._types import BoundedSum
+from ._histogram import LATTICE
 
 __all__ = ["OneHotMoments", "one_hot_moments", "unpack_one_hot_moments"]
 
-# Counts are integers; noise is rounded to a millionth of a record.
-LATTICE = 2.0**-20
 _MAX_ROWS = 1 << 40
-# Levels a column below which a dense product of the encoded rows is faster than a sparse one; rows, entries of a chunk.
+# Levels per column below which a dense product of the encoded rows is faster than a sparse one.
 _DENSE = 20
+# Rows and entries of a chunk.
 _EXACT_ROWS = 1 << 20
 _MOST_ENTRIES = 1 << 24
 # Squared weight of the label count beside a mean of 1 for a two-way table.
@@ -23,7 +23,7 @@ _COUNT_SQUARE = 1.0
 
 
 class OneHotMoments(NamedTuple):
-    """Released tables, or the standard deviations of their noise, with a leading axis of classes.
+    """Released tables, or the standard deviations of their noise; the first axis is that of the classes.
 
     Attributes
     ----------
@@ -53,26 +53,26 @@ def one_hot_moments(codes, n_levels, y_codes=None, n_classes=1, *, one_way_share
         Class of each row; rows with a code outside ``0 .. n_classes - 1`` are left out. None: all in class 0.
     n_classes : int, default=1
     one_way_share : float in (0, 1], default=0.1
-        Part of the squared weights that goes to the one-way tables; they follow from the two-way tables by summing,
-        and a direct look at them is cheap. 1 leaves the two-way tables out.
+        Share of the squared weights for the one-way tables; they also follow from the two-way tables by summing.
+        1 leaves the two-way tables out.
     importance : array of shape (n_blocks,), default=None
-        Public, positive: how much the error in tables of each column matters, multiplied over a table's columns.
-        None is 1 for all.
+        Public, positive weights of the error in tables of each column, multiplied over the columns of a table. None
+        is 1 for all.
 
     Returns
     -------
     BoundedSum
         `value` of shape (n_classes, p): count, one-way tables, two-way tables (upper block triangle). One row
-        touches one class, one level a block and one entry a pair of blocks, so the squared l2 bound is the sum of
-        the squared weights, one a table, and exactly twice that when a row is replaced. Nothing is paid for entries
-        inside a block, nor for the number of classes. Weights of two-way tables are the optimum for mean total
+        touches one class, one level of each block and one entry of each pair of blocks, so the squared l2 bound is
+        the sum of the squared weights, one for each table, and exactly twice that when a row is replaced. Entries
+        inside a block and the number of classes add nothing. Weights of two-way tables are the optimum for mean total
         variation distance, (k_i k_j)^(1/3), with mean square 1.
     """
     codes = np.asarray(codes)
     n_levels = np.asarray(n_levels, dtype=np.int64)
     n, n_blocks = codes.shape
     if n_levels.shape != (n_blocks,):
-        raise ValueError(f"n_levels needs one entry a column; got {n_levels.shape} for {n_blocks} columns")
+        raise ValueError(f"n_levels needs one entry for each column; got {n_levels.shape} for {n_blocks} columns")
     if n > _MAX_ROWS:
         raise ValueError(f"at most {_MAX_ROWS} rows can be counted exactly; got {n}")
     y_codes = np.zeros(n, dtype=np.int64) if y_codes is None else np.asarray(y_codes)
@@ -94,7 +94,7 @@ def one_hot_moments(codes, n_levels, y_codes=None, n_classes=1, *, one_way_share
 
 
 def unpack_one_hot_moments(packed, n_levels):
-    """Give packed tables, released or their noise's standard deviations, their shapes back.
+    """Return packed tables, released or standard deviations of their noise, in their shapes.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def _weights(n_levels, one_way_share, importance=None):
     block = np.repeat(np.arange(len(n_levels)), n_levels)
     importance = np.ones(len(n_levels)) if importance is None else np.asarray(importance, dtype=np.float64)
     if importance.shape != n_levels.shape or not (np.isfinite(importance) & (importance > 0)).all():
-        raise ValueError("importance needs one positive number a column")
+        raise ValueError("importance needs one positive number for each column")
     one_way = np.cbrt(n_levels * importance) ** 2
     pair = np.outer(one_way, one_way)
     upper = np.triu_indices(len(n_levels), 1)

@@ -1,34 +1,51 @@
-"""What may be kept of a noisy histogram: bounds, categories, the range of row norms."""
+"""What may be concluded from a noisy histogram: names above a threshold, and the range of cells that holds the rows."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import expit, ndtri
 
 from ..utils.watching import tell_kept
 from ._gaussian import add_gaussian
-from ._histogram import histogram
+from ._histogram import N_OCTAVE_CELLS, octave_edges
 
 __all__ = [
-    "class_norm_histogram",
-    "norm_histogram",
+    "above_threshold",
+    "denoise",
+    "occupied_cells",
+    "octave_ranges",
     "outermost_bins",
     "release_kept",
     "release_names",
     "select_above",
     "selection_threshold",
+    "sure_range",
+    "widened",
 ]
 
-# Chances, over all columns, that an empty bin passes for a full one (see `outermost_bins`).
+# Probabilities, over all columns, that an empty bin passes for an occupied one (see `outermost_bins`).
 _FALSE_ALARMS = (0.001, 0.05)
+# Of `occupied_cells`: less accepts noise far from the rows, more cuts off their thin tails.
+_CAUTION = 3.0
+# Of `sure_range`: longest gap between the rows and their thin ends, as a share of the range of the others.
+_GAP = 0.25
+# Of `octave_ranges`. Probability, over all columns, that a cell far from all others is taken although it is empty; how
+# many octaves beyond the largest likely one may lie; and the probability of being occupied from which the cell beside
+# the range is taken. One octave too many costs a factor of two, one too few loses all the rows in it.
+_FALSE_ALARM, _NEAR, _MAYBE = 0.001, 2, 0.05
+# Columns whose runs are in memory together.
+_AT_ONCE = 32
+
+
+# -- names above a threshold: charged with a delta ----------------------------------------------------------------
 
 
 def selection_threshold(sd, delta, n_columns=1):
-    """Noisy count above which a category of unknown name may be told.
+    """Noisy count above which a category whose name is private may be released.
 
-    A category that one record alone carries has count 1; it passes in any of `n_columns` columns with probability at
+    A category that only one record has has count 1. It passes in any of `n_columns` columns with probability at
     most `delta`: 1 + sd * Phi^-1((1 - delta)^(1 / n_columns)).
 
     Parameters
@@ -36,7 +53,7 @@ def selection_threshold(sd, delta, n_columns=1):
     sd : float
         Standard deviation of the noise on one count.
     delta : float
-        What is charged beside the Gaussian event; 0 < delta < 1.
+        Charged beside the Gaussian event; 0 < delta < 1.
     n_columns : int, default=1
         Columns whose categories are selected in the same query (one record has one category in each).
     """
@@ -59,6 +76,15 @@ def select_above(noisy_counts, sd, delta, n_columns=1):
     return np.asarray(noisy_counts) > selection_threshold(sd, delta, n_columns)
 
 
+def above_threshold(noisy, counts, sd, delta, n_columns=1):
+    """Return the mask of what passes `select_above` by a step of the lattice to which the noise was rounded.
+
+    With this step, rounding does not raise the probability of passing. Arguments as in `select_above`; `counts` is the
+    BoundedSum.
+    """
+    return select_above(noisy - counts.lattice, sd, delta, n_columns)
+
+
 def release_kept(counts, noise_multiplier, delta, rng, neighboring):
     """Release which of the observed categories of one column many rows share.
 
@@ -69,14 +95,14 @@ def release_kept(counts, noise_multiplier, delta, rng, neighboring):
     noise_multiplier : float
         0 (no privacy) keeps all.
     delta : float
-        Chance that a category of one record is told; charged beside the Gaussian event.
+        Probability that a category of one record is released; charged beside the Gaussian event.
     rng : NoiseGenerator
     neighboring : str
 
     Returns
     -------
     mask : bool array of shape (n_categories,)
-        Its true entries are the release; where they stand among the others is private.
+        Its true entries are the release; their positions among the others are private.
     """
     noisy = add_gaussian(counts, noise_multiplier, rng, neighboring)
     if noise_multiplier == 0:
@@ -90,26 +116,21 @@ def release_names(names, counts, noise_multiplier, delta, rng, neighboring):
     Parameters
     ----------
     names : sequence
-        The categories observed, private, in an order that they themselves decide.
+        The categories observed, private, in an order that depends on the names alone.
     counts, noise_multiplier, delta, rng, neighboring
-        As in `release_kept`; one count a name.
+        As in `release_kept`; one count for each name.
 
     Returns
     -------
     list
-        Of the names that passed.
+        The names that passed.
     """
     named = replace(counts, keys={0: tuple(names)})
     kept = release_kept(named, noise_multiplier, delta, rng, neighboring)
     return tell_kept([name for name, keep in zip(names, kept) if keep])
 
 
-def above_threshold(noisy, counts, sd, delta, n_columns=1):
-    """Return the mask of what passes `select_above`, by a step of the lattice to which the noise was rounded.
-
-    Rounding adds no chance to the threshold then. Arguments as in `select_above`; `counts` is the BoundedSum.
-    """
-    return select_above(noisy - counts.lattice, sd, delta, n_columns)
+# -- ranges and densities: post-processing of a release, which costs nothing ---------------------------------------
 
 
 def outermost_bins(noisy_counts, sd, n_columns=1):
@@ -119,15 +140,15 @@ def outermost_bins(noisy_counts, sd, n_columns=1):
     ----------
     noisy_counts : array of shape (n_bins,)
     sd : float
-        Standard deviation of the noise on one count; with 0 any count above 0 stands.
+        Standard deviation of the noise on one count; with 0 any count above 0 stands out.
     n_columns : int, default=1
-        Columns that share the chance that an empty bin is taken for a full one: a thousandth of all fits, for it
-        stretches a range by many octaves; a twentieth in a column where nothing stands so high.
+        Columns that share the probability that an empty bin passes for an occupied one. It is a thousandth of all
+        fits, because such a bin stretches a range by many octaves; a twentieth in a column where nothing stands so
+        high.
 
     Returns
     -------
     (int, int) or None
-        Post-processing of a release: costs nothing.
     """
     noisy_counts = np.asarray(noisy_counts)
     for failure in _FALSE_ALARMS:
@@ -137,46 +158,175 @@ def outermost_bins(noisy_counts, sd, n_columns=1):
     return None
 
 
-def norm_histogram(norms, edges):
-    """Count the rows by size on public edges: one cell below the first edge, one above the last.
+def denoise(noisy, measure, noise_sd):
+    """Estimate the counts behind a noisy histogram as a mixture of piecewise constant densities.
 
     Parameters
     ----------
-    norms : array of shape (n_samples,)
-    edges : array of shape (n_edges,)
-        Increasing, public. Cell j holds sizes in (edges[j-1], edges[j]].
+    noisy : array of shape (n_cells,)
+        Counts with Gaussian noise.
+    measure : array of shape (n_cells,)
+        Width of each cell.
+    noise_sd : float
+        Standard deviation of the noise; 0 returns the counts.
 
     Returns
     -------
-    BoundedSum
-        `value` of shape (n_edges + 1,); sensitivity 1, or sqrt(2) when a row is replaced.
+    array of shape (n_cells,), non-negative
+
+    Notes
+    -----
+    Every way to cut the cells into runs that are empty or of constant density is weighted by its likelihood, a
+    factor n_cells^-1/2 for each run and a further n_cells^-1/4 for each run that is not empty, and the estimates
+    are averaged (exponential weights; the sum over all partitions is a forward and a backward recursion). A spike
+    needs two cuts, so it survives where it is significant, and empty stretches are pooled to almost nothing.
+    Both ends are cut off at the outermost cells that are more likely occupied than empty.
     """
-    return histogram(_cells(norms, edges), len(edges) + 1)
+    noisy, measure = np.asarray(noisy, dtype=np.float64), np.asarray(measure, dtype=np.float64)
+    n = len(noisy)
+    if noise_sd <= 0 or n < 2:
+        return np.maximum(noisy, 0.0)
+    density, occupied = _runs(noisy, measure, noise_sd)
+    estimate = _over_cells(occupied * density, n) * measure / measure.max()
+    likely = np.flatnonzero(_over_cells(occupied, n) > 0.5)
+    if likely.size:
+        estimate[: likely[0]] = estimate[likely[-1] + 1 :] = 0.0
+    return estimate
 
 
-def class_norm_histogram(norms, codes, n_classes, edges):
-    """Count the rows of each class by size on public edges, as `norm_histogram` does.
+def sure_range(noisy, measure, noise_sd, n_columns=1):
+    """Return the first and last of the `occupied_cells`: the range that noise alone cannot explain.
+
+    Likely occupied cells near them belong to the range. All cells are returned where nothing stands out or there is no
+    noise.
+    """
+    n = len(noisy)
+    if noise_sd <= 0 or n < 2:
+        return 0, n - 1
+    surely = np.flatnonzero(occupied_cells(noisy, measure, noise_sd, n_columns) > 0.5)
+    if not surely.size:
+        return 0, n - 1
+    likely = _over_cells(_runs(noisy, measure, noise_sd)[1], n) > 0.5
+    return widened(surely[0], surely[-1], likely, _GAP)
+
+
+def widened(first, last, occupied, gap=0.0):
+    """Widen a range of cells to both sides by the cells of the mask `occupied` that follow it.
+
+    No gap is longer than a share `gap` of the range: near cells are likely its thin end, far cells are not.
+    """
+    cells = np.flatnonzero(occupied)
+    while True:
+        reach = 1 + int(gap * (last - first + 1))
+        low = cells[(cells < first) & (cells >= first - reach)].min(initial=first)
+        high = cells[(cells > last) & (cells <= last + reach)].max(initial=last)
+        if (low, high) == (first, last):
+            return int(first), int(last)
+        first, last = low, high
+
+
+def occupied_cells(noisy, measure, noise_sd, n_columns=1):
+    """Probability that each cell is occupied, by the mixture of `denoise` with a larger penalty on occupied runs.
+
+    With the penalty that estimates counts best, one empty stretch in five or more has a run that passes for occupied.
+    With this one (smaller by a factor e^-3 / n_columns), it is a few in a hundred for one column, and fewer for
+    several.
+    """
+    occupied = _runs(noisy, measure, noise_sd, _CAUTION + np.log(n_columns))[1]
+    return _over_cells(occupied, np.shape(noisy)[-1])
+
+
+def octave_ranges(noisy, noise_sd, n_columns=1):
+    """Return the first and last cell of the octaves that each column's numbers lie in.
+
+    Noise may hide single octaves and not all of them together: numbers are spread over several octaves, on both sides
+    of zero. So the cells are judged by densities as well as one by one. A cell that noise cannot explain is taken
+    wherever it is; a likely occupied cell, near such a cell; and the next cell on both sides, if it may be occupied.
 
     Parameters
     ----------
-    norms : array of shape (n_samples,)
-    codes : array of int of shape (n_samples,)
-        Class of each row, 0 to ``n_classes - 1``; rows with another code are left out.
-    n_classes : int
-        Public.
-    edges : array of shape (n_edges,)
+    noisy : array of shape (n_cols, n_cells)
+        Counts of `octave_cells`, with noise.
+    noise_sd : float
+        Standard deviation of the noise on one count.
+    n_columns : int, default=1
+        Columns that share the probability of a cell too many, as in `outermost_bins`.
 
     Returns
     -------
-    BoundedSum
-        `value` of shape (n_classes * (n_edges + 1),), the classes one after another. A row is in one cell of one class:
-        sensitivity 1, or sqrt(2) when a row is replaced.
+    list of (int, int) or None
+        None for a column in which nothing stands out.
     """
-    codes, n_cells = np.asarray(codes), len(edges) + 1
-    known = (codes >= 0) & (codes < n_classes)
-    codes = np.where(known, codes, 0).astype(np.int64)  # a product of narrow integers would wrap around
-    return histogram(np.where(known, codes * n_cells + _cells(norms, edges), -1), n_classes * n_cells)
+    ranges = []
+    for part in np.array_split(noisy, -(-len(noisy) // _AT_ONCE)):
+        occupied = part > 0 if noise_sd == 0 else occupied_cells(part, _octave_widths(), noise_sd)
+        ranges += [_octave_range(*column, noise_sd, n_columns) for column in zip(part, occupied)]
+    return ranges
 
 
-def _cells(norms, edges):
-    return np.searchsorted(edges, np.asarray(norms, dtype=np.float64), side="left")
+def _octave_widths():
+    return np.diff([octave_edges(cell) for cell in range(N_OCTAVE_CELLS)], axis=1)[:, 0]
+
+
+def _octave_range(noisy, occupied, noise_sd, n_columns):
+    cells = np.flatnonzero(occupied > 1 - _FALSE_ALARM / n_columns)
+    cells = np.append(cells, outermost_bins(noisy, noise_sd, n_columns) or ()).astype(int)
+    likely = np.flatnonzero(occupied > 0.5)
+    if not cells.size:
+        cells = likely
+    if not cells.size:
+        return None
+    size = np.abs(np.arange(len(occupied)) - len(occupied) // 2)  # in octaves: -1 is as near to 2 as 1 is
+    largest = -1
+    while size[cells].max() > largest:
+        largest = size[cells].max()
+        cells = np.append(cells, likely[size[likely] <= largest + _NEAR])
+    first, last = int(cells.min()), int(cells.max())
+    first -= first > 0 and occupied[first - 1] > _MAYBE
+    last += last < len(occupied) - 1 and occupied[last + 1] > _MAYBE
+    return int(first), int(last)
+
+
+def _runs(noisy, measure, noise_sd, caution=0.0):
+    """Density of each run of cells, in the order of ``triu_indices``, and the probability that it is an occupied run.
+
+    `noisy` has the cells on its last axis; the histograms on the axes before it are treated one by one.
+    """
+    noisy, measure = np.asarray(noisy, dtype=np.float64), np.asarray(measure, dtype=np.float64)
+    n = noisy.shape[-1]
+    measure = np.maximum(measure / measure.max(), 1e-100)  # whose square is still a number
+    first, last = np.triu_indices(n)
+    # sums over runs, row by row: differences of one cumulative sum would lose the narrow cells
+    product, square = (
+        np.cumsum(np.triu(np.broadcast_to(x[..., None, :], (*x.shape[:-1], n, n))), axis=-1)[..., first, last]
+        for x in (noisy * measure, measure**2)
+    )
+    density = np.maximum(product, 0.0) / square
+    # log likelihood of run [first, last], less that of an empty run, and the penalty of an occupied run
+    gain = (product * density - 0.5 * density**2 * square) / noise_sd**2 - 0.25 * np.log(n) - caution
+    score = np.full((*noisy.shape, n), -np.inf)
+    score[..., first, last] = np.logaddexp(0.0, gain) - 0.5 * np.log(n)
+    forward = np.zeros((*noisy.shape[:-1], n + 1))
+    for stop in range(1, n + 1):
+        forward[..., stop] = _log_sum(forward[..., :stop] + score[..., :stop, stop - 1])
+    backward = np.zeros_like(forward)
+    for start in range(n - 1, -1, -1):
+        backward[..., start] = _log_sum(score[..., start, start:] + backward[..., start + 1 :])
+    weight = np.exp(forward[..., first] + score[..., first, last] + backward[..., last + 1] - forward[..., n, None])
+    return density, weight * expit(gain)  # posterior probability of the run, and of being occupied
+
+
+def _log_sum(logs):
+    """Log of the sum over the last axis; several times as fast as ``logaddexp.reduce``."""
+    largest = logs.max(axis=-1)
+    return largest + np.log(np.exp(logs - largest[..., None]).sum(axis=-1))
+
+
+def _over_cells(values, n_cells):
+    """Sum the values of all runs, in the order of ``triu_indices``, over the runs that hold each cell."""
+    table = np.zeros((*values.shape[:-1], n_cells, n_cells))
+    first, last = np.triu_indices(n_cells)
+    table[..., first, last] = values
+    # first <= cell and last >= cell: additions alone, so that narrow cells lose nothing
+    over = np.cumsum(np.cumsum(table, axis=-2)[..., ::-1], axis=-1)[..., ::-1]
+    return np.diagonal(over, axis1=-2, axis2=-1).copy()

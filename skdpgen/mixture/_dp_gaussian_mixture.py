@@ -1,19 +1,22 @@
-"""A Gaussian mixture fitted by differentially private EM, or one Gaussian a class."""
+"""A Gaussian mixture fitted by differentially private EM, or one Gaussian for each class."""
 
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
+import pandas as pd
 from sklearn.base import DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from ..accounting import Phase
-from ..data.scaling import check_bounds, learn_scaling, scaling_phases
+from ..data.labels import class_labels, declared_codes, label_codes, learn_classes, sorted_classes
+from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_phases
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import add_gaussian, check_bound, class_moments, clip_rows, moments, unpack_moments
 from ..utils.validation import (
@@ -21,21 +24,18 @@ from ..utils.validation import (
     Interval,
     StrOptions,
     as_numbers,
-    check_classes,
     check_model_size,
-    encode_labels,
     fit_context,
     validate_rows,
 )
 from ._em import TransformedRows, class_gaussians, dp_em, initial_mixture
-from ._labels import frame_like, labels_of, learn_classes, series_like
 from ._parameters import GaussianMixtureParameters
 
 __all__ = ["DPGaussianMixture"]
 
-# Shares of what is left after the bounds: the classes of y, and the moments from which EM starts.
+# Shares of the budget left after the bounds: for the classes of y, and for the moments that initialise EM.
 _CLASSES_SHARE = 0.05
-_START_SHARE = 0.15
+_INITIAL_SHARE = 0.15
 # Floor of a class's variances, in deviations of the noise of one entry of its covariance.
 _NOISE_FLOOR = 2.0
 # EM has not settled when its last step moved a mean by more than this share of the norm bound, noise aside.
@@ -45,46 +45,47 @@ _EXTRA_DELTA_SHARE = 0.1
 
 
 class DPGaussianMixture(DensityMixin, PrivateEstimator):
-    """Gaussian mixture that releases noisy sums, once an iteration of EM; with y, one Gaussian a class in one release.
+    """Gaussian mixture that releases the noisy sums of each EM iteration, or with y the noisy moments of each class.
 
     Parameters
     ----------
     n_components : int, default=1
-        Number of components; not used with y, when there is one a class.
+        Number of components; not used with y, which gives one for each class.
     covariance_type : {"full", "diag"}, default="full"
     epsilon : float or None, default=1.0
-        What a fit costs. ``numpy.inf`` is the non-private reference; None is all that is left of `accountant`.
+        Budget of a fit. ``numpy.inf`` is the non-private reference; None is all that is left of `accountant`.
     delta : float or None, default=None
         None is the accountant's, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
         None is the accountant's, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
-        The books to charge; None: books of its own, with this budget.
+        Accountant to charge; None: a separate accountant with this budget.
     n_iter : int, default=8
-        Iterations of EM, with several components: fixed, since a stop on the likelihood would tell of the rows. More
-        iterations, more noise.
+        Number of EM iterations with several components. It is fixed, because stopping by the likelihood would depend
+        on the rows. The noise of each iteration grows with it.
     bounds : pair (low, high), one pair a column, or None, default=None
-        Public bounds of the values, which are clipped to them. None: learned under DP.
+        Public bounds of the values, which are clipped to them. None: learned under differential privacy.
     l2_bound : float or None, default=None
-        Public bound of the norm of a row after its columns are scaled to the unit box. None: learned under DP.
+        Public bound of the norm of a row after its columns are scaled to the unit box. None: learned under
+        differential privacy.
     bounds_share : float, default=0.05
-        Share of the budget for learning `bounds`, half of it for `l2_bound`; nothing for what is declared.
+        Share of the budget for learning `bounds`; half of it for `l2_bound`. Declared bounds cost nothing.
     classes : array-like or None, default=None
-        Public classes of y; refused without y. None: learned under DP when y is given.
+        Public classes of y; refused without y. None: learned under differential privacy when y is given.
     shrinkage : float, default=0.1
-        With y: weight of the covariance pooled within classes in each class's own.
+        With y: weight of the pooled within-class covariance in the covariance of each class.
     min_variance : float, default=1e-4
-        Floor of the variances, as a share of the squared bound of the norm of scaled rows. With y, or one component,
-        the noise of a class's released covariance is a floor too.
+        Floor of the variances, as a share of the squared norm bound of scaled rows. With y, or one component, the
+        noise of a released covariance is a floor too.
     means_init : array-like of shape (n_components, n_features) or None, default=None
-        Public means to start from, in the units of X; refused where there is no EM (with y, or one component). None:
-        drawn around released moments, paid from the budget.
+        Public initial means, in the units of X; refused where there is no EM (with y, or one component). None: drawn
+        around released moments, which are part of the budget.
     on_invalid : {"clip", "raise"}, default="clip"
-        What to do with values outside declared `bounds`.
+        Whether values outside declared `bounds` are clipped or refused.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise.
     random_state : int, RandomState instance or None, default=None
-        Seeds the start of EM and the stream of `sample`, never the noise: two fits with one seed differ.
+        Seed of the initialisation and of `sample`, never of the noise: two fits with one seed differ.
 
     Attributes
     ----------
@@ -95,11 +96,11 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
     count_ : float
         Released number of rows.
     classes_ : array of shape (n_components_,)
-        With y alone: declared or released, sorted; component k is class k.
+        With y only: declared or released, sorted; component k is class k.
     scaling_ : RowScaling
         Bounds of columns and rows, declared or released.
     accountant_ : PrivacyAccountant
-        What the fit charged.
+        Accountant that the fit charged.
     card_ : PrivacyCard
     n_features_in_, feature_names_in_
         As in scikit-learn.
@@ -107,7 +108,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
     References
     ----------
     .. [1] M. Park, J. Foulds, K. Chaudhuri and M. Welling, DP-EM: differentially private expectation maximization,
-       AISTATS 2017 (here with one joint release an iteration instead of 2K + 1).
+       AISTATS 2017 (here with one joint release in each iteration instead of 2K + 1).
 
     Examples
     --------
@@ -192,20 +193,25 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         Notes
         -----
         **Privacy.** The unit is one row with its label, under `neighboring`. Charged before anything is released, and
-        together (`epsilon`, `delta`): without y, one Gaussian event an iteration and one for the start; with y, one
-        for the moments of all classes, and one with a share of delta for `classes` not declared; and one for each of
-        `bounds` and `l2_bound` not declared.
+        together (`epsilon`, `delta`): without y, one Gaussian event for each iteration and one for the initialisation;
+        with y, one for the moments of all classes, and one with a share of delta for `classes` not declared; and one
+        for each of `bounds` and `l2_bound` not declared.
         """
         with self._fitting():
             accountant = self._resolve_accountant()
-            frame, series = frame_like(X), series_like(y)
+            frame, series = _frame_maker(X), _series_maker(y)
             (X, bounds, means_init, labels, classes, codes), plan = self._prepare(X, y, accountant)
             learned = labels is not None and classes is None
             rng = self._charge(accountant, plan)
             neighboring = accountant.neighboring
             self.scaling_ = learn_scaling(X, bounds, self.l2_bound, plan.noise_multipliers, rng, neighboring)
             if learned:
-                classes, codes = learn_classes(labels, plan, rng, neighboring)
+                noise = plan.noise_multipliers["classes"]
+                kept = learn_classes(labels, noise, plan.extra_delta, rng, neighboring)
+                # made of the released classes alone: the dtype of all labels depends on the longest one
+                classes = np.array(kept)
+                # where the noise hides every class, one Gaussian stands for all rows
+                codes = label_codes(labels, kept) if kept else np.zeros(len(X), dtype=np.int64)
             if labels is None:
                 fitted = self._fit_em(X, means_init, plan, rng, neighboring)
             else:
@@ -215,12 +221,6 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
             self._frame = frame
             self._keep(fitted.affine(self.scaling_.offset, self.scaling_.scale))
             self._issue_card(plan, rng, self._public_assumptions(labels is not None))
-        if learned and not len(classes):
-            warnings.warn(
-                "the noise hides every class of y: one Gaussian stands for all; declare classes=",
-                UtilityWarning,
-                stacklevel=2,
-            )
         return self
 
     def _prepare(self, X, y, accountant):
@@ -230,16 +230,16 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         bounds = check_bounds(self.bounds, X.shape[1])
         if self.l2_bound is not None:
             check_bound(self.l2_bound)
-        if self.on_invalid == "raise" and bounds is not None and ((bounds[0] > X) | (bounds[1] < X)).any():
-            raise InvalidInputError("X holds values outside the declared bounds; nothing was charged")
+        if self.on_invalid == "raise":
+            check_inside(X, bounds)
         if self.classes is not None and y is None:
-            raise ValueError("classes= is used with y alone")
+            raise ValueError("classes is used with y alone: give y, or leave it out")
         if self.means_init is not None and (y is not None or self.n_components == 1):
-            raise ValueError("means_init= is used without y, and with n_components above 1, alone")
+            raise ValueError("means_init is used without y and with n_components above 1 alone: leave it out")
         means_init = self._check_means_init(X.shape[1])
-        labels = None if y is None else labels_of(y, len(X))
-        classes = None if labels is None or self.classes is None else check_classes(self.classes)
-        codes = None if classes is None else encode_labels(labels, classes)
+        labels = None if y is None else _check_y(y, len(X))
+        classes = None if labels is None or self.classes is None else sorted_classes(self.classes)
+        codes = None if classes is None else declared_codes(labels, classes)
         share = _EXTRA_DELTA_SHARE if labels is not None and classes is None else 0.0
         plan = self._calibrate(accountant, self._phases(labels is not None), extra_delta_share=share)
         return (X, bounds, means_init, labels, classes, codes), plan
@@ -248,19 +248,19 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         phases = scaling_phases(self.bounds, self.l2_bound, self.bounds_share)
         rest = 1.0 - sum(phase.share for phase in phases)
         if rest <= 0:
-            raise ValueError(f"bounds_share={self.bounds_share} leaves nothing to the model")
+            raise ValueError(f"bounds_share={self.bounds_share} leaves no budget for the model: give a smaller share")
         if with_labels and self.classes is None:
             phases.append(Phase("classes", rest * _CLASSES_SHARE))
             rest *= 1 - _CLASSES_SHARE
         if with_labels or self.n_components == 1:
             return [*phases, Phase("moments", rest)]
         if self.means_init is None:
-            phases.append(Phase("start", rest * _START_SHARE))
-            rest *= 1 - _START_SHARE
+            phases.append(Phase("start", rest * _INITIAL_SHARE))
+            rest *= 1 - _INITIAL_SHARE
         return [*phases, Phase("em", rest, steps=self.n_iter)]
 
     def _fit_classes(self, X, codes, n_classes, plan, rng, neighboring):
-        """One Gaussian a class from label-conditional moments: one release, however many classes."""
+        """Fit one Gaussian for each class from label-conditional moments: one release for any number of classes."""
         noise_multiplier, radius = plan.noise_multipliers["moments"], self.scaling_.l2_bound
         sums = class_moments(
             X, codes, n_classes, l2_bound=radius, transform=self.scaling_.transform, exact=noise_multiplier > 0
@@ -268,8 +268,8 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         released = unpack_moments(add_gaussian(sums, noise_multiplier, rng, neighboring), X.shape[1], radius)
         noise = noise_multiplier * sums.sensitivity(neighboring)
         min_count = max(1.0, noise / sums.weights[0])
-        # An eigenvalue below the noise of its class's covariance may be anything, zero too: a near-singular class
-        # gives rows beside its plane a density of nothing.
+        # An eigenvalue below the noise of the covariance is arbitrary and may be zero: a nearly singular class gives
+        # rows beside its plane a density of almost zero.
         blur = _NOISE_FLOOR * noise / np.maximum(released.count, min_count)
         _warn_if_drowned(released, noise, min_count, radius)
         return class_gaussians(
@@ -287,18 +287,18 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
             return self._fit_classes(X, np.zeros(len(X), dtype=np.int64), 1, plan, rng, neighboring)
         public = {"covariance_type": self.covariance_type, "min_variance": self.min_variance * radius**2}
         if means_init is None:
-            start = self._fit_start(X, plan, rng, neighboring, radius, public)
+            initial = self._initial_parameters(X, plan, rng, neighboring, radius, public)
         else:
             wide = np.full((self.n_components, d), radius**2 / (4 * d))
             if self.covariance_type == "full":
                 wide = wide[:, :, None] * np.eye(d)
             means = self.scaling_.transform(means_init)
             weights = np.full(self.n_components, 1 / self.n_components)
-            start = GaussianMixtureParameters(weights, clip_rows(means, radius), wide, self.covariance_type)
+            initial = GaussianMixtureParameters(weights, clip_rows(means, radius), wide, self.covariance_type)
         steps = []
         fitted = dp_em(
             TransformedRows(X, self.scaling_.transform),
-            start,
+            initial,
             n_iter=self.n_iter,
             noise_multiplier=plan.noise_multipliers["em"],
             rng=rng,
@@ -310,7 +310,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         _warn_if_unsettled(steps, radius)
         return fitted
 
-    def _fit_start(self, X, plan, rng, neighboring, radius, public):
+    def _initial_parameters(self, X, plan, rng, neighboring, radius, public):
         noise_multiplier = plan.noise_multipliers["start"]
         sums = moments(X, l2_bound=radius, transform=self.scaling_.transform, exact=noise_multiplier > 0)
         released = unpack_moments(add_gaussian(sums, noise_multiplier, rng, neighboring), X.shape[1], radius)
@@ -341,33 +341,32 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
     def score_samples(self, X):
         """Return the log density at each row, in the units of X.
 
-        The rows are clipped as in `fit` and read unpaid: what comes back is private, and is not to be published.
+        The rows are clipped as in `fit`. Computed from private rows without protection; do not publish.
         """
-        rows = self._rows(X)
-        return self._parameters.log_prob(rows)
+        return self._parameters.log_prob(self._rows(X))
 
     def score(self, X, y=None):
-        """Return the mean log-likelihood of the rows (higher is better); they are read unpaid: see `score_samples`."""
+        """Return the mean log-likelihood of the rows; computed without protection, do not publish."""
         return float(self.score_samples(X).mean())
 
     def sample(self, n_samples=None, *, y=None, class_ratio=None, random_state=None):
-        """Draw rows from the released mixture: post-processing, free, as often as wanted.
+        """Draw rows from the released mixture: post-processing, which costs nothing.
 
         Parameters
         ----------
         n_samples : int or None, default=None
-            None is the released number of rows.
+            Number of rows; None is the released one.
         y : array-like or None, default=None
             Classes of the rows to draw, when fitted with y; `n_samples` is then their number.
         class_ratio : array-like of shape (n_components_,) or None, default=None
             Weights of the components (classes) instead of the released ones.
         random_state : int, RandomState instance or None, default=None
-            None advances the stream that `random_state` of the estimator seeded: two calls differ. A number repeats.
+            Seed. None advances the stream that `random_state` of the estimator seeded, so that two calls differ.
 
         Returns
         -------
         X : array or DataFrame of shape (n_samples, n_features_in_)
-            The kind of thing that `fit` was given.
+            In the container given to `fit`.
         labels : array or Series of shape (n_samples,)
             Components, or classes when fitted with y.
         """
@@ -375,8 +374,8 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         rng = self._sampler(random_state)
         if y is not None:
             if not self._has_classes():
-                raise ValueError("y= needs a mixture fitted with y")
-            codes = encode_labels(y, self.classes_)
+                raise ValueError("y is given, but the mixture was fitted without y: leave it out")
+            codes = declared_codes(y, self.classes_)
             if n_samples is not None and n_samples != len(codes):
                 raise ValueError(f"n_samples={n_samples} and {len(codes)} labels were given")
         else:
@@ -405,14 +404,11 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         return len(getattr(self, "classes_", ())) > 0
 
     def _responsibilities(self, X):
-        rows = self._rows(X)
-        return self._parameters.responsibilities(rows)
+        return self._parameters.responsibilities(self._rows(X))
 
     def _rows(self, X):
         check_is_fitted(self)
-        X = validate_rows(self, X, reset=False)
-        scaling = self.scaling_
-        return scaling.inverse_transform(clip_rows(scaling.transform(X), scaling.l2_bound))
+        return self.scaling_.clip(validate_rows(self, X, reset=False))
 
     def _check_means_init(self, n_features):
         if self.means_init is None:
@@ -436,8 +432,32 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         return tags
 
 
+def _check_y(y, n_rows):
+    labels = class_labels(y, n_rows)
+    if labels.dtype.kind == "f":  # the dtype decides, never the values
+        raise InvalidInputError(
+            f"y must hold class labels, but its dtype {labels.dtype} is that of numbers. Give y as integers or text "
+            "to fit one Gaussian for each class, or leave it out"
+        )
+    return labels
+
+
+def _frame_maker(X):
+    """Return a function that makes frames with the columns of `X`; None if `X` is no DataFrame."""
+    return partial(pd.DataFrame, columns=X.columns) if isinstance(X, pd.DataFrame) else None
+
+
+def _series_maker(y):
+    """Return a function that makes Series with the name and dtype of `y`; None if `y` is no Series."""
+    if not isinstance(y, pd.Series):
+        return None
+    # the categories of a categorical are private, and so is its dtype: that of the released classes is taken
+    dtype = None if isinstance(y.dtype, pd.CategoricalDtype) else y.dtype
+    return partial(pd.Series, name=y.name, dtype=dtype)
+
+
 def _warn_if_drowned(released, noise, min_count, radius):
-    """Say, from released values alone, that the noise on most covariances is as large as they are."""
+    """Warn, from released values alone, where the noise on most covariances is as large as they are."""
     count = np.maximum(released.count, min_count)
     mean = released.sum / count[:, None]
     variance = np.trace(released.second, axis1=1, axis2=2) / count - np.einsum("ki,ki->k", mean, mean)
@@ -453,16 +473,16 @@ def _warn_if_drowned(released, noise, min_count, radius):
 
 
 def _warn_if_unsettled(steps, radius):
-    """Say, from released values alone, that EM was still under way at its last step."""
+    """Warn, from released values alone, where EM has not converged at its last step."""
     if len(steps) < 2:
         return
     (before, _), (after, noise) = steps[-2:]
     moved = np.linalg.norm(after.means - before.means, axis=1)
-    # both means carry noise; a component with fewer rows than it has no mean to speak of
+    # both means carry noise; the mean of a component with fewer rows than that is noise alone
     if (moved > 3 * 2**0.5 * np.minimum(noise, radius) + _SETTLED * radius).any():
         warnings.warn(
             f"the last of {len(steps)} iterations of EM still moved a mean by {moved.max() / radius:.2g} of the norm "
-            "bound: give it more iterations or more epsilon, or declare means_init=",
+            "bound: raise n_iter or epsilon, or declare means_init",
             UtilityWarning,
             stacklevel=4,
         )

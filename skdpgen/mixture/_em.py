@@ -1,4 +1,4 @@
-"""Steps of differentially private EM: pure functions of released sums."""
+"""Differentially private EM, and one Gaussian for each class: functions of released sums."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def dp_em(X, start, *, n_iter, noise_multiplier, rng, neighboring, radius=1.0, m
     start : GaussianMixtureParameters
         Data independent or released.
     n_iter : int
-        Fixed in advance: nothing stops on a likelihood.
+        Fixed in advance: no likelihood stops the loop.
     noise_multiplier : float
-        Of each step; the event is ``Gaussian(noise_multiplier)``, `n_iter` times, and was charged by the caller.
+        Noise multiplier of each step. The caller charged the event, ``Gaussian(noise_multiplier)``, `n_iter` times.
     rng : NoiseGenerator
     neighboring : {"add_or_remove_one", "replace_one"}
     radius : float, default=1.0
     min_variance : float, default=1e-4
         As in `em_step`. Counts are floored at the standard deviation of their noise.
     steps : list or None, default=None
-        Given the parameters after each step and the norm of the noise of each mean, both released.
+        List that gets the parameters after each step and the norm of the noise of each mean, both released.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def em_step(released, *, radius=1.0, covariance_type="diag", min_variance=1e-4, 
 
 
 def initial_mixture(mean, covariance, n_components, rng, *, radius=1.0, covariance_type="diag", min_variance=1e-4):
-    """Draw a start for EM: means from one Gaussian, all covariances equal.
+    """Draw the initial mixture of EM: means from one Gaussian, all covariances equal.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def initial_mixture(mean, covariance, n_components, rng, *, radius=1.0, covarian
         Released or data independent.
     n_components : int
     rng : numpy.random.Generator
-        Not the noise: this may follow a seed.
+        For the initial means, not for noise: it may follow a seed.
     radius, covariance_type, min_variance
         As in `em_step`.
 
@@ -124,17 +124,17 @@ def initial_mixture(mean, covariance, n_components, rng, *, radius=1.0, covarian
 def class_gaussians(
     moments, basis=None, *, shrinkage=0.1, covariance_type="full", min_variance=1e-4, max_variance=1.0, min_count=1.0
 ):
-    """One Gaussian a class from released class moments, in the space of a released basis.
+    """Return one Gaussian for each class from released class moments, in the space of a released basis.
 
     Parameters
     ----------
     moments : Moments
         With a leading axis of classes.
     basis : PrincipalComponents or (mean, components) or None, default=None
-        A row x has coordinates ``components @ (x - mean)``; None keeps the rows' own.
+        A row x has coordinates ``components @ (x - mean)``; None: the coordinates of the rows.
     shrinkage : float in [0, 1], default=0.1
-        Weight of the covariance pooled within classes in each class's own; a class with few rows against the noise
-        does well with more.
+        Weight of the pooled within-class covariance in the covariance of each class; classes with few rows against
+        the noise need more.
     covariance_type : {"diag", "full"}, default="full"
     min_variance, max_variance : float or array of shape (n_classes,)
         Bounds of variances (of eigenvalues with "full"), of each class if they are arrays.
@@ -149,7 +149,7 @@ def class_gaussians(
     counts = np.maximum(moments.count, min_count)
     means = moments.sum / counts[:, None]
     pooled = Moments(counts.sum(), moments.sum.sum(axis=0), moments.second.sum(axis=0))
-    # A class that is not there has noise for a mean; it takes everybody's.
+    # The mean of an absent class is noise alone; it takes the pooled one.
     absent = moments.count < min_count
     means[absent] = pooled.sum / pooled.count
     scatter = moments.second - counts[:, None, None] * means[:, :, None] * means[:, None, :]
@@ -182,7 +182,7 @@ def clip_covariances(covariances, low, high, covariance_type):
 
 
 class TransformedRows:
-    """Rows of an array, scaled as they are read: a whole scaled copy is never made."""
+    """Rows of an array, scaled slice by slice, without a scaled copy of the whole."""
 
     def __init__(self, X, transform):
         self._X, self._transform, self.shape = X, transform, X.shape

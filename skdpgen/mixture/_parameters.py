@@ -1,4 +1,4 @@
-"""The parameters of a Gaussian mixture, and what follows from them."""
+"""The parameters of a Gaussian mixture, with its densities and samples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["GaussianMixtureParameters"]
 
 @dataclass(frozen=True, eq=False)
 class GaussianMixtureParameters:
-    """Weights, means and covariances of a Gaussian mixture: released, so that all below is post-processing.
+    """Weights, means and covariances of a Gaussian mixture: released, so that all methods are post-processing.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class GaussianMixtureParameters:
         return X, labels
 
     def affine(self, offset, scale):
-        """Return the law of ``offset + scale * x``, column by column."""
+        """Return the distribution of ``offset + scale * x``, column by column."""
         scale = np.broadcast_to(np.asarray(scale, dtype=np.float64), self.means.shape[1:])
         squares = scale**2 if self.covariance_type == "diag" else scale * scale[:, None]
         return GaussianMixtureParameters(

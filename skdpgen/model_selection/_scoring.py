@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from .._types import BoundedSum
+from ..mechanisms._moments import SCORE_COUNT_WEIGHT as COUNT_WEIGHT
 from ..utils.categories import canonical_rows
 from ..utils.validation import as_numbers
 
@@ -36,7 +37,6 @@ _LATTICE = 2.0**-36
 _SLACK = 1 + 2.0**-10
 # Largest difference of a term, in widths of the bounds, that a trial accepts as rounding: the sensitivity includes it.
 _ROUNDING = _LATTICE
-COUNT_WEIGHT = 0.25
 _SYNTHETIC_ROWS = 10_000
 # Bounds of the terms of each score that has some.
 SCORES = {"log_likelihood": None, "tstr_accuracy": (0.0, 1.0), "tstr_log_loss": (math.log(0.01), 0.0)}

@@ -14,18 +14,22 @@ from torch import nn
 
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from ..accounting import Phase
+from ..data.labels import (
+    class_for_all,
+    class_labels,
+    declared_codes,
+    label_codes,
+    learn_classes,
+    sorted_classes,
+)
 from ..data.scaling import check_bounds, learn_scaling, scaling_phases
 from ..dpsgd import DPSGDPlan
 from ..dpsgd._seeding import torch_seeded
-from ..exceptions import InvalidInputError
 from ..mechanisms import add_gaussian, histogram
-from ..mixture._labels import labels_of, learn_classes
 from ..utils.validation import (
     Interval,
     as_sizes,
-    check_classes,
     check_model_size,
-    encode_labels,
     fit_context,
     validate_data,
     validate_rows,
@@ -224,9 +228,12 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
             noise, neighboring = plan.noise_multipliers, accountant.neighboring
             self.scaling_ = learn_scaling(X, bounds, 1.0, noise, rng, neighboring)
             if declared is None:
-                self.classes_, codes = _learned(y, plan, rng, neighboring)
+                kept = learn_classes(y, noise["classes"], plan.extra_delta, rng, neighboring)
+                # all labels are of one kind, so the first says what stands for all of them
+                self.classes_ = np.array(kept or class_for_all(np.array(y[:1].tolist()).dtype))
+                codes = label_codes(y, kept) if kept else np.zeros(len(y), dtype=np.int64)
             else:
-                self.classes_, codes = declared, encode_labels(y, declared)
+                self.classes_, codes = declared, declared_codes(y, declared)
             rows = float(len(X)) if "rows" not in noise else _row_count(len(X), noise["rows"], rng, neighboring)
             net = self._train(X, codes, rows, plan, neighboring)
             self.module_ = net.module_.cpu().eval()
@@ -245,11 +252,11 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
     def _prepare(self, X, y, accountant):
         validate_data(self, y=_not_none(y), skip_check_array=True)
         X = validate_rows(self, X, order=None)
-        y = _labels(y, len(X))
+        y = _check_y(y, len(X))
         bounds = check_bounds(self.bounds, X.shape[1])
-        declared = None if self.classes is None else check_classes(list(self.classes))
+        declared = None if self.classes is None else sorted_classes(list(self.classes))
         if declared is not None:
-            encode_labels(y, declared)  # refuses others
+            declared_codes(y, declared)  # refuses other labels
         phases = [*scaling_phases(self.bounds, 1.0, self.bounds_share)]
         if declared is None:
             phases.append(Phase("classes", self.bounds_share))
@@ -339,30 +346,12 @@ def _not_none(y):
     return y
 
 
-def _labels(y, n_rows):
-    """Classes as an array of numbers, text or truth values; numbers with a fraction are refused."""
-    if np.asarray(y).dtype.kind == "f":
-        y = column_or_1d(y, warn=True)
-        if not np.isfinite(y).all():
-            raise InvalidInputError("Input y contains NaN or infinity; nothing was charged")
-        if len(y) != n_rows:
-            raise InvalidInputError(f"X has {n_rows} rows and y {len(y)}; nothing was charged")
-        y = y + 0.0  # -0.0, where it came first, would be the class
-    else:
-        y = labels_of(y, n_rows)
-        if y.dtype == object:  # nullable dtypes and objects: scikit-learn knows their values in a dtype of numpy's
-            y = np.array(y.tolist())
-    check_classification_targets(y)
+def _check_y(y, n_rows):
+    """Return class labels as an array of numbers, text or truth values; refuse numbers with a fraction."""
+    column_or_1d(np.empty(np.shape(y)), warn=True)  # scikit-learn's warning for labels in a column
+    y = class_labels(y, n_rows)
+    check_classification_targets(np.array(y.tolist()))
     return y
-
-
-def _learned(y, plan, rng, neighboring):
-    """Classes that stand above the noise, and the codes of the rows; one class for all where it hides every one."""
-    classes, codes = learn_classes(y, plan, rng, neighboring)
-    if len(classes):
-        return classes, codes
-    nothing = {"U": "other", "b": False}.get(y.dtype.kind, 0)
-    return np.array([nothing]), np.zeros(len(y), dtype=np.int64)
 
 
 def _row_count(n_rows, noise_multiplier, rng, neighboring):

@@ -12,14 +12,13 @@ from ..data.frame_codec import FrameCodec
 from ..data.frames import FrameRows
 from ..data.sources import add_sums
 from ..mechanisms import add_gaussian, class_first_moments
+from ..mechanisms._moments import CLASS_COUNT_WEIGHT as COUNT_WEIGHT
 from ..tabular import sample_levels
 from ..utils.blocks import exact_product
 from ..utils.file_checks import check_size, check_whole
 
 __all__ = ["COUNT_WEIGHT", "MERFModel", "RandomFeatures", "embedding_sum", "fit_merf_model"]
 
-# Weight of the count beside the embedding, whose norm is 1: noise of the counts, against 1 % more on all else.
-COUNT_WEIGHT = 0.15
 # Rows at a time.
 _CHUNK = 4096
 # Numbers in the generator's batch: rows times blocks times frequencies.

@@ -1,11 +1,10 @@
-"""Tables: the public schema, DataFrame to matrix and back, and what a schema lacks learned under privacy."""
+"""Tables: the public schema, DataFrame to matrix and back, and bounds, categories and bins learned under privacy."""
 
 from __future__ import annotations
 
 from ._binning import Binning
-from ._blocks import Block, sample_levels
 from ._columns import Boolean, Categorical, Datetime, Numeric
-from ._encoder import TableEncoder
+from ._encoder import Block, TableEncoder, sample_levels
 from ._frames import validate_frame
 from ._learning import SchemaHistogram, bins_from_histogram, bins_histogram, schema_from_histogram, schema_histogram
 from ._schema import Schema

@@ -9,7 +9,7 @@ from numbers import Real
 
 import numpy as np
 
-from ..mechanisms._densities import denoise, sure_range
+from ..mechanisms._selection import denoise, sure_range
 from ._columns import Datetime
 from ._frames import numeric_bounds
 
@@ -22,9 +22,9 @@ _MAX_UNIT_CELLS = 128
 
 @dataclass(frozen=True)
 class Binning:
-    """Bins of a numeric column, each a run of fine cells, with the law of values inside.
+    """Bins of a numeric column, each a run of fine cells, with the distribution of values inside.
 
-    Everything in it is public: derived from bounds and, where masses were learned, from a noisy histogram.
+    All of it is public: it follows from bounds and, where masses were learned, from a noisy histogram.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Binning:
     integer : bool, default=False
         Cells hold integers: their edges are integers, the last edge one more than the upper bound.
     doubtful : tuple of int, default=()
-        Bins far from all others that noise may have made: a model draws from them what a better release has shown.
+        Bins far from all others, which may be noise: a model draws from them only what another release confirms.
     """
 
     edges: tuple
@@ -125,11 +125,11 @@ class Binning:
         if any(type(i) is not int for i in (*starts, *doubtful)):
             raise ValueError("the first cells of bins must be whole numbers")
         if len(mass) != len(edges) - 1 or not starts or starts[0] != 0 or starts[-1] >= len(mass):
-            raise ValueError("the cells of bins do not fit one another")
+            raise ValueError("edges, masses and first cells of bins do not match in length")
         if any(a >= b for a, b in (*itertools.pairwise(edges), *itertools.pairwise(starts))) or min(mass) < 0:
-            raise ValueError("edges and first cells of bins must increase, and no mass may be negative")
+            raise ValueError("edges and first cells of bins must increase, and masses must not be negative")
         if any(not 0 <= k < len(starts) for k in doubtful):
-            raise ValueError("there is no such bin")
+            raise ValueError("doubtful must hold numbers of bins")
         return cls(edges, starts, mass, bool(content["integer"]), doubtful)
 
     @classmethod
@@ -169,7 +169,7 @@ def fine_grid(column):
     array of shape (n_cells + 1,), float64
         Up to 128 integers have a cell each. Else the grid is the union of 64 cells of equal width and 72 to 96 whose
         width grows with the distance from zero (from the lower bound, where zero is outside), with zero
-        and the two bounds as points of their own: money is often zero, and clipped values pile up at a bound.
+        and the two bounds as separate points: amounts of money are often zero, and clipped values pile up at a bound.
         Datetimes have 128 cells of equal width and the two bounds.
     """
     low, high = map(float, numeric_bounds(column))
@@ -210,7 +210,7 @@ def learned_binning(noisy, column, noise_sd, max_bins, n_columns=1):
         Standard deviation of the noise on one cell.
     max_bins : int
     n_columns : int, default=1
-        Columns that share the chance that noise far from the rows is taken for some.
+        Columns that share the probability that noise far from the rows passes for rows.
 
     Returns
     -------
@@ -221,7 +221,7 @@ def learned_binning(noisy, column, noise_sd, max_bins, n_columns=1):
     mass = denoise(noisy, measure, noise_sd)
     starts = merge(mass, noise_sd, max_bins)
     first, last = sure_range(noisy, measure, noise_sd, n_columns)
-    # A little mass far out moves a mean a lot. Bins out there are told as doubtful; others draw nothing from there.
+    # A little mass far out moves a mean a lot: bins outside the range are doubtful, and other bins have no mass there.
     stops = [*starts[1:], len(mass)]
     doubtful = [k for k, (start, stop) in enumerate(zip(starts, stops)) if stop <= first or start > last]
     far = np.ones(len(mass), dtype=bool)
@@ -249,13 +249,12 @@ def merge(mass, noise_sd, max_bins):
     -------
     list of int
         First cell of each bin: the partition into at most `max_bins` runs that minimises
-        sum(mass of the bin ^ 2) + (5 noise_sd)^2 * number of bins. A spike stays alone, because joining anything to it
-        is dear; two neighbours that the noise would drown are joined.
+        sum(mass of the bin ^ 2) + (5 noise_sd)^2 * number of bins. A spike stays alone, because joining it to another
+        cell is costly; two neighbours that are small against the noise are joined.
     """
     n = len(mass)
     total = np.concatenate([[0.0], np.cumsum(mass)])
-    price = (5.0 * noise_sd) ** 2
-    cost = (total[None, :] - total[:, None]) ** 2 + price
+    cost = (total[None, :] - total[:, None]) ** 2 + (5.0 * noise_sd) ** 2
     cost[np.tril_indices(n + 1)] = np.inf
     best, choice = cost[0].copy(), []
     history = [best]

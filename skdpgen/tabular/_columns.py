@@ -1,10 +1,12 @@
-"""Public facts about one column: its kind, bounds or categories, and the dtype that comes out."""
+"""Public facts about one column: its kind, its bounds or categories, and its dtype."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from numbers import Integral, Real
 
 import numpy as np
@@ -13,13 +15,79 @@ from pandas.api import types as pdt
 
 from ..exceptions import SchemaError
 from ..utils.categories import family
-from ._dtypes import TEXT_DTYPES, output_dtype
 
-__all__ = ["KINDS", "Boolean", "Categorical", "Datetime", "Numeric", "output_dtype", "unit_microseconds"]
+__all__ = [
+    "KINDS",
+    "TEXT_DTYPES",
+    "Boolean",
+    "Categorical",
+    "Datetime",
+    "Numeric",
+    "output_dtype",
+    "parse_dtype",
+    "unit_microseconds",
+]
 
 # Beyond 2^53 a float64 no longer holds every integer, and all numeric columns pass through float64.
 _MAX_INTEGER = 2**53
 _UNITS = {"D": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
+
+# Only these names of dtypes reach pandas, which opens files for some other names: it passes a time zone such as
+# ``dateutil/../../etc/passwd`` on to dateutil, which reads that file.
+# Names whose meaning depends on the version of pandas are kept as they are.
+TEXT_DTYPES = ("str", "object", "category")
+
+_PLAIN = re.compile(
+    r"u?int(?:8|16|32|64)?|U?Int(?:8|16|32|64)|float(?:16|32|64|96|128)?|longdouble|complex(?:64|128)?|Float(?:32|64)|[<>=|]?[iuf](?:1|2|4|8|16)"
+    r"|bool|boolean|object|category|str|string(?:\[(?:python|pyarrow|pyarrow_numpy)\])?"
+)
+_ARROW = re.compile(
+    r"(?:u?int(?:8|16|32|64)|float(?:16|32|64)?|halffloat|double|string|large_string|string_view|utf8|large_utf8"
+    r"|bool|boolean|date32|date64|date32\[day\]|date64\[ms\])\[pyarrow\]"
+)
+_MOMENT = re.compile(r"(?:datetime64|M8)\[(?:s|ms|us|ns)(?:, ?([^\[\]]+))?\]|[<>=]M8\[(?:s|ms|us|ns)\]")
+_ARROW_MOMENT = re.compile(r"timestamp\[(?:s|ms|us|ns)(?:, ?tz=([^\[\]]+))?\]\[pyarrow\]")
+_OFFSET = re.compile(r"(?:UTC)?[+-](?:[01]\d|2[0-3]):?[0-5]\d")
+
+
+def output_dtype(name: str):
+    """Return the pandas dtype of a dtype name of a schema; "str" is pandas' own default for text.
+
+    Raises
+    ------
+    TypeError
+        The name is none of the dtypes that a column may have: numbers, bools, text, objects, categories and datetimes
+        of numpy, pandas and Arrow, the last with a time zone of the IANA database, UTC or an offset such as +02:00.
+    """
+    if name == "str":
+        # pandas 2 keeps text in object columns, pandas 3 in its str dtype; one schema serves both.
+        return pd.Series(["a"]).dtype
+    return parse_dtype(name)
+
+
+def parse_dtype(name: str):
+    """Return the pandas dtype of a name from a file; TypeError for any that is not on the list."""
+    if not isinstance(name, str) or not _known(name):
+        raise TypeError("not on the list of dtypes that a column may have")
+    return pdt.pandas_dtype(name)
+
+
+def _known(name):
+    if _PLAIN.fullmatch(name) or _ARROW.fullmatch(name):
+        return True
+    found = _MOMENT.fullmatch(name) or _ARROW_MOMENT.fullmatch(name)
+    return found is not None and (found[1] is None or _known_zone(found[1]))
+
+
+def _known_zone(zone):
+    return zone in ("UTC", "tzlocal()") or _OFFSET.fullmatch(zone) is not None or zone in _zones()
+
+
+@lru_cache
+def _zones():
+    from zoneinfo import available_timezones
+
+    return available_timezones()
 
 
 def _fail(column, message):
@@ -32,7 +100,7 @@ def _plain(value):
 
 
 def holds_missing(dtype) -> bool:
-    """Tell from the dtype alone whether a column may hold missing values."""
+    """Return whether a dtype can hold missing values."""
     return not (isinstance(dtype, np.dtype) and dtype.kind in "biu")
 
 
@@ -79,16 +147,16 @@ class Numeric:
     name : str or int
         Name of the column.
     bounds : (float, float), default=None
-        Smallest and largest value, inclusive; values outside are clipped to them. Public; None is "to be
-        learned under differential privacy".
+        Smallest and largest value, inclusive; values outside are clipped to them. Public; None: learned under
+        differential privacy.
     integer : bool, default=False
-        Only integers occur, and only integers come back.
+        Whether all values are integers; sampled values are integers then too.
     missing : bool, default=False
-        Values may be missing.
+        Whether values may be missing.
     dtype : str, default=None
         dtype of decoded columns; None is int64, Int64 (integers that may be missing) or float64.
     decimals : int, default=None
-        Decoded values are rounded to so many decimals.
+        Number of decimals that decoded values are rounded to; None does not round.
     """
 
     name: str | int = field(kw_only=False)
@@ -133,7 +201,7 @@ class Numeric:
                 _fail(self, f"integer=True contradicts bounds ({low}, {high}), which are not integers")
             low, high = int(low), int(high)
             if max(-low, high) > _MAX_INTEGER:
-                _fail(self, "integer bounds may not exceed 2**53 in absolute value")
+                _fail(self, "integer bounds must not exceed 2**53 in absolute value")
         else:
             low, high = float(low), float(high)
             if not math.isfinite(high - low):
@@ -160,7 +228,7 @@ def dtype_range(name: str) -> tuple[float, float]:
 
 
 def fit_dtype(values, name: str | None) -> bool:
-    """Tell whether every number of `values` is exactly one of the dtype `name`; any will do for text and objects."""
+    """Return whether the dtype `name` holds every number of `values` exactly; True for text and objects."""
     dtype = None if name in (None, *TEXT_DTYPES) else output_dtype(name)
     if dtype is None or not pdt.is_numeric_dtype(dtype) or pdt.is_bool_dtype(dtype):
         return True
@@ -178,18 +246,17 @@ class Categorical:
     name : str or int
         Name of the column.
     categories : sequence of str, of numbers or of bool, default=None
-        The values that may occur, in the order of the levels. Public; None is "to be learned under
-        differential privacy".
+        The values that may occur, in the order of the levels. Public; None: learned under differential privacy.
     missing : bool, default=False
-        Values may be missing; "missing" is then the last level.
+        Whether values may be missing; "missing" is then the last level.
     other : str or number, default=None
-        The value that stands for every value outside `categories`, which is then allowed; None refuses them.
-        Learned schemas have it.
+        Value that takes the place of every value outside `categories`; None refuses such values. Learned schemas
+        have one.
     dtype : str, default=None
         dtype of decoded columns; None follows `categories` ("str" for text).
     ordered : bool, default=False
-        The order of `categories` means something: decoded columns are ordered categoricals. It takes declared
-        categories, and no `other`, which would have no place among them.
+        Whether the order of `categories` has a meaning: decoded columns are then ordered categoricals. Needs declared
+        categories and excludes `other`, which has no place in the order.
     """
 
     name: str | int = field(kw_only=False)
@@ -210,7 +277,7 @@ class Categorical:
             _fail(self, "other must be a string or number that is not one of the categories")
         families = {family(value) for value in values}
         if self.categories is None and self.dtype is None:
-            return  # what is learned decides
+            return  # the learned categories decide
         default = {
             "number": "float64" if any(isinstance(v, float) for v in values) else "Int64" if self.missing else "int64",
             "flag": "boolean" if self.missing else "bool",
@@ -287,7 +354,7 @@ class Boolean:
     name : str or int
         Name of the column.
     missing : bool, default=False
-        Values may be missing.
+        Whether values may be missing.
     dtype : str, default=None
         dtype of decoded columns; None is bool, or boolean where values may be missing.
     """
@@ -313,19 +380,19 @@ class Boolean:
 
 @dataclass(frozen=True, kw_only=True)
 class Datetime:
-    """A column of points in time, kept to whole steps of `resolution` on the column's own wall clock.
+    """A column of points in time, in whole steps of `resolution` on the wall clock of the column.
 
     Parameters
     ----------
     name : str or int
         Name of the column.
     bounds : pair of str or datetime, default=None
-        Earliest and latest time, inclusive, without time zone (that of the dtype is meant). Public; None is
-        "to be learned under differential privacy".
+        Earliest and latest time, inclusive, without time zone (the dtype has it). Public; None: learned under
+        differential privacy.
     resolution : {"D", "h", "min", "s", "ms", "us"}, default="s"
-        Times are rounded down to it, and come back in its steps.
+        Step that times are rounded down to.
     missing : bool, default=False
-        Values may be missing.
+        Whether values may be missing.
     dtype : str, default="datetime64[us]"
         dtype of decoded columns, with a time zone where there is one, as in "datetime64[ns, Europe/Paris]".
     """
@@ -372,15 +439,14 @@ KINDS = {"numeric": Numeric, "categorical": Categorical, "boolean": Boolean, "da
 
 
 def column_to_dict(column) -> dict:
-    """Return a column as a JSON object; fields that say nothing are left out, unknown bounds and categories null."""
+    """Return a column as a JSON object, without empty fields except bounds and categories to be learned."""
     kind = next(kind for kind, cls in KINDS.items() if isinstance(column, cls))
     fields = {f.name: getattr(column, f.name) for f in dataclasses.fields(column) if f.name != "name"}
-    # what is to be learned is said, for whoever edits the file
-    said = {key: value for key, value in fields.items() if value is not None or key in ("bounds", "categories")}
-    if not said.get("ordered", True):
-        del said["ordered"]
-    said = {key: list(value) if isinstance(value, tuple) else value for key, value in said.items()}
-    return {"name": column.name, "kind": kind, **said}
+    fields = {key: value for key, value in fields.items() if value is not None or key in ("bounds", "categories")}
+    if not fields.get("ordered", True):
+        del fields["ordered"]
+    fields = {key: list(value) if isinstance(value, tuple) else value for key, value in fields.items()}
+    return {"name": column.name, "kind": kind, **fields}
 
 
 def column_from_dict(entry) -> Numeric | Categorical | Boolean | Datetime:

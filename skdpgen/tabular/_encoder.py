@@ -1,8 +1,8 @@
-"""DataFrame to matrix of one-hot blocks and scaled numbers with a known row norm, and back by sampling."""
+"""DataFrames to matrices of one-hot blocks and scaled numbers with a known row norm, and back by sampling."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -11,34 +11,94 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..exceptions import SchemaError
 from ._binning import Binning
-from ._blocks import Block, sample_levels
 from ._columns import KINDS, Boolean, Categorical
-from ._frames import ON_INVALID, check_columns, column_levels, level_codes, numeric_bounds, numeric_values
-from ._restoring import restore
+from ._frames import (
+    ON_INVALID,
+    check_columns,
+    column_levels,
+    level_codes,
+    numeric_bounds,
+    numeric_values,
+    restore,
+)
 from ._schema import Schema
 
-__all__ = ["TableEncoder"]
+__all__ = ["Block", "TableEncoder", "sample_levels"]
+
+
+@dataclass(frozen=True)
+class Block:
+    """The columns of the matrix that encode one column of the table.
+
+    Parameters
+    ----------
+    name : str or int
+        Column of the table.
+    kind : {"levels", "value"}
+        One-hot levels; or one number in [-1, 1], and where values may be missing a flag after it.
+    start, stop : int
+        Its columns of the matrix.
+    levels : tuple
+        Of a "levels" block: categories, or pairs (lowest, highest) of bins; then `other` where there is one; then
+        None where values may be missing. Of a "value" block: ("value",) or ("value", None).
+    """
+
+    name: str | int
+    kind: str
+    start: int
+    stop: int
+    levels: tuple
+
+    @property
+    def size(self) -> int:
+        """Number of columns of the matrix."""
+        return self.stop - self.start
+
+
+def sample_levels(weights, rng):
+    """Draw one level for each row from non-negative weights, by inverting the distribution function.
+
+    Parameters
+    ----------
+    weights : array of shape (n_rows, n_levels)
+        Negative and non-finite entries count as 0; a row of zeros is uniform.
+    rng : object with ``random(size)``
+
+    Returns
+    -------
+    array of shape (n_rows,), intp
+    """
+    weights = np.asarray(weights, dtype=np.float64)
+    weights = np.where(np.isfinite(weights) & (weights > 0), weights, 0.0)
+    largest = weights.max(axis=1, keepdims=True)
+    # scaled by the largest, so that sums neither overflow nor vanish
+    weights = np.divide(weights, largest, out=np.ones_like(weights), where=largest > 0)
+    cumulative = np.cumsum(weights, axis=1)
+    drawn = rng.random(len(weights)) * cumulative[:, -1]
+    drawn = np.minimum(drawn, np.nextafter(cumulative[:, -1], 0.0))
+    return (cumulative <= drawn[:, None]).sum(axis=1)
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
     """Encode a table as a matrix whose row norm is known in advance, and sample tables back from such matrices.
 
-    Nothing is learned from the rows: a schema and, for learned bins, binnings say it all. So `fit` costs no
-    privacy, and may be called without rows.
+    Nothing is learned from the rows: the encoding follows from a schema and, for learned bins, from binnings. So `fit`
+    costs no privacy, and may be called without rows.
 
     Parameters
     ----------
     schema : Schema or Numeric (Categorical, Boolean, Datetime), default=None
-        Complete. One column alone stands for every column (for arrays); None takes kinds from the dtypes, which is
-        enough for bools only.
+        Complete schema. A single column describes every column (for arrays); None takes kinds from the dtypes, which
+        is enough for bools only.
     numeric : {"bins", "scale"}, default="bins"
-        Numeric and datetime columns as one-hot bins; or scaled from their bounds to [-1, 1], a missing number as 0
-        with a flag of 1 in a second column, never both.
+        Encoding of numeric and datetime columns: one-hot bins, or values scaled from their bounds to [-1, 1]. A
+        missing value is 0 then, with a flag of 1 in a second column.
     binnings : dict of column name -> Binning, default=None
-        Bins of numeric columns; a column without gets `n_bins` of equal width over its bounds.
+        Bins of numeric columns; other numeric columns get `n_bins` of equal width over their bounds.
     n_bins : int, default=16
+        Number of bins of columns without a binning.
     on_invalid : {"clip", "raise"}, default="clip"
-        What happens to values outside declared bounds.
+        Whether values outside declared bounds are clipped or refused.
 
     Attributes
     ----------
@@ -74,7 +134,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def fit(self, X=None, y=None):
         """Lay out the matrix from the schema.
 
-        **Privacy**: reads no value but to refuse bad ones; releases nothing and costs nothing.
+        **Privacy**: values are only validated; nothing is released and nothing is charged.
 
         Parameters
         ----------
@@ -163,7 +223,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @property
     def row_norm(self) -> float:
-        """Bound of the Euclidean norm of a row, whatever the table: the root of the number of blocks."""
+        """Bound of the Euclidean norm of a row of any table: the root of the number of blocks."""
         check_is_fitted(self)
         return len(self.blocks_) ** 0.5
 
@@ -265,8 +325,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array of shape (n_rows, n_features_out)
-            Need not come from a table: negative entries of a block count as 0, its rest is normalised; a block of
-            zeros is uniform. A "value" block is missing with the probability that its flag says.
+            Any numbers: negative entries of a block count as 0, the others are normalised; a block of zeros is
+            uniform. The flag of a "value" block is the probability that the value is missing.
         rng : numpy Generator or another object with ``random(size)``, default=None
             None draws a fresh one.
 

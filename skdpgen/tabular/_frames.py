@@ -1,4 +1,4 @@
-"""One column of a frame to numbers or level codes; refusals name the column, never a value."""
+"""Columns of a frame to numbers or level codes, and back; errors name the column, never a value."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ __all__ = [
     "level_codes",
     "numeric_bounds",
     "numeric_values",
+    "restore",
     "validate_frame",
 ]
 
@@ -52,8 +53,7 @@ def validate_frame(frame, schema, on_invalid="clip"):
     schema : Schema
         May be incomplete: bounds and categories that are not known yet are not checked.
     on_invalid : {"clip", "raise"}, default="clip"
-        Whether values outside bounds (and fractions in integer columns) are left to be clipped (rounded), or
-        refused.
+        Whether values outside bounds (and fractions in integer columns) are clipped (rounded) later, or refused.
 
     Returns
     -------
@@ -63,8 +63,8 @@ def validate_frame(frame, schema, on_invalid="clip"):
     Raises
     ------
     SchemaError
-        Names the first column that does not fit and says why. What it says is for the data holder alone; even
-        so it holds no value of any cell.
+        Names the first column that does not fit, and the reason. The message is for the data holder alone, and even
+        so holds no value of a cell.
     """
     frame = check_columns(frame, schema)
     for column in schema.columns:
@@ -146,8 +146,8 @@ def numeric_values(series, column, on_invalid="clip"):
     Raises
     ------
     SchemaError
-        The values are not numbers (datetimes), are infinite, or missing where that is not allowed; with
-        ``on_invalid="raise"``, are out of bounds or no integers.
+        The values are not numbers (datetimes), are infinite, or are missing where the schema does not allow it; with
+        ``on_invalid="raise"``, are out of bounds or not integers.
     """
     if on_invalid not in ON_INVALID:
         raise ValueError(f"on_invalid must be 'clip' or 'raise'; got {on_invalid!r}")
@@ -159,7 +159,7 @@ def numeric_values(series, column, on_invalid="clip"):
     if column.integer:
         rounded = np.rint(values)
         if on_invalid == "raise" and not np.array_equal(rounded, values, equal_nan=True):
-            _refuse(column, "holds numbers that are no integers, which its schema says it does")
+            _refuse(column, "holds numbers that are not integers, but its schema says integer=True")
         values = rounded
     if column.bounds is None:
         return values
@@ -265,7 +265,7 @@ def level_codes(series, column):
             "holds values that are not among its declared categories; the rows are "
             f"frame[~frame[{column.name!r}].isin(schema[{column.name!r}].categories)]",
         )
-    # position -1, where codes say "missing", is the last of this table
+    # code -1 is "missing", and takes the last entry of this table
     table = np.append(np.where(found < 0, len(column.categories), found), len(column.values))
     return table[codes]
 
@@ -273,9 +273,9 @@ def level_codes(series, column):
 def factorize(series, column):
     """Return (codes, distinct values as an object array) of a column of categories; -1 is missing.
 
-    Values come from the rows alone: categories that the dtype lists and no row has are not among them. The type of each
-    depends on the value and on the schema, never on other rows, nor on the dtype in which these rows came: a missing
-    value elsewhere in a chunk makes floats of its integers.
+    Values come from the rows alone: a category that the dtype lists and no row has is not among them. The type of a
+    value depends on the value and on the schema, not on other rows and not on the dtype of this chunk: a missing value
+    elsewhere in a chunk turns its integers into floats.
     """
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
@@ -301,7 +301,7 @@ def factorize(series, column):
     if column.categories is None:
         if pd.isna(uniques).any() or not fit_dtype(uniques.tolist(), column.dtype):
             _refuse(column, f"holds values that its dtype {column.dtype!r} in the schema cannot hold")
-        # values that were told apart by their type alone are one
+        # values that differ by their type alone become one
         merged, uniques = pd.factorize(uniques)
         codes = np.append(merged, -1)[codes]
     return codes, uniques
@@ -332,14 +332,14 @@ def declared_family(column):
 
 
 def _as_declared(uniques, column):
-    """Bring distinct numbers to the type that the dtype of the schema gives them: 1 is 1.0 in a column of floats."""
+    """Convert distinct numbers to the type of the schema's dtype: 1 is 1.0 in a column of floats."""
     if column.dtype in (None, "str", "object", "category"):
         return uniques
     dtype = output_dtype(column.dtype)
     if pdt.is_float_dtype(dtype):
         return _each(uniques, float)
     if pdt.is_integer_dtype(dtype):
-        # `canonical` gives large integers as floats; what has a fraction is refused by whoever learns categories
+        # `canonical` gives large integers as floats; values with a fraction are refused where categories are learned
         return _each(uniques, lambda value: int(value) if value == value // 1 else value)
     return uniques
 
@@ -352,9 +352,9 @@ def _each(uniques, convert):
 
 
 def _as_family(uniques, wanted, categories):
-    """Bring distinct values to the type that the schema declares: a CSV reader may have changed it.
+    """Convert distinct values to the type that the schema declares: a CSV reader may have changed it.
 
-    Values that cannot be brought there become None or NaN.
+    Values that cannot be converted become None or NaN.
     """
     found = {"string": "text", "boolean": "flag", "empty": None}.get(pdt.infer_dtype(uniques), "number")
     if wanted in (found, None) or found is None:
@@ -370,3 +370,67 @@ def _as_family(uniques, wanted, categories):
         return text
     text = pd.Index(text).str.strip().str.lower()
     return np.where(text.isin(["true", "1", "1.0"]), True, np.where(text.isin(["false", "0", "0.0"]), False, None))
+
+
+# -- back: numbers and codes to a Series --------------------------------------------------------------------------
+
+
+def restore(values, column):
+    """Return a Series of the column's dtype.
+
+    Parameters
+    ----------
+    values : array of shape (n_rows,)
+        For categorical and boolean columns level codes; else numbers (steps for datetimes), NaN where missing.
+    column : Numeric, Categorical, Boolean or Datetime
+
+    Returns
+    -------
+    Series
+        Inside the bounds; integers, decimals and resolution follow the column.
+    """
+    dtype = output_dtype(column.dtype)
+    if isinstance(column, Categorical | Boolean):
+        return _restore_levels(np.asarray(values), column, dtype)
+    low, high = numeric_bounds(column)
+    values = np.clip(np.asarray(values, dtype=np.float64), low, high)
+    if column.integer:
+        values = np.rint(values)
+    elif column.decimals is not None:
+        values = np.clip(np.round(values, column.decimals), low, high)
+    absent = np.isnan(values)
+    if isinstance(column, Datetime):
+        return _restore_datetimes(values, absent, column, dtype)
+    if pdt.is_integer_dtype(dtype):
+        whole = pd.Series(np.where(absent, 0, values).astype(np.int64)).astype(dtype)
+        return whole.mask(pd.Series(absent)) if absent.any() else whole
+    narrow = np.dtype(getattr(dtype, "numpy_dtype", dtype))
+    if narrow.itemsize < 8:
+        # rounding to fewer bits may cross a bound
+        rounded = values.astype(narrow)
+        above, below = rounded.astype(np.float64) > high, rounded.astype(np.float64) < low
+        rounded = np.where(above, np.nextafter(rounded, narrow.type(-np.inf)), rounded)
+        values = np.where(below, np.nextafter(rounded, narrow.type(np.inf)), rounded)
+    series = pd.Series(values)
+    return series.astype("Float64").astype(dtype) if not isinstance(dtype, np.dtype) else series.astype(dtype)
+
+
+def _restore_levels(codes, column, dtype):
+    values = list(column.values)
+    absent = codes >= len(values)
+    if isinstance(dtype, pd.CategoricalDtype):
+        return pd.Series(pd.Categorical.from_codes(np.where(absent, -1, codes), values, column.ordered))
+    table = np.empty(len(values) + 1, dtype=object)
+    table[:-1] = values
+    table[-1] = None if pdt.is_object_dtype(dtype) or not isinstance(dtype, np.dtype) else np.nan
+    return pd.Series(table[np.where(absent, len(values), codes)], dtype=object).astype(dtype)
+
+
+def _restore_datetimes(values, absent, column, dtype):
+    moments = (np.where(absent, 0, values).astype(np.int64) * unit_microseconds(column)).view("datetime64[us]")
+    series = pd.Series(np.where(absent, np.datetime64("NaT", "us"), moments))
+    zone = getattr(dtype, "tz", None)
+    if zone is not None:
+        # Wall-clock times that a change of the clocks skips move forward; repeated ones are the later of the two.
+        series = series.dt.tz_localize(zone, ambiguous=np.zeros(len(series), dtype=bool), nonexistent="shift_forward")
+    return series.astype(dtype)

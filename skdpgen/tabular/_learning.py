@@ -1,4 +1,4 @@
-"""What a schema lacks, learned from noisy histograms; noise is added in between, by the caller."""
+"""Bounds, categories and bins learned from noisy histograms; the caller adds the noise between query and result."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from ..mechanisms import (
     outermost_bins,
     split_histogram,
 )
-from ..mechanisms._densities import full_cells, widened
-from ..mechanisms._selection import above_threshold
+from ..mechanisms._selection import above_threshold, occupied_cells, widened
 from ..utils.categories import family
 from ..utils.watching import tell_kept
 from ._binning import Binning, fine_grid, learned_binning
@@ -40,21 +39,21 @@ __all__ = [
     "schema_histogram",
 ]
 
-# Bounds of a column of which nothing stood above the noise.
+# Bounds of a column in which nothing stands above the noise.
 DEFAULT_BOUNDS = {"numeric": (0, 1), "datetime": ("1920-01-01", "2049-12-31T23:59:59.999999")}
 
-# A range is widened to zero where zero is so many times nearer than its far end.
+# A range is widened to zero where zero is this many times nearer than its far end.
 _GAP = 4
-# Datetimes are counted by decade and, from 1900 to 2099, by year; what is before and after, in the outermost cells.
+# Datetimes are counted by decade and, from 1900 to 2099, by year; earlier and later ones in the outermost cells.
 _YEARS = np.array([*range(1500, 1900, 10), *range(1900, 2100), *range(2100, 2201, 10)])
 # The year in which datetimes in nanoseconds begin.
 _NANOSECONDS = 1677
-# Chance of being full down to which a cell next to the range of years is taken into it: the ends of thin rows are
-# not sharp, and bounds that are too wide clip nothing.
-_MAYBE_FULL = 0.05
-# Learned categories of one column, at most.
+# Probability of being occupied from which a cell next to the range of years is added to it: the ends of sparse rows
+# are not sharp, and bounds that are too wide clip nothing.
+_MAYBE_OCCUPIED = 0.05
+# Most learned categories of one column.
 MAX_CATEGORIES = 200
-# Rows, in standard deviations of the noise on one cell, below which a fine histogram says nothing.
+# Rows, in standard deviations of the noise on one cell, below which a fine histogram is too noisy.
 _DROWNED = 60
 
 
@@ -69,8 +68,8 @@ class SchemaHistogram:
     bounded_sum : BoundedSum
         Counts, the columns one after another; sensitivity sqrt(d), or sqrt(2 d), for d columns.
     keys : dict of column name -> tuple
-        Observed categories, one for each count, sorted: private, and so is their number. They leave
-        `schema_from_histogram` above its threshold only.
+        Observed categories, one for each count, sorted: private, as is their number. `schema_from_histogram` releases
+        only those above its threshold.
     sizes : tuple of int
         Number of counts of each column.
     """
@@ -82,7 +81,7 @@ class SchemaHistogram:
 
     @property
     def query(self) -> BoundedSum:
-        """`bounded_sum` with the names of its counts: what noise is added to."""
+        """`bounded_sum` with the names of its counts: the query that noise is added to."""
         starts = np.cumsum([0, *self.sizes]).tolist()
         names = {start: self.keys[name] for name, start in zip(self.schema.incomplete, starts) if name in self.keys}
         return replace(self.bounded_sum, keys=names or None)
@@ -100,7 +99,7 @@ def schema_histogram(frame, schema) -> SchemaHistogram:
     ----------
     frame : DataFrame or array of numbers, shape (n_rows, n_columns)
     schema : Schema
-        Its incomplete columns are counted; a missing value has a cell of its own.
+        Its incomplete columns are counted; missing values have a separate cell.
 
     Returns
     -------
@@ -144,10 +143,10 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
     noise_sd : float
         Standard deviation of the noise on one count. With 0 (no privacy) every category is kept.
     delta : float
-        Chance that a category which one row alone has is told; charged beside the Gaussian event. Not used where
+        Probability that a category of one row is released; charged beside the Gaussian event. Not used where
         `histogram.needs_delta` is False.
     max_categories : int, default=200
-        Of one column: those with the largest released counts are kept.
+        Most categories of one column: those with the largest released counts are kept.
 
     Returns
     -------
@@ -172,35 +171,58 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
     for name, counts in zip(names, split_histogram(noisy, histogram.sizes)):
         column, counts = schema[name], counts[:-1]
         if isinstance(column, Categorical):
-            if noise_sd > 0:
-                kept = above_threshold(counts, histogram.bounded_sum, noise_sd, delta, n_categorical)
-            else:
-                kept = counts > 0
-            if np.count_nonzero(kept) > max_categories:
-                kept &= counts >= np.sort(counts[kept])[-max_categories]
-                kept[np.flatnonzero(kept)[max_categories:]] = False  # of equal counts, the first of the sorted keys
+            kept = _mask_of_categories(counts, histogram, noise_sd, delta, n_categorical, max_categories)
             kept = tell_kept([key for key, keep in zip(histogram.keys[name], kept) if keep])
             column = _with_categories(column, kept)
             found = bool(column.categories)
         else:
-            dated, n_numeric = isinstance(column, Datetime), len(names) - n_categorical
-            outermost = (_outermost_years if dated else _outermost_octaves)(counts, noise_sd, n_numeric)
+            outermost = _outermost_cells(column, counts, noise_sd, len(names) - n_categorical)
+            column = _with_bounds(column, outermost)
             found = outermost is not None
             if found and (outermost[0] == 0 or outermost[1] == len(counts) - 1):
                 beyond.append(repr(name))
-            column = replace(column, bounds=(_year_bounds if dated else _octave_bounds)(column, outermost))
-            if not column.integer and column.decimals is None:
-                column = replace(column, decimals=_decimals(*column.bounds))
         learned.append(column)
         if not found:
             nothing.append(repr(name))
+    _warn_of_poor_bounds(learned, nothing, beyond)
+    return schema.replace(*learned)
+
+
+def _mask_of_categories(counts, histogram, noise_sd, delta, n_columns, max_categories):
+    """Return which categories of a column are released: at most `max_categories`, the largest above the threshold."""
+    if noise_sd > 0:
+        kept = above_threshold(counts, histogram.bounded_sum, noise_sd, delta, n_columns)
+    else:
+        kept = counts > 0
+    if np.count_nonzero(kept) > max_categories:
+        kept &= counts >= np.sort(counts[kept])[-max_categories]
+        kept[np.flatnonzero(kept)[max_categories:]] = False  # of equal counts, the first of the sorted keys
+    return kept
+
+
+def _outermost_cells(column, counts, noise_sd, n_columns):
+    if isinstance(column, Datetime):
+        return _outermost_years(counts, noise_sd, n_columns)
+    return octave_ranges(counts[None], noise_sd, n_columns)[0]
+
+
+def _with_bounds(column, outermost):
+    bounds = (_year_bounds if isinstance(column, Datetime) else _octave_bounds)(column, outermost)
+    column = replace(column, bounds=bounds)
+    if column.integer or column.decimals is not None:
+        return column
+    return replace(column, decimals=max(2, 3 - math.floor(math.log10(bounds[1] - bounds[0]))))
+
+
+def _warn_of_poor_bounds(learned, nothing, beyond):
+    """Warn, from released counts alone, of columns at the end of the grid and of those that the noise hides."""
     if beyond:
         warnings.warn(
             f"the rows reach the end of the range in which bounds are looked for (numbers to {LARGEST:.2g}, dates from "
             f"{_YEARS[0]} to {_YEARS[-1] - 1}), and what lies beyond is clipped to it: declare the bounds of "
             f"{', '.join(beyond)}",
             UtilityWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     if nothing:
         texts = [repr(column.name) for column in learned if isinstance(column, Categorical) and not column.categories]
@@ -215,17 +237,12 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
                 else ""
             ),
             UtilityWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    return schema.replace(*learned)
 
 
 def _octave_cells(values, column):
     return np.where(np.isnan(values), -1, octave_cells(values)), N_OCTAVE_CELLS
-
-
-def _outermost_octaves(counts, noise_sd, n_columns):
-    return octave_ranges(counts[None], noise_sd, n_columns)[0]
 
 
 def _octave_bounds(column, outermost):
@@ -248,10 +265,6 @@ def _octave_bounds(column, outermost):
     return (int(lowest), int(highest)) if column.integer else (float(lowest), float(highest))
 
 
-def _decimals(low, high):
-    return max(2, 3 - math.floor(math.log10(high - low)))
-
-
 def _year_cells(values, column):
     steps = pd.Timedelta(1, unit=column.resolution) // pd.Timedelta(1, unit="us")
     moments = (np.nan_to_num(values).astype(np.int64) * steps).view("datetime64[us]")
@@ -261,15 +274,15 @@ def _year_cells(values, column):
 
 
 def _outermost_years(counts, noise_sd, n_columns):
-    """First and last cell of the years that the rows are in, or None if the noise hides them.
+    """Return the first and last cell of the years that the rows are in, or None if the noise hides them.
 
-    Rows are thin on many years, where those of numbers are thick on a few octaves: the cells are judged together.
+    Rows are spread over many years, while numbers lie in few octaves: the cells are judged together.
     """
     if noise_sd == 0:
         return outermost_bins(counts, noise_sd)
-    chance = full_cells(counts, np.ones(len(counts)), noise_sd, n_columns)
-    likely = np.flatnonzero(chance > 0.5)
-    return widened(likely[0], likely[-1], chance > _MAYBE_FULL) if likely.size else None
+    occupied = occupied_cells(counts, np.ones(len(counts)), noise_sd, n_columns)
+    likely = np.flatnonzero(occupied > 0.5)
+    return widened(likely[0], likely[-1], occupied > _MAYBE_OCCUPIED) if likely.size else None
 
 
 def _year_bounds(column, outermost):
@@ -288,7 +301,7 @@ def _with_categories(column, kept):
     families = {family(key) for key in kept}
     dtype = None if column.dtype is None else output_dtype(column.dtype)
     if families == {"flag"} or (dtype is not None and pd.api.types.is_bool_dtype(dtype)):
-        # one truth value told tells the other
+        # one released truth value implies the other
         return replace(column, categories=(False, True))
     kept = tuple(sorted(kept))
     if families == {"number"} or (dtype is not None and pd.api.types.is_numeric_dtype(dtype)):
@@ -299,14 +312,14 @@ def _with_categories(column, kept):
 
 
 def _number_dtype(kept, missing):
-    """The first dtype that holds all categories, and a number more, as they are."""
+    """Return the first dtype that holds all categories, and one more number, exactly."""
     whole = [name.capitalize().replace("Ui", "UI") if missing else name for name in ("int64", "uint64")]
     names = ["float64"] if any(isinstance(value, float) for value in kept) else whole
     return next((name for name in names if fit_dtype(kept, name)), "object")
 
 
 def _free_number(kept, dtype):
-    """A number of a dtype that is no category: few are kept, and even eight bits hold more."""
+    """Return a number of a dtype that is no category: even eight bits hold more numbers than categories."""
     options = (-1, *((int(kept[0]) - 1, int(kept[-1]) + 1) if kept else ()), *range(len(kept) + 1))
     if dtype not in ("object", "category") and pd.api.types.is_integer_dtype(output_dtype(dtype)):
         low, high = dtype_range(dtype)

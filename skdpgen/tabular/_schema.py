@@ -47,13 +47,13 @@ def check_unique(names) -> None:
 class Schema:
     """Public facts about a table: names, order, kinds, bounds, categories, dtypes of its columns.
 
-    Everything in a schema is public: declared by the caller, or released under differential privacy. What is
-    None in it (bounds, categories) is learned from the data, and paid for, by the estimator that is given it.
+    Everything in a schema is public: declared by the caller, or released under differential privacy. Bounds and
+    categories that are None are learned from the data, and charged, by the estimator that is given the schema.
 
     Parameters
     ----------
     columns : sequence of Numeric, Categorical, Boolean or Datetime
-        One entry a column, in the order of the table.
+        One entry for each column, in the order of the table.
 
     Examples
     --------
@@ -98,7 +98,7 @@ class Schema:
     def __contains__(self, name):
         try:
             return name in self._by_name
-        except TypeError:  # what has no hash is no name
+        except TypeError:  # names are hashable
             return False
 
     def __getitem__(self, name):
@@ -139,7 +139,7 @@ class Schema:
         return Schema(tuple(new.get(column.name, column) for column in self.columns))
 
     def declare(self, name, **facts) -> Schema:
-        """Return the schema with some facts of one column set, and its others kept: dtype, whether it may be missing.
+        """Return the schema with facts of one column changed; its other facts stay.
 
         Parameters
         ----------
@@ -176,18 +176,18 @@ class Schema:
     def from_kinds(cls, frame, known=None, *, categorical=()) -> Schema:
         """Return the schema that the dtypes of a frame, and nothing else about it, give.
 
-        No value is read: integers, floats, bools and datetimes are taken as such, everything else as
-        categorical; a column may be missing wherever its dtype can hold that; bounds and categories are left
-        to be learned. The dtypes are taken as public (reading a CSV file derives them from the values: they
-        are then an assumption of the caller; so is the resolution of dates, which the reader leaves in
-        ``frame.attrs["resolutions"]``).
+        No value is read. Integers, floats, bools and datetimes keep their kind, everything else is categorical. A
+        column may be missing wherever its dtype can hold missing values. Bounds and categories are None, to be
+        learned. The dtypes are taken as public. Reading a CSV file derives them from the values: they are then an
+        assumption of the caller, as is the resolution of dates, which the reader stores in
+        ``frame.attrs["resolutions"]``.
 
         Parameters
         ----------
         frame : DataFrame or array of numbers, shape (n_rows, n_columns)
             Only its columns' names and dtypes are used.
         known : Schema, default=None
-            Columns that are declared: taken as they are.
+            Declared columns, which replace what the dtypes give.
         categorical : sequence of names, default=()
             Columns that are categorical although their dtype is numeric.
 

@@ -1,4 +1,4 @@
-"""Categories and labels in one form each, which the value alone decides: never the row it came first in, nor others."""
+"""Categories and labels in one canonical form, which depends on the value alone and on no row."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def family(value) -> str | None:
 def canonical(values):
     """Return an object array in which equal values are the same: 1.0 is 1, -0.0 is 0, subclasses of str are str.
 
-    Which of several equal values stands for all, and of what type the numbers beside it are, hang on single rows; what
-    is released of a category must not.
+    Which of several equal values comes first, and the type of the numbers beside it, depend on single rows. The
+    released form of a category must not.
 
     Parameters
     ----------
     values : array of object
-        Text, truth values, numbers; what is missing stays as it is.
+        Text, truth values, numbers; missing values stay as they are.
     """
     out = np.empty(len(values), dtype=object)
     out[:] = [_canonical(value) for value in values]
@@ -71,7 +71,7 @@ def number_text(value, categories=()):
     """Return the text of a number: 1.0 is "1", unless "1.0" is among the categories and "1" is not."""
     value = _number(value)
     text = str(value)
-    # of two large integers that one float stands for, neither is the other
+    # two large integers with the same float are different
     if isinstance(value, int) and text not in categories and abs(value) < _INT64 and float(value) == value:
         with_point = str(float(value))
         return with_point if with_point in categories else text

@@ -27,14 +27,12 @@ __all__ = [
     "StrOptions",
     "as_numbers",
     "as_sizes",
-    "check_classes",
     "check_feature_names",
     "check_model_size",
     "check_names",
     "check_parameters",
     "check_row_count",
     "convert_fields",
-    "encode_labels",
     "fit_context",
     "get_feature_names",
     "is_extension",
@@ -270,46 +268,3 @@ def validate_rows(estimator, X, **options):
         raise
     check_row_count(len(X))
     return X
-
-
-def check_classes(classes):
-    """Return declared classes as a sorted array without repeats.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is none, or the same one twice.
-    """
-    try:
-        given = np.asarray(classes)
-        if given.ndim != 1 or given.size == 0:
-            raise InvalidInputError(f"classes must be a list of at least one class; got shape {given.shape}")
-        kept = np.unique(given)
-    except (TypeError, ValueError) as error:
-        if isinstance(error, InvalidInputError):
-            raise
-        raise InvalidInputError("classes must be a list of classes of one type that can be sorted") from None
-    if kept.size != given.size:
-        raise InvalidInputError("classes holds the same class twice")
-    return kept
-
-
-def encode_labels(y, classes):
-    """Return the code of each label in the sorted `classes`.
-
-    Raises
-    ------
-    InvalidInputError
-        If a label is missing or is not among the classes (the message does not say which).
-    """
-    y = np.asarray(y)
-    if y.dtype.kind == "O" and classes.dtype.kind != "O":
-        y = y.astype(str) if classes.dtype.kind in "US" else y
-    try:
-        codes = np.clip(np.searchsorted(classes, y), 0, len(classes) - 1)
-        known = classes[codes] == y
-    except TypeError:
-        known = np.False_
-    if not np.all(known):
-        raise InvalidInputError("y holds a label that is not among the declared classes; no label is shown here")
-    return codes

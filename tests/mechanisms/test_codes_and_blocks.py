@@ -9,8 +9,8 @@ import pytest
 from _claims import RELATIONS, weighted_change
 
 from skdpgen.mechanisms import add_gaussian, class_moments, exact_value, joint_histogram, lattice_rows, one_hot_moments
+from skdpgen.mechanisms._histogram import class_norm_histogram, norm_histogram
 from skdpgen.mechanisms._one_hot import _tables, unpack_one_hot_moments
-from skdpgen.mechanisms._selection import class_norm_histogram, norm_histogram
 from skdpgen.utils.noise import make_noise_generator
 
 LEVELS = [3, 2, 4]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skdpgen.mechanisms import N_OCTAVE_CELLS, octave_cells, octave_edges, octave_ranges, outermost_bins
-from skdpgen.mechanisms._densities import full_cells
+from skdpgen.mechanisms._selection import occupied_cells
 
 N, SD, COLUMNS = 2000, 53.0, 10  # ten undeclared columns at epsilon 1
 LAWS = {
@@ -72,7 +72,7 @@ def test_noise_alone_seldom_makes_a_range(rng):
 def test_columns_are_judged_each_by_itself(rng):
     noisy = rng.normal(20.0, 10.0, (70, 40))
     width = rng.random(40)
-    together = full_cells(noisy, width, 10.0, 3)
+    together = occupied_cells(noisy, width, 10.0, 3)
     assert together.shape == (70, 40)
     for row, one in zip(together, noisy):
-        assert row == pytest.approx(full_cells(one, width, 10.0, 3), abs=1e-12)
+        assert row == pytest.approx(occupied_cells(one, width, 10.0, 3), abs=1e-12)

@@ -144,9 +144,9 @@ def test_histogram_counts_known_cells_alone():
 
 
 def test_wrong_histograms_are_refused():
-    with pytest.raises(ValueError, match="one entry a column"):
+    with pytest.raises(ValueError, match="one entry for each column"):
         joint_histogram([np.zeros(2, int)], [1, 2])
-    with pytest.raises(ValueError, match="one length"):
+    with pytest.raises(ValueError, match="have one length"):
         joint_histogram([np.zeros(2, int), np.zeros(3, int)], [1, 2])
 
 

@@ -50,14 +50,14 @@ def _fails(test, *arguments):
 )
 def test_clipping_dropped_is_caught(monkeypatch, test, rest, relation):
     _run(test, relation, *rest)
-    monkeypatch.setattr(_module("clipping"), "_clip_in_place", lambda rows, bound: np.clip(rows, -1e3, 1e3))
+    monkeypatch.setattr(_module("_clipping"), "_clip_in_place", lambda rows, bound: np.clip(rows, -1e3, 1e3))
     _fails(test, relation, *rest)
 
 
 @pytest.mark.parametrize("relation", [AR, RO])
 def test_rows_clipped_at_another_class_s_bound_are_caught(monkeypatch, relation):
     """Clipped at the largest bound of all, divided by that of their own class."""
-    module = _module("moments")
+    module = _module("_moments")
     shipped = module.lattice_rows
 
     def at_the_largest(rows, bound, step):
@@ -70,7 +70,7 @@ def test_rows_clipped_at_another_class_s_bound_are_caught(monkeypatch, relation)
 
 @pytest.mark.parametrize("relation", [AR, RO])
 def test_norms_counted_in_two_cells_are_caught(monkeypatch, relation):
-    module = _module("selection")
+    module = _module("_histogram")
     shipped = module.histogram
 
     def twice(codes, n_bins):
@@ -84,7 +84,7 @@ def test_norms_counted_in_two_cells_are_caught(monkeypatch, relation):
 
 def test_responsibilities_that_sum_to_more_than_1_are_caught(monkeypatch):
     monkeypatch.setattr(
-        _module("mixture_sums"), "_simplex_rows", lambda r, exact: np.floor(np.nan_to_num(r) * 4096) / 4096
+        _module("_mixture_sums"), "_simplex_rows", lambda r, exact: np.floor(np.nan_to_num(r) * 4096) / 4096
     )
     _fails(MIXTURE, AR, "full", (1, 1, 1), 1.0)
 
@@ -112,13 +112,13 @@ def test_sqrt_2_left_out_under_replace_one_is_caught(monkeypatch, test, rest):
 @pytest.mark.parametrize("test", [MOMENTS, CLASS_MOMENTS])
 def test_a_wrong_difference_of_two_rows_is_caught(monkeypatch, test, difference):
     """Too small fails at (a, b^2) = (.05, .5), where two rows of one class are the worst; too large wastes budget."""
-    monkeypatch.setattr(_module("moments"), "_same_class_difference", difference)
+    monkeypatch.setattr(_module("_moments"), "_same_class_difference", difference)
     _fails(test, RO, 0.05, 0.5**0.5)
 
 
 def test_sqrt_2_left_off_the_half_vector_is_caught(monkeypatch):
-    shipped = _module("moments")._weights
-    monkeypatch.setattr(_module("moments"), "_weights", lambda d, a, b: np.minimum(shipped(d, a, b), 1.0))
+    shipped = _module("_moments")._weights
+    monkeypatch.setattr(_module("_moments"), "_weights", lambda d, a, b: np.minimum(shipped(d, a, b), 1.0))
     _fails(moments_tests.test_noise_off_the_diagonal_is_smaller_by_sqrt_2)
     _fails(MOMENTS, RO, 0.05, 0.5**0.5)
 
@@ -133,7 +133,7 @@ def test_noise_at_another_scale_is_caught(monkeypatch, factor):
 
 
 def test_weights_left_out_of_the_noise_are_caught(monkeypatch):
-    gaussian = _module("gaussian")
+    gaussian = _module("_gaussian")
 
     def unweighted(query, noise_multiplier, rng, neighboring):
         plain = BoundedSum(query.value, query.l2_bound, query.difference_bound, lattice=query.lattice)
@@ -144,8 +144,8 @@ def test_weights_left_out_of_the_noise_are_caught(monkeypatch):
 
 
 def test_sums_in_plain_floating_point_are_caught(monkeypatch):
-    shipped = _module("moments").lattice_rows
-    monkeypatch.setattr(_module("moments"), "lattice_rows", lambda X, bound, step: shipped(X, bound, None))
+    shipped = _module("_moments").lattice_rows
+    monkeypatch.setattr(_module("_moments"), "lattice_rows", lambda X, bound, step: shipped(X, bound, None))
     _fails(moments_tests.test_sums_are_exact_whatever_the_order_and_the_chunks)
 
 

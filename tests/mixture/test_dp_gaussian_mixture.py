@@ -218,7 +218,7 @@ def test_sample_takes_classes_and_ratios():
         mixture.sample(5, y=[1])
     with pytest.raises(ValueError, match="n_samples"):
         mixture.sample(0)
-    with pytest.raises(ValueError, match="fitted with y"):
+    with pytest.raises(ValueError, match="fitted without y"):
         DPGaussianMixture(bounds=(-5, 5)).fit(X).sample(y=[0])
 
 
@@ -254,7 +254,7 @@ def test_two_fits_under_one_seed_differ():
     ("parameters", "data", "message"),
     [
         ({}, (np.full((4, 2), np.nan),), "NaN"),
-        ({}, (X, Y[:-1]), "rows and y"),
+        ({}, (X, Y[:-1]), "y must have shape"),
         ({}, (X, Y.astype(float)), "class labels"),
         ({"classes": [0, 1]}, (X, Y), "not among the declared classes"),
         ({"classes": [0, 1, 1]}, (X, Y), "twice"),
@@ -264,7 +264,7 @@ def test_two_fits_under_one_seed_differ():
         ({"l2_bound": 1e-200}, (X,), "l2_bound"),
         ({"l2_bound": 1e120}, (X,), "l2_bound"),
         ({}, (X, np.array(["a", None] * 3000, dtype=object)), "NaN"),
-        ({}, (X, np.array(["a", 3] * 3000, dtype=object)), "several types"),
+        ({}, (X, np.array(["a", 3] * 3000, dtype=object)), "of one kind"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_charged(parameters, data, message):
@@ -302,10 +302,10 @@ def test_no_class_is_thinner_than_the_noise_of_its_covariance():
 @pytest.mark.parametrize(
     ("parameters", "y", "message"),
     [
-        ({"classes": [0, 1, 2]}, None, "classes= is used with y"),
-        ({"means_init": [[0.0, 0.0]]}, None, "means_init= is used without y"),
-        ({"means_init": [[0.0, 0.0]] * 2, "n_components": 2}, Y, "means_init= is used without y"),
-        ({"bounds_share": 0.7}, None, "leaves nothing"),
+        ({"classes": [0, 1, 2]}, None, "classes is used with y"),
+        ({"means_init": [[0.0, 0.0]]}, None, "means_init is used without y"),
+        ({"means_init": [[0.0, 0.0]] * 2, "n_components": 2}, Y, "means_init is used without y"),
+        ({"bounds_share": 0.7}, None, "leaves no budget"),
     ],
 )
 def test_parameters_that_would_do_nothing_are_refused_uncharged(parameters, y, message):

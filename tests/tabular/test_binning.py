@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skdpgen.mechanisms._densities import denoise, full_cells, sure_range, widened
+from skdpgen.mechanisms._selection import denoise, occupied_cells, sure_range, widened
 from skdpgen.tabular import Binning, Datetime, Numeric, Schema, bins_from_histogram, bins_histogram
 from skdpgen.tabular._binning import fine_grid, learned_binning, merge
 
@@ -139,7 +139,7 @@ def test_denoising_equals_the_average_over_all_partitions():
         maybe += weight * np.concatenate(chances)
         surely += np.prod(sure)
         full += np.prod(sure) * np.concatenate(sure_chances)
-    np.testing.assert_allclose(full_cells(noisy, measure, sd, 7), full / surely, rtol=1e-9)
+    np.testing.assert_allclose(occupied_cells(noisy, measure, sd, 7), full / surely, rtol=1e-9)
     assert sure_range(noisy, measure, sd, 7) == (2, 3)
     np.testing.assert_array_equal(maybe > 0.5 * total, [False, False, True, True, False, False])
     estimate[:2] = estimate[4:] = 0
