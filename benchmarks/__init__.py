@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from .entries import Benchmark
-from .registry import BENCHMARKS
+from .registry import BENCHMARKS, Benchmark
 from .runner import run_benchmark
 
 __all__ = ["BENCHMARKS", "Benchmark", "run_benchmark"]

@@ -1,15 +1,30 @@
-"""The image benchmark of P3GM: fit privately on the training images, train a CNN on synthetic ones, test on real."""
+"""P3GM's image protocol: fit on training images, train a CNN on synthetic ones, test it on real ones."""
 
 from __future__ import annotations
 
+import base64
+import sys
+import zlib
 from time import perf_counter
 
 import numpy as np
+from tqdm import tqdm
 
-from ._image_classifiers import IMAGE_SHAPE, cnn_accuracy
+from skdpgen.utils.atomic import save_figure
+
 from .models import CLASSIFIER, REAL, Model, find_model, verified_epsilon
 
-__all__ = ["IMAGE_DATASETS", "image_benchmark"]
+__all__ = [
+    "IMAGE_DATASETS",
+    "IMAGE_SHAPE",
+    "cnn_accuracy",
+    "draw_samples",
+    "fit_cnn",
+    "image_benchmark",
+    "predict_cnn",
+    "read_samples",
+    "sample_benchmark",
+]
 
 IMAGE_DATASETS = ("mnist", "fashion_mnist")
 
@@ -165,3 +180,230 @@ def _load(dataset, data):
     from skdpgen import datasets
 
     return getattr(datasets, f"load_{dataset}")(data)
+
+
+# ---- the CNN -------------------------------------------------------------------------------------------------------
+IMAGE_SHAPE = (28, 28)
+
+
+def fit_cnn(
+    images,
+    labels,
+    *,
+    n_classes=10,
+    image_shape=IMAGE_SHAPE,
+    epochs=10,
+    batch_size=256,
+    learning_rate=1e-3,
+    random_state=0,
+    progress=True,
+    device="cpu",
+):
+    """Train the convolutional net of P3GM's image protocol for a fixed number of epochs.
+
+    One convolution of 28 kernels (3, 3), max-pooling (2, 2), dense 128 and `n_classes`, ReLU,
+    dropout .5 after the first dense layer, Adam. Nothing is chosen or stopped on any data.
+
+    Parameters
+    ----------
+    images : array of shape (n_images, n_pixels)
+        Pixels in [0, 255].
+    labels : array of shape (n_images,)
+        Class codes 0 to ``n_classes - 1``.
+    n_classes : int, default=10
+        Outputs of the last layer.
+    image_shape : (int, int), default=(28, 28)
+        Height and width of one image.
+    epochs, batch_size, learning_rate : int, int, float
+        Passes over `images`, images a step, Adam's rate.
+    random_state : int, default=0
+        Seed of the initial weights, the order of the images and the dropout.
+    progress : bool, default=True
+        Whether to draw a bar of steps on stderr.
+    device : str, default="cpu"
+        Where torch computes.
+
+    Returns
+    -------
+    torch.nn.Sequential
+        The trained net, in evaluation mode; pass it to `predict_cnn`.
+
+    References
+    ----------
+    Takagi, Takahashi, Cao, Yoshikawa, "P3GM: Private High-Dimensional Data Release via Privacy Preserving
+    Phased Generative Model", ICDE 2021, section VI-C.
+    """
+    import torch
+    from torch import nn
+
+    from skdpgen.dpsgd._seeding import torch_seeded
+
+    pixels = _to_tensor(images, image_shape, device)
+    target = torch.as_tensor(np.asarray(labels, dtype=np.int64), device=device)
+    with torch_seeded(random_state, device):
+        flat = 28 * ((image_shape[0] - 2) // 2) * ((image_shape[1] - 2) // 2)
+        net = nn.Sequential(
+            nn.Conv2d(1, 28, 3),
+            nn.MaxPool2d(2),
+            nn.ReLU(),  # equal to ReLU before the pooling, on a quarter of the values
+            nn.Flatten(),
+            nn.Linear(flat, 128),
+            nn.ReLU(),
+            nn.Dropout(0.5),
+            nn.Linear(128, n_classes),
+        ).to(device=device, memory_format=torch.channels_last)
+        optimizer = torch.optim.Adam(net.parameters(), lr=learning_rate, fused=True)
+        steps = tqdm(
+            total=epochs * -(-len(target) // batch_size),
+            desc="CNN",
+            unit="step",
+            file=sys.stderr,
+            disable=not progress,
+            leave=False,
+        )
+        with steps:
+            for _ in range(epochs):
+                for batch in torch.randperm(len(target), device=device).split(batch_size):
+                    optimizer.zero_grad(set_to_none=True)
+                    loss = nn.functional.cross_entropy(net(pixels[batch]), target[batch])
+                    loss.backward()
+                    optimizer.step()
+                    steps.update()
+    return net.eval()
+
+
+def predict_cnn(net, images, *, image_shape=IMAGE_SHAPE, batch_size=2048):
+    """Class codes a net of `fit_cnn` gives to `images`.
+
+    Parameters
+    ----------
+    net : torch.nn.Module
+        As `fit_cnn` returned it.
+    images : array of shape (n_images, n_pixels)
+        Pixels in [0, 255].
+    image_shape : (int, int), default=(28, 28)
+        Height and width of one image.
+    batch_size : int, default=2048
+        Images a forward pass.
+
+    Returns
+    -------
+    array of shape (n_images,)
+        Class codes.
+    """
+    import torch
+
+    device = next(net.parameters()).device
+    with torch.inference_mode():
+        pixels = _to_tensor(images, image_shape, device)
+        return torch.cat([net(part).argmax(1) for part in pixels.split(batch_size)]).cpu().numpy()
+
+
+def cnn_accuracy(images, labels, images_test, labels_test, **options):
+    """Accuracy on the test images of the net trained on the others by `fit_cnn`.
+
+    Parameters
+    ----------
+    images, images_test : arrays of shape (n_images, n_pixels)
+        Pixels in [0, 255].
+    labels, labels_test : arrays of shape (n_images,)
+        Classes, compared by value; a class that `labels` lacks is counted as an error.
+    **options
+        Passed to `fit_cnn`.
+
+    Returns
+    -------
+    float
+        Share of the test images that get their own class.
+    """
+    classes, codes = np.unique(labels, return_inverse=True)
+    net = fit_cnn(images, codes, n_classes=len(classes), **options)
+    shape = options.get("image_shape", IMAGE_SHAPE)
+    predicted = classes[predict_cnn(net, images_test, image_shape=shape)]
+    return float(np.mean(predicted == np.asarray(labels_test)))
+
+
+def _to_tensor(images, image_shape, device):
+    """Images as a float tensor (n, 1, height, width) in [0, 1], laid out channels last."""
+    import torch
+
+    array = np.asarray(images, dtype=np.float32)
+    if array.ndim != 2 or array.shape[1] != image_shape[0] * image_shape[1]:
+        raise ValueError(f"images of {image_shape[0]} x {image_shape[1]} pixels expected; got shape {array.shape}")
+    tensor = torch.from_numpy(array / np.float32(255)).reshape(-1, 1, *image_shape)
+    return tensor.to(device=device, memory_format=torch.channels_last)
+
+
+# ---- figure 2: images that the models sample -----------------------------------------------------------------------
+_ACROSS = 8
+
+
+def sample_benchmark(
+    dataset="mnist", models=("P3GMSynthesizer",), seeds=(0,), *, epsilon=1.0, delta=1e-5, rows=None, device="cpu",
+    data=None,
+):  # fmt: skip
+    """Yield images of each class that a model samples.
+
+    Parameters
+    ----------
+    dataset, models, seeds, epsilon, delta, rows, device, data
+        As for `image_benchmark`.
+
+    Yields
+    ------
+    dict
+        data, model, seed, epsilon (of the card), and ``samples``: ten classes of eight images, which `read_samples`
+        reads.
+
+    References
+    ----------
+    Takagi, Takahashi, Cao, Yoshikawa, "P3GM", ICDE 2021, Figure 2.
+    """
+    bunch = _load(dataset, data)
+    X, y = bunch.data[:rows], bunch.target[:rows]
+    classes = np.unique(bunch.target_test)
+    for seed in seeds:
+        for name in models:
+            result = {"data": dataset, "model": name, "seed": int(seed), "epsilon": None}
+            images, labels = X, y
+            if name != REAL:
+                synthesizer = make_image_synthesizer(find_model(name), dataset, epsilon, delta, seed, device)
+                images, labels = synthesizer.fit(X, y).sample(2_000, random_state=seed)
+                result["epsilon"] = verified_epsilon(synthesizer)
+            grid = np.zeros((len(classes), _ACROSS, *IMAGE_SHAPE), dtype=np.uint8)
+            for row, label in zip(grid, classes):
+                found = np.asarray(images)[np.asarray(labels) == label][:_ACROSS]
+                row[: len(found)] = np.clip(np.rint(found), 0, 255).reshape(-1, *IMAGE_SHAPE)
+            yield {**result, "samples": base64.b64encode(zlib.compress(grid.tobytes(), 9)).decode("ascii")}
+
+
+def read_samples(text):
+    """Images of `sample_benchmark`.
+
+    Returns
+    -------
+    uint8 array of shape (n_classes, n_images, height, width)
+    """
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8).reshape(-1, _ACROSS, *IMAGE_SHAPE)
+
+
+def draw_samples(results, path):
+    """Draw the first seed of each model and data side by side."""
+    from matplotlib.figure import Figure
+
+    first = {}
+    for result in results:
+        first.setdefault((result["data"], result["model"]), result)
+    models = list(dict.fromkeys(model for _, model in first))
+    rows = [(data, start) for data in dict.fromkeys(data for data, _ in first) for start in range(0, len(models), 8)]
+    canvas = Figure(figsize=(1.8 * min(8, len(models)), 2.5 * len(rows)), layout="constrained")
+    panels = canvas.subplots(len(rows), min(8, len(models)), squeeze=False)
+    for panel in panels.flat:
+        panel.set_axis_off()
+    for (data, model), result in first.items():
+        at = models.index(model)
+        panel = panels[rows.index((data, at - at % 8)), at % 8]
+        grid = read_samples(result["samples"])
+        panel.imshow(grid.transpose(0, 2, 1, 3).reshape(-1, _ACROSS * IMAGE_SHAPE[1]), cmap="gray_r", vmin=0, vmax=255)
+        panel.set_title(f"{model}\n{data}", fontsize=8)
+    save_figure(canvas, path, dpi=110)

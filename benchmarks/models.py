@@ -1,4 +1,4 @@
-"""What the tables compare: synthesizers by class name, and the settings of them that have names of their own."""
+"""What the tables compare: synthesizers by class name, and settings of them that have a name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ["BASELINES", "CLASSIFIER", "MODELS", "REAL", "Model", "find_model", "verified_epsilon"]
+from .peers import PEERS
+
+__all__ = [
+    "BASELINES",
+    "CLASSIFIER",
+    "MODELS",
+    "REAL",
+    "Model",
+    "find_model",
+    "models_of_images",
+    "models_of_tables",
+    "models_that_sample",
+    "models_with_components",
+    "models_with_shares",
+    "verified_epsilon",
+]
 
 REAL = "real data"
 # Trained by DP-SGD on the rows themselves and tested on real ones, without any synthesis: what a reviewer asks for.
@@ -122,3 +137,41 @@ def verified_epsilon(synthesizer):
     """
     card = getattr(synthesizer, "card_", None)
     return None if card is None else card.verify()["fit"]["epsilon"]
+
+
+# ---- names that the option `models` may hold, by what a benchmark does with them -----------------------------------
+def models_that_sample():
+    """Names of `find_model`, and the real data."""
+    return (REAL, *dict.fromkeys((*MODELS, *_classes())))
+
+
+def models_of_images():
+    """The same, and the classifier that is trained by DP-SGD on the rows."""
+    return (*models_that_sample(), CLASSIFIER)
+
+
+def models_of_tables():
+    """The same, and the peers."""
+    return (*models_of_images(), *PEERS)
+
+
+def models_with_components():
+    """Those whose number of latent dimensions can be set."""
+    classes = _classes()
+    estimators = {name: name for name in classes} | {name: model.estimator for name, model in MODELS.items()}
+    return tuple(
+        name
+        for name in models_that_sample()
+        if name in estimators and "n_components" in inspect.signature(classes[estimators[name]]).parameters
+    )
+
+
+def models_with_shares():
+    """Those of P3GM that train a decoder: the encoder's share of their budget can be set."""
+    return tuple(name for name, model in MODELS.items() if model.estimator == "P3GMSynthesizer" and model.trains)
+
+
+def _classes():
+    from skdpgen import synthesizers
+
+    return {name: getattr(synthesizers, name) for name in synthesizers.__all__ if name.endswith("Synthesizer")}

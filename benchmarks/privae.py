@@ -1,4 +1,4 @@
-"""PriVAE's Figure 1: a sparse prior on Fashion-MNIST; sparsity, log-likelihood and MMD against epsilon."""
+"""PriVAE's experiments: Figure 1 (a sparse prior), Figure 2 (a pinwheel), and its utility beside P3GM and DP-VAE."""
 
 from __future__ import annotations
 
@@ -10,8 +10,21 @@ import numpy as np
 
 from skdpgen.utils.atomic import save_figure
 
-__all__ = ["METHODS", "draw_sparsity", "hoyer", "privae_sparsity_benchmark"]
+from .models import Model
 
+__all__ = [
+    "METHODS",
+    "MODELS",
+    "PINWHEEL_METHODS",
+    "draw_pinwheel",
+    "draw_sparsity",
+    "hoyer",
+    "privae_pinwheel_benchmark",
+    "privae_sparsity_benchmark",
+    "privae_tstr_benchmark",
+]
+
+# ---- Figure 1 ------------------------------------------------------------------------------------------------------
 EPSILONS = (1.0, 4.0, 10.0, 100.0, math.inf)
 # What is fitted: parameters of PriVAESynthesizer, on top of those of a setting. VAEs are without privacy.
 METHODS = {
@@ -27,7 +40,7 @@ _WITHOUT_PRIVACY = ("VAE + MMD", "VAE")
 # make the difference: many small groups of a large batch, whose part of the noise is 2 C2/b, and an encoder that cannot
 # meet the prior without being sparse (see `SparseEncoder`). Without privacy nothing is clipped: alpha is the weight. To
 # gradients of whole batches large ones are of no use: no average makes their noise smaller.
-_SETTINGS = {
+_SPARSE_SETTINGS = {
     "paper": {
         "batch": 256, "steps": 2344, "sgd": True, "lr": 1e-3, "c1": 0.05, "c2": 0.005, "c": 0.0002, "alpha": 100.0,
         "group_size": 16, "n_prior_samples": 32, "sparse_encoder": False,
@@ -101,14 +114,14 @@ def privae_sparsity_benchmark(
     from skdpgen.datasets import load_fashion_mnist
 
     bunch = load_fashion_mnist(data)
-    for name, given, known in (("settings", settings, _SETTINGS), ("models", models, METHODS)):
+    for name, given, known in (("settings", settings, _SPARSE_SETTINGS), ("models", models, METHODS)):
         if not set(given) <= set(known):
             raise ValueError(f"{name} must be of {', '.join(known)}; got {', '.join(map(str, given))}")
     for seed, setting, budget, method in itertools.product(seeds, settings, epsilon, models):
         if (method in _WITHOUT_PRIVACY) == math.isfinite(budget):
             continue
         rows = np.random.default_rng(seed).permutation(len(bunch.data))[:n_train]
-        synthesizer = _make(setting, method, budget, seed, convolutional, steps, n_train, device)
+        synthesizer = _make_sparse(setting, method, budget, seed, convolutional, steps, n_train, device)
         start = time.perf_counter()
         synthesizer.fit(bunch.data[rows])
         yield {
@@ -117,19 +130,19 @@ def privae_sparsity_benchmark(
             "epsilon": float(budget) if math.isfinite(budget) else None,
             "seed": int(seed),
             "fit_seconds": round(time.perf_counter() - start, 1),
-            **_judge(synthesizer, bunch.data_test[:n_test], seed),
+            **_judge_sparse(synthesizer, bunch.data_test[:n_test], seed),
             "epsilon_card": synthesizer.card_.verify()["fit"]["epsilon"],
         }
 
 
-def _make(setting, method, epsilon, seed, convolutional, steps, n_train, device):
+def _make_sparse(setting, method, epsilon, seed, convolutional, steps, n_train, device):
     import torch
 
     from skdpgen.dpsgd._seeding import torch_seeded
     from skdpgen.nn import DPNet, PriVAEModule, SparseEncoder
     from skdpgen.synthesizers import PriVAESynthesizer
 
-    chosen = _SETTINGS[setting]
+    chosen = _SPARSE_SETTINGS[setting]
     if not math.isfinite(epsilon):
         chosen = {**chosen, **chosen["without_privacy"]}
     parameters = {"epsilon": epsilon, **METHODS[method]}
@@ -169,7 +182,7 @@ def _make(setting, method, epsilon, seed, convolutional, steps, n_train, device)
     )
 
 
-def _judge(synthesizer, rows, seed):
+def _judge_sparse(synthesizer, rows, seed):
     """Sparsity of the latents, their MMD to the prior, and the likelihood of test rows."""
     import torch
 
@@ -234,3 +247,206 @@ def draw_sparsity(results, path):
     handles, labels = panels[0, 0].get_legend_handles_labels()
     canvas.legend(handles, labels, loc="outside lower center", ncols=len(METHODS), fontsize=8)
     save_figure(canvas, path, dpi=130)
+
+
+# ---- Figure 2 ------------------------------------------------------------------------------------------------------
+CORNERS = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+PINWHEEL_METHODS = ("PriVAE + KL(p||q)", "PriVAE")
+# The paper's setting, and one tuned on other seeds: a batch of 40, the divergence beside some KL(q(z|x) || p), Adam,
+# and an average of the released parameters, which takes away much of their noise.
+_PINWHEEL_SETTINGS = {
+    "paper": {
+        "adam": False, "lr": 0.01, "c1": 0.05, "c2": 0.0005, "alpha": 1.0, "beta": 0.0, "batch": 20, "steps": 1000,
+        "n_monte_carlo": 20, "average": None,
+    },
+    "tuned": {
+        "adam": True, "lr": 0.01, "c1": 1.0, "c2": 0.007, "alpha": 10.0, "beta": 0.2, "batch": 40, "steps": 500,
+        "n_monte_carlo": 4, "average": 0.98,
+    },
+}  # fmt: skip
+
+
+def privae_pinwheel_benchmark(
+    seeds=(0, 1, 2, 3, 4), *, settings=("tuned",), budgets=((400, 10.0), (4000, 4.0)), quick=False, figure=None
+):
+    """Fit PriVAE to a pinwheel with and without KL(p||q); yield one result a fit.
+
+    Parameters
+    ----------
+    seeds : iterable of int, default=(0, 1, 2, 3, 4)
+        Of the points and the initial net.
+    settings : sequence of {"paper", "tuned"}
+    budgets : sequence of (int, float)
+        Numbers of points, and the epsilon of each, at delta 1e-5.
+    quick : bool, default=False
+        20 steps.
+    figure : str or path, default=None
+        Draw Figure 2 (the first seed of the first budget and setting) to this file; needs the extra ``plot``.
+
+    Yields
+    ------
+    dict
+        setting, model, n_samples, epsilon, seed; `purity`, share of the points whose latent mode is that of most points
+        of one arm; `modes`, modes that are used; `error`, mean squared reconstruction error; `distance`, of latents to
+        their mode (the prior's is .22); epsilon_card; fit_seconds.
+
+    References
+    ----------
+    Takahashi, Takagi, Ono, Komatsu, 2020, section 5.2 and Figure 2.
+    """
+    from skdpgen.datasets import make_pinwheel
+
+    drawn = {}
+    for setting in settings:
+        for n_samples, epsilon in budgets:
+            for seed in seeds:
+                X, arms = make_pinwheel(n_samples, random_state=seed)
+                for method in PINWHEEL_METHODS:
+                    start = time.perf_counter()
+                    synthesizer = _make_pinwheel(setting, method, epsilon, n_samples, seed, quick).fit(X)
+                    latents, rows = synthesizer.transform(X), synthesizer.reconstruct(X)
+                    drawn.setdefault(method, (X, rows, latents, arms))
+                    yield {
+                        "setting": setting,
+                        "model": method,
+                        "n_samples": n_samples,
+                        "epsilon": epsilon,
+                        "seed": int(seed),
+                        **judge_pinwheel(latents, arms),
+                        "error": float(np.square(rows - X).sum(axis=1).mean()),
+                        "epsilon_card": synthesizer.card_.verify()["fit"]["epsilon"],
+                        "fit_seconds": round(time.perf_counter() - start, 1),
+                    }
+    if figure is not None:
+        draw_pinwheel(drawn, figure)
+
+
+def _make_pinwheel(setting, method, epsilon, n_samples, seed, quick):
+    import torch
+
+    from skdpgen.nn import DPNet, GaussianMixturePrior, ParameterAverage, PriVAEModule
+    from skdpgen.synthesizers import PriVAESynthesizer
+
+    chosen = _PINWHEEL_SETTINGS[setting]
+    divergence = {}
+    if method != "PriVAE":
+        divergence = {
+            "divergence": "kl_prior",
+            "alpha": chosen["alpha"],
+            "beta": chosen["beta"],
+            "l2_bound_group": chosen["c2"],
+            "n_groups": 1,
+        }
+    return PriVAESynthesizer(
+        epsilon,
+        **divergence,
+        prior=GaussianMixturePrior(CORNERS, 0.03),
+        n_components=2,
+        n_monte_carlo=chosen["n_monte_carlo"],
+        likelihood="gaussian",
+        bounds=(-2.5, 2.5),
+        l2_bound_sample=chosen["c1"],
+        sampling_rate=chosen["batch"] / 400,
+        steps=20 if quick else chosen["steps"],
+        net=DPNet(
+            PriVAEModule,
+            module__n_hidden=100,
+            optimizer=torch.optim.Adam if chosen["adam"] else torch.optim.SGD,
+            lr=chosen["lr"],
+            callbacks=None if chosen["average"] is None else [("average", ParameterAverage(chosen["average"]))],
+        ),
+        noise="fast",
+        random_state=seed,
+    )
+
+
+def judge_pinwheel(latents, arms):
+    square = np.square(latents[:, None] - CORNERS).sum(axis=2)
+    mode = square.argmin(axis=1)
+    found = np.unique(mode)
+    return {
+        "purity": float(sum(np.bincount(arms[mode == k]).max() for k in found) / len(arms)),
+        "modes": len(found),
+        "distance": float(np.sqrt(square.min(axis=1)).mean()),
+    }
+
+
+def draw_pinwheel(drawn, path):
+    """Draw points with their reconstructions, and latents with the prior's modes, a row a method.
+
+    Parameters
+    ----------
+    drawn : dict of method -> (points, reconstructions, latents, arms)
+    path : str or path
+    """
+    from matplotlib.figure import Figure
+
+    canvas = Figure(figsize=(7, 3.4 * len(drawn)), layout="constrained")
+    for row, (method, (X, rows, latents, arms)) in zip(canvas.subplots(len(drawn), 2, squeeze=False), drawn.items()):
+        row[0].scatter(*X.T, s=6, color="0.75", label="points")
+        row[0].scatter(*rows.T, s=6, color="C1", label="reconstructions")
+        row[0].set_title(method, fontsize=9)
+        row[0].legend(fontsize=7)
+        for arm in np.unique(arms):
+            row[1].scatter(*latents[arms == arm].T, s=6, color=f"C{arm}")
+        row[1].scatter(*CORNERS.T, marker="+", color="k", s=90, label="modes of the prior")
+        row[1].set_title("latents, by arm", fontsize=9)
+        row[1].legend(fontsize=7)
+    save_figure(canvas, path, dpi=130)
+
+
+# ---- train on synthetic, test on real ------------------------------------------------------------------------------
+MODELS = ("PriVAESynthesizer", "DPVAESynthesizer", "P3GMSynthesizer")
+
+
+def privae_tstr_benchmark(
+    dataset="adult", models=MODELS, *, seeds=(0,), epsilon=1.0, delta=1e-5, data=None, device="cpu", quick=False,
+    classifiers=None,
+):  # fmt: skip
+    """Yield the results of the protocols of P3GM's paper for PriVAE with MMD, DP-VAE and P3GM, at defaults.
+
+    Parameters
+    ----------
+    dataset : {"adult", "fashion_mnist"}, default="adult"
+    models : sequence of str
+        PriVAESynthesizer, DPVAESynthesizer, P3GMSynthesizer.
+    seeds : iterable of int, default=(0,)
+    epsilon, delta : float, default=1.0, 1e-5
+    data : str or path, default=None
+        Folder of the data.
+    device : str, default="cpu"
+        Where PriVAE, DP-VAE and the classifier of images are trained.
+    quick : bool, default=False
+        20 steps; images: 2,000 synthetic ones and one epoch of the classifier.
+    classifiers : dict, default=None
+        Of tables; None is the protocol's four.
+
+    Yields
+    ------
+    dict
+        As `table_benchmark` and `image_benchmark` do.
+    """
+    from .images import image_benchmark
+    from .tables import table_benchmark
+
+    made = [_model(name, quick) for name in models]
+    options = {"seeds": seeds, "epsilon": epsilon, "delta": delta, "data": data, "device": device}
+    if dataset == "adult":
+        yield from table_benchmark("adult", made, classifiers=classifiers, **options)
+        return
+    size = {"n_samples": 2_000, "epochs": 1} if quick else {}
+    yield from image_benchmark(dataset, made, progress=False, **options, **size)
+
+
+def _model(name, quick):
+    """A model at its defaults but for the source of the noise; of images, dense nets (see the page "PriVAE")."""
+    if name not in MODELS:
+        raise ValueError(f"models must be of {', '.join(MODELS)}; got {name!r}")
+    if name == "P3GMSynthesizer":
+        return Model(name, name)
+    settings = {"noise": "fast", "image_shape": None}
+    if name == "PriVAESynthesizer":
+        settings["divergence"] = "mmd"
+    if quick:
+        settings["steps"] = 20
+    return Model(name, name, settings, trains=True)

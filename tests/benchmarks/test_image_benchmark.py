@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 from sklearn.utils import Bunch
 
 from benchmarks import images as image_room
-from benchmarks._image_classifiers import cnn_accuracy, fit_cnn, predict_cnn
+from benchmarks.images import cnn_accuracy, fit_cnn, predict_cnn
 
 DIGITS = {"image_shape": (8, 8), "batch_size": 64, "progress": False}
 
