@@ -19,7 +19,7 @@ from skdpgen.data import frames as _frames
 from skdpgen.dpsgd import GradientNoise
 from skdpgen.mechanisms import add_gaussian, histogram
 from skdpgen.testing import check_noninterference
-from skdpgen.testing._facts import difference, facts
+from skdpgen.testing._replay import difference, facts
 from skdpgen.utils.noise import NoiseGenerator
 from skdpgen.utils.watching import QueryWatcher, watch_releases
 

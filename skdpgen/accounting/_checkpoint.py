@@ -6,7 +6,7 @@ import json
 from typing import Any, NamedTuple
 
 from .. import __version__
-from ..utils.safetensors_file import read_safetensors
+from ..utils.strict_json import read_safetensors
 
 __all__ = ["CheckpointHeader", "header_text", "read_header", "read_whole"]
 

@@ -9,11 +9,9 @@ import numpy as np
 from .. import __version__
 from ..metrics._samples import as_frame
 from ..utils.atomic import write_atomically
+from ._inputs import align, categories, results_table
 from ._page import page
-from ._pictures import check_images, images, latent_space, mixture_of, rows_of_model, utility
-from ._results import results_table
-from ._rows import align, categories
-from ._sections import Sections
+from ._sections import Sections, check_images, images, latent_space, mixture_of, rows_of_model, utility
 
 __all__ = ["Report", "build_report"]
 

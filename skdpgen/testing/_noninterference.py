@@ -7,8 +7,7 @@ import itertools
 import numpy as np
 from sklearn.base import clone
 
-from ._facts import difference
-from ._follow import fit_along
+from ._replay import difference, fit_along
 
 __all__ = ["check_noninterference"]
 

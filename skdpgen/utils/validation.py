@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import fields
 from numbers import Integral, Real
 
@@ -15,9 +16,11 @@ from sklearn.utils.validation import _check_feature_names, _get_feature_names, _
 from ..exceptions import InvalidInputError, SchemaError
 
 __all__ = [
+    "EXACT_SCORES",
     "MAX_ROWS",
     "MOST_NUMBERS",
     "MOST_UNITS",
+    "OWN_BOOKS",
     "ClassNamePrefixFeaturesOutMixin",
     "HasMethods",
     "Hidden",
@@ -37,7 +40,9 @@ __all__ = [
     "encode_labels",
     "fit_context",
     "get_feature_names",
+    "inside_search",
     "is_extension",
+    "is_finite",
     "is_unicode",
     "num_samples",
     "python_value",
@@ -313,3 +318,62 @@ def encode_labels(y, classes):
     if not np.all(known):
         raise InvalidInputError("y holds a label that is not among the declared classes; no label is shown here")
     return codes
+
+
+# ---- released numbers ----------------------------------------------------------------------------------------------
+# Attributes of models that hold trained or released numbers. Others may mark what is not known by NaN or an infinity.
+_RELEASED = ("layers", "row_count", "component_weights")
+
+
+def is_finite(released):
+    """Tell whether the numbers of arrays, and of the networks in the package's own models, are finite.
+
+    Parameters
+    ----------
+    released : array, number, torch module, model of the package, or dict, list or tuple of them
+        Released values alone, so that the answer may be published. Other things are passed over.
+
+    Returns
+    -------
+    bool
+    """
+    if isinstance(released, float | np.floating):
+        return bool(np.isfinite(released))
+    if isinstance(released, np.ndarray):
+        return released.dtype.kind != "f" or bool(np.isfinite(released).all())
+    if hasattr(released, "state_dict"):
+        return all(bool(tensor.isfinite().all()) for tensor in released.state_dict().values())
+    if isinstance(released, dict):
+        return all(map(is_finite, released.values()))
+    if isinstance(released, list | tuple):
+        return all(map(is_finite, released))
+    if type(released).__module__.startswith("skdpgen.synthesizers."):
+        return all(is_finite(part) for name, part in vars(released).items() if name in _RELEASED or _may_hold(part))
+    return True
+
+
+def _may_hold(part):
+    """Whether a part of a model may hold networks: no arrays, and no lists but of models."""
+    parts = part if isinstance(part, list | tuple) else [part]
+    return all(hasattr(one, "state_dict") or type(one).__module__.startswith("skdpgen.synthesizers.") for one in parts)
+
+
+# ---- searches of scikit-learn --------------------------------------------------------------------------------------
+_MODULES = ("sklearn.model_selection._validation", "sklearn.model_selection._search")
+
+EXACT_SCORES = (
+    "fitted inside a search or a cross-validation of scikit-learn: every fit is charged, but cv_results_, best_score_, "
+    "best_params_ and the scores of a cross-validation are exact functions of private rows that nobody pays for, and "
+    "are not to be published; skdpgen.PrivateSearchCV pays for its choice"
+)
+OWN_BOOKS = "; without accountant= each fit has books of its own, which nobody adds up"
+
+
+def inside_search():
+    """Tell whether GridSearchCV, cross_validate or the like is among the callers (scikit-learn has no other sign)."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith(_MODULES):
+            return True
+        frame = frame.f_back
+    return False

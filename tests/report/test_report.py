@@ -31,7 +31,7 @@ from skdpgen.metrics import (
     two_way_tvd,
 )
 from skdpgen.report import Report, build_report
-from skdpgen.report._rows import align
+from skdpgen.report._inputs import align
 from skdpgen.tabular import Categorical, Datetime, Numeric, Schema
 
 pytest.importorskip("matplotlib")

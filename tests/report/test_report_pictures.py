@@ -17,8 +17,8 @@ from skdpgen.__main__ import main
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.metrics import ImageGridDisplay, LatentSpaceDisplay, UtilityCurveDisplay, leak_note, prdc
 from skdpgen.report import build_report, read_results
-from skdpgen.report._pictures import released_mixture
-from skdpgen.report._results import results_table
+from skdpgen.report._inputs import results_table
+from skdpgen.report._sections import released_mixture
 from skdpgen.tabular import Categorical, Numeric, Schema
 
 pytest.importorskip("matplotlib")
