@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import math
 from dataclasses import dataclass, field
-
-import numpy as np
-
-from .peers import PEERS
 
 __all__ = [
     "BASELINES",
@@ -75,7 +72,7 @@ class Model:
         }
         if self.trains and device != "cpu":
             own["device"] = device
-        return make(epsilon=epsilon if self.private else np.inf, **{**given, **own})
+        return make(epsilon=epsilon if self.private else math.inf, **{**given, **own})
 
 
 # Of images, the paper's: dense nets on the pixels.
@@ -152,6 +149,8 @@ def models_of_images():
 
 def models_of_tables():
     """The same, and the peers."""
+    from .peers import PEERS
+
     return (*models_of_images(), *PEERS)
 
 
