@@ -13,6 +13,7 @@ from scipy import stats
 from sklearn.base import clone
 
 from ..accounting import describe_event
+from ..testing._replay import Replay, replay_releases
 from ..utils.noise import NoiseGenerator, make_noise_generator, override_noise
 from ..utils.watching import watch_releases
 from ._bounds import mu_from_scale, mu_from_shift
@@ -31,6 +32,9 @@ __all__ = [
     "released_by",
     "with_public_seed",
 ]
+
+
+_DIFFERENT = "fits of neighbouring data sets made different releases: give `statistic`"
 
 
 class _Silent(NoiseGenerator):
@@ -65,7 +69,9 @@ class _Followed(_Silent):
 
 
 class _Scaled(NoiseGenerator):
-    """Noise of another scale than its fit states: what an audit is to find."""
+    """Noise of another scale than the fit states: the fault that an audit is to find. Never private."""
+
+    private = False
 
     def __init__(self, kind, scale):
         super().__init__(kind)
@@ -290,23 +296,30 @@ def follow_path(estimator, data, one, other, gradient=False, n_releases=None):
 
 def _along(path, estimator, data, generators):
     """What a fit without noise would release at each step of a path."""
-    seen = []
-
-    def watcher(value, sd, kind):
-        if kind != path[len(seen)][2] or value.shape != path[len(seen)][0].shape:
-            raise ValueError("fits of neighbouring data released different things: give statistic")
-        seen.append(value if kind == "plain" else value / sd)
-        if len(seen) == len(path):
-            raise _EnoughError
-        return path[len(seen) - 1][0].copy()
-
-    with warnings.catch_warnings(), watch_releases(watcher), override_noise(generators):
+    replay = _AlongPath(path)
+    with warnings.catch_warnings(), replay_releases(replay), override_noise(generators):
         warnings.simplefilter("ignore")
         with suppress(_EnoughError):
             clone(estimator).fit(*data)
-    if len(seen) != len(path):
-        raise ValueError("fits of neighbouring data released different things: give statistic")
-    return seen
+    if len(replay.seen) != len(path):
+        raise ValueError(_DIFFERENT)
+    return replay.seen
+
+
+class _AlongPath(Replay):
+    """Records what a fit without noise would release, and lets it go on with the releases of the path."""
+
+    def __init__(self, path):
+        self._path, self.seen = path, []
+
+    def release(self, released, sd, kind, query):
+        expected = self._path[len(self.seen)]
+        if kind != expected[2] or released.shape != expected[0].shape:
+            raise ValueError(_DIFFERENT)
+        self.seen.append(released if kind == "plain" else released / sd)
+        if len(self.seen) == len(self._path):
+            raise _EnoughError
+        return expected[0].copy()
 
 
 def project(seen, directions, gradient=False):
@@ -454,7 +467,7 @@ def _steps(estimator, data, one, other, gradient, n_releases, pilot):
         return follow_path(estimator, data, one, other, gradient, n_releases).steps
     _, seen = released_by(estimator, data, n_releases=n_releases)
     if len(seen) != 1 or seen[0][0].shape != pilot.steps[0][0].shape:
-        raise ValueError("fits of neighbouring data released different things: give statistic")
+        raise ValueError(_DIFFERENT)
     return [(seen[0][0], *pilot.steps[0][1:])]
 
 

@@ -18,7 +18,7 @@ from ..accounting._calibration import FitPlan
 from ..accounting._prepaid import PlanningAccountant, calibrate_by_rdp, plan_at
 from ..utils.noise import public_noise
 from ..utils.validation import is_extension, num_samples
-from ..utils.watching import watch_releases
+from ..utils.watching import unwatched
 from ._made_up import made_up_rows, with_missing
 from ._scoring import check_score_bounds, held_terms, same_terms, score_function
 
@@ -205,7 +205,7 @@ def public_model(estimator, X, y, neighboring):
     """Fit without noise, and without books, to rows made up from public facts."""
     rows, labels = made_up_rows(X, y, estimator)
     model = clone(estimator).set_params(epsilon=np.inf, neighboring=neighboring, random_state=0)
-    with watch_releases(None), public_noise():  # nothing of the data: no release, and always the same model
+    with unwatched(), public_noise():  # nothing of the data: no release, and always the same model
         return quietly(lambda: model.fit(rows, labels))
 
 

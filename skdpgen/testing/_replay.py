@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from ..utils.noise import NoiseGenerator, override_noise
-from ..utils.watching import QueryWatcher, watch_releases
+from ..utils.watching import Replay, replay_releases
 
-__all__ = ["Outcome", "Release", "difference", "facts", "fit_along"]
+__all__ = ["Outcome", "Release", "Replay", "difference", "facts", "fit_along", "replay_releases"]
 
 # A bar of tqdm's: percentage and times depend on the clock, which is no release.
 _BAR = re.compile(r"^(.*?):?\s+\d+%\|.*\|\s*(\d+)/(\d+).*$")
@@ -95,7 +95,7 @@ class Release:
     query: object = None
 
 
-class _Follower(QueryWatcher):
+class _Follower(Replay):
     """Records the releases of a fit; with a `past`, puts those of another fit in their place.
 
     Parameters
@@ -272,7 +272,7 @@ def fit_along(estimator, data, past=None, *, aligned=False, level=False, **how):
         stack.enter_context(contextlib.redirect_stderr(err))
         stack.enter_context(notes.listening())
         stack.enter_context(override_noise(lambda _: _AlikeNoise(next(made), aligned, level)))
-        stack.enter_context(watch_releases(follower))
+        stack.enter_context(replay_releases(follower))
         try:
             estimator.fit(*data)
         except _EnoughError:

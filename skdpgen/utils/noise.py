@@ -69,7 +69,8 @@ def public_noise():
 def override_noise(factory):
     """Make `make_noise_generator` return ``factory(noise)`` in this thread, inside the block.
 
-    See `skdpgen.testing.seeded_noise`.
+    For `skdpgen.testing.seeded_noise`, for audits on dummy rows and for checks of estimators. A generator that does not
+    draw as it states must have ``private = False``: the card of the fit then says so.
     """
     token = _override.set(factory)
     try:

@@ -82,7 +82,7 @@ MUTANTS = [
     (
         "each data set follows its own releases",
         [Claim(claims.test_what_is_measured_on_a_followed_fit_is_noise_alone, "mixture by EM")],
-        (_runs._along, ("return path[len(seen) - 1][0].copy()", "return None")),
+        (_runs._AlongPath.release, ("return expected[0].copy()", "return released")),
     ),
     (
         "judged by the runs that chose the direction",
