@@ -1,4 +1,4 @@
-"""The papers' tables, run through the public API alone; `BENCHMARKS` names them, each in a module of its own."""
+"""Benchmarks: tables and figures of the papers, run from a checkout. `BENCHMARKS` names them; see README.md."""
 
 from __future__ import annotations
 

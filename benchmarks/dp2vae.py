@@ -8,7 +8,7 @@ from time import perf_counter, process_time
 
 import numpy as np
 
-from skdpgen.utils.atomic import save_figure
+from .drawing import new_figure, save_figure
 
 __all__ = [
     "MODELS",
@@ -252,7 +252,7 @@ def neural(name, unit, codes, test, n_classes, epochs, seed, device="cpu"):
     import torch
     from torch import nn
 
-    from skdpgen.dpsgd._seeding import torch_seeded
+    from .images import torch_seeded
 
     with torch_seeded(seed, device):
         if name == "mlp":
@@ -311,11 +311,7 @@ def draw_grid(drawn, path):
         By model.
     path : str or path
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError("the picture needs matplotlib: pip install skdpgen[plot]") from None
-    drawing = Figure(figsize=(2.6 * len(drawn), 3.5), layout="constrained")
+    drawing = new_figure((2.6 * len(drawn), 3.5))
     for axes, (name, (images, labels)) in zip(np.atleast_1d(drawing.subplots(1, len(drawn))), drawn.items()):
         rows = []
         for k in np.unique(labels)[:10]:

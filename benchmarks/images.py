@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import sys
 import zlib
 from time import perf_counter
@@ -10,8 +11,7 @@ from time import perf_counter
 import numpy as np
 from tqdm import tqdm
 
-from skdpgen.utils.atomic import save_figure
-
+from .drawing import new_figure, save_figure
 from .models import CLASSIFIER, REAL, Model, find_model, verified_epsilon
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "predict_cnn",
     "read_samples",
     "sample_benchmark",
+    "torch_seeded",
 ]
 
 IMAGE_DATASETS = ("mnist", "fashion_mnist")
@@ -186,6 +187,16 @@ def _load(dataset, data):
 IMAGE_SHAPE = (28, 28)
 
 
+@contextlib.contextmanager
+def torch_seeded(seed, device="cpu"):
+    """Seed torch's generators of the CPU and of `device`, and give them back afterwards."""
+    import torch
+
+    with torch.random.fork_rng([device] if torch.device(device).type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
+
+
 def fit_cnn(
     images,
     labels,
@@ -235,8 +246,6 @@ def fit_cnn(
     """
     import torch
     from torch import nn
-
-    from skdpgen.dpsgd._seeding import torch_seeded
 
     pixels = _to_tensor(images, image_shape, device)
     target = torch.as_tensor(np.asarray(labels, dtype=np.int64), device=device)
@@ -389,14 +398,12 @@ def read_samples(text):
 
 def draw_samples(results, path):
     """Draw the first seed of each model and data side by side."""
-    from matplotlib.figure import Figure
-
     first = {}
     for result in results:
         first.setdefault((result["data"], result["model"]), result)
     models = list(dict.fromkeys(model for _, model in first))
     rows = [(data, start) for data in dict.fromkeys(data for data, _ in first) for start in range(0, len(models), 8)]
-    canvas = Figure(figsize=(1.8 * min(8, len(models)), 2.5 * len(rows)), layout="constrained")
+    canvas = new_figure((1.8 * min(8, len(models)), 2.5 * len(rows)))
     panels = canvas.subplots(len(rows), min(8, len(models)), squeeze=False)
     for panel in panels.flat:
         panel.set_axis_off()

@@ -8,8 +8,7 @@ import time
 
 import numpy as np
 
-from skdpgen.utils.atomic import save_figure
-
+from .drawing import new_figure, save_figure
 from .models import Model
 
 __all__ = [
@@ -138,9 +137,10 @@ def privae_sparsity_benchmark(
 def _make_sparse(setting, method, epsilon, seed, convolutional, steps, n_train, device):
     import torch
 
-    from skdpgen.dpsgd._seeding import torch_seeded
     from skdpgen.nn import DPNet, PriVAEModule, SparseEncoder
     from skdpgen.synthesizers import PriVAESynthesizer
+
+    from .images import torch_seeded
 
     chosen = _SPARSE_SETTINGS[setting]
     if not math.isfinite(epsilon):
@@ -214,10 +214,8 @@ def draw_sparsity(results, path):
         As `privae_sparsity_benchmark` yields them.
     path : str or path
     """
-    from matplotlib.figure import Figure
-
     settings = list(dict.fromkeys(result["setting"] for result in results))
-    canvas = Figure(figsize=(11, 3.2 * len(settings)), layout="constrained")
+    canvas = new_figure((11, 3.2 * len(settings)))
     panels = canvas.subplots(len(settings), 3, squeeze=False)
     names = {"sparsity": "sparsity (Hoyer)", "log_likelihood": "log-likelihood", "mmd": "MMD(q(z), p(z))"}
     for row, setting in zip(panels, settings):
@@ -379,9 +377,7 @@ def draw_pinwheel(drawn, path):
     drawn : dict of method -> (points, reconstructions, latents, arms)
     path : str or path
     """
-    from matplotlib.figure import Figure
-
-    canvas = Figure(figsize=(7, 3.4 * len(drawn)), layout="constrained")
+    canvas = new_figure((7, 3.4 * len(drawn)))
     for row, (method, (X, rows, latents, arms)) in zip(canvas.subplots(len(drawn), 2, squeeze=False), drawn.items()):
         row[0].scatter(*X.T, s=6, color="0.75", label="points")
         row[0].scatter(*rows.T, s=6, color="C1", label="reconstructions")

@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from skdpgen.exceptions import BenchmarkError
 
+from .drawing import new_figure
 from .registry import BENCHMARKS
 from .summary import summary
 
@@ -331,16 +332,13 @@ def _options_of(part, options):
 
 def check_drawing(path=None):
     """Raise where a figure cannot be drawn, or not to `path`: known before the first fit, not after the last."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError("figures need matplotlib: pip install skdpgen[plot]") from None
+    figure = new_figure((1, 1))
     if path is None:
         return
     folder, name = os.path.split(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise FileNotFoundError(f"there is no folder {folder} to draw {name} into")
-    known = Figure().canvas.get_supported_filetypes()
+    known = figure.canvas.get_supported_filetypes()
     if os.path.splitext(name)[1][1:].lower() not in known:
         raise ValueError(f"{name} does not say how to draw it: it must end in one of .{', .'.join(sorted(known))}")
 

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from skdpgen.accounting import PrivacyAccountant
 from skdpgen.dpsgd import ClippedSum, DPSGDPlan, GradientNoise, LossModule, clipped_sum
-from skdpgen.nn._dp_net import DPNet
+from skdpgen.nn import DPNet
 from skdpgen.utils.noise import make_noise_generator
 
 __all__ = ["MLPVAE", "NETS", "ConvVAE", "privae_step_benchmark", "step_benchmark"]
@@ -231,8 +231,6 @@ def privae_step_benchmark(repeats=7, *, batch=300, n_groups=16, steps=6, quick=F
         `method`, `noise`, `seconds` a step and `ratio` to the ordinary step (medians), with its extremes and `target`.
         Methods: "ordinary"; "sample-wise" (no divergence) and "term-wise" with either noise.
     """
-    import torch
-
     if quick:
         repeats, steps = 2, 2
     generator = torch.Generator().manual_seed(0)
@@ -273,18 +271,16 @@ def privae_step_benchmark(repeats=7, *, batch=300, n_groups=16, steps=6, quick=F
 
 
 def _module():
-    from skdpgen.dpsgd._seeding import torch_seeded
     from skdpgen.nn import BernoulliLikelihood, PriVAEModule
+
+    from .images import torch_seeded
 
     with torch_seeded(0):
         return PriVAEModule(784, 10, BernoulliLikelihood(), divergence="mmd", n_hidden=1000)
 
 
 def _ordinary_termwise(x, noise, n_groups):
-    import torch
-
     from skdpgen.dpsgd._termwise import draw_groups, gather_groups
-    from skdpgen.utils.noise import make_noise_generator
 
     module, rng = _module(), make_noise_generator("fast")
     optimizer = torch.optim.Adam(module.parameters())
@@ -313,12 +309,8 @@ def _ordinary_termwise(x, noise, n_groups):
 
 
 def _private_termwise(x, noise, n_groups, kind):
-    import torch
-
-    from skdpgen.dpsgd import DPSGDPlan, GradientNoise, TermwisePlan
-    from skdpgen.nn import DPNet
+    from skdpgen.dpsgd import TermwisePlan
     from skdpgen.nn._net_losses import NetGroupLoss, NetLoss
-    from skdpgen.utils.noise import make_noise_generator
 
     module, rng = _module(), make_noise_generator(kind)
     net = DPNet(module, verbose=0)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 from scipy.optimize import brentq
 
-from skdpgen.utils.atomic import save_figure
+from .drawing import new_figure, save_figure
 
 __all__ = [
     "dp2vae_accounting",
@@ -297,11 +297,7 @@ def dp2vae_hidden_state(*, sigma=40.0, steps_a=14_400, steps_b=1_600, delta=1e-5
 
 
 def _draw_profiles(at, curves, delta, path):
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError("the picture needs matplotlib: pip install skdpgen[plot]") from None
-    drawing = Figure(figsize=(6.4, 4.0), layout="constrained")
+    drawing = new_figure((6.4, 4.0))
     axes = drawing.subplots()
     for (name, values), style in zip(curves.items(), ("C0-", "C3-", "C2--", "C7:")):
         axes.semilogy(at, np.maximum(values, 1e-12), style, label=name)

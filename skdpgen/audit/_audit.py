@@ -53,13 +53,13 @@ METHODS = ("likelihood", "counts", "shift", "scale", "distribution_free")
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """What an audit will take, and what it can say.
+    """Cost of an audit, and the bound that it can give.
 
     Attributes
     ----------
     n_fits : int
     seconds : float
-        As one fit took, times `n_fits`.
+        Seconds of one fit, times `n_fits`.
     epsilon_claimed, delta : float
         Of a fit.
     epsilon_expected : float
@@ -96,13 +96,13 @@ class AuditResult:
     Attributes
     ----------
     epsilon_lower : float
-        The mechanism loses at least this much, with the confidence given.
+        Lower bound of the true epsilon, at the given confidence.
     epsilon_claimed, delta, confidence : float
     method : str
     n_fits : int
     seconds : float
     details : dict
-        Errors, shifts or guesses that the bound rests on.
+        Errors, shifts or guesses from which the bound is computed.
     """
 
     epsilon_lower: float
@@ -143,12 +143,12 @@ class AuditResult:
 
 
 def plan_audit(estimator, X, y=None, *, n_runs=200, confidence=0.95, method=None):
-    """Fit a few times, and tell what an audit would take and what it could say.
+    """Fit a few times, and estimate the cost of an audit and the bound that it could give.
 
     Parameters
     ----------
     estimator, X, y, n_runs, confidence, method
-        As in `audit`; of the methods, "likelihood" has a plan of its own.
+        As in `audit`; the method "likelihood" has a separate plan.
 
     Returns
     -------
@@ -159,7 +159,7 @@ def plan_audit(estimator, X, y=None, *, n_runs=200, confidence=0.95, method=None
     fitted, seen = released_by(estimator, data)  # the first finds the noise, and later ones remember it
     epsilon, delta = _claim(fitted)
     if math.isinf(epsilon):
-        raise ValueError("a fit without noise claims nothing that an audit could refute")
+        raise ValueError("a fit without noise claims no epsilon that an audit could refute: give a finite epsilon")
     if method == "likelihood":
         gradient, n_releases = _judged_releases(seen)
         each = 1 if follow_path(estimator, data, data, data, gradient, n_releases).fixed else 3
@@ -198,7 +198,7 @@ def audit(
     estimator : private estimator
         With the epsilon that it claims; the smaller it is, the more runs it takes (see `plan_audit`).
     X, y
-        Rows that are **not private**, made up or synthetic: they are fitted again and again, and nobody is charged.
+        Dummy or synthetic rows, **not private** ones: they are fitted many times, and no ledger of yours is charged.
     n_runs : int, default=200
         Fits without the canary, and as many with it.
     confidence : float, default=0.95
@@ -264,7 +264,7 @@ def audit_neighbours(
     noise_scale=1.0,
     progress=False,
 ):
-    """Bound epsilon from below by fits of two neighbouring data sets of your own.
+    """Bound epsilon from below by fits of two given neighbouring data sets.
 
     Parameters
     ----------
@@ -294,7 +294,7 @@ def audit_neighbours(
     gradient = gaussian and any(kind == "gradient" for _, _, kind in seen)  # of steps that every record takes part in
     directions = contribution(estimator, one, other, gradient) if statistic is None else None
     if math.isinf(epsilon):
-        raise ValueError("a fit without noise claims nothing that an audit could refute")
+        raise ValueError("a fit without noise claims no epsilon that an audit could refute: give a finite epsilon")
     method = method or ("counts" if gaussian else "distribution_free")
     if method != "distribution_free" and not gaussian:
         raise ValueError(f"method={method!r} is for Gaussian releases alone: this fit has sampled steps")
@@ -310,7 +310,7 @@ def audit_neighbours(
     if method == "shift" and (count := _n_releases(first)) != 1:
         raise ValueError(
             f'method="shift" is for a single Gaussian release; this fit makes {count}, and what is made of several has '
-            'no Gaussian law: use method="counts" or "scale", or declare what is learned'
+            'no Gaussian distribution: use method="counts" or "scale", or declare what is learned'
         )
     judged = n_runs - _n_before(directions, gradient, n_runs)
     if method == "counts" and expected_bound(epsilon, delta, judged, confidence) <= 0:
@@ -343,13 +343,13 @@ def _by_likelihood(estimator, first, seen, one, other, *, n_runs, confidence, no
     epsilon, delta = _claim(first)
     charges = first.accountant_.charges
     if math.isinf(epsilon):
-        raise ValueError("a fit without noise claims nothing that an audit could refute")
+        raise ValueError("a fit without noise claims no epsilon that an audit could refute: give a finite epsilon")
     if not all(is_gaussian(charge.event) for charge in charges):
         raise ValueError('method="likelihood" is for Gaussian releases alone: this fit has sampled steps')
     gradient, n_releases = _judged_releases(seen)
     if gradient and noise_scale != 1.0:
         raise ValueError("noise_scale scales plain releases alone; this fit releases gradients")
-    # a threshold costs a delta of its own: what was charged for the releases holds at what is left
+    # a threshold costs a separate delta: the releases were charged at the rest
     delta_left = delta - math.fsum(charge.extra_delta for charge in charges)
     with tqdm(total=2 * n_runs, desc="audit", unit="fit", file=sys.stderr, disable=None if progress else True) as bar:
         options = {"n_releases": n_releases, "gradient": gradient, "noise_scale": noise_scale, "tick": bar.update}
@@ -361,7 +361,7 @@ def _by_likelihood(estimator, first, seen, one, other, *, n_runs, confidence, no
 
 
 def audit_one_run(estimator, X, *, canaries=None, confidence=0.95, guesses=None, rng=None):
-    """Bound epsilon from below by one fit in which each of many canaries is put in by a coin of its own.
+    """Bound epsilon from below by one fit in which each of many canaries is included by an independent coin.
 
     Parameters
     ----------
@@ -394,7 +394,10 @@ def audit_one_run(estimator, X, *, canaries=None, confidence=0.95, guesses=None,
     """
     _check(estimator, 2, confidence)
     if _neighboring(estimator) == "replace_one":
-        raise ValueError("audit_one_run puts records in or leaves them out, which replace_one promises nothing about")
+        raise ValueError(
+            "audit_one_run includes or leaves out records, and replace_one makes no promise about that: use "
+            'neighboring="add_or_remove_one"'
+        )
     start = time.perf_counter()
     estimator = with_public_seed(estimator)
     rng = np.random.default_rng() if rng is None else rng
@@ -410,7 +413,7 @@ def audit_one_run(estimator, X, *, canaries=None, confidence=0.95, guesses=None,
     chosen = rng.random(len(canaries)) < 0.5
     fitted, seen = released_by(estimator, (np.vstack([X, canaries[chosen]]),))
     epsilon, delta = _claim(fitted)
-    # all canaries are expected half in: what is left of the release is told apart by the one in question
+    # the release is compared with its expectation, in which every canary is included with probability one half
     residual = (seen[0][0].ravel() - base) / sd - added.sum(axis=0) / 2
     scores = added @ residual
     guesses = max(2, len(canaries) // 5) if guesses is None else int(guesses)
@@ -432,7 +435,7 @@ def _check(estimator, n_runs, confidence, method=None):
     if method not in (None, *METHODS):
         raise ValueError(f"method must be one of {', '.join(METHODS)}; got {method!r}")
     if estimator.get_params(deep=False).get("accountant") is not None:
-        raise ValueError("an audit fits hundreds of times: give it an estimator without an accountant")
+        raise ValueError("an audit fits hundreds of times: give an estimator with accountant=None")
 
 
 def _neighboring(estimator):
@@ -524,11 +527,12 @@ _BEFORE = 0.2
 
 
 def audit_training(plan, *, delta=1e-5, canaries=20_000, guesses=None, confidence=0.95, noise_scale=1.0, rng=None):
-    """Bound epsilon of DP-SGD from below by one training in which each of many canaries is put in by a coin of its own.
+    """Bound epsilon of DP-SGD from below by one training in which each of many canaries is included by an independent
+    coin.
 
-    The net is linear: each canary has a parameter of its own, and its gradient lies along it, far beyond the bound. So
-    canaries do not hide each other, and a parameter's released gradients tell whether its canary was there. The
-    training is that of `skdpgen.nn.DPNet`: its Poisson batches, clipping, groups and noise.
+    The net is linear: each canary has a separate parameter, and its gradient lies along it, far beyond the bound. So
+    canaries do not hide each other, and the released gradients of a parameter depend on whether its canary was
+    included. The training is that of `skdpgen.nn.DPNet`: its Poisson batches, clipping, groups and noise.
 
     Parameters
     ----------
@@ -574,9 +578,12 @@ def audit_training(plan, *, delta=1e-5, canaries=20_000, guesses=None, confidenc
     True
     """
     if plan.neighboring == "replace_one":
-        raise ValueError("audit_training puts records in or leaves them out, which replace_one promises nothing about")
+        raise ValueError(
+            "audit_training includes or leaves out records, and replace_one makes no promise about that: use "
+            'neighboring="add_or_remove_one"'
+        )
     if not plan.private:
-        raise ValueError("a plan without noise claims nothing that an audit could refute")
+        raise ValueError("a plan without noise claims no epsilon that an audit could refute: give a finite epsilon")
     if not (isinstance(canaries, int) and canaries >= 20):
         raise ValueError(f"canaries must be a whole number of at least 20; got {canaries!r}")
     if not 0.5 < confidence < 1:

@@ -38,7 +38,7 @@ _DIFFERENT = "fits of neighbouring data sets made different releases: give `stat
 
 
 class _Silent(NoiseGenerator):
-    """Noise of standard deviation 0, while the fit takes itself for noisy; other draws are those of a known seed."""
+    """Noise of standard deviation 0, in a fit that is planned with noise; other draws have a known seed."""
 
     def __init__(self):
         super().__init__("seeded", seed=0)
@@ -139,7 +139,7 @@ class _EnoughError(Exception):
 
 
 def with_public_seed(estimator):
-    """Clone, with an accountant of its own, whose public randomness is the same in every fit.
+    """Clone with a separate accountant, and with the same public randomness in every fit.
 
     A difference between two fits is then the canary's, and not that of two initialisations. Noise has no seed.
     """
@@ -149,7 +149,7 @@ def with_public_seed(estimator):
 
 
 def released_by(estimator, data, silent=False, n_releases=None):
-    """Fit a clone, with a ledger of its own, and return (fitted, list of (release, sd, kind)).
+    """Fit a clone with a separate ledger, and return (fitted, list of (release, sd, kind)).
 
     With `n_releases` the fit ends after that many releases: what is made of them costs time and shows nothing more.
     """
@@ -201,7 +201,7 @@ def _plain(seen):
 def _judged(seen, gradient):
     """Plain releases, and with `gradient` the first gradient, in units of its noise: its bound holds a noisy count.
 
-    Later gradients are taken at parameters that hang on the noise of earlier ones.
+    Later gradients are taken at parameters that depend on the noise of earlier ones.
     """
     return [
         *_plain(seen),
@@ -214,7 +214,7 @@ def _in_noise(value, sd, kind):
 
 
 def follow(estimator, one, other, gradient=False):
-    """Fit `one`, and then tell what a canary adds to each release, given the releases before it.
+    """Fit `one`, and compute what a canary adds to each release, given the releases before it.
 
     A later release is made of earlier ones: of what they gave for the bounds, say. The definition of composition asks
     how far the data sets are apart *after the same earlier releases*. So both are fitted once more with the noise off,
@@ -288,7 +288,9 @@ def follow_path(estimator, data, one, other, gradient=False, n_releases=None):
     steps = [_in_noise(*release) for release in path if release[2] != "plain"]
     path = [*takewhile(lambda release: release[2] == "plain", path), *(steps[:1] if gradient else [])]
     if not path:
-        raise ValueError("nothing is released before the first gradient: what a canary adds cannot be told")
+        raise ValueError(
+            "nothing is released before the first gradient, so the contribution of a canary cannot be computed"
+        )
     bases, changed = (_along(path, estimator, rows, recorded.followed(gradient)) for rows in (one, other))
     fixed = len(path) == 1 and path[0][2] == "plain" and not recorded.drew_uniforms
     return FollowedFit([(y, base, moved, sd, kind) for (y, sd, kind), base, moved in zip(path, bases, changed)], fixed)
@@ -334,7 +336,7 @@ def project(seen, directions, gradient=False):
 
 
 def fitted_numbers(fitted):
-    """All numbers among the fitted attributes, as one vector: for estimators with mechanisms of their own."""
+    """All numbers among the fitted attributes, as one vector: for estimators with other mechanisms."""
     parts = []
     for name, value in sorted(vars(fitted).items()):
         if name.endswith("_") and isinstance(value, np.ndarray) and value.dtype.kind in "fiu":
@@ -504,8 +506,8 @@ def bounds_of_distances(of_one, of_other, confidence):
 
     Notes
     -----
-    Where the measured shift is not that of the fits without noise, these tell nothing of the noisy ones, and
-    ``mu_lower`` is ``mu_by_shift``.
+    Where the measured shift is not that of the fits without noise, the fits without noise do not describe the noisy
+    ones, and ``mu_lower`` is ``mu_by_shift``.
     """
     # both from `one` without noise: what the canary is computed to add is in neither
     without, within = of_one[:, 1] - of_one[:, 0], of_other[:, 0]

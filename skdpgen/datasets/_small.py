@@ -88,7 +88,7 @@ def load_digits_table():
 def make_pinwheel(n_samples=400, *, n_arms=4, radial_noise=0.3, tangential_noise=0.05, twist=0.25, random_state=None):
     """Draw points on the bent arms of a pinwheel, as many on each arm as on any other (within one).
 
-    Generated and nobody's: for examples and tests of models that are to find clusters.
+    Generated data, not private: for examples and tests of models that find clusters.
 
     Parameters
     ----------

@@ -184,7 +184,7 @@ _ESR_DESCR = """Epileptic Seizure Recognition
 
 11,500 seconds of EEG, 178 values each, in five classes of 2,300; class 1 is recorded during a seizure. Q. Wu and
 E. Fokoue, UCI Machine Learning Repository (2017), from the recordings of R. Andrzejak et al., Phys. Rev. E 64, 061907
-(2001). One person gave 23 rows, which the table no longer tells: a guarantee for one row is not one for a person.
+(2001). One person gave 23 rows, and the table does not say which: a guarantee for one row is not one for a person.
 `schema` holds public facts: bounds of the 12-bit converter.
 """
 _ISOLET_DESCR = """ISOLET (Isolated Letter Speech Recognition)
@@ -248,7 +248,7 @@ def load_isolet(data_dir=None, *, binary=True):
     bunch : sklearn.utils.Bunch
         ``frame``: DataFrame (7797, 618), columns f1 to f617 of float64 and the target; ``schema``: public facts about
         them; ``target``: the name "letter"; ``positive``: "vowel", or "A"; ``group``: int64 (7797,), the published
-        part 1 to 5 (the fifth is the customary test set), absent from a fetched table, which does not tell it;
+        part 1 to 5 (the fifth is the customary test set), absent from a fetched table, which does not have it;
         ``DESCR``.
 
     Raises

@@ -1,6 +1,6 @@
-"""Utility of synthetic rows, measured against real ones: evaluation for the data holder, not a private release.
+"""Utility of synthetic rows, measured against real ones: for the data holder only, not a private release.
 
-Every docstring has a paragraph **Leak** that says what showing the figure to others would tell; `leak_note` reads it.
+Every docstring has a paragraph **Leak** that says what its publication would reveal; `leak_note` returns it.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ __all__ = [
     "two_way_tvd",
 ]
 
-_UNKNOWN = "Take it to read real rows without noise: not to be shown to anyone but the data holder."
+_UNKNOWN = "Assume that it is computed from private rows without protection; do not publish it."
 
 
 def leak_note(function):
-    """Return what a metric or picture says in its docstring of showing it to others.
+    """Return what publication of a metric or picture would reveal, as its docstring says.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def leak_note(function):
     Returns
     -------
     str
-        The paragraph "**Leak.**" without its head, on one line; a warning where there is none (``python -OO``).
+        The paragraph "**Leak.**" without its head, on one line; a warning if there is none (``python -OO``).
 
     Notes
     -----

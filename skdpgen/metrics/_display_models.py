@@ -227,7 +227,7 @@ def released_mixture(estimator):
 
 
 class LedgerDisplay:
-    """The books as shares of the budget: one stacked bar, a part for each release.
+    """The ledger as shares of the budget: one stacked bar, with a segment for each release.
 
     Parameters
     ----------
@@ -249,12 +249,12 @@ class LedgerDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, *, ax=None):
-        """Draw the books that a fitted estimator charged."""
+        """Draw the ledger of a fitted estimator."""
         return cls.from_accountant(estimator.accountant_, ax=ax)
 
     @classmethod
     def from_accountant(cls, accountant, *, ax=None):
-        """Draw an accountant's books."""
+        """Draw the ledger of an accountant."""
         return cls(accountant.report()).plot(ax=ax)
 
     @classmethod
@@ -373,7 +373,7 @@ class TSTRCurveDisplay:
             y = np.asarray(y) == positive
             encode = _encoder(X)
             Z = encode.fit_transform(X)
-            if y.all() or not y.any():  # one class alone: nothing is told
+            if y.all() or not y.any():  # one class alone: a constant score
                 score = np.zeros(len(y_test))
             else:
                 score = clone(classifier).fit(Z, y).predict_proba(encode.transform(X_test))[:, 1]
@@ -440,7 +440,7 @@ class UtilityCurveDisplay:
         score, epsilon : str
             Names of the columns to draw.
         model : str, default=None
-            Name of the column that tells lines apart.
+            Name of the column with one value a line.
         ax : Axes, default=None
         """
         frame = pd.DataFrame(results)
@@ -454,7 +454,7 @@ class UtilityCurveDisplay:
     def from_estimator(cls, estimator, X, y=None, *, epsilons, scoring, X_test=None, y_test=None, n_repeats=1, ax=None):
         """Fit clones at each epsilon, score them, and draw.
 
-        Every fit is charged: to the estimator's accountant, or to books of its own. Together they cost more than any.
+        Every fit is charged: to the estimator's accountant, or to a separate ledger. Together they cost more than each.
 
         Parameters
         ----------

@@ -24,7 +24,7 @@ __all__ = [
     "short",
 ]
 
-# Told apart by shape as well as by colour: real rows are filled, synthetic ones are lines.
+# Different in shape as well as in colour: real rows are filled, synthetic ones are lines.
 REAL = {"color": "#4c78a8", "alpha": 0.55}
 SYNTHETIC = {"color": "#c44e00"}
 
@@ -249,7 +249,7 @@ def _levels(real, synthetic, declared, missing):
     levels = order[:_MOST_BARS]
     shares = [count.reindex(levels, fill_value=0.0).to_numpy(dtype=float) for count in counts]
     drawn, real_only = set(levels), set(counts[0].index)
-    # bars of their own for values that the real rows lack: a column of new values alone is no match
+    # separate bars for values that the real rows lack: a column of new values only is no match
     for name, kept in (("others", real_only - drawn), ("not in real", set(counts[1].index) - real_only - drawn)):
         rest = [float(count.reindex(list(kept), fill_value=0.0).sum()) for count in counts]
         if max(rest) > 1e-9:

@@ -40,8 +40,8 @@ def column_distances(real, synthetic, schema=None, *, n_bins=10, bounds=None):
 
     Notes
     -----
-    **Leak.** Computed from real rows without noise: showing it to anyone but the data holder leaks about them, and no
-    budget is charged for it. Shares of missing values are shown exactly.
+    **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it. Shares of
+    missing values are shown exactly.
     """
     real, synthetic = paired_frames(real, synthetic)
     rows = []
@@ -80,7 +80,7 @@ def correlation_matrix(rows, schema=None):
     ----------
     rows : DataFrame, array of shape (n_rows, n_columns), or pair (X, y)
     schema : Schema, default=None
-        Says which columns are categories; None tells it from the dtypes.
+        Declares which columns are categories; None infers it from the dtypes.
 
     Returns
     -------
@@ -89,8 +89,8 @@ def correlation_matrix(rows, schema=None):
 
     Notes
     -----
-    **Leak.** Computed from the rows without noise: of real rows, showing it to anyone but the data holder leaks about
-    them, and no budget is charged for it.
+    **Leak.** Computed from the rows without protection, and no budget is charged: if the rows are private, do not
+    publish it.
 
     References
     ----------
@@ -129,7 +129,7 @@ def correlation_difference(real, synthetic, schema=None):
     real, synthetic : DataFrame, array of shape (n_rows, n_columns), or pair (X, y)
         With the same columns, two at least.
     schema : Schema, default=None
-        Says which columns are categories; None tells it from the dtypes of `real`.
+        Declares which columns are categories; None infers it from the dtypes of `real`.
 
     Returns
     -------
@@ -138,8 +138,7 @@ def correlation_difference(real, synthetic, schema=None):
 
     Notes
     -----
-    **Leak.** Computed from real rows without noise: showing it to anyone but the data holder leaks about them, and no
-    budget is charged for it.
+    **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it.
     """
     real, synthetic = paired_frames(real, synthetic)
     if real.shape[1] < 2:
@@ -227,8 +226,7 @@ def one_way_tvd(real, synthetic, schema=None, *, n_bins=10, bounds=None):
 
     Notes
     -----
-    **Leak.** Computed from real rows without noise: showing it to anyone but the data holder leaks about them, and no
-    budget is charged for it.
+    **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it.
     """
     return marginal_tvd(real, synthetic, schema, n_way=1, n_bins=n_bins, bounds=bounds)
 
@@ -249,8 +247,7 @@ def two_way_tvd(real, synthetic, schema=None, *, n_bins=10, bounds=None):
 
     Notes
     -----
-    **Leak.** Computed from real rows without noise: showing it to anyone but the data holder leaks about them, and no
-    budget is charged for it.
+    **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it.
 
     References
     ----------
@@ -275,8 +272,7 @@ def three_way_tvd(real, synthetic, schema=None, *, n_bins=10, bounds=None, max_t
 
     Notes
     -----
-    **Leak.** Computed from real rows without noise: showing it to anyone but the data holder leaks about them, and no
-    budget is charged for it.
+    **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it.
     """
     return marginal_tvd(
         real,
@@ -299,10 +295,10 @@ def marginal_tvd(real, synthetic, schema=None, *, n_way=2, n_bins=10, bounds=Non
         With the same columns; rows need not be as many.
     schema : Schema, default=None
         Public bounds and categories. Where there is none, bins follow the range and values of `real` itself: the
-        figure is then another one for other data, and comparisons between tables mean little.
+        figure then depends on the data, and cannot be compared between tables.
     n_way : int, default=2
     n_bins : int, default=10
-        Equal bins of a numeric or date column over its bounds. Missing values are a cell of their own.
+        Equal bins of a numeric or date column over its bounds. Missing values are a separate cell.
     bounds : pair, or one pair a column, default=None
         Public bounds of an array's columns, in place of a schema.
     max_tables : int, default=None
@@ -317,8 +313,7 @@ def marginal_tvd(real, synthetic, schema=None, *, n_way=2, n_bins=10, bounds=Non
 
     Notes
     -----
-    **Leak.** Computed from real rows without noise: showing it to anyone but the data holder leaks about them, and no
-    budget is charged for it.
+    **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it.
 
     Examples
     --------
@@ -352,8 +347,7 @@ def pairwise_tvd(real, synthetic, schema=None, *, n_bins=10, bounds=None):
 
     Notes
     -----
-    **Leak.** Computed from real rows without noise: showing it to anyone but the data holder leaks about them, and no
-    budget is charged for it.
+    **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it.
     """
     real, synthetic = paired_frames(real, synthetic)
     columns = table_cells(real, synthetic, schema, bounds=bounds, n_bins=n_bins)

@@ -177,7 +177,7 @@ def _one_hot(real, synthetic):
         handle_unknown="infrequent_if_exist", max_categories=_MOST_LEVELS, sparse_output=False, dtype=np.float64
     ).fit(columns[0])
     encoded = [encoder.transform(column) for column in columns]
-    # values that the real rows lack are a column of their own: they tell the tables apart
+    # values that the real rows lack are a separate column: they differ between the tables
     unseen = [(matrix.sum(axis=1) == 0)[:, None].astype(float) for matrix in encoded]
     return [np.column_stack([matrix, flag]) for matrix, flag in zip(encoded, unseen)]
 
@@ -304,7 +304,7 @@ def _bins(values, low, high, n_bins):
 
 
 def _categories(real, synthetic, categories):
-    # values outside the declared categories get cells of their own: they count as differences
+    # values outside the declared categories get separate cells: they count as differences
     columns = [column.astype(object).to_numpy() for column in (real, synthetic)]
     observed = np.concatenate(columns)
     try:

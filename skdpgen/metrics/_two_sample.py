@@ -21,14 +21,14 @@ __all__ = ["PMSE", "PRDC", "detection_auroc", "frechet_distance", "pmse", "prdc"
 
 
 def detection_auroc(real, synthetic, *, schema=None, classifier=None, n_folds=3, random_state=0):
-    """AUROC of a classifier that is to tell synthetic rows from real ones, on rows that it was not trained on.
+    """AUROC of a classifier that distinguishes synthetic rows from real ones, on rows that it was not trained on.
 
     Parameters
     ----------
     real, synthetic : DataFrame, array of shape (n_rows, ...), or pair (X, y)
         With the same columns.
     schema : Schema, default=None
-        Says which columns are categories; None tells it from the dtypes of `real`.
+        Declares which columns are categories; None infers it from the dtypes of `real`.
     classifier : classifier, default=None
         None is scikit-learn's histogram gradient boosting.
     n_folds : int, default=3
@@ -39,21 +39,20 @@ def detection_auroc(real, synthetic, *, schema=None, classifier=None, n_folds=3,
     Returns
     -------
     auroc : float
-        .5: no better than a guess. 1: every row is told. Below .5 is chance.
+        .5: no better than a guess. 1: every row is recognised. Values below .5 are chance.
 
     Notes
     -----
-    **Leak.** Computed from real rows without noise: showing it to anyone but the data holder leaks about them, and no
-    budget is charged for it.
+    **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it.
     """
-    Z, origin = _told_apart(real, synthetic, schema)
+    Z, origin = _labelled(real, synthetic, schema)
     if min(np.bincount(origin)) < n_folds:
         raise ValueError(f"detection needs at least n_folds={n_folds} real and synthetic rows")
     if classifier is None:
         classifier = HistGradientBoostingClassifier(random_state=random_state)
     folds = StratifiedKFold(n_folds, shuffle=True, random_state=random_state)
-    told = cross_val_predict(clone(classifier), Z, origin, cv=folds, method="predict_proba")[:, 1]
-    return float(roc_auc_score(origin, told))
+    scores = cross_val_predict(clone(classifier), Z, origin, cv=folds, method="predict_proba")[:, 1]
+    return float(roc_auc_score(origin, scores))
 
 
 class PMSE(NamedTuple):
@@ -62,9 +61,9 @@ class PMSE(NamedTuple):
     Attributes
     ----------
     pmse : float
-        0: no row is told; at most c (1 - c), .25 for equally many rows.
+        0: no row is recognised; at most c (1 - c), .25 for equally many rows.
     ratio : float
-        Over what it is on average where both are draws of one law: near 1 for perfect synthetic rows.
+        pmse over its expectation for two samples of one distribution: near 1 for perfect synthetic rows.
     """
 
     pmse: float
@@ -74,8 +73,8 @@ class PMSE(NamedTuple):
 def pmse(real, synthetic, *, schema=None):
     """Mean squared difference of the propensity of being synthetic from the share of synthetic rows.
 
-    Propensities are those of a logistic regression on the encoded columns and their squares, fitted without penalty
-    to speak of on the rows that it judges: the classical measure of utility.
+    Propensities are those of a logistic regression on the encoded columns and their squares, fitted with a negligible
+    penalty on the rows that it scores: the classical measure of utility.
 
     Parameters
     ----------
@@ -89,19 +88,19 @@ def pmse(real, synthetic, *, schema=None):
 
     Notes
     -----
-    **Leak.** Computed from real rows without noise: showing it to anyone but the data holder leaks about them, and no
-    budget is charged for it.
+    **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it.
 
-    With k - 1 independent columns and N rows of which a share c is synthetic, two independent draws of one law give
-    (k - 1) c (1 - c) / N on average, as the projection of N coins on k - 1 directions; `ratio` is over that. (The
-    reference takes the real rows for given, which leaves 1 - c of it.) More columns than rows leave it without meaning.
+    With k - 1 independent columns and N rows of which a share c is synthetic, two independent samples of one
+    distribution give (k - 1) c (1 - c) / N on average, as the projection of N coins on k - 1 directions; `ratio` is
+    over that. (The reference takes the real rows for given, which leaves 1 - c of it.) More columns than rows leave it
+    without meaning.
 
     References
     ----------
     J. Snoke, G. Raab, B. Nowok, C. Dibben, A. Slavkovic, "General and specific utility measures for synthetic data",
     JRSS A 181, 2018.
     """
-    Z, origin = _told_apart(real, synthetic, schema)
+    Z, origin = _labelled(real, synthetic, schema)
     binary = np.array([len(np.unique(column)) <= 2 for column in Z.T])
     Z = np.column_stack([Z, np.square(Z[:, ~binary])])
     Z = Z[:, Z.std(axis=0) > 1e-12]
@@ -113,7 +112,7 @@ def pmse(real, synthetic, *, schema=None):
     values = np.linalg.eigvalsh(Z.T @ Z)
     rank = int((values > 1e-9 * values[-1]).sum())
     with warnings.catch_warnings():
-        # of rows that can all be told, the coefficients grow for ever; their propensities are then 0 and 1 long since
+        # if all rows can be recognised, the coefficients grow without limit; the propensities have then reached 0 and 1
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = LogisticRegression(C=1e3, max_iter=500, tol=1e-3).fit(Z, origin)
     error = float(np.mean(np.square(model.predict_proba(Z)[:, 1] - c)))
@@ -121,7 +120,7 @@ def pmse(real, synthetic, *, schema=None):
     return PMSE(error, float(error / expected))
 
 
-def _told_apart(real, synthetic, schema):
+def _labelled(real, synthetic, schema):
     real, synthetic = paired_frames(real, synthetic)
     parts = numeric_matrices(real, synthetic, schema)
     return np.concatenate(parts), np.repeat([0, 1], [len(part) for part in parts])
@@ -163,8 +162,8 @@ def prdc(real, synthetic, *, n_neighbors=5, extractor=None, schema=None):
 
     Notes
     -----
-    **Leak.** Computed from real rows without noise: showing it to anyone but the data holder leaks about them, and no
-    budget is charged for it. Distances to nearest real rows are exactly what a copied row would show.
+    **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it. Distances to
+    nearest real rows are exactly what a copied row would show.
 
     References
     ----------
@@ -211,8 +210,7 @@ def frechet_distance(real, synthetic, *, extractor=None, schema=None):
 
     Notes
     -----
-    **Leak.** Computed from real rows without noise: showing it to anyone but the data holder leaks about them, and no
-    budget is charged for it.
+    **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it.
 
     References
     ----------

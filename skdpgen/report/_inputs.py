@@ -73,7 +73,7 @@ def some_rows(frame, most, rng):
 
 
 def halves(frame, share, rng):
-    """Split rows at random, each by a draw of its own; neither part is empty where there are two rows."""
+    """Split rows at random, by an independent draw for each row; with at least two rows neither part is empty."""
     first = rng.random(len(frame)) < share
     if len(frame) > 1 and (first.all() or not first.any()):
         first[0], first[1] = True, False
@@ -164,7 +164,7 @@ def results_table(results):
 
 
 def _options(result):
-    """What makes a line of its own, as text; empty for what is off."""
+    """Options that make a separate line, as text; empty for an option that is off."""
     cell = result.get("cell")
     found = {name: value for name, value in cell.items() if name not in _PLACE} if isinstance(cell, dict) else {}
     found |= {name: result[name] for name in _OWN if name in result}

@@ -18,9 +18,9 @@ _PANELS = 24
 _LONG = 25
 _WHOSE = ("real", "synthetic")
 _MANY_VALUES = 100
-# Rows of each table that classifiers are to tell apart: more change little and take long.
-_TOLD_APART = 5_000
-_IMAGES_TOLD_APART = 1_000
+# Rows of each table for the detection classifiers: more rows change little and take long.
+_DETECTION_ROWS = 5_000
+_DETECTION_IMAGES = 1_000
 
 
 class Sections:
@@ -45,7 +45,7 @@ class Sections:
             self.said.append("No schema was given: bins reach over the range of the real rows, which is not public.")
 
     def add(self, key, name, value, best, of_halves=None):
-        """Keep a figure for the summary."""
+        """Add a figure to the summary."""
         self.figures[key] = float(value)
         self.lines.append((name, float(value), best, np.nan if of_halves is None else float(of_halves)))
 
@@ -77,21 +77,21 @@ class Sections:
             ("model", card["model"]["name"]),
             ("this fit", f"epsilon {fit['epsilon']:.6g} at delta {fit['delta']:.3g}"),
             (
-                "books",
+                "ledger",
                 f"epsilon {ledger['epsilon']:.6g} of {ledger['budget_epsilon']:g} at delta {ledger['delta']:.3g}",
             ),
             ("unit and relation", f"{card['unit']}, {card['neighboring']}"),
             ("noise", card["noise"]),
             *[("taken for public", line) for line in card["public_assumptions"]],
         ]
-        books = card.accountant().report()
+        entries = card.accountant().report()
         columns = ["label", "release", "mechanism", "noise_multiplier", "sampling_rate", "count", "share"]
-        lines = [tuple(_plain(value) for value in line) for line in books[columns].itertuples(index=False)]
+        lines = [tuple(_plain(value) for value in line) for line in entries[columns].itertuples(index=False)]
         picture = figure(
             lambda ax: metrics.LedgerDisplay.from_card(card, ax=ax),
-            (7.6, 2.2 + 0.11 * len(books)),
+            (7.6, 2.2 + 0.11 * len(entries)),
             "One bar: the share of the privacy budget that each release took. The numbers are in the table below.",
-            "The books as shares of the budget.",
+            "The ledger as shares of the budget.",
         )
         return section(
             "privacy",
@@ -152,8 +152,8 @@ class Sections:
             pair = [to_numbers(frame[name]) for frame in (self.real, self.synthetic)]
             pair = [values[np.isfinite(values)] for values in pair]
             if all(len(values) for values in pair):
-                told = [float(of(values)) for of in (np.mean, np.std, np.min, np.max) for values in pair]
-                rows.append((str(name), *told))
+                moments = [float(of(values)) for of in (np.mean, np.std, np.min, np.max) for values in pair]
+                rows.append((str(name), *moments))
         if not rows:
             return ""
         words = paragraph("The lowest and the highest real value are each somebody's own.")
@@ -207,18 +207,19 @@ class Sections:
         )
 
     def detection(self, random_state, *, of_images=False):
-        """Return how well a classifier tells the two apart."""
-        n = min(len(self.real), len(self.synthetic), _IMAGES_TOLD_APART if of_images else _TOLD_APART)
+        """Return how well a classifier distinguishes the two tables."""
+        n = min(len(self.real), len(self.synthetic), _DETECTION_IMAGES if of_images else _DETECTION_ROWS)
         if n < 20:
-            return section("detection", "Detection", paragraph("Fewer than 20 rows: too few to tell apart."))
+            return section("detection", "Detection", paragraph("Fewer than 20 rows: too few to train a classifier."))
         # at random: a file may be sorted
         sizes = [some_rows(frame, n, self.rng) for frame in (self.real, self.synthetic)]
         auroc = metrics.detection_auroc(*sizes, schema=self.schema, random_state=random_state)
         halves_ = [some_rows(frame, n, self.rng) for frame in self.halves]
         half = metrics.detection_auroc(*halves_, schema=self.schema, random_state=random_state)
-        self.add("detection_auroc", "AUROC of telling synthetic rows from real ones", auroc, "0.5", half)
+        self.add("detection_auroc", "AUROC of detecting synthetic rows", auroc, "0.5", half)
         words = [
-            f"Of {n:,} rows each, a classifier told synthetic ones from real ones it had not seen with an AUROC of "
+            f"On {n:,} rows of each table, a classifier distinguishes synthetic from real rows with a cross-validated "
+            "AUROC of "
             f"{auroc:.3f} (0.5 is a guess, 1 is certainty)."
         ]
         shown = [metrics.detection_auroc]
@@ -227,13 +228,15 @@ class Sections:
             schema = None if self.schema is None else self.schema.select(self.paired)
             error = metrics.pmse(*limited, schema=schema)
             half = metrics.pmse(*(frame[self.paired] for frame in halves_), schema=schema)
-            self.add("pmse_ratio", "pMSE over its expectation for draws of one law", error.ratio, "1", half.ratio)
+            self.add(
+                "pmse_ratio", "pMSE over its expectation for samples of one distribution", error.ratio, "1", half.ratio
+            )
             words.append(
-                f"pMSE of a logistic regression: {error.pmse:.4f}, {error.ratio:.3g} times what two samples of one law "
-                "give."
+                f"pMSE of a logistic regression: {error.pmse:.4f}, {error.ratio:.3g} times its "
+                "expectation for two samples of one distribution."
             )
             shown.append(metrics.pmse)
-        words.append("Being told apart says nothing about privacy: noise is told, too.")
+        words.append("Detection says nothing about privacy: noise is detected, too.")
         return section("detection", "Detection", paragraph(" ".join(words)), leak(*shown))
 
     def use(self, target, positive, test, classifier):
@@ -290,13 +293,14 @@ class Sections:
         return section("use", f"Use: predicting {target}", *parts, leak(*shown))
 
     def notes(self):
-        """Return what the page cannot tell."""
+        """Return what the page does not show."""
         words = (
-            "Likeness is not privacy: a copy of the real rows has the best figures on this page. What protects the "
-            "people behind the rows is the noise that the card accounts for. If anything is chosen by these figures "
-            "(a model, an epsilon, whether to publish), that choice has seen the real rows, unpaid.",
+            "Likeness is not privacy: a copy of the real rows has the best figures on this page. The "
+            "people behind the rows are protected by the noise that the card accounts for. If anything is chosen by "
+            "these figures "
+            "(a model, an epsilon, whether to publish), that choice depends on the real rows without protection.",
         )
-        return section("notes", "What this page cannot tell", *map(paragraph, words))
+        return section("notes", "What this page does not show", *map(paragraph, words))
 
     def _kind(self, name):
         return column_kind(self.real[name], None if self.schema is None else self.schema[name])

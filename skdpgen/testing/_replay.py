@@ -30,7 +30,7 @@ _BAR = re.compile(r"^(.*?):?\s+\d+%\|.*\|\s*(\d+)/(\d+).*$")
 class _AlikeNoise(NoiseGenerator):
     """A known generator whose draws are alike in two fits, whatever the numbers of rows.
 
-    Each call has a stream of its own, by its place among the calls of its kind, and a longer draw begins as a shorter
+    Each call has a separate stream, by its place among the calls of its kind, and a longer draw begins as a shorter
     one does: that of a row does not follow from how many rows there are. With `aligned`, a step of DP-SGD takes all
     records, each has the same normals, wherever it stands, and its group follows from its place in a physical batch
     alone, of which there may be one more: what a record adds to a sum can then be compared. With `level`, the coins of
@@ -296,19 +296,19 @@ def fit_along(estimator, data, past=None, *, aligned=False, level=False, **how):
         "stderr": _lines("stderr", err.getvalue()),
         "log": list(enumerate(notes.lines)),
         "states of the process's generators": facts(moved, "state"),
-        "text": [("repr", repr(estimator)), *_of_books(estimator)],
+        "text": [("repr", repr(estimator)), *_of_accountant(estimator)],
         "model file": _file(estimator),
         "sample": _drawn(estimator),
     }
     return Outcome(follower.releases, left)
 
 
-def _of_books(estimator):
-    card, books = getattr(estimator, "card_", None), getattr(estimator, "accountant_", None)
+def _of_accountant(estimator):
+    card, accountant = getattr(estimator, "card_", None), getattr(estimator, "accountant_", None)
     out = [("card", None if card is None else card.to_json())]
-    if books is not None:
-        html = books._repr_html_() if hasattr(books, "_repr_html_") else None
-        out += [("books", repr(books)), ("ledger", html)]
+    if accountant is not None:
+        html = accountant._repr_html_() if hasattr(accountant, "_repr_html_") else None
+        out += [("accountant", repr(accountant)), ("ledger", html)]
     return out
 
 
@@ -382,7 +382,7 @@ def _public_seeds():
 
 
 def _states():
-    """States of the process's generators: that of one which private draws have moved tells their number."""
+    """States of the process's generators: a generator that private draws have advanced reveals their number."""
     torch = sys.modules.get("torch")
     states = {"random": random.getstate(), "numpy": np.random.get_state()}  # noqa: NPY002
     if torch is not None:
@@ -411,7 +411,7 @@ def facts(root, name):
 
 
 def difference(one, other):
-    """Return the first path at which two lists of `facts` differ, and None where they are equal. No value is told."""
+    """Return the first path at which two lists of `facts` differ, or None if they are equal. It names no value."""
     for (path, fact), (their_path, their_fact) in zip(one, other):
         if path != their_path:
             return path
@@ -479,8 +479,10 @@ def _parts(value, path, found):
         found.append((path, f"{value.__module__}.{value.__qualname__}"))
         yield "defaults", (value.__defaults__, value.__kwdefaults__, vars(value))
         yield "closure", [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
-    elif hasattr(value, "charges") and hasattr(value, "entries"):  # books: their locks and files are no facts of a fit
-        yield "books", (value.epsilon, value.delta, value.neighboring, value.charges, value.report())
+    elif hasattr(value, "charges") and hasattr(
+        value, "entries"
+    ):  # an accountant: its locks and files are no facts of a fit
+        yield "accountant", (value.epsilon, value.delta, value.neighboring, value.charges, value.report())
     elif isinstance(value, _OPAQUE):
         found.append((path, _plainly(value)))
     else:

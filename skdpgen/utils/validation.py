@@ -1,4 +1,4 @@
-"""Small checks of public facts, and the only place that imports what scikit-learn keeps private."""
+"""Small checks of public facts, and the only module that imports private names of scikit-learn."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Interval(_Interval):
 def python_value(value):
     """Return numbers and text of other types, numpy's above all, as bool, int, float or str; other values as they are.
 
-    numpy's numbers keep their own precision and range in arithmetic: a bound of type float16 would make the noise
+    numpy's numbers have a limited precision and range in arithmetic: a bound of type float16 would make the noise
     overflow, and an unsigned number of subsets would wrap around.
     """
     if isinstance(value, bool | np.bool_):
@@ -181,9 +181,11 @@ def check_model_size(numbers, **sizes):
         Parameters that make it so large, by name.
     """
     if numbers > MOST_NUMBERS:
-        told = ", ".join(f"{name}={size!r}" for name, size in sizes.items())
+        given = ", ".join(f"{name}={size!r}" for name, size in sizes.items())
         raise InvalidInputError(
-            f"{told}: a model of {numbers:.2g} numbers, where {MOST_NUMBERS:.2g} are the most; nothing was charged"
+            f"{given}: the model would have {numbers:.2g} numbers, and at most {MOST_NUMBERS:.2g} are allowed: reduce "
+            "them; "
+            "nothing was charged"
         )
 
 
@@ -198,7 +200,7 @@ def check_row_count(n_samples):
 
 
 def is_extension(values):
-    """Tell whether values are held by pandas in a dtype of its own, as `np.asarray` would not hold them."""
+    """Tell whether values have an extension dtype of pandas, which `np.asarray` would not preserve."""
     return isinstance(getattr(values, "dtype", None), ExtensionDtype)
 
 
@@ -363,10 +365,10 @@ _MODULES = ("sklearn.model_selection._validation", "sklearn.model_selection._sea
 
 EXACT_SCORES = (
     "fitted inside a search or a cross-validation of scikit-learn: every fit is charged, but cv_results_, best_score_, "
-    "best_params_ and the scores of a cross-validation are exact functions of private rows that nobody pays for, and "
-    "are not to be published; skdpgen.PrivateSearchCV pays for its choice"
+    "best_params_ and the scores of a cross-validation are computed from private rows without protection; "
+    "do not publish them. skdpgen.PrivateSearchCV charges its choice"
 )
-OWN_BOOKS = "; without accountant= each fit has books of its own, which nobody adds up"
+OWN_BOOKS = "; without accountant= each fit has a separate ledger, and their costs are not added up"
 
 
 def inside_search():

@@ -74,7 +74,7 @@ def report(tables, fitted):
 def test_the_page_opens_with_the_warning_that_it_reads_real_data(report):
     page = Page(report.html)
     words = " ".join(page.text.split())
-    start = words.index("This page reads real data. Do not publish it")
+    start = words.index("This page is computed from real rows. Do not publish it")
     assert start < words.index("Summary")
     assert start < 120
     assert "no noise was added" in words
@@ -144,7 +144,7 @@ def test_every_section_repeats_what_showing_it_would_tell(report):
         assert leak_note(metric) in words, metric.__name__
     assert "a bar of one row is that row" in words
     assert "each step is a row" in words
-    assert words.count("Showing this to others.") >= 6
+    assert words.count("Publication.") >= 6
 
 
 def test_the_card_is_recomputed_and_shown(report, tables, fitted):
@@ -258,7 +258,7 @@ def test_a_browser_shows_the_warning_the_pictures_and_the_text(report, tmp_path)
     report.save(path)
     dom = chromium(tmp_path, "--dump-dom", path.as_uri())
     words = " ".join(Page(dom).text.split())
-    assert "This page reads real data. Do not publish it" in words
+    assert "This page is computed from real rows. Do not publish it" in words
     assert format(report.figures["two_way_tvd"], ".4g") in words
     shown = pixels(path, tmp_path)
 
