@@ -9,6 +9,7 @@ from time import perf_counter, process_time
 import numpy as np
 
 from .drawing import new_figure, save_figure
+from .moment_cost import peak_mib
 
 __all__ = [
     "MODELS",
@@ -397,7 +398,7 @@ def _together(images, labels, k, steps):
     pretrain_encoders(encoder, scratch, rows.part(0, 1), likelihood, n_subsets=1, **options)  # libraries load
     start, started = perf_counter(), process_time()
     pretrain_encoders(encoder, scratch, rows, likelihood, n_subsets=k, **options)
-    return {**_lap(start, started, k * steps), "peak_gib": _peak_gib()}
+    return {**_lap(start, started, k * steps), "peak_gib": peak_mib() / 2**10}
 
 
 def _one_by_one(images, few, steps):
@@ -413,18 +414,6 @@ def _one_by_one(images, few, steps):
 def _lap(start, started, trained):
     milliseconds = 1e3 * (process_time() - started) / trained
     return {"milliseconds": milliseconds, "seconds": round(perf_counter() - start, 2)}
-
-
-def _peak_gib():
-    """Largest resident size of this process so far."""
-    import sys
-
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**30 if sys.platform == "darwin" else peak / 2**20
 
 
 def _train_one(encoder, decoder, x, steps):

@@ -296,47 +296,60 @@ def audit_neighbours(
     if math.isinf(epsilon):
         raise ValueError("a fit without noise claims no epsilon that an audit could refute: give a finite epsilon")
     method = method or ("counts" if gaussian else "distribution_free")
+    _check_releases(method, first, gaussian, directions)
+    if method == "scale":
+        found, details = _by_scale(estimator, one, other, gradient, n_runs, delta, confidence)
+        n_fits = 3 * n_runs + 3
+    else:
+        judged = n_runs - _n_before(directions, gradient, n_runs)
+        if method == "counts" and expected_bound(epsilon, delta, judged, confidence) <= 0:
+            raise ValueError(
+                f"with {n_runs} runs nothing can be said of a claim of epsilon {epsilon:g}: only of claims from "
+                f"{least_claim(delta, judged, confidence):.3g} on; raise n_runs or epsilon"
+            )
+        measure = _measure(directions, statistic, gradient)
+        runs = [[measure(*released_by(estimator, data)) for _ in range(n_runs)] for data in (one, other)]
+        found, details = _by_runs(method, *map(np.asarray, runs), directions, gradient, delta, confidence)
+        n_fits = 2 * n_runs + 1 + (2 if statistic is None else 0)
+    return AuditResult(found, epsilon, delta, confidence, method, n_fits, time.perf_counter() - start, details)
+
+
+def _check_releases(method, fitted, gaussian, directions):
+    """Refuse a method that does not hold for what is released."""
     if method != "distribution_free" and not gaussian:
         raise ValueError(f"method={method!r} is for Gaussian releases alone: this fit has sampled steps")
-    if method == "scale":
-        if directions is None:
-            raise ValueError('method="scale" needs releases that can be seen: by this package\'s mechanisms')
-        added, noise = zip(*(follow(estimator, one, other, gradient) for _ in range(n_runs)))
-        noise = np.concatenate(noise)
-        mu = min(mu_from_scale(directions, noise, confidence) for directions in added)
-        seconds, details = time.perf_counter() - start, {"mu_lower": mu, "runs": n_runs}
-        found = gaussian_epsilon(mu, delta)
-        return AuditResult(found, epsilon, delta, confidence, method, 3 * n_runs + 3, seconds, details)
-    if method == "shift" and (count := _n_releases(first)) != 1:
+    if method == "scale" and directions is None:
+        raise ValueError('method="scale" needs releases that can be seen: by this package\'s mechanisms')
+    if method == "shift" and (count := _n_releases(fitted)) != 1:
         raise ValueError(
             f'method="shift" is for a single Gaussian release; this fit makes {count}, and what is made of several has '
             'no Gaussian distribution: use method="counts" or "scale", or declare what is learned'
         )
-    judged = n_runs - _n_before(directions, gradient, n_runs)
-    if method == "counts" and expected_bound(epsilon, delta, judged, confidence) <= 0:
-        raise ValueError(
-            f"with {n_runs} runs nothing can be said of a claim of epsilon {epsilon:g}: only of claims from "
-            f"{least_claim(delta, judged, confidence):.3g} on; raise n_runs or epsilon"
-        )
-    measure = _measure(directions, statistic, gradient)
-    runs = [[measure(*released_by(estimator, data)) for _ in range(n_runs)] for data in (one, other)]
-    n_fits = 2 * n_runs + 1 + (2 if statistic is None else 0)
-    without, within, half = _one_number(*map(np.asarray, runs))
+
+
+def _by_scale(estimator, one, other, gradient, n_runs, delta, confidence):
+    """Bound from what the canary adds, and the noise measured on every number released."""
+    added, noise = zip(*(follow(estimator, one, other, gradient) for _ in range(n_runs)))
+    noise = np.concatenate(noise)
+    mu = min(mu_from_scale(directions, noise, confidence) for directions in added)
+    return gaussian_epsilon(mu, delta), {"mu_lower": mu, "runs": n_runs}
+
+
+def _by_runs(method, without, within, directions, gradient, delta, confidence):
+    """Bound from the statistics of the runs without the canary, and with it."""
+    without, within, half = _one_number(without, within)
     if method == "shift":
         without, within = without[half:], within[half:]
         mu = mu_from_shift(without, within, confidence)
-        found, details = gaussian_epsilon(mu, delta), {"mu_lower": mu, "runs": len(without)}
-    else:
-        threshold, without, within = _threshold(directions, gradient, without, within)
-        alarms, misses = int((without > threshold).sum()), int((within <= threshold).sum())
-        n = len(without)
-        details = {"false_positives": alarms, "false_negatives": misses, "runs": n}
-        if method == "counts":
-            details["mu_lower"] = mu_from_counts(alarms, misses, n, confidence)
-            found = gaussian_epsilon(details["mu_lower"], delta)
-        else:
-            found = epsilon_from_counts(alarms, misses, n, delta, confidence)
-    return AuditResult(found, epsilon, delta, confidence, method, n_fits, time.perf_counter() - start, details)
+        return gaussian_epsilon(mu, delta), {"mu_lower": mu, "runs": len(without)}
+    threshold, without, within = _threshold(directions, gradient, without, within)
+    alarms, misses = int((without > threshold).sum()), int((within <= threshold).sum())
+    n = len(without)
+    details = {"false_positives": alarms, "false_negatives": misses, "runs": n}
+    if method == "distribution_free":
+        return epsilon_from_counts(alarms, misses, n, delta, confidence), details
+    details["mu_lower"] = mu_from_counts(alarms, misses, n, confidence)
+    return gaussian_epsilon(details["mu_lower"], delta), details
 
 
 def _by_likelihood(estimator, first, seen, one, other, *, n_runs, confidence, noise_scale, progress, start):

@@ -358,9 +358,26 @@ def canary_rows(X, y, estimator, neighboring):
         Read for declared bounds.
     neighboring : str
     """
+    labels = None if y is None else np.asarray(y)
     if hasattr(X, "iloc"):
-        return _canary_of_frame(X, y, neighboring)
-    X = np.asarray(X, dtype=np.float64)
+        import pandas as pd
+
+        rows = [_canary_of_frame(X), X.iloc[[len(X) // 2]]]
+        joined = [pd.concat([X, row], ignore_index=True) for row in rows]
+        labels = None if y is None else pd.Series(labels)
+        longer = None if y is None else pd.concat([labels, labels[:1]], ignore_index=True)
+    else:
+        X = np.asarray(X, dtype=np.float64)
+        joined = [np.vstack([X, row[None]]) for row in _canaries_of_array(X, estimator)]
+        longer = None if y is None else np.concatenate([labels, labels[:1]])
+    with_canary, with_other = [(rows,) if y is None else (rows, longer) for rows in joined]
+    if neighboring == "replace_one":
+        return with_other, with_canary
+    return ((X,) if y is None else (X, labels)), with_canary
+
+
+def _canaries_of_array(X, estimator):
+    """The canary, and a row that is orthogonal to it."""
     d = X.shape[1]
     bounds = estimator.get_params(deep=False).get("bounds")
     low, high = (
@@ -368,24 +385,16 @@ def canary_rows(X, y, estimator, neighboring):
     )
     center, reach = (low + high) / 2, np.maximum(high - low, 1e-12)
     signs = np.ones(d)
-    rows = [center + 10 * reach]
-    if neighboring == "replace_one":
-        signs[1::2] = -1
-        rows.append(center + 10 * signs * reach)
-    labels = None if y is None else np.asarray(y)
-    first = None if labels is None else labels[:1]
-    wholes = []
-    for row in rows:
-        wholes.append((np.vstack([X, row[None]]), *(() if labels is None else (np.concatenate([labels, first]),))))
-    base = (X,) if labels is None else (X, labels)
-    return (base, wholes[0]) if neighboring == "add_or_remove_one" else (wholes[1], wholes[0])
+    signs[1::2] = -1
+    return center + 10 * reach, center + 10 * signs * reach
 
 
-def _canary_of_frame(X, y, neighboring):
+def _canary_of_frame(X):
+    """Numbers far beyond those of the table, and the first category: every record attains the bound of categories."""
     import pandas as pd
 
     columns = {}
-    for name in X.columns:  # numbers far beyond what is there, and the first level: every record attains the bound
+    for name in X.columns:
         column = X[name]
         if pd.api.types.is_float_dtype(column.dtype):
             columns[name] = [float(column.max()) + 10 * float(column.max() - column.min() + 1)]
@@ -393,18 +402,7 @@ def _canary_of_frame(X, y, neighboring):
             columns[name] = [int(column.max()) + 10 * int(column.max() - column.min() + 1)]
         else:
             columns[name] = [column.iloc[0]]
-    canary = pd.DataFrame(columns).astype(X.dtypes.to_dict())
-    rows = [canary]
-    if neighboring == "replace_one":
-        other = X.iloc[[len(X) // 2]]
-        rows.append(other)
-    labels = None if y is None else pd.Series(np.asarray(y))
-    wholes = []
-    for row in rows:
-        whole = pd.concat([X, row], ignore_index=True)
-        wholes.append((whole,) if labels is None else (whole, pd.concat([labels, labels[:1]], ignore_index=True)))
-    base = (X,) if y is None else (X, labels)
-    return (base, wholes[0]) if neighboring == "add_or_remove_one" else (wholes[1], wholes[0])
+    return pd.DataFrame(columns).astype(X.dtypes.to_dict())
 
 
 # ---- the method "likelihood" ---------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ._distances import _Kinds, correlation_matrix, pairwise_tvd
+from ._distances import associations, column_kinds, pairwise_tvd
 from ._samples import column_kind, declared_column, paired_frames, to_numbers
 
 __all__ = [
@@ -309,8 +309,8 @@ class CorrelationDisplay(SamplesDisplay):
     def from_samples(cls, real, synthetic, *, schema=None, ax=None):
         """Compute and draw; `real`, `synthetic` and `schema` as for ``correlation_difference``."""
         real, synthetic = paired_frames(real, synthetic)
-        kinds = _Kinds(real) if schema is None else schema
-        return cls(correlation_matrix(real, kinds), correlation_matrix(synthetic, kinds)).plot(ax=ax)
+        kinds = column_kinds(real, schema)
+        return cls(associations(real, kinds), associations(synthetic, kinds)).plot(ax=ax)
 
     def plot(self, ax=None, *, cmap="RdBu_r"):
         """Draw three maps on one scale from -1 to 1."""

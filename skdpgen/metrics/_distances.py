@@ -97,10 +97,19 @@ def correlation_matrix(rows, schema=None):
     W. Bergsma, "A bias-correction for Cramer's V and Tschuprow's T", Journal of the Korean Statistical Society, 2013.
     """
     frame = as_frame(rows)
+    return associations(frame, column_kinds(frame, schema))
+
+
+def column_kinds(frame, schema=None):
+    """Return the kind of each column by its name, as declared or by its dtype."""
+    return {name: column_kind(frame[name], None if schema is None else schema[name]) for name in frame.columns}
+
+
+def associations(frame, kinds):
+    """Return `correlation_matrix` of a frame for given kinds of columns."""
     names, columns = list(frame.columns), []
     for name in names:
-        kind = column_kind(frame[name], None if schema is None else schema[name])
-        if kind == "category":
+        if kinds[name] == "category":
             columns.append((True, pd.factorize(frame[name].astype(object), use_na_sentinel=False)[0]))
         else:
             columns.append((False, to_numbers(frame[name], finite=True)))
@@ -143,28 +152,10 @@ def correlation_difference(real, synthetic, schema=None):
     real, synthetic = paired_frames(real, synthetic)
     if real.shape[1] < 2:
         raise ValueError("correlations need at least two columns")
-    kinds = schema if schema is not None else _Kinds(real)
-    one, other = (correlation_matrix(rows, kinds).to_numpy() for rows in (real, synthetic))
+    kinds = column_kinds(real, schema)
+    one, other = (associations(frame, kinds).to_numpy() for frame in (real, synthetic))
     pairs = np.triu_indices(len(one), 1)
     return float(np.abs(one - other)[pairs].mean())
-
-
-class _Kinds:
-    """The kinds of a frame's columns, for another frame: what its own dtypes say may differ."""
-
-    def __init__(self, frame):
-        self._kinds = {name: column_kind(frame[name]) for name in frame.columns}
-
-    def __getitem__(self, name):
-        return _Category if self._kinds[name] == "category" else _Number
-
-
-class _Category:
-    categories = ()
-
-
-class _Number:
-    bounds = ()
 
 
 def _pearson(values):
