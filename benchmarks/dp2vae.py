@@ -227,7 +227,7 @@ def judge(images, labels, bunch, epochs, seed, device="cpu"):
 def logistic(unit, codes, test, n_classes, device="cpu"):
     """Predictions of multinomial logistic regression with scikit-learn's defaults: C = 1, 100 steps of L-BFGS.
 
-    The objective is evaluated by torch, so that it runs wherever the other judges do.
+    The objective is evaluated by torch, so that it runs on the same device as the other classifiers.
     """
     import torch
     from scipy.optimize import minimize

@@ -57,9 +57,9 @@ def image_benchmark(
         Which images.
     models : sequence of str, Model or callable, default=("P3GMSynthesizer",)
         Names of `benchmarks.models` or of synthesizers in `skdpgen.synthesizers`, which are given as public
-        what they take of ``bounds=(0, 255)``, ``image_shape=(28, 28)`` and the ten classes; "real data" is what the
-        judge reaches without any synthesis, "DPNetClassifier" a dense net that DP-SGD trains on the images, in the
-        judge's place. A callable is called as ``make(epsilon, delta, seed)`` and returns an
+        what they take of ``bounds=(0, 255)``, ``image_shape=(28, 28)`` and the ten classes; "real data" trains the
+        CNN on the real images; "DPNetClassifier" is a dense net that DP-SGD trains on the images, in place of the
+        CNN. A callable is called as ``make(epsilon, delta, seed)`` and returns an
         unfitted synthesizer with ``fit(X, y)`` and ``sample(n) -> (X, y)``; it may stand alone.
     seeds : iterable of int, default=(0,)
         One fit and one result each.
@@ -91,8 +91,6 @@ def image_benchmark(
     ----------
     Takagi, Takahashi, Cao, Yoshikawa, "P3GM", ICDE 2021, Table VII.
     """
-    from skdpgen.nn import DPNetClassifier
-
     bunch = _load(dataset, data)
     models = (models,) if callable(models) else models
     for seed in seeds:
@@ -102,61 +100,55 @@ def image_benchmark(
             kept, held_out = np.split(order, [len(y) * 5 // 6])
             X, y, X_test, y_test = X[kept], y[kept], X[held_out], y[held_out]
         for model in models:
-            start = perf_counter()
+            about = {"data": dataset, "seed": int(seed), "rows": len(y), "development": bool(development)}
             if model == CLASSIFIER:
-                classifier = DPNetClassifier(
-                    epsilon, delta, bounds=(0, 255), classes=range(10), device=device, random_state=seed
-                ).fit(X, y)
-                yield {
-                    "data": dataset,
-                    "seed": int(seed),
-                    "model": model,
-                    "accuracy": float(classifier.score(X_test, y_test)),
-                    "epsilon": verified_epsilon(classifier),
-                    "delta": delta,
-                    "epsilon_asked": epsilon,
-                    "fit_seconds": round(perf_counter() - start, 2),
-                    "rows": len(y),
-                    "development": bool(development),
-                }
+                yield {**about, "model": model, **_classify(X, y, X_test, y_test, epsilon, delta, seed, device)}
                 continue
-            if model == REAL:
-                name, images, labels, cost = REAL, X, y, {"epsilon": None, "delta": None, "epsilon_asked": None}
-            else:
-                model = find_model(model) if isinstance(model, str) else model
-                synthesizer = make_image_synthesizer(model, dataset, epsilon, delta, seed, device).fit(X, y)
-                fitted = perf_counter()
-                images, labels = synthesizer.sample(n_samples)
-                name = getattr(model, "name", type(synthesizer).__name__)
-                cost = {
-                    "epsilon": verified_epsilon(synthesizer),
-                    "delta": delta,
-                    "epsilon_asked": epsilon,
-                    "fit_seconds": round(fitted - start, 2),
-                    "sample_seconds": round(perf_counter() - fitted, 2),
-                }
+            name, images, labels, cost = _synthesize(model, dataset, X, y, n_samples, epsilon, delta, seed, device)
             sampled = perf_counter()
-            accuracy = cnn_accuracy(
-                images,
-                labels,
-                X_test,
-                y_test,
-                epochs=epochs,
-                random_state=seed,
-                progress=progress,
-                device=device,
-            )
+            options = {"epochs": epochs, "random_state": seed, "progress": progress, "device": device}
             yield {
-                "data": dataset,
-                "seed": int(seed),
+                **about,
                 "model": name,
-                "accuracy": accuracy,
+                "accuracy": cnn_accuracy(images, labels, X_test, y_test, **options),
                 **cost,
-                "rows": len(y),
                 "n_samples": len(labels),
-                "development": bool(development),
                 "judge_seconds": round(perf_counter() - sampled, 2),
             }
+
+
+def _classify(X, y, X_test, y_test, epsilon, delta, seed, device):
+    """Accuracy of a classifier that DP-SGD trains on the images themselves, and its cost."""
+    from skdpgen.nn import DPNetClassifier
+
+    start = perf_counter()
+    public = {"bounds": (0, 255), "classes": range(10)}
+    classifier = DPNetClassifier(epsilon, delta, **public, device=device, random_state=seed).fit(X, y)
+    return {
+        "accuracy": float(classifier.score(X_test, y_test)),
+        "epsilon": verified_epsilon(classifier),
+        "delta": delta,
+        "epsilon_asked": epsilon,
+        "fit_seconds": round(perf_counter() - start, 2),
+    }
+
+
+def _synthesize(model, dataset, X, y, n_samples, epsilon, delta, seed, device):
+    """Name of the model, synthetic images with their labels, and the cost; for "real data" the training images."""
+    if model == REAL:
+        return REAL, X, y, {"epsilon": None, "delta": None, "epsilon_asked": None}
+    model, start = find_model(model) if isinstance(model, str) else model, perf_counter()
+    synthesizer = make_image_synthesizer(model, dataset, epsilon, delta, seed, device).fit(X, y)
+    fitted = perf_counter()
+    images, labels = synthesizer.sample(n_samples)
+    cost = {
+        "epsilon": verified_epsilon(synthesizer),
+        "delta": delta,
+        "epsilon_asked": epsilon,
+        "fit_seconds": round(fitted - start, 2),
+        "sample_seconds": round(perf_counter() - fitted, 2),
+    }
+    return getattr(model, "name", type(synthesizer).__name__), images, labels, cost
 
 
 def make_image_synthesizer(model, dataset, epsilon, delta, seed, device="cpu"):

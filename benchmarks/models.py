@@ -37,7 +37,7 @@ class Model:
     estimator : str
         Class in `skdpgen.synthesizers`.
     settings : dict
-        Parameters of its own; ``{data}`` in a text stands for the name of the data.
+        Parameters of the synthesizer; ``{data}`` in a text stands for the name of the data.
     private : bool
         False: fitted at an infinite epsilon, whatever the budget of the others.
     trains : bool
@@ -77,7 +77,7 @@ class Model:
 
 # Of images, the paper's: dense nets on the pixels.
 _DENSE = {"image_shape": None}
-# Settings of P3GM and DP-VAE that the papers' tables have as models of their own.
+# Settings of P3GM and DP-VAE that the papers' tables list as separate models.
 MODELS = {
     model.name: model
     for model in (

@@ -45,7 +45,7 @@ def random_chunks(n_rows, n_columns, chunk_rows=_CHUNK):
 
 
 def cost_of_fit(n_rows, n_columns, epsilon=1.0):
-    """Fit in a process of its own, and return its seconds and the most memory it ever held.
+    """Fit in a separate process, and return its seconds and its peak memory.
 
     Parameters
     ----------

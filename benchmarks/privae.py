@@ -103,8 +103,8 @@ def privae_sparsity_benchmark(
     ------
     dict
         setting, model, epsilon (None without privacy), seed, sparsity (Hoyer's, of latents drawn from the encoder; the
-        prior's own is .42, a normal law's .23), sparsity_of_means, log_likelihood (importance-weighted bound of 100
-        samples, mean over 500 test rows), mmd (of the latents' draws to the prior's), epsilon_card, fit_seconds.
+        prior's own is .42, a normal distribution's .23), sparsity_of_means, log_likelihood (importance-weighted bound
+        of 100 samples, mean over 500 test rows), mmd (of the latents' draws to the prior's), epsilon_card, fit_seconds.
 
     References
     ----------

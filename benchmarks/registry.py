@@ -116,7 +116,7 @@ class Benchmark:
         return tuple(known() if callable(known) else known)
 
     def draw_figure(self, results, path):
-        """Draw the results that were told to a file."""
+        """Draw the results to a file."""
         _find(self.draw)(results, path)
 
     def figure_labels(self):

@@ -36,8 +36,8 @@ def run_benchmark(name, *, output=None, only_finished=False, **options):
 
     A benchmark is run cell by cell: one set of data, one budget, one seed, one model. A cell that is in `output`
     already, with the same options, is read from there and not run again, whichever benchmark ran it and under whatever
-    versions: its line says which. A run that was stopped goes on where it was. A cell that fails is told on stderr and
-    is not kept as finished; the others are run.
+    versions: its line says which. A run that was stopped continues there. A cell that fails is reported on stderr
+    and does not count as finished; the others are run.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def _say(text):
 
 
 def _run_cell(benchmark, cell, output):
-    """Results of a cell, each told as soon as the next one shows that it was not the last."""
+    """Results of a cell, each written as soon as the next one shows that it was not the last."""
     held, meter = None, Meter()
     try:
         for part, result in enumerate(_guarded(cell)):
@@ -206,7 +206,7 @@ def _tell(record, output):
 
 
 def _end_line(output):
-    """End the line that a killed process was writing; a file that cannot be written is told before the first fit."""
+    """End the line that a killed process was writing; an unwritable file is an error before the first fit."""
     with open(output, "ab+") as file:
         if file.tell():
             file.seek(-1, os.SEEK_END)
@@ -344,7 +344,7 @@ def check_drawing(path=None):
 
 
 # ---- cells ---------------------------------------------------------------------------------------------------------
-# Parameters of benchmarks that are taken one by one, outermost first; a benchmark may name more of its own.
+# Parameters of benchmarks that are taken one by one, outermost first; a benchmark may name further axes.
 AXES = ("table", "dataset", "epsilon", "dimensions", "seeds", "models")
 # Parameters that no result depends on.
 _SILENT = ("data", "device", "figure", "peer_python", "progress")

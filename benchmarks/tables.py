@@ -75,7 +75,7 @@ def table_benchmark(
     data=None,
     peer_python=None,
 ):
-    """Fit, sample and judge synthesizers on one table, one result a seed and model.
+    """Fit synthesizers on one table, sample, and evaluate; one result a seed and model.
 
     The results are exact functions of real rows: these tables are public, others' results are not.
 
@@ -84,8 +84,8 @@ def table_benchmark(
     table : {"adult", "esr", "isolet", "credit"}, default="adult"
     models : sequence of str, Model or callable, default=("P3GMSynthesizer",)
         Names of `benchmarks.models`, of synthesizers in `skdpgen.synthesizers` or of `benchmarks.peers`;
-        "real data" judges the training rows themselves, the reference of every table; "DPNetClassifier" is trained on
-        them by DP-SGD, its scores stand in the place of the classifiers' and of marginals it has none. A callable is
+        "real data" evaluates the training rows themselves, the reference of every table; "DPNetClassifier" is trained
+        on them by DP-SGD, its scores stand in the place of the classifiers' and of marginals it has none. A callable is
         called with the
         keywords ``epsilon`` and ``delta`` and what is public: ``target`` and ``schema``, or, for a table of numbers
         alone, ``bounds`` and ``classes``. It returns an object with ``fit(frame)`` and ``sample(n_rows)`` that gives a
@@ -97,7 +97,7 @@ def table_benchmark(
     learned_schema : bool, default=False
         Declare nothing: everything is learned under the same budget.
     development : bool, default=False
-        Judge on a part of the training rows and never touch the test rows: for choosing defaults.
+        Evaluate on a part of the training rows and never read the test rows: for choosing defaults.
     classifiers : dict of str to classifier, default=None
         None is the protocol's four.
     rows : int, default=None
@@ -130,7 +130,7 @@ def table_benchmark(
     if table not in TABLES:
         raise ValueError(f"table must be one of {', '.join(TABLES)}; got {table!r}")
     if classifiers is None and any(model != CLASSIFIER for model in models):
-        protocol_classifiers()  # an hour's fit is not to be lost to a package that is not there
+        protocol_classifiers()  # a missing package must not be found after a fit of an hour
     bunch = getattr(datasets, TABLES[table])(data)
     for seed in seeds:
         train, test = split_rows(bunch.frame, seed)
@@ -244,7 +244,7 @@ def _synthesize(model, table, train, bunch, learned_schema, budget, device):
         "sample_seconds": sampled - fitted,
         "epsilon": verified_epsilon(synthesizer),
         "delta": budget["delta"],
-        **getattr(synthesizer, "details_", {}),  # of a peer: what ran, and what it takes without paying
+        **getattr(synthesizer, "details_", {}),  # of a peer: what ran, and what it reads without protection
     }
     if as_array:
         synthetic = pd.DataFrame(synthetic[0], columns=columns).assign(**{bunch.target: synthetic[1]})[train.columns]

@@ -52,7 +52,7 @@ def table_1(batch, groups, c1, c2, c=0.0002):
             plan = TermwisePlan(**shared, sample_bound=c1, group_bound=c2, n_groups=groups)
             moved = plan.l2_bound, plan.difference_bound
         else:
-            # the mean over the batch of gradients that all hang on every record: one vector, which may turn round
+            # a mean of gradients that all depend on every record: one vector, which may be reversed
             plan = WholeBatchPlan(**shared, gradient_bound=c, aggregation=method.split()[0])
             moved = plan.l2_bound, plan.l2_bound
         rows.append(
@@ -263,7 +263,7 @@ def dp2vae_hidden_state(*, sigma=40.0, steps_a=14_400, steps_b=1_600, delta=1e-5
     Yields
     ------
     dict
-        model, epsilon: that of the claim, or a bound from below of the truth, or the price of a sound event.
+        model, epsilon: that of the claim, or a bound from below of the truth, or the epsilon of a sound event.
     """
     from skdpgen.accounting import delta_pld, epsilon_pld, subset_gaussian_event
 
@@ -281,7 +281,7 @@ def dp2vae_hidden_state(*, sigma=40.0, steps_a=14_400, steps_b=1_600, delta=1e-5
         "claim: per-step amplification, composed": epsilon_pld(claim, delta, relation),
         "hidden state (true, at least)": truth(True),
         "state that no draw moves (true, at least)": truth(False),
-        "index revealed (price)": epsilon_pld(revealed, delta, relation),
+        "index revealed (epsilon)": epsilon_pld(revealed, delta, relation),
     }
     for name, epsilon in found.items():
         yield {"model": name, "epsilon": epsilon}
@@ -291,7 +291,7 @@ def dp2vae_hidden_state(*, sigma=40.0, steps_a=14_400, steps_b=1_600, delta=1e-5
             "claimed": [delta_pld(claim, float(e), relation) for e in at],
             "true, hidden state": hidden_state_delta(at, sigma, steps_a, steps_b),
             "true, state that no draw moves": hidden_state_delta(at, sigma, steps_a, steps_b, informed=False),
-            "price with the index revealed": [delta_pld(revealed, float(e), relation) for e in at],
+            "epsilon with the index revealed": [delta_pld(revealed, float(e), relation) for e in at],
         }
         _draw_profiles(at, curves, delta, figure)
 

@@ -18,7 +18,7 @@ def test_encoders_that_remember_their_visits_lose_more_than_the_composed_claim(t
     assert claim == pytest.approx(18.09, abs=0.02)
     assert found["hidden state (true, at least)"] >= 18.98 > claim
     assert found["state that no draw moves (true, at least)"] < claim
-    assert found["index revealed (price)"] > found["hidden state (true, at least)"]
+    assert found["index revealed (epsilon)"] > found["hidden state (true, at least)"]
     assert (tmp_path / "a.png").stat().st_size > 1000
 
 
