@@ -1,9 +1,8 @@
-"""The papers' tables, run through the public API alone; `BENCHMARKS` names them, each in a module of its own."""
+"""Benchmarks: tables and figures of the papers, run from a checkout. `BENCHMARKS` names them; see README.md."""
 
 from __future__ import annotations
 
-from .entries import Benchmark
-from .registry import BENCHMARKS
+from .registry import BENCHMARKS, Benchmark
 from .runner import run_benchmark
 
 __all__ = ["BENCHMARKS", "Benchmark", "run_benchmark"]

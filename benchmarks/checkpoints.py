@@ -7,11 +7,13 @@ import time
 import numpy as np
 import pandas as pd
 
-from ._image_classifiers import IMAGE_SHAPE, cnn_accuracy
+from skdpgen.nn import ParameterAverage
+
+from .images import IMAGE_SHAPE, cnn_accuracy
 from .models import verified_epsilon
 from .tables import split_rows
 
-__all__ = ["MODELS", "checkpoint_benchmark"]
+__all__ = ["MODELS", "Recorder", "checkpoint_benchmark"]
 
 MODELS = ("P3GM(net)", "P3GM(AE)", "DPVAESynthesizer")
 _SHARES = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
@@ -156,8 +158,6 @@ def _fit(name, task, parts, epsilon, delta, seed, steps, shares, device):
     from skdpgen.nn import DPNet, P3GMModule, PriVAEModule
     from skdpgen.synthesizers import DPVAESynthesizer, P3GMSynthesizer
 
-    from ._recorder import Recorder
-
     budget = {"epsilon": epsilon, "delta": delta, "random_state": seed, "device": device}
     vae = name == "DPVAESynthesizer"
     if not vae and name not in MODELS:
@@ -191,3 +191,40 @@ def _error(synthesizer, parts, bounds, most=2_000):
         back = synthesizer.inverse_transform(synthesizer.transform(X))
     width = bounds[:, 1] - bounds[:, 0]
     return float(np.mean(np.sum(np.square((back - np.clip(X, *bounds.T)) / width), axis=1)))
+
+
+class Recorder(ParameterAverage):
+    """Average of the parameters that is also kept at steps chosen in advance.
+
+    Parameters
+    ----------
+    at : sequence of int
+        Steps, in ascending order; the first is 1.
+    decay : float, default=0.0
+        Of the average; 0 is the parameters themselves.
+
+    Attributes
+    ----------
+    states : dict of int to state dict
+        Step -> average of the module's parameters, on the CPU.
+    """
+
+    def __init__(self, at, decay=0.0):
+        super().__init__(decay)
+        self.at = at
+        self.states = {}
+
+    # the net is a template that fit clones: what is kept has to be found here
+    def __sklearn_clone__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def on_batch_end(self, net, training=True, **kwargs):
+        super().on_batch_end(net, training=training, **kwargs)
+        if self.step_ in self.at:
+            names = [name for name, p in net.module_.named_parameters() if p.requires_grad]
+            state = {name: value.detach().cpu().clone() for name, value in net.module_.state_dict().items()}
+            averages = dict(zip(names, (a.cpu().clone() for a in self.average_), strict=True))
+            self.states[self.step_] = {**state, **averages}

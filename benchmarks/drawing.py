@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from skdpgen.utils.atomic import save_figure
-
 from .summary import value_of
 
 __all__ = [
@@ -16,7 +14,23 @@ __all__ = [
     "draw_lines",
     "draw_split",
     "draw_steps",
+    "new_figure",
+    "save_figure",
 ]
+
+
+def new_figure(size):
+    """Return an empty figure of matplotlib, of `size` in inches, without a window system."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError("figures need matplotlib: pip install skdpgen[plot]") from None
+    return Figure(figsize=size, layout="constrained")
+
+
+def save_figure(figure, path, dpi=110):
+    """Write a figure in the format of the suffix of `path`."""
+    figure.savefig(path, dpi=dpi)
 
 
 def draw_lines(results, path, x, fields, *, log=False, labels=None):
@@ -38,11 +52,9 @@ def draw_lines(results, path, x, fields, *, log=False, labels=None):
     labels : dict, default=None
         Words in place of names of fields.
     """
-    from matplotlib.figure import Figure
-
     labels = labels or {}
     panels_of = [(data, field) for data in _values(results, "data") for field in fields if _has(results, data, field)]
-    canvas = Figure(figsize=(4.4 * max(1, len(panels_of)), 3.4), layout="constrained")
+    canvas = new_figure((4.4 * max(1, len(panels_of)), 3.4))
     panels = canvas.subplots(1, max(1, len(panels_of)), squeeze=False)[0]
     for panel, (data, field) in zip(panels, panels_of):
         for k, model in enumerate(_values(results, "model")):
@@ -96,15 +108,13 @@ def draw_split(results, path):
 
 def draw_accounting(results, path):
     """Figure 9: epsilon of the same noise by four accountings."""
-    from matplotlib.figure import Figure
-
     kinds = {
         "epsilon_pld": "PLD",
         "epsilon_rdp": "RDP",
         "epsilon_paper": "paper's RDP",
         "epsilon_baseline": "zCDP + MA",
     }
-    canvas = Figure(figsize=(7, 3.4), layout="constrained")
+    canvas = new_figure((7, 3.4))
     panel = canvas.subplots()
     at = np.arange(len(results))
     for k, (field, label) in enumerate(kinds.items()):

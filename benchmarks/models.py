@@ -1,13 +1,25 @@
-"""What the tables compare: synthesizers by class name, and the settings of them that have names of their own."""
+"""What the tables compare: synthesizers by class name, and settings of them that have a name."""
 
 from __future__ import annotations
 
 import inspect
+import math
 from dataclasses import dataclass, field
 
-import numpy as np
-
-__all__ = ["BASELINES", "CLASSIFIER", "MODELS", "REAL", "Model", "find_model", "verified_epsilon"]
+__all__ = [
+    "BASELINES",
+    "CLASSIFIER",
+    "MODELS",
+    "REAL",
+    "Model",
+    "find_model",
+    "models_of_images",
+    "models_of_tables",
+    "models_that_sample",
+    "models_with_components",
+    "models_with_shares",
+    "verified_epsilon",
+]
 
 REAL = "real data"
 # Trained by DP-SGD on the rows themselves and tested on real ones, without any synthesis: what a reviewer asks for.
@@ -25,7 +37,7 @@ class Model:
     estimator : str
         Class in `skdpgen.synthesizers`.
     settings : dict
-        Parameters of its own; ``{data}`` in a text stands for the name of the data.
+        Parameters of the synthesizer; ``{data}`` in a text stands for the name of the data.
     private : bool
         False: fitted at an infinite epsilon, whatever the budget of the others.
     trains : bool
@@ -60,12 +72,12 @@ class Model:
         }
         if self.trains and device != "cpu":
             own["device"] = device
-        return make(epsilon=epsilon if self.private else np.inf, **{**given, **own})
+        return make(epsilon=epsilon if self.private else math.inf, **{**given, **own})
 
 
 # Of images, the paper's: dense nets on the pixels.
 _DENSE = {"image_shape": None}
-# Settings of P3GM and DP-VAE that the papers' tables have as models of their own.
+# Settings of P3GM and DP-VAE that the papers' tables list as separate models.
 MODELS = {
     model.name: model
     for model in (
@@ -122,3 +134,43 @@ def verified_epsilon(synthesizer):
     """
     card = getattr(synthesizer, "card_", None)
     return None if card is None else card.verify()["fit"]["epsilon"]
+
+
+# ---- names that the option `models` may hold, by what a benchmark does with them -----------------------------------
+def models_that_sample():
+    """Names of `find_model`, and the real data."""
+    return (REAL, *dict.fromkeys((*MODELS, *_classes())))
+
+
+def models_of_images():
+    """The same, and the classifier that is trained by DP-SGD on the rows."""
+    return (*models_that_sample(), CLASSIFIER)
+
+
+def models_of_tables():
+    """The same, and the peers."""
+    from .peers import PEERS
+
+    return (*models_of_images(), *PEERS)
+
+
+def models_with_components():
+    """Those whose number of latent dimensions can be set."""
+    classes = _classes()
+    estimators = {name: name for name in classes} | {name: model.estimator for name, model in MODELS.items()}
+    return tuple(
+        name
+        for name in models_that_sample()
+        if name in estimators and "n_components" in inspect.signature(classes[estimators[name]]).parameters
+    )
+
+
+def models_with_shares():
+    """Those of P3GM that train a decoder: the encoder's share of their budget can be set."""
+    return tuple(name for name, model in MODELS.items() if model.estimator == "P3GMSynthesizer" and model.trains)
+
+
+def _classes():
+    from skdpgen import synthesizers
+
+    return {name: getattr(synthesizers, name) for name in synthesizers.__all__ if name.endswith("Synthesizer")}

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pandas as pd
 
-__all__ = ["cost_benchmark", "cost_of_fit", "random_chunks"]
+__all__ = ["cost_benchmark", "cost_of_fit", "peak_mib", "random_chunks"]
 
 ROWS = (10_000, 100_000, 1_000_000, 10_000_000)
 COLUMNS = (15, 100, 1_000)
@@ -45,7 +45,7 @@ def random_chunks(n_rows, n_columns, chunk_rows=_CHUNK):
 
 
 def cost_of_fit(n_rows, n_columns, epsilon=1.0):
-    """Fit in a process of its own, and return its seconds and the most memory it ever held.
+    """Fit in a separate process, and return its seconds and its peak memory.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def _measure(sender, n_rows, n_columns, epsilon):
             yield chunk
 
     next(chunks())
-    before, spent[0] = _peak_mib(), 0.0
+    before, spent[0] = peak_mib(), 0.0
     start, cpu = time.perf_counter(), time.process_time()
     synthesizer = MomentSynthesizer(epsilon, target="c0", schema=Schema(columns)).fit(chunks)
     fitted, cpu = time.perf_counter(), time.process_time() - cpu
@@ -105,14 +105,14 @@ def _measure(sender, n_rows, n_columns, epsilon):
             "cpu_seconds": cpu,
             "chunk_seconds": spent[0],
             "sample_seconds": sampled - fitted,
-            "peak_mib": _peak_mib(),
+            "peak_mib": peak_mib(),
             "start_mib": before,
         }
     )
     sender.close()
 
 
-def _peak_mib():
+def peak_mib():
     """Largest resident size of this process so far."""
     import resource
     import sys

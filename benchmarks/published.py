@@ -14,8 +14,8 @@ from __future__ import annotations
 
 __all__ = ["CLASSIFIERS", "DP2VAE_TABLE_1", "PUBLISHED_AT", "TABLE_5", "TABLE_6", "TABLE_7", "TABLE_8"]
 
-# Our rows beside each of the paper's; another model has a row of its own, under the paper's name (Ryan's algorithm is
-# what MST grew out of, and not MST).
+# Our rows beside each of the paper's; another model has a separate row, under the paper's name (Ryan's algorithm is the
+# predecessor of MST, and not MST).
 _OURS = {
     "P3GM": ("P3GMSynthesizer", "P3GM(paper)"),
     "PGM": ("PGM",),
@@ -115,7 +115,8 @@ TABLE_8 = {
     for name, figures in _rows({model: {"two_way_tvd": value} for model, value in models.items()}, data).items()
 }
 
-# At (10, 1e-5); DPDM's of its own paper. "unsound": accounted with amplification that its encoders do not allow.
+# At (10, 1e-5); DPDM's figures are from the DPDM paper. "unsound": accounted with amplification that its encoders do
+# not allow.
 DP2VAE_TABLE_1 = {
     "DP2-VAE, paper (unsound)": {"lr": 0.784, "mlp": 0.778, "cnn": 0.812},
     "DP-Sinkhorn (m = 3), paper": {"lr": 0.791, "mlp": 0.792, "cnn": 0.791},

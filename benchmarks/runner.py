@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+import itertools
 import json
 import math
 import os
 import platform
 import sys
+import time
 import traceback
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 from skdpgen.exceptions import BenchmarkError
 
-from .cells import Meter, cells_of
-from .planning import check_drawing, plan
+from .drawing import new_figure
 from .registry import BENCHMARKS
 from .summary import summary
 
-__all__ = ["run_benchmark"]
+__all__ = ["AXES", "Cell", "Meter", "cells_of", "check_drawing", "plan", "run_benchmark"]
 
 # XGBoost is distributed under two names.
 _PACKAGES = ("skdpgen", "scikit-learn", "numpy", "pandas", "torch", "xgboost", "xgboost-cpu")
@@ -32,8 +36,8 @@ def run_benchmark(name, *, output=None, only_finished=False, **options):
 
     A benchmark is run cell by cell: one set of data, one budget, one seed, one model. A cell that is in `output`
     already, with the same options, is read from there and not run again, whichever benchmark ran it and under whatever
-    versions: its line says which. A run that was stopped goes on where it was. A cell that fails is told on stderr and
-    is not kept as finished; the others are run.
+    versions: its line says which. A run that was stopped continues there. A cell that fails is reported on stderr
+    and does not count as finished; the others are run.
 
     Parameters
     ----------
@@ -173,7 +177,7 @@ def _say(text):
 
 
 def _run_cell(benchmark, cell, output):
-    """Results of a cell, each told as soon as the next one shows that it was not the last."""
+    """Results of a cell, each written as soon as the next one shows that it was not the last."""
     held, meter = None, Meter()
     try:
         for part, result in enumerate(_guarded(cell)):
@@ -202,7 +206,7 @@ def _tell(record, output):
 
 
 def _end_line(output):
-    """End the line that a killed process was writing; a file that cannot be written is told before the first fit."""
+    """End the line that a killed process was writing; an unwritable file is an error before the first fit."""
     with open(output, "ab+") as file:
         if file.tell():
             file.seek(-1, os.SEEK_END)
@@ -223,7 +227,10 @@ def _finished(output):
                 continue
             if not isinstance(record, dict) or "cell" not in record:
                 continue
-            key = _line(record["cell"])
+            cell = dict(record["cell"])
+            # results of earlier versions name the module of the function too
+            cell["run"] = cell["run"].rpartition(":")[2]
+            key = _line(cell)
             if record["part"] == 0:  # what a stopped run had of it does not count
                 cells[key] = []
             cells.setdefault(key, []).append(record)
@@ -260,3 +267,175 @@ def _jsonable(value):
         return value
     print(f"not a JSON value: {type(value).__name__}", file=sys.stderr)
     return str(value)
+
+
+# ---- which parts are run, with which options -----------------------------------------------------------------------
+def plan(benchmark, options):
+    """Return what is to be run: benchmarks, their options, and where each draws its figure.
+
+    Parameters
+    ----------
+    benchmark : Benchmark
+    options : dict
+        What the caller gave. Of several parts each gets what it takes; a model that it cannot take is left out, and a
+        part that is left without any.
+
+    Returns
+    -------
+    list of (Benchmark, dict, str or None)
+
+    Raises
+    ------
+    ValueError
+        A model is none that the benchmark, or any of its parts, can take.
+    """
+    if not benchmark.parts:
+        _check_models(options, benchmark.name, benchmark.models())
+        # a benchmark that draws its figure itself is given the name of the file
+        own = {name: value for name, value in options.items() if not (name == "figure" and benchmark.draw)}
+        return [(benchmark, own, options.get("figure"))]
+    parts = [BENCHMARKS[name] for name in benchmark.parts]
+    known = [part.models() for part in parts if "models" in part.options]
+    if None not in known:
+        _check_models(options, benchmark.name, tuple(dict.fromkeys(name for names in known for name in names)))
+    chosen = [(part, _options_of(part, options)) for part in parts]
+    return [planned for part, own in chosen if own is not None for planned in plan(part, own)]
+
+
+def _check_models(options, name, known):
+    if refused := _not_among(known, options):
+        raise ValueError(
+            f"the benchmark {name} cannot take the models {', '.join(refused)}: it takes {', '.join(known)}"
+        )
+
+
+def _not_among(known, options):
+    named = [model for model in options.get("models", ()) if isinstance(model, str)]
+    return [model for model in named if known is not None and model not in known]
+
+
+def _options_of(part, options):
+    """The options that one of several parts takes; its figure goes into the folder. None: no model is left to it."""
+    own = {name: value for name, value in options.items() if name in part.options}
+    if left_out := _not_among(part.models(), own):
+        own["models"] = [model for model in own["models"] if model not in left_out]
+        rest = "" if own["models"] else ", and is not run"
+        print(f"skdpgen: {part.name} cannot take {', '.join(left_out)}{rest}", file=sys.stderr)
+        if rest:
+            return None
+    folder = options.get("figures")
+    if folder is not None and "figure" in part.options:
+        os.makedirs(folder, exist_ok=True)
+        own["figure"] = os.path.join(folder, f"{part.name}.png")
+    return own
+
+
+def check_drawing(path=None):
+    """Raise where a figure cannot be drawn, or not to `path`: known before the first fit, not after the last."""
+    figure = new_figure((1, 1))
+    if path is None:
+        return
+    folder, name = os.path.split(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"there is no folder {folder} to draw {name} into")
+    known = figure.canvas.get_supported_filetypes()
+    if os.path.splitext(name)[1][1:].lower() not in known:
+        raise ValueError(f"{name} does not say how to draw it: it must end in one of .{', .'.join(sorted(known))}")
+
+
+# ---- cells ---------------------------------------------------------------------------------------------------------
+# Parameters of benchmarks that are taken one by one, outermost first; a benchmark may name further axes.
+AXES = ("table", "dataset", "epsilon", "dimensions", "seeds", "models")
+# Parameters that no result depends on.
+_SILENT = ("data", "device", "figure", "peer_python", "progress")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One call of a benchmark's function.
+
+    Parameters
+    ----------
+    key : dict
+        What is run: the function, and every argument that its results depend on.
+    label : str
+        For the progress bar.
+    function : callable
+    arguments : dict
+    """
+
+    key: dict
+    label: str
+    function: Any
+    arguments: dict
+
+    def run(self):
+        yield from self.function(**self.arguments)
+
+
+def cells_of(benchmark, options):
+    """Yield the cells of a benchmark.
+
+    An argument that is a list where the function takes one value, or the lists of `AXES` and of the benchmark's own
+    axes, are taken one by one. A benchmark that draws its figure itself needs all its rows at once: where a figure is
+    asked for, its lists are left together.
+
+    Parameters
+    ----------
+    benchmark : Benchmark
+    options : dict
+        What the caller gave.
+    """
+    function = benchmark.function()
+    signature = inspect.signature(function)
+    given = {**benchmark.arguments, **options}
+    if given.pop("quick", False):
+        quick = benchmark.quick or {"quick": True}
+        given = {**benchmark.arguments, **quick, **{k: v for k, v in options.items() if k != "quick"}}
+    bound = signature.bind(**given)
+    bound.apply_defaults()
+    axes = []
+    for name in (*benchmark.axes, *AXES):
+        if name not in bound.arguments or name in dict(axes):
+            continue
+        values = bound.arguments[name]
+        takes_list = isinstance(signature.parameters[name].default, (tuple, list, range))
+        if not isinstance(values, (tuple, list, range)) or (takes_list and given.get("figure") is not None):
+            continue
+        axes.append((name, [((value,) if takes_list else value) for value in values]))
+    for combination in itertools.product(*(values for _, values in axes)):
+        chosen = dict(zip((name for name, _ in axes), combination))
+        arguments = {**bound.arguments, **chosen}
+        key = {"run": benchmark.home.partition(":")[2], **{k: v for k, v in arguments.items() if k not in _SILENT}}
+        label = " ".join(str(value[0] if isinstance(value, tuple) else value) for value in chosen.values())
+        yield Cell(key, label, function, arguments)
+
+
+class Meter:
+    """Seconds and peak memory between laps."""
+
+    def __init__(self):
+        self._begin()
+
+    def _begin(self):
+        self._start = time.perf_counter()
+        with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+            file.write("5")  # Linux: the peak begins anew
+
+    def lap(self):
+        """Return ``seconds`` and ``peak_mib`` since the last lap, and begin the next."""
+        lap = {"seconds": round(time.perf_counter() - self._start, 2), "peak_mib": round(_peak_mib(), 1)}
+        self._begin()
+        return lap
+
+
+def _peak_mib():
+    try:
+        with open("/proc/self/status", encoding="ascii") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 2**10
+    except (OSError, StopIteration):  # not Linux
+        import resource
+        import sys
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak / 2**20 if sys.platform == "darwin" else peak / 2**10

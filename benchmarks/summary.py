@@ -18,9 +18,9 @@ def summary(benchmark, results):
     Returns
     -------
     str
-        A Markdown table. Figures that no result has are left out; a figure that the papers have stands in a column of
-        its own, "published". Where several budgets were asked for, or another than that of the published figures, each
-        has rows of its own that name it.
+        A Markdown table. Figures that no result has are left out; a published figure stands in a separate
+        column, "published". Where several budgets were asked for, or another than that of the published figures, each
+        has separate rows that name it.
     """
     figures = {
         field: label

@@ -1,4 +1,4 @@
-"""Tables by the protocol of P3GM's paper: train on synthetic rows, test on real ones, compare marginals."""
+"""Tables by the protocol of P3GM's paper, and a private search on one of them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,28 @@ import time
 
 import numpy as np
 import pandas as pd
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpgen import datasets
+from skdpgen.datasets import load_adult
 from skdpgen.metrics import one_way_tvd, protocol_classifiers, tstr_report, two_way_tvd
 from skdpgen.tabular import Numeric, TableEncoder
 
 from .models import CLASSIFIER, REAL, Model, find_model, verified_epsilon
 from .peers import find_peer
 
-__all__ = ["DEVELOPMENT_SEEDS", "TABLES", "TABLE_SEEDS", "split_rows", "table_benchmark"]
+__all__ = [
+    "CANDIDATES",
+    "DEVELOPMENT_SEEDS",
+    "TABLES",
+    "TABLE_SEEDS",
+    "search_benchmark",
+    "split_rows",
+    "table_benchmark",
+]
 
 TABLE_SEEDS = (0, 1, 2, 3, 4)
 DEVELOPMENT_SEEDS = (100, 101, 102, 103, 104)
@@ -65,7 +75,7 @@ def table_benchmark(
     data=None,
     peer_python=None,
 ):
-    """Fit, sample and judge synthesizers on one table, one result a seed and model.
+    """Fit synthesizers on one table, sample, and evaluate; one result a seed and model.
 
     The results are exact functions of real rows: these tables are public, others' results are not.
 
@@ -74,8 +84,8 @@ def table_benchmark(
     table : {"adult", "esr", "isolet", "credit"}, default="adult"
     models : sequence of str, Model or callable, default=("P3GMSynthesizer",)
         Names of `benchmarks.models`, of synthesizers in `skdpgen.synthesizers` or of `benchmarks.peers`;
-        "real data" judges the training rows themselves, the reference of every table; "DPNetClassifier" is trained on
-        them by DP-SGD, its scores stand in the place of the classifiers' and of marginals it has none. A callable is
+        "real data" evaluates the training rows themselves, the reference of every table; "DPNetClassifier" is trained
+        on them by DP-SGD, its scores stand in the place of the classifiers' and of marginals it has none. A callable is
         called with the
         keywords ``epsilon`` and ``delta`` and what is public: ``target`` and ``schema``, or, for a table of numbers
         alone, ``bounds`` and ``classes``. It returns an object with ``fit(frame)`` and ``sample(n_rows)`` that gives a
@@ -87,7 +97,7 @@ def table_benchmark(
     learned_schema : bool, default=False
         Declare nothing: everything is learned under the same budget.
     development : bool, default=False
-        Judge on a part of the training rows and never touch the test rows: for choosing defaults.
+        Evaluate on a part of the training rows and never read the test rows: for choosing defaults.
     classifiers : dict of str to classifier, default=None
         None is the protocol's four.
     rows : int, default=None
@@ -120,7 +130,7 @@ def table_benchmark(
     if table not in TABLES:
         raise ValueError(f"table must be one of {', '.join(TABLES)}; got {table!r}")
     if classifiers is None and any(model != CLASSIFIER for model in models):
-        protocol_classifiers()  # an hour's fit is not to be lost to a package that is not there
+        protocol_classifiers()  # a missing package must not be found after a fit of an hour
     bunch = getattr(datasets, TABLES[table])(data)
     for seed in seeds:
         train, test = split_rows(bunch.frame, seed)
@@ -234,8 +244,70 @@ def _synthesize(model, table, train, bunch, learned_schema, budget, device):
         "sample_seconds": sampled - fitted,
         "epsilon": verified_epsilon(synthesizer),
         "delta": budget["delta"],
-        **getattr(synthesizer, "details_", {}),  # of a peer: what ran, and what it takes without paying
+        **getattr(synthesizer, "details_", {}),  # of a peer: what ran, and what it reads without protection
     }
     if as_array:
         synthetic = pd.DataFrame(synthetic[0], columns=columns).assign(**{bunch.target: synthetic[1]})[train.columns]
     return getattr(model, "name", type(synthesizer).__name__), synthetic, cost
+
+
+# ---- private search ------------------------------------------------------------------------------------------------
+CANDIDATES = [{"prior": ["auto"], "n_components": [3, 10, 30]}, {"prior": ["gaussian", "mixture"]}]
+
+
+def search_benchmark(*, seeds=tuple(range(10)), epsilon=1.0, data=None, quick=False):
+    """Fit every candidate at the whole budget, and search among them at that budget.
+
+    Parameters
+    ----------
+    seeds : iterable of int
+        Of the split in training and test rows.
+    epsilon : float
+        At delta 1e-5: of each candidate's fit, and of the search as a whole.
+    data : str or path, default=None
+        As for ``load_adult``.
+    quick : bool, default=False
+        4,000 training rows.
+
+    Yields
+    ------
+    dict
+        `model` ("one candidate", "PrivateSearchCV"), `candidate`, `auroc` and `auprc` of a logistic regression trained
+        on synthetic rows and tested on real ones, `seconds`, `epsilon` recomputed from the card; of the search also
+        `gain`, its AUROC less the mean of the candidates' on the same split.
+    """
+    from sklearn.model_selection import ParameterGrid
+
+    from skdpgen.model_selection import PrivateSearchCV
+    from skdpgen.synthesizers import P3GMSynthesizer
+
+    bunch = load_adult(data)
+    for seed in seeds:
+        train, test = split_rows(bunch.frame, seed)
+        train = train.head(4000) if quick else train
+        template, candidates = P3GMSynthesizer(epsilon, target=bunch.target, schema=bunch.schema), []
+        for parameters in ParameterGrid(CANDIDATES):
+            judged = _judge_search(template.set_params(**{"n_components": "auto", **parameters}), train, test, bunch)
+            candidates.append(judged["auroc"])
+            yield {"seed": int(seed), "model": "one candidate", "candidate": parameters, **judged}
+        template = P3GMSynthesizer(target=bunch.target, schema=bunch.schema)
+        search = PrivateSearchCV(template, CANDIDATES, epsilon=epsilon, scoring="tstr_log_loss")
+        judged = _judge_search(search, train, test, bunch)
+        judged["gain"] = judged["auroc"] - float(np.mean(candidates))
+        yield {"seed": int(seed), "model": "PrivateSearchCV", "candidate": search.best_params_, **judged}
+
+
+def _judge_search(synthesizer, train, test, bunch):
+    start = time.perf_counter()
+    synthesizer.fit(train)
+    seconds = time.perf_counter() - start
+    report = tstr_report(
+        synthesizer.sample(len(train)),
+        test,
+        target=bunch.target,
+        positive=bunch.positive,
+        classifiers={"logistic_regression": LogisticRegression(max_iter=1000)},
+    )
+    scores = report["logistic_regression"]
+    cost = synthesizer.card_.verify()["fit"]["epsilon"]
+    return {**{name: float(np.mean(scores[name])) for name in ("auroc", "auprc")}, "seconds": seconds, "epsilon": cost}

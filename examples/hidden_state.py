@@ -19,7 +19,7 @@ from skdpgen import DP2VAESynthesizer
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # the benchmarks stand beside the examples
 
-from benchmarks.dp2vae_theory import dp2vae_hidden_state
+from benchmarks.theory import dp2vae_hidden_state
 
 path = Path(tempfile.mkdtemp()) / "hidden_state.png"
 rows = {row["model"]: row["epsilon"] for row in dp2vae_hidden_state(quick=True, figure=path)}

@@ -15,11 +15,13 @@ __all__ = ["main"]
 
 
 def main(argv=None):
-    """Run one command; return the exit code: 0, 2 with one line on stderr for bad input, else what the command says.
+    """Run one command and return the exit code.
 
-    That is 1 where cells of a benchmark failed, or where a card that was verified says that its fit is not private.
+    0 is success; 1, cells of a benchmark failed, or a verified card says that its fit is not private; 2, bad input,
+    with one line on stderr; 130, interrupted.
     """
-    arguments = _parser().parse_args(argv)
+    argv = sys.argv[1:] if argv is None else list(argv)
+    arguments = _parser(argv).parse_args(argv)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _one_line_warning
@@ -39,11 +41,11 @@ def _one_line_warning(message, category, filename, lineno, file=None, line=None)
     print(f"skdpgen: {category.__name__}: {one_line(message)}", file=sys.stderr)
 
 
-def _parser():
+def _parser(argv):
     parser = argparse.ArgumentParser(prog="skdpgen", description="Differentially private synthetic data.")
     parser.add_argument("--version", action="version", version=f"skdpgen {__version__}")
     parser.add_argument("--traceback", action="store_true", help="show where an error was raised")
-    add_commands(parser.add_subparsers(required=True, metavar="COMMAND"))
+    add_commands(parser.add_subparsers(required=True, metavar="COMMAND"), argv)
     return parser
 
 

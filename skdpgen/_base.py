@@ -15,10 +15,18 @@ from ._types import NEIGHBORING
 from .accounting import PrivacyAccountant, PrivacyCard
 from .accounting._reservation import PhaseRecorder
 from .exceptions import PrivacyLeakWarning
-from .utils.finite import is_finite
 from .utils.noise import make_noise_generator
-from .utils.searching import EXACT_SCORES, OWN_BOOKS, inside_search
-from .utils.validation import Interval, Options, StrOptions, check_parameters, python_value
+from .utils.validation import (
+    EXACT_SCORES,
+    OWN_BOOKS,
+    Interval,
+    Options,
+    StrOptions,
+    check_parameters,
+    inside_search,
+    is_finite,
+    python_value,
+)
 
 __all__ = ["DEFAULT_DELTA", "PRIVACY_CONSTRAINTS", "PrivateEstimator"]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 
 import _command_line
 import numpy as np
@@ -338,3 +340,29 @@ def test_no_bar_goes_to_a_stderr_that_is_no_terminal(table, capsys):
 def test_schema_says_what_is_to_be_edited(table, capsys):
     main(["schema", table])
     assert 'set "missing" to false' in capsys.readouterr().err
+
+
+def test_bench_outside_a_checkout_says_in_one_line_where_the_benchmarks_are(monkeypatch, capsys, tmp_path):
+    from skdpgen.commands import bench
+
+    monkeypatch.setattr(bench, "_CHECKOUT", tmp_path)
+    for arguments in (["adult"], ["adult", "--quick"], []):
+        line = refused(capsys, "bench", *arguments)
+        assert "not part of the installed package" in line
+        assert "clone the repository" in line
+    with pytest.raises(SystemExit) as stopped:
+        main(["bench", "--help"])
+    assert stopped.value.code == 0
+    assert "clone the repository" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_help_text_loads_no_command_and_no_numbers():
+    code = (
+        "import sys, contextlib\nfrom skdpgen.__main__ import main\n"
+        "with contextlib.suppress(SystemExit): main(['--help'])\n"
+        "slow = {'numpy', 'pandas', 'benchmarks', 'skdpgen.commands.synthesize'} & set(sys.modules)\n"
+        "sys.exit(f'loaded {slow}' if slow else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(name in done.stdout for name in ("synthesize", "verify", "bench"))

@@ -25,7 +25,7 @@ def test_verify_checks_a_ledger_with_or_without_a_card(capsys, tmp_path):
     head = told.split("head")[1].split()[0]
     for text in ("consistent", "of 3 at delta 1e-05", "charges  1, add_or_remove_one", "private  yes"):
         assert text in told
-    assert "unproven" not in told
+    assert "no hash chain" not in told
     assert main(["verify", str(card), "--ledger", str(path), "--head", head]) == 0
     assert "fit      epsilon" in capsys.readouterr().out
     assert "never had the head" in refused(capsys, "verify", "--ledger", str(path), "--head", "1:" + "0" * 64)

@@ -142,7 +142,7 @@ def test_a_full_disk_sends_the_model_to_the_temporary_folder(table, fitted, monk
 def test_where_nothing_can_be_written_the_line_says_so(table, fitted, monkeypatch):
     full_for(monkeypatch, "")
     told, model = kept(fitted, model="model.safetensors")
-    assert "charged epsilon 4 at delta 1e-05; the released model could be written nowhere, and is lost" in told
+    assert "charged epsilon 4 at delta 1e-05; the released model could not be written anywhere, and is lost" in told
     assert model is None
     assert files() == set()
 
@@ -192,7 +192,7 @@ def test_a_fit_that_fails_after_its_charge_says_what_is_spent(table, capsys, mon
 
     monkeypatch.setattr(MomentSynthesizer, "_set_model", fail)
     line, _ = failing(capsys, *ALL)
-    assert "MemoryError; the fit failed after its charge, which stays: spent epsilon 4 of 4" in line
+    assert "MemoryError; the fit failed after its charge, and the charge stays: spent epsilon 4 of 4" in line
     assert files() == set()
 
 

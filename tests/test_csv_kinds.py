@@ -197,7 +197,7 @@ def test_on_a_terminal_consent_is_asked_for(monkeypatch, answer, code):
 def test_consent_that_is_not_needed_is_refused(capsys):
     SCHEMA.save("s.json")
     line = refused(capsys, *f"synthesize {_write()} --schema s.json --kinds-from-values --output out.csv".split())
-    assert "does nothing" in line
+    assert "has no effect" in line
 
 
 def test_the_card_names_format_and_resolution_of_dates():

@@ -19,9 +19,9 @@ from skdpgen.data import frames as _frames
 from skdpgen.dpsgd import GradientNoise
 from skdpgen.mechanisms import add_gaussian, histogram
 from skdpgen.testing import check_noninterference
-from skdpgen.testing._facts import difference, facts
+from skdpgen.testing._replay import difference, facts
 from skdpgen.utils.noise import NoiseGenerator
-from skdpgen.utils.watching import QueryWatcher, watch_releases
+from skdpgen.utils.watching import Replay, replay_releases
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -113,12 +113,12 @@ def test_data_that_cannot_be_compared_are_refused():
 
 
 def test_exact_sums_are_shown_under_seeded_noise_alone():
-    class Curious(QueryWatcher):
+    class Curious(Replay):
         def release(self, released, sd, kind, query):
             raise AssertionError("the sum of a private release was shown")
 
     query = histogram(np.zeros(5, dtype=int), 1)
-    with watch_releases(Curious()):
+    with replay_releases(Curious()):
         for rng in (NoiseGenerator("secure"), NoiseGenerator("fast"), np.random.default_rng(0)):
             with pytest.raises(RuntimeError, match="seeded noise alone"):
                 add_gaussian(query, 1.0, rng, "add_or_remove_one")

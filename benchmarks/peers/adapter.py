@@ -51,7 +51,7 @@ def find_interpreter(package, python=None):
         candidates = [python] if isinstance(python, str | os.PathLike) else list(python)
     if not candidates:
         raise FileNotFoundError(
-            f"{package} runs in an environment of its own: name its interpreter by --peer-python (python=) or by "
+            f"{package} runs in a separate environment: name its interpreter by --peer-python (python=) or by "
             f"{PYTHON_VARIABLE}"
         )
     probe = f"import importlib.metadata as m; m.version({package!r})"
@@ -79,7 +79,7 @@ class Peer:
     Parameters
     ----------
     epsilon, delta : float
-        Budget that the peer is asked to keep; what it really takes is told in `unpaid`.
+        Budget that is given to the peer; `unpaid` lists what it reads beyond that budget.
     target : str, default=None
         Ignored: the peers treat the target as any other column.
     schema : Schema, default=None
@@ -96,14 +96,14 @@ class Peer:
     Attributes
     ----------
     details_ : dict
-        ``peer``: versions, settings, seconds and peak memory (``peak_mib``) of the worker, and what the peer tells of
-        its budget, for the results.
+        ``peer``: versions, settings, seconds and peak memory (``peak_mib``) of the worker, and what the peer reports
+        of its budget, for the results.
     """
 
     # of the subclasses
     name = package = model = ""
     settings = {}
-    # what the peer takes from the rows without paying for it, read in its source
+    # what the peer computes from private rows without protection, by its source
     unpaid = ()
 
     def __init__(
@@ -193,8 +193,8 @@ class Peer:
             return self.schema
         if self.bounds is None or self.classes is None:
             raise ValueError(
-                f"{self.name} is given the public schema (schema=, or bounds= and classes=): left to itself it would "
-                "take bounds and categories from the rows without paying"
+                f"{self.name} is given the public schema (schema=, or bounds= and classes=): otherwise it "
+                "would take bounds and categories from the private rows without protection"
             )
         columns = [Numeric(f"x{i}", bounds=tuple(pair)) for i, pair in enumerate(np.asarray(self.bounds, dtype=float))]
         return Schema([*columns, Categorical("label", categories=tuple(np.asarray(self.classes).tolist()))])

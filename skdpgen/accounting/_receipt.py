@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from .. import __version__
 from ..exceptions import LedgerError
 from ..utils.forks import ForkSafeLock, process_identity
-from ..utils.safetensors_file import read_safetensors
+from ..utils.strict_json import read_safetensors
 from ._events import Charge, Release, releases
 from ._filter import PrivacyFilter
 from ._ledger import FileLedger

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ._audit import AuditPlan, AuditResult, audit, audit_neighbours, audit_one_run, plan_audit
+from ._audit import AuditPlan, AuditResult, audit, audit_neighbours, audit_one_run, audit_training, plan_audit
 from ._bounds import epsilon_from_counts, epsilon_from_guesses, mu_from_counts, mu_from_scale, mu_from_shift
-from ._training import audit_training
 
 __all__ = [
     "AuditPlan",

@@ -1,4 +1,4 @@
-"""From what an adversary got right to a lower bound of epsilon, with confidence."""
+"""Lower bounds of epsilon, with confidence, from the errors and guesses of an adversary."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _upper(errors, trials, confidence):
 
 
 def error_bounds(false_positives, without, false_negatives, within, confidence):
-    """Upper bounds of the chances of a false alarm and of a miss, which hold together with this confidence."""
+    """Upper bounds of the chances of a false alarm and of a miss, which hold jointly with this confidence."""
     side = 1 - (1 - confidence) / 2
     return _upper(false_positives, without, side), _upper(false_negatives, within, side)
 
@@ -146,7 +146,7 @@ def mu_from_scale(directions, noise, confidence=0.95, freedom=None):
 
 
 def epsilon_from_guesses(correct, guesses, canaries, delta, confidence=0.95):
-    """Lower bound of epsilon from one run with many canaries, each put in or left out by a coin of its own.
+    """Lower bound of epsilon from one run with many canaries, each included or left out by an independent coin.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def epsilon_from_guesses(correct, guesses, canaries, delta, confidence=0.95):
     2.2
     """
     if not 0 <= correct <= guesses <= canaries:
-        raise ValueError("correct <= guesses <= canaries must hold")
+        raise ValueError(f"0 <= correct <= guesses <= canaries must hold; got {correct}, {guesses}, {canaries}")
 
     def chance(epsilon):
         """Bound of the probability of so many right guesses at epsilon."""

@@ -1,21 +1,29 @@
-"""Fits of neighbouring data sets, watched: what each released, projected on what the canary adds."""
+"""Fits of neighbouring data sets, observed: what each released, projected on what the canary adds."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import takewhile
 
 import numpy as np
+from scipy import stats
 from sklearn.base import clone
 
+from ..accounting import describe_event
+from ..testing._replay import Replay, replay_releases
 from ..utils.noise import NoiseGenerator, make_noise_generator, override_noise
 from ..utils.watching import watch_releases
+from ._bounds import mu_from_scale, mu_from_shift
 
 __all__ = [
+    "bounds_of_distances",
     "canary_rows",
+    "claimed_mu",
     "contribution",
+    "fit_distances",
     "fitted_numbers",
     "follow",
     "follow_path",
@@ -26,8 +34,11 @@ __all__ = [
 ]
 
 
+_DIFFERENT = "fits of neighbouring data sets made different releases: give `statistic`"
+
+
 class _Silent(NoiseGenerator):
-    """Noise of standard deviation 0, while the fit takes itself for noisy; other draws are those of a known seed."""
+    """Noise of standard deviation 0, in a fit that is planned with noise; other draws have a known seed."""
 
     def __init__(self):
         super().__init__("seeded", seed=0)
@@ -58,7 +69,9 @@ class _Followed(_Silent):
 
 
 class _Scaled(NoiseGenerator):
-    """Noise of another scale than its fit states: what an audit is to find."""
+    """Noise of another scale than the fit states: the fault that an audit is to find. Never private."""
+
+    private = False
 
     def __init__(self, kind, scale):
         super().__init__(kind)
@@ -126,7 +139,7 @@ class _EnoughError(Exception):
 
 
 def with_public_seed(estimator):
-    """Clone, with an accountant of its own, whose public randomness is the same in every fit.
+    """Clone with a separate accountant, and with the same public randomness in every fit.
 
     A difference between two fits is then the canary's, and not that of two initialisations. Noise has no seed.
     """
@@ -136,7 +149,7 @@ def with_public_seed(estimator):
 
 
 def released_by(estimator, data, silent=False, n_releases=None):
-    """Fit a clone, with a ledger of its own, and return (fitted, list of (release, sd, kind)).
+    """Fit a clone with a separate ledger, and return (fitted, list of (release, sd, kind)).
 
     With `n_releases` the fit ends after that many releases: what is made of them costs time and shows nothing more.
     """
@@ -188,7 +201,7 @@ def _plain(seen):
 def _judged(seen, gradient):
     """Plain releases, and with `gradient` the first gradient, in units of its noise: its bound holds a noisy count.
 
-    Later gradients are taken at parameters that hang on the noise of earlier ones.
+    Later gradients are taken at parameters that depend on the noise of earlier ones.
     """
     return [
         *_plain(seen),
@@ -201,7 +214,7 @@ def _in_noise(value, sd, kind):
 
 
 def follow(estimator, one, other, gradient=False):
-    """Fit `one`, and then tell what a canary adds to each release, given the releases before it.
+    """Fit `one`, and compute what a canary adds to each release, given the releases before it.
 
     A later release is made of earlier ones: of what they gave for the bounds, say. The definition of composition asks
     how far the data sets are apart *after the same earlier releases*. So both are fitted once more with the noise off,
@@ -275,7 +288,9 @@ def follow_path(estimator, data, one, other, gradient=False, n_releases=None):
     steps = [_in_noise(*release) for release in path if release[2] != "plain"]
     path = [*takewhile(lambda release: release[2] == "plain", path), *(steps[:1] if gradient else [])]
     if not path:
-        raise ValueError("nothing is released before the first gradient: what a canary adds cannot be told")
+        raise ValueError(
+            "nothing is released before the first gradient, so the contribution of a canary cannot be computed"
+        )
     bases, changed = (_along(path, estimator, rows, recorded.followed(gradient)) for rows in (one, other))
     fixed = len(path) == 1 and path[0][2] == "plain" and not recorded.drew_uniforms
     return FollowedFit([(y, base, moved, sd, kind) for (y, sd, kind), base, moved in zip(path, bases, changed)], fixed)
@@ -283,23 +298,30 @@ def follow_path(estimator, data, one, other, gradient=False, n_releases=None):
 
 def _along(path, estimator, data, generators):
     """What a fit without noise would release at each step of a path."""
-    seen = []
-
-    def watcher(value, sd, kind):
-        if kind != path[len(seen)][2] or value.shape != path[len(seen)][0].shape:
-            raise ValueError("fits of neighbouring data released different things: give statistic")
-        seen.append(value if kind == "plain" else value / sd)
-        if len(seen) == len(path):
-            raise _EnoughError
-        return path[len(seen) - 1][0].copy()
-
-    with warnings.catch_warnings(), watch_releases(watcher), override_noise(generators):
+    replay = _AlongPath(path)
+    with warnings.catch_warnings(), replay_releases(replay), override_noise(generators):
         warnings.simplefilter("ignore")
         with suppress(_EnoughError):
             clone(estimator).fit(*data)
-    if len(seen) != len(path):
-        raise ValueError("fits of neighbouring data released different things: give statistic")
-    return seen
+    if len(replay.seen) != len(path):
+        raise ValueError(_DIFFERENT)
+    return replay.seen
+
+
+class _AlongPath(Replay):
+    """Records what a fit without noise would release, and lets it go on with the releases of the path."""
+
+    def __init__(self, path):
+        self._path, self.seen = path, []
+
+    def release(self, released, sd, kind, query):
+        expected = self._path[len(self.seen)]
+        if kind != expected[2] or released.shape != expected[0].shape:
+            raise ValueError(_DIFFERENT)
+        self.seen.append(released if kind == "plain" else released / sd)
+        if len(self.seen) == len(self._path):
+            raise _EnoughError
+        return expected[0].copy()
 
 
 def project(seen, directions, gradient=False):
@@ -314,7 +336,7 @@ def project(seen, directions, gradient=False):
 
 
 def fitted_numbers(fitted):
-    """All numbers among the fitted attributes, as one vector: for estimators with mechanisms of their own."""
+    """All numbers among the fitted attributes, as one vector: for estimators with other mechanisms."""
     parts = []
     for name, value in sorted(vars(fitted).items()):
         if name.endswith("_") and isinstance(value, np.ndarray) and value.dtype.kind in "fiu":
@@ -336,9 +358,26 @@ def canary_rows(X, y, estimator, neighboring):
         Read for declared bounds.
     neighboring : str
     """
+    labels = None if y is None else np.asarray(y)
     if hasattr(X, "iloc"):
-        return _canary_of_frame(X, y, neighboring)
-    X = np.asarray(X, dtype=np.float64)
+        import pandas as pd
+
+        rows = [_canary_of_frame(X), X.iloc[[len(X) // 2]]]
+        joined = [pd.concat([X, row], ignore_index=True) for row in rows]
+        labels = None if y is None else pd.Series(labels)
+        longer = None if y is None else pd.concat([labels, labels[:1]], ignore_index=True)
+    else:
+        X = np.asarray(X, dtype=np.float64)
+        joined = [np.vstack([X, row[None]]) for row in _canaries_of_array(X, estimator)]
+        longer = None if y is None else np.concatenate([labels, labels[:1]])
+    with_canary, with_other = [(rows,) if y is None else (rows, longer) for rows in joined]
+    if neighboring == "replace_one":
+        return with_other, with_canary
+    return ((X,) if y is None else (X, labels)), with_canary
+
+
+def _canaries_of_array(X, estimator):
+    """The canary, and a row that is orthogonal to it."""
     d = X.shape[1]
     bounds = estimator.get_params(deep=False).get("bounds")
     low, high = (
@@ -346,24 +385,16 @@ def canary_rows(X, y, estimator, neighboring):
     )
     center, reach = (low + high) / 2, np.maximum(high - low, 1e-12)
     signs = np.ones(d)
-    rows = [center + 10 * reach]
-    if neighboring == "replace_one":
-        signs[1::2] = -1
-        rows.append(center + 10 * signs * reach)
-    labels = None if y is None else np.asarray(y)
-    first = None if labels is None else labels[:1]
-    wholes = []
-    for row in rows:
-        wholes.append((np.vstack([X, row[None]]), *(() if labels is None else (np.concatenate([labels, first]),))))
-    base = (X,) if labels is None else (X, labels)
-    return (base, wholes[0]) if neighboring == "add_or_remove_one" else (wholes[1], wholes[0])
+    signs[1::2] = -1
+    return center + 10 * reach, center + 10 * signs * reach
 
 
-def _canary_of_frame(X, y, neighboring):
+def _canary_of_frame(X):
+    """Numbers far beyond those of the table, and the first category: every record attains the bound of categories."""
     import pandas as pd
 
     columns = {}
-    for name in X.columns:  # numbers far beyond what is there, and the first level: every record attains the bound
+    for name in X.columns:
         column = X[name]
         if pd.api.types.is_float_dtype(column.dtype):
             columns[name] = [float(column.max()) + 10 * float(column.max() - column.min() + 1)]
@@ -371,15 +402,129 @@ def _canary_of_frame(X, y, neighboring):
             columns[name] = [int(column.max()) + 10 * int(column.max() - column.min() + 1)]
         else:
             columns[name] = [column.iloc[0]]
-    canary = pd.DataFrame(columns).astype(X.dtypes.to_dict())
-    rows = [canary]
-    if neighboring == "replace_one":
-        other = X.iloc[[len(X) // 2]]
-        rows.append(other)
-    labels = None if y is None else pd.Series(np.asarray(y))
-    wholes = []
-    for row in rows:
-        whole = pd.concat([X, row], ignore_index=True)
-        wholes.append((whole,) if labels is None else (whole, pd.concat([labels, labels[:1]], ignore_index=True)))
-    base = (X,) if y is None else (X, labels)
-    return (base, wholes[0]) if neighboring == "add_or_remove_one" else (wholes[1], wholes[0])
+    return pd.DataFrame(columns).astype(X.dtypes.to_dict())
+
+
+# ---- the method "likelihood" ---------------------------------------------------------------------------------------
+# Deviations between the measured and the computed distance beyond which the fits without noise describe no noisy fit.
+_TOO_FAR = 5.0
+
+
+def fit_distances(estimator, one, other, n_runs, *, n_releases, gradient=False, noise_scale=1.0, tick=lambda: None):
+    """Fit both data sets again and again, each fit up to its last release, and measure all releases together.
+
+    For a known pair of data sets, the log-likelihood ratio of Gaussian releases is linear in them: what was released,
+    minus what the neighbour releases without noise *after the same earlier releases*, along what the canary adds. The
+    releases enter with fixed weights, those of one fit made before, so that their sum is Gaussian however much a
+    canary adds in another fit.
+
+    Parameters
+    ----------
+    estimator
+        Of `with_public_seed`.
+    one, other : tuple
+        Arguments of ``fit``: neighbours.
+    n_runs : int
+        Fits of each.
+    n_releases : int
+        How many releases a fit makes until the last that is judged.
+    gradient : bool, default=False
+        Whether the last of them is the first gradient.
+    noise_scale : float, default=1.0
+        Of the noise of these fits, over what they state.
+    tick : callable, default does nothing
+        Called after each fit.
+
+    Returns
+    -------
+    of_one, of_other : arrays of shape (n_runs, 2)
+        Distances of fits of `one` from `other`, and of `other` from `one`, in units of the noise that the mechanisms
+        state; and the same without any noise: what the canary adds, which is at most mu, and mu where it attains the
+        sensitivity.
+    each : int
+        Fits for each distance.
+    """
+    pilot = follow_path(estimator, one, one, other, gradient, n_releases)
+    weights = np.array([_norm((moved - base) / _positive(sd)) for _, base, moved, sd, _ in pilot.steps])
+    if not weights.any():
+        raise ValueError("the canary adds nothing to any release: it lies where the estimator does not look")
+    weights /= _norm(weights)
+    sides = []
+    for data, from_one in ((one, False), (other, True)):
+        found = []
+        for _ in range(n_runs):
+            with noise_scaled(noise_scale):
+                steps = _steps(estimator, data, one, other, gradient, n_releases, pilot)
+            found.append(_distance(steps, weights, from_one))
+            tick()
+        sides.append(np.array(found))
+    return *sides, 1 if pilot.fixed else 3
+
+
+def _steps(estimator, data, one, other, gradient, n_releases, pilot):
+    """Releases of one noisy fit, with what both data sets release there without noise."""
+    if not pilot.fixed:
+        return follow_path(estimator, data, one, other, gradient, n_releases).steps
+    _, seen = released_by(estimator, data, n_releases=n_releases)
+    if len(seen) != 1 or seen[0][0].shape != pilot.steps[0][0].shape:
+        raise ValueError(_DIFFERENT)
+    return [(seen[0][0], *pilot.steps[0][1:])]
+
+
+def _distance(steps, weights, from_one):
+    distance = reach = 0.0
+    for (released, base, moved, sd, _), weight in zip(steps, weights):
+        direction = (moved - base) / _positive(sd)
+        norm = _norm(direction)
+        if norm > 0:
+            way = released - base if from_one else moved - released
+            distance += weight * float(np.sum(way / _positive(sd) * direction)) / norm
+            reach += weight * norm
+    return distance, reach
+
+
+def _norm(values):
+    return math.sqrt(float(np.sum(np.square(values))))
+
+
+def _positive(sd):
+    return np.maximum(sd, 1e-300)
+
+
+def bounds_of_distances(of_one, of_other, confidence):
+    """Two lower bounds of mu from what `fit_distances` returns, and whether their assumptions hold.
+
+    Returns
+    -------
+    dict
+        ``mu_lower``: what the canary adds, over the upper bound of the noise measured about it. ``mu_by_shift``: from
+        the shift between fits of the two data sets alone, which takes many more fits. ``mu_added``: what the canary
+        adds over the noise stated. ``noise_measured``: over the noise stated. ``normality``: p-value of a
+        Kolmogorov-Smirnov test.
+
+    Notes
+    -----
+    Where the measured shift is not that of the fits without noise, the fits without noise do not describe the noisy
+    ones, and ``mu_lower`` is ``mu_by_shift``.
+    """
+    # both from `one` without noise: what the canary is computed to add is in neither
+    without, within = of_one[:, 1] - of_one[:, 0], of_other[:, 0]
+    by_shift = mu_from_shift(without, within, confidence)
+    noise = np.concatenate([side[:, 0] - side[:, 1] - (side[:, 0] - side[:, 1]).mean() for side in (of_one, of_other)])
+    both, freedom = np.concatenate([of_one, of_other]), len(noise) - 2
+    added, deviation = float(both[:, 1].mean()), math.sqrt(float(np.sum(noise**2)) / freedom)
+    found = {"mu_by_shift": by_shift, "mu_added": added, "noise_measured": deviation}
+    spread = deviation * math.sqrt(1 / len(without) + 1 / len(within))
+    if deviation == 0 or abs(within.mean() - without.mean() - added) > _TOO_FAR * spread:
+        return {**found, "mu_lower": by_shift, "normality": 0.0}
+    directions = [(0.0, np.array([added]), np.ones(1))]
+    normality = float(stats.kstest(noise / deviation, "norm", method="asymp").pvalue)
+    return {**found, "mu_lower": mu_from_scale(directions, noise, confidence, freedom), "normality": normality}
+
+
+def claimed_mu(charges):
+    """Gaussian-DP parameter that was charged: of releases in which every record takes part; inf without noise."""
+    rows = [row for charge in charges for row in describe_event(charge.event)]
+    if any(row["noise_multiplier"] == 0 for row in rows):
+        return math.inf
+    return math.sqrt(math.fsum(row["count"] / row["noise_multiplier"] ** 2 for row in rows))

@@ -1,16 +1,39 @@
-"""The commands of the command line: one module each, which registers its options and runs."""
+"""The commands of the command line: one module each, with its options (`add`) and its work (`run`)."""
 
 from __future__ import annotations
 
 import importlib
 
-__all__ = ["add_commands"]
+__all__ = ["COMMANDS", "add_commands"]
 
-# In the order of the help text.
-_MODULES = ("synthesize", "sample", "demo", "schema", "budget", "verify", "audit", "report", "bench")
+# Name -> summary, in the order of the help text.
+COMMANDS = {
+    "synthesize": "fit a private model to a table and write synthetic rows",
+    "sample": "draw rows from a released model",
+    "demo": "synthesize real data that ship with scikit-learn; no file needed",
+    "schema": "write a schema to edit, from the columns of a table",
+    "budget": "plan a fit: noise of each phase, signal to noise, epsilon curve; nothing is charged",
+    "verify": "recompute the epsilon of a privacy card or of a ledger from its events alone; exit code 1 if the fit is "
+    "not private",
+    "audit": "test a model: a lower bound of its epsilon, from fits of dummy rows",
+    "report": "compare synthetic with real rows on one HTML page, which must not be published",
+    "bench": "run a benchmark; one JSON line a result (needs a checkout of the repository)",
+}
 
 
-def add_commands(commands):
-    """Register every command with an argparse sub-parsers action."""
-    for name in _MODULES:
-        importlib.import_module(f"{__name__}.{name}").add(commands)
+def add_commands(commands, words):
+    """Register every command with an argparse sub-parsers action.
+
+    Parameters
+    ----------
+    commands : argparse action
+        What ``ArgumentParser.add_subparsers`` returns.
+    words : list of str
+        Arguments of the command line. Only commands among them are loaded: the help text needs none.
+    """
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=summary)
+        if name in words:
+            module = importlib.import_module(f"{__name__}.{name}")
+            module.add(command)
+            command.set_defaults(run=module.run)

@@ -1,4 +1,4 @@
-"""What several commands share: how a command is registered, and the options of a budget and of a file."""
+"""What several commands share: options of a budget, of models and of files, and how models are found."""
 
 from __future__ import annotations
 
@@ -6,21 +6,15 @@ from .._types import NEIGHBORING
 
 __all__ = [
     "add_budget",
-    "add_command",
     "add_escaping",
     "add_reading",
     "add_settings",
+    "find_models",
+    "make_model",
     "print_ledger",
     "read_settings",
     "reading",
 ]
-
-
-def add_command(commands, name, run, summary):
-    """Register a command and return its parser; ``run(arguments)`` does the work."""
-    command = commands.add_parser(name, help=summary.replace("%", "%%"), description=summary)
-    command.set_defaults(run=run)
-    return command
 
 
 def add_reading(parser):
@@ -30,27 +24,25 @@ def add_reading(parser):
         metavar="TEXT",
         action="append",
         default=[],
-        help="text that stands for a missing value; repeatable",
+        help="text that means a missing value; repeatable",
     )
     parser.add_argument(
-        "--separator", metavar="C", help="between the fields of a CSV file: a character, or tab (default: comma)"
+        "--separator", metavar="C", help="separator of the fields of a CSV file: a character, or tab (default: comma)"
     )
-    parser.add_argument(
-        "--decimal", metavar="C", default=".", help="mark before the decimals of numbers: . or , (default: .)"
-    )
-    parser.add_argument(
-        "--thousands", metavar="C", help="mark between thousands: . or , or ' or space (default: there are none)"
-    )
+    parser.add_argument("--decimal", metavar="C", default=".", help="decimal mark of numbers: . or , (default: .)")
+    parser.add_argument("--thousands", metavar="C", help="mark between thousands: . or , or ' or space (default: none)")
     parser.add_argument(
         "--dates",
         metavar="FORMAT",
         action="append",
         default=[],
-        help="how dates are written that are not in ISO 8601, such as %%d.%%m.%%Y; repeatable; dates of a schema are "
-        "written in the first",
+        help="format of dates that are not in ISO 8601, such as %%d.%%m.%%Y; repeatable; dates of a schema are written "
+        "in the first format",
     )
     parser.add_argument(
-        "--header", action="store_true", help="the first line does hold names, though some are numbers or dates"
+        "--header",
+        action="store_true",
+        help="the first line holds column names, though some look like numbers or dates",
     )
 
 
@@ -67,13 +59,17 @@ def reading(arguments):
 
 
 def add_budget(parser, epsilon=1.0, default="1"):
-    parser.add_argument("--epsilon", type=float, default=epsilon, metavar="E", help=f"default: {default}")
-    parser.add_argument("--delta", type=float, metavar="D", help="default: that of the ledger, else 1e-5")
+    parser.add_argument(
+        "--epsilon", type=float, default=epsilon, metavar="E", help=f"privacy budget epsilon (default: {default})"
+    )
+    parser.add_argument(
+        "--delta", type=float, metavar="D", help="privacy budget delta (default: that of the ledger, else 1e-5)"
+    )
     parser.add_argument(
         "--neighboring",
         choices=NEIGHBORING,
         metavar="R",
-        help=f"{' or '.join(NEIGHBORING)}; default: that of the ledger, else {NEIGHBORING[0]}",
+        help=f"neighbouring relation, {' or '.join(NEIGHBORING)} (default: that of the ledger, else {NEIGHBORING[0]})",
     )
 
 
@@ -82,7 +78,7 @@ def add_escaping(parser):
     parser.add_argument(
         "--escape-formulas",
         action="store_true",
-        help="put a ' before text in OUT.csv that a spreadsheet would take for a formula",
+        help="put a ' before text in OUT.csv that a spreadsheet would run as a formula",
     )
 
 
@@ -92,7 +88,7 @@ def add_settings(parser):
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="a parameter of the model, a Python literal or text; repeatable",
+        help="parameter of the model: a Python literal, or text; repeatable",
     )
 
 
@@ -104,7 +100,7 @@ def read_settings(texts):
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise ValueError(f"--set takes NAME=VALUE; got {text}")
+            raise ValueError(f"--set must be NAME=VALUE; got {text}")
         try:
             settings[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError):
@@ -119,3 +115,40 @@ def print_ledger(accountant):
         f"spent epsilon {accountant.epsilon_spent():.4f} of {accountant.epsilon:g} at delta {accountant.delta:g} "
         f"({accountant.neighboring})"
     )
+
+
+def find_models(option, given=None):
+    """Return the names of the package's private estimators, or those of them that were given.
+
+    Parameters
+    ----------
+    option : str
+        Option of the command line, for the error message.
+    given : list of str, default=None
+        Names. None, or "all" alone, gives all of them.
+    """
+    import skdpgen
+
+    from .._base import PrivateEstimator
+
+    def is_model(found):  # a search has no fit of its own
+        is_estimator = isinstance(found, type) and issubclass(found, PrivateEstimator)
+        return is_estimator and "estimator" not in found._get_param_names()
+
+    names = [name for name in skdpgen.__all__ if is_model(getattr(skdpgen, name))]
+    if given is None or given == ["all"]:
+        return names
+    for name in given:
+        if name not in names:
+            raise ValueError(f"{option} must be one of {', '.join(names)}; got {name}")
+    return given
+
+
+def make_model(name, parameters):
+    """Return an unfitted estimator; ValueError for parameters that it does not have."""
+    import skdpgen
+
+    estimator = getattr(skdpgen, name)()
+    if unknown := sorted(set(parameters) - set(estimator.get_params(deep=False))):
+        raise ValueError(f"{name} has no parameter {', '.join(unknown)}")
+    return estimator.set_params(**parameters)

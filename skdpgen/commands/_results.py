@@ -1,4 +1,4 @@
-"""What commands write: drafts before a charge, rows as they are drawn, and a released model that is never lost."""
+"""Files that commands write: drafts before a charge, rows as they are drawn, a released model that is never lost."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from ..utils.atomic import Draft
 
 __all__ = ["RESCUE_SUFFIX", "Results", "write_rows"]
 
-# Ends the name of a released model that was kept because its rows, or itself, could not be written.
+# Suffix of a released model that was saved elsewhere, because its rows or the model itself could not be written.
 RESCUE_SUFFIX = ".rescue.safetensors"
 
 
 class Results:
-    """The files that a fit is asked for, as a context: drafts of them all, made before anything is charged.
+    """The output files of a fit, as a context: drafts of all files are made before anything is charged.
 
     Parameters
     ----------
     output : str or Path
-        Of the rows.
+        File of the rows.
     card, model : str, Path or None
+        Files of the privacy card and of the released model, if they are asked for.
     """
 
     def __init__(self, output, card=None, model=None):
@@ -47,10 +48,10 @@ class Results:
             draft.discard()
 
     def write(self, synthesizer, n_rows, **options):
-        """Write the model, then the card, then the rows: the first cannot be had again.
+        """Write the model, then the card, then the rows: the model cannot be computed again without another charge.
 
-        Until the rows are written a released model that was not asked for lies beside them, for a process may be killed
-        while it draws. Where something fails, the rest is written all the same.
+        Until the rows are written, a copy of the released model is kept beside them, because a process may be killed
+        while it draws. If one file fails, the others are still written.
 
         Parameters
         ----------
@@ -67,7 +68,7 @@ class Results:
         Raises
         ------
         RuntimeError, KeyboardInterrupt
-            With what was charged, and where the released model is.
+            The message says what was charged, and where the released model is.
         """
         failures, kept, rescued = [], None, None
         try:
@@ -89,17 +90,17 @@ class Results:
             failures.append(error)
         except BaseException as error:
             kept = kept or self._rescue(synthesizer)
-            raise type(error)(f"interrupted; {_told(synthesizer, kept)}") from error
+            raise type(error)(f"interrupted; {_charged(synthesizer, kept)}") from error
         if failures:
             reasons = "; ".join(str(error) or type(error).__name__ for error in failures)
-            raise RuntimeError(f"{reasons}; {_told(synthesizer, kept)}") from failures[0]
+            raise RuntimeError(f"{reasons}; {_charged(synthesizer, kept)}") from failures[0]
         if rescued is not None:
             with contextlib.suppress(OSError):
                 os.unlink(rescued)
         return written
 
     def _rescue(self, synthesizer):
-        """Write the model to the first place that takes it; returns where, or None."""
+        """Write the model to the first folder that accepts it; return its path, or None."""
         name = f"{Path(self.output).name[:100]}.{secrets.token_hex(4)}{RESCUE_SUFFIX}"
         folders = [draft.target.parent for draft in self._drafts.values() if not draft.direct]
         with contextlib.suppress(OSError):  # there may be no folder for temporary files
@@ -111,14 +112,14 @@ class Results:
         return None
 
 
-def _told(synthesizer, kept):
+def _charged(synthesizer, kept):
     fit = synthesizer.card_["fit"]
-    where = f"is in {kept}, for skdpgen sample" if kept else "could be written nowhere, and is lost"
+    where = f"is in {kept}, for skdpgen sample" if kept else "could not be written anywhere, and is lost"
     return f"charged epsilon {float(fit['epsilon']):.6g} at delta {fit['delta']:.3g}; the released model {where}"
 
 
 def write_rows(synthesizer, n_rows, path, *, random_state=None, date_formats=None, **written):
-    """Draw rows and write them as they are drawn; returns how many.
+    """Draw rows, write them as they are drawn, and return their number.
 
     Parameters
     ----------

@@ -1,13 +1,13 @@
-"""`skdpgen audit`: does a model lose less than it claims?"""
+"""`skdpgen audit`: is the epsilon of a model at most the claimed one?"""
 
 from __future__ import annotations
 
-from ._arguments import add_command, add_settings, read_settings
+from ._arguments import add_settings, find_models, make_model, read_settings
 
 __all__ = ["add", "run"]
 
-# What is declared, so that little but the model is released, and a canary tells most of that: every record takes part
-# in the one step of a network, and what costs time and no privacy is short.
+# Declared, so that few values but the model are released, and the canary affects most of them: every record takes part
+# in the single step of a network, and phases that cost time and no privacy are short.
 DECLARED = {
     "bounds": (-1, 1),
     "l2_bound": 1.0,
@@ -16,14 +16,13 @@ DECLARED = {
     "start_steps": 2,
 }
 NETWORK = {"sampling_rate": 1.0, "steps": 1, "warm_start_steps": 2}
-# Made-up rows and columns. By likelihood one column shows as much as many; released counts must be far above their
-# noise, or what is centred on a released mean has the canary in its middle.
+# Dummy rows and columns. By likelihood one column shows as much as many. Released counts must be far above their noise:
+# otherwise rows centred on a released mean have the canary in their middle.
 ROWS, COLUMNS = {"likelihood": 2000}, {"likelihood": 1}
 
 
-def add(commands):
-    """Register the command."""
-    command = add_command(commands, "audit", run, "bound the epsilon of a model from below, by fits of made-up rows")
+def add(command):
+    """Register the options."""
     command.add_argument(
         "model",
         metavar="MODEL",
@@ -31,43 +30,60 @@ def add(commands):
         help="estimators of this package: DPPCA, DPGaussianMixture, ...; or: all; or: DPNet, one training by DP-SGD "
         "among many canaries (--set steps=, sampling_rate=; n_groups= for term-wise DP-SGD)",
     )
-    command.add_argument("--epsilon", type=float, default=10.0, metavar="E", help="what a fit claims; default: 10")
-    command.add_argument("--delta", type=float, metavar="D", help="default: 1e-5")
+    command.add_argument(
+        "--epsilon", type=float, default=10.0, metavar="E", help="claimed epsilon of a fit (default: 10)"
+    )
+    command.add_argument("--delta", type=float, metavar="D", help="claimed delta of a fit (default: 1e-5)")
     runs = command.add_mutually_exclusive_group()
-    runs.add_argument("--runs", type=int, default=200, metavar="N", help="fits with the canary, and without")
+    runs.add_argument(
+        "--runs",
+        type=int,
+        default=200,
+        metavar="N",
+        help="number of fits with the canary, and of fits without (default: 200)",
+    )
     runs.add_argument(
         "--fits",
         type=int,
         metavar="N",
-        help="noisy fits in all, half of them with the canary; without --method this is --method likelihood, for which "
-        "several hundred are enough at any epsilon",
+        help="number of noisy fits in all, half of them with the canary; without --method this selects --method "
+        "likelihood, for which several hundred fits are enough at any epsilon",
     )
-    command.add_argument("--confidence", type=float, default=0.95, metavar="C")
+    command.add_argument("--confidence", type=float, default=0.95, metavar="C", help="of the bound (default: 0.95)")
     command.add_argument(
         "--method",
         choices=["likelihood", "counts", "shift", "scale", "distribution_free"],
-        help="default: by what was charged; scale needs ten runs alone",
+        help="default: chosen by the events that were charged; scale needs only ten runs",
     )
     command.add_argument(
-        "--columns", type=int, metavar="K", help="numeric columns of the made-up rows; default: 4, 1 by likelihood"
+        "--columns",
+        type=int,
+        metavar="K",
+        help="number of numeric columns of the dummy rows (default: 4; by likelihood 1)",
     )
-    command.add_argument("--rows", type=int, metavar="N", help="made-up rows; default: 50, 2000 by likelihood")
+    command.add_argument("--rows", type=int, metavar="N", help="number of dummy rows (default: 50; by likelihood 2000)")
     command.add_argument(
         "--learned",
         action="store_true",
-        help="declare nothing: bounds and norms are learned, and categories of one more column for models of tables",
+        help="declare nothing: bounds and norms are learned, and for models of tables the categories of one more "
+        "column",
     )
     command.add_argument(
         "--noise-scale",
         type=float,
         default=1.0,
         metavar="S",
-        help="of the noise that fits draw, over what they state; with 0.5 the audit must refute the claim (likelihood)",
+        help="ratio of the noise that fits draw to the noise that they state; with 0.5 the audit must refute the claim "
+        "(likelihood only)",
     )
-    command.add_argument("--canaries", type=int, default=20_000, metavar="N", help="of DPNet; default: 20000")
+    command.add_argument(
+        "--canaries", type=int, default=20_000, metavar="N", help="number of canaries, for DPNet (default: 20000)"
+    )
     add_settings(command)
-    command.add_argument("--plan", action="store_true", help="fit twice, and print what the audit would take and show")
-    command.add_argument("--json", action="store_true", help="print the result as JSON, a line for each model")
+    command.add_argument(
+        "--plan", action="store_true", help="fit twice, and print the cost of the audit and what it could show"
+    )
+    command.add_argument("--json", action="store_true", help="print one JSON line for each model")
 
 
 def run(arguments):
@@ -83,31 +99,27 @@ def run(arguments):
             raise ValueError(f"--{name} must be positive; got {getattr(arguments, name)}")
     settings = read_settings(arguments.set)
     if arguments.model == ["DPNet"]:
-        print(_judge_training(settings, arguments))
+        print(_audit_training(settings, arguments))
         return
-    models = _models(arguments.model)
+    models = find_models("MODEL", arguments.model)
     for name in models:
         try:
-            print(_judge(name, settings, arguments), flush=True)
+            print(_audit_model(name, settings, arguments), flush=True)
         except ValueError as error:
             if len(models) == 1:
                 raise
-            print(f"{name}: nothing can be said: {error}", flush=True)
+            print(f"{name}: no result: {error}", flush=True)
 
 
-def _judge(name, settings, arguments):
+def _audit_model(name, settings, arguments):
     import json
-
-    import skdpgen
 
     from ..audit import audit, plan_audit
 
-    estimator = getattr(skdpgen, name)(epsilon=arguments.epsilon, delta=arguments.delta)
+    estimator = make_model(name, {"epsilon": arguments.epsilon, "delta": arguments.delta, **settings})
     known = estimator.get_params(deep=False)
-    if refused := sorted(set(settings) - set(known)):
-        raise ValueError(f"{name} has no parameter {', '.join(refused)}")
-    # a model that may have a network and has none takes nothing of the kind
-    network = {} if settings.get("decoder", known.get("decoder")) == "released" else NETWORK
+    # a model that can train a network and trains none takes no parameter of networks
+    network = {} if known.get("decoder") == "released" else NETWORK
     declared = {key: value for key, value in {**DECLARED, **network, **settings}.items() if key in known}
     if arguments.learned:
         declared = {
@@ -126,7 +138,7 @@ def _judge(name, settings, arguments):
     return f"{name}({shown}): {result}"
 
 
-def _judge_training(settings, arguments):
+def _audit_training(settings, arguments):
     import json
 
     from ..accounting import noise_multiplier_for, poisson_gaussian_event
@@ -154,7 +166,7 @@ def _judge_training(settings, arguments):
 
 
 def _rows(arguments, table):
-    """Made-up rows: an array, or a table with a column of categories."""
+    """Dummy rows: an array, or a table with a column of categories."""
     import numpy as np
 
     X = np.random.default_rng(0).uniform(-1, 1, (arguments.rows, arguments.columns))
@@ -164,23 +176,3 @@ def _rows(arguments, table):
 
     frame = pd.DataFrame(X, columns=[f"x{k}" for k in range(arguments.columns)])
     return frame.assign(group=np.resize(["a", "b"], arguments.rows))
-
-
-def _models(given):
-    import skdpgen
-
-    from .._base import PrivateEstimator
-
-    names = [name for name in skdpgen.__all__ if _is_model(getattr(skdpgen, name), PrivateEstimator)]
-    if given == ["all"]:
-        return names
-    for name in given:
-        if name not in names:
-            raise ValueError(f"MODEL must be one of {', '.join(names)}, or all; got {name}")
-    return given
-
-
-def _is_model(found, base):
-    if not (isinstance(found, type) and issubclass(found, base)):
-        return False
-    return "estimator" not in found._get_param_names()  # a search has no fit of its own to audit

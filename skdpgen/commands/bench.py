@@ -7,8 +7,6 @@ import importlib
 import sys
 from pathlib import Path
 
-from ._arguments import add_command
-
 __all__ = ["add", "run"]
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -18,29 +16,30 @@ _ABSENT = (
 )
 
 
-def add(commands):
-    """Register the command, and each benchmark with the options that it takes."""
-    command = add_command(commands, "bench", run, "run a benchmark; one JSON line a result (needs a checkout)")
-    if not _there():
-        command.add_argument("name", nargs="*", help=argparse.SUPPRESS)
+def add(command):
+    """Register each benchmark with the options that it takes."""
+    if not _is_checkout():
+        command.description = f"Nothing to run: {_ABSENT}."
+        command.add_argument("name", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
         return
-    names = command.add_subparsers(required=True, metavar="NAME", dest="name")
     registry = _load("benchmarks.registry")
+    names = command.add_subparsers(required=True, metavar="NAME", dest="name")
     for benchmark in registry.BENCHMARKS.values():
-        parser = add_command(names, benchmark.name, run, benchmark.summary)
+        summary = benchmark.summary
+        parser = names.add_parser(benchmark.name, help=summary.replace("%", "%%"), description=summary)
         for option in benchmark.options:
-            # absent where it is not given: the benchmark has its own default
+            # absent if it is not given: the benchmark has its own default
             parser.add_argument(f"--{option.replace('_', '-')}", **registry.OPTIONS[option], default=argparse.SUPPRESS)
         parser.add_argument(
             "--output",
             metavar="results.jsonl",
-            help="append the JSON lines to a file as well; what it holds already is not run again",
+            help="append the JSON lines to a file as well; results that it holds already are not computed again",
         )
-        parser.add_argument("--only-finished", action="store_true", help="print what the output holds; run nothing")
+        parser.add_argument("--only-finished", action="store_true", help="print the results of the output; run nothing")
 
 
 def run(arguments):
-    if not _there():
+    if not _is_checkout():
         raise FileNotFoundError(_ABSENT)
     benchmarks = _load("benchmarks")
     given = vars(arguments)
@@ -48,12 +47,12 @@ def run(arguments):
     benchmarks.run_benchmark(arguments.name, output=arguments.output, only_finished=arguments.only_finished, **options)
 
 
-def _there():
-    return (_CHECKOUT / "benchmarks" / "registry.py").is_file()
+def _is_checkout():
+    return (_CHECKOUT / "benchmarks" / "registry.py").is_file() and (_CHECKOUT / "setup.cfg").is_file()
 
 
 def _load(module):
-    """A module of the benchmarks, which stand beside the package in a checkout."""
+    """Import a module of the benchmarks, which stand beside the package in a checkout."""
     if str(_CHECKOUT) not in sys.path:
-        sys.path.append(str(_CHECKOUT))
+        sys.path.insert(0, str(_CHECKOUT))
     return importlib.import_module(module)

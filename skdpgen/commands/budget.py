@@ -1,27 +1,32 @@
-"""`skdpgen budget`: what a fit would release, at which noise, before anything is charged."""
+"""`skdpgen budget`: what a fit would release, and with how much noise. Nothing is charged."""
 
 from __future__ import annotations
 
-from ._arguments import add_budget, add_command, add_reading, add_settings, read_settings, reading
+from ._arguments import add_budget, add_reading, add_settings, find_models, make_model, read_settings, reading
 
 __all__ = ["add", "run"]
 
 
-def add(commands):
-    """Register the command."""
-    command = add_command(commands, "budget", run, "plan a fit: noise of each phase, signal to noise, epsilon curve")
+def add(command):
+    """Register the options."""
     command.add_argument(
         "input",
         metavar="INPUT",
         nargs="?",
-        help="CSV or Parquet file, of which columns and kinds are read; or --schema and --rows",
+        help="CSV or Parquet file, whose columns and kinds are read; or give --schema and --rows",
     )
     command.add_argument("--model", default="P3GMSynthesizer", metavar="MODEL", help="default: P3GMSynthesizer")
     add_budget(command)
     command.add_argument("--target", metavar="COLUMN")
-    command.add_argument("--schema", metavar="S.json", help="public facts; what it leaves open is learned")
-    command.add_argument("--rows", type=int, default=10_000, metavar="N", help="rows you expect: a public guess")
-    command.add_argument("--columns", type=int, metavar="K", help="an array of so many columns, in place of a table")
+    command.add_argument(
+        "--schema",
+        metavar="S.json",
+        help="public facts on the columns; a fact that is not declared is learned, and charged",
+    )
+    command.add_argument(
+        "--rows", type=int, default=10_000, metavar="N", help="number of rows, a public guess (default: 10000)"
+    )
+    command.add_argument("--columns", type=int, metavar="K", help="plan for an array of K columns, not for a table")
     add_settings(command)
     add_reading(command)
     command.add_argument("--plot", metavar="PLAN.png", help="draw the split and the epsilon curve")
@@ -48,30 +53,20 @@ def run(arguments):
 
 
 def _estimator(arguments):
-    import skdpgen
-
     from .. import Schema
-    from .._base import PrivateEstimator
 
-    names = [name for name in skdpgen.__all__ if _is_model(getattr(skdpgen, name), PrivateEstimator)]
-    if arguments.model not in names:
-        raise ValueError(f"--model must be one of {', '.join(names)}; got {arguments.model}")
+    find_models("--model", [arguments.model])
     parameters = {"epsilon": arguments.epsilon, "delta": arguments.delta, "neighboring": arguments.neighboring}
     if arguments.schema is not None:
         parameters["schema"] = Schema.load(arguments.schema)
     if arguments.target is not None:
         parameters["target"] = arguments.target
-    parameters |= read_settings(arguments.set)
-    estimator = getattr(skdpgen, arguments.model)()
-    if refused := sorted(set(parameters) - set(estimator.get_params(deep=False))):
-        raise ValueError(f"{arguments.model} has no parameter {', '.join(refused)}")
-    return estimator.set_params(**parameters)
+    return make_model(arguments.model, parameters | read_settings(arguments.set))
 
 
 def _data(arguments):
-    """Arguments of `plan`: the file's rows, or rows made up from what is declared."""
+    """Arguments of `plan`: the rows of the file, or dummy rows of the declared columns."""
     import numpy as np
-    import pandas as pd
 
     from .. import Schema
     from ..data.table_files import read_table
@@ -80,16 +75,11 @@ def _data(arguments):
     given = [name for name in ("input", "schema", "columns") if getattr(arguments, name) is not None]
     if arguments.columns is not None:
         if len(given) > 1 or arguments.columns < 1:
-            raise ValueError("--columns is for arrays: a positive number, without INPUT and --schema")
+            raise ValueError("--columns must be a positive number, without INPUT and --schema: it is for arrays")
         return (np.random.default_rng(0).random((60, arguments.columns)),)
     schema = None if arguments.schema is None else Schema.load(arguments.schema)
     if arguments.input is not None:
         return (read_table(arguments.input, **reading(arguments), schema=schema),)
     if schema is None:
-        raise ValueError("give INPUT, --schema or --columns: a plan hangs on the columns")
-    frame: pd.DataFrame = rows_like(schema)
-    return (frame,)
-
-
-def _is_model(found, base):
-    return isinstance(found, type) and issubclass(found, base) and "estimator" not in found._get_param_names()
+        raise ValueError("give INPUT, --schema or --columns: a plan depends on the columns")
+    return (rows_like(schema),)

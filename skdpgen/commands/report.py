@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
-from ._arguments import add_command, add_reading, reading
+from ._arguments import add_reading, reading
 
 __all__ = ["add", "run"]
 
 
-def add(commands):
-    """Register the command."""
-    command = add_command(
-        commands, "report", run, "compare synthetic with real rows on one HTML page, which is not to be published"
-    )
+def add(command):
+    """Register the options."""
     command.add_argument("real", metavar="REAL.csv", help="real rows: CSV or Parquet")
     command.add_argument("synthetic", metavar="SYNTHETIC.csv", help="synthetic rows with the same columns")
-    command.add_argument("--card", metavar="CARD.json", help="privacy card of the fit; it is verified")
+    command.add_argument("--card", metavar="CARD.json", help="privacy card of the fit, which is verified")
     command.add_argument(
-        "--model", metavar="M.safetensors", help="the released model: draws its latent space; its card, without --card"
+        "--model",
+        metavar="M.safetensors",
+        help="released model, whose latent space is drawn; without --card its card is used",
     )
-    command.add_argument("--image-shape", type=int, nargs=2, metavar=("H", "W"), help="the rows are images: draws them")
     command.add_argument(
-        "--results", metavar="RESULTS.jsonl", help="lines of skdpgen bench: draws utility against epsilon"
+        "--image-shape",
+        type=int,
+        nargs=2,
+        metavar=("H", "W"),
+        help="height and width, if the rows are images: they are drawn",
     )
-    command.add_argument("--schema", metavar="SCHEMA.json", help="public bounds and categories, for bins")
-    command.add_argument("--target", metavar="COLUMN", help="column to predict: train on synthetic, test on real rows")
-    command.add_argument("--positive", metavar="VALUE", help="its positive class; default: the rarer of two")
-    command.add_argument("--test", metavar="TEST.csv", help="real rows that were not fitted; default: a third of REAL")
-    command.add_argument("--max-rows", type=int, default=20_000, metavar="N", help="rows read of each; default: 20000")
+    command.add_argument(
+        "--results", metavar="RESULTS.jsonl", help="output of skdpgen bench: utility is drawn against epsilon"
+    )
+    command.add_argument("--schema", metavar="SCHEMA.json", help="public bounds and categories, for the bins")
+    command.add_argument(
+        "--target",
+        metavar="COLUMN",
+        help="column to predict: a model is trained on synthetic rows and tested on real ones",
+    )
+    command.add_argument("--positive", metavar="VALUE", help="positive class of the target (default: the rarer of two)")
+    command.add_argument("--test", metavar="TEST.csv", help="real rows that were not fitted (default: a third of REAL)")
+    command.add_argument(
+        "--max-rows",
+        type=int,
+        default=20_000,
+        metavar="N",
+        help="largest number of rows used of each table (default: 20000)",
+    )
     add_reading(command)
-    command.add_argument("--seed", type=int, default=0, metavar="S", help="of the rows drawn; default: 0")
+    command.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the choice of rows (default: 0)")
     command.add_argument("--output", default="skdpgen-report.html", metavar="REPORT.html")
 
 
@@ -71,4 +86,7 @@ def run(arguments):
     report.save(arguments.output)
     for name, value in report.figures.items():
         print(f"{name:24} {value:.4f}")
-    print(f"written to {arguments.output}: it reads real data, so do not publish it, nor the figures above")
+    print(
+        f"written to {arguments.output}: it is computed from real rows without protection; do not publish it, nor the "
+        "figures above"
+    )

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from ._arguments import add_command, add_escaping
+from ._arguments import add_escaping
 
 __all__ = ["add", "run"]
 
 
-def add(commands):
-    """Register the command."""
-    command = add_command(commands, "sample", run, "draw rows from a released model")
+def add(command):
+    """Register the options."""
     command.add_argument("model", metavar="M.safetensors")
-    command.add_argument("--rows", type=int, metavar="N", help="default: the released row count")
-    command.add_argument("--seed", type=int, metavar="S")
-    command.add_argument("--separator", metavar="C", help="between the fields of OUT.csv (default: comma)")
-    command.add_argument("--decimal", metavar="C", default=".", help="mark before decimals: . or , (default: .)")
+    command.add_argument("--rows", type=int, metavar="N", help="number of rows (default: the released row count)")
+    command.add_argument("--seed", type=int, metavar="S", help="seed of the draw")
+    command.add_argument("--separator", metavar="C", help="separator of the fields of OUT.csv (default: comma)")
+    command.add_argument("--decimal", metavar="C", default=".", help="decimal mark: . or , (default: .)")
     add_escaping(command)
     command.add_argument("--output", required=True, metavar="OUT.csv")
 

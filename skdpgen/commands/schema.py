@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from ._arguments import add_command, add_reading, reading
+from ._arguments import add_reading, reading
 
 __all__ = ["add", "run"]
 
 
-def add(commands):
-    """Register the command."""
-    command = add_command(commands, "schema", run, "write a schema to edit, from a table's columns")
+def add(command):
+    """Register the options."""
     command.add_argument("input", metavar="INPUT")
     add_reading(command)
     command.add_argument(
@@ -19,7 +18,8 @@ def add(commands):
         metavar="COLUMN",
         action="append",
         default=[],
-        help="declare this column's bounds or categories, as seen in the file, public ('*' for all); repeatable",
+        help="declare that the bounds or categories of this column in the file are public ('*' for all columns); "
+        "repeatable",
     )
     command.add_argument("--output", metavar="S.json", help="default: stdout")
 
@@ -35,9 +35,10 @@ def run(arguments):
     schema = Schema.from_kinds(frame)
     schema = declare_public(schema, frame, list(schema) if "*" in arguments.public else arguments.public)
     print(
-        "skdpgen: names and kinds of the columns are taken as public; edit what is not, write in the bounds and "
-        'categories that are public knowledge (null is learned, and paid for), and set "missing" to false where no '
-        "value can be missing",
+        "skdpgen: this file declares the names and kinds of the columns as public. Check them; add bounds and "
+        "categories "
+        'that are public knowledge (null is learned, and charged); set "missing" to false for a column that cannot '
+        "have missing values",
         file=sys.stderr,
     )
     if arguments.output:

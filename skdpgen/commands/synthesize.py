@@ -1,4 +1,4 @@
-"""`skdpgen synthesize`: fit a private model to a file of rows, and write synthetic ones."""
+"""`skdpgen synthesize`: fit a private model to a file of rows, and write synthetic rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 
 from ._arguments import (
     add_budget,
-    add_command,
     add_escaping,
     add_reading,
     add_settings,
@@ -17,40 +16,47 @@ from ._arguments import (
 
 __all__ = ["add", "run"]
 
-# Parameters that have an option of their own.
+# Parameters that have a separate option.
 _OPTIONS = ("epsilon", "delta", "neighboring", "accountant", "target", "schema", "random_state", "progress")
-# Columns that a question names, at most.
+# Largest number of columns that a question names.
 _LISTED = 40
 _MODELS = {"moment": "MomentSynthesizer", "p3gm": "P3GMSynthesizer"}
 
 
-def add(commands):
-    """Register the command."""
-    command = add_command(commands, "synthesize", run, "fit a private model to a table and write synthetic rows")
+def add(command):
+    """Register the options."""
     command.add_argument("input", metavar="INPUT", help="CSV or Parquet file of sensitive rows")
     command.add_argument(
         "--model",
         choices=sorted(_MODELS),
         default="p3gm",
-        help="p3gm (default); or moment: tables of two columns alone, in seconds, from Parquet a part at a time",
+        help="p3gm (default); or moment: one-way and two-way tables only, in seconds, from Parquet a part at a time",
     )
     add_budget(command)
-    command.add_argument("--ledger", metavar="BUDGET.db", help="charge a ledger file, made if it is not there")
     command.add_argument(
-        "--budget", type=float, metavar="E", help="epsilon of a ledger that is made (default: that of this fit)"
+        "--ledger", metavar="BUDGET.db", help="charge a ledger file; it is created if it does not exist"
     )
-    command.add_argument("--target", metavar="COLUMN", help="column to model the others by")
-    command.add_argument("--schema", metavar="S.json", help="public facts; what it leaves open is learned and charged")
+    command.add_argument(
+        "--budget", type=float, metavar="E", help="epsilon of a new ledger (default: the epsilon of this fit)"
+    )
+    command.add_argument(
+        "--target", metavar="COLUMN", help="column that the others are modelled by, for example a class label"
+    )
+    command.add_argument(
+        "--schema", metavar="S.json", help="public facts; a fact that it does not declare is learned and charged"
+    )
     command.add_argument(
         "--kinds-from-values",
         action="store_true",
-        help="declare public the kinds of columns (numbers, dates, text) that the values of a CSV file show; without "
-        "it, the schema declares them, or you are asked",
+        help="declare that the kinds of columns (numbers, dates, text) inferred from the values of a CSV file are "
+        "public; without it, the schema declares them, or you are asked",
     )
     add_settings(command)
     add_reading(command)
     command.add_argument("--rows", type=int, metavar="N", help="rows to write (default: the released row count)")
-    command.add_argument("--seed", type=int, metavar="S", help="of initialisation and sampling; never of the noise")
+    command.add_argument(
+        "--seed", type=int, metavar="S", help="seed of initialisation and sampling, never of the noise"
+    )
     add_escaping(command)
     command.add_argument("--output", required=True, metavar="OUT.csv")
     command.add_argument("--card", metavar="CARD.json", help="write the privacy card")
@@ -58,7 +64,7 @@ def add(commands):
 
 
 def _check_kinds(rows, schema, declared_public):
-    """Ask whether kinds that were read from the values are public: one row can change them, and they are released."""
+    """Ask whether kinds inferred from the values are public: one row can change them, and they are released."""
     import sys
 
     from .. import Schema
@@ -67,7 +73,9 @@ def _check_kinds(rows, schema, declared_public):
 
     names = getattr(rows, "attrs", {}).get(KINDS_FROM_VALUES, [])
     if declared_public and not names:
-        raise ValueError("--kinds-from-values does nothing here: the schema, or the Parquet file, has all kinds")
+        raise ValueError(
+            "--kinds-from-values has no effect here: the schema, or the Parquet file, declares all kinds; leave it out"
+        )
     if declared_public or not names:
         return
     if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
@@ -78,7 +86,7 @@ def _check_kinds(rows, schema, declared_public):
         if len(names) > _LISTED:
             print(f"  and {len(names) - _LISTED} more", file=sys.stderr)
         print(
-            "These kinds were read from the values. One row can change them, and everybody will see them.",
+            "These kinds were inferred from the values. One row can change them, and they will be published.",
             "Are they right, and public? [y/N] ",
             sep="\n",
             end="",
@@ -90,9 +98,9 @@ def _check_kinds(rows, schema, declared_public):
         raise ValueError("nothing was charged: declare the kinds in a schema (skdpgen schema INPUT --output S.json)")
     listed = ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     raise ValueError(
-        f"the kinds of {len(names)} columns ({listed}) are not declared; read from the private values, they would be "
-        "published. Write a schema by skdpgen schema INPUT --output S.json, check it and give it as --schema S.json; or"
-        " declare the kinds public by --kinds-from-values; nothing was charged"
+        f"the kinds of {len(names)} columns ({listed}) are not declared; inferred from the private values, they "
+        "would be published. Write a schema by skdpgen schema INPUT --output S.json, check it and give it as --schema "
+        "S.json; or declare the kinds public by --kinds-from-values; nothing was charged"
     )
 
 
@@ -114,10 +122,15 @@ def run(arguments):
     if arguments.save_model and Path(arguments.save_model).suffix != ".safetensors":
         raise ValueError(f"--save-model must end in .safetensors; got {arguments.save_model}")
     if arguments.budget is not None and (arguments.ledger is None or Path(arguments.ledger).exists()):
-        raise ValueError("--budget is for a --ledger that is not there yet; another has its own")
+        raise ValueError(
+            "--budget is for a --ledger that does not exist yet; an existing ledger has its own budget: leave "
+            "--budget out"
+        )
     model, settings = getattr(skdpgen, _MODELS[arguments.model]), read_settings(arguments.set)
     if refused := sorted(set(settings) - (set(model().get_params(deep=False)) - set(_OPTIONS))):
-        raise ValueError(f"--set: {model.__name__} takes no {', '.join(refused)} here; see its parameters")
+        raise ValueError(
+            f"--set: {model.__name__} takes no {', '.join(refused)} here; see its documentation for its parameters"
+        )
     options = reading(arguments)
     check_input(arguments.input, **options)
     check_writing(arguments.output, escape_formulas=arguments.escape_formulas)
@@ -131,7 +144,7 @@ def _run(arguments, model, settings, schema, options, results):
     from ..exceptions import SchemaError
 
     rows = Path(arguments.input)
-    # the kinds of the columns of a CSV file are told from all its values; those of a Parquet file stand in it
+    # the kinds of the columns of a CSV file are inferred from all its values; a Parquet file declares them
     if arguments.model != "moment" or not is_parquet(rows):
         rows = read_table(rows, **options, schema=schema)
     _check_kinds(rows, schema, arguments.kinds_from_values)
@@ -162,7 +175,7 @@ def _run(arguments, model, settings, schema, options, results):
         if not undeclared:
             raise
         raise SchemaError(
-            f'{said}{undeclared}: add them to its categories, give it an "other", or name a text that stands for a '
+            f'{said}{undeclared}: add them to its categories, give it an "other", or name a text that means a '
             "missing value by --missing TEXT"
         ) from error
     except Exception as error:
@@ -170,7 +183,8 @@ def _run(arguments, model, settings, schema, options, results):
             raise
         spent = synthesizer.accountant_
         raise RuntimeError(
-            f"{str(error) or type(error).__name__}; the fit failed after its charge, which stays: spent epsilon "
+            f"{str(error) or type(error).__name__}; the fit failed after its charge, and the charge stays: spent "
+            "epsilon "
             f"{spent.epsilon_spent():.6g} of {spent.epsilon:g} at delta {spent.delta:.3g}"
         ) from error
     # as the real rows are written, so that whatever reads one file reads the other

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from ._arguments import add_command
-
 __all__ = ["add", "run"]
 
 
-def add(commands):
-    """Register the command."""
-    command = add_command(
-        commands,
-        "verify",
-        run,
-        "recompute a privacy card's epsilon, or a ledger's, from its events alone; exit code 1 where it is not private",
-    )
-    command.add_argument("card", metavar="CARD.json", nargs="?", help="may be left out with --ledger")
+def add(command):
+    """Register the options."""
+    command.add_argument("card", metavar="CARD.json", nargs="?", help="privacy card; may be left out with --ledger")
     command.add_argument("--ledger", metavar="BUDGET.db", help="check a ledger file: its hash chain, sums and charges")
-    command.add_argument("--head", metavar="LENGTH:HASH", help="the ledger must have had this head, noted earlier")
+    command.add_argument(
+        "--head",
+        metavar="LENGTH:HASH",
+        help="head of the ledger at an earlier time, as this command printed it: the ledger must contain it",
+    )
 
 
 def run(arguments):
     if arguments.card is None and arguments.ledger is None:
         raise ValueError("give CARD.json, --ledger BUDGET.db, or both")
     if arguments.head is not None and arguments.ledger is None:
-        raise ValueError("--head is of a ledger: give --ledger")
+        raise ValueError("--head is of a ledger file: give --ledger BUDGET.db too")
     private = [
         verify(arguments)
         for verify, path in ((_verify_ledger, arguments.ledger), (_verify_card, arguments.card))
@@ -45,7 +41,10 @@ def _verify_ledger(arguments):
     print(f"  charges  {found['charges']}, {found['neighboring']}")
     print(f"  private  {'yes' if found['private'] else 'NO: without noise, or with noise that can be repeated'}")
     if found["unchained"]:
-        print(f"  unproven that the first {found['unchained']} are as written: an earlier version wrote them unchained")
+        print(
+            f"  the first {found['unchained']} charges have no hash chain (written by an earlier version), so changes "
+            "to them cannot be detected"
+        )
     print(f"  head     {found['head'] or 'none yet: the next charge begins the chain'}")
     return found["private"]
 
@@ -54,21 +53,21 @@ def _verify_card(arguments):
     from .. import PrivacyCard
     from ..utils.printing import one_line, printable
 
-    def told(text):  # what a card says can neither begin a line of its own nor send commands to a terminal
+    def shown(text):  # a text of the card can neither begin a new line nor send commands to a terminal
         return one_line(printable(text))
 
     card = PrivacyCard.load(arguments.card)
     computed = card.verify()
     fit, ledger = computed["fit"], computed["ledger"]
-    print(f"{told(arguments.card)}: consistent; recomputed from its events alone:")
+    print(f"{shown(arguments.card)}: consistent; recomputed from its events alone:")
     print(f"  private  {'yes' if card['private'] else 'NO: without noise, or with noise that can be repeated'}")
     print(f"  fit      epsilon {fit['epsilon']:.6g} at delta {fit['delta']:.3g}")
     print(f"  ledger   epsilon {ledger['epsilon']:.6g} of {ledger['budget_epsilon']:g} at delta {ledger['delta']:.3g}")
     if computed["bounded"]:
         print(f"  bounded  {computed['bounded']}")
-    print(f"  model    {told(card['model']['name'])}")
-    print(f"  unit     {told(card['unit'])}, {card['neighboring']}")
-    print(f"  noise    {told(card['noise'])}")
+    print(f"  model    {shown(card['model']['name'])}")
+    print(f"  unit     {shown(card['unit'])}, {card['neighboring']}")
+    print(f"  noise    {shown(card['noise'])}")
     for text in card["public_assumptions"] or ["none"]:
-        print(f"  public   {told(text)}")
+        print(f"  public   {shown(text)}")
     return card["private"]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from ._images import load_fashion_mnist, load_mnist
-from ._papers import load_creditcard_subset, load_esr, load_isolet
-from ._pinwheel import make_pinwheel
-from ._shipped import load_breast_cancer_table, load_digits_table
-from ._tables import load_adult
+from ._small import load_breast_cancer_table, load_digits_table, make_pinwheel
+from ._tables import load_adult, load_creditcard_subset, load_esr, load_isolet
 
 __all__ = [
     "load_adult",

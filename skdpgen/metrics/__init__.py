@@ -1,21 +1,28 @@
-"""Utility of synthetic rows, measured against real ones: evaluation for the data holder, not a private release.
+"""Utility of synthetic rows, measured against real ones: for the data holder only, not a private release.
 
-Every docstring has a paragraph **Leak** that says what showing the figure to others would tell; `leak_note` reads it.
+Every docstring has a paragraph **Leak** that says what its publication would reveal; `leak_note` returns it.
 """
 
 from __future__ import annotations
 
-from ._columns import column_distances, correlation_difference, correlation_matrix
-from ._detection import PMSE, detection_auroc, pmse
-from ._leaks import leak_note
-from ._manifold import PRDC, frechet_distance, prdc
-from ._marginals import marginal_tvd, one_way_tvd, pairwise_tvd, three_way_tvd, two_way_tvd
+import inspect
+import re
+
+from ._display_models import ImageGridDisplay, LatentSpaceDisplay, LedgerDisplay, TSTRCurveDisplay, UtilityCurveDisplay
+from ._display_rows import CorrelationDisplay, MarginalsDisplay, PairwiseErrorDisplay
+from ._distances import (
+    column_distances,
+    correlation_difference,
+    correlation_matrix,
+    marginal_tvd,
+    one_way_tvd,
+    pairwise_tvd,
+    three_way_tvd,
+    two_way_tvd,
+)
 from ._model_terms import ELBOTerms, elbo_terms, reconstruction_error
-from ._plot._curves import TSTRCurveDisplay, UtilityCurveDisplay
-from ._plot._marginals import MarginalsDisplay
-from ._plot._matrices import CorrelationDisplay, PairwiseErrorDisplay
-from ._plot._models import ImageGridDisplay, LatentSpaceDisplay, LedgerDisplay
 from ._tstr import make_tstr_scorer, protocol_classifiers, tstr_report, tstr_score
+from ._two_sample import PMSE, PRDC, detection_auroc, frechet_distance, pmse, prdc
 
 __all__ = [
     "PMSE",
@@ -49,3 +56,26 @@ __all__ = [
     "tstr_score",
     "two_way_tvd",
 ]
+
+_UNKNOWN = "Assume that it is computed from private rows without protection; do not publish it."
+
+
+def leak_note(function):
+    """Return what publication of a metric or picture would reveal, as its docstring says.
+
+    Parameters
+    ----------
+    function : callable
+        Of ``skdpgen.metrics``.
+
+    Returns
+    -------
+    str
+        The paragraph "**Leak.**" without its head, on one line; a warning if there is none (``python -OO``).
+
+    Notes
+    -----
+    **Leak.** Nothing: it reads no rows.
+    """
+    found = re.search(r"\*\*Leak\.\*\* (.+?)(?:\n\s*\n|$)", inspect.getdoc(function) or "", flags=re.DOTALL)
+    return " ".join(found.group(1).split()) if found else _UNKNOWN

@@ -29,8 +29,8 @@ def reconstruction_error(model, X):
 
     Notes
     -----
-    **Leak.** Computed from the rows without noise: of real rows, showing it to anyone but the data holder leaks about
-    them, and no budget is charged for it.
+    **Leak.** Computed from the rows without protection, and no budget is charged: if the rows are private, do not
+    publish it.
     """
     back = model.inverse_transform(model.transform(X))
     if not hasattr(X, "columns"):
@@ -62,7 +62,7 @@ class ELBOTerms(NamedTuple):
     reconstruction : float
         Expected log-likelihood of a row given its latent.
     divergence : float
-        KL divergence of the encoder's law to the prior, at least 0 but for the error of its estimate.
+        KL divergence of the encoder's distribution from the prior, at least 0 up to the error of its estimate.
     elbo : float
         reconstruction - divergence; at most the log-likelihood.
     """
@@ -97,14 +97,14 @@ def elbo_terms(X, encode, log_likelihood, prior=None, *, n_monte_carlo=16, rando
 
     Notes
     -----
-    **Leak.** Computed from the rows without noise: of real rows, showing it to anyone but the data holder leaks about
-    them, and no budget is charged for it.
+    **Leak.** Computed from the rows without protection, and no budget is charged: if the rows are private, do not
+    publish it.
 
-    A fitted synthesizer tells the sum of both terms alone, by ``score``. Its network tells them apart, as the example
-    does: of `PriVAESynthesizer` and `DPVAESynthesizer` it is ``model_.module``, whose latents are held to a
-    standard normal unless `prior` says otherwise; of ``P3GMSynthesizer(decoder="net")`` it is
-    ``model_.generator.module``, with `decoder` in the place of `decode` and ``prior=model_.generator.mixture``. A P3GM
-    that was loaded from a file keeps no encoder variance, and has no such network.
+    The method ``score`` of a fitted synthesizer gives the sum of both terms. Its network gives each, as in the example:
+    of `PriVAESynthesizer` and `DPVAESynthesizer` it is ``model_.module``, whose latents are held to a standard normal
+    unless `prior` says otherwise; of ``P3GMSynthesizer(decoder="net")`` it is ``model_.generator.module``, with
+    `decoder` in the place of `decode` and ``prior=model_.generator.mixture``. A P3GM that was loaded from a file has no
+    encoder variance, and no such network.
 
     References
     ----------

@@ -93,8 +93,7 @@ def tstr_report(synthetic, real, *, target=None, positive=None, classifiers=None
 
     Notes
     -----
-    **Leak.** Computed from real rows without noise: showing it to anyone but the data holder leaks about the test
-    rows, and no budget is charged for it.
+    **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it.
     """
     classifiers = None if classifiers is None else _by_name(classifiers)
     X_train, y_train = _split(synthetic, target)
@@ -147,8 +146,7 @@ def tstr_score(synthetic, real, *, target=None, positive=None, classifiers=None,
 
     Notes
     -----
-    **Leak.** Computed from real rows without noise: showing it to anyone but the data holder leaks about the test
-    rows, and no budget is charged for it.
+    **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it.
 
     References
     ----------
@@ -217,8 +215,8 @@ def make_tstr_scorer(estimator=None, *, target=None, positive=None, scoring=None
 
     Notes
     -----
-    **Leak.** A scorer reads the rows that it is given without noise and unpaid: scores, and a choice made by them, are
-    private. ``PrivateSearchCV`` or public rows are the sound ways to choose.
+    **Leak.** Scores, and any choice made by them, are computed from private rows without protection: do not publish
+    them. To choose parameters soundly, use ``PrivateSearchCV`` or public rows.
 
     Examples
     --------

@@ -20,7 +20,7 @@ from ..accounting._events import releases
 from ..accounting._reservation import calibrate_by_rdp, plan_at
 from ..utils.noise import public_noise
 from ..utils.validation import is_extension, num_samples
-from ..utils.watching import watch_releases
+from ..utils.watching import unwatched
 from ._dummy import dummy_rows, with_missing
 from ._scoring import check_score_bounds, held_terms, same_terms, score_function
 
@@ -255,10 +255,7 @@ def public_model(estimator, X, y, neighboring):
     """Fit without noise, and without a charge, to dummy rows."""
     rows, labels = dummy_rows(X, y, estimator)
     model = clone(estimator).set_params(epsilon=np.inf, neighboring=neighboring, random_state=0)
-    with (
-        watch_releases(None),
-        public_noise(),
-    ):  # no private row: no release is observed, and the model is always the same
+    with unwatched(), public_noise():  # no private row: no release is observed, and the model is always the same
         return quietly(lambda: model.fit(rows, labels))
 
 

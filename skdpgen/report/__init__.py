@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from ._inputs import read_results
 from ._report import Report, build_report
-from ._results import read_results
 
 __all__ = ["Report", "build_report", "read_results"]

@@ -54,9 +54,9 @@ def paragraph(words, *, css=None):
 
 
 def leak(*shown):
-    """Return what showing a section to others would tell: each metric and picture in it says so in its docstring."""
+    """Return what publication of a section would reveal, by the docstrings of its metrics and pictures."""
     notes = " ".join(dict.fromkeys(map(leak_note, shown))).replace("``", "")
-    return f'<p class="leak"><strong>Showing this to others.</strong> {text(notes)}</p>'
+    return f'<p class="leak"><strong>Publication.</strong> {text(notes)}</p>'
 
 
 def table(caption, header, rows):
@@ -87,7 +87,7 @@ def details(summary, content):
 
 
 def section(identifier, title, *parts):
-    """Return a section under a heading of its own, as `page` takes it: identifier, title, HTML."""
+    """Return a section with a heading, as `page` takes it: identifier, title, HTML."""
     inner = "\n".join(part for part in parts if part)
     heading = f'<h2 id="{identifier}">{text(title)}</h2>'
     return identifier, title, f'<section aria-labelledby="{identifier}">\n{heading}\n{inner}\n</section>'

@@ -9,18 +9,18 @@ import numpy as np
 from .. import __version__
 from ..metrics._samples import as_frame
 from ..utils.atomic import write_atomically
+from ._inputs import align, categories, results_table
 from ._page import page
-from ._pictures import check_images, images, latent_space, mixture_of, rows_of_model, utility
-from ._results import results_table
-from ._rows import align, categories
-from ._sections import Sections
+from ._sections import Sections, check_images, images, latent_space, mixture_of, rows_of_model, utility
 
 __all__ = ["Report", "build_report"]
 
 _BANNER = (
-    "This page reads real data. Do not publish it, and do not send it to anyone who may not see the real rows.",
-    "Its figures and pictures are exact functions of the real rows: no noise was added to them and no privacy budget "
-    "paid for them. What may be published are the synthetic rows, the released model and the privacy card.",
+    "This page is computed from real rows. Do not publish it, and do not send it to anyone who may not see the real "
+    "rows.",
+    "Its figures and pictures are exact functions of the real rows: they have no noise, and no privacy budget was "
+    "charged "
+    "for them. You may publish the synthetic rows, the released model and the privacy card.",
 )
 
 
@@ -76,8 +76,8 @@ def build_report(
         As ``skdpgen.load`` reads it: its latent space is drawn with the released mixture, and with the real rows where
         they can be encoded.
     image_shape : (height, width) or (height, width, channels), default=None
-        The rows are images, a column a pixel, beside the target: grids of them and `prdc` take the place of what is
-        told of columns and their pairs. The target is then their class, whatever its values.
+        The rows are images, a column a pixel, beside the target: grids of images and `prdc` replace the sections on
+        columns and their pairs. The target is then their class, whatever its values.
     results : list of dict, default=None
         Lines of ``skdpgen bench``: utility against epsilon is drawn.
     target : column name, default=None
@@ -107,7 +107,7 @@ def build_report(
     InvalidInputError
         Tables of other columns or kinds, or that do not fit `model` or `image_shape`; results without scores.
     ValueError
-        The card does not hold together, is not that of `model`, or `model` has nothing to add to it.
+        The card is not consistent, is not that of `model`, or `model` has nothing to add to it.
     ImportError
         matplotlib is not installed (the extra ``plot``).
 

@@ -11,7 +11,7 @@ import numpy as np
 from .. import __version__
 from ..utils.atomic import Draft, write_atomically
 from ..utils.file_checks import check_arrays
-from ..utils.safetensors_file import read_safetensors
+from ..utils.strict_json import read_safetensors
 
 __all__ = ["load", "save_state"]
 

@@ -7,8 +7,7 @@ import itertools
 import numpy as np
 from sklearn.base import clone
 
-from ._facts import difference
-from ._follow import fit_along
+from ._replay import difference, fit_along
 
 __all__ = ["check_noninterference"]
 
@@ -22,7 +21,7 @@ def check_noninterference(estimator, data_a, data_b, *, rows=None, source=None, 
     For tests, of this package's estimators and of yours: the fits made here have seeded noise and are not private. All
     that is learned from rows must leave a fit through `skdpgen.mechanisms.add_gaussian`,
     `skdpgen.mechanisms.release_names` or a step of `skdpgen.nn.DPNet`; any other way is found here, such as a
-    default chosen by the number of rows, a scale by their deviation, or a warning that tells of them.
+    default chosen by the number of rows, a scale by their deviation, or a warning that depends on them.
 
     Parameters
     ----------
@@ -51,8 +50,8 @@ def check_noninterference(estimator, data_a, data_b, *, rows=None, source=None, 
 
     Notes
     -----
-    1. *Unrelated data.* The releases of a fit on `data_a` are recorded. A fit on `data_b` goes on with them in the
-       place of its own. Queries (shapes, weights, bounds, noise), attributes, model file, card, ledger, samples,
+    1. *Unrelated data.* The releases of a fit on `data_a` are recorded. A fit on `data_b` goes on with these
+       releases. Queries (shapes, weights, bounds, noise), attributes, model file, card, ledger, samples,
        warnings, log, and printed lines must be the same, to the last bit.
     2. *Neighbours.* The same releases are replayed into data sets that differ in one row. The exact value of each
        query must differ by no more than its sensitivity, given the same earlier releases: an adaptive chain is checked
@@ -61,8 +60,8 @@ def check_noninterference(estimator, data_a, data_b, *, rows=None, source=None, 
        follow the places of records) must have the same exact value, and the same names must pass a threshold where
        their noisy counts are equal.
 
-    What a process keeps from one fit to the next is seen where it is kept on the estimator, or where each fit
-    overwrites it; not seen is what the first fit of a process leaves for all later ones.
+    State that a process carries from one fit to the next is detected if it is stored on the estimator, or if each fit
+    overwrites it. State that the first fit of a process leaves for all later fits is not detected.
 
     Examples
     --------
@@ -74,7 +73,9 @@ def check_noninterference(estimator, data_a, data_b, *, rows=None, source=None, 
     """
     make = _maker(estimator, source)
     data_a, data_b = _tuple(data_a), _tuple(data_b)
-    replace = make(data_a)[0].get_params(deep=False)["neighboring"] == "replace_one" or _of_books(make(data_a)[0])
+    replace = make(data_a)[0].get_params(deep=False)["neighboring"] == "replace_one" or _accountant_replaces(
+        make(data_a)[0]
+    )
     if replace and _length(data_a) != _length(data_b):
         raise ValueError("under replace_one the number of rows is public: give data sets of one length")
     pool = _Pool(data_a, data_b, data_a if rows is None else _tuple(rows))
@@ -109,7 +110,7 @@ def _check_neighbours(make, first, neighbouring, pool, relation, spent):
 
     def outcome(at):
         if tuple(at) not in made:
-            # one estimator is used again: what it keeps of its last rows must not matter
+            # one estimator is used again: state left by its last rows must not matter
             # one fit is followed to its end; of the others the queries are wanted alone
             how = {"aligned": True, "spent": spent, "until": "any" if made else None}
             made[tuple(at)] = _fit(make, pool.taken(at), first, **how)
@@ -147,7 +148,7 @@ def _minus(one, other):
 
 
 def _norm(change):
-    """Infinite for what is not a number: it keeps no bound."""
+    """Norm of a change; infinite if a part is not a number."""
     norm = float(np.sqrt(sum(float(np.sum(np.square(part))) for part in change.values())))
     return norm if np.isfinite(norm) else np.inf
 
@@ -162,12 +163,12 @@ def _fit(make, data, past=None, *, spent=None, **how):
     return fit_along(estimator, arguments, None if past is None else past.releases, **how)
 
 
-def _same(one, other, told):
+def _same(one, other, compared):
     for kind, facts in one.left.items() if other.left is not None else ():
         if facts is None or other.left[kind] is None:
             continue
         path = difference(facts, other.left[kind])
-        assert path is None, f"{told}, the same releases: {kind} differ at {path}"
+        assert path is None, f"{compared}, the same releases: {kind} differ at {path}"
 
 
 def _maker(estimator, source):
@@ -182,9 +183,9 @@ def _maker(estimator, source):
     return make
 
 
-def _of_books(estimator):
-    books = estimator.get_params(deep=False).get("accountant")
-    return books is not None and books.neighboring == "replace_one"
+def _accountant_replaces(estimator):
+    accountant = estimator.get_params(deep=False).get("accountant")
+    return accountant is not None and accountant.neighboring == "replace_one"
 
 
 def _tuple(data):

@@ -19,7 +19,7 @@ def seeded_noise(seed=0, *, quiet=False, repeat=False):
     Parameters
     ----------
     seed : int, default=0
-        The same seed and the same order of fits give the same noise. Each fit in the block draws noise of its own.
+        The same seed and the same order of fits give the same noise. Each fit in the block draws different noise.
     quiet : bool, default=False
         Say nothing. Otherwise each fit issues a `PrivacyLeakWarning`.
     repeat : bool, default=False
@@ -34,7 +34,7 @@ def seeded_noise(seed=0, *, quiet=False, repeat=False):
     -----
     Whoever knows the seed can subtract the noise: the card of a fit made here says ``private: false``, and the ledger
     that it was charged to is marked for good: so do the cards of all later fits on it. What you charge by hand, to
-    train a network of your own, is marked by ``accountant.charge(..., private=False)``.
+    train your own network, is marked by ``accountant.charge(..., private=False)``.
     """
     fits = itertools.count()
 

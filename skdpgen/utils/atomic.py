@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their target, then put in its place in one step."""
+"""Files that are complete or absent: written beside their target, then moved to its place in one step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["DRAFT_SUFFIX", "Draft", "save_figure", "write_atomically"]
 
 # Ends the name of every draft: it identifies what a killed process leaves behind, which no reader takes for a table.
 DRAFT_SUFFIX = ".skdpgen-draft"
-# Bytes of a name, of which a file system allows 255, that a draft keeps of its target's.
+# Bytes of the target's name in the name of a draft: a file system allows 255 in all.
 _MOST_NAME = 200
 
 
@@ -31,7 +31,7 @@ class Draft:
     ----------
     target : str or Path
     mode : int, default=None
-        Permissions of the finished file. None keeps those of the file that is replaced, or follows the umask.
+        Permissions of the finished file. None: those of the file that is replaced, else those of the umask.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class Draft:
             except OSError as error:
                 if error.errno not in (errno.EBUSY, errno.EXDEV):
                     raise
-                shutil.copyfile(self.path, self._final)  # a file that is a mount of its own cannot be replaced
+                shutil.copyfile(self.path, self._final)  # a file that is a separate mount cannot be replaced
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.target)) from None
         _sync_folder(self._final.parent)

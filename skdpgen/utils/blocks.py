@@ -1,4 +1,4 @@
-"""Rows in blocks of one shape: what BLAS returns for a row must not hang on how many rows there are."""
+"""Rows in blocks of one shape: the result of BLAS for a row must not depend on the number of rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def map_blocks(function: Callable, X, size: int = _BLOCK) -> Iterator[tuple[slic
 
     A matrix product of few rows takes another kernel, which rounds otherwise. Without padding, one row that joins
     could change the last bits of many others: of nothing in value, but of everything on the edge of a histogram's cell.
-    A row's place within a block may still show in its last bits: where a cell hangs on them, see `exact_product`.
+    A row's place within a block may still show in its last bits: if a histogram cell depends on these bits, use
+    `exact_product`.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ _locks: weakref.WeakSet[ForkSafeLock] = weakref.WeakSet()
 def process_identity() -> tuple[int, int]:
     """Return an identity that no parent and no child of this process has.
 
-    The number of forks behind it stands beside the process number, which a child in a container of its own may share
+    The number of forks behind it stands beside the process number, which a child in a separate container may share
     with its parent.
     """
     return os.getpid(), _forks

@@ -1,4 +1,4 @@
-"""Where every random draw that privacy rests on comes from: noise, Poisson, group and subset draws."""
+"""The source of every random draw on which privacy depends: noise, Poisson, group and subset draws."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DESCRIPTIONS = {
 _CHUNK = 1 << 14
 _TWO_PI = 2 * np.pi
 
-# Both hold in one thread alone: a private fit in another one keeps its noise.
+# Both act in one thread only: a private fit in another thread draws its noise as usual.
 # Set by `override_noise` alone; a callable of the kind asked for that returns the generator to use instead.
 _override = ContextVar("override", default=None)
 # Set by `public_noise` alone.
@@ -69,7 +69,8 @@ def public_noise():
 def override_noise(factory):
     """Make `make_noise_generator` return ``factory(noise)`` in this thread, inside the block.
 
-    See `skdpgen.testing.seeded_noise`.
+    For `skdpgen.testing.seeded_noise`, for audits on dummy rows and for checks of estimators. A generator that does not
+    draw as it states must have ``private = False``: the card of the fit then says so.
     """
     token = _override.set(factory)
     try:
@@ -174,7 +175,7 @@ class NoiseGenerator:
         np.multiply(np.sin(angle[:rest]), radius[:rest], out=out[pairs:])
 
     def _words(self, n):
-        """Return `n` random 64-bit words in an array of their own."""
+        """Return `n` random 64-bit words in a new array."""
         if os.getpid() != self._pid:
             raise RuntimeError("a noise generator cannot be used after a fork: parent and child would draw equal noise")
         if self.kind != "secure":

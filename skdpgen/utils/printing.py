@@ -16,7 +16,7 @@ def printable(text: Any) -> str:
 
     Those are control characters (new lines, the escape that starts a terminal's commands), format characters (which
     turn the direction of writing or take no room), surrogates, characters of private use, and unusual spaces: a text
-    from a file can then neither begin a line of its own nor hide what was printed before it.
+    from a file can then neither begin a new line nor hide what was printed before it.
 
     Parameters
     ----------

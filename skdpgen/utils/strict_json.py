@@ -1,7 +1,7 @@
-"""JSON from outside: one reader, which refuses what two readers could understand differently.
+"""Files from outside: strict readers of JSON and of safetensors.
 
-RFC 8259 leaves open what an object with the same key twice means. A reader that takes the last one and a digest of
-what was read then vouch for another text than the one that people see, so such objects are refused here.
+RFC 8259 leaves open what an object with the same key twice means. A reader that takes the last one, and a digest of
+what was read, then vouch for another text than the one that people see. Such objects are refused here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-__all__ = ["MOST_BYTES", "MOST_DEPTH", "read_json", "read_json_file"]
+__all__ = ["MOST_BYTES", "MOST_DEPTH", "read_json", "read_json_file", "read_safetensors"]
 
 # Of a file of JSON, unless its reader says otherwise.
 MOST_BYTES = 64 * 2**20
@@ -131,3 +131,51 @@ def _check_unicode(value):
             except UnicodeEncodeError:
                 raise ValueError("a string is no Unicode (lone surrogates)") from None
         level = [part for item in level if isinstance(item, dict | list) for part in _parts(item)]
+
+
+# ---- safetensors ---------------------------------------------------------------------------------------------------
+# Of a file that is read, and of its header: the format itself allows no longer one.
+_MOST_FILE_BYTES = 4 * 2**30
+_MOST_HEADER = 100_000_000
+
+
+def read_safetensors(path, kind: str, *, whole: bool = True) -> tuple[Any, bytes]:
+    """Return what the header says under "skdpgen", and the content, for safetensors to read.
+
+    Parameters
+    ----------
+    path : str or Path
+    kind : str
+        What the file should be, for messages.
+    whole : bool, default=True
+        False: the content is empty, and the tensors are not read.
+
+    Raises
+    ------
+    ValueError
+        For a file that is too long, or whose header is not one of safetensors, or that promises larger arrays than
+        the file.
+    """
+    with Path(path).open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > _MOST_FILE_BYTES:
+            raise ValueError(f"{path}: not {kind}: longer than {_MOST_FILE_BYTES} bytes")
+        start = file.read(8)
+        length = int.from_bytes(start, "little")
+        if len(start) < 8 or length > min(_MOST_HEADER, size - 8):
+            raise ValueError(f"{path}: not {kind}")
+        text = file.read(length)
+        try:
+            outer = read_json(text, most_bytes=_MOST_HEADER)
+            header = read_json(outer["__metadata__"]["skdpgen"], most_bytes=_MOST_HEADER)
+            _check_shapes(outer, size)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise ValueError(f"{path}: not {kind}") from None
+        return header, start + text + file.read() if whole else b""
+
+
+def _check_shapes(outer, size):
+    """Refuse arrays that are longer than the file: an empty one may have sides without end."""
+    for name, entry in outer.items():
+        if name != "__metadata__" and math.prod(side or 1 for side in entry["shape"]) > size:
+            raise ValueError(f"the array {name} is larger than the file")

@@ -1,7 +1,8 @@
-"""Small checks of public facts, and the only place that imports what scikit-learn keeps private."""
+"""Small checks of public facts, and the only module that imports private names of scikit-learn."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import fields
 from numbers import Integral, Real
 
@@ -15,9 +16,11 @@ from sklearn.utils.validation import _check_feature_names, _get_feature_names, _
 from ..exceptions import InvalidInputError, SchemaError
 
 __all__ = [
+    "EXACT_SCORES",
     "MAX_ROWS",
     "MOST_NUMBERS",
     "MOST_UNITS",
+    "OWN_BOOKS",
     "ClassNamePrefixFeaturesOutMixin",
     "HasMethods",
     "Hidden",
@@ -35,7 +38,9 @@ __all__ = [
     "convert_fields",
     "fit_context",
     "get_feature_names",
+    "inside_search",
     "is_extension",
+    "is_finite",
     "is_unicode",
     "num_samples",
     "python_value",
@@ -85,7 +90,7 @@ class Interval(_Interval):
 def python_value(value):
     """Return numbers and text of other types, numpy's above all, as bool, int, float or str; other values as they are.
 
-    numpy's numbers keep their own precision and range in arithmetic: a bound of type float16 would make the noise
+    numpy's numbers have a limited precision and range in arithmetic: a bound of type float16 would make the noise
     overflow, and an unsigned number of subsets would wrap around.
     """
     if isinstance(value, bool | np.bool_):
@@ -174,9 +179,11 @@ def check_model_size(numbers, **sizes):
         Parameters that make it so large, by name.
     """
     if numbers > MOST_NUMBERS:
-        told = ", ".join(f"{name}={size!r}" for name, size in sizes.items())
+        given = ", ".join(f"{name}={size!r}" for name, size in sizes.items())
         raise InvalidInputError(
-            f"{told}: a model of {numbers:.2g} numbers, where {MOST_NUMBERS:.2g} are the most; nothing was charged"
+            f"{given}: the model would have {numbers:.2g} numbers, and at most {MOST_NUMBERS:.2g} are allowed: reduce "
+            "them; "
+            "nothing was charged"
         )
 
 
@@ -191,7 +198,7 @@ def check_row_count(n_samples):
 
 
 def is_extension(values):
-    """Tell whether values are held by pandas in a dtype of its own, as `np.asarray` would not hold them."""
+    """Tell whether values have an extension dtype of pandas, which `np.asarray` would not preserve."""
     return isinstance(getattr(values, "dtype", None), ExtensionDtype)
 
 
@@ -268,3 +275,62 @@ def validate_rows(estimator, X, **options):
         raise
     check_row_count(len(X))
     return X
+
+
+# ---- released numbers ----------------------------------------------------------------------------------------------
+# Attributes of models that hold trained or released numbers. Others may mark what is not known by NaN or an infinity.
+_RELEASED = ("layers", "row_count", "component_weights")
+
+
+def is_finite(released):
+    """Tell whether the numbers of arrays, and of the networks in the package's own models, are finite.
+
+    Parameters
+    ----------
+    released : array, number, torch module, model of the package, or dict, list or tuple of them
+        Released values alone, so that the answer may be published. Other things are passed over.
+
+    Returns
+    -------
+    bool
+    """
+    if isinstance(released, float | np.floating):
+        return bool(np.isfinite(released))
+    if isinstance(released, np.ndarray):
+        return released.dtype.kind != "f" or bool(np.isfinite(released).all())
+    if hasattr(released, "state_dict"):
+        return all(bool(tensor.isfinite().all()) for tensor in released.state_dict().values())
+    if isinstance(released, dict):
+        return all(map(is_finite, released.values()))
+    if isinstance(released, list | tuple):
+        return all(map(is_finite, released))
+    if type(released).__module__.startswith("skdpgen.synthesizers."):
+        return all(is_finite(part) for name, part in vars(released).items() if name in _RELEASED or _may_hold(part))
+    return True
+
+
+def _may_hold(part):
+    """Whether a part of a model may hold networks: no arrays, and no lists but of models."""
+    parts = part if isinstance(part, list | tuple) else [part]
+    return all(hasattr(one, "state_dict") or type(one).__module__.startswith("skdpgen.synthesizers.") for one in parts)
+
+
+# ---- searches of scikit-learn --------------------------------------------------------------------------------------
+_MODULES = ("sklearn.model_selection._validation", "sklearn.model_selection._search")
+
+EXACT_SCORES = (
+    "fitted inside a search or a cross-validation of scikit-learn: every fit is charged, but cv_results_, best_score_, "
+    "best_params_ and the scores of a cross-validation are computed from private rows without protection; "
+    "do not publish them. skdpgen.PrivateSearchCV charges its choice"
+)
+OWN_BOOKS = "; without accountant= each fit has a separate ledger, and their costs are not added up"
+
+
+def inside_search():
+    """Tell whether GridSearchCV, cross_validate or the like is among the callers (scikit-learn has no other sign)."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith(_MODULES):
+            return True
+        frame = frame.f_back
+    return False

@@ -1,8 +1,8 @@
-"""Observers of each release: an audit or a test of the package.
+"""Two hooks at every release, for one thread: an observer, and a replay of the releases of another fit.
 
-An audit is told the release, never the sum under it. A test that follows the queries of a fit (`QueryWatcher`, behind
-`skdpgen.testing.check_noninterference`) is shown that sum too, and for that reason only of fits whose noise is seeded:
-their cards say ``private: false``.
+An observer (`watch_releases`) receives a copy of each release. It cannot change what the fit goes on with, and it never
+receives the exact sum under the noise. A replay (`replay_releases`, which `skdpgen.testing` offers) receives the exact
+sum and substitutes releases. It is refused unless the noise is seeded: cards of such fits say ``private: false``.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Query", "QueryWatcher", "tell_kept", "tell_release", "watch_releases", "watched"]
+__all__ = ["Query", "Replay", "replay_releases", "tell_kept", "tell_release", "unwatched", "watch_releases", "watched"]
 
-# Of one thread: the releases of a fit in another are none of its business.
-_watcher = ContextVar("watcher", default=None)
+# Context variables: a fit in another thread is neither observed nor replayed.
+_observer = ContextVar("observer", default=None)
+_replay = ContextVar("replay", default=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,72 +42,92 @@ class Query:
     divisor: float = 1.0
 
 
-class QueryWatcher:
-    """A watcher that sees the queries too, and may put something in the place of every release."""
+class Replay:
+    """Base of replays: a subclass sees the exact sums, and returns what the fit goes on with."""
 
     def release(self, released, sd, kind, query):
-        """Return what to go on with in the place of `released`; arguments as in `watch_releases`, and the `Query`."""
+        """Return the substitute for `released`; arguments as in `watch_releases`, and the `Query`."""
         raise NotImplementedError
 
     def kept(self, keys):
-        """Return what to go on with in the place of `keys`, the list of the names that passed a threshold."""
-        raise NotImplementedError
+        """Return the substitute for `keys`, the list of the private names that passed a threshold."""
+        return keys
 
 
 @contextmanager
-def watch_releases(watcher):
-    """Tell ``watcher(released, sd, kind)`` of each release that this thread makes in the block.
+def watch_releases(observer):
+    """Call ``observer(released, sd, kind)`` with a copy of each release that this thread makes in the block.
 
     Parameters
     ----------
-    watcher : callable or QueryWatcher
+    observer : callable
         `released` is an array, `sd` the standard deviation of its noise as the mechanism states it (0 for none),
-        `kind` "plain" or "gradient" (one step of DP-SGD, flattened, before it is divided by the batch size). Returns
-        None, or what to go on with in the place of a plain release: an audit follows one data set along the releases
-        of another. A `QueryWatcher` is for fits with seeded noise alone.
+        `kind` "plain" or "gradient" (one step of DP-SGD, flattened, before it is divided by the batch size). Its
+        return value is ignored. It may raise, which ends the fit.
     """
-    token = _watcher.set(watcher)
+    with _set(_observer, observer):
+        yield
+
+
+@contextmanager
+def replay_releases(replay):
+    """Let a `Replay` substitute each release that this thread makes in the block; for fits with seeded noise only."""
+    with _set(_replay, replay):
+        yield
+
+
+@contextmanager
+def unwatched():
+    """Make fits in the block, of dummy rows, invisible to the hooks of the blocks around it."""
+    with _set(_observer, None), _set(_replay, None):
+        yield
+
+
+@contextmanager
+def _set(variable, value):
+    token = variable.set(value)
     try:
         yield
     finally:
-        _watcher.reset(token)
+        variable.reset(token)
 
 
 def watched():
-    """Tell whether there is a watcher."""
-    return _watcher.get() is not None
+    """Tell whether there is an observer or a replay."""
+    return _observer.get() is not None or _replay.get() is not None
 
 
 def tell_release(released, sd, kind="plain", *, query=None, seeded=False):
-    """Pass a release on to the watcher, if there is one, and return it, or what the watcher puts in its place.
+    """Show a release to the hooks, and return it, or its substitute in a replay.
 
     Parameters
     ----------
     released, sd, kind
         As in `watch_releases`.
     query : Query, default=None
+        For a replay only.
     seeded : bool, default=False
-        Whether the noise could be drawn again by anybody.
+        Whether the noise is seeded, so that anybody could draw it again.
 
     Raises
     ------
     RuntimeError
-        A `QueryWatcher` watches a fit whose noise is not seeded: the sum under a private release is nobody's to see.
+        In a replay of a fit whose noise is not seeded: the exact sum under a private release is never shown.
     """
-    watcher = _watcher.get()
-    if watcher is None:
+    observer, replay = _observer.get(), _replay.get()
+    if observer is None and replay is None:
         return released
-    value = np.array(released, dtype=np.float64)
-    sd = np.broadcast_to(np.asarray(sd, dtype=np.float64), value.shape)
-    if isinstance(watcher, QueryWatcher):
+    sd = np.broadcast_to(np.asarray(sd, dtype=np.float64), np.shape(released))
+    if replay is not None:
         if not seeded:
-            raise RuntimeError("queries are followed under seeded noise alone")
-        return watcher.release(value, sd, kind, query)
-    answer = watcher(value, sd, kind)
-    return released if answer is None or kind == "gradient" else answer
+            raise RuntimeError("releases are replayed under seeded noise alone")
+        released = replay.release(np.array(released, dtype=np.float64), sd, kind, query)
+    if observer is not None:
+        observer(np.array(released, dtype=np.float64), sd, kind)
+    return released
 
 
 def tell_kept(keys):
-    """Pass on which private names (categories, classes) were released, as a list; see `tell_release`."""
-    watcher = _watcher.get()
-    return watcher.kept(keys) if isinstance(watcher, QueryWatcher) else keys
+    """Return the private names (categories, classes) that passed a threshold, or their substitute in a replay."""
+    replay = _replay.get()
+    return keys if replay is None else replay.kept(keys)

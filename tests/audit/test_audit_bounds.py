@@ -10,9 +10,9 @@ from scipy import stats
 
 from skdpgen.accounting import gaussian_event
 from skdpgen.audit import epsilon_from_counts, epsilon_from_guesses, mu_from_counts, mu_from_scale, mu_from_shift
+from skdpgen.audit._audit import _least_miss
 from skdpgen.audit._bounds import error_bounds
-from skdpgen.audit._likelihood import bounds_of_distances
-from skdpgen.audit._training import _least_miss
+from skdpgen.audit._runs import bounds_of_distances
 
 
 def at_most_five_percent(failures, repetitions):

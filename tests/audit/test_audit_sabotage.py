@@ -8,7 +8,7 @@ import test_audit_bounds as bounds
 import test_audit_scale as scale
 from _sabotage import Claim, assert_caught, mutant_ids
 
-from skdpgen.audit import _audit, _bounds, _likelihood, _runs, _training
+from skdpgen.audit import _audit, _bounds, _runs
 
 MUTANTS = [
     (
@@ -27,17 +27,17 @@ MUTANTS = [
     (
         "what the canary is computed to add, in the measured shift",
         [Claim(bounds.test_fits_without_noise_that_do_not_describe_the_noisy_ones_are_not_relied_on)],
-        (_likelihood.bounds_of_distances, ("of_one[:, 1] - of_one[:, 0]", "-of_one[:, 0] / 2")),
+        (_runs.bounds_of_distances, ("of_one[:, 1] - of_one[:, 0]", "-of_one[:, 0] / 2")),
     ),
     (
         "means that cost no degree of freedom",
         [Claim(bounds.test_the_bound_by_likelihood_holds_at_its_confidence)],
-        (_likelihood.bounds_of_distances, ("len(noise) - 2", "len(noise)")),
+        (_runs.bounds_of_distances, ("len(noise) - 2", "len(noise)")),
     ),
     (
         "fits without noise believed whatever the noisy ones show",
         [Claim(bounds.test_fits_without_noise_that_do_not_describe_the_noisy_ones_are_not_relied_on)],
-        (_likelihood.bounds_of_distances, ("_TOO_FAR *", "1e9 *")),
+        (_runs.bounds_of_distances, ("_TOO_FAR *", "1e9 *")),
     ),
     (
         "a point estimate for a bound, by scale",
@@ -72,17 +72,17 @@ MUTANTS = [
     (
         "a trade-off curve above itself",
         [Claim(bounds.test_lines_under_a_trade_off_curve_are_never_above_it)],
-        (_training._least_miss, ("1 - delta - grown * alarm", "1 - grown * alarm")),
+        (_audit._least_miss, ("1 - delta - grown * alarm", "1 - grown * alarm")),
     ),
     (
         "releases that add up instead of their squares",
         [Claim(scale.test_what_a_canary_adds_is_all_that_was_charged_and_no_more, "three releases")],
-        (_likelihood._distance, ("reach += weight * norm", "reach += norm")),
+        (_runs._distance, ("reach += weight * norm", "reach += norm")),
     ),
     (
         "each data set follows its own releases",
         [Claim(claims.test_what_is_measured_on_a_followed_fit_is_noise_alone, "mixture by EM")],
-        (_runs._along, ("return path[len(seen) - 1][0].copy()", "return None")),
+        (_runs._AlongPath.release, ("return expected[0].copy()", "return released")),
     ),
     (
         "judged by the runs that chose the direction",

@@ -12,7 +12,7 @@ from _sabotage import patch_source
 
 from skdpgen import DPPCA, MomentSynthesizer, P3GMSynthesizer
 from skdpgen.accounting import gaussian_event, gaussian_mu, noise_multiplier_for
-from skdpgen.audit import _training, audit, audit_training, plan_audit
+from skdpgen.audit import _audit, audit, audit_training, plan_audit
 from skdpgen.dpsgd import ClippedSum, DPSGDPlan, TermwisePlan
 from skdpgen.mechanisms import add_gaussian
 from skdpgen.testing import seeded_noise
@@ -116,8 +116,8 @@ def test_one_training_that_does_not_clip_is_refuted(monkeypatch):
 
 def test_canaries_of_sampled_steps_are_judged_by_errors(monkeypatch):
     # each takes privacy loss distributions; fewer show less
-    monkeypatch.setattr(_training, "_BISECTIONS", 3)
-    monkeypatch.setattr(_training, "_SLOPES", (0.0,))
+    monkeypatch.setattr(_audit, "_BISECTIONS", 3)
+    monkeypatch.setattr(_audit, "_SLOPES", (0.0,))
     plan = DPSGDPlan(0.5, 4, 1.0, 1.0, 500)
     with seeded_noise(2, quiet=True):
         result = audit_training(plan, canaries=2000, guesses=40, rng=np.random.default_rng(2))
@@ -131,7 +131,7 @@ def test_a_canary_that_was_left_out_leaves_noise_alone():
     chosen[:200] = True
     plan = charged(DPSGDPlan(1.0, 1, 1.0, 0.5, 200))
     with seeded_noise(3, quiet=True):
-        scores = _training._train(plan, plan, chosen)
+        scores = _audit._train(plan, plan, chosen)
     mu = 1 / 0.5
     assert scores[chosen].mean() == pytest.approx(mu**2 / 2, abs=0.6)
     assert scores[~chosen].mean() == pytest.approx(-(mu**2) / 2, abs=0.6)

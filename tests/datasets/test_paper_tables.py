@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.utils import Bunch
 
-from skdpgen.datasets import _papers, load_creditcard_subset, load_esr, load_isolet
+from skdpgen.datasets import _tables, load_creditcard_subset, load_esr, load_isolet
 
 needs_data = pytest.mark.skipif(not os.environ.get("SKDPGEN_DATA"), reason="SKDPGEN_DATA names no data folder")
 LOADERS = [load_esr, load_isolet, load_creditcard_subset]
@@ -75,7 +75,7 @@ def test_extra_rows_are_those_that_are_not_in_the_table(folder):
 
 @pytest.mark.parametrize("load", LOADERS)
 def test_a_named_folder_without_the_file_is_an_error_and_nothing_is_fetched(load, monkeypatch, tmp_path):
-    monkeypatch.setattr(_papers, "fetch_openml", lambda *args, **kwargs: pytest.fail("fetched"))
+    monkeypatch.setattr(_tables, "fetch_openml", lambda *args, **kwargs: pytest.fail("fetched"))
     with pytest.raises(FileNotFoundError, match="data_dir"):
         load(tmp_path)
     monkeypatch.setenv("SKDPGEN_DATA", str(tmp_path))
@@ -93,7 +93,7 @@ def test_openml_copy_of_isolet_gives_the_letters_of_the_file_but_not_their_parts
     with np.load(folder / "isolet.npz") as arrays:
         copy = Bunch(data=arrays["X"].astype(np.float64), target=arrays["y"].astype(str).astype(object))
     asked = []
-    monkeypatch.setattr(_papers, "fetch_openml", lambda *args, **kwargs: asked.append((args, kwargs)) or copy)
+    monkeypatch.setattr(_tables, "fetch_openml", lambda *args, **kwargs: asked.append((args, kwargs)) or copy)
     monkeypatch.delenv("SKDPGEN_DATA", raising=False)
     fetched, read = load_isolet(), load_isolet(folder)
     assert asked == [(("isolet",), {"version": 1, "as_frame": False})]
@@ -108,7 +108,7 @@ def test_openml_copy_of_the_credit_cards_gives_a_fifth_of_each_class_and_other_r
     full = pd.DataFrame(rng.uniform(0, 2, (500, 29)), columns=names)
     full["Class"] = pd.Categorical(np.where(np.arange(500) % 10 == 0, "1", "0"))
     asked = []
-    monkeypatch.setattr(_papers, "fetch_openml", lambda **kwargs: asked.append(kwargs) or Bunch(frame=full))
+    monkeypatch.setattr(_tables, "fetch_openml", lambda **kwargs: asked.append(kwargs) or Bunch(frame=full))
     monkeypatch.delenv("SKDPGEN_DATA", raising=False)
     with pytest.warns(UserWarning, match="another fifth"):
         first = load_creditcard_subset()

@@ -84,7 +84,7 @@ def test_pairwise_distances_have_the_two_way_mean_above_and_the_columns_on_the_d
 def test_tables_of_too_many_cells_are_counted_by_the_cells_that_occur(mixed, monkeypatch):
     other = mixed.iloc[::2]
     exact = three_way_tvd(mixed, other, SCHEMA)
-    monkeypatch.setattr("skdpgen.metrics._marginals._MOST_CELLS", 20)
+    monkeypatch.setattr("skdpgen.metrics._distances._MOST_CELLS", 20)
     assert three_way_tvd(mixed, other, SCHEMA) == pytest.approx(exact)
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.privae_sparsity import hoyer
+from benchmarks.privae import hoyer
 from skdpgen.dpsgd import choose_path
 from skdpgen.nn import LaplaceLikelihood, PriVAEModule, SparseEncoder, SparsePrior
 

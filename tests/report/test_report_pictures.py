@@ -17,8 +17,8 @@ from skdpgen.__main__ import main
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.metrics import ImageGridDisplay, LatentSpaceDisplay, UtilityCurveDisplay, leak_note, prdc
 from skdpgen.report import build_report, read_results
-from skdpgen.report._pictures import released_mixture
-from skdpgen.report._results import results_table
+from skdpgen.report._inputs import results_table
+from skdpgen.report._sections import released_mixture
 from skdpgen.tabular import Categorical, Numeric, Schema
 
 pytest.importorskip("matplotlib")
@@ -87,7 +87,7 @@ def test_the_page_has_a_section_of_each_with_what_showing_it_would_tell(page):
     assert headings == ["summary", "privacy", "images", "detection", "use", "latent", "utility", "notes"]
     for display in SECTIONS:
         assert leak_note(display).replace("``", "") in words, display.__name__
-    assert words.count("Showing this to others.") == 7
+    assert words.count("Publication.") == 7
     assert len(page.all("img")) == 4
     assert all(picture["src"].startswith("data:") and len(picture["alt"]) > 30 for picture in page.all("img"))
     assert "P3GMSynthesizer" in words  # the card is that of the model
@@ -276,7 +276,7 @@ def test_a_browser_shows_images_latents_and_lines(report, tmp_path):
     path = tmp_path / "report.html"
     report.save(path)
     words = " ".join(Page(chromium(tmp_path, "--dump-dom", path.as_uri())).text.split())
-    assert "This page reads real data. Do not publish it" in words
+    assert "This page is computed from real rows. Do not publish it" in words
     for display in SECTIONS:
         assert leak_note(display).replace("``", "") in words
     shown = pixels(path, tmp_path)

@@ -16,7 +16,7 @@ from skdpgen.testing import seeded_noise
 from skdpgen.utils import noise as noise_module
 from skdpgen.utils import watching
 from skdpgen.utils.noise import NoiseGenerator, make_noise_generator, override_noise
-from skdpgen.utils.watching import tell_release, watch_releases, watched
+from skdpgen.utils.watching import Replay, replay_releases, tell_release, unwatched, watch_releases, watched
 
 pytestmark = pytest.mark.system_noise
 
@@ -223,7 +223,7 @@ def test_a_setting_that_threads_share_is_caught(monkeypatch):
     monkeypatch.setattr(noise_module, "_override", _OfTheProcess())
     # the last to leave puts back what it found: the noise of another thread, for good
     assert _kinds_beside_seeded_noise() == ["seeded", "secure", "seeded", "seeded"]
-    monkeypatch.setattr(watching, "_watcher", _OfTheProcess())
+    monkeypatch.setattr(watching, "_observer", _OfTheProcess())
     told, seen = _watched_beside_watchers()
     assert told == [True, False, True, True]
     assert seen == 3
@@ -235,3 +235,30 @@ def test_a_block_inside_a_block_gives_the_outer_one_back():
             assert make_noise_generator() == "inner"
         assert make_noise_generator() == "outer"
     assert make_noise_generator().kind == "secure"
+
+
+def test_an_observer_gets_copies_and_cannot_substitute_a_release():
+    def observer(released, sd, kind):
+        released[:] = 7.0
+        return np.zeros(2)
+
+    released = np.ones(2)
+    with watch_releases(observer):
+        assert tell_release(released, 1.0) is released
+    assert released.tolist() == [1.0, 1.0]
+
+
+def test_a_replay_substitutes_under_seeded_noise_alone_and_hooks_do_not_reach_into_an_unwatched_block():
+    class Zeros(Replay):
+        def release(self, released, sd, kind, query):
+            return np.zeros_like(released)
+
+    seen = []
+    with watch_releases(lambda *release: seen.append(release[0].tolist())), replay_releases(Zeros()):
+        assert tell_release(np.ones(2), 1.0, seeded=True).tolist() == [0.0, 0.0]
+        with pytest.raises(RuntimeError, match="seeded noise alone"):
+            tell_release(np.ones(2), 1.0)
+        with unwatched():
+            assert not watched()
+            assert tell_release(np.ones(2), 1.0).tolist() == [1.0, 1.0]
+    assert seen == [[0.0, 0.0]]

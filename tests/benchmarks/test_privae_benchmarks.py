@@ -7,11 +7,17 @@ import pytest
 from sklearn.utils import Bunch
 
 from benchmarks import BENCHMARKS
-from benchmarks.privae_pinwheel import _judge, privae_pinwheel_benchmark
-from benchmarks.privae_sparsity import METHODS, draw_sparsity, hoyer, privae_sparsity_benchmark
-from benchmarks.privae_step import privae_step_benchmark
-from benchmarks.privae_theory import noise_ratio, privae_theory_benchmark, table_1
-from benchmarks.privae_tstr import privae_tstr_benchmark
+from benchmarks.privae import (
+    METHODS,
+    draw_sparsity,
+    hoyer,
+    judge_pinwheel,
+    privae_pinwheel_benchmark,
+    privae_sparsity_benchmark,
+    privae_tstr_benchmark,
+)
+from benchmarks.step import privae_step_benchmark
+from benchmarks.theory import noise_ratio, privae_theory_benchmark, table_1
 
 FIRST = {"batch": 256, "groups": 16, "c1": 0.05, "c2": 0.005}
 SECOND = {"batch": 20, "groups": 1, "c1": 0.05, "c2": 0.0005}
@@ -59,8 +65,8 @@ def test_hoyer_is_one_for_one_coordinate_and_zero_for_equal_ones():
 def test_purity_is_that_of_arms_in_modes():
     corners = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     arms = np.repeat(np.arange(4), 5)
-    assert _judge(corners[arms] + 0.1, arms)["purity"] == 1.0
-    mixed = _judge(corners[np.minimum(arms, 2)], arms)
+    assert judge_pinwheel(corners[arms] + 0.1, arms)["purity"] == 1.0
+    mixed = judge_pinwheel(corners[np.minimum(arms, 2)], arms)
     assert (mixed["purity"], mixed["modes"], mixed["distance"]) == (0.75, 3, 0.0)
 
 

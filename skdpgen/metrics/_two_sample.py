@@ -1,18 +1,132 @@
-"""Precision, recall, density and coverage, and the Frechet distance: for images, arrays, and any features of them."""
+"""Two samples compared as a whole: detection, pMSE, precision and recall, density and coverage, Frechet distance."""
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.metrics import pairwise_distances_chunked
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import pairwise_distances_chunked, roc_auc_score
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.neighbors import NearestNeighbors
+from sklearn.preprocessing import StandardScaler
 
 from ._samples import numeric_matrices, paired_frames
 
-__all__ = ["PRDC", "frechet_distance", "prdc"]
+__all__ = ["PMSE", "PRDC", "detection_auroc", "frechet_distance", "pmse", "prdc"]
 
 
+def detection_auroc(real, synthetic, *, schema=None, classifier=None, n_folds=3, random_state=0):
+    """AUROC of a classifier that distinguishes synthetic rows from real ones, on rows that it was not trained on.
+
+    Parameters
+    ----------
+    real, synthetic : DataFrame, array of shape (n_rows, ...), or pair (X, y)
+        With the same columns.
+    schema : Schema, default=None
+        Declares which columns are categories; None infers it from the dtypes of `real`.
+    classifier : classifier, default=None
+        None is scikit-learn's histogram gradient boosting.
+    n_folds : int, default=3
+        Of cross-validation.
+    random_state : int, RandomState or None, default=0
+        Of the folds and the default classifier.
+
+    Returns
+    -------
+    auroc : float
+        .5: no better than a guess. 1: every row is recognised. Values below .5 are chance.
+
+    Notes
+    -----
+    **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it.
+    """
+    Z, origin = _labelled(real, synthetic, schema)
+    if min(np.bincount(origin)) < n_folds:
+        raise ValueError(f"detection needs at least n_folds={n_folds} real and synthetic rows")
+    if classifier is None:
+        classifier = HistGradientBoostingClassifier(random_state=random_state)
+    folds = StratifiedKFold(n_folds, shuffle=True, random_state=random_state)
+    scores = cross_val_predict(clone(classifier), Z, origin, cv=folds, method="predict_proba")[:, 1]
+    return float(roc_auc_score(origin, scores))
+
+
+class PMSE(NamedTuple):
+    """Mean squared error of propensities.
+
+    Attributes
+    ----------
+    pmse : float
+        0: no row is recognised; at most c (1 - c), .25 for equally many rows.
+    ratio : float
+        pmse over its expectation for two samples of one distribution: near 1 for perfect synthetic rows.
+    """
+
+    pmse: float
+    ratio: float
+
+
+def pmse(real, synthetic, *, schema=None):
+    """Mean squared difference of the propensity of being synthetic from the share of synthetic rows.
+
+    Propensities are those of a logistic regression on the encoded columns and their squares, fitted with a negligible
+    penalty on the rows that it scores: the classical measure of utility.
+
+    Parameters
+    ----------
+    real, synthetic, schema
+        As for ``detection_auroc``.
+
+    Returns
+    -------
+    PMSE
+        ``pmse`` and ``ratio``, a named tuple of floats.
+
+    Notes
+    -----
+    **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it.
+
+    With k - 1 independent columns and N rows of which a share c is synthetic, two independent samples of one
+    distribution give (k - 1) c (1 - c) / N on average, as the projection of N coins on k - 1 directions; `ratio` is
+    over that. (The reference takes the real rows for given, which leaves 1 - c of it.) More columns than rows leave it
+    without meaning.
+
+    References
+    ----------
+    J. Snoke, G. Raab, B. Nowok, C. Dibben, A. Slavkovic, "General and specific utility measures for synthetic data",
+    JRSS A 181, 2018.
+    """
+    Z, origin = _labelled(real, synthetic, schema)
+    binary = np.array([len(np.unique(column)) <= 2 for column in Z.T])
+    Z = np.column_stack([Z, np.square(Z[:, ~binary])])
+    Z = Z[:, Z.std(axis=0) > 1e-12]
+    c, n = origin.mean(), len(origin)
+    if not Z.shape[1]:
+        return PMSE(0.0, 0.0)
+    Z = StandardScaler().fit_transform(Z)
+    # one-hot blocks depend on one another: the rank counts, not the columns
+    values = np.linalg.eigvalsh(Z.T @ Z)
+    rank = int((values > 1e-9 * values[-1]).sum())
+    with warnings.catch_warnings():
+        # if all rows can be recognised, the coefficients grow without limit; the propensities have then reached 0 and 1
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = LogisticRegression(C=1e3, max_iter=500, tol=1e-3).fit(Z, origin)
+    error = float(np.mean(np.square(model.predict_proba(Z)[:, 1] - c)))
+    expected = rank * c * (1 - c) / n
+    return PMSE(error, float(error / expected))
+
+
+def _labelled(real, synthetic, schema):
+    real, synthetic = paired_frames(real, synthetic)
+    parts = numeric_matrices(real, synthetic, schema)
+    return np.concatenate(parts), np.repeat([0, 1], [len(part) for part in parts])
+
+
+# ---- precision, recall, density, coverage and the Frechet distance -------------------------------------------------
 class PRDC(NamedTuple):
     """Precision, recall, density and coverage, floats in [0, 1] (density may be above)."""
 
@@ -48,8 +162,8 @@ def prdc(real, synthetic, *, n_neighbors=5, extractor=None, schema=None):
 
     Notes
     -----
-    **Leak.** Computed from real rows without noise: showing it to anyone but the data holder leaks about them, and no
-    budget is charged for it. Distances to nearest real rows are exactly what a copied row would show.
+    **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it. Distances to
+    nearest real rows are exactly what a copied row would show.
 
     References
     ----------
@@ -96,8 +210,7 @@ def frechet_distance(real, synthetic, *, extractor=None, schema=None):
 
     Notes
     -----
-    **Leak.** Computed from real rows without noise: showing it to anyone but the data holder leaks about them, and no
-    budget is charged for it.
+    **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it.
 
     References
     ----------

@@ -7,8 +7,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 
-from benchmarks import BENCHMARKS, _dp2vae_judges, dp2vae, dp2vae_speed
-from benchmarks.dp2vae_theory import dp2vae_accounting, dp2vae_hidden_state, hidden_state_delta
+from benchmarks import BENCHMARKS, dp2vae
+from benchmarks.theory import dp2vae_accounting, dp2vae_hidden_state, hidden_state_delta
 
 
 def test_encoders_that_remember_their_visits_lose_more_than_the_composed_claim(tmp_path):
@@ -18,7 +18,7 @@ def test_encoders_that_remember_their_visits_lose_more_than_the_composed_claim(t
     assert claim == pytest.approx(18.09, abs=0.02)
     assert found["hidden state (true, at least)"] >= 18.98 > claim
     assert found["state that no draw moves (true, at least)"] < claim
-    assert found["index revealed (price)"] > found["hidden state (true, at least)"]
+    assert found["index revealed (epsilon)"] > found["hidden state (true, at least)"]
     assert (tmp_path / "a.png").stat().st_size > 1000
 
 
@@ -78,8 +78,8 @@ def test_a_policy_is_judged_at_the_noise_that_its_price_asks_for(images):
 def test_the_speed_and_the_memory_of_stage_1_are_measured(monkeypatch):
     rng = np.random.default_rng(0)
     pixels, labels = rng.integers(0, 256, (24 * 20, 784), dtype=np.uint8), np.arange(24 * 20) % 10
-    monkeypatch.setattr(dp2vae_speed, "_load", lambda data, n_rows: (pixels[:n_rows], labels[:n_rows]))
-    together, alone = dp2vae_speed.dp2vae_speed(quick=True, steps=2)
+    monkeypatch.setattr(dp2vae, "_speed_rows", lambda data, n_rows: (pixels[:n_rows], labels[:n_rows]))
+    together, alone = dp2vae.dp2vae_speed(quick=True, steps=2)
     assert (together["encoders"], alone["encoders"]) == (20, 10)
     assert together["milliseconds"] > 0
     assert alone["ratio"] == alone["milliseconds"] / together["milliseconds"]
@@ -91,7 +91,7 @@ def test_the_judges_logistic_regression_is_that_of_scikit_learn():
     codes = np.arange(600) % 3
     x = (rng.normal(size=(600, 8)) + np.eye(3, 8)[codes]).astype(np.float32)
     expected = LogisticRegression().fit(x, codes).predict(x)
-    assert np.mean(_dp2vae_judges.logistic(x, codes, x, 3) == expected) > 0.99
+    assert np.mean(dp2vae.logistic(x, codes, x, 3) == expected) > 0.99
 
 
 def test_all_are_registered():

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.utils import Bunch
 
 from benchmarks import images as image_room
-from benchmarks._image_classifiers import cnn_accuracy, fit_cnn, predict_cnn
+from benchmarks.images import cnn_accuracy, fit_cnn, predict_cnn
+from skdpgen import nn
 
 DIGITS = {"image_shape": (8, 8), "batch_size": 64, "progress": False}
 
@@ -92,6 +95,7 @@ def test_development_sees_training_images_alone_each_once(monkeypatch):
 
 
 def test_image_benchmark_judges_a_classifier_trained_by_dp_sgd(monkeypatch):
+    monkeypatch.setattr(nn, "DPNetClassifier", functools.partial(nn.DPNetClassifier, steps=60))
     X, y = _digits()
     bunch = Bunch(data=X[:1200], target=y[:1200], data_test=X[1200:], target_test=y[1200:])
     monkeypatch.setattr(image_room, "_load", lambda dataset, data: bunch)

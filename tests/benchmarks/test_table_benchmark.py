@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import sys
 
 import numpy as np
@@ -10,7 +11,7 @@ from sklearn.utils import Bunch
 
 from benchmarks.models import CLASSIFIER, REAL
 from benchmarks.tables import split_rows, table_benchmark
-from skdpgen import datasets
+from skdpgen import datasets, nn
 from skdpgen.tabular import Categorical, Schema
 
 CLASSIFIERS = {"logistic": LogisticRegression(max_iter=1000)}
@@ -61,7 +62,13 @@ def test_each_seed_and_model_gives_one_result_and_the_training_rows_are_the_refe
         assert result["auroc_extra"] == real["auroc_extra"] > 0.9
 
 
-def test_a_classifier_trained_by_dp_sgd_is_judged_itself(small_table):
+@pytest.fixture
+def few_steps(monkeypatch):
+    """The classifier of DP-SGD at its defaults, but for the number of its steps."""
+    monkeypatch.setattr(nn, "DPNetClassifier", functools.partial(nn.DPNetClassifier, steps=60))
+
+
+def test_a_classifier_trained_by_dp_sgd_is_judged_itself(small_table, few_steps):
     (result,) = table_benchmark("adult", [CLASSIFIER], seeds=(0,), epsilon=50.0, classifiers=CLASSIFIERS)
     assert (result["model"], result["epsilon_asked"]) == (CLASSIFIER, 50.0)
     assert 49 < result["epsilon"] <= 50
@@ -124,7 +131,7 @@ def test_an_unknown_table_is_refused():
         next(table_benchmark("census"))
 
 
-def test_a_missing_package_is_said_before_the_fit(small_table, monkeypatch):
+def test_a_missing_package_is_said_before_the_fit(small_table, few_steps, monkeypatch):
     fitted = []
     monkeypatch.setitem(sys.modules, "xgboost", None)
     with pytest.raises(ImportError, match=r"skdpgen\[bench\]"):

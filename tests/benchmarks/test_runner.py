@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 
 from benchmarks import BENCHMARKS, Benchmark, run_benchmark
-from benchmarks.cells import Meter, cells_of
+from benchmarks.runner import Meter, cells_of
 from benchmarks.summary import summary
 from skdpgen import datasets
 from skdpgen.__main__ import main
@@ -36,8 +36,8 @@ def small_tables(monkeypatch):
     for name in ("load_adult", "load_esr"):
         monkeypatch.setattr(datasets, name, load)
     one = {"logistic_regression": LogisticRegression(max_iter=1000)}
-    for where in ("metrics._tstr", "benchmark.tables"):
-        monkeypatch.setattr(f"skdpgen.{where}.protocol_classifiers", lambda: one)
+    for where in ("skdpgen.metrics._tstr", "benchmarks.tables"):
+        monkeypatch.setattr(f"{where}.protocol_classifiers", lambda: one)
     return loads
 
 

@@ -10,10 +10,10 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 
-from benchmarks import BENCHMARKS, published, sample_grids, settings
+from benchmarks import BENCHMARKS, figures, images, published
 from benchmarks.checkpoints import checkpoint_benchmark
+from benchmarks.figures import components_benchmark, split_benchmark
 from benchmarks.models import BASELINES, MODELS, find_model
-from benchmarks.settings import components_benchmark, split_benchmark
 from skdpgen import datasets
 from skdpgen.synthesizers._planning import resolve_settings
 from skdpgen.synthesizers._presets import paper_settings
@@ -27,8 +27,8 @@ def small_table(monkeypatch):
     bunch = datasets.load_breast_cancer_table()
     for name in ("load_creditcard_subset", "load_adult"):
         monkeypatch.setattr(datasets, name, lambda data_dir=None: Bunch(**bunch))
-    for where in ("metrics._tstr", "benchmark.tables"):
-        monkeypatch.setattr(f"skdpgen.{where}.protocol_classifiers", lambda: ONE)
+    for where in ("skdpgen.metrics._tstr", "benchmarks.tables"):
+        monkeypatch.setattr(f"{where}.protocol_classifiers", lambda: ONE)
 
 
 @pytest.fixture
@@ -117,9 +117,9 @@ def test_the_split_of_the_budget_and_the_dimensions_are_those_of_the_cell(small_
     (split,) = split_benchmark(shares=(0.3,), seeds=(0,), rows=300)
     assert split["encoder_share"] == 0.3
     assert made[0].budget_split == (0.3, 0.0, 0.7)
-    (images,) = components_benchmark("mnist", ("P3GMSynthesizer",), (3,), n_samples=60, epochs=1)
-    assert images["n_components"] == made[1].n_components == 3
-    assert 0.9 < images["epsilon"] <= 1.0
+    (found,) = components_benchmark("mnist", ("P3GMSynthesizer",), (3,), n_samples=60, epochs=1)
+    assert found["n_components"] == made[1].n_components == 3
+    assert 0.9 < found["epsilon"] <= 1.0
 
 
 @pytest.mark.parametrize("name", ["P3GM(paper)", "PGM"])
@@ -131,7 +131,7 @@ def test_a_sweep_replaces_what_the_preset_sets_and_nothing_else(name, monkeypatc
         return [{}]
 
     for function in ("table_benchmark", "image_benchmark"):
-        monkeypatch.setattr(settings, function, judge)
+        monkeypatch.setattr(figures, function, judge)
     list(split_benchmark("adult", (name,), (0.3,)))
     list(components_benchmark("mnist", (name,), (7,)))
     for (data, model), parameter in zip(swept, ("budget_split", "n_components")):
@@ -164,13 +164,13 @@ def test_what_has_no_place_on_the_axis_is_a_dashed_line(tmp_path, monkeypatch):
 
 
 def test_sample_grids_are_read_as_they_were_written_and_drawn(small_images, tmp_path):
-    real, ours = sample_grids.sample_benchmark(models=("real data", "P3GMSynthesizer"))
-    grid = sample_grids.read_samples(real["samples"])
+    real, ours = images.sample_benchmark(models=("real data", "P3GMSynthesizer"))
+    grid = images.read_samples(real["samples"])
     assert grid.shape == (10, 8, 28, 28)
     np.testing.assert_array_equal(grid[3, 1].ravel(), small_images.data[13])
     assert ours["epsilon"] <= 1.0
     pytest.importorskip("matplotlib")
-    sample_grids.draw_samples([real, ours], tmp_path / "grids.png")
+    images.draw_samples([real, ours], tmp_path / "grids.png")
     assert (tmp_path / "grids.png").read_bytes()[:4] == b"\x89PNG"
 
 

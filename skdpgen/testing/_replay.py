@@ -1,8 +1,9 @@
-"""One fit, made along the releases of another: what it asked of its rows, and all that it left behind."""
+"""One fit, made along the releases of another: what it asked of its rows, and every fact that it leaves behind."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import itertools
 import logging
@@ -10,6 +11,7 @@ import random
 import re
 import sys
 import tempfile
+import types
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from ..utils.noise import NoiseGenerator, override_noise
-from ..utils.watching import QueryWatcher, watch_releases
-from ._facts import facts
+from ..utils.watching import Replay, replay_releases
 
-__all__ = ["Outcome", "Release", "fit_along"]
+__all__ = ["Outcome", "Release", "Replay", "difference", "facts", "fit_along", "replay_releases"]
 
 # A bar of tqdm's: percentage and times depend on the clock, which is no release.
 _BAR = re.compile(r"^(.*?):?\s+\d+%\|.*\|\s*(\d+)/(\d+).*$")
@@ -29,7 +30,7 @@ _BAR = re.compile(r"^(.*?):?\s+\d+%\|.*\|\s*(\d+)/(\d+).*$")
 class _AlikeNoise(NoiseGenerator):
     """A known generator whose draws are alike in two fits, whatever the numbers of rows.
 
-    Each call has a stream of its own, by its place among the calls of its kind, and a longer draw begins as a shorter
+    Each call has a separate stream, by its place among the calls of its kind, and a longer draw begins as a shorter
     one does: that of a row does not follow from how many rows there are. With `aligned`, a step of DP-SGD takes all
     records, each has the same normals, wherever it stands, and its group follows from its place in a physical batch
     alone, of which there may be one more: what a record adds to a sum can then be compared. With `level`, the coins of
@@ -94,7 +95,7 @@ class Release:
     query: object = None
 
 
-class _Follower(QueryWatcher):
+class _Follower(Replay):
     """Records the releases of a fit; with a `past`, puts those of another fit in their place.
 
     Parameters
@@ -271,7 +272,7 @@ def fit_along(estimator, data, past=None, *, aligned=False, level=False, **how):
         stack.enter_context(contextlib.redirect_stderr(err))
         stack.enter_context(notes.listening())
         stack.enter_context(override_noise(lambda _: _AlikeNoise(next(made), aligned, level)))
-        stack.enter_context(watch_releases(follower))
+        stack.enter_context(replay_releases(follower))
         try:
             estimator.fit(*data)
         except _EnoughError:
@@ -295,19 +296,19 @@ def fit_along(estimator, data, past=None, *, aligned=False, level=False, **how):
         "stderr": _lines("stderr", err.getvalue()),
         "log": list(enumerate(notes.lines)),
         "states of the process's generators": facts(moved, "state"),
-        "text": [("repr", repr(estimator)), *_of_books(estimator)],
+        "text": [("repr", repr(estimator)), *_of_accountant(estimator)],
         "model file": _file(estimator),
         "sample": _drawn(estimator),
     }
     return Outcome(follower.releases, left)
 
 
-def _of_books(estimator):
-    card, books = getattr(estimator, "card_", None), getattr(estimator, "accountant_", None)
+def _of_accountant(estimator):
+    card, accountant = getattr(estimator, "card_", None), getattr(estimator, "accountant_", None)
     out = [("card", None if card is None else card.to_json())]
-    if books is not None:
-        html = books._repr_html_() if hasattr(books, "_repr_html_") else None
-        out += [("books", repr(books)), ("ledger", html)]
+    if accountant is not None:
+        html = accountant._repr_html_() if hasattr(accountant, "_repr_html_") else None
+        out += [("accountant", repr(accountant)), ("ledger", html)]
     return out
 
 
@@ -381,9 +382,146 @@ def _public_seeds():
 
 
 def _states():
-    """States of the process's generators: that of one which private draws have moved tells their number."""
+    """States of the process's generators: a generator that private draws have advanced reveals their number."""
     torch = sys.modules.get("torch")
     states = {"random": random.getstate(), "numpy": np.random.get_state()}  # noqa: NPY002
     if torch is not None:
         states["torch"] = [("torch", torch.default_generator.get_state().numpy().tobytes())]
     return states
+
+
+# ---- facts ---------------------------------------------------------------------------------------------------------
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+# Neither is data; two fits have their own.
+_OPAQUE = (types.ModuleType, types.CodeType, types.BuiltinFunctionType)
+
+
+def facts(root, name):
+    """Return a list of (path, fact) of all that an object holds: attributes, items, entries, dtypes, closures.
+
+    Parameters
+    ----------
+    root : object
+    name : str
+        First part of the paths.
+    """
+    found = []
+    _walk(root, name, found, {})
+    return found
+
+
+def difference(one, other):
+    """Return the first path at which two lists of `facts` differ, or None if they are equal. It names no value."""
+    for (path, fact), (their_path, their_fact) in zip(one, other):
+        if path != their_path:
+            return path
+        if fact != their_fact:
+            return path
+    longer = max(one, other, key=len)
+    return None if len(one) == len(other) else longer[min(len(one), len(other))][0]
+
+
+def _walk(value, path, found, seen):
+    kind = type(value)
+    if value is None or kind in (bool, int, str, bytes, complex):
+        found.append((path, (kind.__name__, value)))
+        return
+    if kind is float:
+        found.append((path, ("float", value.hex())))
+        return
+    if id(value) in seen:
+        found.append((path, ("again", seen[id(value)][0])))
+        return
+    seen[id(value)] = (path, value)  # the object is kept, or another could get its address
+    found.append((path, f"{kind.__module__}.{kind.__qualname__}"))
+    for part, child in _parts(value, path, found):
+        _walk(child, f"{path}.{part}", found, seen)
+
+
+def _parts(value, path, found):
+    """Yield (name, part) of an object; what has no parts is noted in `found`."""
+    torch, pandas = sys.modules.get("torch"), sys.modules.get("pandas")
+    if isinstance(value, np.ndarray):
+        found.append((path, (value.dtype.str, value.shape)))
+        if value.dtype.hasobject:
+            yield from enumerate(value.ravel().tolist())
+        else:
+            found.append((path, np.ascontiguousarray(value).tobytes()))
+    elif isinstance(value, np.generic):
+        found.append((path, (value.dtype.str, value.tobytes())))
+    elif isinstance(value, np.random.Generator):
+        yield "state", value.bit_generator.state
+    elif isinstance(value, np.random.RandomState):
+        yield "state", value.get_state(legacy=False)
+    elif torch is not None and isinstance(value, torch.Tensor):
+        found.append((path, (str(value.dtype), str(value.device), tuple(value.shape), value.requires_grad)))
+        yield "values", value.detach().cpu().numpy()
+        yield "grad", value.grad if value.is_leaf else None
+    elif torch is not None and isinstance(value, torch.Generator):
+        yield "state", value.get_state().numpy()
+    elif pandas is not None and isinstance(value, pandas.DataFrame | pandas.Series | pandas.Index):
+        yield from _parts_of_table(value)
+    elif isinstance(value, dict | types.MappingProxyType):
+        for i, (key, child) in enumerate(list(value.items())):
+            yield f"key {i}", key
+            yield (repr(key) if isinstance(key, str) else i), child
+    elif isinstance(value, list | tuple):
+        yield from enumerate(value)
+    elif isinstance(value, set | frozenset):
+        yield from enumerate(sorted(value, key=repr))
+    elif isinstance(value, type):
+        found.append((path, f"{value.__module__}.{value.__qualname__}"))
+    elif isinstance(value, functools.partial):
+        yield "partial", (value.func, value.args, value.keywords)
+    elif isinstance(value, types.MethodType):
+        yield "method", (value.__func__, value.__self__)
+    elif isinstance(value, types.FunctionType):
+        found.append((path, f"{value.__module__}.{value.__qualname__}"))
+        yield "defaults", (value.__defaults__, value.__kwdefaults__, vars(value))
+        yield "closure", [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
+    elif hasattr(value, "charges") and hasattr(
+        value, "entries"
+    ):  # an accountant: its locks and files are no facts of a fit
+        yield "accountant", (value.epsilon, value.delta, value.neighboring, value.charges, value.report())
+    elif isinstance(value, _OPAQUE):
+        found.append((path, _plainly(value)))
+    else:
+        yield from _attributes(value, path, found)
+
+
+def _parts_of_table(table):
+    """Labels, dtypes and cells of a table, whatever holds them."""
+    columns = getattr(table, "columns", None)
+    yield "attrs", dict(getattr(table, "attrs", {}))
+    yield "names", list(table.names) if columns is None and hasattr(table, "names") else getattr(table, "name", None)
+    if columns is None:
+        yield "dtype", str(table.dtype)
+        yield "cells", table.astype(object).tolist()
+        return
+    yield "columns", list(columns)
+    yield "index", table.index
+    for i in range(len(columns)):
+        yield i, table.iloc[:, i]
+
+
+def _attributes(value, path, found):
+    own = dict(vars(value)) if hasattr(value, "__dict__") else {}
+    for cls in type(value).__mro__:
+        slots = getattr(cls, "__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if hasattr(value, name) and name not in ("__dict__", "__weakref__"):
+                own[name] = getattr(value, name)
+    if isinstance(value, int | float | str | bytes) or not own:  # of subclasses of plain types, and the rest
+        found.append((path, _plainly(value)))
+    yield from own.items()
+
+
+def _filled(cell):
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:  # of a function that is not defined yet
+        return False
+
+
+def _plainly(value):
+    return _ADDRESS.sub("0x", repr(value))

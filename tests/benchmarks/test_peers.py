@@ -159,7 +159,7 @@ def test_rows_without_a_declared_column_are_refused():
 
 
 def test_a_peer_without_the_public_schema_is_refused():
-    with pytest.raises(ValueError, match="without paying"):
+    with pytest.raises(ValueError, match="without protection"):
         AIM().fit(_frame())
     with pytest.raises(ValueError, match="'age' needs public bounds"):
         AIM(schema=Schema([Numeric("age"), Categorical("label", categories=(1, 2))])).fit(_frame())

@@ -1,1 +1,0 @@
-"""Pictures of real beside synthetic rows, in scikit-learn's Display convention; matplotlib is imported when drawing."""
