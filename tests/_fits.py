@@ -27,7 +27,7 @@ from skdpgen import (
 )
 from skdpgen.dpsgd import ClippedSum, LossModule
 from skdpgen.exceptions import BudgetExceededError
-from skdpgen.generators.product_mixture_fit import fit_particles
+from skdpgen.generators.product_mixture import fit_particles
 from skdpgen.mechanisms import class_first_moments, class_moments
 from skdpgen.nn import DPNet, DPNetClassifier, P3GMModule, PartitionedVAEModule, PriVAEModule
 from skdpgen.tabular import Categorical, Schema

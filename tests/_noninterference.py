@@ -27,7 +27,7 @@ from skdpgen import (
     PriVAESynthesizer,
     PrivateSearchCV,
 )
-from skdpgen.generators.product_mixture_fit import fit_particles
+from skdpgen.generators.product_mixture import fit_particles
 from skdpgen.nn import DPNet, DPNetClassifier, P3GMModule, PartitionedVAEModule, PriVAEModule
 from skdpgen.synthesizers import _array_model, _dp2vae_start, _frame_model
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric, Schema

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import gzip
+import io
 import itertools
 import os
 import re
@@ -15,9 +18,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from pandas.api import types as pdt
 
 from ..exceptions import InvalidInputError, PrivacyLeakWarning, SchemaError
-from ..tabular import Categorical, Datetime, Numeric
+from ..tabular import Boolean, Categorical, Datetime, Numeric
+from ..tabular._columns import output_dtype
+from ..tabular._restoring import restore
 from ..utils.atomic import Draft
 from .csv_values import (
     DATE,
@@ -31,7 +37,6 @@ from .csv_values import (
     with_notation,
 )
 from .frames import PUBLIC_ASSUMPTIONS
-from .table_writing import write_csv, write_parquet
 
 __all__ = [
     "KINDS_FROM_VALUES",
@@ -39,7 +44,9 @@ __all__ = [
     "check_input",
     "check_output",
     "check_writing",
+    "date_formats_of",
     "declare_public",
+    "example_of",
     "is_parquet",
     "read_table",
     "write_table",
@@ -55,6 +62,9 @@ _EXACT = {"float_precision": "round_trip"} if tuple(map(int, pd.__version__.spli
 # Key of `DataFrame.attrs` under which `read_table` names the columns whose kind it took from their values.
 KINDS_FROM_VALUES = "kinds_from_values"
 _NAMED = 20
+# What spreadsheet programs take for the start of a formula (OWASP, "CSV Injection"), full-width forms among them.
+_FORMULA = r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
+_CLOCK = "%Y-%m-%d %H:%M:%S"
 _SEPARATORS = {"tab": "\t", "\\t": "\t"}
 
 
@@ -145,7 +155,7 @@ def read_table(
         open_ = [name for name in frame.columns if name not in declared]
         if not plain:  # pandas would make a number of 01.02.2024, where thousands are marked
             frame, formats = with_notation(frame, open_, notation)
-        integers = [name for name in open_ if pd.api.types.is_integer_dtype(frame[name].dtype)]
+        integers = [name for name in open_ if pdt.is_integer_dtype(frame[name].dtype)]
         for n_rows in (1000, None):  # of codes, numbers would lose the zeros; most columns are none by their first rows
             if integers:
                 written = _as_text(path, integers, options, n_rows)
@@ -186,7 +196,7 @@ def _with_declared(frame, declared, notation, as_text):
         Reads columns once more, as they stand in the file.
     """
     names = [name for name in frame.columns if name in declared and not _are_numbers(frame[name])]
-    again = [name for name in names if not pd.api.types.is_string_dtype(frame[name].dtype)]
+    again = [name for name in names if not pdt.is_string_dtype(frame[name].dtype)]
     written = frame[names].assign(**({name: as_text(again)[name] for name in again} if again else {}))
     columns, lost = {}, []
     for name in names:
@@ -237,7 +247,7 @@ def _without_marks(frame, declared, marks):
 
 def _are_numbers(column):
     """Whether the reader of the file found finite numbers alone: not True, which may be a number, nor infinity."""
-    if not pd.api.types.is_numeric_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype):
+    if not pdt.is_numeric_dtype(column.dtype) or pdt.is_bool_dtype(column.dtype):
         return False
     return bool(np.isfinite(column.to_numpy(dtype=np.float64, na_value=0.0)).all())
 
@@ -336,8 +346,6 @@ def _check_rectangular(path, separator, numeric_names=False):
 
 def _open_text(path):
     if path.suffix == ".gz":
-        import gzip
-
         return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
     return open(path, encoding="utf-8-sig", newline="")
 
@@ -419,6 +427,104 @@ def write_table(frames, path, *, separator=None, decimal=".", date_formats=None,
             date_formats=date_formats or {},
             escape_formulas=escape_formulas,
         )
+
+
+def write_csv(frames, path, *, compressed, separator, decimal, date_formats, escape_formulas):
+    """Write chunks of rows as one CSV file; returns how many rows.
+
+    Parameters
+    ----------
+    frames : iterable of DataFrame
+    path : str or Path
+    compressed : bool
+        By gzip.
+    separator, decimal : str
+    date_formats : dict of str to str
+        Formats of strftime by column. Without one pandas chooses by the values of each chunk.
+    escape_formulas : bool
+        Whether text that a spreadsheet would take for a formula gets a ' in front.
+    """
+    n_rows = 0
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(open(path, "wb"))
+        if compressed:  # without name and time, which would be those of a draft
+            file = stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0))
+        text = stack.enter_context(io.TextIOWrapper(file, encoding="utf-8", newline=""))
+        for frame in frames:
+            frame = frame.copy(deep=False)
+            for name in frame.columns.intersection(list(date_formats)):
+                frame[name] = frame[name].dt.strftime(date_formats[name])
+            if escape_formulas:
+                frame = _escaped(frame)
+            frame.to_csv(text, index=False, header=not n_rows, sep=separator, decimal=decimal)
+            n_rows += len(frame)
+    return n_rows
+
+
+def write_parquet(frames, path, example=None):
+    """Write chunks of rows as one Parquet file, a row group each; returns how many rows.
+
+    Parameters
+    ----------
+    frames : iterable of DataFrame
+    path : str or Path
+    example : DataFrame, default=None
+        Its columns have every kind of value that those of the chunks may have, by position: a column of objects that is
+        missing throughout the first chunk is of its type. None takes the types of the first chunk.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    n_rows, writer = 0, None
+    with contextlib.ExitStack() as stack:
+        for frame in frames:
+            if writer is None:
+                first = frame if example is None else example.set_axis(frame.columns, axis=1)
+                schema = pa.Table.from_pandas(first, preserve_index=False).schema
+                writer = stack.enter_context(pq.ParquetWriter(str(path), schema))
+            table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
+            writer.write_table(table.replace_schema_metadata(schema.metadata))
+            n_rows += len(frame)
+    return n_rows
+
+
+def date_formats_of(schema):
+    """Formats of strftime of the columns of dates without a time zone, by their resolution, a dict.
+
+    pandas leaves out times that are all midnight, and fractions that are all zero: which chunk has none is chance.
+    """
+    formats = {"D": "%Y-%m-%d", "us": f"{_CLOCK}.%f", "ms": f"{_CLOCK}.%f"}
+    return {
+        column.name: formats.get(column.resolution, _CLOCK)
+        for column in schema.columns
+        if isinstance(column, Datetime) and isinstance(output_dtype(column.dtype), np.dtype)
+    }
+
+
+def example_of(schema):
+    """A frame with every category of a complete schema, for `write_parquet`."""
+    sizes = [len(c.values) + bool(c.missing) if isinstance(c, Categorical | Boolean) else 1 for c in schema.columns]
+    place = np.arange(max(sizes))
+    columns = [
+        restore(place % size if isinstance(column, Categorical | Boolean) else np.zeros(len(place)), column)
+        for column, size in zip(schema.columns, sizes)
+    ]
+    return pd.concat(columns, axis=1, keys=list(schema))
+
+
+def _escaped(frame):
+    for at, name in enumerate(frame.columns):
+        column = frame.iloc[:, at]
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            column = column.astype(object)
+        if pdt.is_object_dtype(column.dtype) or pdt.is_string_dtype(column.dtype):
+            texts = column.astype(object)
+            risky = texts.str.match(_FORMULA).eq(True).to_numpy(dtype=bool)
+            if risky.any():
+                frame[name] = texts.mask(risky, "'" + texts.astype(str))
+    names = pd.Series(frame.columns, dtype=object)
+    risky = names.astype(str).str.match(_FORMULA)
+    return frame.set_axis(list(names.mask(risky, "'" + names.astype(str))), axis=1)
 
 
 def declare_public(schema, frame, names):

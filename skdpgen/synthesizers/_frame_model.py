@@ -9,14 +9,13 @@ import numpy as np
 from tqdm import tqdm
 
 from .._types import BoundedSum
-from ..data.frame_codec import FrameCodec
+from ..data.frames import FrameCodec
 from ..data.scores import Scores
 from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
-from ..generators.frame_evidence import FramesGiven
+from ..generators.conditioning import FramesGiven
 from ..generators.gaussians import LatentSpace
-from ..generators.product_mixture import ParticleModel
-from ..generators.product_mixture_fit import fit_particles
+from ..generators.product_mixture import ParticleModel, fit_particles
 from ..generators.scores import ScoreModel, fit_scores
 from ..mechanisms import add_gaussian, unpack_moments, unpack_one_hot_moments
 from ..mixture import GaussianMixtureParameters, dp_em, initial_mixture

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS
 from ..data.frames import FrameRows
-from ..data.reading import public_assumptions, read_rows
+from ..data.validation import public_assumptions, validate_input
 from ..exceptions import InvalidInputError
 from ..tabular import Schema
 from ..utils.validation import (
@@ -329,7 +329,7 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
     def _read(self, X, y, settings):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""
         conditional = settings["prior"] in ("auto", "class_conditional")
-        rows = read_rows(self, X, y, conditional=conditional)
+        rows = validate_input(self, X, y, conditional=conditional)
         if isinstance(rows, FrameRows):
             if settings["likelihood"] != "auto":
                 raise ValueError("likelihood= is for arrays: a DataFrame has one categorical law a column")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skdpgen.data.bins import plan_bins
-from skdpgen.data.lowpass import lowpass_basis
+from skdpgen.data.arrays import lowpass_basis
+from skdpgen.data.frames import plan_bins
 from skdpgen.generators.gaussians import (
     LatentSpace,
     LinearGenerator,
@@ -14,7 +14,7 @@ from skdpgen.generators.gaussians import (
     image_contrast,
     match_clipped_normal,
 )
-from skdpgen.generators.product_mixture_fit import consistent_marginals, fit_particles
+from skdpgen.generators.product_mixture import consistent_marginals, fit_particles
 from skdpgen.mechanisms import Moments, OneHotMoments, exact_value, one_hot_moments, unpack_one_hot_moments
 
 

@@ -9,7 +9,7 @@ import pytest
 import skdpgen
 from skdpgen import MomentSynthesizer, PrivacyAccountant, Schema
 from skdpgen.exceptions import InvalidInputError
-from skdpgen.generators.product_mixture_fit import fit_particles
+from skdpgen.generators.product_mixture import fit_particles
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")

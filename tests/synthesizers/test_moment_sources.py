@@ -11,7 +11,7 @@ from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, Priva
 from skdpgen.data.frames import FrameRows
 from skdpgen.data.sources import ChunkSource, MemorySource, open_source
 from skdpgen.exceptions import InvalidInputError, SchemaError
-from skdpgen.generators.product_mixture_fit import fit_particles
+from skdpgen.generators.product_mixture import fit_particles
 from skdpgen.mechanisms import exact_value
 from skdpgen.tabular import Categorical, Numeric
 from skdpgen.testing import seeded_noise

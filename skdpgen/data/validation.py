@@ -9,10 +9,10 @@ from .arrays import ArrayRows
 from .frames import FrameRows
 from .sources import open_source
 
-__all__ = ["public_assumptions", "read_rows"]
+__all__ = ["public_assumptions", "validate_input"]
 
 
-def read_rows(estimator, X, y, *, conditional=True):
+def validate_input(estimator, X, y, *, conditional=True):
     """Validate the data; what is private stays in the object that comes back, and goes with it.
 
     Parameters
