@@ -206,7 +206,7 @@ MUTANTS = [
         [Claim(test_class_norms.test_bounds_and_laws_are_functions_of_the_noisy_counts_alone)],
         (
             _class_structure.release_class_norms,
-            ("class_norms(noisy,", "class_norms(counts.value.reshape(noisy.shape),"),
+            ("class_norms(noisy,", "class_norms(noisy + counts.value.reshape(noisy.shape),"),
         ),
     ),
     (
