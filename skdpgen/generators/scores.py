@@ -17,7 +17,7 @@ from scipy.special import ndtr
 from ..data.scores import COUNT_WEIGHT, MEAN_WEIGHT, Scores
 from ..mechanisms import Moments
 from .gaussians import class_latents
-from .product_mixture import MixtureOfProducts, antithetic, root
+from .product_mixture import ProductMixture, antithetic, root
 
 __all__ = ["ScoreModel", "fit_scores"]
 
@@ -26,13 +26,13 @@ _SMALLEST_SPREAD = 0.2  # of a score of variance 1, given the latent
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreModel(MixtureOfProducts):
+class ScoreModel(ProductMixture):
     """Released state: a Gaussian a class in the space of the principal components of the scores.
 
     Parameters
     ----------
     n_levels, class_counts
-        As in `ParticleModel`.
+        As in `TableModel`.
     scores : Scores
         With the edges by which the model has the released share of each ordered level.
     mean : array of shape (n_scores,)

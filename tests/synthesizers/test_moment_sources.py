@@ -11,7 +11,7 @@ from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, Priva
 from skdpgen.data.frames import FrameRows
 from skdpgen.data.sources import ChunkSource, MemorySource, open_source
 from skdpgen.exceptions import InvalidInputError, SchemaError
-from skdpgen.generators.product_mixture import fit_particles
+from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.mechanisms import exact_value
 from skdpgen.tabular import Categorical, Numeric
 from skdpgen.testing import seeded_noise
@@ -44,9 +44,9 @@ SCHEMA = Schema(
 
 @pytest.fixture(autouse=True, scope="module")
 def _few_steps():
-    defaults = fit_particles.__kwdefaults__
+    defaults = fit_tables.__kwdefaults__
     before = dict(defaults)
-    defaults.update(n_iter=20, n_members=2)
+    defaults.update(n_iter=20, n_restarts=2)
     yield
     defaults.update(before)
 
