@@ -82,7 +82,7 @@ class ArrayModel:
         return self.codec.decode(self.generator.sample(components, rng), components, rng)
 
     def given(self, given):
-        """The model of rows that have some of their columns as asked for."""
+        """The model, conditioned on the values of some columns."""
         return ArraysGiven(self, given)
 
     def encode(self, X):

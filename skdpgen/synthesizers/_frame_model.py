@@ -78,7 +78,7 @@ class FrameModel:
         return self.codec.decode(codes, components if self.codec.n_classes else None, rng)
 
     def given(self, given):
-        """The model of rows that have some of their columns as asked for (see `read_evidence`)."""
+        """The model, conditioned on the values of some columns."""
         return FramesGiven(self, given)
 
     def codes(self, components, rng):

@@ -184,9 +184,9 @@ def test_a_class_without_rows_under_what_is_given_is_drawn_all_the_same(rng):
         np.tile(CENTER, (4, 1)), np.zeros(D), np.ones(D), None, 0.0, 2,
     )  # fmt: skip
     np.testing.assert_allclose(class_weights(generator.mixture.weights, 2), [0.4, 0.6])
-    cells = generator.draw_cells(np.repeat([0, 1], 5000), rng)
+    cells = generator.draw_components(np.repeat([0, 1], 5000), rng)
     np.testing.assert_allclose(np.bincount(cells, minlength=4) / 5000, [0.25, 0.75, 0.0, 1.0], atol=0.03)
-    assert set(generator.draw_cells(np.zeros(9, dtype=int), rng, np.array([0.0, 0.0, 1.0, 1.0]))) <= {0, 1}
+    assert set(generator.draw_components(np.zeros(9, dtype=int), rng, np.array([0.0, 0.0, 1.0, 1.0]))) <= {0, 1}
     assert generator.sample(np.repeat([0, 1], 50), rng).shape == (100, D)
 
 
