@@ -319,7 +319,7 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
             rows, settings, accountant, lambda phases: self._calibrate(accountant, phases, extra_delta_share=extra)
         )
         if settings["decoder"] == "net":
-            check_network(settings, *rows.network_shape(settings, plan))
+            check_network(settings, *rows.network_shape(settings["n_components"]))
         return (rows, settings), plan
 
     @classmethod
