@@ -73,9 +73,8 @@ class ArrayCodec:
     @property
     def row_norm(self):
         """Norm to which encoded rows are clipped: at most that of a corner of the box, whatever was declared."""
-        return float(
-            np.clip(self.scaling.l2_bound, 1e-60, len(self.scaling.lower) ** 0.5)
-        )  # its 4th power must not be 0
+        corner = len(self.scaling.lower) ** 0.5
+        return float(np.clip(self.scaling.l2_bound, 1e-60, corner))  # its 4th power must not be 0
 
     @property
     def n_classes(self):

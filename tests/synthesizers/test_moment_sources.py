@@ -177,8 +177,8 @@ def test_every_row_is_counted_once():
 @pytest.mark.parametrize(
     ("X", "error", "message"),
     [
-        (iter(CUTS), InvalidInputError, "can be read once"),
-        (lambda: READER, InvalidInputError, "new chunks at each call: .* read once"),
+        (iter(CUTS), InvalidInputError, "can be read only once"),
+        (lambda: READER, InvalidInputError, "a new iterable at each call"),
         ([FRAME, FRAME[["pay", "town"]]], SchemaError, r"chunk 1 has other columns.*missing: 'age', 'ill'"),
         ([FRAME, FRAME[["town", "pay", "age", "ill"]]], SchemaError, "another order"),
         ([FRAME, FRAME.assign(more=1)], SchemaError, "unexpected: 'more'"),
@@ -211,7 +211,7 @@ def test_bad_chunks_are_refused_before_the_charge(X, error, message):
     books = PrivacyAccountant(5.0)
     with pytest.raises(error, match=message):
         MomentSynthesizer(1.0, accountant=books).fit(X)
-    with pytest.raises(InvalidInputError, match=r"in memory|read once|0 sample|no such|iterable|every chunk"):
+    with pytest.raises(InvalidInputError, match=r"in memory|read only once|0 sample|no such|iterable|every chunk"):
         MomentSynthesizer(1.0, accountant=books).fit(X, np.zeros(N))
     assert not books.charges
 
