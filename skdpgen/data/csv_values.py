@@ -124,20 +124,9 @@ def resolution_of(form):
 
 
 def with_notation(frame, names, notation):
-    """Convert columns of text that contain only dates, numbers or truth values in a notation.
+    """Convert the columns `names` of text that contain only dates, numbers or truth values in a notation.
 
-    Parameters
-    ----------
-    frame : DataFrame
-    names : list of str
-        Columns of dtype "string" to convert.
-    notation : Notation
-
-    Returns
-    -------
-    frame : DataFrame
-    formats : dict of str to str
-        Column name -> format, of the columns of dates.
+    Returns the frame, and a dict of the columns of dates and their formats.
     """
     columns, formats = {}, {}
     for name in names:
@@ -176,17 +165,7 @@ _FLAGS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0
 def as_kind(written, column, notation=Notation()):
     """Read the texts of a column as values of its declared kind.
 
-    Parameters
-    ----------
-    written : Series of dtype "string"
-    column : Numeric, Categorical, Boolean or Datetime
-    notation : Notation
-
-    Returns
-    -------
-    values : Series
-    unread : Series of bool
-        Rows whose text is not a value of that kind. They are missing in `values`.
+    Returns the values, and the rows whose text is not a value of that kind: they are missing among the values.
     """
     kind = _kind(column)
     if kind == "text":
@@ -208,21 +187,10 @@ def as_kind(written, column, notation=Notation()):
 
 
 def undeclared(values, unread, column):
-    """Replace texts that could not be read by a value that is no declared category: it becomes "other" or is refused.
+    """Replace texts that `as_kind` could not read by a value that is no declared category.
 
-    The values of the other rows do not change: one text must not decide how they are distinguished.
-
-    Parameters
-    ----------
-    values : Series
-        Returned by `as_kind`.
-    unread : Series of bool
-    column : Categorical
-        Declares its categories, numbers or truth values.
-
-    Returns
-    -------
-    Series
+    That value becomes "other" or is refused. The values of the other rows do not change: one text must not decide how
+    they are distinguished. The categories of `column` are numbers or truth values.
     """
     if _kind(column) == "flag":  # there is no third truth value
         return values.map({True: "true", False: "false"}).astype("string").mask(unread, "neither")
@@ -304,19 +272,7 @@ def are_codes(written, all_rows=True):
 def with_dates(frame, declared, notation=Notation()):
     """Convert text columns that contain only ISO dates; warn of other columns that look like numbers or dates.
 
-    Parameters
-    ----------
-    frame : DataFrame
-    declared : dict
-        Columns of a schema by name, which stay as they are.
-    notation : Notation
-        Notation of numbers.
-
-    Returns
-    -------
-    frame : DataFrame
-    resolutions : dict of str to str
-        Column name -> resolution, of the columns of dates.
+    `declared` columns stay as they are. Returns the frame, and a dict of the columns of dates and their resolutions.
     """
     resolutions, almost, formatted = {}, [], []
     for name in frame.columns:

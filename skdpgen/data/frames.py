@@ -29,7 +29,7 @@ from ..tabular._frames import declared_family, factorize
 from ..utils.categories import family
 from ..utils.file_checks import MOST_CLASSES, check_size
 from ..utils.validation import Interval, check_row_count, is_extension, python_value
-from .labels import is_numeric_target
+from .labels import is_numeric_target, label_codes
 from .scores import score_moments
 from .sources import MemorySource, add_sums
 
@@ -211,8 +211,7 @@ class FrameCodec:
 
 
 def _level_codes(values, block):
-    levels = pd.Index(np.array(block.levels, dtype=object), dtype=object)
-    codes = levels.get_indexer(pd.Index(np.asarray(values, dtype=object), dtype=object))
+    codes = label_codes(values, block.levels)
     if (codes < 0).any():
         raise ValueError("y contains a class that the model does not have; see classes_")
     return codes

@@ -21,8 +21,11 @@ __all__ = ["COUNT_WEIGHT", "MEAN_WEIGHT", "Scores", "score_moments"]
 _MOST_SCORES = 4000
 # Score at the upper end of the last level.
 _BEYOND = 1e6
-# Weights of the count and of the sum beside the second moments.
-COUNT_WEIGHT, MEAN_WEIGHT = 0.15, 0.3**0.5
+# Weight of the count beside the second moments of a class: classes of a few hundred rows need it.
+COUNT_WEIGHT = 0.15
+# Weight of the sum beside the second moments. The sum gives the class means of scores; for arrays it corrects the errors
+# that the noise of the first round leaves in them.
+MEAN_WEIGHT = 0.3**0.5
 
 
 @dataclass(frozen=True, eq=False)

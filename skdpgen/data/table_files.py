@@ -90,9 +90,9 @@ def read_table(
     missing_values : sequence of str
         Texts that stand for a missing value, in addition to the empty field.
     separator : str, default=None
-        Separator of the fields of a CSV file: one character, or "tab". None is a tab for ``.tsv``, else a comma.
+        Separator of fields: one character, or "tab". None is a tab for ``.tsv``, else a comma.
     decimal, thousands, date_formats : str, str, sequence of str
-        Notation of numbers, and of dates that are not in ISO 8601, in a CSV file; see `Notation`.
+        Notation of numbers, and of dates that are not in ISO 8601; see `Notation`.
     numeric_names : bool, default=False
         Whether numbers and dates in the first line of a CSV file are column names. False refuses them: names are
         published, and such a line may be a row.
@@ -102,21 +102,19 @@ def read_table(
     Returns
     -------
     DataFrame
-        Every column can hold missing values, whether it does or not, so that its dtype does not show that. ``attrs``
-        has the facts that were taken for public, for the privacy card, and under ``kinds_from_values`` the columns
-        whose kind was read from their values.
+        Every column can hold missing values, so that its dtype does not show whether it does. ``attrs`` has the facts
+        taken for public, for the privacy card, and in ``kinds_from_values`` the columns with kinds read from values.
 
     Raises
     ------
     InvalidInputError
-        The file is not a table, an option is wrong or has no effect, or the values of a declared column are not of its
-        kind.
+        The file is not a table, an option is wrong or has no effect, or no value of a declared column is of its kind.
 
     Warns
     -----
     UserWarning
-        Some values of a declared column are not of its kind, or a text column looks like numbers or dates. These
-        warnings depend on private rows: do not publish them.
+        Some values are not of the declared kind, or a text column looks like numbers or dates. These warnings are
+        computed from private rows without protection; do not publish them.
     """
     path = Path(path)
     options = {"missing_values": missing_values, "separator": separator, "numeric_names": numeric_names}
@@ -370,11 +368,7 @@ def check_apart(*paths):
 def check_output(path, *, table=False):
     """Refuse a file that cannot be written, before anything is charged.
 
-    Parameters
-    ----------
-    path : str or Path
-    table : bool, default=False
-        Whether the file is for rows: its suffix must then be that of CSV or Parquet, or empty.
+    If it is for rows (`table`), its suffix must be that of CSV or Parquet, or empty.
     """
     if str(path) == "-":
         raise InvalidInputError("results are written to a file: give it a name other than -")
@@ -525,16 +519,7 @@ def _escaped(frame):
 def declare_public(schema, frame, names):
     """Complete columns of a schema from the values of a frame, which the caller knows to be public.
 
-    Parameters
-    ----------
-    schema : Schema
-    frame : DataFrame
-    names : sequence of str
-        Columns whose smallest and largest value, or whose distinct values, are copied from `frame` without noise.
-
-    Returns
-    -------
-    Schema
+    The smallest and largest value, or the distinct values, of the columns `names` are copied without noise.
 
     Raises
     ------

@@ -58,26 +58,20 @@ class ClassNorms:
 def class_norms(noisy, sd, edges, largest, count=None):
     """Estimate the norm distribution of each class from its noisy histogram.
 
+    A class with many rows has the shape of its noisy histogram where that exceeds the noise. A class with few rows has
+    an average over the public family, weighted by how well each distribution agrees with the noisy counts and how near
+    it is to the norms of all classes. In between, the two are averaged.
+
     Parameters
     ----------
     noisy : array of shape (n_classes, n_edges + 1)
         Released.
-    sd : float
-        Standard deviation of the noise on each count.
-    edges : array of shape (n_edges,)
-        See `norm_edges`.
-    largest, count
+    sd, edges, largest, count
         See `bound_of_norms`.
 
     Returns
     -------
     ClassNorms
-
-    Notes
-    -----
-    A class with enough rows keeps the shape of its noisy histogram where that stands above the noise. A class with few
-    rows gets an average over the public family, weighted by how well each member agrees with the noisy counts and how
-    near it is to the norms of all classes. In between, the two are averaged.
     """
     pooled = bound_of_norms(noisy.sum(axis=0), sd * len(noisy) ** 0.5, edges, largest, count)
     norms = np.append(edges, edges[-1] * 2**NORM_CELL) * 2 ** (-NORM_CELL / 2)
@@ -127,13 +121,8 @@ def _above_noise(noisy, sd):
 def scale_mixture(latents, norms, most):
     """Replace the Gaussian of each class by a mixture of the same Gaussian at several scales.
 
-    Parameters
-    ----------
-    latents : ClassLatents
-        Their covariances have the mean squares of `norms`.
-    norms : ClassNorms
-    most : int
-        Largest number of scales of a class.
+    The covariances of `latents` (ClassLatents) have the mean squares of `norms` (ClassNorms). A class has `most`
+    scales or fewer.
 
     Returns
     -------

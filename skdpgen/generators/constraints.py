@@ -106,19 +106,7 @@ class RowConstraint:
 
         This reads the schema alone, so that it can run before anything is charged.
 
-        Parameters
-        ----------
-        schema : Schema
-            Columns that are not declared may have any values.
-
-        Returns
-        -------
-        RowConstraint
-            This constraint.
-
-        Raises
-        ------
-        ValueError
+        Columns that the schema does not declare may have any values. Returns the constraint itself; raises ValueError.
         """
         try:
             kept = self.holds(_dummy_rows(schema, ("a", "b")))
@@ -157,18 +145,7 @@ class RowConstraint:
     def holds(self, frame):
         """Return which rows fulfil the constraint; where a missing value leaves that open, a row fulfils it.
 
-        Parameters
-        ----------
-        frame : DataFrame
-
-        Returns
-        -------
-        array of bool of shape (n_rows,)
-
-        Raises
-        ------
-        ValueError
-            Values of different kinds are compared.
+        ValueError if values of different kinds are compared.
         """
         try:
             with np.errstate(all="ignore"):
@@ -323,10 +300,6 @@ def keep_constraints(model, texts, drawn, components, rng):
         Class of each row, which stays; None draws classes again with the rows, so that the result follows the model's
         distribution conditional on the constraints.
     rng : numpy.random.Generator
-
-    Returns
-    -------
-    DataFrame or (DataFrame, y)
 
     Raises
     ------

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
+from ..data.scores import COUNT_WEIGHT, MEAN_WEIGHT
 from ..mixture import GaussianMixtureParameters
 from ..utils.file_checks import check_mixture
 
@@ -26,10 +27,6 @@ __all__ = [
     "match_clipped_normal",
 ]
 
-# Weight of the count beside the second moments: classes of a few hundred rows need it.
-COUNT_WEIGHT = 0.15
-# Weight of the sum in the second round: it corrects the errors that the first round's noise leaves in the class means.
-MEAN_WEIGHT = 0.3**0.5
 # Most numbers in all covariances together: they are kept in memory and released.
 MOST_NUMBERS = 1 << 24
 _SMALLEST_VARIANCE = 1e-9
@@ -327,16 +324,9 @@ def full_covariances(mixture):
 
 
 def match_clipped_normal(mean, variance):
-    """Find the normal distributions that have given moments after clipping to [0, 1].
+    """Find location and deviation of the normal distributions that have given moments after clipping to [0, 1].
 
-    Parameters
-    ----------
-    mean, variance : arrays of one shape
-        Moved into the range that a distribution on [0, 1] can have.
-
-    Returns
-    -------
-    location, deviation : arrays of that shape
+    The moments, arrays of one shape, are first moved into the range that a distribution on [0, 1] can have.
     """
     mean = np.clip(mean, 1e-3, 1 - 1e-3)
     variance = np.clip(variance, 1e-6, 0.95 * mean * (1 - mean))

@@ -58,16 +58,9 @@ class ProductMixture:
         return _offsets(self.n_levels)
 
     def likelihood(self, levels):
-        """Probability that a row of each support point has one of the given levels in every block.
+        """Probability that a row of each support point has given levels in every block, shape (n_classes, n_points).
 
-        Parameters
-        ----------
-        levels : array of shape (n_columns_encoded,)
-            Share of each level that counts, 0 to 1.
-
-        Returns
-        -------
-        array of shape (n_classes, n_points)
+        `levels`, shape (n_columns_encoded,), is the share of each level that counts, 0 to 1.
         """
         starts = self.offsets[:-1]
         restricted = np.add.reduceat(levels < 1, starts) > 0  # the other blocks have probability 1

@@ -16,24 +16,8 @@ __all__ = ["release_class_norms", "release_subclusters", "subcluster_codes", "su
 def release_class_norms(norms, codes, n_classes, largest, noise_multiplier, rng, neighboring, *, count=None):
     """Release the norm distribution of each class: one histogram, in which a row is in one cell of one class.
 
-    Parameters
-    ----------
-    norms : array of shape (n_samples,)
-        Private.
-    codes : int array of shape (n_samples,)
-        Class of each row; rows with another code are left out.
-    n_classes : int
-    largest : float
-        Public or released; larger norms count in the last cell.
-    noise_multiplier : float
-    rng : NoiseGenerator
-    neighboring : str
-    count : float, default=None
-        See `learn_norm_bound`.
-
-    Returns
-    -------
-    ClassNorms
+    `norms` and `codes` (the class of each row; rows with another code are left out) are private, `largest` and `count`
+    (see `learn_norm_bound`) are public or released. Returns `ClassNorms`.
     """
     edges = norm_edges(largest, rng)
     counts = class_norm_histogram(norms, codes, n_classes, edges)
@@ -48,17 +32,8 @@ def release_subclusters(rows, codec, space, latents, noise_multiplier, rng, neig
     A class is cut at its released mean, along its leading released directions. Classes of images are far from
     Gaussian; their parts are less so.
 
-    Parameters
-    ----------
-    rows : ArrayRows
-    codec : ArrayCodec
-    space : LatentSpace
-        Released.
-    latents : ClassLatents
-        Released: one Gaussian a class, in that space.
-    noise_multiplier : float
-    rng : NoiseGenerator
-    neighboring : str
+    `rows` (ArrayRows) are private; `space` (LatentSpace) and `latents` (ClassLatents: one Gaussian a class, in that
+    space) are released.
 
     Returns
     -------
@@ -86,16 +61,8 @@ def release_subclusters(rows, codec, space, latents, noise_multiplier, rng, neig
 def subcluster_moments(rows, codec, space, mixture, n_directions, *, exact=True):
     """Count, sum and second moments of each sub-cluster, about the mean that a normal distribution has there.
 
-    Parameters
-    ----------
-    rows, codec, space
-        See `release_subclusters`.
-    mixture : GaussianMixtureParameters
-        Released: one component a class.
-    n_directions : int
-        Directions that a class is cut along; at most as many as the space has.
-    exact : bool, default=True
-        See `class_moments`.
+    A class is cut along `n_directions` directions, at most as many as the space has; see `release_subclusters`, and
+    `class_moments` for `exact`.
 
     Returns
     -------
@@ -131,21 +98,8 @@ def subcluster_moments(rows, codec, space, mixture, n_directions, *, exact=True)
 def subcluster_codes(rows, codec, space, means, leading):
     """Sub-cluster of each row: a function of the row and of released values, which does not depend on other rows.
 
-    Parameters
-    ----------
-    rows : ArrayRows
-    codec : ArrayCodec
-    space : LatentSpace
-    means : array of shape (n_classes, n_latent)
-        Of the classes.
-    leading : array of shape (n_classes, n_latent, n_directions)
-        Directions of the classes.
-
-    Returns
-    -------
-    int array of shape (n_samples,)
-        ``class * 2**n_directions + sum of 2**i`` over the directions i on whose upper side the row lies; -1 for a row
-        of no class.
+    It is ``class * 2**n_directions + sum of 2**i`` over the directions i on whose upper side the row lies; -1 for a row
+    of no class. `means` (n_classes, n_latent) and `leading` (n_classes, n_latent, n_directions) describe the classes.
     """
     n_classes, _, n_directions = leading.shape
     directions = space.basis @ np.concatenate(leading, axis=1)
