@@ -300,7 +300,9 @@ class FrameRows:
         if not targets and given:
             raise InvalidInputError("classes= and target_type= need y or target=")
         if several and given:
-            raise InvalidInputError("classes= and target_type= take one target: declare several targets in the schema")
+            raise InvalidInputError(
+                "classes= and target_type= take one target: declare the classes of several in the schema"
+            )
 
     def _append(self, frame, y):
         self.y = "series" if isinstance(y, pd.Series) else "array"

@@ -23,8 +23,8 @@ _MOST_SCORES = 4000
 _BEYOND = 1e6
 # Weight of the count beside the second moments of a class: classes of a few hundred rows need it.
 COUNT_WEIGHT = 0.15
-# Weight of the sum beside the second moments. The sum gives the class means of scores; for arrays it corrects the errors
-# that the noise of the first round leaves in them.
+# Weight of the sum beside the second moments. The sum gives the class means of scores. For arrays it corrects the class
+# means of an earlier release.
 MEAN_WEIGHT = 0.3**0.5
 
 

@@ -13,11 +13,12 @@ import pandas as pd
 from ..exceptions import InvalidInputError, SchemaError
 from ..utils.validation import check_row_count
 
-__all__ = ["ChunkSource", "DaskSource", "MemorySource", "add_sums", "open_source"]
+__all__ = ["PARQUET", "ChunkSource", "DaskSource", "MemorySource", "add_sums", "is_parquet", "open_source"]
 
 # Rows that are encoded at a time; this bounds the memory of a fit.
 CHUNK_ROWS = 1 << 18
-_PARQUET = (".parquet", ".pq")
+# Suffixes of Parquet files.
+PARQUET = (".parquet", ".pq")
 _NO_ROWS = "Found array with 0 sample(s): no chunk has a row"  # the message of scikit-learn
 
 
@@ -56,7 +57,12 @@ def open_source(X):
 
 
 def _is_path(X):
-    return isinstance(X, Path) or (isinstance(X, str) and X.lower().endswith(_PARQUET))
+    return isinstance(X, Path) or (isinstance(X, str) and X.lower().endswith(PARQUET))
+
+
+def is_parquet(path):
+    """Return whether a file is Parquet, by its suffix."""
+    return Path(path).suffix.lower() in PARQUET
 
 
 def add_sums(one, other):
@@ -220,7 +226,7 @@ def _parquet_chunks(paths):
     except ImportError:
         raise InvalidInputError("reading Parquet files needs pyarrow: install the extra skdpgen[parquet]") from None
     for path in paths:
-        if Path(path).suffix.lower() not in _PARQUET:
+        if not is_parquet(path):
             raise InvalidInputError(
                 f"{path}: only Parquet files are read in chunks; give other files as a function that returns chunks"
             )

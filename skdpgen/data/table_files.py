@@ -38,6 +38,7 @@ from .csv_values import (
     with_notation,
 )
 from .frames import PUBLIC_ASSUMPTIONS
+from .sources import PARQUET, is_parquet
 
 __all__ = [
     "KINDS_FROM_VALUES",
@@ -53,8 +54,7 @@ __all__ = [
     "write_table",
 ]
 
-_PARQUET = (".parquet", ".pq")
-_OUTPUTS = (".csv", ".tsv", ".txt", ".gz", *_PARQUET)
+_OUTPUTS = (".csv", ".tsv", ".txt", ".gz", *PARQUET)
 _NO_TABLES = (".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".dta", ".sav", ".sas7bdat", ".pkl", ".zip")
 _ARCHIVES = (".xz", ".bz2", ".zst", ".tar", ".tgz", ".tbz", ".txz", ".7z", ".rar", ".lz4", ".br")
 # Numbers are read exactly as Python reads them, whether a column is read as numbers or as text first. pandas does so by
@@ -273,11 +273,6 @@ def _assumptions(frame, names, resolutions, formats):
             more = "" if len(found) <= _NAMED else f" and {len(found) - _NAMED} more"
             facts.append(f"{fact} of dates: {listed}{more}")
     return facts
-
-
-def is_parquet(path):
-    """Return whether a file is Parquet, by its suffix."""
-    return Path(path).suffix.lower() in _PARQUET
 
 
 def check_input(
