@@ -27,7 +27,7 @@ from skdpgen import (
     PriVAESynthesizer,
     PrivateSearchCV,
 )
-from skdpgen.generators.product_mixture_fit import fit_particles
+from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.nn import DPNet, DPNetClassifier, P3GMModule, PartitionedVAEModule, PriVAEModule
 from skdpgen.synthesizers import _array_model, _dp2vae_start, _frame_model
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric, Schema
@@ -213,7 +213,7 @@ class Case:
 @contextlib.contextmanager
 def _short():
     """Fits to what was released, and synthetic rows, are post-processing: a few of them tell as much as all."""
-    steps, fit_particles.__kwdefaults__["n_iter"] = fit_particles.__kwdefaults__["n_iter"], 2
+    steps, fit_tables.__kwdefaults__["n_iter"] = fit_tables.__kwdefaults__["n_iter"], 2
     with contextlib.ExitStack() as stack:
         for module in (_array_model, _frame_model):
             stack.enter_context(patch.object(module, "_WARM_ROWS", 300))
@@ -221,7 +221,7 @@ def _short():
         try:
             yield
         finally:
-            fit_particles.__kwdefaults__["n_iter"] = steps
+            fit_tables.__kwdefaults__["n_iter"] = steps
 
 
 _LOW = {"epsilon": 60.0, "random_state": 0}  # so little noise that branches follow the rows

@@ -11,8 +11,9 @@ from scipy.special import logsumexp
 from ..data.arrays import ArrayCodec
 from ..data.labels import label_codes
 from ..data.scaling import learn_norm_bound
-from ..generators.array_evidence import ArraysGiven
+from ..generators.class_structure import scale_mixture
 from ..generators.components import spread_components
+from ..generators.conditioning import ArraysGiven
 from ..generators.gaussians import (
     COUNT_WEIGHT,
     MEAN_WEIGHT,
@@ -28,8 +29,7 @@ from ..mechanisms import add_gaussian, class_first_moments, class_moments, clip_
 from ..mixture import dp_em, initial_mixture
 from ..mixture._em import clip_covariances
 from ..utils.blocks import map_blocks
-from ._class_cells import release_cells
-from ._class_sizes import learn_class_sizes, scale_mixture
+from ._class_structure import release_class_norms, release_subclusters
 from ._decoder import NetGenerator, decoder_plan, train_decoder
 from ._planning import has_class_sizes
 
@@ -82,7 +82,7 @@ class ArrayModel:
         return self.codec.decode(self.generator.sample(components, rng), components, rng)
 
     def given(self, given):
-        """The model of rows that have some of their columns as asked for."""
+        """The model, conditioned on the values of some columns."""
         return ArraysGiven(self, given)
 
     def encode(self, X):
@@ -185,7 +185,7 @@ def fit_array_model(rows, settings, plan, rng, neighboring, stream):
             dither = math.sqrt(residual * left_out / len(codec.lowpass))
         component_means = inside + beyond
     if "cells" in noise:
-        space, halved, cells = release_cells(rows, codec, space, latents, noise["cells"], rng, neighboring)
+        space, halved, cells = release_subclusters(rows, codec, space, latents, noise["cells"], rng, neighboring)
         mixture, component_means = halved.mixture, space.center + halved.means
         component_means = component_means + np.repeat(beyond, cells, axis=0)
     if sizes is not None:
@@ -241,7 +241,7 @@ def _release_norms(rows, codec, centers, count, settings, noise_multiplier, rng,
     norms, largest = rows.residual_norms(codec, centers), 2 * codec.row_norm
     how = noise_multiplier, rng, neighboring
     if has_class_sizes(rows, settings):
-        sizes = learn_class_sizes(norms, rows.codes, len(centers), largest, *how, count=count)
+        sizes = release_class_norms(norms, rows.codes, len(centers), largest, *how, count=count)
         return sizes.bound, sizes
     return learn_norm_bound(norms[rows.codes >= 0], largest, *how, count=count), None
 

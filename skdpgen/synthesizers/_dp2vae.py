@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS
 from ..data.frames import FrameRows
-from ..data.reading import public_assumptions, read_rows
+from ..data.validation import public_assumptions, validate_input
 from ..exceptions import InvalidInputError
 from ..tabular import Schema
 from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context, validate_data, validate_rows
@@ -339,7 +339,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
 
     def _read(self, X, y, settings):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""
-        rows = read_rows(self, X, y)
+        rows = validate_input(self, X, y)
         if isinstance(rows, FrameRows):
             if settings["likelihood"] != "auto":
                 raise ValueError("likelihood= is for arrays: a DataFrame has one categorical law a column")

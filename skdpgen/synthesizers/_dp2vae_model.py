@@ -8,8 +8,7 @@ import numpy as np
 from scipy.special import expit, logsumexp
 
 from ..data.arrays import ArrayCodec
-from ..data.frame_codec import FrameCodec
-from ..data.frames import FrameRows
+from ..data.frames import FrameCodec, FrameRows
 from ..data.labels import label_codes
 from ..exceptions import UtilityWarning
 from ..tabular import sample_levels

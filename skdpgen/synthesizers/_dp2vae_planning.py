@@ -124,7 +124,11 @@ def plan_phases(rows, settings, neighboring):
         raise ValueError(f"bounds_share={settings['bounds_share']} leaves nothing to the training")
     moments, decoder = settings["budget_split"] if from_moments else (0.0, 1.0)
     rest /= moments + decoder
-    phases = [*learned, *rows.encoder_phases(moments * rest, sizes=rows.may_have_sizes)] if from_moments else learned
+    phases = (
+        [*learned, *rows.encoder_phases(moments * rest, class_norms=rows.may_have_class_norms)]
+        if from_moments
+        else learned
+    )
     return [*phases, subset_plan(settings).phase("decoder", decoder * rest)]
 
 

@@ -6,7 +6,7 @@ from numbers import Integral, Real
 
 from .._base import PRIVACY_CONSTRAINTS
 from ..accounting import Phase
-from ..data.reading import public_assumptions, read_rows
+from ..data.validation import public_assumptions, validate_input
 from ..tabular import Schema
 from ..utils.validation import MOST_UNITS, Interval, StrOptions, as_sizes, check_model_size, fit_context
 from ._base import BaseSynthesizer
@@ -117,7 +117,7 @@ class DPMERFSynthesizer(BaseSynthesizer):
         "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
         "progress": ["boolean"],
     }
-    image_shape = None  # of `read_rows`: rows are taken as they are
+    image_shape = None  # of `validate_input`: rows are taken as they are
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class DPMERFSynthesizer(BaseSynthesizer):
     def _prepare(self, X, y, accountant):
         sizes = as_sizes(self.hidden_layer_sizes, "hidden_layer_sizes")
         settings = {**self.get_params(deep=False), "hidden_layer_sizes": sizes, "seed": self._seed()}
-        rows = read_rows(self, X, y)
+        rows = validate_input(self, X, y)
         numbers = sum(a * b for a, b in zip((self.n_latent, *sizes), (*sizes, 1)))
         check_model_size(numbers, n_latent=self.n_latent, hidden_layer_sizes=sizes)
         learned = list(rows.phases(self.bounds_share))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from numbers import Integral, Real
 
-from ..data.reading import public_assumptions
+from ..data.validation import public_assumptions
 from ..utils.validation import MOST_UNITS, Interval, fit_context
 from ._dpgm_model import DPGMModel, fit_dpgm_model
 from ._dpgm_planning import check_network, plan_phases

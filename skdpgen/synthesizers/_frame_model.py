@@ -9,14 +9,13 @@ import numpy as np
 from tqdm import tqdm
 
 from .._types import BoundedSum
-from ..data.frame_codec import FrameCodec
+from ..data.frames import FrameCodec
 from ..data.scores import Scores
 from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
-from ..generators.frame_evidence import FramesGiven
+from ..generators.conditioning import FramesGiven
 from ..generators.gaussians import LatentSpace
-from ..generators.product_mixture import ParticleModel
-from ..generators.product_mixture_fit import fit_particles
+from ..generators.product_mixture import TableModel, fit_tables
 from ..generators.scores import ScoreModel, fit_scores
 from ..mechanisms import add_gaussian, unpack_moments, unpack_one_hot_moments
 from ..mixture import GaussianMixtureParameters, dp_em, initial_mixture
@@ -37,7 +36,7 @@ class FrameModel:
     Parameters
     ----------
     codec : FrameCodec
-    particles : ParticleModel or ScoreModel
+    particles : TableModel or ScoreModel
         Latent space, decoder, and the prior of a model without mixture and network.
     row_count : float
     mixture : GaussianMixtureParameters or None
@@ -79,7 +78,7 @@ class FrameModel:
         return self.codec.decode(codes, components if self.codec.n_classes else None, rng)
 
     def given(self, given):
-        """The model of rows that have some of their columns as asked for (see `read_evidence`)."""
+        """The model, conditioned on the values of some columns."""
         return FramesGiven(self, given)
 
     def codes(self, components, rng):
@@ -157,7 +156,7 @@ class FrameModel:
         """Rebuild from `to_state`."""
         mixture = state["mixture"] and check_mixture(GaussianMixtureParameters(**state["mixture"]))
         net = None if state["net"] is None else NetGenerator.from_state(state["net"])
-        kind = ScoreModel if "scores" in state["particles"] else ParticleModel
+        kind = ScoreModel if "scores" in state["particles"] else TableModel
         codec, particles = FrameCodec.from_state(state["codec"]), kind.from_state(state["particles"])
         return cls(codec, particles, state["row_count"], mixture, net)
 
@@ -189,7 +188,7 @@ def fit_frame_model(rows, settings, plan, rng, neighboring, stream):
     if scores is None:
         sd = unpack(_noise_sd(tables, noise["moments"], neighboring), codec)
         progress = _bar if settings["progress"] else None
-        particles = fit_particles(released, sd, codec.n_levels, stream, progress=progress, **options)
+        particles = fit_tables(released, sd, codec.n_levels, stream, progress=progress, **options)
     else:
         sd = noise["moments"] * tables.sensitivity(neighboring)
         particles = fit_scores(released, sd, scores, stream, **options)

@@ -8,8 +8,7 @@ import sys
 import numpy as np
 
 from ..data.arrays import ArrayCodec
-from ..data.frame_codec import FrameCodec
-from ..data.frames import FrameRows
+from ..data.frames import FrameCodec, FrameRows
 from ..data.sources import add_sums
 from ..mechanisms import add_gaussian, class_first_moments
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT as COUNT_WEIGHT

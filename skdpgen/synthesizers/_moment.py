@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS
 from ..data.frames import FrameRows
-from ..data.reading import public_assumptions, read_rows
+from ..data.validation import public_assumptions, validate_input
 from ..exceptions import InvalidInputError
 from ..generators.components import join_chunks
 from ..generators.constraints import RowConstraint, keep_constraints
@@ -220,7 +220,7 @@ class MomentSynthesizer(BaseSynthesizer):
         return self
 
     def _prepare(self, X, y, accountant):
-        rows = read_rows(self, X, y)
+        rows = validate_input(self, X, y)
         if isinstance(rows, FrameRows):
             for text in self._texts():
                 RowConstraint(text, rows.schema.names).check(rows.schema)

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS
 from ..data.frames import FrameRows
-from ..data.reading import public_assumptions, read_rows
+from ..data.validation import public_assumptions, validate_input
 from ..exceptions import InvalidInputError
 from ..tabular import Schema
 from ..utils.validation import (
@@ -319,7 +319,7 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
             rows, settings, accountant, lambda phases: self._calibrate(accountant, phases, extra_delta_share=extra)
         )
         if settings["decoder"] == "net":
-            check_network(settings, *rows.network_shape(settings, plan))
+            check_network(settings, *rows.network_shape(settings["n_components"]))
         return (rows, settings), plan
 
     @classmethod
@@ -329,7 +329,7 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
     def _read(self, X, y, settings):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""
         conditional = settings["prior"] in ("auto", "class_conditional")
-        rows = read_rows(self, X, y, conditional=conditional)
+        rows = validate_input(self, X, y, conditional=conditional)
         if isinstance(rows, FrameRows):
             if settings["likelihood"] != "auto":
                 raise ValueError("likelihood= is for arrays: a DataFrame has one categorical law a column")

@@ -112,14 +112,14 @@ def plan_fit(rows, settings, accountant, calibrate):
         Phases -> FitPlan; charges nothing.
     """
     plan = calibrate(plan_phases(rows, settings))
-    wanted = rows.may_have_cells and not accountant.fixed_phases and settings["decoder"] == "released"
+    wanted = rows.may_have_subclusters and not accountant.fixed_phases and settings["decoder"] == "released"
     cells = wanted and plan.noise_multipliers["moments"] <= _MOST_NOISE_OF_CELLS
     return calibrate(plan_phases(rows, settings, cells=True)) if cells else plan
 
 
 def has_class_sizes(rows, settings):
     """Whether norms are released class by class: for Gaussians of rows of numbers; public."""
-    return rows.may_have_sizes and settings["decoder"] == "released" and settings["prior"] != "mixture"
+    return rows.may_have_class_norms and settings["decoder"] == "released" and settings["prior"] != "mixture"
 
 
 def plan_phases(rows, settings, *, cells=False):
@@ -151,7 +151,7 @@ def plan_phases(rows, settings, *, cells=False):
         raise ValueError(f"bounds_share={settings['bounds_share']} leaves nothing to the model")
     encoder, em, decoder = (share * rest for share in split)
     sizes = has_class_sizes(rows, settings)
-    phases = [*learned, *rows.encoder_phases(encoder / 2 if cells else encoder, sizes=sizes)]
+    phases = [*learned, *rows.encoder_phases(encoder / 2 if cells else encoder, class_norms=sizes)]
     if cells:
         phases.append(Phase("cells", encoder / 2))
     if mixture:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._base import PRIVACY_CONSTRAINTS
 from ..data.arrays import ArrayRows, check_image_shape
 from ..data.frames import FrameRows
-from ..data.reading import public_assumptions
+from ..data.validation import public_assumptions
 from ..exceptions import InvalidInputError
 from ..tabular import Schema
 from ..tabular._schema import check_unique

@@ -7,8 +7,7 @@ import warnings
 import numpy as np
 
 from ..data.arrays import ArrayCodec
-from ..data.frame_codec import FrameCodec
-from ..data.frames import FrameRows
+from ..data.frames import FrameCodec, FrameRows
 from ..data.labels import label_codes
 from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
