@@ -50,7 +50,7 @@ PAGES = (
     "quickstart",
     "user_guide",
     "gallery/index",
-    "public_and_paid",
+    "public_and_charged",
     "pitfalls",
     "choosing",
     "moment_synthesizer",
