@@ -35,7 +35,7 @@ templates_path = ["_templates"]
 nitpicky = False
 
 
-# ---- pages that read well as they are in the repository, and are joined here ---------------------------------
+# ---- pages of the repository, joined here ------------------------------------------------------------------------
 # The README is a page of the site, and the list of pages gets its table of contents.
 TOCTREE = """
 
@@ -50,7 +50,7 @@ PAGES = (
     "quickstart",
     "user_guide",
     "gallery/index",
-    "public_and_paid",
+    "public_and_charged",
     "pitfalls",
     "choosing",
     "moment_synthesizer",
@@ -68,7 +68,7 @@ PAGES = (
 )
 
 
-# Every public class with a `fit` is in the reference, with what it offers of these.
+# Every public class with a `fit` is in the reference, with those of these methods that it has.
 METHODS = (
     *("fit", "plan", "sample", "transform", "inverse_transform", "predict", "predict_proba", "score_samples", "score"),
     *("get_covariance", "save", "as_frame"),
@@ -79,7 +79,7 @@ INHERITED = "set_output, get_metadata_routing, fit_transform, set_inverse_transf
 
 
 def reference_of_estimators():
-    """One entry an estimator, for the page of the reference."""
+    """One entry for each estimator, for the reference page."""
     for name in sorted(skdpgen.__all__):
         found = getattr(skdpgen, name)
         if hasattr(found, "fit"):
@@ -101,10 +101,10 @@ def join_pages(app, name, source):
 
 
 def _link(match, folder, name):
-    """Links to other pages stay links; files of the repository are named; one that is not there is a warning."""
+    """Keep links to other pages, name files of the repository, and warn of missing files."""
     text, path, anchor = match.group(1), match.group(2), match.group(3) or ""
     target = (folder / path).resolve()
-    page = ROOT / "doc" if name == "readme" else folder  # where the joined page stands
+    page = ROOT / "doc" if name == "readme" else folder  # the folder of the joined page
     if not target.exists():
         logging.getLogger(__name__).warning("dead link to %s", path, location=name)
         return text
@@ -121,14 +121,14 @@ def _link(match, folder, name):
 
 
 def escape_underscores(app, what, name, obj, options, lines):
-    """Names of fitted attributes end in an underscore, which is a link in reStructuredText."""
+    """Escape the underscore that ends a fitted attribute, which is a link in reStructuredText."""
     for k, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...")):
             lines[k] = re.sub(r"(?<![\w`*.\\])([a-z]\w*)_(?![\w`*])", r"\1\\_", line)
 
 
 def warn_of_dead_links(app, error):
-    """After the build: links of the pages as they came out, their anchors too; each dead one is a warning."""
+    """After the build, warn of each dead link of the built pages, anchors included."""
     if error is None and app.builder.name == "html":
         for page, link in dead_links(Path(app.outdir)):
             logging.getLogger(__name__).warning("%s: dead link to %s", page, link)

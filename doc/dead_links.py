@@ -1,4 +1,4 @@
-"""Links of built pages that lead nowhere: `python doc/dead_links.py build/doc`. Looks at files alone, at no network."""
+"""Find dead links of built pages: `python doc/dead_links.py build/doc`. Checks files alone, without network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["dead_links"]
 
 
 class _Page(HTMLParser):
-    """Names that can be linked to, and what is linked to."""
+    """Anchors and links of a page."""
 
     def __init__(self, text):
         super().__init__()
@@ -32,7 +32,7 @@ def dead_links(folder):
     Parameters
     ----------
     folder : Path
-        Of the built pages; links out of it and to other hosts are not looked at.
+        Folder of the built pages. Links to other folders and hosts are not checked.
 
     Yields
     ------

@@ -1,13 +1,13 @@
-"""Run what the pages show, and write what it printed: `python doc/run.py` (all), or with names of pages or examples.
+"""Run the code of pages and write its output into them: `python doc/run.py` (all), or with names of pages or examples.
 
-A page is run block by block: `sh` and `python` blocks in a folder of their own, Python in one process. The `text` block
-that follows one of them is replaced by what it printed. A block after `<!-- not run -->` is left alone.
+The blocks of a page run in order: `sh` and `python` blocks in a temporary folder, Python in one process. The output of
+a block replaces the `text` block that follows it. A block after `<!-- not run -->` is not run.
 
-Tables between `<!-- results -->` and `<!-- /results -->` are those that the benchmarks of the `sh` block above them
-print of results kept in `doc/results`: nothing is fitted for them. A test finds a table that is not theirs.
+Tables between `<!-- results -->` and `<!-- /results -->` are printed by the benchmarks of the `sh` block above them,
+from results stored in `doc/results`, without a fit. A test finds a table that differs from them.
 
-An example of `examples/` becomes a page of the gallery: its first words, its source, what it printed, its pictures. The
-page holds a digest of the source, so that a test finds one that is older than its example.
+An example of `examples/` becomes a page of the gallery: its docstring, its source, its output, its pictures. The page
+holds a digest of the source, so that a test finds a page that is older than its example.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RESULTS = re.compile(r"```sh\n(?P<code>[^`]*?)```\n\n<!-- results -->\n(?P<table
 BLOCK = re.compile(
     r"(<!-- not run -->\n)?```(sh|python)\n((?:(?!```).)*)```\n(?!\n<!-- results -->)(\n```text\n.*?```\n)?", re.DOTALL
 )
-# In one process for all Python blocks of a page: prints a line after each, to tell their outputs apart.
+# One process for all Python blocks of a page. It prints a line after each block, which separates their outputs.
 _DRIVER = "import json, sys\nscope = {'__name__': '__main__'}\n" + (
     "for line in sys.stdin:\n"
     "    exec(compile(json.loads(line), '<page>', 'exec'), scope)\n"
@@ -56,7 +56,7 @@ def run_page(path):
 
 
 def write_tables(path):
-    """Write the tables of kept results into a page, wherever it has some."""
+    """Write the tables of stored results into a page."""
     text = path.read_text(encoding="utf-8")
     written = RESULTS.sub(_with_tables, text)
     if written != text:
@@ -69,7 +69,7 @@ def _with_tables(match):
 
 
 def tables_of(code):
-    """Tables that the benchmarks of a block print of their kept results."""
+    """Tables that the benchmarks of a block print from stored results."""
     from skdpgen.__main__ import main
 
     tables = []
@@ -77,7 +77,7 @@ def tables_of(code):
         arguments = shlex.split(line, comments=True)
         if arguments[:2] != ["skdpgen", "bench"] or "--output" not in arguments:
             continue
-        if "--figure" in arguments:  # for the reader's folder
+        if "--figure" in arguments:  # a figure is for the reader, not for the page
             at = arguments.index("--figure")
             del arguments[at : at + 2]
         arguments[arguments.index("--output") + 1] = str(DOC.parent / arguments[arguments.index("--output") + 1])
@@ -125,7 +125,7 @@ def _shell(code, folder):
 
 
 def _clean(printed, folder):
-    """Without the place where it ran, and lines of one width with the page."""
+    """Remove the name of the temporary folder and trailing spaces."""
     return "\n".join(line.rstrip() for line in printed.replace(f"{folder}/", "").strip("\n").splitlines())
 
 

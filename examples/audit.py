@@ -1,8 +1,8 @@
 """An audit: does a fit lose less than it claims?
 
-The rows are made up, since they are fitted again and again, and nobody is charged for it. The canary lies far outside
-the bounds. Clipped, it moves the released moments by all that the proof allows, and no further; the audit bounds
-epsilon from below by how often the noise lets it be seen.
+The rows are dummy data, because an audit fits them many times without a charge. The canary is a record far outside the
+bounds. Clipped, it changes the released moments by the sensitivity that the proof allows, and not by more. The audit
+computes a lower bound of epsilon from how well the canary can be detected in the noise.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ print("plan: ", plan_audit(pca, X, n_runs=60))
 print("found:", audit(pca, X, n_runs=60))
 print("found:", audit(pca, X, n_runs=8, method="scale"))
 
-# A network: where every row takes part in a step of DP-SGD, the step is a Gaussian release and can be judged closely.
+# A network: if every row takes part in a step of DP-SGD, the step is a Gaussian release, and the bound is tight.
 vae = PriVAESynthesizer(epsilon=10.0, divergence="mmd", n_groups=4, bounds=(-1, 1), sampling_rate=1.0, steps=1)
 print("found:", audit(vae, X, n_runs=3, method="scale"))
 

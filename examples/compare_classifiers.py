@@ -1,11 +1,10 @@
 """Scikit-learn's classifiers compared on real and on synthetic rows.
 
-Does the synthetic table pick the same winner? Whoever has the synthetic rows alone can compare models on them: train
-on a part of them, test on the rest. The data holder checks here, on real rows, how far that comparison can be trusted:
-every classifier is also trained on the synthetic rows and on the real ones, and both are tested on real rows that were
-held out. What is tested on real rows is for the data holder's eyes; this table is public. Where classifiers differ by
-less than a hundred test rows can tell, as the best of them do here, the order on synthetic rows says no more than that
-on real ones.
+Does the synthetic table select the same best classifier? A user of the synthetic rows compares classifiers on them:
+train on one part, test on the rest. Here the data holder checks on real rows how reliable that comparison is. Every
+classifier is also trained on all synthetic rows and on the real rows, and both are tested on held-out real rows. Scores
+on real rows are for the data holder's eyes; this table is public. About a hundred test rows cannot separate the best
+classifiers here, so neither real nor synthetic rows give a reliable order of them.
 """
 
 import tempfile
@@ -29,14 +28,14 @@ from skdpgen import MomentSynthesizer
 from skdpgen.datasets import load_breast_cancer_table
 from skdpgen.exceptions import UtilityWarning
 
-warnings.simplefilter("ignore", UtilityWarning)  # 455 rows are few, and it says so
+warnings.simplefilter("ignore", UtilityWarning)  # it says that 455 rows are few
 data = load_breast_cancer_table()
 held_out = np.random.default_rng(0).random(len(data.frame)) < 0.2
 train, test = data.frame[~held_out], data.frame[held_out]
 
 synthesizer = MomentSynthesizer(epsilon=3.0, schema=data.schema, target=data.target, random_state=0).fit(train)
 synthetic = synthesizer.sample(1_000)
-part = np.arange(len(synthetic)) < 700  # of rows drawn independently any part will do
+part = np.arange(len(synthetic)) < 700  # the rows are independent: any part will do
 
 classifiers = {
     "logistic regression": make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
@@ -48,12 +47,12 @@ classifiers = {
 }
 
 
-def auroc(classifier, fitted, judged):
-    """Area under the ROC curve of a classifier trained on `fitted` and tested on `judged`."""
+def auroc(classifier, fitted, tested):
+    """Area under the ROC curve of a classifier trained on `fitted` and tested on `tested`."""
     X, y = fitted.drop(columns=data.target), fitted[data.target].astype(str)
     positive = list(classifier.fit(X, y).classes_).index(data.positive)
-    chances = classifier.predict_proba(judged.drop(columns=data.target))[:, positive]
-    return roc_auc_score(judged[data.target].astype(str) == data.positive, chances)
+    chances = classifier.predict_proba(tested.drop(columns=data.target))[:, positive]
+    return roc_auc_score(tested[data.target].astype(str) == data.positive, chances)
 
 
 pairs = {

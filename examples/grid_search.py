@@ -1,11 +1,12 @@
-"""A grid search on one ledger file: every fit, of every worker process, charges the same books.
+"""A grid search on one ledger file: every fit, of every worker process, charges the same ledger.
 
-The grid's fits are known in advance, but they are charged one after another, so all but the first pass the privacy
-filter (dearer than the same fits declared together). Two candidates, three folds and the refit are
+The fits of the grid are known in advance, but they are charged one after another. So all but the first must pass the
+privacy filter, which costs more than the same fits declared together. Two candidates, three folds and the refit are
 seven charges.
 
-The scores in `cv_results_` are exact likelihoods of real rows: private, unpaid, for the data holder's eyes. To publish
-the winner as the outcome of a private procedure, its choice must not depend on them: fix the parameters in advance.
+The scores in `cv_results_` are exact likelihoods of real rows, computed without protection: they are for the data
+holder's eyes. If you publish the best candidate as the result of a private procedure, its choice must not depend on
+them: fix the parameters in advance.
 """
 
 import tempfile
@@ -19,16 +20,16 @@ from skdpgen import DPPCA, PrivacyAccountant
 from skdpgen.datasets import load_digits_table
 from skdpgen.exceptions import PrivacyLeakWarning, UtilityWarning
 
-warnings.simplefilter("ignore", UtilityWarning)  # a seventh of the budget on 1,200 rows is little: it says so each time
-warnings.filterwarnings("ignore", "fitted inside a search", PrivacyLeakWarning)  # what it says is said above
+warnings.simplefilter("ignore", UtilityWarning)  # each fit says that its budget is small
+warnings.filterwarnings("ignore", "fitted inside a search", PrivacyLeakWarning)  # see the docstring
 digits = load_digits_table()
 
 folder = tempfile.TemporaryDirectory()
 ledger = Path(folder.name) / "budget.db"
 budget = PrivacyAccountant(epsilon=10.0, delta=1e-5, ledger=ledger)
 
-# Each row draws its fold alone. KFold would move other rows to another fold when one row joins, and then the data sets
-# of a fold's fit would differ by more than the one row that the charge is for.
+# The fold of each row is drawn independently. KFold would move other rows to another fold when one row is added. The
+# data sets of a fold would then differ by more than the one row that the charge covers.
 folds = PredefinedSplit(np.random.default_rng().integers(3, size=len(digits.data)))
 
 search = GridSearchCV(
@@ -36,12 +37,12 @@ search = GridSearchCV(
     {"n_components": [5, 15]},
     cv=folds,
     n_jobs=2,
-    error_score="raise",  # or a refused fit would become a NaN score and the search would go on
+    error_score="raise",  # otherwise a refused fit becomes a NaN score and the search continues
 ).fit(digits.data)
 
 print("best:", search.best_params_)
 print("charges in the file:", len(budget.charges))
-reopened = PrivacyAccountant(ledger=ledger)  # any process, any day: the file is the ledger
+reopened = PrivacyAccountant(ledger=ledger)  # any process, at any time: the file is the ledger
 print(
     f"spent {reopened.epsilon_spent():.3f} of {reopened.epsilon:g}; left for one more fit: {reopened.remaining():.3f}"
 )

@@ -1,12 +1,12 @@
 """Where amplification by sampling does not compose: two encoders that remember their visits.
 
-DP2-VAE draws one of K subsets a step and trains its encoder whenever it is drawn. That nobody knows which subset was
-drawn makes every single step cheap; but an encoder that learned at its visits carries the hidden draws into later
-steps. With K = 2 encoders (1 and 2; noise of 40 times the clip, 14,400 steps and 1,600 more) the true loss can be
-computed. In the first phase encoder 1 emits a gradient of one sign if your record is in its subset and of the other
-if not, encoder 2 emits nothing, and both keep the noisy outputs of their visits less those of the other's. In the
-second phase both emit the sign of what they kept: no draw blurs it any more. The same encoders whose state is a
-function of what was released alone, as `DP2VAESynthesizer` has them, keep the claim.
+DP2-VAE draws one of K subsets in each step and trains the encoder of that subset. Nobody knows which subset was drawn,
+so every single step costs little. But an encoder that learned at its visits carries the hidden draws into later steps.
+With K = 2 encoders (noise of 40 times the clip, 14,400 steps and 1,600 more) the true loss can be computed. In the
+first phase encoder 1 outputs a gradient of one sign if your record is in its subset and of the other sign if not;
+encoder 2 outputs zero. Both store the sum of the noisy outputs at the visits of encoder 1 minus those of encoder 2. In
+the second phase both output the sign of the stored value, so the draw hides nothing. If the state of the same encoders
+is a function of released values alone, as in `DP2VAESynthesizer`, the claim holds.
 """
 
 import sys
@@ -17,7 +17,7 @@ import numpy as np
 
 from skdpgen import DP2VAESynthesizer
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))  # the benchmarks stand beside the examples
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # `benchmarks` is beside `examples`
 
 from benchmarks.theory import dp2vae_hidden_state
 
@@ -28,10 +28,10 @@ for name, epsilon in rows.items():
 
 claim = rows["claim: per-step amplification, composed"]
 assert rows["hidden state (true, at least)"] > claim > rows["state that no draw moves (true, at least)"]
-print("the claim is exceeded by encoders that remember their visits, and kept by those that do not")
+print("encoders that remember their visits exceed the claim; the claim holds for the others")
 print("picture:", path)
 
-# Such an encoder is trained by encoder_update="on_query", and paid for as if the draws were public.
+# encoder_update="on_query" trains such encoders. It is charged as if the draws were public.
 X = np.random.default_rng(0).random((200, 5))
 for update in ("on_query", "stateless"):
     model = DP2VAESynthesizer(

@@ -1,7 +1,7 @@
 """Private synthetic images: digits with their labels, and a picture of them.
 
-`image_shape` says that rows are images: their moments are taken over the low frequencies of a public cosine basis,
-which leaves out most of the directions in which there would be noise alone.
+`image_shape` says that rows are images. Their moments are taken over the low frequencies of a public cosine basis. This
+omits most of the directions that would contain noise alone.
 """
 
 import tempfile
@@ -16,14 +16,14 @@ from skdpgen.datasets import load_digits_table
 digits = load_digits_table()
 synthesizer = P3GMSynthesizer(
     epsilon=3.0,
-    bounds=digits.bounds,  # pixels lie in 0..16: public
-    classes=digits.classes,  # so do the ten classes; left out, they would be learned and charged
+    bounds=digits.bounds,  # pixels are in 0..16: public
+    classes=digits.classes,  # the ten classes are public too; otherwise they are learned and charged
     image_shape=digits.image_shape,
 ).fit(digits.data, digits.target)
 
 X, y = synthesizer.sample(400)
 print("drawn by the released class ratio:", np.bincount(y, minlength=10))
-X, y = synthesizer.sample(y=np.repeat(digits.classes, 8))  # or of the classes you name
+X, y = synthesizer.sample(y=np.repeat(digits.classes, 8))  # or draw the classes that you name
 print("released number of rows:", round(synthesizer.row_count_))
 
 figure = Figure(figsize=(6, 5), layout="constrained")

@@ -1,7 +1,7 @@
-"""One budget through a Pipeline: DPPCA, then a DPGaussianMixture, then samples taken back to pixels.
+"""One budget through a Pipeline: DPPCA, then a DPGaussianMixture, then samples transformed back to pixels.
 
-Both steps charge one PrivacyAccountant, which refuses what would overspend it. Cloning the pipeline, as every
-meta-estimator of scikit-learn does, clones the steps and keeps the books.
+Both steps charge one PrivacyAccountant, which refuses a charge that exceeds the budget. A clone of the pipeline, as
+every meta-estimator of scikit-learn makes it, has new steps and the same accountant.
 """
 
 import numpy as np
@@ -18,18 +18,18 @@ digits = load_digits_table()
 budget = PrivacyAccountant(epsilon=8.0, delta=1e-5)
 pipeline = make_pipeline(
     DPPCA(10, epsilon=4.0, bounds=digits.bounds, accountant=budget),
-    # With y there is one Gaussian a class, and all ten together cost what one costs. epsilon=None: all that is left.
+    # With y there is one Gaussian for each class, and all ten cost as much as one. epsilon=None: all that is left.
     DPGaussianMixture(epsilon=None, classes=digits.classes, accountant=budget),
 ).fit(digits.data, digits.target)
 
 X_new, y_new = sample_pipeline(pipeline, 1_000)
 print("synthetic digits:", X_new.shape, "of classes", np.unique(y_new))
 
-# Judged on the rows that were fitted: for the data holder's eyes.
+# Evaluated on the rows that were fitted: for the data holder's eyes.
 accuracy = LogisticRegression(max_iter=2000).fit(X_new / 16, y_new).score(digits.data / 16, digits.target)
 print(f"a logistic regression trained on them classifies {accuracy:.0%} of the real ones")
 
-# The clone charges the same books, and they are full.
+# The clone charges the same ledger, and its budget is spent.
 try:
     clone(pipeline).fit(digits.data, digits.target)
 except BudgetExceededError as error:

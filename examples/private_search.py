@@ -1,7 +1,8 @@
-"""A private search: one charge, one model, and nothing of the candidates that lost.
+"""A private search: one charge, one model, and no information about the candidates that lost.
 
-Three numbers of components are tried, a random number of times; each run is scored by how well a classifier trained on
-its synthetic digits reads real ones that were held out, with noise. The search as a whole costs epsilon 3.
+The search tries three numbers of components, a random number of times. The score of a run is the accuracy, with noise,
+of a classifier that is trained on its synthetic digits and tested on held-out real ones. The whole search costs epsilon
+3.
 """
 
 import warnings
@@ -11,7 +12,7 @@ from skdpgen.accounting import BudgetPlan
 from skdpgen.datasets import load_digits_table
 from skdpgen.exceptions import UtilityWarning
 
-warnings.simplefilter("ignore", UtilityWarning)  # 1,800 digits are few: it says so
+warnings.simplefilter("ignore", UtilityWarning)  # it says that 1,800 digits are few
 digits = load_digits_table()
 budget = PrivacyAccountant(epsilon=3.0, delta=1e-5)
 search = PrivateSearchCV(

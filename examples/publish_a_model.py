@@ -1,7 +1,7 @@
 """Publish a model: one file that samples, one card that proves what it cost.
 
-The model file holds released state alone (arrays and JSON, no pickle: nothing in it is executed). Whoever has it
-draws as many rows as they want; nothing they do with it can spend more privacy.
+The model file holds released state alone: arrays and JSON, no pickle, and nothing that is executed. Anybody who has the
+file can draw any number of rows. Nothing that they do with it spends more privacy.
 """
 
 import tempfile
@@ -40,7 +40,7 @@ try:
 except ValueError as error:
     print("a changed card:", error)
 
-# The books come along to be read; they cannot be charged, for they are a copy.
+# The file includes a copy of the ledger. It can be read but not charged.
 try:
     loaded.accountant_.charge(gaussian_event(100.0), "one more look")
 except DetachedAccountantError as error:

@@ -1,7 +1,7 @@
-"""Your own network and optimiser, trained by DP-SGD: first inside P3GM, then on its own.
+"""Your own network and optimiser, trained by DP-SGD: first inside P3GM, then alone.
 
-Inside, P3GM plans and charges. On its own, a DPNet is given a plan that you charged: the noise is added to the clipped
-sum of gradients, before the optimiser sees it, so optimiser, schedule and averaging are yours to choose.
+Inside, P3GM plans and charges. Alone, a DPNet needs a plan that you charged. The noise is added to the clipped sum of
+gradients before the optimiser sees it, so you may choose any optimiser, schedule and averaging.
 """
 
 import torch
@@ -33,8 +33,8 @@ synthesizer = P3GMSynthesizer(
     classes=digits.classes,
     n_components=12,
     decoder="net",
-    net=net,  # a template: it is cloned, and its module, rate and optimiser can be searched as net__lr, ...
-    sampling_rate=0.05,  # public: the share of the rows that a step sees, on average
+    net=net,  # a template, which is cloned; its parameters can be searched as net__lr, ...
+    sampling_rate=0.05,  # public: the probability that a row takes part in a step
     steps=100,
     warm_start_steps=200,
 ).fit(X, y)
@@ -42,7 +42,7 @@ print("synthetic:", synthesizer.sample(300)[0].shape)
 print(synthesizer.accountant_.report().to_string(index=False))
 
 
-# ---- 2. Any module with a loss a record: plan, charge, train ---------------------------------------------------------
+# ---- 2. Any module with one loss for each record: plan, charge, train ------------------------------------------------
 class Classifier(nn.Module):
     """One hidden layer; no BatchNorm, whose statistics mix records."""
 
@@ -62,9 +62,9 @@ plan = DPSGDPlan(
     steps=steps,
     l2_bound=1.0,
     noise_multiplier=fit.noise_multipliers["training"],
-    expected_batch_size=rate * 1_800,  # a public guess at the number of rows: a denominator, no more
+    expected_batch_size=rate * 1_800,  # a public guess of the number of rows, used only as a denominator
 )
-accountant.charge(plan, fit.label)  # before a gradient is computed; this plan may now be followed once, in this process
+accountant.charge(plan, fit.label)  # before any gradient is computed; the plan may be followed once, in this process
 classifier = DPNet(
     Classifier,
     criterion=nn.CrossEntropyLoss,

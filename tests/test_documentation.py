@@ -1,4 +1,4 @@
-"""Links of the documentation lead somewhere, and what it shows is not older than what it shows it of."""
+"""Links of the documentation are not dead, and its outputs and tables are not older than their sources."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_no_link_to_a_file_is_dead(page):
 
 
 def _script(name):
-    """A script of the folder of pages, which is no package."""
+    """Load a script of the folder `doc`, which is not a package."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "doc" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -33,7 +33,7 @@ def _script(name):
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
 def test_the_gallery_shows_what_the_example_is_today(example):
-    """Run `python doc/run.py NAME` after a change of an example: its output and picture are those of a real run."""
+    """After a change of an example run `python doc/run.py NAME`: outputs and pictures are those of a real run."""
     page = ROOT / "doc" / "gallery" / f"{example.stem}.md"
     text = page.read_text(encoding="utf-8")
     assert f"examples/{example.name} {_script('run').digest(example)} " in text, "the page is older than its example"
