@@ -70,7 +70,7 @@ def test_an_infinite_budget_round_trips(path):
 def test_other_parameters_are_refused_by_name(path, other):
     PrivacyAccountant(1.0, 1e-5, ledger=path)
     (name,) = other
-    with pytest.raises(LedgerError, match=f"was made with {name}="):
+    with pytest.raises(LedgerError, match=f"was created with {name}="):
         PrivacyAccountant(**{"epsilon": 1.0, "ledger": path, **other})
 
 
@@ -142,7 +142,7 @@ def test_a_ledger_deleted_or_made_again_is_not_taken_for_the_old_one(path):
         assert repr(holder) == "PrivacyAccountant(1, 1e-05)"
     PrivacyAccountant(1.0, ledger=path)
     for holder in (accountant, pickle.loads(data)):
-        with pytest.raises(LedgerError, match="another ledger"):
+        with pytest.raises(LedgerError, match="is not the ledger that this accountant"):
             holder.charge(EVENT, "b")
 
 
