@@ -150,9 +150,10 @@ def make_policy(policy, epsilon=10.0, delta=1e-5, seed=0, quick=False, device="c
 
 def noise_of(model, X, y):
     """Noise of a step that such a synthesizer plans, on the mean gradient and in units of its bound."""
-    from skdpgen.synthesizers._dp2vae_planning import subset_plan
+    from skdpgen.synthesizers._dp2vae import dp2vae_settings
 
-    plan = subset_plan(model.get_params(deep=False), model.plan(X, y).noise_multipliers["decoder"])
+    settings = dp2vae_settings(model.get_params(deep=False), model._defaults(), seed=0)
+    plan = settings.subsets.plan(model.plan(X, y).noise_multipliers["decoder"])
     return plan.noise_std / plan.per_step / plan.l2_bound
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from skdpgen.synthesizers._presets import paper_settings
+from skdpgen.synthesizers._budget import paper_settings
 
 from .images import image_benchmark
 from .models import find_model

@@ -29,7 +29,7 @@ from skdpgen import (
 )
 from skdpgen.generators.product_mixture_fit import fit_particles
 from skdpgen.nn import DPNet, DPNetClassifier, P3GMModule, PartitionedVAEModule, PriVAEModule
-from skdpgen.synthesizers import _array_model, _dp2vae_start, _frame_model
+from skdpgen.synthesizers import _dp2vae_model, _p3gm
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric, Schema
 from skdpgen.testing import check_noninterference
 
@@ -215,9 +215,8 @@ def _short():
     """Fits to what was released, and synthetic rows, are post-processing: a few of them tell as much as all."""
     steps, fit_particles.__kwdefaults__["n_iter"] = fit_particles.__kwdefaults__["n_iter"], 2
     with contextlib.ExitStack() as stack:
-        for module in (_array_model, _frame_model):
-            stack.enter_context(patch.object(module, "_WARM_ROWS", 300))
-        stack.enter_context(patch.object(_dp2vae_start, "_ROWS", 300))
+        stack.enter_context(patch.object(_p3gm, "_WARM_ROWS", 300))
+        stack.enter_context(patch.object(_dp2vae_model, "_INITIAL_ROWS", 300))
         try:
             yield
         finally:

@@ -197,12 +197,12 @@ class ArrayRows:
         if isinstance(n_components, Integral) and n_components > limit:
             raise InvalidInputError(f"n_components={n_components} must be at most {limit}")
 
-    def network_shape(self, settings, plan):
+    def network_shape(self, n_components):
         """Numbers of columns and latents of the network, and whether they are known before classes are learned."""
-        width, latent = self.X.shape[1], settings["n_components"]
+        width = self.X.shape[1]
         if not self.conditional and self.labels is not None and not self.numeric_target:
             width += len(self.labels.classes or ())
-        latent = {"auto": 60, None: width}.get(latent, latent)
+        latent = {"auto": 60, None: width}.get(n_components, n_components)
         return width, min(latent, width), self.image_shape is None and (self.conditional or not self.learns_classes)
 
     @property

@@ -5,21 +5,19 @@ from __future__ import annotations
 from numbers import Integral, Real
 
 import numpy as np
-import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS
 from ..data.frames import FrameRows
-from ..data.reading import public_assumptions, read_rows
-from ..exceptions import InvalidInputError
+from ..data.reading import read_rows
 from ..generators.components import join_chunks
 from ..generators.constraints import RowConstraint, keep_constraints
 from ..tabular import Schema
-from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context, validate_data, validate_rows
+from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
 from ._array_model import ArrayModel, fit_array_model
 from ._base import BaseSynthesizer
+from ._budget import MomentSettings, plan_moments
 from ._frame_model import FrameModel, fit_frame_model
-from ._planning import plan_fit
 
 __all__ = ["MomentSynthesizer"]
 
@@ -209,15 +207,7 @@ class MomentSynthesizer(BaseSynthesizer):
         `bounds_share`; learned categories also spend a tenth of `delta`), and one for the moments (three for arrays:
         mean, norms about it, second moments; of images grey pixels too, and cells of the classes where noise is low).
         """
-        with self._fitting():
-            accountant = self._resolve_accountant()
-            (rows, settings), plan = self._prepare(X, y, accountant)
-            rng = self._charge(accountant, plan)
-            fit_model = fit_frame_model if isinstance(rows, FrameRows) else fit_array_model
-            model = fit_model(rows, settings, plan, rng, accountant.neighboring, self._sampling_stream)
-            self._set_model(model)
-            self._issue_card(plan, rng, public_assumptions(self, rows))
-        return self
+        return self._fit(X, y)
 
     def _prepare(self, X, y, accountant):
         rows = read_rows(self, X, y)
@@ -226,19 +216,15 @@ class MomentSynthesizer(BaseSynthesizer):
                 RowConstraint(text, rows.schema.names).check(rows.schema)
         else:
             rows.check_components(self.n_components)
-        settings = {
-            "prior": "moments",
-            "decoder": "released",
-            "n_components": self.n_components,
-            "bounds_share": self.bounds_share,
-            "budget_split": None,
-            "progress": self.progress,
-        }
-        extra = 0.1 if rows.learns_classes else 0.0
-        plan = plan_fit(
-            rows, settings, accountant, lambda phases: self._calibrate(accountant, phases, extra_delta_share=extra)
+        model = MomentSettings(self.n_components, self.progress)
+        plan = plan_moments(
+            rows, model, self.bounds_share, accountant, lambda phases: self._calibrate_phases(accountant, rows, phases)
         )
-        return (rows, settings), plan
+        return (rows, model), plan
+
+    def _release(self, rows, settings, fit):
+        """Release the moments; the model is a function of them."""
+        return (fit_frame_model if isinstance(rows, FrameRows) else fit_array_model)(rows, settings, fit)
 
     def _texts(self):
         return (self.constraints,) if isinstance(self.constraints, str) else tuple(self.constraints or ())
@@ -313,20 +299,7 @@ class MomentSynthesizer(BaseSynthesizer):
     def score(self, X, y=None):
         """Return the mean log-likelihood of rows (higher is better).
 
-        The rows are read unpaid: what comes back is private, and is not to be published.
+        It is computed from the rows given without protection: do not publish it.
         """
         check_is_fitted(self)
-        if self.model_.kind == "frame":
-            if not isinstance(X, pd.DataFrame):
-                raise InvalidInputError("fitted on a DataFrame: expected one")
-            validate_data(self, X, reset=False, skip_check_array=True)
-        else:
-            X = validate_rows(self, X, reset=False)
-        return float(np.mean(self.model_.score_samples(X, y)))
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        tags.input_tags.allow_nan = False
-        tags.input_tags.categorical = tags.input_tags.string = True
-        return tags
+        return float(np.mean(self.model_.score_samples(self._rows_like_fit(X), y)))

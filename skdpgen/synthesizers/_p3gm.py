@@ -1,39 +1,80 @@
-"""P3GM: a phased private generative model (DP-PCA, a DP mixture in the latent space, a decoder)."""
+"""P3GM: a phased private generative model (DP-PCA, a DP mixture in the latent space, a decoder).
+
+The first phase, the moments, is that of `_array_model` and `_frame_model`; the other two stand below the estimator.
+"""
 
 from __future__ import annotations
 
-import inspect
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
-import pandas as pd
-from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS
 from ..data.frames import FrameRows
-from ..data.reading import public_assumptions, read_rows
+from ..data.reading import read_rows
 from ..exceptions import InvalidInputError
+from ..generators.components import spread_components
+from ..generators.gaussians import LatentSpace, LinearGenerator
+from ..mixture import GaussianMixtureParameters, dp_em, initial_mixture
 from ..tabular import Schema
-from ..utils.validation import (
-    MOST_UNITS,
-    ClassNamePrefixFeaturesOutMixin,
-    Interval,
-    StrOptions,
-    fit_context,
-    validate_data,
-    validate_rows,
-)
+from ..utils.blocks import map_blocks
+from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
 from ._array_model import ArrayModel, fit_array_model
-from ._base import BaseSynthesizer
-from ._decoder import check_network
+from ._base import BaseSynthesizer, LatentTransformerMixin
+from ._budget import (
+    MomentSettings,
+    Training,
+    moment_split,
+    paper_settings,
+    plan_moments,
+    resolve_parameters,
+    resolve_sampling,
+)
 from ._frame_model import FrameModel, fit_frame_model
-from ._planning import plan_fit, resolve_sampling, resolve_settings
+from ._networks import Network, check_device
+from ._released import NetGenerator
 
 __all__ = ["P3GMSynthesizer"]
 
+# Parameters that act under one value of another alone.
+_ACTS = {
+    **dict.fromkeys(("n_mixture", "covariance_type", "em_steps"), ("prior", ("mixture",))),
+    **dict.fromkeys(
+        (
+            "latent_variance", "likelihood", "n_monte_carlo", "sampling_rate", "steps", "batch_size", "epochs",
+            "gradient_bound", "warm_start_steps", "net", "device",
+        ),
+        ("decoder", ("net",)),
+    ),
+}  # fmt: skip
+# Synthetic rows that the network is initialised on, and how many of them are in one of those steps.
+_WARM_ROWS, _WARM_BATCH = 20_000, 256
 
-class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSynthesizer):
+
+@dataclass(frozen=True)
+class MixtureSettings:
+    """The second phase: a mixture by DP-EM, which releases its sums in every step."""
+
+    n_components: int
+    covariance_type: str
+    steps: int
+
+
+@dataclass(frozen=True, eq=False)
+class DecoderSettings:
+    """The third phase: a network trained by DP-SGD on the ELBO."""
+
+    training: Training
+    network: Network
+    likelihood: str
+    latent_variance: str
+    n_monte_carlo: int
+    warm_start_steps: int
+
+
+class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
     """Phased private generative model: what one release of moments teaches, and a decoder on top.
 
     Releases the parameters of a generative model of the rows, and nothing else: noisy moments give a DP-PCA and the
@@ -300,98 +341,324 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
         norms about it, second moments; of images grey pixels too, and cells of the classes where noise is low); with
         "mixture", `em_steps` more; with "net", `steps` Poisson-sampled ones.
         """
-        with self._fitting():
-            accountant = self._resolve_accountant()
-            (rows, settings), plan = self._prepare(X, y, accountant)
-            rng = self._charge(accountant, plan)
-            settings["receipt"] = self._receipt
-            fit_model = fit_frame_model if isinstance(rows, FrameRows) else fit_array_model
-            self._set_model(fit_model(rows, settings, plan, rng, accountant.neighboring, self._sampling_stream))
-            self._issue_card(plan, rng, public_assumptions(self, rows), self.model_.gradient_noise)
-        return self
+        return self._fit(X, y)
 
     def _prepare(self, X, y, accountant):
-        settings = {**resolve_settings(self.get_params(deep=False), self._defaults()), "seed": self._seed()}
-        rows = self._read(X, y, settings)
-        settings.update(resolve_sampling(settings, len(rows), accountant.neighboring))
-        extra = 0.1 if rows.learns_classes else 0.0
-        plan = plan_fit(
-            rows, settings, accountant, lambda phases: self._calibrate(accountant, phases, extra_delta_share=extra)
+        parameters = resolve_parameters(
+            self.get_params(deep=False), self._defaults(), presets=paper_settings, acts=_ACTS
         )
-        if settings["decoder"] == "net":
-            check_network(settings, *rows.network_shape(settings, plan))
-        return (rows, settings), plan
+        split = moment_split(parameters["budget_split"])
+        model = _settings(parameters, self._seed())
+        rows = self._read(X, y, parameters)
+        if model.decoder is not None:
+            sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
+            training = resolve_sampling(model.decoder.training, len(rows), accountant.neighboring, **sizes)
+            model = replace(model, decoder=replace(model.decoder, training=training))
+        plan = plan_moments(
+            rows, model, self.bounds_share, accountant,
+            lambda phases: self._calibrate_phases(accountant, rows, phases), split=split,
+        )  # fmt: skip
+        if model.decoder is not None:
+            _check_network(model.decoder, *rows.network_shape(model.n_components))
+        return (rows, model), plan
 
-    @classmethod
-    def _defaults(cls):
-        return {name: p.default for name, p in inspect.signature(cls.__init__).parameters.items() if name != "self"}
-
-    def _read(self, X, y, settings):
+    def _read(self, X, y, parameters):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""
-        conditional = settings["prior"] in ("auto", "class_conditional")
-        rows = read_rows(self, X, y, conditional=conditional)
+        prior, likelihood = parameters["prior"], parameters["likelihood"]
+        rows = read_rows(self, X, y, conditional=prior in ("auto", "class_conditional"))
         if isinstance(rows, FrameRows):
-            if settings["likelihood"] != "auto":
-                raise ValueError("likelihood= is for arrays: a DataFrame has one categorical law a column")
-            if not rows.source.in_memory and (settings["prior"] == "mixture" or settings["decoder"] == "net"):
+            if likelihood != "auto":
+                raise ValueError("likelihood= is for arrays: a DataFrame has one categorical distribution a column")
+            if not rows.source.in_memory and (prior == "mixture" or parameters["decoder"] == "net"):
                 raise InvalidInputError('prior="mixture" and decoder="net" need the rows in memory, as one DataFrame')
             classes = rows.target is not None
         else:
             lowest = None if rows.bounds is None else rows.bounds[0]
-            if settings["likelihood"] == "bernoulli" and (lowest is None or not (lowest >= 0).all()):
+            if likelihood == "bernoulli" and (lowest is None or not (lowest >= 0).all()):
                 raise ValueError('likelihood="bernoulli" needs declared bounds that are not negative, and no numeric y')
             classes = rows.conditional and rows.labels is not None and not rows.numeric_target
-            rows.check_components(settings["n_components"])
-        if settings["prior"] == "class_conditional" and not classes:
+            rows.check_components(parameters["n_components"])
+        if prior == "class_conditional" and not classes:
             raise InvalidInputError('prior="class_conditional" needs a categorical y or target')
-        if settings["prior"] == "auto":
-            settings["prior"] = "class_conditional" if classes else "gaussian"
         return rows
 
+    def _release(self, rows, settings, fit):
+        """Release the moments; the sums of DP-EM; the steps of DP-SGD: each if the model has that phase."""
+        if isinstance(rows, FrameRows):
+            model = fit_frame_model(rows, settings, fit)
+            if settings.mixture is not None:
+                model.mixture = _release_frame_mixture(rows, model, settings.mixture, fit)
+            if settings.decoder is not None:
+                model.net = _train_on_frame(rows, model, settings.decoder, fit)
+            return model
+        model = fit_array_model(rows, settings, fit)
+        if settings.mixture is not None:
+            model = _with_mixture(model, _release_array_mixture(rows, model, settings.mixture, fit))
+        if settings.decoder is not None:
+            model.generator = _train_on_array(rows, model, settings.decoder, fit)
+        return model
+
     # ---- using the model -------------------------------------------------------------------------------------
-    def transform(self, X):
-        """Return the latent of rows, shape (n_samples, n_components).
-
-        A value for each record given: private, and not a release.
-        """
-        check_is_fitted(self)
-        return self.model_.encode(self._rows_like_fit(X))
-
-    def inverse_transform(self, X):
-        """Return rows (a DataFrame where one was fitted) from latents; levels are drawn from their distribution."""
-        check_is_fitted(self)
-        latent = np.asarray(X, dtype=np.float64)
-        if latent.ndim != 2 or latent.shape[1] != self.model_.n_latent:
-            raise ValueError(f"expected an array of shape (n_samples, {self.model_.n_latent}); got {latent.shape}")
-        return self.model_.decode(latent, self._sampling_stream)
-
     def score(self, X, y=None):
         """Return the mean log-likelihood of rows, or the ELBO with "net" (higher is better).
 
-        The rows are read unpaid: what comes back is private, and is not to be published.
+        It is computed from the rows given without protection: do not publish it.
         """
         check_is_fitted(self)
         return float(np.mean(self.model_.score_samples(self._rows_like_fit(X), y)))
-
-    def _rows_like_fit(self, X):
-        if isinstance(X, pd.DataFrame) and self.model_.kind == "frame":
-            validate_data(self, X, reset=False, skip_check_array=True)
-            return X
-        if self.model_.kind == "frame":
-            raise InvalidInputError("fitted on a DataFrame: expected one")
-        return validate_rows(self, X, reset=False)
 
     @staticmethod
     def _model_from_state(state):
         return {"array": ArrayModel, "frame": FrameModel}[state["kind"]].from_state(state)
 
-    @property
-    def _n_features_out(self):
-        return self.model_.n_latent
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        tags.input_tags.allow_nan = False
-        tags.input_tags.categorical = tags.input_tags.string = True
-        return tags
+def _settings(parameters, seed):
+    """The settings of a model, from resolved parameters of the synthesizer."""
+    mixture = decoder = None
+    if parameters["prior"] == "mixture":
+        mixture = MixtureSettings(parameters["n_mixture"], parameters["covariance_type"], parameters["em_steps"])
+    if parameters["decoder"] == "net":
+        decoder = DecoderSettings(
+            Training(parameters["sampling_rate"], parameters["steps"], parameters["gradient_bound"]),
+            Network.of(parameters, seed),
+            *(parameters[name] for name in ("likelihood", "latent_variance", "n_monte_carlo", "warm_start_steps")),
+        )
+    return MomentSettings(parameters["n_components"], parameters["progress"], mixture, decoder)
+
+
+# ---- the second phase: DP-EM in the latent space ------------------------------------------------------------------
+def _release_array_mixture(rows, model, mixture, fit):
+    """DP-EM, initialised by draws from the one Gaussian of the moments."""
+    space, covariance = model.generator.space, model.generator.mixture.covariances[0]
+    radius = 2 * float(np.trace(covariance)) ** 0.5
+    floor = 1e-2 * float(np.trace(covariance)) / len(covariance)
+    latent = np.empty((len(rows.X), space.basis.shape[1]))
+    for part, encoded in map_blocks(lambda chunk: space.encode(model.codec.scale(chunk)), rows.X):
+        latent[part] = encoded
+    return _release_mixture(latent, covariance, mixture, fit, radius=radius, min_variance=floor)
+
+
+def _release_frame_mixture(rows, model, mixture, fit):
+    """DP-EM where the latents' columns have released variance 1: the ball of radius 2 sqrt(k) is public."""
+    codes, k = rows.codes(model.codec), model.n_latent
+    latent = np.empty((len(codes), k))
+    for part, encoded in map_blocks(lambda chunk: model.particles.encode(model.codec.one_hot(chunk)), codes):
+        latent[part] = encoded
+    return _release_mixture(latent, np.eye(k), mixture, fit, radius=2 * k**0.5, min_variance=1e-2)
+
+
+def _release_mixture(latent, covariance, mixture, fit, **kind):
+    """One release (`mixture`) for each step of DP-EM on private latents."""
+    initial = initial_mixture(
+        np.zeros(len(covariance)),
+        covariance,
+        mixture.n_components,
+        fit.stream,
+        covariance_type=mixture.covariance_type,
+        **kind,
+    )
+    return dp_em(
+        latent,
+        initial,
+        n_iter=mixture.steps,
+        noise_multiplier=fit.noise["mixture"],
+        rng=fit.rng,
+        neighboring=fit.neighboring,
+        **kind,
+    )
+
+
+def _with_mixture(model, mixture):
+    """The model of arrays with a released mixture as its prior."""
+    old = model.generator
+    means, dither = old.space.decode(mixture.means), float(old.dither[0])
+    generator = LinearGenerator(old.space, mixture, means, old.low, old.high, old.variance_gain, dither)
+    return ArrayModel(model.codec, generator, model.row_count, mixture.weights, model.residual_variance)
+
+
+# ---- the third phase: a network trained by DP-SGD on the ELBO -----------------------------------------------------
+def _train_on_array(rows, model, decoder, fit):
+    codec, generator = model.codec, model.generator
+    components = spread_components(_WARM_ROWS, generator.mixture.weights, fit.stream)
+    likelihood = decoder.likelihood
+    if likelihood == "auto":
+        likelihood = "bernoulli" if (codec.box[0] >= 0).all() else "gaussian"
+    return train_decoder(
+        rows.scaled_with_labels(codec),
+        decoder_plan(decoder.training, fit, model.row_count),
+        generator.space,
+        generator.mixture,
+        decoder=decoder,
+        likelihood=likelihood,
+        widths=None,
+        n_labels=codec.n_classes,
+        warm_rows=_with_labels(generator.sample(components, fit.stream), components, codec.n_classes),
+        progress_text=f"epsilon {fit.plan.epsilon:.3g}",
+    )
+
+
+def _train_on_frame(rows, model, decoder, fit):
+    codec, particles, mixture = model.codec, model.particles, model.mixture
+    components = spread_components(_WARM_ROWS, model.component_weights, fit.stream)
+    warm = _with_labels(codec.one_hot(model.draw(components, fit.stream)), components, codec.n_classes)
+    if mixture is None:
+        weights = np.maximum(particles.class_counts, 1e-9)
+        covariances = particles.class_covariances + 1e-3 * np.eye(model.n_latent)
+        mixture = GaussianMixtureParameters(weights / weights.sum(), particles.class_means, covariances, "full")
+    return train_decoder(
+        rows.one_hot_with_labels(codec),
+        decoder_plan(decoder.training, fit, model.row_count),
+        LatentSpace(particles.mean, particles.components.T / particles.scale),
+        mixture,
+        decoder=decoder,
+        likelihood="table",
+        widths=codec.n_levels,
+        n_labels=codec.n_classes,
+        warm_rows=warm,
+        progress_text=f"epsilon {fit.plan.epsilon:.3g}",
+    )
+
+
+def _with_labels(rows, components, n_labels):
+    return np.concatenate([rows, np.eye(n_labels, dtype=np.float32)[components]], axis=1) if n_labels else rows
+
+
+def decoder_plan(training, fit, row_count):
+    """The DP-SGD plan of a charged fit; its denominator is public or released."""
+    from ..dpsgd import DPSGDPlan
+
+    train = DPSGDPlan(
+        sampling_rate=training.sampling_rate,
+        steps=training.steps,
+        l2_bound=training.gradient_bound,
+        noise_multiplier=fit.noise["decoder"],
+        expected_batch_size=max(1.0, training.sampling_rate * row_count),
+        neighboring=fit.neighboring,
+    )
+    return fit.receipt.cover(train)
+
+
+def train_decoder(rows, plan, space, mixture, *, decoder, likelihood, widths, n_labels, warm_rows, progress_text):
+    """Train P3GM's network on private rows under a plan that was charged; returns what may be released of it.
+
+    Parameters
+    ----------
+    rows : array of shape (n_samples, n_features [+ n_labels]), float32
+        Private; trailing one-hot columns say which component of the prior a row belongs to.
+    plan : DPSGDPlan
+    space : LatentSpace
+    mixture : GaussianMixtureParameters
+        The released prior.
+    decoder : DecoderSettings
+    likelihood : {"bernoulli", "gaussian", "table"}
+    widths : array of int or None
+        Number of levels of each block, for "table".
+    n_labels : int
+    warm_rows : array like `rows`
+        Synthetic rows from the released prior and decoder.
+    progress_text : str
+
+    Returns
+    -------
+    NetGenerator
+    """
+    import torch
+
+    net = _make_net(decoder, space, mixture, likelihood, widths, n_labels, plan=plan, progress_text=progress_text)
+    net.initialize()
+    if decoder.warm_start_steps:
+        _warm_start(net.module_, torch.from_numpy(warm_rows), decoder.warm_start_steps, decoder.network.seed)
+    net.partial_fit(rows)
+    module = net.module_.cpu().eval()
+    generator = NetGenerator(space, mixture, _layers(module.decoder), likelihood, widths, module)
+    generator.noise = (net.noise_description_, net.noise_private_)
+    return generator
+
+
+def _make_net(decoder, space, mixture, likelihood, widths, n_labels, *, plan, progress_text):
+    """The net of the settings, or the default, given what was released."""
+    from ..nn import BernoulliLikelihood, DPNet, GaussianLikelihood, MixturePrior, P3GMModule, TableLikelihood
+
+    likelihoods = {"bernoulli": BernoulliLikelihood, "gaussian": GaussianLikelihood}
+    return decoder.network.make(
+        lambda: DPNet(P3GMModule),
+        plan,
+        progress_text,
+        basis=space.basis.copy(),  # eigenvectors may lie backwards in memory, which torch refuses
+        center=space.center.copy(),
+        prior=MixturePrior(mixture.weights, mixture.means, mixture.covariances),
+        likelihood=TableLikelihood(widths) if likelihood == "table" else likelihoods[likelihood](),
+        n_labels=n_labels,
+        latent_variance=decoder.latent_variance,
+        n_monte_carlo=decoder.n_monte_carlo,
+    )
+
+
+def _check_network(decoder, n_features, n_latent, exact):
+    """Refuse, before anything is charged, a network that cannot be trained privately, or at all.
+
+    Parameters
+    ----------
+    decoder : DecoderSettings
+    n_features, n_latent : int
+        Columns and latents of the network.
+    exact : bool
+        Whether they are those of the fit; if not, only the kind of the layers is checked.
+
+    Raises
+    ------
+    ValueError
+        For what is no DPNet, BatchNorm, LBFGS, a module of other shapes, a device that is not there.
+    """
+    from ..dpsgd import check_module, check_optimizer
+    from ..nn._dp_net import check_template
+
+    check_template(decoder.network.template)
+    check_device(decoder.network.device)
+    prior = GaussianMixtureParameters(np.ones(1), np.zeros((1, n_latent)), np.eye(n_latent)[None], "full")
+    space = LatentSpace(np.zeros(n_features), np.eye(n_features)[:, :n_latent])
+    likelihood = "gaussian" if decoder.likelihood == "auto" else decoder.likelihood
+    net = _make_net(decoder, space, prior, likelihood, None, 0, plan=None, progress_text="")
+    check_optimizer(net.optimizer)
+    net.initialize()
+    check_module(net.module_)
+    if exact:
+        try:
+            net.check(np.zeros((4, n_features), dtype=np.float32))
+        except RuntimeError as error:  # shapes that do not fit one another
+            raise ValueError(f"the network does not fit {n_latent} latents and {n_features} columns: {error}") from None
+
+
+def _warm_start(module, rows, steps, seed):
+    """Ordinary training on synthetic rows; draws, dropout's too, follow the seed alone."""
+    import torch
+
+    from ..dpsgd._seeding import torch_seeded
+
+    device = next(module.parameters()).device
+    generator = torch.Generator().manual_seed(int(seed))
+    optimizer = torch.optim.Adam([p for p in module.parameters() if p.requires_grad], lr=1e-3)
+    shape = getattr(module, "noise_shape", None)
+    module.train()
+    for step in range(steps):
+        batch = rows[torch.randint(len(rows), (_WARM_BATCH,), generator=generator)].to(device)
+        noise = None if shape is None else torch.randn(_WARM_BATCH, *shape, generator=generator).to(device)
+        optimizer.zero_grad()
+        with torch_seeded(int(seed) + step, device):
+            module(batch, noise).mean().backward()
+        optimizer.step()
+
+
+def _layers(decoder):
+    """Weights of a stack of linear layers with ReLU between them, None for anything else."""
+    from torch import nn
+
+    if not isinstance(decoder, nn.Sequential):
+        return None
+    parts = list(decoder)
+    if (
+        not all(isinstance(part, nn.ReLU if i % 2 else nn.Linear) for i, part in enumerate(parts))
+        or len(parts) % 2 == 0
+    ):
+        return None
+    return [(part.weight.detach().numpy().copy(), part.bias.detach().numpy().copy()) for part in parts[::2]]

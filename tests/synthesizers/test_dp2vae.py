@@ -21,8 +21,9 @@ from skdpgen.exceptions import BudgetExceededError, InvalidInputError, UtilityWa
 from skdpgen.nn import _dp2vae
 from skdpgen.nn._dp2vae_decoder import EncoderStack
 from skdpgen.nn._dp2vae_training import SubsetRows
-from skdpgen.synthesizers import _dp2vae_model, _dp2vae_planning
-from skdpgen.synthesizers._dp2vae_start import rows_and_latents
+from skdpgen.synthesizers import _dp2vae as _dp2vae_estimator
+from skdpgen.synthesizers import _dp2vae_model
+from skdpgen.synthesizers._dp2vae_model import rows_and_latents
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 
@@ -268,7 +269,7 @@ def test_bad_combinations_are_refused_before_anything_is_charged(parameters, tol
 def test_stage_2_takes_fewer_subsets_at_once_where_its_decoder_is_the_larger_one():
     model = DP2VAESynthesizer(3.0, **IMAGES)
     chunks = [
-        model.set_params(chunk_size=size, max_memory=0.01)._prepare(X, Y, PrivacyAccountant(3.0))[0][3]
+        model.set_params(chunk_size=size, max_memory=0.01)._prepare(X, Y, PrivacyAccountant(3.0))[0][1].chunks
         for size in (None, 5)
     ]
     assert chunks[0][0] > chunks[0][1] >= 1
@@ -309,8 +310,8 @@ def test_the_papers_presets_are_priced_as_what_they_are():
 @pytest.mark.parametrize("preset", ["paper/fashion_mnist", "paper/celeba"])
 def test_the_papers_presets_fit_images_of_their_kind(preset, monkeypatch):
     """All but their sizes: few subsets and steps, narrow layers."""
-    small = {**_dp2vae_planning.PRESETS[preset], "n_subsets": 5, "steps": 2}
-    monkeypatch.setitem(_dp2vae_planning.PRESETS, preset, small)
+    small = {**_dp2vae_estimator.PRESETS[preset], "n_subsets": 5, "steps": 2}
+    monkeypatch.setitem(_dp2vae_estimator.PRESETS, preset, small)
     monkeypatch.setattr(_dp2vae, "_CHANNELS", {"conv_28": (6, 4), "conv_faces": (6, 4, 4)})
     shape = (12, 12, 3) if preset == "paper/celeba" else (12, 12)
     x = np.random.default_rng(0).integers(0, 256, (60, int(np.prod(shape))))

@@ -17,7 +17,7 @@ from skdpgen.accounting import describe_event, gaussian_event
 from skdpgen.datasets import make_pinwheel
 from skdpgen.exceptions import DetachedAccountantError, InvalidInputError, UtilityWarning
 from skdpgen.nn import DPNet, GaussianMixturePrior, PriVAEModule
-from skdpgen.synthesizers._privae_planning import training_plan
+from skdpgen.synthesizers._vae_model import training_plan, vae_settings
 
 X, Y = load_digits(return_X_y=True)
 X, Y = X[:600], Y[:600]
@@ -216,14 +216,11 @@ def test_dp_vae_is_privae_without_divergence():
 
 
 def test_by_default_groups_have_sixteen_records_and_a_fifth_of_the_noise():
-    given = {
-        "divergence": "mmd", "n_groups": None, "l2_bound_group": None, "l2_bound_sample": 2.0, "sampling_rate": 0.1,
-        "steps": 5, "aggregation": "termwise",
-    }  # fmt: skip
+    model = PriVAESynthesizer(divergence="mmd", l2_bound_sample=2.0, sampling_rate=0.1, steps=5)
+    settings = vae_settings(model.get_params(deep=False), model._defaults(), seed=0)
+    fit = SimpleNamespace(noise={"training": 1.0}, neighboring="add_or_remove_one")
     for row_count, n_groups in ((1600.0, 10), (40.0, 1)):
-        plan, enough = training_plan(
-            given, SimpleNamespace(noise_multipliers={"training": 1.0}), row_count, "add_or_remove_one"
-        )
+        plan, enough = training_plan(settings, fit, row_count)
         assert enough
         assert plan.n_groups == n_groups
         assert plan.sample_bound == pytest.approx(0.8 * plan.l2_bound)
