@@ -29,7 +29,8 @@ from skdpgen import (
 )
 from skdpgen.generators.product_mixture_fit import fit_particles
 from skdpgen.nn import DPNet, DPNetClassifier, P3GMModule, PartitionedVAEModule, PriVAEModule
-from skdpgen.synthesizers import _dp2vae_model, _p3gm
+from skdpgen.synthesizers import _dp2vae_model
+from skdpgen.synthesizers import _p3gm as _p3gm_module
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric, Schema
 from skdpgen.testing import check_noninterference
 
@@ -215,7 +216,7 @@ def _short():
     """Fits to what was released, and synthetic rows, are post-processing: a few of them tell as much as all."""
     steps, fit_particles.__kwdefaults__["n_iter"] = fit_particles.__kwdefaults__["n_iter"], 2
     with contextlib.ExitStack() as stack:
-        stack.enter_context(patch.object(_p3gm, "_WARM_ROWS", 300))
+        stack.enter_context(patch.object(_p3gm_module, "_WARM_ROWS", 300))
         stack.enter_context(patch.object(_dp2vae_model, "_INITIAL_ROWS", 300))
         try:
             yield

@@ -171,14 +171,20 @@ MUTANTS = [
         [LEDGER["arrays, subsets"], LEDGER["frame, subsets"]],
         (
             _dp2vae_model._train,
-            ("settings.subsets.plan(", "replace(settings.subsets, steps=settings.subsets.steps + 1).plan("),
+            (
+                "settings.subsets.plan(",
+                "__import__('dataclasses').replace(settings.subsets, steps=settings.subsets.steps + 1).plan(",
+            ),
         ),
     ),
     ("noise below the charge", [*LEDGER.values()], (_dp2vae_model._train, (DECODER_NOISE, "0.9 * " + DECODER_NOISE))),
     (
         "more subsets a step than charged",
         [LEDGER["arrays, subsets"]],
-        (_dp2vae_model._train, ("settings.subsets.plan(", "replace(settings.subsets, per_step=6).plan(")),
+        (
+            _dp2vae_model._train,
+            ("settings.subsets.plan(", "__import__('dataclasses').replace(settings.subsets, per_step=6).plan("),
+        ),
     ),
     (
         "unpaid counts",

@@ -8,8 +8,7 @@ from ._dpgm import DPGMSynthesizer
 from ._moment import MomentSynthesizer
 from ._p3gm import P3GMSynthesizer
 from ._pipeline import sample_pipeline
-from ._privae import PriVAESynthesizer
-from ._privae_baseline import DPVAESynthesizer
+from ._privae import DPVAESynthesizer, PriVAESynthesizer
 from ._released import load
 
 __all__ = [
