@@ -214,7 +214,7 @@ SENSITIVITY = [Claim(embedding_sensitivity_is_attained_and_not_exceeded, relatio
 LEDGER = [Claim(ledger_is_what_ran, name) for name in FITTED]
 KEPT = [Claim(nothing_private_is_kept, "arrays, embedding")]
 HIDDEN = [Claim(the_row_count_is_hidden, "arrays, embedding")]
-FIT = _dp_merf.fit_dp_merf
+FIT = _dp_merf.fit_merf_model
 RELEASE, NOISE = "released = add_gaussian(", 'bounded, noise["embedding"], rng'
 UNPAID = "add_gaussian(bounded, 9.0, rng, neighboring); "
 KEEP = "codec.scaling.__dict__['rows'] = rows.X; layers ="
