@@ -20,7 +20,7 @@ POLICIES = (
 )
 _IMAGES = {"bounds": (0, 255), "image_shape": (28, 28), "classes": range(10)}
 # Of a decoder that starts from random parameters: a smaller latent space, and larger steps.
-_RANDOM_START = {"start": "random", "n_components": 8, "lr": 1e-3, "subsets_per_step": 50}
+_RANDOM_START = {"start": "random", "n_components": 8, "learning_rate": 1e-3, "subsets_per_step": 50}
 _QUICK = {"n_subsets": 200, "subsets_per_step": 10, "steps": 5, "pretrain_steps": 2}
 _QUICK_ROWS = 2_000
 

@@ -94,7 +94,7 @@ def _make(setting, method, epsilon, n_samples, seed, quick):
             "divergence": "kl_prior",
             "alpha": chosen["alpha"],
             "beta": chosen["beta"],
-            "l2_bound_group": chosen["c2"],
+            "group_gradient_bound": chosen["c2"],
             "n_groups": 1,
         }
     return PriVAESynthesizer(
@@ -102,15 +102,15 @@ def _make(setting, method, epsilon, n_samples, seed, quick):
         **divergence,
         prior=GaussianMixturePrior(CORNERS, 0.03),
         n_components=2,
-        n_monte_carlo=chosen["n_monte_carlo"],
         likelihood="gaussian",
         bounds=(-2.5, 2.5),
-        l2_bound_sample=chosen["c1"],
+        gradient_bound=chosen["c1"],
         sampling_rate=chosen["batch"] / 400,
         steps=20 if quick else chosen["steps"],
         net=DPNet(
             PriVAEModule,
             module__n_hidden=100,
+            module__n_monte_carlo=chosen["n_monte_carlo"],
             optimizer=torch.optim.Adam if chosen["adam"] else torch.optim.SGD,
             lr=chosen["lr"],
             callbacks=None if chosen["average"] is None else [("average", ParameterAverage(chosen["average"]))],

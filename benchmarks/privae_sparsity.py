@@ -140,14 +140,14 @@ def _make(setting, method, epsilon, seed, convolutional, steps, n_train, device)
     if "divergence" in parameters:
         parameters["alpha"] = chosen["alpha"]
         if aggregation == "termwise":
-            parameters |= {"n_groups": max(1, batch // chosen["group_size"]), "l2_bound_group": chosen["c2"]}
+            parameters |= {"n_groups": max(1, batch // chosen["group_size"]), "group_gradient_bound": chosen["c2"]}
     module = {"n_prior_samples": chosen["n_prior_samples"]}
     if chosen["sparse_encoder"]:
         with torch_seeded(seed):
             module["encoder"] = SparseEncoder(784, _LATENT, image_shape=(28, 28))
         module["n_hidden"] = 100
     if math.isfinite(epsilon):
-        parameters["l2_bound_sample"] = chosen["c1" if aggregation == "termwise" else "c"]
+        parameters["gradient_bound"] = chosen["c1" if aggregation == "termwise" else "c"]
     return PriVAESynthesizer(
         **parameters,
         prior="sparse",

@@ -311,11 +311,21 @@ class LatentTransformerMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return self.model_.n_latent
 
 
+# Constructor parameters of earlier versions, in model files: the names that they have now.
+_RENAMED = {
+    "l2_bound_sample": "gradient_bound",
+    "l2_bound_group": "group_gradient_bound",
+    "lr": "learning_rate",
+    "n_latent": "n_components",
+}
+
+
 def _restored(card, defaults, model):
     """Constructor parameters that a card tells: all but objects, accountants, seeds and the source of the noise."""
     told = card["model"]["parameters"] if card["model"]["name"] == model else {}
     kept = {}
     for name, value in told.items():
+        name = name if name in defaults else _RENAMED.get(name, name)
         if name not in defaults or name in ("epsilon", "delta", "neighboring", "accountant", "random_state", "noise"):
             continue
         if not isinstance(value, str) or not (value.startswith("<") or value == "inf"):

@@ -30,7 +30,6 @@ _DEFAULT_PER_STEP = 50
 
 _PAPER = {
     "n_subsets": 2500, "sampler": "one_of_k", "encoder_update": "on_query", "start": "random", "steps": 20_000,
-    "refine_steps": 1,
 }  # fmt: skip
 PRESETS = {
     "paper/mnist": {**_PAPER, "architecture": "conv_28", "n_components": 8},
@@ -43,7 +42,6 @@ _ACTS = {
     "start_steps": ("start", ("moments",)),
     "l2_bound": ("start", ("moments",)),
     "budget_split": ("start", ("moments",)),
-    "refine_steps": ("encoder_update", ("stateless", "round_robin", "on_query")),
 }
 
 
@@ -79,10 +77,7 @@ class EncoderTraining:
     """Stage 1, and the refreshments of encoders in stage 2: steps without noise, of which nothing is kept."""
 
     steps: int
-    learning_rate: float
     batch_size: int
-    refine_steps: int
-    n_jobs: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +89,7 @@ class DP2VAESettings:
     subsets : SubsetTraining
     encoders : EncoderTraining
     networks : NetworkSettings
-    learning_rate, averaging : float
+    learning_rate : float
         Of stage 2.
     initial_steps : int or None
         Steps on synthetic rows of released moments; None: no moments are released, networks are initialised at random.
@@ -102,7 +97,6 @@ class DP2VAESettings:
         Shares of moments and decoder.
     device : str
     progress : bool
-    chunk_size : int or None
     max_memory : float
         GiB.
     chunks : tuple of two ints, default=(1, 1)
@@ -113,12 +107,10 @@ class DP2VAESettings:
     encoders: EncoderTraining
     networks: NetworkSettings
     learning_rate: float
-    averaging: float
     initial_steps: int | None
     split: tuple
     device: str
     progress: bool
-    chunk_size: int | None
     max_memory: float
     chunks: tuple = (1, 1)
 
@@ -149,18 +141,15 @@ def dp2vae_settings(parameters, defaults, seed):
     fields = (given[name] for name in ("encoder_update", "gradient_bound"))
     subsets = SubsetTraining(given["n_subsets"], given["steps"], given["sampler"], per_step, *fields)
     subsets.plan()  # refuses what cannot be drawn
-    fields = ("pretrain_steps", "pretrain_lr", "batch_size", "refine_steps", "n_jobs")
-    encoders = EncoderTraining(*(given[name] for name in fields))
     fields = ("architecture", "encoder", "decoder", "n_components", "image_shape", "likelihood")
     return DP2VAESettings(
         subsets,
-        encoders,
+        EncoderTraining(given["pretrain_steps"], given["batch_size"]),
         NetworkSettings(*(given[name] for name in fields), seed),
-        given["lr"],
-        given["averaging"],
+        given["learning_rate"],
         given["start_steps"] if given["start"] == "moments" else None,
         tuple(float(share) for share in split),
-        *(given[name] for name in ("device", "progress", "chunk_size", "max_memory")),
+        *(given[name] for name in ("device", "progress", "max_memory")),
     )
 
 
@@ -210,22 +199,16 @@ class DP2VAESynthesizer(BaseSynthesizer):
         What becomes of an encoder in stage 2: refined for `refine_steps` on a copy that is dropped; nothing; refreshed
         in turn, whatever was drawn; or trained whenever its subset is drawn. The last is the paper's, and has no
         amplification by sampling (see the page "DP2-VAE" of the documentation): much more noise.
-    refine_steps : int, default=1
-        Steps of one refreshment; not with "frozen".
     pretrain_steps : int, default=20
         Stage 1, each encoder.
-    pretrain_lr : float, default=1e-3
-        Of Adam in stage 1 and in refreshments.
     batch_size : int, default=8
         Rows of a subset in one gradient, drawn with replacement.
     steps : int, default=200
         Stage 2; public. A decoder that starts from random parameters wants more.
-    lr : float, default=2e-4
+    learning_rate : float, default=2e-4
         Of Adam on the noisy gradient; it falls linearly to zero.
     gradient_bound : float, default=1.0
         Norm to which gradients are clipped: of the decoder, the mean over a batch of one subset.
-    averaging : float, default=0.99
-        Decay of the exponential average of the decoder that is released; 0: none.
     start : {"moments", "random"}, default="moments"
         Where decoder and encoders start: from training on synthetic rows drawn by released class moments (a part of the
         budget), or from random parameters, as in the paper. Of arrays the latents of these rows are known: the decoder
@@ -252,12 +235,8 @@ class DP2VAESynthesizer(BaseSynthesizer):
         "moments", arrays: bound of the norm of a scaled row; None is learned.
     preset : {"paper/mnist", "paper/fashion_mnist", "paper/celeba"} or None, default=None
         The paper's settings, at their true price.
-    chunk_size : int or None, default=None
-        Encoders at once; None is chosen by cache or memory. The result does not hang on it.
     max_memory : float, default=4.0
         GiB that encoders may take.
-    n_jobs : int or None, default=None
-        Of stage 1: joblib's, with whatever backend is active.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise.
     device : str, default="cpu"
@@ -313,14 +292,11 @@ class DP2VAESynthesizer(BaseSynthesizer):
         "sampler": [StrOptions({"poisson", "one_of_k", "balanced"})],
         "subsets_per_step": [Interval(Integral, 1, None, closed="left"), None],
         "encoder_update": [StrOptions({"stateless", "frozen", "round_robin", "on_query"})],
-        "refine_steps": [Interval(Integral, 1, None, closed="left")],
         "pretrain_steps": [Interval(Integral, 0, None, closed="left")],
-        "pretrain_lr": [Interval(Real, 1e-12, 1, closed="both")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "steps": [Interval(Integral, 1, None, closed="left")],
-        "lr": [Interval(Real, 1e-12, 1, closed="both")],
+        "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
         "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both")],
-        "averaging": [Interval(Real, 0, 1, closed="left")],
         "start": [StrOptions({"moments", "random"})],
         "start_steps": [Interval(Integral, 0, None, closed="left")],
         "budget_split": ["array-like", None],
@@ -339,9 +315,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
         "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
         "on_invalid": [StrOptions({"clip", "raise"})],
         "preset": [str, None],
-        "chunk_size": [Interval(Integral, 1, None, closed="left"), None],
         "max_memory": [Interval(Real, 0, None, closed="neither")],
-        "n_jobs": [Interval(Integral, 1, 4096, closed="both"), Interval(Integral, -4096, -1, closed="both"), None],
         "device": [str],
         "progress": ["boolean"],
     }
@@ -358,14 +332,11 @@ class DP2VAESynthesizer(BaseSynthesizer):
         sampler="poisson",
         subsets_per_step=None,
         encoder_update="stateless",
-        refine_steps=1,
         pretrain_steps=20,
-        pretrain_lr=1e-3,
         batch_size=8,
         steps=200,
-        lr=2e-4,
+        learning_rate=2e-4,
         gradient_bound=1.0,
-        averaging=0.99,
         start="moments",
         start_steps=3000,
         budget_split=None,
@@ -384,9 +355,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
         bounds_share=0.05,
         on_invalid="clip",
         preset=None,
-        chunk_size=None,
         max_memory=4.0,
-        n_jobs=None,
         noise="secure",
         device="cpu",
         random_state=None,
@@ -401,14 +370,11 @@ class DP2VAESynthesizer(BaseSynthesizer):
         self.sampler = sampler
         self.subsets_per_step = subsets_per_step
         self.encoder_update = encoder_update
-        self.refine_steps = refine_steps
         self.pretrain_steps = pretrain_steps
-        self.pretrain_lr = pretrain_lr
         self.batch_size = batch_size
         self.steps = steps
-        self.lr = lr
+        self.learning_rate = learning_rate
         self.gradient_bound = gradient_bound
-        self.averaging = averaging
         self.start = start
         self.start_steps = start_steps
         self.budget_split = budget_split
@@ -427,9 +393,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
         self.bounds_share = bounds_share
         self.on_invalid = on_invalid
         self.preset = preset
-        self.chunk_size = chunk_size
         self.max_memory = max_memory
-        self.n_jobs = n_jobs
         self.noise = noise
         self.device = device
         self.random_state = random_state
@@ -595,7 +559,7 @@ def check_networks(settings, rows):
 
 
 def _chunks(settings, encoder_size, auxiliary_size, decoder_size, n_features):
-    """Subsets at once in each stage, by memory; ValueError where none fits, or not as many as were asked for."""
+    """Subsets at once in each stage, by memory; ValueError where the encoders do not fit."""
     from ..nn._dp2vae_decoder import bytes_needed
     from ..nn._dp2vae_training import default_chunk, readable
 
@@ -608,16 +572,9 @@ def _chunks(settings, encoder_size, auxiliary_size, decoder_size, n_features):
             f"max_memory={settings.max_memory:g} GiB: at most {fits} fit"
         )
     shared = (settings.device, limit, settings.encoders.batch_size, n_features)
-    chosen, most = default_chunk(encoder_size, auxiliary_size, *shared)
-    if settings.chunk_size is not None and settings.chunk_size > most:
-        raise ValueError(
-            f"chunk_size={settings.chunk_size} encoders at once would take more than "
-            f"max_memory={settings.max_memory:g} GiB: at most {most} fit"
-        )
-    first = settings.chunk_size or chosen
+    first = default_chunk(encoder_size, auxiliary_size, *shared)[0]
     # stage 2 holds a gradient of the decoder itself for each subset of a chunk
-    second = default_chunk(encoder_size, decoder_size, *shared)
-    return first, min(first, second[0] if settings.chunk_size is None else second[1])
+    return first, min(first, default_chunk(encoder_size, decoder_size, *shared)[0])
 
 
 def _check_shapes(encoder, decoder, n_latent, n_features, n_classes, n_outputs):

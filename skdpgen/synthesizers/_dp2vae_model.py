@@ -31,6 +31,9 @@ __all__ = [
 ]
 
 _SCORE_LATENTS = 256
+# Stage 1 and refreshments: the rate of Adam, and the steps of one refreshment. Stage 2: the decay of the exponential
+# average of the decoder that is released.
+_ENCODER_RATE, _REFINE_STEPS, _AVERAGING = 1e-3, 1, 0.99
 # Synthetic rows of released moments, and how the networks are trained on them.
 _INITIAL_ROWS = 40_000
 _INITIAL_RATE, _INITIAL_BATCH = 3e-3, 128
@@ -434,15 +437,15 @@ def _train(data, networks, likelihood, n_classes, settings, fit):
     rows = SubsetRows(x[known], classes[known], n_classes, subsets[known], k)
     key = bytes(rng.random_bytes(16))
     shared = {"batch_size": encoders.batch_size, "device": settings.device}
-    stage_1 = {"steps": encoders.steps, "lr": encoders.learning_rate, "n_jobs": encoders.n_jobs}
+    stage_1 = {"steps": encoders.steps, "lr": _ENCODER_RATE, "n_jobs": None}  # joblib's context says how many
     bound = settings.subsets.gradient_bound
     parameters = pretrain_encoders(
         encoder.cpu(), auxiliary.cpu(), rows, likelihood, n_subsets=k, key=key, chunk=settings.chunks[0],
         settings={**shared, **stage_1, "l2_bound": bound}, progress=settings.progress,
     )  # fmt: skip
     stack = EncoderStack(
-        encoder, parameters, rows, likelihood, key=key, lr=encoders.learning_rate, l2_bound=bound,
-        refine_steps=encoders.refine_steps, policy=settings.subsets.encoder_update, **shared,
+        encoder, parameters, rows, likelihood, key=key, lr=_ENCODER_RATE, l2_bound=bound,
+        refine_steps=_REFINE_STEPS, policy=settings.subsets.encoder_update, **shared,
     )  # fmt: skip
     return train_decoder(
         decoder,
@@ -450,7 +453,7 @@ def _train(data, networks, likelihood, n_classes, settings, fit):
         fit.receipt.cover(settings.subsets.plan(fit.noise["decoder"])),
         rng,
         lr=settings.learning_rate,
-        averaging=settings.averaging,
+        averaging=_AVERAGING,
         chunk=settings.chunks[1],
         device=settings.device,
         progress=settings.progress,

@@ -81,7 +81,7 @@ class DPMERFSynthesizer(BaseSynthesizer):
         Random frequencies, the same in every fit; twice as many features.
     length_scale : float, default=1.0
         Of the kernel, over the norm of a row (for tables: the root of the number of columns).
-    n_latent : int, default=10
+    n_components : int, default=10
         Of the generator.
     hidden_layer_sizes : sequence of int, default=(200, 200)
         Of the generator.
@@ -148,7 +148,7 @@ class DPMERFSynthesizer(BaseSynthesizer):
         "on_invalid": [StrOptions({"clip", "raise"})],
         "n_frequencies": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "length_scale": [Interval(Real, 1e-6, 1e6, closed="both")],
-        "n_latent": [Interval(Integral, 1, MOST_UNITS, closed="both")],
+        "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "hidden_layer_sizes": ["array-like"],
         "steps": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
@@ -173,7 +173,7 @@ class DPMERFSynthesizer(BaseSynthesizer):
         on_invalid="clip",
         n_frequencies=500,
         length_scale=1.0,
-        n_latent=10,
+        n_components=10,
         hidden_layer_sizes=(200, 200),
         steps=1000,
         learning_rate=0.003,
@@ -195,7 +195,7 @@ class DPMERFSynthesizer(BaseSynthesizer):
         self.on_invalid = on_invalid
         self.n_frequencies = n_frequencies
         self.length_scale = length_scale
-        self.n_latent = n_latent
+        self.n_components = n_components
         self.hidden_layer_sizes = hidden_layer_sizes
         self.steps = steps
         self.learning_rate = learning_rate
@@ -236,12 +236,12 @@ class DPMERFSynthesizer(BaseSynthesizer):
     def _prepare(self, X, y, accountant):
         sizes = as_sizes(self.hidden_layer_sizes, "hidden_layer_sizes")
         settings = GeneratorSettings(
-            self.n_frequencies, self.length_scale, self.n_latent, sizes, self.steps, self.learning_rate, self._seed(),
-            self.progress,
+            self.n_frequencies, self.length_scale, self.n_components, sizes, self.steps, self.learning_rate,
+            self._seed(), self.progress,
         )  # fmt: skip
         rows = read_rows(self, X, y)
-        numbers = sum(a * b for a, b in zip((self.n_latent, *sizes), (*sizes, 1)))
-        check_model_size(numbers, n_latent=self.n_latent, hidden_layer_sizes=sizes)
+        numbers = sum(a * b for a, b in zip((self.n_components, *sizes), (*sizes, 1)))
+        check_model_size(numbers, n_components=self.n_components, hidden_layer_sizes=sizes)
         learned = list(rows.phases(self.bounds_share))
         rest = remaining_share(learned, f"bounds_share={self.bounds_share} leaves nothing to the embedding")
         return (rows, settings), self._calibrate_phases(accountant, rows, [*learned, Phase("embedding", rest)])

@@ -91,7 +91,7 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         Random frequencies, the same in every fit; clusters are found in twice as many cosines and sines.
     length_scale : float, default=1.0
         Of the kernel of these features, over the root of the number of columns (for arrays .3 of it).
-    n_components, beta, n_monte_carlo, likelihood, l2_bound_sample
+    n_components, beta, likelihood, gradient_bound
         Of each autoencoder, as in `DPVAESynthesizer`.
     target, schema, classes, target_type, bounds, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoders are
@@ -184,9 +184,8 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         length_scale=1.0,
         n_components=10,
         beta=1.0,
-        n_monte_carlo=1,
         likelihood="auto",
-        l2_bound_sample=1.0,
+        gradient_bound=1.0,
         target=None,
         schema=None,
         classes=None,
@@ -216,9 +215,8 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         self.length_scale = length_scale
         self.n_components = n_components
         self.beta = beta
-        self.n_monte_carlo = n_monte_carlo
         self.likelihood = likelihood
-        self.l2_bound_sample = l2_bound_sample
+        self.gradient_bound = gradient_bound
         self.target = target
         self.schema = schema
         self.classes = classes
@@ -332,7 +330,6 @@ def _make_net(settings, n_parts, n_features, n_labels, likelihood, *, plan=None,
         likelihood=likelihood,
         beta=settings.beta,
         n_labels=n_labels,
-        n_monte_carlo=settings.n_monte_carlo,
         image_shape=settings.image_shape,
     )
 

@@ -43,7 +43,7 @@ _ACTS = {
     **dict.fromkeys(("n_mixture", "covariance_type", "em_steps"), ("prior", ("mixture",))),
     **dict.fromkeys(
         (
-            "latent_variance", "likelihood", "n_monte_carlo", "sampling_rate", "steps", "batch_size", "epochs",
+            "latent_variance", "likelihood", "sampling_rate", "steps", "batch_size", "epochs",
             "gradient_bound", "warm_start_steps", "net", "device",
         ),
         ("decoder", ("net",)),
@@ -70,7 +70,6 @@ class DecoderSettings:
     network: Network
     likelihood: str
     latent_variance: str
-    n_monte_carlo: int
     warm_start_steps: int
 
 
@@ -135,8 +134,6 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
         "net" on arrays; "auto" is Bernoulli for values that are not negative; "bernoulli" needs
         `bounds` that say so. DataFrames have one
         categorical law a column.
-    n_monte_carlo : int, default=1
-        "net": latent samples a record.
     sampling_rate : float, default=0.005
         "net": probability of a record to take part in a step; public.
     steps : int, default=1000
@@ -149,7 +146,7 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
         "net": ordinary steps on synthetic rows before the private ones.
     net : DPNet or None, default=None
         "net": a template, cloned, for ``net__lr``, ``net__optimizer``, ``net__module__n_hidden``,
-        ``net__module__decoder``. None: ``DPNet(P3GMModule)``.
+        ``net__module__decoder``, ``net__module__n_monte_carlo``. None: ``DPNet(P3GMModule)``.
     budget_split : (float, float, float) or None, default=None
         Shares of encoder, mixture and decoder in the squared Gaussian-DP parameter; None depends on prior and decoder.
     preset : str or None, default=None
@@ -222,7 +219,6 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
         "decoder": [StrOptions({"released", "net"})],
         "latent_variance": [StrOptions({"learned", "zero"})],
         "likelihood": [StrOptions({"auto", "bernoulli", "gaussian"})],
-        "n_monte_carlo": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "sampling_rate": [Interval(Real, 1e-6, 1, closed="both")],
         "steps": [Interval(Integral, 1, None, closed="left")],
         "batch_size": [Interval(Integral, 1, None, closed="left"), None],
@@ -260,7 +256,6 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
         decoder="released",
         latent_variance="learned",
         likelihood="auto",
-        n_monte_carlo=1,
         sampling_rate=0.005,
         steps=1000,
         batch_size=None,
@@ -296,7 +291,6 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
         self.decoder = decoder
         self.latent_variance = latent_variance
         self.likelihood = likelihood
-        self.n_monte_carlo = n_monte_carlo
         self.sampling_rate = sampling_rate
         self.steps = steps
         self.batch_size = batch_size
@@ -421,7 +415,7 @@ def _settings(parameters, seed):
         decoder = DecoderSettings(
             Training(parameters["sampling_rate"], parameters["steps"], parameters["gradient_bound"]),
             Network.of(parameters, seed),
-            *(parameters[name] for name in ("likelihood", "latent_variance", "n_monte_carlo", "warm_start_steps")),
+            *(parameters[name] for name in ("likelihood", "latent_variance", "warm_start_steps")),
         )
     return MomentSettings(parameters["n_components"], parameters["progress"], mixture, decoder)
 
@@ -590,7 +584,6 @@ def _make_net(decoder, space, mixture, likelihood, widths, n_labels, *, plan, pr
         likelihood=TableLikelihood(widths) if likelihood == "table" else likelihoods[likelihood](),
         n_labels=n_labels,
         latent_variance=decoder.latent_variance,
-        n_monte_carlo=decoder.n_monte_carlo,
     )
 
 

@@ -33,9 +33,8 @@ VAE_CONSTRAINTS = {
     **PRIVACY_CONSTRAINTS,
     "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
     "beta": [Interval(Real, 0, None, closed="left")],
-    "n_monte_carlo": [Interval(Integral, 1, MOST_UNITS, closed="both")],
     "likelihood": [StrOptions({"auto", "bernoulli", "gaussian", "laplace"})],
-    "l2_bound_sample": [Interval(Real, 1e-12, 1e12, closed="both")],
+    "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both")],
     "target": "no_validation",
     "schema": [Schema, None],
     "classes": ["array-like", range, None],
@@ -203,14 +202,12 @@ class PriVAESynthesizer(BaseVAESynthesizer):
     prior : {"normal", "sparse", "mixture"} or module, default="normal"
         Law of the latents: standard normal; spike and slab; a mixture of Gaussians with learned means; or a module such
         as ``skdpgen.nn.GaussianMixturePrior(means, variance)``.
-    n_mixture : int or None, default=None
-        "mixture": number of Gaussians; None is 10.
     alpha : float or None, default=None
         Weight of the divergence, before its gradient is clipped; None is 10.
     n_groups : int or None, default=None
         Random groups of a step, of which each has a gradient. More of them make the noise smaller, and the divergence
         is that of fewer latents; None: as many as let a group have 16 records, by the public or released row count.
-    l2_bound_group : float or None, default=None
+    group_gradient_bound : float or None, default=None
         Norm to which the gradient of one group is clipped (C2 of the paper); None is ``C1 b / (8 B)`` with the released
         B, at which the groups make a fifth of the noise.
     aggregation : {"termwise", "micro", "batch"}, default="termwise"
@@ -220,12 +217,10 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         Latent dimensions.
     beta : float, default=1.0
         Weight of KL(q(z|x) || p(z)) of each record.
-    n_monte_carlo : int, default=1
-        Latent samples a record; more cost time, and nothing else.
     likelihood : {"auto", "bernoulli", "gaussian", "laplace"}, default="auto"
         Of arrays; "auto" is Bernoulli for values that are not negative, else Gaussian; "bernoulli" needs `bounds` that
         say so. DataFrames have one categorical law a column.
-    l2_bound_sample : float, default=1.0
+    gradient_bound : float, default=1.0
         Norm to which the gradient of one record is clipped (C1 of the paper).
     target, schema, classes, target_type, bounds, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoder is
@@ -296,10 +291,9 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         **VAE_CONSTRAINTS,
         "divergence": [StrOptions({"mmd", "kl_prior"}), callable, None],
         "prior": [StrOptions({"normal", "sparse", "mixture"}), HasMethods(["log_prob", "sample"])],
-        "n_mixture": [Interval(Integral, 1, MOST_UNITS, closed="both"), None],
         "alpha": [Interval(Real, 0, None, closed="left"), None],
         "n_groups": [Interval(Integral, 1, 2**20, closed="both"), None],
-        "l2_bound_group": [Interval(Real, 1e-12, 1e12, closed="both"), None],
+        "group_gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both"), None],
         "aggregation": [StrOptions({"termwise", "micro", "batch"})],
     }
 
@@ -312,16 +306,14 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         accountant=None,
         divergence=None,
         prior="normal",
-        n_mixture=None,
         alpha=None,
         n_groups=None,
-        l2_bound_group=None,
+        group_gradient_bound=None,
         aggregation="termwise",
         n_components=10,
         beta=1.0,
-        n_monte_carlo=1,
         likelihood="auto",
-        l2_bound_sample=1.0,
+        gradient_bound=1.0,
         target=None,
         schema=None,
         classes=None,
@@ -346,16 +338,14 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         self.accountant = accountant
         self.divergence = divergence
         self.prior = prior
-        self.n_mixture = n_mixture
         self.alpha = alpha
         self.n_groups = n_groups
-        self.l2_bound_group = l2_bound_group
+        self.group_gradient_bound = group_gradient_bound
         self.aggregation = aggregation
         self.n_components = n_components
         self.beta = beta
-        self.n_monte_carlo = n_monte_carlo
         self.likelihood = likelihood
-        self.l2_bound_sample = l2_bound_sample
+        self.gradient_bound = gradient_bound
         self.target = target
         self.schema = schema
         self.classes = classes
@@ -394,12 +384,10 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         Latent dimensions.
     beta : float, default=1.0
         Weight of KL(q(z|x) || p(z)) of each record.
-    n_monte_carlo : int, default=1
-        Latent samples a record; more cost time, and nothing else.
     likelihood : {"auto", "bernoulli", "gaussian", "laplace"}, default="auto"
         Of arrays; "auto" is Bernoulli for values that are not negative, else Gaussian; "bernoulli" needs `bounds` that
         say so. DataFrames have one categorical law a column.
-    l2_bound_sample : float, default=1.0
+    gradient_bound : float, default=1.0
         Norm to which the gradient of one record is clipped.
     target, schema, classes, target_type, bounds, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoder is
@@ -466,9 +454,8 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         accountant=None,
         n_components=10,
         beta=1.0,
-        n_monte_carlo=1,
         likelihood="auto",
-        l2_bound_sample=1.0,
+        gradient_bound=1.0,
         target=None,
         schema=None,
         classes=None,
@@ -493,9 +480,8 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         self.accountant = accountant
         self.n_components = n_components
         self.beta = beta
-        self.n_monte_carlo = n_monte_carlo
         self.likelihood = likelihood
-        self.l2_bound_sample = l2_bound_sample
+        self.gradient_bound = gradient_bound
         self.target = target
         self.schema = schema
         self.classes = classes

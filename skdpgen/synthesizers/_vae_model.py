@@ -35,6 +35,8 @@ __all__ = [
 ]
 
 _ALPHA = 10.0
+# Gaussians of prior="mixture".
+_MIXTURE = 10
 # Records that a group is to be expected to have: its divergence is that of so few latents, but the mean over many small
 # groups has little noise, for a record moves one of them alone. And the part of the groups in the noise of a step.
 _GROUP_SIZE, _GROUP_SHARE = 16, 0.2
@@ -87,13 +89,11 @@ class VAESettings:
 
     n_components: int
     beta: float
-    n_monte_carlo: int
     likelihood: str
     image_shape: tuple | None
     training: Training
     network: Network
     prior: object = "normal"
-    n_mixture: int | None = None
     groups: GroupSettings | None = None
 
     def make_prior(self):
@@ -108,7 +108,7 @@ class VAESettings:
             return SparsePrior()
         if self.prior == "mixture":
             generator = torch.Generator().manual_seed(self.network.seed)
-            means = torch.randn((self.n_mixture or 10, self.n_components), generator=generator)
+            means = torch.randn((_MIXTURE, self.n_components), generator=generator)
             return GaussianMixturePrior(means, variance=0.25, learned=True)
         return copy.deepcopy(self.prior)
 
@@ -122,12 +122,12 @@ def vae_settings(parameters, defaults, seed):
         Parameters that contradict one another, or that would do nothing in this combination.
     """
     given = resolve_parameters(parameters, defaults)
-    shared = {name: given[name] for name in ("n_components", "beta", "n_monte_carlo", "likelihood", "image_shape")}
-    shared["training"] = Training(given["sampling_rate"], given["steps"], given["l2_bound_sample"])
+    shared = {name: given[name] for name in ("n_components", "beta", "likelihood", "image_shape")}
+    shared["training"] = Training(given["sampling_rate"], given["steps"], given["gradient_bound"])
     shared["network"] = Network.of(given, seed)
-    groups = {name: given.get(name) for name in ("alpha", "n_groups", "l2_bound_group")}
+    groups = {name: given.get(name) for name in ("alpha", "n_groups", "group_gradient_bound")}
     aggregation, divergence = given.get("aggregation", "termwise"), given.get("divergence")
-    whole, n_mixture = aggregation != "termwise", given.get("n_mixture")
+    whole = aggregation != "termwise"
     if divergence is None:
         for name, value in {**groups, "aggregation": aggregation if whole else None}.items():
             if value is not None:
@@ -137,15 +137,13 @@ def vae_settings(parameters, defaults, seed):
     else:
         if groups["alpha"] == 0:
             raise ValueError("alpha=0 leaves the divergence without effect: give divergence=None")
-        for name in ("n_groups", "l2_bound_group"):
+        for name in ("n_groups", "group_gradient_bound"):
             if whole and groups[name] is not None:
                 raise ValueError(f'{name}= is used with aggregation="termwise" alone')
         alpha = _ALPHA if groups["alpha"] is None else groups["alpha"]
         n_groups = 1 if whole else groups["n_groups"]
-        shared["groups"] = GroupSettings(divergence, alpha, n_groups, groups["l2_bound_group"], aggregation)
-    if n_mixture is not None and given["prior"] != "mixture":
-        raise ValueError('n_mixture= is used with prior="mixture" alone')
-    return VAESettings(**shared, prior=given.get("prior", "normal"), n_mixture=n_mixture)
+        shared["groups"] = GroupSettings(divergence, alpha, n_groups, groups["group_gradient_bound"], aggregation)
+    return VAESettings(**shared, prior=given.get("prior", "normal"))
 
 
 def resolve_training(settings, n_rows, neighboring, **sizes):
@@ -256,7 +254,6 @@ def make_net(settings, n_features, n_labels, likelihood, *, plan=None, progress_
         alpha=0.0 if groups is None else groups.alpha,
         beta=settings.beta,
         n_labels=n_labels,
-        n_monte_carlo=settings.n_monte_carlo,
         image_shape=settings.image_shape,
     )
 

@@ -195,7 +195,7 @@ def test_what_cannot_be_fitted_is_refused_before_the_charge(rng, parameters, err
     [
         ("n_frequencies", 9),
         ("length_scale", 2.0),
-        ("n_latent", 3),
+        ("n_components", 3),
         ("hidden_layer_sizes", ()),
         ("steps", 1),
         ("learning_rate", 0.1),

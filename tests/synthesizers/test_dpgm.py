@@ -266,9 +266,9 @@ def test_bad_input_is_refused_before_any_charge(name):
         ("length_scale", 3.0),
         ("n_components", 3),
         ("beta", 0.5),
-        ("n_monte_carlo", 2),
+        ("net", net(n_monte_carlo=2)),
         ("likelihood", "gaussian"),
-        ("l2_bound_sample", 0.01),
+        ("gradient_bound", 0.01),
         ("sampling_rate", 0.5),
         ("steps", 4),
     ],
@@ -281,7 +281,7 @@ def test_no_parameter_is_inert(name, value):
     for changed in ({}, {name: value}):
         with seeded_noise(quiet=True, repeat=True):
             # the noise, seeded alike, matters where it is a share of the budget or a clip that is tried
-            epsilon = 3.0 if name in ("clusters_share", "l2_bound_sample") else np.inf
+            epsilon = 3.0 if name in ("clusters_share", "gradient_bound") else np.inf
             synth = quietly(lambda: make(epsilon, bounds=(0, 1), **changed).fit(X[::10]))  # noqa: B023
             drawn.append(synth.sample(20, random_state=0))
     assert not np.array_equal(*drawn)
