@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from numbers import Real
+from numbers import Integral, Real
 
 import numpy as np
 import pandas as pd
@@ -12,17 +12,41 @@ from sklearn.base import TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import PrivateEstimator
+from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from ..accounting import PrivacyCard
 from ..data.reading import public_assumptions
 from ..exceptions import InvalidInputError, PrivacyLeakWarning
 from ..generators.components import component_chunks, join_chunks
+from ..tabular import Schema
 from ..utils.file_checks import check_loaded, check_whole
-from ..utils.validation import ClassNamePrefixFeaturesOutMixin, validate_data, validate_rows
+from ..utils.validation import ClassNamePrefixFeaturesOutMixin, Interval, StrOptions, validate_data, validate_rows
 from ._budget import ChargedFit
 from ._released import save_state
 
-__all__ = ["BaseSynthesizer", "LatentTransformerMixin"]
+__all__ = ["DATA_CONSTRAINTS", "TRAINING_CONSTRAINTS", "BaseSynthesizer", "LatentTransformerMixin"]
+
+# Of every synthesizer: the budget, and what is public of the data.
+DATA_CONSTRAINTS = {
+    **PRIVACY_CONSTRAINTS,
+    "target": "no_validation",
+    "schema": [Schema, None],
+    "classes": ["array-like", range, None],
+    "target_type": [StrOptions({"categorical", "numeric"}), None],
+    "bounds": ["array-like", None],
+    "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
+    "on_invalid": [StrOptions({"clip", "raise"})],
+    "progress": ["boolean"],
+}
+# Of those that train a network by DP-SGD.
+TRAINING_CONSTRAINTS = {
+    "sampling_rate": [Interval(Real, 1e-6, 1, closed="both")],
+    "steps": [Interval(Integral, 1, None, closed="left")],
+    "batch_size": [Interval(Integral, 1, None, closed="left"), None],
+    "epochs": [Interval(Integral, 1, None, closed="left"), None],
+    "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both")],
+    "net": "no_validation",
+    "device": [str],
+}
 
 # Rows, and values, that are drawn at once. Part of what a seed means: more rows are drawn in chunks of this size.
 _CHUNK_ROWS, _CHUNK_VALUES = 100_000, 2**24
@@ -225,7 +249,7 @@ class BaseSynthesizer(PrivateEstimator):
 
     @classmethod
     def _from_state(cls, state):
-        """Fitted estimator of a release file, on detached books."""
+        """Fitted estimator of a release file, with a detached accountant."""
         card = PrivacyCard.from_json(state["card"])
         card.verify()
         self = cls(epsilon=_epsilon(card), delta=card["fit"]["delta"], neighboring=card["neighboring"])
@@ -321,10 +345,10 @@ _RENAMED = {
 
 
 def _restored(card, defaults, model):
-    """Constructor parameters that a card tells: all but objects, accountants, seeds and the source of the noise."""
-    told = card["model"]["parameters"] if card["model"]["name"] == model else {}
+    """Constructor parameters that a card holds: all but objects, accountants, seeds and the source of the noise."""
+    parameters = card["model"]["parameters"] if card["model"]["name"] == model else {}
     kept = {}
-    for name, value in told.items():
+    for name, value in parameters.items():
         name = name if name in defaults else _RENAMED.get(name, name)
         if name not in defaults or name in ("epsilon", "delta", "neighboring", "accountant", "random_state", "noise"):
             continue

@@ -9,14 +9,12 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import PRIVACY_CONSTRAINTS
 from ..accounting import Phase
 from ..data.frames import FrameRows
 from ..data.reading import read_rows
 from ..exceptions import InvalidInputError
-from ..tabular import Schema
 from ..utils.validation import MOST_UNITS, Interval, StrOptions, as_numbers, fit_context
-from ._base import BaseSynthesizer
+from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._budget import COUNT_SHARE, remaining_share, resolve_parameters
 from ._dp2vae_model import DP2VAEModel, NetworkSettings, fit_dp2vae_model, likelihood_of, make_auxiliary, make_networks
 from ._networks import check_device
@@ -178,13 +176,14 @@ class DP2VAESynthesizer(BaseSynthesizer):
     Parameters
     ----------
     epsilon : float or None, default=1.0
-        What a fit costs. ``numpy.inf`` is the non-private reference; None is all that is left of `accountant`.
+        Privacy budget of a fit. ``numpy.inf`` is the non-private reference; None spends all that is left of
+        `accountant`.
     delta : float or None, default=None
-        None is the accountant's, else 1e-5.
+        Failure probability of the guarantee; None is the accountant's, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None is the accountant's, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
-        The books to charge; None: books of its own, with this budget.
+        Accountant that the fit charges; None makes a new one with this budget.
     n_subsets : int, default=2500
         K; public, and not to be derived from the number of rows. The noise on a step falls with it.
     id_column : column name (DataFrames), column number (arrays) or None, default=None
@@ -196,7 +195,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
     subsets_per_step : int or None, default=None
         None is 50 (all there are, if fewer), and 1 for "one_of_k".
     encoder_update : {"stateless", "frozen", "round_robin", "on_query"}, default="stateless"
-        What becomes of an encoder in stage 2: refined for `refine_steps` on a copy that is dropped; nothing; refreshed
+        What becomes of an encoder in stage 2: refined for one step on a copy that is dropped; nothing; refreshed
         in turn, whatever was drawn; or trained whenever its subset is drawn. The last is the paper's, and has no
         amplification by sampling (see the page "DP2-VAE" of the documentation): much more noise.
     pretrain_steps : int, default=20
@@ -220,8 +219,8 @@ class DP2VAESynthesizer(BaseSynthesizer):
     n_components : int, default=20
         Latent dimensions.
     likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
-        Of arrays: "bernoulli" for images, else "gaussian" with a learned scale. DataFrames have one categorical law a
-        column.
+        Of arrays: "bernoulli" for images, else "gaussian" with a learned scale. DataFrames have one categorical
+        distribution a column.
     architecture : {"auto", "patches", "mlp", "conv_28", "conv_faces"}, default="auto"
         "patches" (images) is a convolution of 4 x 4 patches and two dense layers, small enough for thousands of
         encoders on a laptop; "mlp" one hidden layer; the others are the paper's for 28 x 28 and for faces.
@@ -234,15 +233,15 @@ class DP2VAESynthesizer(BaseSynthesizer):
     l2_bound : float or None, default=None
         "moments", arrays: bound of the norm of a scaled row; None is learned.
     preset : {"paper/mnist", "paper/fashion_mnist", "paper/celeba"} or None, default=None
-        The paper's settings, at their true price.
+        The paper's settings, at their true cost.
     max_memory : float, default=4.0
         GiB that encoders may take.
     noise : {"secure", "fast"}, default="secure"
-        Source of the noise.
+        Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
         Where torch trains.
     random_state : int, RandomState instance or None, default=None
-        Of initialisation and of the sampling stream. Never of the noise: two fits with one seed differ.
+        Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool, default=False
         Bars on stderr.
 
@@ -286,7 +285,9 @@ class DP2VAESynthesizer(BaseSynthesizer):
     """
 
     _parameter_constraints = {
-        **PRIVACY_CONSTRAINTS,
+        **DATA_CONSTRAINTS,
+        "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
+        "image_shape": [tuple, list, None],
         "n_subsets": [Interval(Integral, 1, None, closed="left")],
         "id_column": "no_validation",
         "sampler": [StrOptions({"poisson", "one_of_k", "balanced"})],
@@ -305,19 +306,9 @@ class DP2VAESynthesizer(BaseSynthesizer):
         "architecture": [StrOptions({"auto", "patches", "mlp", "conv_28", "conv_faces"})],
         "encoder": "no_validation",
         "decoder": "no_validation",
-        "target": "no_validation",
-        "schema": [Schema, None],
-        "classes": ["array-like", range, None],
-        "target_type": [StrOptions({"categorical", "numeric"}), None],
-        "bounds": ["array-like", None],
-        "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
-        "image_shape": [tuple, list, None],
-        "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
-        "on_invalid": [StrOptions({"clip", "raise"})],
         "preset": [str, None],
         "max_memory": [Interval(Real, 0, None, closed="neither")],
         "device": [str],
-        "progress": ["boolean"],
     }
 
     def __init__(
@@ -361,43 +352,22 @@ class DP2VAESynthesizer(BaseSynthesizer):
         random_state=None,
         progress=False,
     ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.n_subsets = n_subsets
-        self.id_column = id_column
-        self.sampler = sampler
-        self.subsets_per_step = subsets_per_step
-        self.encoder_update = encoder_update
-        self.pretrain_steps = pretrain_steps
-        self.batch_size = batch_size
-        self.steps = steps
-        self.learning_rate = learning_rate
-        self.gradient_bound = gradient_bound
-        self.start = start
-        self.start_steps = start_steps
-        self.budget_split = budget_split
-        self.n_components = n_components
-        self.likelihood = likelihood
-        self.architecture = architecture
-        self.encoder = encoder
-        self.decoder = decoder
-        self.target = target
-        self.schema = schema
-        self.classes = classes
-        self.target_type = target_type
-        self.bounds = bounds
-        self.l2_bound = l2_bound
-        self.image_shape = image_shape
-        self.bounds_share = bounds_share
-        self.on_invalid = on_invalid
-        self.preset = preset
-        self.max_memory = max_memory
-        self.noise = noise
-        self.device = device
-        self.random_state = random_state
-        self.progress = progress
+        self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
+        self.n_subsets, self.id_column, self.sampler = n_subsets, id_column, sampler
+        self.subsets_per_step, self.encoder_update, self.pretrain_steps = (
+            subsets_per_step,
+            encoder_update,
+            pretrain_steps,
+        )
+        self.batch_size, self.steps, self.learning_rate = batch_size, steps, learning_rate
+        self.gradient_bound, self.start, self.start_steps = gradient_bound, start, start_steps
+        self.budget_split, self.n_components, self.likelihood = budget_split, n_components, likelihood
+        self.architecture, self.encoder, self.decoder = architecture, encoder, decoder
+        self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
+        self.bounds, self.l2_bound, self.image_shape = bounds, l2_bound, image_shape
+        self.bounds_share, self.on_invalid = bounds_share, on_invalid
+        self.preset, self.max_memory = preset, max_memory
+        self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):

@@ -9,18 +9,16 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from .._base import PRIVACY_CONSTRAINTS
 from ..accounting import Phase
 from ..data.frame_codec import FrameCodec
 from ..data.frames import FrameRows
 from ..data.reading import read_rows
 from ..data.sources import add_sums
 from ..mechanisms import add_gaussian, class_first_moments
-from ..tabular import Schema
 from ..utils.blocks import exact_product
 from ..utils.file_checks import check_size, check_whole
-from ..utils.validation import MOST_UNITS, Interval, StrOptions, as_sizes, check_model_size, fit_context
-from ._base import BaseSynthesizer
+from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size, fit_context
+from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._budget import remaining_share
 from ._released import CHUNK_ROWS, ReleasedModel, layers_of, layers_state, level_probabilities
 
@@ -61,13 +59,14 @@ class DPMERFSynthesizer(BaseSynthesizer):
     Parameters
     ----------
     epsilon : float or None, default=1.0
-        What a fit costs. ``numpy.inf`` is the non-private reference; None is all that is left of `accountant`.
+        Privacy budget of a fit. ``numpy.inf`` is the non-private reference; None spends all that is left of
+        `accountant`.
     delta : float or None, default=None
-        None is the accountant's, else 1e-5.
+        Failure probability of the guarantee; None is the accountant's, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None is the accountant's, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
-        The books to charge; None: books of its own, with this budget.
+        Accountant that the fit charges; None makes a new one with this budget.
     target, schema, classes, target_type, bounds, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` there is one embedding a
         class; a numeric one is a column like the others.
@@ -90,9 +89,9 @@ class DPMERFSynthesizer(BaseSynthesizer):
     learning_rate : float, default=0.003
         Of Adam, at the start.
     noise : {"secure", "fast"}, default="secure"
-        Source of the noise.
+        Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
-        Of the generator and the sampling stream. Never of the noise: two fits with one seed differ.
+        Seed of the generator and the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool, default=False
         A bar on stderr.
 
@@ -117,7 +116,7 @@ class DPMERFSynthesizer(BaseSynthesizer):
     Notes
     -----
     Against the paper: sums and counts in one query in place of means by a public number of rows, a length scale that
-    is not read off the data, bounds and bins that are paid for, an unbiased discrepancy, and for tables the exact
+    does not follow from the data, bounds and bins that are charged, an unbiased discrepancy, and for tables the exact
     features of the levels that are drawn.
 
     References
@@ -137,22 +136,14 @@ class DPMERFSynthesizer(BaseSynthesizer):
     """
 
     _parameter_constraints = {
-        **PRIVACY_CONSTRAINTS,
-        "target": "no_validation",
-        "schema": [Schema, None],
-        "classes": ["array-like", range, None],
-        "target_type": [StrOptions({"categorical", "numeric"}), None],
-        "bounds": ["array-like", None],
+        **DATA_CONSTRAINTS,
         "l2_bound": [Interval(Real, 1e-12, 1e12, closed="both"), None],
-        "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
-        "on_invalid": [StrOptions({"clip", "raise"})],
         "n_frequencies": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "length_scale": [Interval(Real, 1e-6, 1e6, closed="both")],
         "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "hidden_layer_sizes": ["array-like"],
         "steps": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
-        "progress": ["boolean"],
     }
     image_shape = None  # of `read_rows`: rows are taken as they are
 
@@ -181,27 +172,15 @@ class DPMERFSynthesizer(BaseSynthesizer):
         random_state=None,
         progress=False,
     ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.target = target
-        self.schema = schema
-        self.classes = classes
-        self.target_type = target_type
-        self.bounds = bounds
-        self.l2_bound = l2_bound
-        self.bounds_share = bounds_share
-        self.on_invalid = on_invalid
-        self.n_frequencies = n_frequencies
-        self.length_scale = length_scale
+        self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
+        self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
+        self.bounds, self.l2_bound = bounds, l2_bound
+        self.bounds_share, self.on_invalid = bounds_share, on_invalid
         self.n_components = n_components
-        self.hidden_layer_sizes = hidden_layer_sizes
+        self.n_frequencies, self.length_scale, self.hidden_layer_sizes = n_frequencies, length_scale, hidden_layer_sizes
         self.steps = steps
         self.learning_rate = learning_rate
-        self.noise = noise
-        self.random_state = random_state
-        self.progress = progress
+        self.noise, self.random_state, self.progress = noise, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):

@@ -73,13 +73,14 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
     Parameters
     ----------
     epsilon : float or None, default=1.0
-        What a fit costs. ``numpy.inf`` is the non-private reference; None is all that is left of `accountant`.
+        Privacy budget of a fit. ``numpy.inf`` is the non-private reference; None spends all that is left of
+        `accountant`.
     delta : float or None, default=None
-        None is the accountant's, else 1e-5.
+        Failure probability of the guarantee; None is the accountant's, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None is the accountant's, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
-        The books to charge; None: books of its own, with this budget.
+        Accountant that the fit charges; None makes a new one with this budget.
     n_clusters : int, default=5
         Public. With 1 no clusters are looked for: the parameters below that concern them have nothing to act on, their
         share goes to the training, and the model is a `DPVAESynthesizer`'s.
@@ -111,11 +112,11 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         ``net__module__decoder``. None: a `DPNet` of `PartitionedVAEModule` with Adam at 5e-3 and a `ParameterAverage`
         of .99.
     noise : {"secure", "fast"}, default="secure"
-        Source of the noise.
+        Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
         Where torch trains.
     random_state : int, RandomState instance or None, default=None
-        Of initialisation and of the sampling stream. Never of the noise: two fits with one seed differ.
+        Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool, default=False
         A bar of steps on stderr.
 
@@ -143,7 +144,8 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
     -----
     Against the paper: counts and sums of an iteration in one query, noise calibrated jointly by privacy loss
     distributions, Poisson sampling at one public rate in place of batches of each cluster, sizes of clusters that are
-    released and not read off the data. A record is in one cluster, so the autoencoders cost what one of them costs.
+    released and do not follow from the data. A record is in one cluster, so the autoencoders cost what one of them
+    costs.
 
     References
     ----------
@@ -204,36 +206,18 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         random_state=None,
         progress=False,
     ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.n_clusters = n_clusters
-        self.cluster_steps = cluster_steps
-        self.clusters_share = clusters_share
-        self.n_frequencies = n_frequencies
-        self.length_scale = length_scale
+        self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
+        self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
+        self.bounds, self.image_shape = bounds, image_shape
+        self.bounds_share, self.on_invalid = bounds_share, on_invalid
         self.n_components = n_components
-        self.beta = beta
         self.likelihood = likelihood
-        self.gradient_bound = gradient_bound
-        self.target = target
-        self.schema = schema
-        self.classes = classes
-        self.target_type = target_type
-        self.bounds = bounds
-        self.on_invalid = on_invalid
-        self.image_shape = image_shape
-        self.bounds_share = bounds_share
-        self.sampling_rate = sampling_rate
-        self.steps = steps
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.net = net
-        self.noise = noise
-        self.device = device
-        self.random_state = random_state
-        self.progress = progress
+        self.beta = beta
+        self.n_clusters, self.cluster_steps, self.clusters_share = n_clusters, cluster_steps, clusters_share
+        self.n_frequencies, self.length_scale = n_frequencies, length_scale
+        self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
+        self.gradient_bound, self.net = gradient_bound, net
+        self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):

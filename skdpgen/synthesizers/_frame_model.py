@@ -183,10 +183,10 @@ def unpack(packed, codec, scores=None):
 
 
 def _warn_of_what_is_lost(codec, particles, pairs):
-    """Tell, from released values alone, what the noise left nothing of."""
+    """Warn, by released values alone, of what is lost in the noise."""
     if not pairs and len(codec.n_levels) > 1:
         warnings.warn(
-            "too few rows for the noise to tell what columns have to do with one another: they are modelled as "
+            "too few rows for this noise to estimate how columns depend on one another: they are modelled as "
             "independent" + (" within a class" if codec.n_classes else ""),
             UtilityWarning,
             stacklevel=2,
@@ -195,9 +195,9 @@ def _warn_of_what_is_lost(codec, particles, pairs):
         gone = (particles.class_counts == 0) & ~codec.optional_classes
         if gone.any():
             names = [repr(name) for name, lost in zip(codec.classes, gone) if lost]
-            told = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+            named = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
             warnings.warn(
-                f"too few rows for the noise in the classes {told} of {codec.target!r}: taken for absent, they are "
+                f"too few rows for the noise in the classes {named} of {codec.target!r}: taken for absent, they are "
                 "drawn only where asked for by name",
                 UtilityWarning,
                 stacklevel=2,

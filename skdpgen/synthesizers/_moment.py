@@ -7,15 +7,13 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import PRIVACY_CONSTRAINTS
 from ..data.frames import FrameRows
 from ..data.reading import read_rows
 from ..generators.components import join_chunks
 from ..generators.constraints import RowConstraint, keep_constraints
-from ..tabular import Schema
 from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
 from ._array_model import ArrayModel, fit_array_model
-from ._base import BaseSynthesizer
+from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._budget import MomentSettings, plan_moments
 from ._frame_model import FrameModel, fit_frame_model
 
@@ -35,13 +33,14 @@ class MomentSynthesizer(BaseSynthesizer):
     Parameters
     ----------
     epsilon : float or None, default=1.0
-        What a fit costs. ``numpy.inf`` is the non-private reference; None is all that is left of `accountant`.
+        Privacy budget of a fit. ``numpy.inf`` is the non-private reference; None spends all that is left of
+        `accountant`.
     delta : float or None, default=None
-        None is the accountant's, else 1e-5.
+        Failure probability of the guarantee; None is the accountant's, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None is the accountant's, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
-        The books to charge; None: books of its own, with this budget.
+        Accountant that the fit charges; None makes a new one with this budget.
     target : column name, list of them, or None, default=None
         DataFrames: the column that the others are modelled by; of several, every combination of levels is a class.
         `sample` then gives one frame.
@@ -50,14 +49,14 @@ class MomentSynthesizer(BaseSynthesizer):
     classes : sequence or None, default=None
         Public classes of y or `target`. None: learned.
     target_type : {"categorical", "numeric"} or None, default=None
-        None: numeric if its dtype is float.
+        Kind of y or `target`; None is numeric if its dtype is float.
     importance : dict or None, default=None
         DataFrames: column name -> how much the error of its tables matters beside 1 for the others, 1e-6 to 1e6;
         public. Tables of two columns weigh as the product.
     constraints : sequence of str or None, default=None
         DataFrames: conditions that every row drawn keeps, such as ``"start <= end"`` or ``"age >= 16 or job ==
         'none'"`` or ``"end - start <= 30"`` (days); public. A row that a missing value leaves open keeps them. Rows
-        that break one are drawn again. They may be changed after the fit: what was released does not hang on them.
+        that break one are drawn again. They may be changed after the fit: what was released does not depend on them.
     bounds : pair (low, high), one pair a column, or None, default=None
         Arrays: public bounds of the values, which are clipped to them. None: learned.
     l2_bound : float or None, default=None
@@ -73,9 +72,9 @@ class MomentSynthesizer(BaseSynthesizer):
         Latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays and 400 for images, None is no
         reduction.
     noise : {"secure", "fast"}, default="secure"
-        Source of the noise.
+        Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
-        Of initialisation and of the sampling stream. Never of the noise: two fits with one seed differ.
+        Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool, default=False
         A bar on stderr.
 
@@ -102,7 +101,7 @@ class MomentSynthesizer(BaseSynthesizer):
     Notes
     -----
     The squared sensitivity of all tables of a DataFrame is the number of tables in one class (weighted): a row has one
-    level in each column and is in one class. Nothing is paid for classes, nor for the levels of a column.
+    level in each column and is in one class. Classes cost nothing, nor do the levels of a column.
 
     Examples
     --------
@@ -117,20 +116,12 @@ class MomentSynthesizer(BaseSynthesizer):
     """
 
     _parameter_constraints = {
-        **PRIVACY_CONSTRAINTS,
-        "target": "no_validation",
-        "schema": [Schema, None],
-        "classes": ["array-like", None],
-        "target_type": [StrOptions({"categorical", "numeric"}), None],
+        **DATA_CONSTRAINTS,
+        "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
         "importance": [dict, None],
         "constraints": [str, list, tuple, None],
-        "bounds": ["array-like", None],
-        "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
         "image_shape": ["array-like", None],
-        "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
-        "on_invalid": [StrOptions({"clip", "raise"})],
         "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both"), StrOptions({"auto"}), None],
-        "progress": ["boolean"],
     }
 
     def __init__(
@@ -156,25 +147,13 @@ class MomentSynthesizer(BaseSynthesizer):
         random_state=None,
         progress=False,
     ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.target = target
-        self.schema = schema
-        self.classes = classes
-        self.target_type = target_type
-        self.importance = importance
-        self.constraints = constraints
-        self.bounds = bounds
-        self.l2_bound = l2_bound
-        self.image_shape = image_shape
-        self.bounds_share = bounds_share
-        self.on_invalid = on_invalid
+        self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
+        self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
+        self.bounds, self.l2_bound, self.image_shape = bounds, l2_bound, image_shape
+        self.bounds_share, self.on_invalid = bounds_share, on_invalid
         self.n_components = n_components
-        self.noise = noise
-        self.random_state = random_state
-        self.progress = progress
+        self.importance, self.constraints = importance, constraints
+        self.noise, self.random_state, self.progress = noise, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):
@@ -205,7 +184,8 @@ class MomentSynthesizer(BaseSynthesizer):
         **Privacy.** The unit is one row, under `neighboring`. Charged before anything is released, as one composed
         event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not declared (at its part of
         `bounds_share`; learned categories also spend a tenth of `delta`), and one for the moments (three for arrays:
-        mean, norms about it, second moments; of images grey pixels too, and cells of the classes where noise is low).
+        mean, norms about it, second moments; of images grey pixels too, and sub-clusters of the classes where noise is
+        low).
         """
         return self._fit(X, y)
 
@@ -243,8 +223,8 @@ class MomentSynthesizer(BaseSynthesizer):
             "balanced" gives all the same; None is the released one.
         given : dict, default=None
             Column name -> what its value is to be: a value; of categories a list; of numbers and dates a pair
-            ``(low, high)`` with None for an open end; None for a missing value. Rows are drawn from the model's law of
-            such rows, so the other columns follow. Arrays: column index or name -> value.
+            ``(low, high)`` with None for an open end; None for a missing value. Rows are drawn from the model's
+            distribution of such rows, so the other columns follow. Arrays: column index or name -> value.
         random_state : int, RandomState, Generator or None, default=None
             None advances the estimator's own stream, so that two calls differ; an integer repeats.
 

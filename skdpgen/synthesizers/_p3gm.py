@@ -11,18 +11,16 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import PRIVACY_CONSTRAINTS
 from ..data.frames import FrameRows
 from ..data.reading import read_rows
 from ..exceptions import InvalidInputError
 from ..generators.components import spread_components
 from ..generators.gaussians import LatentSpace, LinearGenerator
 from ..mixture import GaussianMixtureParameters, dp_em, initial_mixture
-from ..tabular import Schema
 from ..utils.blocks import map_blocks
 from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
 from ._array_model import ArrayModel, fit_array_model
-from ._base import BaseSynthesizer, LatentTransformerMixin
+from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer, LatentTransformerMixin
 from ._budget import (
     MomentSettings,
     Training,
@@ -77,20 +75,20 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
     """Phased private generative model: what one release of moments teaches, and a decoder on top.
 
     Releases the parameters of a generative model of the rows, and nothing else: noisy moments give a DP-PCA and the
-    law of the latents, optionally refined by DP-EM; the decoder follows from them for free, or is trained by DP-SGD.
-    All phases are calibrated together, so that a fit costs exactly (`epsilon`, `delta`), and charged at once.
+    distribution of the latents, optionally refined by DP-EM; the decoder follows from them for free, or is trained by
+    DP-SGD. All phases are calibrated together, so that a fit costs exactly (`epsilon`, `delta`), and charged at once.
 
     Parameters
     ----------
     epsilon : float or None, default=1.0
-        What a fit costs. ``numpy.inf`` is the non-private reference (the paper's PGM); None is all that is left of
-        `accountant`.
+        Privacy budget of a fit. ``numpy.inf`` is the non-private reference (the paper's PGM); None spends all that is
+        left of `accountant`.
     delta : float or None, default=None
-        None is the accountant's, else 1e-5.
+        Failure probability of the guarantee; None is the accountant's, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None is the accountant's, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
-        The books to charge; None: books of its own, with this budget.
+        Accountant that the fit charges; None makes a new one with this budget.
     target : column name or None, default=None
         DataFrames: the column that the others are modelled by. `sample` then gives one frame.
     schema : Schema or None, default=None
@@ -98,7 +96,7 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
     classes : sequence or None, default=None
         Public classes of y or `target`. None: learned.
     target_type : {"categorical", "numeric"} or None, default=None
-        None: numeric if its dtype is float.
+        Kind of y or `target`; None is numeric if its dtype is float.
     bounds : pair (low, high), one pair a column, or None, default=None
         Arrays: public bounds of the values, which are clipped to them. None: learned.
     l2_bound : float or None, default=None
@@ -116,8 +114,9 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
         network or a mixture; None is no reduction.
         Arrays refuse more than they have columns; DataFrames, whose levels may be learned, have as many as there are.
     prior : {"auto", "class_conditional", "gaussian", "mixture"}, default="auto"
-        Law of the latents: of each class of a categorical y, from class-conditional moments ("auto" with such a y); of
-        all rows ("auto" without); or a mixture of Gaussians by DP-EM, y a column like the others, as in the paper.
+        Distribution of the latents: of each class of a categorical y, from class-conditional moments ("auto" with such
+        a y); of all rows ("auto" without); or a mixture of Gaussians by DP-EM, y a column like the others, as in the
+        paper.
     n_mixture : int, default=3
         Gaussians of the "mixture".
     covariance_type : {"full", "diag"}, default="full"
@@ -133,7 +132,7 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
     likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
         "net" on arrays; "auto" is Bernoulli for values that are not negative; "bernoulli" needs
         `bounds` that say so. DataFrames have one
-        categorical law a column.
+        categorical distribution a column.
     sampling_rate : float, default=0.005
         "net": probability of a record to take part in a step; public.
     steps : int, default=1000
@@ -152,11 +151,11 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
     preset : str or None, default=None
         "paper/mnist", "paper/adult", ...: settings of the paper's Table IV, in place of the parameters they concern.
     noise : {"secure", "fast"}, default="secure"
-        Source of the noise.
+        Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
         "net": where torch trains.
     random_state : int, RandomState instance or None, default=None
-        Of initialisation and of the sampling stream. Never of the noise: two fits with one seed differ.
+        Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool, default=False
         Bars on stderr.
 
@@ -201,16 +200,10 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
     """
 
     _parameter_constraints = {
-        **PRIVACY_CONSTRAINTS,
-        "target": "no_validation",
-        "schema": [Schema, None],
-        "classes": ["array-like", range, None],
-        "target_type": [StrOptions({"categorical", "numeric"}), None],
-        "bounds": ["array-like", None],
+        **DATA_CONSTRAINTS,
+        **TRAINING_CONSTRAINTS,
         "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
         "image_shape": [tuple, list, None],
-        "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
-        "on_invalid": [StrOptions({"clip", "raise"})],
         "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both"), StrOptions({"auto"}), None],
         "prior": [StrOptions({"auto", "class_conditional", "gaussian", "mixture"})],
         "n_mixture": [Interval(Integral, 1, MOST_UNITS, closed="both")],
@@ -219,17 +212,9 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
         "decoder": [StrOptions({"released", "net"})],
         "latent_variance": [StrOptions({"learned", "zero"})],
         "likelihood": [StrOptions({"auto", "bernoulli", "gaussian"})],
-        "sampling_rate": [Interval(Real, 1e-6, 1, closed="both")],
-        "steps": [Interval(Integral, 1, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left"), None],
-        "epochs": [Interval(Integral, 1, None, closed="left"), None],
-        "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both")],
         "warm_start_steps": [Interval(Integral, 0, None, closed="left")],
-        "net": "no_validation",
         "budget_split": ["array-like", None],
         "preset": [str, None],
-        "device": [str],
-        "progress": ["boolean"],
     }
 
     def __init__(
@@ -270,40 +255,17 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
         random_state=None,
         progress=False,
     ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.target = target
-        self.schema = schema
-        self.classes = classes
-        self.target_type = target_type
-        self.bounds = bounds
-        self.l2_bound = l2_bound
-        self.image_shape = image_shape
-        self.bounds_share = bounds_share
-        self.on_invalid = on_invalid
-        self.n_components = n_components
-        self.prior = prior
-        self.n_mixture = n_mixture
-        self.covariance_type = covariance_type
-        self.em_steps = em_steps
-        self.decoder = decoder
-        self.latent_variance = latent_variance
-        self.likelihood = likelihood
-        self.sampling_rate = sampling_rate
-        self.steps = steps
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.gradient_bound = gradient_bound
-        self.warm_start_steps = warm_start_steps
-        self.net = net
-        self.budget_split = budget_split
-        self.preset = preset
-        self.noise = noise
-        self.device = device
-        self.random_state = random_state
-        self.progress = progress
+        self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
+        self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
+        self.bounds, self.l2_bound, self.image_shape = bounds, l2_bound, image_shape
+        self.bounds_share, self.on_invalid = bounds_share, on_invalid
+        self.n_components, self.prior, self.decoder = n_components, prior, decoder
+        self.n_mixture, self.covariance_type, self.em_steps = n_mixture, covariance_type, em_steps
+        self.latent_variance, self.likelihood = latent_variance, likelihood
+        self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
+        self.gradient_bound, self.warm_start_steps, self.net = gradient_bound, warm_start_steps, net
+        self.budget_split, self.preset = budget_split, preset
+        self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):
@@ -332,8 +294,8 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
         **Privacy.** The unit is one row, under `neighboring`. Charged before anything is released, as one composed
         event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not declared (at its part of
         `bounds_share`; learned categories also spend a tenth of `delta`); one for the moments (three for arrays: mean,
-        norms about it, second moments; of images grey pixels too, and cells of the classes where noise is low); with
-        "mixture", `em_steps` more; with "net", `steps` Poisson-sampled ones.
+        norms about it, second moments; of images grey pixels too, and sub-clusters of the classes where noise is low);
+        with "mixture", `em_steps` more; with "net", `steps` Poisson-sampled ones.
         """
         return self._fit(X, y)
 

@@ -8,14 +8,12 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import PRIVACY_CONSTRAINTS
 from ..data.arrays import ArrayRows, check_image_shape
 from ..data.frames import FrameRows
 from ..exceptions import InvalidInputError
-from ..tabular import Schema
 from ..tabular._schema import check_unique
 from ..utils.validation import MOST_UNITS, HasMethods, Interval, StrOptions, fit_context, validate_data, validate_rows
-from ._base import BaseSynthesizer, LatentTransformerMixin
+from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer, LatentTransformerMixin
 from ._vae_model import (
     VAEModel,
     check_network,
@@ -30,31 +28,17 @@ __all__ = ["VAE_CONSTRAINTS", "DPVAESynthesizer", "LikelihoodSynthesizer", "PriV
 
 
 VAE_CONSTRAINTS = {
-    **PRIVACY_CONSTRAINTS,
+    **DATA_CONSTRAINTS,
+    **TRAINING_CONSTRAINTS,
+    "image_shape": [tuple, list, None],
     "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
     "beta": [Interval(Real, 0, None, closed="left")],
     "likelihood": [StrOptions({"auto", "bernoulli", "gaussian", "laplace"})],
-    "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both")],
-    "target": "no_validation",
-    "schema": [Schema, None],
-    "classes": ["array-like", range, None],
-    "target_type": [StrOptions({"categorical", "numeric"}), None],
-    "bounds": ["array-like", None],
-    "on_invalid": [StrOptions({"clip", "raise"})],
-    "image_shape": [tuple, list, None],
-    "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
-    "sampling_rate": [Interval(Real, 1e-6, 1, closed="both")],
-    "steps": [Interval(Integral, 1, None, closed="left")],
-    "batch_size": [Interval(Integral, 1, None, closed="left"), None],
-    "epochs": [Interval(Integral, 1, None, closed="left"), None],
-    "net": "no_validation",
-    "device": [str],
-    "progress": ["boolean"],
 }
 
 
 class LikelihoodSynthesizer(BaseSynthesizer):
-    """Base of the synthesizers whose model bounds the likelihood of rows: how rows are read, and their scores."""
+    """Base of the synthesizers whose model bounds the likelihood of rows: input validation and scores."""
 
     def _read(self, X, y):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""
@@ -187,21 +171,22 @@ class PriVAESynthesizer(BaseVAESynthesizer):
     Parameters
     ----------
     epsilon : float or None, default=1.0
-        What a fit costs. ``numpy.inf`` is the non-private reference (a VAE); None is all that is left of `accountant`.
+        Privacy budget of a fit. ``numpy.inf`` is the non-private reference (a VAE); None spends all that is left of
+        `accountant`.
     delta : float or None, default=None
-        None is the accountant's, else 1e-5.
+        Failure probability of the guarantee; None is the accountant's, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None is the accountant's, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
-        The books to charge; None: books of its own, with this budget.
+        Accountant that the fit charges; None makes a new one with this budget.
     divergence : {"mmd", "kl_prior"}, callable or None, default=None
-        D of the batch-wise term ``alpha D(q(z), p(z))``, q the law of the latents of a random group of records: "mmd"
+        D of the batch-wise term ``alpha D(q(z), p(z))``, q the distribution of the latents of a random group of records: "mmd"
         is the dimension-wise MMD with a sum of Cauchy kernels, "kl_prior" is KL(p || q) by samples of the prior; a
         function of (latents of a group, prior samples), see `skdpgen.nn.UserDivergence` for what it may depend on. None
         is the ordinary loss of a VAE.
     prior : {"normal", "sparse", "mixture"} or module, default="normal"
-        Law of the latents: standard normal; spike and slab; a mixture of Gaussians with learned means; or a module such
-        as ``skdpgen.nn.GaussianMixturePrior(means, variance)``.
+        Distribution of the latents: standard normal; spike and slab; a mixture of Gaussians with learned means; or a
+        module such as ``skdpgen.nn.GaussianMixturePrior(means, variance)``.
     alpha : float or None, default=None
         Weight of the divergence, before its gradient is clipped; None is 10.
     n_groups : int or None, default=None
@@ -211,7 +196,7 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         Norm to which the gradient of one group is clipped (C2 of the paper); None is ``C1 b / (8 B)`` with the released
         B, at which the groups make a fifth of the noise.
     aggregation : {"termwise", "micro", "batch"}, default="termwise"
-        "micro" and "batch" are what the paper compares with, at their true sensitivities: gradients that hang on the
+        "micro" and "batch" are what the paper compares with, at their true sensitivities: gradients that depend on the
         whole batch, under noise that no average makes smaller.
     n_components : int, default=10
         Latent dimensions.
@@ -219,7 +204,7 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         Weight of KL(q(z|x) || p(z)) of each record.
     likelihood : {"auto", "bernoulli", "gaussian", "laplace"}, default="auto"
         Of arrays; "auto" is Bernoulli for values that are not negative, else Gaussian; "bernoulli" needs `bounds` that
-        say so. DataFrames have one categorical law a column.
+        say so. DataFrames have one categorical distribution a column.
     gradient_bound : float, default=1.0
         Norm to which the gradient of one record is clipped (C1 of the paper).
     target, schema, classes, target_type, bounds, on_invalid
@@ -239,11 +224,11 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         A template, cloned, for ``net__lr``, ``net__optimizer``, ``net__module__n_hidden``, ``net__module__encoder``,
         ``net__module__decoder``. None: a `DPNet` of `PriVAEModule` with Adam at 5e-3 and a `ParameterAverage` of .99.
     noise : {"secure", "fast"}, default="secure"
-        Source of the noise.
+        Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
         Where torch trains.
     random_state : int, RandomState instance or None, default=None
-        Of initialisation and of the sampling stream. Never of the noise: two fits with one seed differ.
+        Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool, default=False
         A bar of steps on stderr.
 
@@ -332,37 +317,18 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         random_state=None,
         progress=False,
     ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.divergence = divergence
-        self.prior = prior
-        self.alpha = alpha
-        self.n_groups = n_groups
-        self.group_gradient_bound = group_gradient_bound
-        self.aggregation = aggregation
-        self.n_components = n_components
-        self.beta = beta
+        self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
+        self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
+        self.bounds, self.image_shape = bounds, image_shape
+        self.bounds_share, self.on_invalid = bounds_share, on_invalid
+        self.n_components, self.prior = n_components, prior
         self.likelihood = likelihood
-        self.gradient_bound = gradient_bound
-        self.target = target
-        self.schema = schema
-        self.classes = classes
-        self.target_type = target_type
-        self.bounds = bounds
-        self.on_invalid = on_invalid
-        self.image_shape = image_shape
-        self.bounds_share = bounds_share
-        self.sampling_rate = sampling_rate
-        self.steps = steps
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.net = net
-        self.noise = noise
-        self.device = device
-        self.random_state = random_state
-        self.progress = progress
+        self.beta = beta
+        self.divergence, self.alpha = divergence, alpha
+        self.n_groups, self.group_gradient_bound, self.aggregation = n_groups, group_gradient_bound, aggregation
+        self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
+        self.gradient_bound, self.net = gradient_bound, net
+        self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
 
 class DPVAESynthesizer(BaseVAESynthesizer):
@@ -373,20 +339,21 @@ class DPVAESynthesizer(BaseVAESynthesizer):
     Parameters
     ----------
     epsilon : float or None, default=1.0
-        What a fit costs. ``numpy.inf`` is the non-private reference (a VAE); None is all that is left of `accountant`.
+        Privacy budget of a fit. ``numpy.inf`` is the non-private reference (a VAE); None spends all that is left of
+        `accountant`.
     delta : float or None, default=None
-        None is the accountant's, else 1e-5.
+        Failure probability of the guarantee; None is the accountant's, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None is the accountant's, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
-        The books to charge; None: books of its own, with this budget.
+        Accountant that the fit charges; None makes a new one with this budget.
     n_components : int, default=10
         Latent dimensions.
     beta : float, default=1.0
         Weight of KL(q(z|x) || p(z)) of each record.
     likelihood : {"auto", "bernoulli", "gaussian", "laplace"}, default="auto"
         Of arrays; "auto" is Bernoulli for values that are not negative, else Gaussian; "bernoulli" needs `bounds` that
-        say so. DataFrames have one categorical law a column.
+        say so. DataFrames have one categorical distribution a column.
     gradient_bound : float, default=1.0
         Norm to which the gradient of one record is clipped.
     target, schema, classes, target_type, bounds, on_invalid
@@ -406,11 +373,11 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         A template, cloned, for ``net__lr``, ``net__optimizer``, ``net__module__n_hidden``, ``net__module__encoder``,
         ``net__module__decoder``. None: a `DPNet` of `PriVAEModule` with Adam at 5e-3 and a `ParameterAverage` of .99.
     noise : {"secure", "fast"}, default="secure"
-        Source of the noise.
+        Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
         Where torch trains.
     random_state : int, RandomState instance or None, default=None
-        Of initialisation and of the sampling stream. Never of the noise: two fits with one seed differ.
+        Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool, default=False
         A bar of steps on stderr.
 
@@ -474,28 +441,13 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         random_state=None,
         progress=False,
     ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring = neighboring
-        self.accountant = accountant
+        self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
+        self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
+        self.bounds, self.image_shape = bounds, image_shape
+        self.bounds_share, self.on_invalid = bounds_share, on_invalid
         self.n_components = n_components
-        self.beta = beta
         self.likelihood = likelihood
-        self.gradient_bound = gradient_bound
-        self.target = target
-        self.schema = schema
-        self.classes = classes
-        self.target_type = target_type
-        self.bounds = bounds
-        self.on_invalid = on_invalid
-        self.image_shape = image_shape
-        self.bounds_share = bounds_share
-        self.sampling_rate = sampling_rate
-        self.steps = steps
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.net = net
-        self.noise = noise
-        self.device = device
-        self.random_state = random_state
-        self.progress = progress
+        self.beta = beta
+        self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
+        self.gradient_bound, self.net = gradient_bound, net
+        self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
