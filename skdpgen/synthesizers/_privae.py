@@ -180,7 +180,7 @@ class PriVAESynthesizer(BaseVAESynthesizer):
     accountant : PrivacyAccountant or None, default=None
         Accountant that the fit charges; None makes a new one with this budget.
     divergence : {"mmd", "kl_prior"}, callable or None, default=None
-        D of the batch-wise term ``alpha D(q(z), p(z))``, q the distribution of the latents of a random group of records: "mmd"
+        D of the batch-wise term ``alpha D(q(z), p(z))``, q the distribution of the latents of a random group: "mmd"
         is the dimension-wise MMD with a sum of Cauchy kernels, "kl_prior" is KL(p || q) by samples of the prior; a
         function of (latents of a group, prior samples), see `skdpgen.nn.UserDivergence` for what it may depend on. None
         is the ordinary loss of a VAE.

@@ -15,7 +15,6 @@ from ..data.frame_codec import FrameCodec
 from ..data.labels import label_codes
 from ..generators.gaussians import LatentSpace
 from ..mixture import GaussianMixtureParameters
-from ..nn._fixed_normals import DRAWS, fixed_normals, in_double
 from ..tabular import sample_levels
 from ..utils.atomic import Draft, write_atomically
 from ..utils.file_checks import check_arrays, check_mixture
@@ -206,6 +205,8 @@ class NetGenerator:
         if self.module is None:
             raise ValueError("a loaded model keeps no encoder variance, so it has no ELBO")
         import torch
+
+        from ..nn._fixed_normals import DRAWS, fixed_normals, in_double
 
         x = np.asarray(rows, dtype=np.float64)
         n_labels = self.module.n_labels

@@ -13,7 +13,6 @@ from ..data.frames import FrameRows
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..generators.components import spread_components
 from ..mechanisms import add_gaussian, histogram
-from ..nn._fixed_normals import DRAWS, fixed_normals, in_double
 from ..utils.file_checks import check_size
 from ._budget import COUNT_SHARE, Training, remaining_share, resolve_parameters, resolve_sampling
 from ._networks import Network, check_device
@@ -414,6 +413,8 @@ class VAEModel(ReleasedModel):
 
     def _bound(self, x, n_importance, random_state):
         import torch
+
+        from ..nn._fixed_normals import DRAWS, fixed_normals, in_double
 
         # the same draws for all rows: the bound of a row is a function of that row alone
         n_draws, module = max(1, DRAWS // n_importance), in_double(self.module)
