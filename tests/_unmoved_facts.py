@@ -146,12 +146,13 @@ def card_figures(estimator):
     """Return the figures of a card: no versions, no digest, and of the parameters those that are not defaults."""
     card = json.loads(estimator.card_.to_json())
     usual = {name: parameter.default for name, parameter in signature_of(type(estimator)).items()}
-    told = card["model"]["parameters"]
-    given = {name: value for name, value in told.items() if name not in usual or value != usual[name]}
-    kept = ("private", "neighboring", "unit", "fit", "public_assumptions", "noise", "sampler")
+    parameters = card["model"]["parameters"]
+    given = {name: value for name, value in parameters.items() if name not in usual or value != usual[name]}
+    kept = ("private", "neighboring", "unit", "fit")
     return {
         **{name: card[name] for name in kept},
-        "ledger": {name: value for name, value in card["ledger"].items() if name != "charges"},
+        "assumptions and samplers": [len(card["public_assumptions"]), len(card["sampler"])],  # not their wording
+        "ledger": {name: value for name, value in card["ledger"].items() if name not in ("charges", "rule")},
         "statuses": [[charge["label"], charge["status"], charge["batch"]] for charge in card["ledger"]["charges"]],
         "model": card["model"]["name"],
         "parameters": given,

@@ -30,7 +30,8 @@ def _assert_same_bits(name, found):
 
 # ---- fits ------------------------------------------------------------------------------------------------------------
 def test_every_public_estimator_is_held_still():
-    made = {type(unmoved.make(case)[0]).__name__ for case in unmoved.CASES}
+    first = {case.partition("-")[0]: case for case in unmoved.CASES}
+    made = {type(unmoved.make(case)[0]).__name__ for case in first.values()}
     public = {name.rpartition(".")[2] for name in unmoved.estimators()}
     assert made == public
 
