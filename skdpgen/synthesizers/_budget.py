@@ -1,6 +1,6 @@
-"""Budgets of fits: which releases a model makes, at which share, with the published settings of presets.
+"""Settings and budgets of fits: which releases a model makes, at which share; the published settings of P3GM.
 
-Every function here is a function of public parameters alone, except `ChargedFit`, which is what a charge hands out.
+Everything here follows from public parameters alone, except `ChargedFit`, which a charge hands to the releases.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ __all__ = [
     "P3GM_PAPER_ROWS",
     "ChargedFit",
     "MomentSettings",
+    "Network",
     "Training",
+    "check_device",
     "moment_phases",
     "moment_split",
     "paper_settings",
@@ -67,6 +69,51 @@ class Training:
     def phase(self, label, share):
         """The phase of these steps."""
         return Phase(label, share, steps=self.steps, sampling_rate=self.sampling_rate)
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """How networks are trained, whatever they model.
+
+    Parameters
+    ----------
+    template : DPNet or None
+        Cloned; None is the default of the synthesizer.
+    noise, device : str
+    seed : int
+        Of the initialisation.
+    progress : bool
+    """
+
+    template: object | None
+    noise: str
+    device: str
+    seed: int
+    progress: bool
+
+    @classmethod
+    def of(cls, parameters, seed):
+        """From the parameters of a synthesizer."""
+        return cls(parameters["net"], parameters["noise"], parameters["device"], seed, parameters["progress"])
+
+    def make(self, default, plan, progress_text, **module):
+        """The net of one fit: the template, or ``default()``, with a plan and parameters of its module."""
+        from sklearn.base import clone
+
+        net = default() if self.template is None else clone(self.template)
+        return self.set_up(net, plan, progress_text, **module)
+
+    def set_up(self, net, plan, progress_text, **module):
+        """Give a net its plan and the parameters of its module."""
+        return net.set_params(
+            plan=plan,
+            noise=self.noise,
+            device=self.device,
+            random_state=self.seed,
+            progress_text=progress_text,
+            verbose=2 if self.progress else 0,
+            **{f"module__{name}": value for name, value in module.items()},
+        )
 
 
 @dataclass(frozen=True)
@@ -185,6 +232,16 @@ def resolve_sampling(training, n_rows, neighboring, *, batch_size=None, epochs=N
     rate = training.sampling_rate if batch_size is None else min(1.0, batch_size / n_rows)
     steps = training.steps if epochs is None else math.ceil(epochs / rate)
     return replace(training, sampling_rate=rate, steps=steps)
+
+
+def check_device(device):
+    """Raise ValueError for a device that torch does not have."""
+    import torch
+
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device={device!r} cannot be used: {str(error).splitlines()[0]}") from None
 
 
 # ---- phases -------------------------------------------------------------------------------------------------------

@@ -15,9 +15,8 @@ from ..data.reading import read_rows
 from ..exceptions import InvalidInputError
 from ..utils.validation import MOST_UNITS, Interval, StrOptions, as_numbers, fit_context
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
-from ._budget import COUNT_SHARE, remaining_share, resolve_parameters
+from ._budget import COUNT_SHARE, check_device, remaining_share, resolve_parameters
 from ._dp2vae_model import DP2VAEModel, NetworkSettings, fit_dp2vae_model, likelihood_of, make_auxiliary, make_networks
-from ._networks import check_device
 from ._vae_model import has_classes
 
 __all__ = ["PRESETS", "DP2VAESettings", "DP2VAESynthesizer", "EncoderTraining", "SubsetTraining"]

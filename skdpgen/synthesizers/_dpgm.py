@@ -14,9 +14,8 @@ from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
 from ..mechanisms import CLUSTER_COUNT_WEIGHT, add_gaussian, cluster_sums, histogram, nearest_centers
 from ..utils.validation import MOST_UNITS, Interval, fit_context
-from ._budget import COUNT_SHARE, remaining_share, resolve_sampling
+from ._budget import COUNT_SHARE, check_device, remaining_share, resolve_sampling
 from ._dp_merf import RandomFeatures
-from ._networks import check_device
 from ._privae import VAE_CONSTRAINTS, LikelihoodSynthesizer
 from ._released import ReleasedModel
 from ._vae_model import (

@@ -23,7 +23,9 @@ from ._array_model import ArrayModel, fit_array_model
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer, LatentTransformerMixin
 from ._budget import (
     MomentSettings,
+    Network,
     Training,
+    check_device,
     moment_split,
     paper_settings,
     plan_moments,
@@ -31,7 +33,6 @@ from ._budget import (
     resolve_sampling,
 )
 from ._frame_model import FrameModel, fit_frame_model
-from ._networks import Network, check_device
 from ._released import NetGenerator
 
 __all__ = ["P3GMSynthesizer"]

@@ -14,8 +14,7 @@ from ..exceptions import InvalidInputError, UtilityWarning
 from ..generators.components import spread_components
 from ..mechanisms import add_gaussian, histogram
 from ..utils.file_checks import check_size
-from ._budget import COUNT_SHARE, Training, remaining_share, resolve_parameters, resolve_sampling
-from ._networks import Network, check_device
+from ._budget import COUNT_SHARE, Network, Training, check_device, remaining_share, resolve_parameters, resolve_sampling
 from ._released import CHUNK_ROWS, ReleasedModel
 
 __all__ = [
