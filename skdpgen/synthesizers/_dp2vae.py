@@ -19,7 +19,7 @@ from ._budget import COUNT_SHARE, check_device, remaining_share, resolve_paramet
 from ._dp2vae_model import DP2VAEModel, NetworkSettings, fit_dp2vae_model, likelihood_of, make_auxiliary, make_networks
 from ._vae_model import has_classes
 
-__all__ = ["PRESETS", "DP2VAESettings", "DP2VAESynthesizer", "EncoderTraining", "SubsetTraining"]
+__all__ = ["PRESETS", "DP2VAESettings", "DP2VAESynthesizer", "PretrainSettings", "SubsetTraining"]
 
 # (moments, decoder): the decoder's steps refine what the moments initialise.
 _SPLIT = (0.5, 0.5)
@@ -70,7 +70,7 @@ class SubsetTraining:
 
 
 @dataclass(frozen=True)
-class EncoderTraining:
+class PretrainSettings:
     """Stage 1, and the refreshments of encoders in stage 2: steps without noise, of which nothing is kept."""
 
     steps: int
@@ -84,7 +84,7 @@ class DP2VAESettings:
     Parameters
     ----------
     subsets : SubsetTraining
-    encoders : EncoderTraining
+    encoders : PretrainSettings
     networks : NetworkSettings
     learning_rate : float
         Of stage 2.
@@ -101,7 +101,7 @@ class DP2VAESettings:
     """
 
     subsets: SubsetTraining
-    encoders: EncoderTraining
+    encoders: PretrainSettings
     networks: NetworkSettings
     learning_rate: float
     initial_steps: int | None
@@ -141,7 +141,7 @@ def dp2vae_settings(parameters, defaults, seed):
     fields = ("architecture", "encoder", "decoder", "n_components", "image_shape", "likelihood")
     return DP2VAESettings(
         subsets,
-        EncoderTraining(given["pretrain_steps"], given["batch_size"]),
+        PretrainSettings(given["pretrain_steps"], given["batch_size"]),
         NetworkSettings(*(given[name] for name in fields), seed),
         given["learning_rate"],
         given["start_steps"] if given["start"] == "moments" else None,

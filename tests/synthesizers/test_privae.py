@@ -288,7 +288,10 @@ def test_bad_input_is_refused_before_any_charge(name):
 
 def test_what_does_not_suit_a_table_is_refused_before_any_charge():
     books = PrivacyAccountant(100.0)
-    for parameters, message in (({"bounds": (0, 1)}, "schema"), ({"likelihood": "laplace"}, "categorical distribution")):
+    for parameters, message in (
+        ({"bounds": (0, 1)}, "schema"),
+        ({"likelihood": "laplace"}, "categorical distribution"),
+    ):
         with pytest.raises(ValueError, match=message):
             make(**parameters, accountant=books).fit(frame())
     assert not books.charges
