@@ -27,7 +27,7 @@ from skdpgen import (
 )
 from skdpgen.dpsgd import ClippedSum, LossModule
 from skdpgen.exceptions import BudgetExceededError
-from skdpgen.generators.product_mixture_fit import fit_particles
+from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.mechanisms import class_first_moments, class_moments
 from skdpgen.nn import DPNet, DPNetClassifier, P3GMModule, PartitionedVAEModule, PriVAEModule
 from skdpgen.tabular import Categorical, Schema
@@ -163,11 +163,11 @@ def _levels():
 def _fit(name, audit=None):
     estimator, *data = FITS[name]()
     # the prior's fit to released tables is post-processing: a few steps of it tell as much as all
-    steps, fit_particles.__kwdefaults__["n_iter"] = fit_particles.__kwdefaults__["n_iter"], 2
+    steps, fit_tables.__kwdefaults__["n_iter"] = fit_tables.__kwdefaults__["n_iter"], 2
     try:
         return quietly(lambda: estimator.fit(*data)), data
     finally:
-        fit_particles.__kwdefaults__["n_iter"] = steps
+        fit_tables.__kwdefaults__["n_iter"] = steps
 
 
 def ledger_is_what_ran(name):

@@ -27,7 +27,7 @@ from skdpgen import (
     PriVAESynthesizer,
     PrivateSearchCV,
 )
-from skdpgen.generators.product_mixture_fit import fit_particles
+from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.nn import DPNet, DPNetClassifier, P3GMModule, PartitionedVAEModule, PriVAEModule
 from skdpgen.synthesizers import _dp2vae_model
 from skdpgen.synthesizers import _p3gm as _p3gm_module
@@ -214,14 +214,14 @@ class Case:
 @contextlib.contextmanager
 def _short():
     """Fits to what was released, and synthetic rows, are post-processing: a few of them tell as much as all."""
-    steps, fit_particles.__kwdefaults__["n_iter"] = fit_particles.__kwdefaults__["n_iter"], 2
+    steps, fit_tables.__kwdefaults__["n_iter"] = fit_tables.__kwdefaults__["n_iter"], 2
     with contextlib.ExitStack() as stack:
         stack.enter_context(patch.object(_p3gm_module, "_WARM_ROWS", 300))
         stack.enter_context(patch.object(_dp2vae_model, "_INITIAL_ROWS", 300))
         try:
             yield
         finally:
-            fit_particles.__kwdefaults__["n_iter"] = steps
+            fit_tables.__kwdefaults__["n_iter"] = steps
 
 
 _LOW = {"epsilon": 60.0, "random_state": 0}  # so little noise that branches follow the rows

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
-import test_class_cells
-import test_class_sizes
+import test_class_norms
 import test_dp_pca
+import test_subclusters
 from _fits import (
     FITS,
     a_category_of_one_record_is_not_told,
@@ -27,7 +27,7 @@ from skdpgen.data import scaling as _scaling
 from skdpgen.mechanisms import _selection as selection
 from skdpgen.mixture import _em, _labels
 from skdpgen.nn import DPNet
-from skdpgen.synthesizers import _array_model, _class_cells, _class_sizes, _frame_model, _p3gm
+from skdpgen.synthesizers import _array_model, _class_structure, _frame_model, _p3gm
 from skdpgen.tabular import _learning as learning
 
 LEARNING = ["mixture by class", "arrays", "frame"]
@@ -56,11 +56,11 @@ CLONES = [Claim(a_clone_charges_the_same_books, name) for name in ESTIMATORS]
 SHARED = Claim(test_dp_pca.test_a_shared_budget_is_charged_and_kept)
 PCA_SEED = Claim(test_dp_pca.test_two_fits_under_one_seed_differ_and_no_noise_is_seeded)
 CELLS = {
-    relation: Claim(test_class_cells.test_the_sensitivity_of_cells_is_attained_and_not_exceeded, relation, 1)
+    relation: Claim(test_subclusters.test_the_sensitivity_of_cells_is_attained_and_not_exceeded, relation, 1)
     for relation in ("add_or_remove_one", "replace_one")
 }
 CELLS_JOINED = Claim(
-    test_class_cells.test_a_joining_row_leaves_the_cells_of_the_others_and_adds_its_own_moments_alone, 3
+    test_subclusters.test_a_joining_row_leaves_the_cells_of_the_others_and_adds_its_own_moments_alone, 3
 )
 SEEDED = "type(make_noise_generator())('seeded', seed=self.random_state or 0)"
 TWICE = "add_gaussian({0}, {1}, rng, neighboring); "
@@ -95,7 +95,10 @@ MUTANTS = [
     (
         "unpaid release in cells of images",
         _ledger("arrays, images in cells"),
-        (_class_cells.release_cells, ("released = unpack", TWICE.format("query", 50.0) + "released = unpack")),
+        (
+            _class_structure.release_subclusters,
+            ("released = unpack", TWICE.format("query", 50.0) + "released = unpack"),
+        ),
     ),
     (
         "unpaid release in P3GM on frames",
@@ -140,25 +143,25 @@ MUTANTS = [
         "noise multiplier of cells below the charge",
         _ledger("arrays, images in cells", "arrays, images in cells, replace_one"),
         (
-            _class_cells.release_cells,
+            _class_structure.release_subclusters,
             ("add_gaussian(query, noise_multiplier", "add_gaussian(query, 0.9 * noise_multiplier"),
         ),
     ),
     (
         "cells cut at the mean of the rows",
         [CELLS["add_or_remove_one"], CELLS["replace_one"], CELLS_JOINED],
-        (_class_cells.cell_codes, ("own > middle[known]", "own > own.mean(axis=0)")),
+        (_class_structure.subcluster_codes, ("own > middle[known]", "own > own.mean(axis=0)")),
     ),
     (
         "cells clipped where no row is",
         [CELLS["add_or_remove_one"], CELLS["replace_one"]],
-        (_class_cells.cell_moments, ("l2_bound=radius", "l2_bound=100 * radius")),
+        (_class_structure.subcluster_moments, ("l2_bound=radius", "l2_bound=100 * radius")),
     ),
     (
         "rows in two cells",
         [CELLS["add_or_remove_one"], CELLS["replace_one"]],
         (
-            _class_cells.cell_moments,
+            _class_structure.subcluster_moments,
             (
                 "return query,",
                 "from dataclasses import replace\n    "
@@ -189,19 +192,22 @@ MUTANTS = [
     ),
     ("an uncharged phase: exact bounds", _ledger("pca", "mixture", "arrays"), (_scaling._learn_bounds, EXACT)),
     ("an uncharged phase: exact norm", _ledger("pca", "arrays"), (_scaling.learn_norm_bound, EXACT)),
-    ("an uncharged phase: exact norms of classes", _ledger("arrays"), (_class_sizes.learn_class_sizes, EXACT)),
+    ("an uncharged phase: exact norms of classes", _ledger("arrays"), (_class_structure.release_class_norms, EXACT)),
     (
         "noise multiplier of the norms of classes below the charge",
         _ledger("arrays", "arrays, replace_one"),
         (
-            _class_sizes.learn_class_sizes,
+            _class_structure.release_class_norms,
             ("add_gaussian(counts, noise_multiplier,", "add_gaussian(counts, 0.9 * noise_multiplier,"),
         ),
     ),
     (
         "laws of the exact counts",
-        [Claim(test_class_sizes.test_bounds_and_laws_are_functions_of_the_noisy_counts_alone)],
-        (_class_sizes.learn_class_sizes, ("for row in noisy]", "for row in counts.value.reshape(noisy.shape)]")),
+        [Claim(test_class_norms.test_bounds_and_laws_are_functions_of_the_noisy_counts_alone)],
+        (
+            _class_structure.release_class_norms,
+            ("class_norms(noisy,", "class_norms(noisy + counts.value.reshape(noisy.shape),"),
+        ),
     ),
     (
         "an uncharged phase: exact classes",
@@ -336,7 +342,7 @@ MUTANTS = [
     (
         "rows kept with the cells of images",
         _kept("arrays, images in cells"),
-        (_class_cells.release_cells, ("d = centers", "codec.__dict__['rows'] = rows; d = centers")),
+        (_class_structure.release_subclusters, ("d = centers", "codec.__dict__['rows'] = rows; d = centers")),
     ),
     (
         "exact row count used by sample of arrays",

@@ -28,7 +28,7 @@ from skdpgen.mixture import _labels as _mixture_labels
 from skdpgen.nn import DPNet, DPNetClassifier
 from skdpgen.synthesizers import (
     _array_model,
-    _class_cells,
+    _class_structure,
     _dp2vae_model,
     _dp_merf,
     _dpgm,
@@ -109,7 +109,7 @@ def length_scale_by_the_median_of_the_rows(patch):
 
 def cells_by_exact_class_sizes(patch):
     rows = _array_rows(patch)
-    _wrap(patch, _class_cells, "n_cell_signs", lambda f, counts, *a: f(np.bincount(rows[0].codes + 1)[1:], *a))
+    _wrap(patch, _class_structure, "cut_directions", lambda f, counts, *a: f(np.bincount(rows[0].codes + 1)[1:], *a))
 
 
 def em_from_the_exact_mean(patch):

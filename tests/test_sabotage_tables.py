@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
-import test_moment_sources as sources
 import test_one_hot
+import test_sources as sources
 from _fits import ledger_is_what_ran, nothing_private_is_kept
 from _sabotage import Claim, assert_caught, mutant_ids
 

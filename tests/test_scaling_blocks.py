@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skdpgen.data.lowpass import lowpass_basis
+from skdpgen.data.arrays import lowpass_basis
 from skdpgen.data.scaling import RowScaling, _norms, learn_norm_bound
 from skdpgen.mechanisms import class_moments, exact_value
 from skdpgen.testing import seeded_noise

@@ -8,8 +8,7 @@ import secrets
 import tempfile
 from pathlib import Path
 
-from ..data.table_files import is_parquet, write_table
-from ..data.table_writing import date_formats_of, example_of
+from ..data.table_files import date_formats_of, example_of, is_parquet, write_table
 from ..exceptions import InvalidInputError
 from ..utils.atomic import Draft
 

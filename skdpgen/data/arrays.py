@@ -1,4 +1,4 @@
-"""Arrays in and out of P3GM: the rows while a fit lasts, and the released codec that decodes samples."""
+"""Arrays in and out: the private rows of a fit, and the released codec that decodes samples."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import cached_property
 from numbers import Integral
 
 import numpy as np
+from scipy.fft import idct
 from scipy.linalg import block_diag
 
 from ..accounting import Phase
@@ -17,27 +18,26 @@ from ..utils.blocks import exact_product, map_blocks
 from ..utils.file_checks import check_size, check_whole
 from ..utils.validation import as_sizes
 from .labels import Labels, check_labels, is_numeric_target, label_codes, learn_classes
-from .lowpass import lowpass_basis
 from .scaling import RowScaling, check_bounds, learn_scaling, scaling_phases
 
-__all__ = ["ArrayCodec", "ArrayRows", "check_image_shape"]
+__all__ = ["ArrayCodec", "ArrayRows", "check_image_shape", "lowpass_basis"]
 
 
 @dataclass(frozen=True, eq=False)
 class ArrayCodec:
-    """Public or released: how rows become the vectors that are modelled, and how vectors become rows.
+    """The public or released map between rows and the vectors that are modelled.
 
     Parameters
     ----------
     scaling : RowScaling
-        To the unit box; a numeric y is the last column.
+        Map to the unit box; a numeric y is the last column.
     labels : Labels or None
-        What is known of y; None without y.
+        Public or released facts about y; None without y.
     image_shape : tuple or None
     n_frequencies : int or None
-        Cosines kept along each side of an image.
+        Cosines along each side of an image; see `lowpass_basis`.
     conditional : bool, default=True
-        Whether the model has one prior a class; else classes are one-hot columns at the end of the scaled rows.
+        Whether the model has one prior for each class; otherwise classes are one-hot columns at the end of the rows.
     """
 
     scaling: RowScaling
@@ -48,7 +48,7 @@ class ArrayCodec:
 
     @cached_property
     def lowpass(self):
-        """Orthonormal public basis of shape (n_features, n_kept), or None."""
+        """Public orthonormal basis of images, shape (n_features, n_kept), or None."""
         if self.image_shape is None:
             return None
         basis, extra = lowpass_basis(self.image_shape, self.n_frequencies), self.n_label_columns
@@ -56,12 +56,12 @@ class ArrayCodec:
 
     @property
     def n_label_columns(self):
-        """One-hot columns of the classes at the end of the scaled rows; 0 where the model is conditional on them."""
+        """Number of one-hot columns of the classes; 0 if the model is conditional on them."""
         return 0 if self.conditional or self.classes is None else len(self.classes)
 
     @property
     def n_features(self):
-        """Columns of X, without those of y."""
+        """Number of columns of X, without those of y."""
         numeric = self.labels is not None and self.labels.classes is None
         return len(self.scaling.lower) - self.n_label_columns - numeric
 
@@ -72,12 +72,13 @@ class ArrayCodec:
 
     @property
     def row_norm(self):
-        """Norm that encoded rows are clipped to: none in the box is longer than its corner, whatever was declared."""
-        return float(np.clip(self.scaling.l2_bound, 1e-60, len(self.scaling.lower) ** 0.5))  # its 4th power is no zero
+        """Norm to which encoded rows are clipped: at most that of a corner of the box, whatever was declared."""
+        corner = len(self.scaling.lower) ** 0.5
+        return float(np.clip(self.scaling.l2_bound, 1e-60, corner))  # its 4th power must not be 0
 
     @property
     def n_classes(self):
-        """Number of classes of y that the model is conditional on; 0 without."""
+        """Number of classes of y if the model is conditional on them, else 0."""
         return len(self.classes) if self.conditional and self.classes is not None else 0
 
     @property
@@ -93,12 +94,12 @@ class ArrayCodec:
         return self.scaling.transform(X)
 
     def encode(self, X):
-        """Rows that are modelled: scaled, and low-pass filtered where they are images."""
+        """Vectors that are modelled: scaled rows, low-pass filtered if they are images."""
         scaled = self.scaling.transform(X)
         return scaled if self.lowpass is None else exact_product(scaled, self.lowpass)
 
     def decode(self, scaled, codes, rng):
-        """Rows (and y, where the model has one) from scaled rows and class codes."""
+        """Rows, or (rows, y), from scaled rows and class codes."""
         rows = self.scaling.inverse_transform(scaled)
         if self.labels is None:
             return rows
@@ -110,10 +111,10 @@ class ArrayCodec:
         return rows, self.labels.decode(codes)
 
     def class_codes(self, y):
-        """Codes of the classes asked for at sampling; ValueError for one that the model does not have."""
+        """Codes of the classes of `y`; ValueError for a class that the model does not have."""
         codes = label_codes(y, self.classes)
         if (codes < 0).any():
-            raise ValueError("y holds a class that the model does not have; see classes_")
+            raise ValueError("y contains a class that the model does not have; see classes_")
         return codes
 
     def to_state(self):
@@ -166,9 +167,9 @@ class ArrayRows:
         self.image_shape = check_image_shape(image_shape, self.n_features)
         pairs = check_bounds(bounds, self.n_features)
         if on_invalid == "raise" and pairs is not None and ((X < pairs[0]) | (X > pairs[1])).any():
-            raise InvalidInputError("X holds values outside the declared bounds; nothing was charged")
+            raise InvalidInputError("X contains values outside the declared bounds=; nothing was charged")
         if y is None and (classes is not None or target_type is not None):
-            raise InvalidInputError("classes= and target_type= are used with y (or the target of a DataFrame) alone")
+            raise InvalidInputError("classes= and target_type= need y (or the target of a DataFrame)")
         self.codes = self.labels = None
         if y is not None:
             numeric = is_numeric_target(y, target_type)
@@ -185,7 +186,7 @@ class ArrayRows:
 
     @property
     def public_assumptions(self):
-        """What else the fit took for public, for the privacy card."""
+        """Facts that the fit takes for public, for the privacy card."""
         return [] if self.labels is None else ["kind (dtype) of y"]
 
     def __len__(self):
@@ -207,7 +208,7 @@ class ArrayRows:
 
     @property
     def learns_classes(self):
-        """Whether classes are learned, so that a threshold's delta is charged; public."""
+        """Whether classes are learned, so that the delta of a threshold is charged; public."""
         return self.labels is not None and self.labels.classes is None and not self.numeric_target
 
     def phases(self, share):
@@ -215,27 +216,27 @@ class ArrayRows:
         learned = scaling_phases(self.bounds, self.l2_bound, share)
         return [*learned, Phase("classes", share)] if self.learns_classes else learned
 
-    def encoder_phases(self, share, *, sizes=False):
+    def encoder_phases(self, share, *, class_norms=False):
         """Return the releases of the moments: class means, norms about them, second moments; grey pixels of images.
 
-        One bound for all needs less of the norms than a law of them in each class (`sizes`).
+        One clip bound for all classes needs less budget than the norm distribution of each class (`class_norms`).
         """
-        norm = 0.04 if sizes else 0.01
+        norm = 0.04 if class_norms else 0.01
         phases = [Phase("mean", 0.06 * share), Phase("norm", norm * share), Phase("moments", (0.94 - norm) * share)]
         return phases if self.image_shape is None else [*phases, Phase("greys", 0.005 * share)]
 
     @property
-    def may_have_sizes(self):
-        """Whether the norms may be released class by class: rows of images are about equally long; public."""
+    def may_have_class_norms(self):
+        """Whether norms may be released class by class: rows of images have about equal norms; public."""
         return self.image_shape is None
 
     @property
-    def may_have_cells(self):
-        """Whether the rows are images of classes, which may be cut into cells; public."""
+    def may_have_subclusters(self):
+        """Whether the rows are images of classes, which may be cut into sub-clusters; public."""
         return self.image_shape is not None and self.conditional and self.labels is not None
 
     def learn(self, noise_multipliers, extra_delta, rng, neighboring, *, n_frequencies=None):
-        """Release what was not declared; returns the codec."""
+        """Release what was not declared, and return the codec."""
         labels = self.labels
         if self.learns_classes:
             noise = noise_multipliers["classes"]
@@ -252,7 +253,7 @@ class ArrayRows:
         return replace(blank, scaling=scaling)
 
     def _use_classes(self, codes, n_classes):
-        if n_classes == 1:  # one class stands for all rows
+        if n_classes == 1:  # the class of all rows
             codes = np.zeros_like(codes)
         if self.conditional:
             self.codes = codes
@@ -266,7 +267,7 @@ class ArrayRows:
         self.bounds = tuple(np.append(side, np.full(n_classes, edge)) for side, edge in zip(self.bounds, (0.0, 1.0)))
 
     def residual_norms(self, codec, centers):
-        """Distance of each encoded row to the center of its class, of a row of no class to one of them."""
+        """Distance of each encoded row from the center of its class; of the first class, for a row of no class."""
         norms = np.empty(len(self.X))
         for part, rows in map_blocks(codec.encode, self.X):
             gaps = np.ascontiguousarray(rows - centers[np.maximum(self.codes[part], 0)])
@@ -274,7 +275,7 @@ class ArrayRows:
         return norms
 
     def grey_pixels(self, codec):
-        """Number of pixels of each image that are neither within a tenth of the lowest nor of the highest value."""
+        """Number of pixels of each image that are more than a tenth of the range away from both of its ends."""
         low, high = (side[: self.n_features] for side in (codec.scaling.lower, codec.scaling.upper))
         margin = 0.1 * (high - low)
         greys = np.empty(len(self.X), dtype=np.int64)
@@ -284,7 +285,7 @@ class ArrayRows:
         return greys
 
     def scaled_with_labels(self, codec):
-        """Scaled rows, float32, with one-hot classes where conditional."""
+        """Scaled rows, float32, with one-hot classes if the model is conditional."""
         scaled = codec.scale(self.X).astype(np.float32)
         if not codec.n_classes:
             return scaled
@@ -295,10 +296,34 @@ class ArrayRows:
 
 
 def check_image_shape(image_shape, n_features):
-    """Return `image_shape` as a tuple of two or three positive integers whose product is `n_features`; None stays."""
+    """Return `image_shape` as a tuple of two or three positive integers whose product is `n_features`, or None."""
     if image_shape is None:
         return None
     shape = as_sizes(image_shape, "image_shape")
     if len(shape) not in (2, 3) or math.prod(shape) != n_features:
         raise InvalidInputError(f"image_shape={image_shape!r} does not fit rows of {n_features} values")
     return shape
+
+
+def lowpass_basis(image_shape, n_frequencies):
+    """Return a public orthonormal basis of smooth images: the lowest frequencies of the discrete cosine transform.
+
+    The projection does not depend on the data and does not increase the norm of a row. It leaves fewer and larger
+    coefficients: the noise in the principal components falls with the square root of their number.
+
+    Parameters
+    ----------
+    image_shape : (height, width) or (height, width, channels)
+    n_frequencies : int
+        Cosines along each side, at most its length.
+
+    Returns
+    -------
+    array of shape (height * width [* channels], n_kept), float64
+        Orthonormal columns. Images are flattened by rows, channels last.
+    """
+    height, width, *channels = image_shape
+    rows = idct(np.eye(height), norm="ortho", axis=0)[:, :n_frequencies]
+    columns = idct(np.eye(width), norm="ortho", axis=0)[:, :n_frequencies]
+    basis = np.kron(rows, columns)
+    return np.kron(basis, np.eye(channels[0])) if channels else basis

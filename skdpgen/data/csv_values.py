@@ -1,4 +1,4 @@
-"""What the texts of a CSV file say: numbers, dates, codes, or nothing but text."""
+"""The values of the texts of a CSV file: numbers, truth values, dates, codes, or text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ __all__ = [
     "NUMBER",
     "Notation",
     "are_codes",
-    "as_declared",
     "as_kind",
     "resolution_of",
     "undeclared",
@@ -31,37 +30,39 @@ __all__ = [
 
 DATE = r"\d{4}-\d{2}-\d{2}"
 NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-# One format for a whole column, and the resolution that it has.
+# Resolution of dates -> formats, one of which all values of a column have.
 _ISO_FORMATS = {
     "D": (DATE,),
     "min": (DATE + r"T\d{2}:\d{2}", DATE + r" \d{2}:\d{2}"),
     "s": (DATE + r"T\d{2}:\d{2}:\d{2}", DATE + r" \d{2}:\d{2}:\d{2}"),
     "us": (DATE + r"T\d{2}:\d{2}:\d{2}\.\d{1,6}", DATE + r" \d{2}:\d{2}:\d{2}\.\d{1,6}"),
 }
-# Numbers with signs or separators, and dates in other formats: read as text, of which little can be learned.
+# Numbers with signs or separators, and dates in other formats: they are read as text, from which little is learned.
 _FORMATTED = r"[^\w\s]?\s?[+-]?\d{1,3}(?:[.,' \u00a0]\d{3})*(?:[.,]\d+)?\s?[^\w\s]?"
 _OTHER_DATE = r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?:[T ].*)?|\d{1,2}:\d{2}(?::\d{2})?"
-# Between thousands; a space may be one that does not break, or a narrow one.
+# Patterns of the mark of thousands; a space may be a no-break space or a narrow one.
 _MARKS = {".": r"\.", ",": ",", "'": "['\u2019]", "space": "[ \u00a0\u202f]"}
+# Values that are compared with a pattern before all others: they rule out most columns.
 _FEW = 1000
 
 
 @dataclass(frozen=True)
 class Notation:
-    """How a file writes its numbers and dates.
+    """The notation of numbers and dates in a file.
 
     Parameters
     ----------
     decimal : {".", ","}, default="."
     thousands : {".", ",", "'", "space"}, default=None
-        Between groups of three digits. None: there are no such groups.
+        Mark between groups of three digits. None: there are no groups.
     dates : sequence of str, default=()
-        Formats of `datetime.strptime` with a year, beside ISO 8601: a column of text that is in one of them is a date.
+        Formats of `datetime.strptime` with a year, in addition to ISO 8601. A column whose texts all have one of these
+        formats is a column of dates.
 
     Raises
     ------
     InvalidInputError
-        For anything else, or one mark for two things.
+        A mark or a format is not one of these, or both marks are the same.
     """
 
     decimal: str = "."
@@ -79,7 +80,7 @@ class Notation:
 
     @property
     def plain(self):
-        """Whether numbers are written as programs write them."""
+        """Whether numbers have a decimal point and no mark of thousands."""
         return self.decimal == "." and self.thousands is None
 
     @property
@@ -90,7 +91,7 @@ class Notation:
         return rf"[+-]?(?:{whole}(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?"
 
     def to_plain(self, written):
-        """Rewrite a column of such numbers."""
+        """Rewrite a column of such numbers with a decimal point and no mark of thousands."""
         if self.thousands is not None:
             written = written.str.replace(_MARKS[self.thousands], "", regex=True)
         return written.str.replace(self.decimal, ".", regex=False)
@@ -108,7 +109,7 @@ def _check_dates(form):
     except (ValueError, TypeError):
         read = pd.NaT
     if pd.isna(read) or read.year != day.year or read.tzinfo is not None:
-        raise InvalidInputError("a format of dates is that of strptime, with a year, such as %d.%m.%Y")
+        raise InvalidInputError("a format of dates must be one of strptime, with a year, such as %d.%m.%Y")
 
 
 def resolution_of(form):
@@ -119,24 +120,13 @@ def resolution_of(form):
     return "D"
 
 
-# -- columns in a notation of their own ---------------------------------------------------------------------------
+# ---- columns in a declared notation --------------------------------------------------------------------------------
 
 
 def with_notation(frame, names, notation):
-    """Make dates, numbers and truth values of the columns of text that hold nothing else, in a notation.
+    """Convert the columns `names` of text that contain only dates, numbers or truth values in a notation.
 
-    Parameters
-    ----------
-    frame : DataFrame
-    names : list of str
-        The columns to look at, of dtype "string".
-    notation : Notation
-
-    Returns
-    -------
-    frame : DataFrame
-    formats : dict of str to str
-        Formats of the columns that are dates in one of the notation.
+    Returns the frame, and a dict of the columns of dates and their formats.
     """
     columns, formats = {}, {}
     for name in names:
@@ -153,7 +143,7 @@ def with_notation(frame, names, notation):
         if _all_match(values, notation.number):
             try:
                 numbers = pd.to_numeric(notation.to_plain(frame[name]), dtype_backend="numpy_nullable")
-            except ValueError:  # more digits than a number holds; newer releases of pandas leave them text
+            except ValueError:  # more digits than a number can have; newer releases of pandas keep the text
                 continue
             if pd.api.types.is_numeric_dtype(numbers.dtype):
                 columns[name] = numbers
@@ -166,30 +156,20 @@ def _all_match(values, pattern):
     return bool(values.iloc[:_FEW].str.fullmatch(pattern).all() and values.str.fullmatch(pattern).all())
 
 
-# -- columns of a declared kind: each value is read by itself, and no value decides how another is read ------------
+# ---- columns of a declared kind: each value is read separately, and no value changes how another is read -----------
 
 _ISO = DATE + r"(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?)?"
 _FLAGS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 
 
 def as_kind(written, column, notation=Notation()):
-    """Read the texts of a column as the kind that its schema declares.
+    """Read the texts of a column as values of its declared kind.
 
-    Parameters
-    ----------
-    written : Series of dtype "string"
-    column : Numeric, Categorical, Boolean or Datetime
-    notation : Notation
-
-    Returns
-    -------
-    values : Series
-    unread : Series of bool
-        The rows whose text is no value of that kind. They are missing in `values`.
+    Returns the values, and the rows whose text is not a value of that kind: they are missing among the values.
     """
     kind = _kind(column)
     if kind == "text":
-        values = as_declared(written, column.categories or ())
+        values = _as_declared(written, column.categories or ())
     elif kind == "moment":
         values = _moments(written, notation.dates, hasattr(output_dtype(column.dtype), "tz"))
     elif kind == "flag":
@@ -199,7 +179,7 @@ def as_kind(written, column, notation=Notation()):
         if isinstance(column, Numeric):
             numbers = plain.to_numpy(dtype=object, na_value="nan").astype(np.float64)
             values = pd.Series(numbers, index=written.index, name=written.name)
-        else:  # large integers are told apart, where they are categories
+        else:  # categories: large integers stay distinct
             codes, texts = pd.factorize(plain)
             found = np.array([*(_number(text) for text in texts), None], dtype=object)
             values = pd.Series(found[codes], index=written.index, name=written.name)
@@ -207,21 +187,10 @@ def as_kind(written, column, notation=Notation()):
 
 
 def undeclared(values, unread, column):
-    """Put what is no declared category in the place of texts that could not be read: it is "other", or refused.
+    """Replace texts that `as_kind` could not read by a value that is no declared category.
 
-    The values of the other rows stay as they were read: one text must not decide how theirs are told apart.
-
-    Parameters
-    ----------
-    values : Series
-        As `as_kind` read them.
-    unread : Series of bool
-    column : Categorical
-        With its categories, numbers or truth values.
-
-    Returns
-    -------
-    Series
+    That value becomes "other" or is refused. The values of the other rows do not change: one text must not decide how
+    they are distinguished. The categories of `column` are numbers or truth values.
     """
     if _kind(column) == "flag":  # there is no third truth value
         return values.map({True: "true", False: "false"}).astype("string").mask(unread, "neither")
@@ -251,7 +220,7 @@ def _number(text):
 
 
 def _moments(written, forms, zoned):
-    # with nanoseconds in one row pandas keeps all rows in nanoseconds, in which there is no year 9999
+    # nanoseconds in one row would make pandas store all rows in nanoseconds, which cannot represent the year 9999
     short = written.str.replace(r"(\.\d{6})\d+", r"\1", regex=True).astype(object)
     rest, values = short, pd.Series(pd.NaT, index=written.index, dtype="datetime64[us]")
     for form in forms:
@@ -266,13 +235,13 @@ def _moments(written, forms, zoned):
     return values.fillna(pd.to_datetime(rest, errors="coerce", format="ISO8601").astype("datetime64[us]"))
 
 
-# -- text and codes -----------------------------------------------------------------------------------------------
+# ---- text and codes ------------------------------------------------------------------------------------------------
 
 
-def as_declared(written, categories):
-    """Bring what is not among the declared categories to one that is the same number, or truth value.
+def _as_declared(written, categories):
+    """Replace undeclared texts by the declared category that is the same number or truth value.
 
-    A missing value makes 1.0 of 1 in many programs; others write TRUE.
+    Many programs write 1.0 for 1 if another value is missing; some write TRUE.
     """
     same = {}
     for text in written.dropna().unique():
@@ -290,32 +259,20 @@ def as_declared(written, categories):
 
 
 def are_codes(written, all_rows=True):
-    """Whether digits are codes: equally many everywhere, and a zero first in one (of all rows, not the first alone)."""
-    if len(written) and not re.fullmatch(r"\d{2,}", written.iloc[0]):  # most columns are none by their first value
+    """Whether texts are codes: digits, the same number in each, and a leading zero in one (if these are all rows)."""
+    if len(written) and not re.fullmatch(r"\d{2,}", written.iloc[0]):  # the first value rules out most columns
         return False
     digits = written.str.fullmatch(r"\d{2,}").all() and written.str.len().nunique() <= 1
     return bool(digits and (not all_rows or written.str.startswith("0").any()))
 
 
-# -- dates --------------------------------------------------------------------------------------------------------
+# ---- dates ---------------------------------------------------------------------------------------------------------
 
 
 def with_dates(frame, declared, notation=Notation()):
-    """Make datetimes of text columns that hold ISO dates alone; say which were perhaps meant for something else.
+    """Convert text columns that contain only ISO dates; warn of other columns that look like numbers or dates.
 
-    Parameters
-    ----------
-    frame : DataFrame
-    declared : dict
-        Columns of a schema by name: they are what it says.
-    notation : Notation
-        How numbers are written.
-
-    Returns
-    -------
-    frame : DataFrame
-    resolutions : dict of str to str
-        Resolutions of the columns of dates that were found.
+    `declared` columns stay as they are. Returns the frame, and a dict of the columns of dates and their resolutions.
     """
     resolutions, almost, formatted = {}, [], []
     for name in frame.columns:
@@ -341,7 +298,7 @@ def with_dates(frame, declared, notation=Notation()):
             f"taken for text, though all values but a text that is no number are numbers: {', '.join(almost)}. If that "
             "text stands for a missing value, give it as --missing TEXT",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     if formatted:
         warnings.warn(
@@ -349,7 +306,7 @@ def with_dates(frame, declared, notation=Notation()):
             "numbers with signs or separators, or like dates and times in another format: say how they are written by "
             "--decimal, --thousands or --dates, or write them as 1234.5, 2024-01-31 or 2024-01-31T12:00 first",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return frame, resolutions
 

@@ -1,7 +1,7 @@
-"""Scores of the levels of a wide table, and the one query of their class-conditional moments.
+"""Scores of the levels of a wide table, and the query of their class-conditional moments.
 
-Where columns are too many, or rows too few, for tables of two columns to stand above the noise, each number has one
-score (that of its bin) and each category its indicators; their second moments are far fewer than all pairs of levels.
+Where columns are too many, or rows too few, for two-way tables to exceed the noise, each number has one score (that of
+its bin) and each category has its indicators. Their second moments are far fewer than all pairs of levels.
 """
 
 from __future__ import annotations
@@ -17,32 +17,38 @@ from ..tabular import Boolean, Categorical
 
 __all__ = ["COUNT_WEIGHT", "MEAN_WEIGHT", "Scores", "score_moments"]
 
-_MOST_SCORES = 4000  # whose second moments and principal components are still a matter of seconds
-_BEYOND = 1e6  # score at the upper end of the last level
-COUNT_WEIGHT, MEAN_WEIGHT = 0.15, 0.3**0.5
+# Their second moments and principal components still take seconds.
+_MOST_SCORES = 4000
+# Score at the upper end of the last level.
+_BEYOND = 1e6
+# Weight of the count beside the second moments of a class: classes of a few hundred rows need it.
+COUNT_WEIGHT = 0.15
+# Weight of the sum beside the second moments. The sum gives the class means of scores. For arrays it corrects the class
+# means of an earlier release.
+MEAN_WEIGHT = 0.3**0.5
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """A public (or released) map from levels to scores.
+    """A public or released map from levels to scores.
 
     Parameters
     ----------
     n_levels : array of int of shape (n_blocks,)
     matrix : array of shape (n_columns_encoded, n_scores)
-        Scores of each level; a block has columns of its own.
+        Scores of each level; every block has separate columns.
     first : array of int of shape (n_blocks,)
         First score of each block.
     bins : array of int of shape (n_blocks,)
-        Ordered levels of a block, at its beginning; 0 for a block of categories.
+        Number of ordered levels, at the beginning of a block; 0 for a block of categories.
     edges : array of shape (n_columns_encoded,)
-        Of ordered levels: score at the upper end of each.
+        Score at the upper end of each ordered level.
     shares : array of shape (n_columns_encoded,)
-        Released share of each ordered level among those; NaN where nothing is known of them.
+        Released share of each ordered level; NaN where none is released.
     weights : array of shape (n_scores,)
-        What a score is multiplied by before it is summed; the noise then moves it by so much less.
+        Factor of each score in the sums; a larger factor means less noise.
     l2_bound : float
-        To which the weighted scores of a row are clipped.
+        Norm to which the weighted scores of a row are clipped.
     """
 
     n_levels: np.ndarray
@@ -56,13 +62,13 @@ class Scores:
 
     @classmethod
     def of_codec(cls, codec, importance):
-        """Scores of the blocks of a codec, or None where they would be too many.
+        """Return the scores of the blocks of a codec, or None if there would be too many.
 
-        A bin's score is the normal quantile of the middle of its released mass (its place between the bounds where
-        bins are of equal width), to mean 0 and variance 1; a missing number has score 0 and a flag; a category has one
-        indicator a level. The bound is such that few rows are clipped. Of weights with one sum of squares, the fourth
-        roots of the `importance` of the blocks, shape (n_blocks,), make the errors of the second moments least, each
-        weighted by the product of two importances.
+        The score of a bin is the normal quantile of the middle of its released mass (its place between the bounds if
+        bins have equal widths), scaled to mean 0 and variance 1. A missing number has score 0 and a flag. A category
+        has one indicator for each level. With the bound, few rows are clipped. The weights are the fourth roots of the
+        `importance` of the blocks, shape (n_blocks,). Of all weights with the same sum of squares, they minimise the
+        errors of the second moments, each weighted by the product of two importances.
         """
         schema, binnings = codec.encoder.schema_, codec.encoder.binnings_
         parts, bins, edges, shares, weights, expected = [], [], [], [], [], 0.0
@@ -108,14 +114,14 @@ class Scores:
 
 
 def _of_bins(binning):
-    """Score of each bin, that at its upper end, and its released share (NaN: bins of equal width, none released)."""
+    """Score of each bin, score at its upper end, and its released share (NaN for bins of equal widths)."""
     if binning.n_bins == 1:
         return np.zeros(1), np.full(1, _BEYOND), np.ones(1)
     edges, mass = binning.bin_edges, binning.bin_mass
     width = np.diff(edges) / (edges[-1] - edges[0])
     if np.allclose(mass, width):
         upper = np.append(np.cumsum(width)[:-1], _BEYOND)
-        size = 12**-0.5  # of a uniform law
+        size = 12**-0.5  # standard deviation of the uniform distribution
         return (np.cumsum(width) - width / 2 - 0.5) / size, (upper - 0.5) / size, np.full(len(mass), np.nan)
     mass = np.maximum(mass, 1e-4) / np.maximum(mass, 1e-4).sum()
     upper = np.cumsum(mass)
@@ -126,7 +132,7 @@ def _of_bins(binning):
 
 
 def score_moments(codes, scores, class_codes, n_classes):
-    """Count, sum and second moments of the scores of the rows of each class: a BoundedSum (see `class_moments`)."""
+    """Count, sum and second moments of the scores in each class: a BoundedSum (see `class_moments`)."""
     return class_moments(
         codes,
         class_codes,

@@ -1,4 +1,4 @@
-"""Where the rows of a table lie: in memory, in chunks, in Parquet files or on a dask cluster; sums are taken there."""
+"""Sources of the rows of a table: memory, chunks, Parquet files or a dask cluster. Sums are computed there."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import pandas as pd
 from ..exceptions import InvalidInputError, SchemaError
 from ..utils.validation import check_row_count
 
-__all__ = ["ChunkSource", "DaskSource", "MemorySource", "add_sums", "open_source"]
+__all__ = ["PARQUET", "ChunkSource", "DaskSource", "MemorySource", "add_sums", "is_parquet", "open_source"]
 
-# Rows that are encoded at a time: what bounds the memory of a fit.
+# Rows that are encoded at a time; this bounds the memory of a fit.
 CHUNK_ROWS = 1 << 18
-_PARQUET = (".parquet", ".pq")
-_NO_ROWS = "Found array with 0 sample(s): no chunk has a row"  # scikit-learn's words
+# Suffixes of Parquet files.
+PARQUET = (".parquet", ".pq")
+_NO_ROWS = "Found array with 0 sample(s): no chunk has a row"  # the message of scikit-learn
 
 
 def open_source(X):
@@ -27,13 +28,13 @@ def open_source(X):
     Parameters
     ----------
     X : object
-        DataFrame; list or other collection of DataFrames, or a function that returns an iterable of them anew each
-        time; path (or list of paths) of Parquet files; dask DataFrame. What else, an array for one, gives None.
+        DataFrame; list or tuple of DataFrames, or a function that returns a new iterable of them at each call; path (or
+        list of paths) of Parquet files; dask DataFrame. Anything else, such as an array, gives None.
 
     Raises
     ------
     InvalidInputError
-        An iterator, which could be read once alone.
+        `X` is an iterator, which can be read only once.
     """
     if isinstance(X, pd.DataFrame):
         return MemorySource(X)
@@ -43,8 +44,8 @@ def open_source(X):
         return ChunkSource(functools.partial(_parquet_chunks, [X]))
     if isinstance(X, Iterator):
         raise InvalidInputError(
-            "chunks are read several times (checked, binned, counted), and an iterator can be read once: give a "
-            "function that returns a new one, such as lambda: pandas.read_csv(path, chunksize=100_000)"
+            "X is an iterator, which can be read only once, and a fit reads chunks several times: give a function that "
+            "returns a new one at each call, such as lambda: pandas.read_csv(path, chunksize=100_000)"
         )
     if isinstance(X, list | tuple) and X and isinstance(X[0], pd.DataFrame):
         return ChunkSource(lambda: X)
@@ -56,11 +57,16 @@ def open_source(X):
 
 
 def _is_path(X):
-    return isinstance(X, Path) or (isinstance(X, str) and X.lower().endswith(_PARQUET))
+    return isinstance(X, Path) or (isinstance(X, str) and X.lower().endswith(PARQUET))
+
+
+def is_parquet(path):
+    """Return whether a file is Parquet, by its suffix."""
+    return Path(path).suffix.lower() in PARQUET
 
 
 def add_sums(one, other):
-    """Sum of two bounded sums of one query over disjoint rows."""
+    """Add two bounded sums of one query over disjoint rows."""
     return replace(one, value=one.value + other.value)
 
 
@@ -73,7 +79,7 @@ class MemorySource:
     """
 
     in_memory = True
-    kinds_of = None  # the table: one frame has one dtype a column
+    kinds_of = None  # a frame has one dtype for each column
 
     def __init__(self, frame):
         self.frame = frame
@@ -91,7 +97,7 @@ class MemorySource:
 
     @property
     def attrs(self):
-        """What a reader of files noted down."""
+        """Notes of the reader of a file."""
         return self.frame.attrs
 
     def reduce(self, function, combine):
@@ -101,12 +107,12 @@ class MemorySource:
 
 
 class ChunkSource:
-    """DataFrames one after another, of which one is in memory at a time.
+    """DataFrames that are read one after another; one of them is in memory at a time.
 
     Parameters
     ----------
     make_chunks : callable
-        Returns an iterable of DataFrames with the same columns, the same rows each time.
+        Returns an iterable of DataFrames with the same columns; the same rows at each call.
     """
 
     in_memory = False
@@ -119,8 +125,8 @@ class ChunkSource:
         _close(chunks)
         _close(again)
         if isinstance(chunks, Iterator) and again is chunks:
-            # found out by the second pass, after the charge, if not here
-            raise InvalidInputError("the function must give new chunks at each call: those of one reader are read once")
+            # the second pass would find this only after the charge
+            raise InvalidInputError("the function of chunks must return a new iterable at each call, not one reader")
         del chunks, again
         with contextlib.closing(self._chunks()) as chunks:
             first = next(chunks, None)
@@ -133,7 +139,7 @@ class ChunkSource:
         if isinstance(chunks, pd.DataFrame):
             chunks = (chunks,)
         if not isinstance(chunks, Iterable):
-            raise InvalidInputError(f"chunks must be an iterable of DataFrames; got {type(chunks).__name__}")
+            raise InvalidInputError(f"the chunks of X must be an iterable of DataFrames; got {type(chunks).__name__}")
         try:
             for chunk in chunks:
                 if not isinstance(chunk, pd.DataFrame):
@@ -147,8 +153,9 @@ class ChunkSource:
         total = None
         for number, chunk in enumerate(self._chunks()):
             if list(chunk.columns) != list(self.head.columns):
-                told = _difference(chunk, self.head)
-                raise SchemaError(f"chunk {number} has other columns than the first one: {told}")
+                raise SchemaError(
+                    f"chunk {number} has other columns than the first one: {_difference(chunk, self.head)}"
+                )
             for at in range(0, len(chunk), CHUNK_ROWS):
                 part = function(chunk.iloc[at : at + CHUNK_ROWS])
                 total = part if total is None else combine(total, part)
@@ -158,7 +165,7 @@ class ChunkSource:
 
 
 class DaskSource:
-    """A dask DataFrame: each partition is summed where it lies, and the sums alone travel.
+    """A dask DataFrame: each worker sums its partitions, and only the sums are transferred.
 
     Parameters
     ----------
@@ -191,7 +198,7 @@ class DaskSource:
 
 
 def _close(chunks):
-    """Close the file of a reader of chunks, if it has one; lists and generators that hold none have no need."""
+    """Close the file of a reader of chunks, if it has one."""
     if isinstance(chunks, Iterator) and callable(close := getattr(chunks, "close", None)):
         close()
 
@@ -217,10 +224,12 @@ def _parquet_chunks(paths):
     try:
         from pyarrow import lib, parquet
     except ImportError:
-        raise InvalidInputError("reading Parquet files needs pyarrow (the extra skdpgen[parquet])") from None
+        raise InvalidInputError("reading Parquet files needs pyarrow: install the extra skdpgen[parquet]") from None
     for path in paths:
-        if Path(path).suffix.lower() not in _PARQUET:
-            raise InvalidInputError(f"{path}: only Parquet files are read in chunks; make chunks of others yourself")
+        if not is_parquet(path):
+            raise InvalidInputError(
+                f"{path}: only Parquet files are read in chunks; give other files as a function that returns chunks"
+            )
         if not Path(path).is_file():
             raise InvalidInputError(f"{path}: no such file")
         try:
@@ -232,7 +241,7 @@ def _parquet_chunks(paths):
 
 
 def _nullable(kind):
-    """Dtype of an Arrow type that can hold missing values, whether a chunk has some or not."""
+    """Dtype of an Arrow type that can hold missing values, whether a chunk has any or not."""
     name = str(kind)
     if name in ("bool", "float", "double", "string", "large_string"):
         names = {"bool": "boolean", "float": "Float32", "double": "Float64"}

@@ -1,8 +1,12 @@
-"""Reading and writing tables on disk (CSV and Parquet), with one clear line for each thing that can be wrong."""
+"""Reading and writing tables on disk (CSV and Parquet), with a one-line message for each error."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import functools
+import gzip
+import io
 import itertools
 import os
 import re
@@ -15,9 +19,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from pandas.api import types as pdt
 
 from ..exceptions import InvalidInputError, PrivacyLeakWarning, SchemaError
-from ..tabular import Categorical, Datetime, Numeric
+from ..tabular import Boolean, Categorical, Datetime, Numeric
+from ..tabular._columns import output_dtype
+from ..tabular._restoring import restore
 from ..utils.atomic import Draft
 from .csv_values import (
     DATE,
@@ -31,7 +38,7 @@ from .csv_values import (
     with_notation,
 )
 from .frames import PUBLIC_ASSUMPTIONS
-from .table_writing import write_csv, write_parquet
+from .sources import PARQUET, is_parquet
 
 __all__ = [
     "KINDS_FROM_VALUES",
@@ -39,22 +46,27 @@ __all__ = [
     "check_input",
     "check_output",
     "check_writing",
+    "date_formats_of",
     "declare_public",
+    "example_of",
     "is_parquet",
     "read_table",
     "write_table",
 ]
 
-_PARQUET = (".parquet", ".pq")
-_OUTPUTS = (".csv", ".tsv", ".txt", ".gz", *_PARQUET)
+_OUTPUTS = (".csv", ".tsv", ".txt", ".gz", *PARQUET)
 _NO_TABLES = (".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".dta", ".sav", ".sas7bdat", ".pkl", ".zip")
 _ARCHIVES = (".xz", ".bz2", ".zst", ".tar", ".tgz", ".tbz", ".txz", ".7z", ".rar", ".lz4", ".br")
-# Numbers are read as Python reads them, in the last bit too, whether a column is read as numbers or as text first:
-# newer releases of pandas do so by themselves.
+# Numbers are read exactly as Python reads them, whether a column is read as numbers or as text first. pandas does so by
+# default from 3.1.
 _EXACT = {"float_precision": "round_trip"} if tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1) else {}
-# Key of `DataFrame.attrs` under which `read_table` names the columns whose kind it took from their values.
+# Key of `DataFrame.attrs` for the columns whose kind `read_table` took from their values.
 KINDS_FROM_VALUES = "kinds_from_values"
+# Most columns that a text for the privacy card names.
 _NAMED = 20
+# First characters that spreadsheet programs take for a formula (OWASP, "CSV Injection"), with full-width forms.
+_FORMULA = r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
+_CLOCK = "%Y-%m-%d %H:%M:%S"
 _SEPARATORS = {"tab": "\t", "\\t": "\t"}
 
 
@@ -74,93 +86,49 @@ def read_table(
     Parameters
     ----------
     path : str or Path
-        ``.parquet`` or ``.pq`` is read as Parquet, everything else as UTF-8 CSV with a header row.
+        ``.parquet`` and ``.pq`` are read as Parquet, everything else as UTF-8 CSV with a header row.
     missing_values : sequence of str
-        Texts that stand for a missing value, beside the empty field.
+        Texts that stand for a missing value, in addition to the empty field.
     separator : str, default=None
-        Between the fields of a CSV file: one character, or "tab". None is a tab for ``.tsv`` and a comma else.
+        Separator of fields: one character, or "tab". None is a tab for ``.tsv``, else a comma.
     decimal, thousands, date_formats : str, str, sequence of str
-        How a CSV file writes numbers, and dates that are not in ISO 8601; see `Notation`.
+        Notation of numbers, and of dates that are not in ISO 8601; see `Notation`.
     numeric_names : bool, default=False
-        Whether numbers and dates in the first line of a CSV file are names. If not, they are refused: names are
-        published, and where they are none, the first line is a row.
+        Whether numbers and dates in the first line of a CSV file are column names. False refuses them: names are
+        published, and such a line may be a row.
     schema : Schema, default=None
-        Declares the kinds of its columns in a CSV file. Each value of them is read by itself; what is no value of the
-        declared kind is missing. Datetimes are in one of `date_formats`, or else in ISO 8601, and are written in the
-        first of `date_formats`. The kinds of all other columns are read from their values: numbers; truth values;
-        datetimes, if all values are dates (or times) in one ISO 8601 format, or in one of `date_formats`; codes (digits
-        alone, equally many in every row and with a zero first in one), which are text; and text.
+        Kinds of the columns of a CSV file; see `_read_csv`.
 
     Returns
     -------
     DataFrame
-        Every column can hold missing values, whether it does or not: its dtype does not show that. What was taken for
-        public while reading is in its ``attrs``, from where it goes onto the privacy card; the columns whose kind was
-        read from their values are in ``attrs["kinds_from_values"]``.
+        Every column can hold missing values, so that its dtype does not show whether it does. ``attrs`` has the facts
+        taken for public, for the privacy card, and in ``kinds_from_values`` the columns with kinds read from values.
 
     Raises
     ------
     InvalidInputError
-        The file is not there, is empty, has ragged rows, is not UTF-8, or has a column without a name, or a number for
-        one; or all of it is one column that another separator would cut. An option is bad, or would do nothing. No
-        value of a declared column is of its kind, or one is not and the schema allows no missing values there.
+        The file is not a table, an option is wrong or has no effect, or no value of a declared column is of its kind.
 
     Warns
     -----
     UserWarning
-        Values of a declared column are not of its kind, and are missing. A column of no declared kind would be numeric
-        but for one text, which may stand for a missing value; or all of it looks like numbers with separators or signs,
-        or like dates in another format. For the data holder alone.
+        Some values are not of the declared kind, or a text column looks like numbers or dates. These warnings are
+        computed from private rows without protection; do not publish them.
     """
     path = Path(path)
     options = {"missing_values": missing_values, "separator": separator, "numeric_names": numeric_names}
     check_input(path, **options, decimal=decimal, thousands=thousands, date_formats=date_formats)
-    notation = Notation(decimal, thousands, date_formats)
     if is_parquet(path):
         try:
             return pd.read_parquet(path, dtype_backend="numpy_nullable")
         except (OSError, ValueError):
             raise InvalidInputError(f"{path}: cannot be read as Parquet") from None
-    separator = _separator(path, separator)
+    notation, separator = Notation(decimal, thousands, date_formats), _separator(path, separator)
     declared = {} if schema is None else {column.name: column for column in schema.columns}
     try:
         _check_rectangular(path, separator, numeric_names)
-        options = {
-            "sep": separator,
-            "dtype_backend": "numpy_nullable",
-            "keep_default_na": False,
-            "na_values": ["", *missing_values],
-            "encoding": "utf-8-sig",
-            "skipinitialspace": separator == ",",
-            **_EXACT,
-        }
-        plain, frame, formats = notation == Notation(), None, {}
-        # declared numbers are read at once, where all values are numbers; what is declared as anything else, as text
-        texts = [name for name, column in declared.items() if not isinstance(column, Numeric)]
-        dtype = dict.fromkeys(texts, "string") if plain else "string"
-        # low_memory=False: a column is of one kind, which does not depend on where in the file a row stands
-        frame = pd.read_csv(path, dtype=dtype, low_memory=False, **options)
-        frame = _with_declared(frame, declared, notation, lambda names: _as_text(path, names, options))
-        frame = _without_marks(frame, declared, notation.numbers_of(missing_values))
-        open_ = [name for name in frame.columns if name not in declared]
-        if not plain:  # pandas would make a number of 01.02.2024, where thousands are marked
-            frame, formats = with_notation(frame, open_, notation)
-        integers = [name for name in open_ if pd.api.types.is_integer_dtype(frame[name].dtype)]
-        for n_rows in (1000, None):  # of codes, numbers would lose the zeros; most columns are none by their first rows
-            if integers:
-                written = _as_text(path, integers, options, n_rows)
-                integers = [name for name in integers if are_codes(written[name].dropna(), n_rows is None)]
-        if integers:
-            frame[integers] = written[integers]
-        frame, resolutions = with_dates(frame, declared, notation)
-        resolutions |= {name: resolution_of(form) for name, form in formats.items()}
-        if notation.dates:
-            dates = [name for name in frame.columns if isinstance(declared.get(name), Datetime)]
-            formats |= dict.fromkeys(dates, notation.dates[0])
-        frame.attrs["resolutions"], frame.attrs["date_formats"] = resolutions, formats
-        frame.attrs[KINDS_FROM_VALUES] = open_
-        frame.attrs[PUBLIC_ASSUMPTIONS] = _assumptions(frame, open_, resolutions, formats)
-        return frame
+        return _read_csv(path, separator, missing_values, notation, declared)
     except UnicodeDecodeError:
         raise InvalidInputError(f"{path}: not UTF-8; save it as UTF-8 first") from None
     except pd.errors.EmptyDataError:
@@ -169,24 +137,68 @@ def read_table(
         raise InvalidInputError(f"{path}: cannot be read as CSV ({type(error).__name__})") from None
 
 
-def _as_text(path, names, options, n_rows=None):
+def _read_csv(path, separator, missing_values, notation, declared):
+    """Read a CSV file whose fields are known to be rectangular.
+
+    Each value of a declared column is read separately; a value that is not of the declared kind is missing. Datetimes
+    are in one of the formats of the notation, else in ISO 8601; samples have the first of these formats. The kinds of
+    all other columns are read from their values: numbers; truth values; datetimes, if all values are dates (or times)
+    in one ISO 8601 format, or in one of the formats of the notation; codes (only digits, the same number of them in
+    every row, and a leading zero in one row), which are text; and text.
+    """
+    options = {
+        "sep": separator,
+        "dtype_backend": "numpy_nullable",
+        "keep_default_na": False,
+        "na_values": ["", *missing_values],
+        "encoding": "utf-8-sig",
+        "skipinitialspace": separator == ",",
+        **_EXACT,
+    }
+    as_text = functools.partial(_as_text, path, options)
+    plain, formats = notation == Notation(), {}
+    # declared numbers are read at once if all values are numbers; columns of other declared kinds are read as text
+    texts = [name for name, column in declared.items() if not isinstance(column, Numeric)]
+    dtype = dict.fromkeys(texts, "string") if plain else "string"
+    # low_memory=False: a column has one kind, which does not depend on the position of a row in the file
+    frame = pd.read_csv(path, dtype=dtype, low_memory=False, **options)
+    frame = _with_declared(frame, declared, notation, as_text)
+    frame = _without_marks(frame, declared, notation.numbers_of(missing_values))
+    undeclared_names = [name for name in frame.columns if name not in declared]
+    if not plain:  # pandas would read 01.02.2024 as a number if thousands are marked
+        frame, formats = with_notation(frame, undeclared_names, notation)
+    frame = _with_codes(frame, undeclared_names, as_text)
+    frame, resolutions = with_dates(frame, declared, notation)
+    resolutions |= {name: resolution_of(form) for name, form in formats.items()}
+    if notation.dates:
+        dates = [name for name in frame.columns if isinstance(declared.get(name), Datetime)]
+        formats |= dict.fromkeys(dates, notation.dates[0])
+    frame.attrs["resolutions"], frame.attrs["date_formats"] = resolutions, formats
+    frame.attrs[KINDS_FROM_VALUES] = undeclared_names
+    frame.attrs[PUBLIC_ASSUMPTIONS] = _assumptions(frame, undeclared_names, resolutions, formats)
+    return frame
+
+
+def _as_text(path, options, names, n_rows=None):
     return pd.read_csv(path, usecols=list(names), dtype="string", nrows=n_rows, **options)
 
 
-def _with_declared(frame, declared, notation, as_text):
-    """Bring the declared columns to their kinds, value by value.
+def _with_codes(frame, names, as_text):
+    """Replace integers by their text if they are codes: as numbers they would lose leading zeros."""
+    codes = [name for name in names if pdt.is_integer_dtype(frame[name].dtype)]
+    for n_rows in (1000, None):  # the first rows rule out most columns
+        if codes:
+            written = as_text(codes, n_rows)
+            codes = [name for name in codes if are_codes(written[name].dropna(), n_rows is None)]
+    if codes:
+        frame[codes] = written[codes]
+    return frame
 
-    Parameters
-    ----------
-    frame : DataFrame
-        Declared columns of text, or of numbers that the reader found.
-    declared : dict of name to column
-    notation : Notation
-    as_text : callable
-        Reads columns once more, as they stand in the file.
-    """
+
+def _with_declared(frame, declared, notation, as_text):
+    """Convert the declared columns to their kinds, value by value; `as_text` reads columns again as text."""
     names = [name for name in frame.columns if name in declared and not _are_numbers(frame[name])]
-    again = [name for name in names if not pd.api.types.is_string_dtype(frame[name].dtype)]
+    again = [name for name in names if not pdt.is_string_dtype(frame[name].dtype)]
     written = frame[names].assign(**({name: as_text(again)[name] for name in again} if again else {}))
     columns, lost = {}, []
     for name in names:
@@ -194,41 +206,43 @@ def _with_declared(frame, declared, notation, as_text):
         columns[name], unread = as_kind(written[name], column, notation)
         if not unread.any():
             continue
-        kind = type(column).__name__
         if not columns[name].notna().any():
-            raise InvalidInputError(
-                f"column {name!r} is {kind} in the schema, and none of its values can be read as such"
-                + (
-                    ": it holds no ISO 8601 date; say how dates are written by --dates"
-                    if isinstance(column, Datetime)
-                    else ": say how numbers are written by --decimal and --thousands"
-                    if isinstance(column, Numeric)
-                    else ""
-                )
-            )
+            _refuse_kind(column)
         if column.missing:
             lost.append(repr(name))
         elif isinstance(column, Categorical) and column.complete:
             columns[name] = undeclared(columns[name], unread, column)
         else:
             raise InvalidInputError(
-                f"column {name!r} is {kind} in the schema and must not be missing, but not all of its values can be "
-                'read as such: set "missing" to true in the schema, and they are taken for missing values'
+                f"column {name!r} is {type(column).__name__} in the schema and must not be missing, but not all of its "
+                'values can be read as such: set "missing" to true in the schema to make them missing values'
             )
     if lost:
         warnings.warn(
             f"values that cannot be read as the kind that the schema declares are taken for missing: {', '.join(lost)}",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return frame.assign(**columns) if columns else frame
 
 
-def _without_marks(frame, declared, marks):
-    """Make missing the declared numbers that stand for a missing value, however they are written.
+def _refuse_kind(column):
+    hint = ""
+    if isinstance(column, Datetime):
+        hint = ": it has no ISO 8601 date; give the format of its dates by --dates"
+    elif isinstance(column, Numeric):
+        hint = ": give the notation of its numbers by --decimal and --thousands"
+    kind = type(column).__name__
+    raise InvalidInputError(
+        f"column {column.name!r} is {kind} in the schema, and none of its values can be read as such{hint}"
+    )
 
-    pandas compares numbers with fractions by value, whole ones and text as they are written: 7.0 would be missing or 7
-    by what stands in the other rows.
+
+def _without_marks(frame, declared, marks):
+    """Make declared numbers missing that stand for a missing value, however they are written.
+
+    pandas compares fractions by value, but integers and text as they are written. Without this step, the other rows
+    would decide whether 7.0 is a missing value.
     """
     names = [name for name in frame.columns if isinstance(declared.get(name), Numeric)] if marks else []
     found = {name: np.isin(frame[name].to_numpy(dtype=np.float64, na_value=np.nan), marks) for name in names}
@@ -236,20 +250,20 @@ def _without_marks(frame, declared, marks):
 
 
 def _are_numbers(column):
-    """Whether the reader of the file found finite numbers alone: not True, which may be a number, nor infinity."""
-    if not pd.api.types.is_numeric_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype):
+    """Whether the reader found only finite numbers: not truth values, and not infinity."""
+    if not pdt.is_numeric_dtype(column.dtype) or pdt.is_bool_dtype(column.dtype):
         return False
     return bool(np.isfinite(column.to_numpy(dtype=np.float64, na_value=0.0)).all())
 
 
 def _assumptions(frame, names, resolutions, formats):
-    """What was taken for public while reading, for the privacy card."""
-    told = []
+    """Facts that are taken for public while a file is read, for the privacy card."""
+    facts = []
     if names:
         which = "the columns" if len(names) == frame.shape[1] else f"{len(names)} columns"
         if len(names) < frame.shape[1] and len(names) <= _NAMED:
             which = f"the columns {', '.join(map(repr, names))}"
-        told.append(
+        facts.append(
             f"kinds (dtypes) of {which}, dates among them: read from the values of the CSV file, declared public by "
             "the caller"
         )
@@ -257,19 +271,14 @@ def _assumptions(frame, names, resolutions, formats):
         if found:
             listed = ", ".join(f"{name!r} {value}" for name, value in list(found.items())[:_NAMED])
             more = "" if len(found) <= _NAMED else f" and {len(found) - _NAMED} more"
-            told.append(f"{fact} of dates: {listed}{more}")
-    return told
-
-
-def is_parquet(path):
-    """Tell by its suffix whether a file is read as Parquet."""
-    return Path(path).suffix.lower() in _PARQUET
+            facts.append(f"{fact} of dates: {listed}{more}")
+    return facts
 
 
 def check_input(
     path, *, missing_values=(), separator=None, decimal=".", thousands=None, date_formats=(), numeric_names=False
 ):
-    """Refuse a file that is not there or is no table, and options that would do nothing with it."""
+    """Refuse a file that does not exist or is not a table, and options that have no effect on it."""
     path = Path(path)
     if not path.is_file():
         raise InvalidInputError(f"{path}: no such file")
@@ -280,8 +289,8 @@ def check_input(
     plain = Notation(decimal, thousands, date_formats) == Notation()
     if is_parquet(path) and (missing_values or separator is not None or numeric_names or not plain):
         raise InvalidInputError(
-            f"{path}: texts that stand for a missing value, separators, headers, and how numbers and dates are written "
-            "are of CSV files; a Parquet file has its own"
+            f"{path}: options for missing values, separators, headers, and the notation of numbers and dates "
+            "are of CSV files; drop them for a Parquet file"
         )
 
 
@@ -294,36 +303,14 @@ def _separator(path, separator):
     return separator
 
 
-def _check_rectangular(path, separator, numeric_names=False):
-    # pandas fills short rows with missing values and takes the first column for an index when rows are long
-    opener = _open_text(path)
-    with opener as file:
+def _check_rectangular(path, separator, numeric_names):
+    # pandas fills short rows with missing values, and uses the first column as the index if rows are too long
+    with _open_text(path) as file:
         rows = csv.reader(file, delimiter=separator, skipinitialspace=separator == ",")
         header = next(rows, None)
         if not header:
             raise InvalidInputError(f"{path}: the file is empty")
-        found = [mark for mark in ",;\t|" if mark != separator and mark in header[0]]
-        if len(header) == 1 and found:
-            mark = "tab" if found[0] == "\t" else found[0]
-            raise InvalidInputError(
-                f"{path}: one column, whose header holds {found[0]!r}: if that is what separates the fields, give "
-                f"--separator {mark!r}; else rename the column"
-            )
-        if "" in header:
-            raise InvalidInputError(
-                f"{path}: column {header.index('') + 1} has no name: if it is an index, which would tell rows apart, "
-                "write the file without it; else name it"
-            )
-        duplicates = sorted(name for name, count in Counter(header).items() if count > 1)
-        if duplicates:
-            raise InvalidInputError(f"{path}: duplicate column names: {', '.join(map(repr, duplicates))}")
-        values = [name for name in header if re.fullmatch(f"{NUMBER}|{DATE}.*", name.strip())]
-        counted = len(header) > 2 and all(name == str(k) for k, name in enumerate(header))  # as pandas counts columns
-        if values and not (numeric_names or counted):
-            raise InvalidInputError(
-                f"{path}: the name of column {header.index(values[0]) + 1} is a number or a date: if the first line is "
-                "a row, put one of names above it, for names are published; if it does hold names, give --header"
-            )
+        _check_header(path, header, separator, numeric_names)
         width = len(header)
         for row in rows:
             if row and len(row) != width:
@@ -334,16 +321,39 @@ def _check_rectangular(path, separator, numeric_names=False):
             raise InvalidInputError(f"{path}: a header and no rows")
 
 
+def _check_header(path, header, separator, numeric_names):
+    found = [mark for mark in ",;\t|" if mark != separator and mark in header[0]]
+    if len(header) == 1 and found:
+        mark = "tab" if found[0] == "\t" else found[0]
+        raise InvalidInputError(
+            f"{path}: one column, whose header contains {found[0]!r}: if that separates the fields, give "
+            f"--separator {mark!r}; else rename the column"
+        )
+    if "" in header:
+        raise InvalidInputError(
+            f"{path}: column {header.index('') + 1} has no name: if it is an index, which would identify rows, "
+            "write the file without it; else name it"
+        )
+    duplicates = sorted(name for name, count in Counter(header).items() if count > 1)
+    if duplicates:
+        raise InvalidInputError(f"{path}: duplicate column names: {', '.join(map(repr, duplicates))}")
+    values = [name for name in header if re.fullmatch(f"{NUMBER}|{DATE}.*", name.strip())]
+    counted = len(header) > 2 and all(name == str(k) for k, name in enumerate(header))  # as pandas counts columns
+    if values and not (numeric_names or counted):
+        raise InvalidInputError(
+            f"{path}: the name of column {header.index(values[0]) + 1} is a number or a date: if the first line is "
+            "a row, add a line of names above it, because names are published; if it is a line of names, give --header"
+        )
+
+
 def _open_text(path):
     if path.suffix == ".gz":
-        import gzip
-
         return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
     return open(path, encoding="utf-8-sig", newline="")
 
 
 def check_apart(*paths):
-    """Refuse two names of one file among those that a command reads and writes; None stands for no file."""
+    """Refuse two names of one file among those that a command reads and writes; None is no file."""
     paths = [path for path in paths if path is not None]
     for one, other in itertools.combinations(paths, 2):
         if os.path.realpath(one) == os.path.realpath(other):
@@ -351,13 +361,9 @@ def check_apart(*paths):
 
 
 def check_output(path, *, table=False):
-    """Refuse, before anything is charged, a file that could not be written in the end.
+    """Refuse a file that cannot be written, before anything is charged.
 
-    Parameters
-    ----------
-    path : str or Path
-    table : bool, default=False
-        Whether rows are to be written there: its suffix must then be one of CSV or Parquet, or none.
+    If it is for rows (`table`), its suffix must be that of CSV or Parquet, or empty.
     """
     if str(path) == "-":
         raise InvalidInputError("results are written to a file: give it a name other than -")
@@ -368,13 +374,13 @@ def check_output(path, *, table=False):
     if not folder.is_dir():
         raise InvalidInputError(f"{path}: the folder {folder} is not there")
     if path.is_dir():
-        raise InvalidInputError(f"{path}: is a folder")
+        raise InvalidInputError(f"{path}: is a folder; give the name of a file")
     if is_parquet(path) and find_spec("pyarrow") is None:
-        raise InvalidInputError(f"{path}: writing Parquet needs pyarrow (the extra skdpgen[parquet])")
+        raise InvalidInputError(f"{path}: writing Parquet needs pyarrow: install the extra skdpgen[parquet]")
 
 
 def check_writing(path, *, separator=None, decimal=".", escape_formulas=False):
-    """Refuse marks that no file, or not this one, is written with."""
+    """Refuse separators and marks that are wrong, or that have no effect on the file."""
     Notation(decimal)
     if is_parquet(path) and (separator is not None or decimal != "." or escape_formulas):
         raise InvalidInputError(f"{path}: separators, decimal marks and escaped formulas are of CSV files")
@@ -382,35 +388,35 @@ def check_writing(path, *, separator=None, decimal=".", escape_formulas=False):
 
 
 def write_table(frames, path, *, separator=None, decimal=".", date_formats=None, example=None, escape_formulas=False):
-    """Write a table to a file, which is whole or not there.
+    """Write a table to a file; after an error there is no file.
 
     Parameters
     ----------
     frames : DataFrame or iterable of them
-        Chunks are written as they come; none is kept.
+        Chunks are written one after another; none stays in memory.
     path : str, Path or Draft
-        ``.parquet`` and ``.pq`` are Parquet, all else CSV: with tabs in ``.tsv``, compressed in ``.gz``.
+        ``.parquet`` and ``.pq`` are Parquet, everything else is CSV: with tabs in ``.tsv``, compressed in ``.gz``.
     separator, decimal : str
-        Of a CSV file, as for `read_table`; one that ends in .tsv has tabs.
+        As for `read_table`; a ``.tsv`` file always has tabs.
     date_formats : dict of str to str, default=None
-        Formats of strftime by column; others are written as ISO 8601.
+        Column name -> format of strftime; other dates are written in ISO 8601.
     example : DataFrame, default=None
-        See `write_parquet`.
+        See `example_of`.
     escape_formulas : bool, default=False
-        Whether text in a CSV file that a spreadsheet would take for a formula gets a ' in front.
+        Whether text that a spreadsheet takes for a formula gets a leading ' in a CSV file.
 
     Returns
     -------
     int
-        How many rows were written.
+        Number of rows.
     """
     frames = [frames] if isinstance(frames, pd.DataFrame) else frames
     draft = path if isinstance(path, Draft) else Draft(path)
     with draft as written:
         if is_parquet(draft.target):
-            return write_parquet(frames, written, example)
+            return _write_parquet(frames, written, example)
         tabs = ".tsv" in draft.target.suffixes[-2:]
-        return write_csv(
+        return _write_csv(
             frames,
             written,
             compressed=draft.target.suffix.lower() == ".gz",
@@ -421,29 +427,104 @@ def write_table(frames, path, *, separator=None, decimal=".", date_formats=None,
         )
 
 
+def _write_csv(frames, path, *, compressed, separator, decimal, date_formats, escape_formulas):
+    """Write chunks of rows as one CSV file, and return the number of rows; see `write_table`.
+
+    Without a format in `date_formats`, pandas would choose one by the values of each chunk.
+    """
+    n_rows = 0
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(open(path, "wb"))
+        if compressed:  # without a name and time, which would be those of the draft
+            file = stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0))
+        text = stack.enter_context(io.TextIOWrapper(file, encoding="utf-8", newline=""))
+        for frame in frames:
+            frame = frame.copy(deep=False)
+            for name in frame.columns.intersection(list(date_formats)):
+                frame[name] = frame[name].dt.strftime(date_formats[name])
+            if escape_formulas:
+                frame = _escaped(frame)
+            frame.to_csv(text, index=False, header=not n_rows, sep=separator, decimal=decimal)
+            n_rows += len(frame)
+    return n_rows
+
+
+def _write_parquet(frames, path, example=None):
+    """Write chunks of rows as one Parquet file, a row group each, and return the number of rows.
+
+    The columns of `example` have every kind of value that those of the chunks may have, by position. They give the type
+    of a column that is missing throughout the first chunk. None takes the types of the first chunk.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    n_rows, writer = 0, None
+    with contextlib.ExitStack() as stack:
+        for frame in frames:
+            if writer is None:
+                first = frame if example is None else example.set_axis(frame.columns, axis=1)
+                schema = pa.Table.from_pandas(first, preserve_index=False).schema
+                writer = stack.enter_context(pq.ParquetWriter(str(path), schema))
+            table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
+            writer.write_table(table.replace_schema_metadata(schema.metadata))
+            n_rows += len(frame)
+    return n_rows
+
+
+def date_formats_of(schema):
+    """Return a dict of the date columns without a time zone and their formats of strftime, by their resolution.
+
+    pandas omits times that are all midnight, and fractions that are all zero; without these formats that would depend
+    on the chunk.
+    """
+    formats = {"D": "%Y-%m-%d", "us": f"{_CLOCK}.%f", "ms": f"{_CLOCK}.%f"}
+    return {
+        column.name: formats.get(column.resolution, _CLOCK)
+        for column in schema.columns
+        if isinstance(column, Datetime) and isinstance(output_dtype(column.dtype), np.dtype)
+    }
+
+
+def example_of(schema):
+    """Return a frame with every category of a complete schema: the types of a Parquet file of its rows."""
+    sizes = [len(c.values) + bool(c.missing) if isinstance(c, Categorical | Boolean) else 1 for c in schema.columns]
+    place = np.arange(max(sizes))
+    columns = [
+        restore(place % size if isinstance(column, Categorical | Boolean) else np.zeros(len(place)), column)
+        for column, size in zip(schema.columns, sizes)
+    ]
+    return pd.concat(columns, axis=1, keys=list(schema))
+
+
+def _escaped(frame):
+    for at, name in enumerate(frame.columns):
+        column = frame.iloc[:, at]
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            column = column.astype(object)
+        if pdt.is_object_dtype(column.dtype) or pdt.is_string_dtype(column.dtype):
+            texts = column.astype(object)
+            risky = texts.str.match(_FORMULA).eq(True).to_numpy(dtype=bool)
+            if risky.any():
+                frame[name] = texts.mask(risky, "'" + texts.astype(str))
+    names = pd.Series(frame.columns, dtype=object)
+    risky = names.astype(str).str.match(_FORMULA)
+    return frame.set_axis(list(names.mask(risky, "'" + names.astype(str))), axis=1)
+
+
 def declare_public(schema, frame, names):
-    """Complete columns of a schema from the values of a frame: for facts that the caller knows to be public.
+    """Complete columns of a schema from the values of a frame, which the caller knows to be public.
 
-    Parameters
-    ----------
-    schema : Schema
-    frame : DataFrame
-    names : sequence of str
-        Columns whose smallest and largest value, or whose distinct values, are taken from `frame` without noise.
-
-    Returns
-    -------
-    Schema
+    The smallest and largest value, or the distinct values, of the columns `names` are copied without noise.
 
     Raises
     ------
     SchemaError
-        A column is not there, or holds no two values to make bounds of.
+        A column does not exist, or has fewer than two values to take bounds from.
 
     Warns
     -----
     PrivacyLeakWarning
-        Whoever sees the schema, or a model fitted with it, sees those values.
+        The schema, and every model fitted with it, contains those values.
     """
     if absent := [name for name in names if name not in schema]:
         raise SchemaError(f"not columns of the table: {', '.join(map(repr, absent))}")
@@ -452,8 +533,8 @@ def declare_public(schema, frame, names):
         warnings.warn(
             "the bounds or categories of "
             + ", ".join(repr(column.name) for column in columns)
-            + " are those seen in the file, without noise: whatever is made with this schema shows them, "
-            "so keep them only if they are public knowledge, and edit them otherwise",
+            + " are those seen in the file, without noise, and whatever is made with this schema shows them: "
+            "keep them only if they are public knowledge, else edit the schema",
             PrivacyLeakWarning,
             stacklevel=2,
         )
@@ -463,10 +544,10 @@ def declare_public(schema, frame, names):
 def _complete(column, values):
     if isinstance(column, Categorical):
         if values.empty:
-            raise SchemaError(f"column {column.name!r}: holds no value to take for a category")
+            raise SchemaError(f"column {column.name!r}: has no value; write its categories into the schema")
         return replace(column, categories=tuple(sorted(values.unique().tolist())))
     if values.nunique() < 2:
-        raise SchemaError(f"column {column.name!r}: one value makes no bounds; write them into the schema by hand")
+        raise SchemaError(f"column {column.name!r}: one value makes no bounds; write them into the schema")
     low, high = values.min(), values.max()
     if isinstance(column, Datetime):
         low, high = low.isoformat(), high.isoformat()

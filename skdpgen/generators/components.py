@@ -1,4 +1,4 @@
-"""Which component each drawn row comes from, and rows drawn a chunk at a time."""
+"""The component of each drawn row, for all rows or a chunk at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["component_chunks", "join_chunks", "spread_components"]
 
 
 def spread_components(n, weights, rng):
-    """Component of each of n rows: every one within a row of its share, in random order."""
+    """Draw the component of each of n rows, in random order; the number of rows of each is within one of its share."""
     weights = np.maximum(np.asarray(weights, dtype=np.float64), 0.0)
     total = weights.sum()
     shares = np.cumsum(weights / total if total > 0 else np.full(len(weights), 1 / len(weights)))
@@ -18,10 +18,10 @@ def spread_components(n, weights, rng):
 
 
 def component_chunks(n, weights, size, rng):
-    """Components of n rows, at most `size` at a time.
+    """Yield the components of n rows, at most `size` at a time.
 
-    As cutting the whole of `spread_components` would give them in distribution, without ever holding it: the counts of
-    all rows are spread first, and each chunk is a draw from them without replacement.
+    The distribution is that of `spread_components` cut into chunks, but the whole is never in memory: the counts of all
+    rows are fixed first, and each chunk is drawn from them without replacement.
     """
     if n <= size:
         yield spread_components(n, weights, rng)
@@ -38,7 +38,7 @@ def component_chunks(n, weights, size, rng):
 
 
 def join_chunks(chunks):
-    """Chunks of rows, arrays, series, frames or pairs of them, as one."""
+    """Join chunks of rows: arrays, series, frames or pairs of them."""
     first, *others = chunks = list(chunks)
     if not others:
         return first

@@ -1,4 +1,4 @@
-"""Declared constraints on rows: a small language of comparisons, read by a parser of its own and never executed."""
+"""Declared constraints on rows: a small language of comparisons with its own parser, never executed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .components import spread_components
 
 __all__ = ["RowConstraint", "keep_constraints"]
 
-# Times that a row which breaks a constraint is drawn again before giving up.
+# Times that a row which breaks a constraint is drawn again before an error is raised.
 _MOST_DRAWS = 200
 
-# Of one constraint: it may come from a file, and brackets are parsed by recursion.
+# Length of one constraint: it may come from a file, and brackets are parsed by recursion.
 _MOST_CHARACTERS = 10_000
 
 _COMPARE = {
@@ -44,32 +44,32 @@ class RowConstraint:
     Parameters
     ----------
     text : str
-        Columns by name (in backticks where a name is no identifier), numbers, text in quotes, ``+ - * /``,
-        comparisons (chained ones too), ``in`` and ``not in`` a list, ``and``, ``or``, ``not``. Dates are compared with
-        text, as in ``"born < '2020-01-01'"``; numbers beside dates are days, as in ``"left - came <= 30"``.
+        Columns by name (in backticks where a name is not an identifier), numbers, text in quotes, ``+ - * /``,
+        comparisons (also chained), ``in`` and ``not in`` a list, ``and``, ``or``, ``not``. Dates are compared with
+        text, as in ``"born < '2020-01-01'"``. Numbers beside dates are days, as in ``"left - came <= 30"``.
     names : sequence
-        Columns that there are.
+        Names of the columns.
 
     Raises
     ------
     ValueError
-        Anything else in the text, or a name that is no column.
+        The text contains anything else, or a name that is not a column.
     """
 
     def __init__(self, text, names):
         if not isinstance(text, str):
-            raise ValueError(f'a constraint is a text such as "start <= end"; got {type(text).__name__}')
+            raise ValueError(f'a constraint must be a text such as "start <= end"; got {type(text).__name__}')
         if len(text) > _MOST_CHARACTERS:
             raise ValueError(f"a constraint may have at most {_MOST_CHARACTERS:,} characters; got {len(text):,}")
         self.text, self._names = text, {str(name): name for name in names}
         self._quoted = {}
         try:
-            self._tree = ast.parse(_QUOTED.sub(self._stand_in, text).strip(), mode="eval").body
+            self._tree = ast.parse(_QUOTED.sub(self._placeholder, text).strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):  # null characters, endless brackets
-            raise ValueError(f"the constraint {text!r} cannot be read") from None
+            raise ValueError(f"the constraint {text!r} cannot be read: it is not a valid comparison") from None
         self._check(self._tree)
 
-    def _stand_in(self, match):
+    def _placeholder(self, match):
         name = f"_quoted_{len(self._quoted)}"
         self._quoted[name] = match.group(1)
         return name
@@ -81,9 +81,9 @@ class RowConstraint:
         )  # fmt: skip
         for part in ast.walk(node):
             if not isinstance(part, allowed):
-                raise ValueError(f"the constraint {self.text!r} holds what is no comparison of columns and values")
+                raise ValueError(f"the constraint {self.text!r} is no comparison of columns and values")
             if isinstance(part, ast.Constant) and not isinstance(part.value, str | int | float | bool):
-                raise ValueError(f"the constraint {self.text!r}: values are numbers, text, True or False")
+                raise ValueError(f"the constraint {self.text!r}: values must be numbers, text, True or False")
             if isinstance(part, ast.Constant) and _beyond_floats(part.value):
                 raise ValueError(f"the constraint {self.text!r}: numbers must be finite, and no larger than floats")
             if isinstance(part, ast.Name):
@@ -91,39 +91,27 @@ class RowConstraint:
             if isinstance(part, ast.Compare):
                 for op, right in zip(part.ops, part.comparators):
                     if isinstance(op, ast.In | ast.NotIn) != isinstance(right, ast.List | ast.Tuple):
-                        raise ValueError(f"the constraint {self.text!r}: `in` goes with a list, as in `a in [1, 2]`")
+                        raise ValueError(f"the constraint {self.text!r}: `in` goes with a list, such as `a in [1, 2]`")
         if not isinstance(node, ast.BoolOp | ast.Compare | ast.Name | ast.UnaryOp) or _is_minus(node):
-            raise ValueError(f"the constraint {self.text!r} is no condition")
+            raise ValueError(f"the constraint {self.text!r} is no condition: compare it with something")
 
     def _column(self, node):
         name = self._quoted.get(node.id, node.id)
         if name not in self._names:
-            raise ValueError(f"the constraint {self.text!r} names {name!r}, which is no column")
+            raise ValueError(f"the constraint {self.text!r} names {name!r}, which is no column of the table")
         return self._names[name]
 
     def check(self, schema):
-        """Refuse what could not be told of any row: comparisons of different things, categories that do not occur.
+        """Refuse comparisons of different kinds, undeclared categories, and conditions that no declared value fulfils.
 
-        Nothing but the schema is read, so that it can be said before anything is charged.
+        This reads the schema alone, so that it can run before anything is charged.
 
-        Parameters
-        ----------
-        schema : Schema
-            Where it is open, whatever may be learned is thought of.
-
-        Returns
-        -------
-        RowConstraint
-            Itself.
-
-        Raises
-        ------
-        ValueError
+        Columns that the schema does not declare may have any values. Returns the constraint itself; raises ValueError.
         """
         try:
-            kept = self.holds(_made_up(schema, ("a", "b")))
-        except ValueError:  # of a column of which nobody knows
-            kept = self.holds(_made_up(schema, (0, 1)))
+            kept = self.holds(_dummy_rows(schema, ("a", "b")))
+        except ValueError:  # undeclared categories may be numbers
+            kept = self.holds(_dummy_rows(schema, (0, 1)))
         for part in ast.walk(self._tree):
             if isinstance(part, ast.Compare):
                 self._check_categories(part, schema)
@@ -135,7 +123,7 @@ class RowConstraint:
             column = schema[self._column(names[0])] if simple else None
             if isinstance(column, Numeric | Datetime) and column.complete and not kept.any():
                 raise ValueError(
-                    f"the constraint {self.text!r} is kept by no value within the bounds of {column.name!r}"
+                    f"the constraint {self.text!r} holds for no value within the bounds of {column.name!r}"
                 )
         return self
 
@@ -155,30 +143,19 @@ class RowConstraint:
                     )
 
     def holds(self, frame):
-        """Tell which rows keep the constraint; one that a missing value leaves open is kept.
+        """Return which rows fulfil the constraint; where a missing value leaves that open, a row fulfils it.
 
-        Parameters
-        ----------
-        frame : DataFrame
-
-        Returns
-        -------
-        array of bool of shape (n_rows,)
-
-        Raises
-        ------
-        ValueError
-            Things of different kinds are compared.
+        ValueError if values of different kinds are compared.
         """
         try:
             with np.errstate(all="ignore"):
                 found = self._truth(self._tree, frame)
         except (TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"the constraint {self.text!r} compares things of different kinds ({error})") from error
+            raise ValueError(f"the constraint {self.text!r} compares values of different kinds ({error})") from error
         return found.fillna(True).to_numpy(dtype=bool)
 
     def _truth(self, node, frame):
-        """Nullable truth of a condition."""
+        """Truth of a condition in each row, nullable."""
         if isinstance(node, ast.BoolOp):
             parts = [self._truth(part, frame) for part in node.values]
             total = parts[0]
@@ -223,7 +200,7 @@ class RowConstraint:
             if isinstance(node.op, ast.Add | ast.Sub):
                 a, b = (_days(x, beside=y) for x, y in ((a, b), (b, a)))
             if isinstance(node.op, ast.Mult) and (_is_text(a) or _is_text(b)):
-                raise TypeError("text cannot be multiplied")  # it would be repeated, without end
+                raise TypeError("text cannot be multiplied")  # repeated text could fill the memory
             return _ARITHMETIC[type(node.op)](a, b)
         return self._truth(node, frame)
 
@@ -254,7 +231,7 @@ def _absent(value):
 
 
 def _days(value, *, beside):
-    """A number beside dates, or spans of time, as that many days."""
+    """A number beside dates or time spans, as that many days."""
     if not isinstance(beside, pd.Series) or beside.dtype.kind not in "mM":
         return value
     if isinstance(value, pd.Series):
@@ -264,8 +241,8 @@ def _days(value, *, beside):
     return pd.Timedelta(value, unit="D") if number else value
 
 
-def _made_up(schema, categories):
-    """Two rows of a table: the ends of what is declared, or of what might be."""
+def _dummy_rows(schema, categories):
+    """Two dummy rows of a table: the ends of the declared range of each column, or of a possible one."""
     columns = {}
     for column in schema.columns:
         if not column.complete:
@@ -289,14 +266,11 @@ def _of_dtype(categories, column):
 
 
 def _comparable(a, b):
-    """Categories as plain values, text beside a date as a date, a number beside a span of time as days."""
+    """Categories as plain values, text beside a date as a date, a number beside a time span as days."""
     if isinstance(b, pd.Series) and not isinstance(a, pd.Series):
         b, a = _comparable(b, a)
         return a, b
-    if isinstance(a, pd.Series) and isinstance(a.dtype, pd.CategoricalDtype):
-        a = a.astype(object if not len(a.cat.categories) else a.cat.categories.dtype)
-    if isinstance(b, pd.Series) and isinstance(b.dtype, pd.CategoricalDtype):
-        b = b.astype(object if not len(b.cat.categories) else b.cat.categories.dtype)
+    a, b = _plain_categories(a), _plain_categories(b)
     if isinstance(a, pd.Series) and isinstance(b, str) and pd.api.types.is_datetime64_any_dtype(a.dtype):
         b = pd.Timestamp(b, tz=a.dt.tz)
     if isinstance(a, pd.Series) and a.dtype.kind == "m":
@@ -306,29 +280,31 @@ def _comparable(a, b):
     return a, b
 
 
+def _plain_categories(values):
+    if isinstance(values, pd.Series) and isinstance(values.dtype, pd.CategoricalDtype):
+        return values.astype(values.cat.categories.dtype if len(values.cat.categories) else object)
+    return values
+
+
 def keep_constraints(model, texts, drawn, components, rng):
-    """Draw again, until every row keeps all constraints.
+    """Redraw rows until every row fulfils all constraints.
 
     Parameters
     ----------
     model : FrameModel or FramesGiven
     texts : sequence of str
-        Of `RowConstraint`.
+        See `RowConstraint`.
     drawn : DataFrame or (DataFrame, y)
         A first draw of all rows.
     components : array of shape (n_rows,) or None
-        Classes to be kept, row by row; None draws classes anew with the rows, so that the result follows the model's
-        law of rows that keep the constraints.
+        Class of each row, which stays; None draws classes again with the rows, so that the result follows the model's
+        distribution conditional on the constraints.
     rng : numpy.random.Generator
-
-    Returns
-    -------
-    DataFrame or (DataFrame, y)
 
     Raises
     ------
     ValueError
-        Rows that break a constraint still, after 200 draws.
+        Rows still break a constraint after 200 draws.
     """
     names = model.codec.encoder.schema_.names
     constraints = [RowConstraint(text, names) for text in texts]
@@ -347,8 +323,8 @@ def keep_constraints(model, texts, drawn, components, rng):
         whole = parts.iloc[np.argsort(np.concatenate([untouched, broken[good]]))].reset_index(drop=True)
         broken = broken[~good]
     raise ValueError(
-        f"{len(broken)} of {len(whole)} rows still break a constraint after {_MOST_DRAWS} draws each: the model knows "
-        "next to no rows that keep them; ask for other classes, or loosen them by set_params(constraints=...)"
+        f"{len(broken)} of {len(whole)} rows still break a constraint after {_MOST_DRAWS} draws each: they have almost "
+        "no probability under the model; ask for other classes, or relax the constraints by set_params(constraints=...)"
     )
 
 

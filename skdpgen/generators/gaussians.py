@@ -1,4 +1,4 @@
-"""Gaussians in the space of the released principal components, and the linear decoder: post-processing alone."""
+"""Class Gaussians in the space of the released principal components, and the linear decoder: post-processing."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
+from ..data.scores import COUNT_WEIGHT, MEAN_WEIGHT
 from ..mixture import GaussianMixtureParameters
 from ..utils.file_checks import check_mixture
 
@@ -26,13 +27,11 @@ __all__ = [
     "match_clipped_normal",
 ]
 
-# Weight of the count beside the second moments: classes of a few hundred rows need it.
-COUNT_WEIGHT = 0.15
-# Weight of the sum in the second round: it mends what the first round's noise did to the class means.
-MEAN_WEIGHT = 0.3**0.5
-# Of all covariances together: they are kept, and released.
+# Most numbers in all covariances together: they are kept in memory and released.
 MOST_NUMBERS = 1 << 24
 _SMALLEST_VARIANCE = 1e-9
+# Rows that are decoded at a time.
+_CHUNK_ROWS = 8192
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +59,7 @@ class LatentSpace:
 
 
 class ClassLatents(NamedTuple):
-    """Released law of the rows of each class.
+    """Released Gaussian of the rows of each class.
 
     Attributes
     ----------
@@ -71,13 +70,13 @@ class ClassLatents(NamedTuple):
     components : array of shape (d, n_components)
         Leading eigenvectors of the pooled covariance within classes.
     mixture : GaussianMixtureParameters
-        In their space, about `mean`.
+        One component a class in that space, about `mean`.
     residual_variance : float
-        Mean variance of the directions left out, at least what the noise could hide, as a share of the mean squares
-        that covariances were compared by.
+        Mean variance of the directions left out, at least what the noise could hide, in units of the mean square
+        distances `squares` (see `class_latents`).
     dither : float
-        Standard deviation that any direction may have beside what is released: what the noise could hide, at most a
-        tenth of the variance of an average one; as a share of the roots of those mean squares. 0 without noise.
+        Standard deviation that any direction may have in addition to what is released: what the noise could hide, at
+        most a tenth of the variance of an average direction; in units of the roots of `squares`. 0 without noise.
     """
 
     counts: np.ndarray
@@ -90,27 +89,28 @@ class ClassLatents(NamedTuple):
 
 
 def floored(counts):
-    """Noisy counts away from zero: none below a twentieth of their mean, nor below 1."""
+    """Return noisy counts, raised to at least a twentieth of their mean and to at least 1."""
     return np.maximum(counts, max(1.0, 0.05 * float(np.mean(counts))))
 
 
 def class_latents(moments, centers, noise_sd, mean_noise_sd, n_components, squares=1.0):
-    """Principal components and one Gaussian a class from second-round class moments, shrunk by their known noise.
+    """Compute principal components and one Gaussian a class from class moments, shrunk by their known noise.
 
     Parameters
     ----------
     moments : Moments
-        Released, with a leading axis of classes, of rows less the center of their class.
+        Released, with a leading axis of classes; of rows less the center of their class.
     centers : array of shape (n_classes, d)
         Released.
     noise_sd : float or array of shape (n_classes,)
-        Standard deviation of the noise on a diagonal entry of ``moments.second``; off it, smaller by sqrt(2).
+        Standard deviation of the noise on a diagonal entry of ``moments.second``; off the diagonal it is smaller by
+        sqrt(2).
     mean_noise_sd : float or array of shape (n_classes,)
-        That on an entry of ``moments.sum``.
+        Standard deviation of the noise on an entry of ``moments.sum``.
     n_components : int
     squares : float or array of shape (n_classes,), default=1.0
-        Released mean square distance of the rows of each class from its center: covariances are compared as shares of
-        it, so that a class of long rows does not drown the others.
+        Released mean square distance of the rows of each class from its center. Covariances are divided by it before
+        they are compared, so that a class of long rows does not dominate the others.
 
     Returns
     -------
@@ -120,39 +120,46 @@ def class_latents(moments, centers, noise_sd, mean_noise_sd, n_components, squar
     -----
     Eigenvalues of a noisy symmetric matrix are too spread; each is moved back by twice the noise variance times the
     Hilbert transform of the spectrum (the oracle estimator for additive Wigner noise of Bun, Allez, Bouchaud and
-    Potters, "Rotational invariant estimator for general noisy matrices", 2016). How far a class's covariance leaves the
-    pooled one is shrunk entry by entry, by empirical Bayes with one variance learned over all entries; how far its mean
-    leaves the common one, column by column.
+    Potters, "Rotational invariant estimator for general noisy matrices", 2016). The difference between the covariance
+    of a class and the pooled one is shrunk entry by entry, by empirical Bayes with one variance learned over all
+    entries. The difference between its mean and the common mean is shrunk column by column.
     """
     counts = np.maximum(moments.count, 1.0)
     share = counts / counts.sum()
-    shift = moments.sum / counts[:, None]
     squares = np.broadcast_to(np.asarray(squares, dtype=np.float64), counts.shape)
+    shift = moments.sum / counts[:, None]
     covariances = moments.second / counts[:, None, None] - shift[:, :, None] * shift[:, None, :]
     covariances /= squares[:, None, None]
     means = _shrink_means(centers + shift, share, mean_noise_sd / counts)
     mean = share @ means
-    pooled = np.tensordot(share, covariances, 1)
     sd = noise_sd / counts / squares
+    vectors, covariances, residual, dither = _class_covariances(covariances, sd, share, n_components)
+    covariances = covariances * squares[:, None, None]
+    mixture = GaussianMixtureParameters(share, (means - mean) @ vectors, covariances, "full")
+    return ClassLatents(counts, means, mean, vectors, mixture, residual, dither)
+
+
+def _class_covariances(covariances, sd, share, n_components):
+    """Principal components, the shrunk covariances in their space, and the variance and dither of what is left out."""
+    pooled = np.tensordot(share, covariances, 1)
     pooled_variance = float(((share * sd) ** 2).sum())
     values, vectors = np.linalg.eigh(pooled)
     values, vectors = values[::-1], np.ascontiguousarray(vectors[:, ::-1][:, :n_components])
     cleaned = _clean_eigenvalues(values, pooled_variance / 2)
     k = vectors.shape[1]
-    # no direction is known to vary by less than the noise on a variance
+    # the noise on a variance is the least variance that a direction is known to have
     residual = max(float(cleaned[k:].mean()) if k < len(cleaned) else 0.0, pooled_variance**0.5, 1e-6)
     dither = min(pooled_variance**0.5, 0.1 * float(cleaned.mean())) ** 0.5
-    cleaned = cleaned[:k]
-    common = np.diag(cleaned)
+    common = np.diag(cleaned[:k])
     own = vectors.T @ (covariances - pooled) @ vectors
-    covariance = common + _shrink(own, common, sd, share, pooled_variance)
-    covariance = _positive(covariance) * squares[:, None, None]
-    mixture = GaussianMixtureParameters(share, (means - mean) @ vectors, covariance, "full")
-    return ClassLatents(counts, means, mean, vectors, mixture, residual, dither)
+    return vectors, _positive(common + _shrink(own, common, sd, share, pooled_variance)), residual, dither
 
 
 def _shrink_means(means, share, sd):
-    """Class means moved to their mean, column by column, by how much of their spread is noise (James and Stein)."""
+    """Shrink class means to the common mean, column by column, by the part of their spread that is noise.
+
+    This is the estimator of James and Stein; it needs four classes.
+    """
     n_classes = len(means)
     if n_classes < 4:
         return means
@@ -163,7 +170,7 @@ def _shrink_means(means, share, sd):
 
 
 def _clean_eigenvalues(values, variance):
-    """Decreasing, positive eigenvalues of the matrix beneath noise of entrywise `variance` (off the diagonal)."""
+    """Eigenvalues without the effect of noise of `variance` on each off-diagonal entry; decreasing and positive."""
     d = len(values)
     if variance > 0 and d > 1:
         width = 2 * np.sqrt(variance * d) * d**-0.5
@@ -173,7 +180,7 @@ def _clean_eigenvalues(values, variance):
 
 
 def _shrink(own, common, sd, share, pooled_variance):
-    """Differences of class covariances from the pooled one, scaled down by how much of them is noise."""
+    """Shrink the differences of class covariances from the pooled one by the part of them that is noise."""
     diagonal = np.eye(len(common), dtype=bool)
     noise = (sd**2 * (1 - 2 * share) + pooled_variance)[:, None, None] * np.where(diagonal, 1.0, 0.5)
     if not noise.min() > 0:
@@ -197,16 +204,16 @@ def column_variances(space, mixture):
     return np.einsum("dk,mkl,dl->md", space.basis, full_covariances(mixture), space.basis, optimize=True)
 
 
-def class_weights(weights, cells):
-    """Weight of each class, of the components that it has so many of, side by side."""
-    return weights.reshape(-1, cells).sum(axis=1)
+def class_weights(weights, per_class):
+    """Weight of each class, whose `per_class` components are consecutive in `weights`."""
+    return weights.reshape(-1, per_class).sum(axis=1)
 
 
 def image_contrast(grey_share):
-    """Choose `variance_gain` for images by the released share of pixels that are neither near black nor near white.
+    """Choose `variance_gain` for images from the released share of pixels that are neither near black nor near white.
 
-    Strokes of a pen (on MNIST 9 % of the pixels are grey) are sharp when three times the variance of the latent
-    Gaussians is asked for after clipping; photographs and clothes (40 % and more) are right as they are: None.
+    Pen strokes (on MNIST 9 % of the pixels are grey) are sharp where the variance after clipping is three times that of
+    the latent Gaussians. Photographs and clothes (40 % and more) need no gain: None.
     """
     gain = 0.25 / max(grey_share, 1e-6)
     return None if gain <= 1 else min(gain, 3.0)
@@ -215,9 +222,9 @@ def image_contrast(grey_share):
 class LinearGenerator:
     """Sample a latent Gaussian of the row's component, decode it through the inverse PCA, clip to the unit box.
 
-    Clipping would pull means away from the bounds and shrink variances, so each column's normal law is first changed,
-    component by component, so that after clipping it has the released mean and variance. On images this is what turns
-    grey smears into strokes.
+    Clipping pulls means away from the bounds and shrinks variances. The normal distribution of each column is therefore
+    changed first, component by component, so that after clipping it has the released mean and variance. On images this
+    turns grey areas into strokes.
 
     Parameters
     ----------
@@ -228,18 +235,18 @@ class LinearGenerator:
     low, high : arrays of shape (n_features,)
         The box of scaled rows.
     variance_gain : float or None, default=1.0
-        Variance asked for after clipping, over what the latent Gaussian has: more than 1 gives contrast. None: laws are
-        clipped as they are.
+        Variance after clipping divided by that of the latent Gaussian; more than 1 raises the contrast. None: normal
+        distributions are clipped without a change.
     dither : float or array of shape (n_components,), default=0.0
-        Standard deviation of white noise on every column. Directions whose variance the release could not tell from
-        nothing are not without any: a classifier or a regression trained on rows that lack it leans on it.
-    cells : int, default=1
-        Components of each class, side by side in the mixture.
+        Standard deviation of white noise on every column. It stands for the variance that the noise of the release may
+        have hidden: a model trained on rows that lack all variance in a direction would rely on that direction.
+    per_class : int, default=1
+        Components of each class (scales or sub-clusters), consecutive in the mixture.
     """
 
-    def __init__(self, space, mixture, component_means, low, high, variance_gain=1.0, dither=0.0, cells=1):
+    def __init__(self, space, mixture, component_means, low, high, variance_gain=1.0, dither=0.0, per_class=1):
         self.space, self.mixture, self.component_means = space, mixture, component_means
-        self.low, self.high, self.variance_gain, self.cells = low, high, variance_gain, cells
+        self.low, self.high, self.variance_gain, self.per_class = low, high, variance_gain, per_class
         self.dither = np.broadcast_to(np.asarray(dither, dtype=np.float64), len(component_means))
         if variance_gain is None:
             self.location, self.gain = component_means, np.ones_like(component_means)
@@ -250,23 +257,24 @@ class LinearGenerator:
         self.location = location * width + low
         self.gain = deviation * width / np.sqrt(np.maximum(variance, 1e-300))
 
-    def draw_cells(self, classes, rng, weights=None):
-        """Component of each row of given classes; `weights` of the components in place of the released ones."""
-        if self.cells == 1:
+    def draw_components(self, classes, rng, weights=None):
+        """Draw the component of each row of given classes; `weights` replace those of the mixture."""
+        if self.per_class == 1:
             return classes
-        weights = np.asarray(self.mixture.weights if weights is None else weights).reshape(-1, self.cells)
+        weights = np.asarray(self.mixture.weights if weights is None else weights).reshape(-1, self.per_class)
         bounds = np.cumsum(weights, axis=1)
         drawn = rng.random(len(classes)) * bounds[classes, -1]
-        return classes * self.cells + np.minimum((drawn[:, None] >= bounds[classes]).sum(axis=1), self.cells - 1)
+        at = (drawn[:, None] >= bounds[classes]).sum(axis=1)
+        return classes * self.per_class + np.minimum(at, self.per_class - 1)
 
     def sample(self, classes, rng):
         """Draw scaled rows of shape (n_samples, n_features), float32, for rows of given classes."""
-        components = self.draw_cells(classes, rng)
+        components = self.draw_components(classes, rng)
         rows = np.empty((len(components), len(self.low)), dtype=np.float32)
         roots = np.linalg.cholesky(full_covariances(self.mixture))
         for k in np.unique(components):
             where = np.flatnonzero(components == k)
-            for part in np.split(where, np.arange(8192, len(where), 8192)):
+            for part in np.split(where, np.arange(_CHUNK_ROWS, len(where), _CHUNK_ROWS)):
                 latent = rng.standard_normal((len(part), len(roots[k]))) @ roots[k].T
                 rows[part] = self.decode_clipped(k, latent, rng)
         return rows
@@ -293,7 +301,7 @@ class LinearGenerator:
             "high": self.high,
             "variance_gain": self.variance_gain,
             "dither": self.dither,
-            "cells": self.cells,
+            "cells": self.per_class,
         }
 
     @classmethod
@@ -316,16 +324,9 @@ def full_covariances(mixture):
 
 
 def match_clipped_normal(mean, variance):
-    """Parameters of the normal laws that have given moments once clipped to [0, 1].
+    """Find location and deviation of the normal distributions that have given moments after clipping to [0, 1].
 
-    Parameters
-    ----------
-    mean, variance : arrays of one shape
-        Moved inside what a law on [0, 1] can have.
-
-    Returns
-    -------
-    location, deviation : arrays of that shape
+    The moments, arrays of one shape, are first moved into the range that a distribution on [0, 1] can have.
     """
     mean = np.clip(mean, 1e-3, 1 - 1e-3)
     variance = np.clip(variance, 1e-6, 0.95 * mean * (1 - mean))

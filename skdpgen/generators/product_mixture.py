@@ -1,69 +1,81 @@
-"""A latent mixture for tables as it is released: encoding, sampling, conditional sampling and scoring.
+"""Mixtures of product distributions for tables: sampling and scoring, and the fit to released tables.
 
-The prior of a class is a mixture of equally likely latent points ("particles"); a decoder maps a point to one
-distribution a block, a softmax of an affine map. Given the point the blocks are independent, so the model's expected
-pair tables of a class of n rows are n P^T P / n_particles exactly: sampling levels from the decoder's distribution
-loses nothing. There are several decoders ("members"), each with particles of its own, and the model is their mixture.
+The prior of a class is a mixture of equally likely points of a latent space (support points). A decoder maps a point to
+one distribution a block: a softmax of an affine map. Given the point, the blocks are independent, so the expected pair
+tables of a class of n rows are exactly n P^T P / n_points: sampling levels from the decoder's distributions loses
+nothing. The fit starts several times; each restart has its own points and decoder, and the model is their mixture.
+
+Fitting is post-processing. The latent space is that of the DP-PCA of the one-hot table, and the points of a class start
+as draws of its Gaussian there. Points and decoder then minimise the squared error of the released tables, weighted by
+the known noise. What a fit makes of the noise depends on where it starts; what it makes of the rows does not. The mean
+of several restarts is therefore nearer to the rows than any one of them.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, fields
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import logsumexp, ndtri
+from threadpoolctl import threadpool_limits
 
 __all__ = [
-    "ABSENT",
-    "MixtureOfProducts",
-    "ParticleModel",
+    "ProductMixture",
+    "TableModel",
     "antithetic",
     "block_of_level",
     "block_softmax",
+    "consistent_marginals",
+    "fit_tables",
     "root",
 ]
 
-ABSENT = -1e4  # bias of a level that is never drawn: its softmax is 0 exactly, and so is its gradient
+# Bias of a level that is never drawn: its softmax, and so its gradient, is exactly 0.
+_ABSENT = -1e4
+# Least probability of a level in the initial decoder.
+_SMALLEST_PROBABILITY = 1e-4
+# Support points of a class and restart; fewer where all classes together would have more than the second number.
+_MOST_POINTS, _ALL_POINTS, _FEWEST_POINTS = 300, 2400, 50
+# Step size of Adam; it falls to 3/10 after half of the steps and to 1/10 after four fifths.
+_LEARNING_RATE = 0.08
+# Multiplications of a fit in its larger products, about ten seconds; and the fewest steps, whatever they take.
+_MOST_PRODUCTS, _FEWEST_STEPS = 2e11, 60
+# Chance that the noise makes any of the optional levels look present when all of them are empty.
+_LEVEL_TOO_MANY = 1e-3
 
 
-class MixtureOfProducts:
-    """A mixture, in each class, of laws under which the blocks are independent: what any such model can do.
+class ProductMixture:
+    """A mixture, in each class, of distributions under which the blocks are independent.
 
-    A subclass has `n_levels`, `class_counts` and ``mixture(k)``, the probability of each level in each particle of
-    class k, shape (n_particles, n_columns_encoded); all particles of a class are equally likely.
+    A subclass has `n_levels`, `class_counts` and ``mixture(k)``: the probability of each level at each support point of
+    class k, shape (n_points, n_columns_encoded). All points of a class are equally likely.
     """
 
     @property
     def offsets(self):
         """First column of each block, and the end."""
-        return np.concatenate([[0], np.cumsum(self.n_levels)])
+        return _offsets(self.n_levels)
 
     def likelihood(self, levels):
-        """Chance that a row of each particle has the levels asked for in every block.
+        """Probability that a row of each support point has given levels in every block, shape (n_classes, n_points).
 
-        Parameters
-        ----------
-        levels : array of shape (n_columns_encoded,)
-            Share of each level that is asked for, 0 to 1.
-
-        Returns
-        -------
-        array of shape (n_classes, n_particles)
+        `levels`, shape (n_columns_encoded,), is the share of each level that counts, 0 to 1.
         """
         starts = self.offsets[:-1]
-        asked = np.add.reduceat(levels < 1, starts) > 0  # blocks of which nothing is asked have chance 1
+        restricted = np.add.reduceat(levels < 1, starts) > 0  # the other blocks have probability 1
         rows = []
         for k in range(len(self.class_counts)):
             chance = np.add.reduceat(self.mixture(k) * levels, starts, axis=1)
-            rows.append(np.prod(chance[:, asked], axis=1, dtype=np.float64))
+            rows.append(np.prod(chance[:, restricted], axis=1, dtype=np.float64))
         return np.stack(rows)
 
     def sample(self, class_codes, rng, levels=None):
         """Draw level codes of shape (n_samples, n_blocks) for rows of given classes.
 
-        Every particle of a class is used as often as its share says, and the levels of a block are drawn by stratified
-        uniforms within a particle: the sample's tables are nearer to the model's than those of independent draws.
-        With `levels` (see `likelihood`), rows are drawn from the law of those that have them.
+        Every support point of a class is drawn as often as its share says, and the levels of a block are drawn by
+        stratified uniforms within a point. The tables of such a sample are nearer to the model's than those of
+        independent draws. With `levels` (see `likelihood`), rows are drawn conditionally on having those levels.
         """
         codes = np.empty((len(class_codes), len(self.n_levels)), dtype=np.int64)
         chances = None if levels is None else self.likelihood(levels)
@@ -75,26 +87,26 @@ class MixtureOfProducts:
             codes[rows] = self._draw(p, _spread(len(rows), len(p), chance, rng), rng)
         return codes
 
-    def _draw(self, p, who, rng):
-        """Levels of rows whose particles are `who`, sorted."""
-        n, offsets = len(who), self.offsets
-        per = np.bincount(who, minlength=len(p))
+    def _draw(self, p, points, rng):
+        """Levels of rows whose support points are `points`, sorted."""
+        n, offsets = len(points), self.offsets
+        per = np.bincount(points, minlength=len(p))
         start = np.concatenate([[0], np.cumsum(per)[:-1]])
         codes = np.empty((n, len(self.n_levels)), dtype=np.int64)
         rank, place = np.empty(n), np.arange(n)
         for i in range(len(self.n_levels)):
-            rank[np.argsort(who + rng.random(n), kind="stable")] = place  # a shuffle inside each particle
-            u = (rank - start[who] + rng.random(n)) / per[who]
+            rank[np.argsort(points + rng.random(n), kind="stable")] = place  # a shuffle within each point
+            u = (rank - start[points] + rng.random(n)) / per[points]
             cumulative = np.cumsum(p[:, offsets[i] : offsets[i + 1]], axis=1)
             cumulative /= np.maximum(cumulative[:, -1:], 1e-300)
-            # one search over all particles: the distribution function of the next one begins where this one ends
+            # one search over all points: the distribution function of the next one begins where this one ends
             edges = (cumulative + np.arange(len(p))[:, None]).ravel()
-            found = np.searchsorted(edges, who + u, side="right") - who * self.n_levels[i]
+            found = np.searchsorted(edges, points + u, side="right") - points * self.n_levels[i]
             codes[:, i] = np.clip(found, 0, self.n_levels[i] - 1)
         return codes
 
     def score_samples(self, codes, class_codes, chunk_rows=2048):
-        """Exact log-likelihood of rows, class included, shape (n_samples,)."""
+        """Exact log-likelihood of rows and their classes, shape (n_samples,)."""
         share = np.log(np.maximum(self.class_counts, 1e-12) / max(self.class_counts.sum(), 1e-12))
         scores = np.empty(len(codes))
         for k in np.unique(class_codes):
@@ -107,8 +119,8 @@ class MixtureOfProducts:
 
 
 @dataclass(frozen=True, eq=False)
-class ParticleModel(MixtureOfProducts):
-    """Released state: encoding, sampling and scoring need nothing else.
+class TableModel(ProductMixture):
+    """Released state of a model fitted to tables: encoding, sampling and scoring need nothing else.
 
     Parameters
     ----------
@@ -121,9 +133,10 @@ class ParticleModel(MixtureOfProducts):
     scale : array of shape (n_latent,)
     class_means, class_covariances : arrays of shape (n_classes, n_latent), (n_classes, n_latent, n_latent)
         One Gaussian a class in that space.
-    particles : array of shape (n_members, n_classes, n_particles, n_latent)
-    weight, bias : arrays of shape (n_members, n_latent, n_columns_encoded), (n_members, n_columns_encoded)
-        Decoder of each member: block softmax of ``z @ weight + bias``.
+    points : array of shape (n_restarts, n_classes, n_points, n_latent)
+        Support points; "particles" in a release file.
+    weight, bias : arrays of shape (n_restarts, n_latent, n_columns_encoded), (n_restarts, n_columns_encoded)
+        Decoder of each restart: block softmax of ``z @ weight + bias``.
     """
 
     n_levels: np.ndarray
@@ -133,14 +146,14 @@ class ParticleModel(MixtureOfProducts):
     scale: np.ndarray
     class_means: np.ndarray
     class_covariances: np.ndarray
-    particles: np.ndarray
+    points: np.ndarray
     weight: np.ndarray
     bias: np.ndarray
 
     @property
     def present(self):
         """Levels that may be drawn: bool array of shape (n_columns_encoded,)."""
-        return np.asarray(self.bias[0]) > ABSENT / 2
+        return np.asarray(self.bias[0]) > _ABSENT / 2
 
     def encode(self, one_hot):
         """Latent of encoded rows, shape (n_samples, n_latent)."""
@@ -153,19 +166,265 @@ class ParticleModel(MixtureOfProducts):
         return total / len(self.weight)
 
     def mixture(self, k):
-        """Probability of each level in each particle of class `k`, shape (n_members * n_particles, n_encoded)."""
+        """Probability of each level at each point of class `k`, shape (n_restarts * n_points, n_columns_encoded)."""
         offsets, block = self.offsets, block_of_level(self.n_levels)
-        members = zip(self.particles[:, k], self.weight, self.bias)
-        return np.concatenate([block_softmax(z @ w + b, offsets, block) for z, w, b in members])
+        restarts = zip(self.points[:, k], self.weight, self.bias)
+        return np.concatenate([block_softmax(z @ w + b, offsets, block) for z, w, b in restarts])
 
     def to_state(self):
         """Return arrays for a release file."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        state = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {"particles" if name == "points" else name: value for name, value in state.items()}
 
     @classmethod
     def from_state(cls, state):
         """Rebuild from `to_state`."""
-        return cls(**state)
+        return cls(**{"points" if name == "particles" else name: value for name, value in state.items()})
+
+
+# ---- the fit -------------------------------------------------------------------------------------------------------
+def fit_tables(
+    released, noise_sd, n_levels, rng, *, optional=None, n_components=30, n_restarts=5, n_iter=300, progress=None
+):
+    """Fit prior and decoder to released one-way and two-way tables: post-processing.
+
+    Parameters
+    ----------
+    released, noise_sd : OneHotMoments
+        Noisy counts, and the standard deviation of the noise on each.
+    n_levels : array of int of shape (n_blocks,)
+    rng : numpy.random.Generator
+        Draws the initial support points; the noise is already in `released`.
+    optional : array of bool of shape (n_columns_encoded,), default=None
+        Levels that the data need not have; see `consistent_marginals`.
+    n_components : int, default=30
+        Latent dimensions; at most the number of levels less that of blocks.
+    n_restarts : int, default=5
+        Fits from different initial points; fewer where levels are many.
+    n_iter : int, default=300
+        Steps of Adam in each restart; fewer where levels are many.
+    progress : callable, default=None
+        Wraps the iterable of steps (a tqdm bar).
+
+    Returns
+    -------
+    TableModel
+    """
+    n_levels = np.asarray(n_levels, dtype=np.int64)
+    counts, marginals, absent = consistent_marginals(released, noise_sd, n_levels, optional)
+    prior = _gaussian_prior(released, counts, marginals, n_components, n_levels, absent)
+    if released.pairs is None or len(n_levels) < 2:
+        restarts = [_one_point_a_class(marginals, prior.class_means)]
+        _silence(restarts, absent)
+    else:
+        size = int(np.clip(_ALL_POINTS // len(counts), _FEWEST_POINTS, _MOST_POINTS))
+        affordable = int(_MOST_PRODUCTS / (2 * len(counts) * size * len(absent) ** 2))
+        n_restarts = int(np.clip(affordable // n_iter, 1, n_restarts))
+        n_iter = min(n_iter, max(affordable, _FEWEST_STEPS))
+        restarts = _initial_restarts(prior, size, n_restarts, rng)
+        _silence(restarts, absent)
+        _descend(restarts, _TableLoss(released, noise_sd, n_levels, counts), n_iter, progress)
+    points, weight, bias = (np.stack(parts) for parts in zip(*restarts))
+    moments = (prior.mean, prior.components, prior.scale, prior.class_means, prior.class_covariances)
+    return TableModel(n_levels, counts, *moments, points, weight, bias)
+
+
+def _descend(restarts, loss, n_iter, progress):
+    """Minimise the loss over each restart, in place."""
+    steps = range(len(restarts) * n_iter)
+    # thousands of small products: threads that wait for one another cost more than they save
+    with threadpool_limits(1, "blas"):
+        for step in steps if progress is None else progress(steps):
+            restart, at = divmod(step, n_iter)
+            if at == 0:
+                descent = _Adam(restarts[restart], n_iter)
+            descent.move(at, loss.gradients(*restarts[restart]))
+
+
+def _initial_restarts(prior, size, n_restarts, rng):
+    """Support points drawn from the Gaussians of the classes, and one decoder for all restarts."""
+    # half the first-order expansion of log(mean + components^T z) about the mean: its exponential stays small
+    weight = (0.5 * prior.components * prior.scale[:, None] / np.maximum(prior.mean, 0.02)).astype(np.float32)
+    bias = np.log(np.maximum(prior.mean, _SMALLEST_PROBABILITY)).astype(np.float32)
+    restarts = []
+    for _ in range(n_restarts):
+        gaussians = zip(prior.class_means, prior.class_covariances)
+        drawn = [mean + antithetic(rng, size, len(mean)) @ root(covariance).T for mean, covariance in gaussians]
+        restarts.append((np.stack(drawn).astype(np.float32), weight.copy(), bias.copy()))
+    return restarts
+
+
+def _one_point_a_class(marginals, class_means):
+    """One support point a class, and the decoder that gives the marginals of the class there."""
+    log_p = np.log(np.maximum(marginals, 1e-9))
+    affine = np.column_stack([class_means, np.ones(len(class_means))])
+    solution = np.linalg.lstsq(affine, log_p, rcond=None)[0]
+    return class_means[:, None, :], solution[:-1], solution[-1]
+
+
+def _silence(restarts, absent):
+    for _, weight, bias in restarts:
+        weight[:, absent], bias[absent] = 0.0, _ABSENT
+
+
+def consistent_marginals(released, noise_sd, n_levels, optional=None):
+    """Estimate class counts and class marginals, every block of which sums to one, and find the absent levels.
+
+    The marginal of a block is the inverse-variance mean of its one-way table and of the row sums of its two-way tables,
+    projected onto the simplex. The count of a class is that of its direct count and of the totals of the blocks.
+
+    Parameters
+    ----------
+    released, noise_sd, n_levels
+        See `fit_tables`.
+    optional : array of bool of shape (n_columns_encoded,), default=None
+        Levels that the data need not have ("missing", "other", bins far from all others). Where the released count over
+        all classes is below three standard deviations of its noise (up to four where such levels are many), the level
+        is absent: it is never drawn. One level of each block stays.
+
+    Returns
+    -------
+    counts : array of shape (n_classes,)
+    marginals : array of shape (n_classes, n_columns_encoded)
+    absent : array of bool of shape (n_columns_encoded,)
+    """
+    starts = _offsets(n_levels)
+    estimate, precision = _combined_counts(released, noise_sd, n_levels)
+    totals = np.add.reduceat(estimate, starts[:-1], axis=1)
+    total_precision = 1 / np.add.reduceat(1 / precision, starts[:-1])
+    count_precision = 1 / _variance(noise_sd.count[0])
+    counts = (totals @ total_precision + released.count * count_precision) / (total_precision.sum() + count_precision)
+    # A class that the noise hides is absent, unless all are. Two blocks share the noise of their pair table, so the
+    # variance is up to twice that of independent totals.
+    variance = (1 if released.pairs is None else 2) / (total_precision.sum() + count_precision)
+    hidden = counts < 3 * variance**0.5
+    counts = np.where(hidden & ~hidden.all(), 0.0, np.maximum(counts, 0.0))
+    absent = np.zeros(starts[-1], dtype=bool)
+    if optional is not None:
+        deviations = max(3.0, -ndtri(_LEVEL_TOO_MANY / max(np.count_nonzero(optional), 1)))
+        noise = deviations * (len(counts) / precision) ** 0.5
+        noise = np.where(noise_sd.one_way[0] > 0, noise, 0.5)  # exact counts are whole
+        over_classes = estimate.sum(axis=0)
+        absent = np.asarray(optional, dtype=bool) & (over_classes < noise)
+        for start, stop in itertools.pairwise(starts):
+            if absent[start:stop].all():
+                absent[start + np.argmax(over_classes[start:stop])] = False
+    marginals = np.zeros_like(estimate)
+    for k in range(len(counts)):
+        for start, stop in itertools.pairwise(starts):
+            kept = start + np.flatnonzero(~absent[start:stop])
+            marginals[k, kept] = _to_simplex(estimate[k, kept] / max(counts[k], 1.0))
+    return counts, marginals, absent
+
+
+def _combined_counts(released, noise_sd, n_levels):
+    """Inverse-variance mean of the one-way table and the row sums of the two-way tables, and its precision."""
+    block = block_of_level(n_levels)
+    precision = 1 / _variance(noise_sd.one_way[0])
+    value = released.one_way * precision
+    if released.pairs is not None:
+        variance = _variance(noise_sd.pairs[0])
+        for j, (start, stop) in enumerate(itertools.pairwise(_offsets(n_levels))):
+            weight = np.where(block != j, 1 / (variance[:, start] * n_levels[j]), 0.0)
+            value = value + released.pairs[:, :, start:stop].sum(axis=2) * weight
+            precision = precision + weight
+    return value / precision, precision
+
+
+@dataclass(frozen=True, eq=False)
+class _GaussianPrior:
+    """One Gaussian a class in the latent space; see `TableModel` for the arrays."""
+
+    mean: np.ndarray
+    components: np.ndarray
+    scale: np.ndarray
+    class_means: np.ndarray
+    class_covariances: np.ndarray
+
+
+def _gaussian_prior(released, counts, marginals, n_components, n_levels, absent):
+    """DP-PCA of the one-hot table, and one Gaussian a class in its space; entries within a block are structural."""
+    share = counts / counts.sum() if counts.sum() > 0 else np.full(len(counts), 1 / len(counts))
+    mean = share @ marginals
+    n_components = int(np.clip(n_components, 1, max(1, len(mean) - len(n_levels))))
+    block = block_of_level(n_levels)
+    same = block[:, None] == block[None, :]
+    covariances = []
+    for k, p in enumerate(marginals):
+        outer = np.outer(p, p)
+        cross = 0.0 if released.pairs is None else released.pairs[k] / max(counts[k], 1.0) - outer
+        covariances.append(np.where(same, np.diag(p) - outer, cross))
+    covariances = np.where(absent[:, None] | absent, 0.0, np.array(covariances))
+    shift = marginals - share @ marginals
+    _, vectors = np.linalg.eigh(np.tensordot(share, covariances, 1) + (shift.T * share) @ shift)
+    components = np.ascontiguousarray(vectors[:, ::-1][:, :n_components].T)
+    roots = [root(s) for s in components @ covariances @ components.T]
+    class_means, class_covariances = shift @ components.T, np.array([r @ r.T for r in roots])
+    second = np.einsum("c,cii->i", share, class_covariances) + share @ class_means**2
+    # a direction whose variance the noise hides would otherwise make the latents of real rows very large
+    scale = np.sqrt(np.maximum(second, max(1e-3 * second.max(), 1e-9)))
+    return _GaussianPrior(mean, components, scale, class_means / scale, class_covariances / np.outer(scale, scale))
+
+
+class _TableLoss:
+    """Squared error of expected against released tables, weighted by the known noise."""
+
+    def __init__(self, released, noise_sd, n_levels, counts):
+        self.offsets, self.block = _offsets(n_levels), block_of_level(n_levels)
+        self.counts = counts
+        self.one_way, self.pairs = released.one_way.astype(np.float32), released.pairs.astype(np.float32)
+        self.one_way_weight = (1 / _variance(noise_sd.one_way[0])).astype(np.float32)
+        inside = self.block[:, None] == self.block
+        self.pair_weight = np.where(inside, 0.0, 1 / _variance(noise_sd.pairs[0])).astype(np.float32)
+
+    def gradients(self, points, weight, bias):
+        """Gradients of the loss with respect to the three."""
+        found = [np.zeros_like(points), np.zeros_like(weight), np.zeros_like(bias)]
+        for k, z in enumerate(points):
+            each = np.float32(max(self.counts[k], 1.0)) / len(z)  # rows that one point stands for
+            p = block_softmax(z @ weight + bias, self.offsets, self.block)
+            gradient = each * (p @ ((each * (p.T @ p) - self.pairs[k]) * self.pair_weight))
+            gradient += each * self.one_way_weight * (each * p.sum(axis=0) - self.one_way[k])
+            gradient = p * (gradient - np.add.reduceat(p * gradient, self.offsets[:-1], axis=1)[:, self.block])
+            found[0][k] = gradient @ weight.T
+            found[1] += z.T @ gradient
+            found[2] += gradient.sum(axis=0)
+        return found
+
+
+class _Adam:
+    """Adam with a falling step size; moves parameters in place."""
+
+    def __init__(self, parameters, n_iter):
+        self.parameters, self.n_iter = parameters, n_iter
+        self.averages = [(np.zeros_like(q), np.zeros_like(q)) for q in parameters]
+
+    def move(self, step, gradients):
+        done = step / self.n_iter
+        rate = _LEARNING_RATE * (1.0 if done < 0.5 else 0.3 if done < 0.8 else 0.1)
+        correction = np.float32(rate * np.sqrt(1 - 0.99 ** (step + 1)) / (1 - 0.9 ** (step + 1)))
+        for q, g, (first, second) in zip(self.parameters, gradients, self.averages):
+            first += 0.1 * (g - first)
+            second += 0.01 * (g * g - second)
+            q -= correction * first / (np.sqrt(second) + np.float32(1e-12))
+
+
+def _variance(sd):
+    # an exact count is a whole number: half a row as the least noise keeps weights finite without privacy
+    return np.maximum(np.asarray(sd, dtype=np.float64), 0.5) ** 2
+
+
+def _to_simplex(x):
+    """Nearest probability vector."""
+    ordered = np.sort(x)[::-1]
+    excess = np.cumsum(ordered) - 1
+    last = np.flatnonzero(ordered - excess / np.arange(1, len(x) + 1) > 0)[-1]
+    return np.maximum(x - excess[last] / (last + 1), 0.0)
+
+
+# ---- shared by the models of tables and of scores ------------------------------------------------------------------
+def _offsets(n_levels):
+    return np.concatenate([[0], np.cumsum(n_levels)])
 
 
 def block_of_level(n_levels):
@@ -181,7 +440,7 @@ def block_softmax(logits, offsets, block):
 
 
 def root(covariance):
-    """Matrix R with R R^T the nearest positive semi-definite matrix."""
+    """Matrix R such that R R^T is the nearest positive semi-definite matrix."""
     values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
     return vectors * np.sqrt(np.maximum(values, 0.0))
 
@@ -193,7 +452,7 @@ def antithetic(rng, size, n_components):
 
 
 def _spread(n, size, weights, rng):
-    """Particle of each of n rows, sorted: equally often, or as `weights` say, each within a row of its share."""
+    """Support point of each of n rows, sorted: in equal numbers, or as `weights` say, within a row of each share."""
     if weights is None or not weights.sum() > 0:
         return np.sort(rng.permutation(size)[np.arange(n) % size])
     shares = np.cumsum(weights / weights.sum())

@@ -1,9 +1,9 @@
-"""Wide tables: one score a number, second moments of the scores, and a latent Gaussian behind ordered levels.
+"""Wide tables: a latent Gaussian behind ordered levels, fitted to released second moments of scores.
 
-Where columns are too many, or rows too few, for tables of two columns to stand above the noise, far fewer numbers tell
-what columns have to do with one another: of a number the score of its bin, of a category its indicators. Their class
-means and second moments are one release, whose principal components carry the latent Gaussians; a
-decoder without parameters of its own gives every column the marginal that is known of it.
+Where columns are too many, or rows too few, for two-way tables to exceed the noise, far fewer numbers describe how
+columns depend on each other: the score of the bin of a number, the indicators of a category. Their class means and
+second moments are one release. Its principal components span the latent Gaussians, and a decoder without further
+parameters gives every column its released marginal.
 """
 
 from __future__ import annotations
@@ -17,24 +17,26 @@ from scipy.special import ndtr
 from ..data.scores import COUNT_WEIGHT, MEAN_WEIGHT, Scores
 from ..mechanisms import Moments
 from .gaussians import class_latents
-from .product_mixture import MixtureOfProducts, antithetic, root
+from .product_mixture import ProductMixture, antithetic, root
 
 __all__ = ["ScoreModel", "fit_scores"]
 
-_MOST_PARTICLES, _ALL_PARTICLES = 800, 1600  # of a class, of all
-_SMALLEST_SPREAD = 0.2  # of a score of variance 1, given the latent
+# Support points of a class; fewer where all classes together would have more than the second number.
+_MOST_POINTS, _ALL_POINTS, _FEWEST_POINTS = 800, 1600, 100
+# Least standard deviation of a score of variance 1, given the latent.
+_SMALLEST_SPREAD = 0.2
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreModel(MixtureOfProducts):
+class ScoreModel(ProductMixture):
     """Released state: a Gaussian a class in the space of the principal components of the scores.
 
     Parameters
     ----------
     n_levels, class_counts
-        As in `ParticleModel`.
+        See `TableModel`.
     scores : Scores
-        With the edges by which the model has the released share of each ordered level.
+        With edges such that the model has the released share of each ordered level.
     mean : array of shape (n_scores,)
     components : array of shape (n_latent, n_scores)
         Of the weighted scores.
@@ -42,8 +44,8 @@ class ScoreModel(MixtureOfProducts):
         Standard deviation of a score given the latent.
     present : array of bool of shape (n_columns_encoded,)
         Levels that may be drawn.
-    particles : array of shape (n_classes, n_particles, n_latent)
-        Draws of the class's Gaussian.
+    points : array of shape (n_classes, n_points, n_latent)
+        Support points, drawn from the Gaussian of each class; "particles" in a release file.
     """
 
     n_levels: np.ndarray
@@ -53,7 +55,7 @@ class ScoreModel(MixtureOfProducts):
     components: np.ndarray
     spread: np.ndarray
     present: np.ndarray
-    particles: np.ndarray
+    points: np.ndarray
 
     def encode(self, one_hot):
         """Latent of encoded rows, shape (n_samples, n_latent)."""
@@ -79,18 +81,20 @@ class ScoreModel(MixtureOfProducts):
         return p
 
     def mixture(self, k):
-        """Probability of each level in each particle of class `k`, shape (n_particles, n_columns_encoded)."""
-        return self.decode(self.particles[k])
+        """Probability of each level at each support point of class `k`, shape (n_points, n_columns_encoded)."""
+        return self.decode(self.points[k])
 
     def to_state(self):
         """Return arrays for a release file."""
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**own, "scores": {field.name: getattr(self.scores, field.name) for field in fields(self.scores)}}
+        state = {field.name: getattr(self, field.name) for field in fields(self)}
+        state["particles"] = state.pop("points")
+        return {**state, "scores": {field.name: getattr(self.scores, field.name) for field in fields(self.scores)}}
 
     @classmethod
     def from_state(cls, state):
         """Rebuild from `to_state`."""
-        return cls(**{**state, "scores": Scores(**state["scores"])})
+        own = {"points" if name == "particles" else name: value for name, value in state.items()}
+        return cls(**{**own, "scores": Scores(**state["scores"])})
 
 
 def fit_scores(released, noise_sd, scores, rng, *, optional, n_components):
@@ -101,61 +105,78 @@ def fit_scores(released, noise_sd, scores, rng, *, optional, n_components):
     released : Moments
         With a leading axis of classes.
     noise_sd : float
-        Noise multiplier times sensitivity: of the noise on a diagonal second moment, in units of ``l2_bound ** 2``.
+        Noise multiplier times sensitivity: standard deviation of a diagonal second moment, in units of
+        ``l2_bound ** 2``.
     scores : Scores
     rng : numpy.random.Generator
-        Of the particles.
+        Draws the support points.
     optional : array of bool of shape (n_columns_encoded,)
-        Levels that the data need not have: absent, where their released share is below three deviations of its noise.
+        Levels that the data need not have: absent where their released share is below three standard deviations.
     n_components : int
 
     Returns
     -------
     ScoreModel
     """
-    radius, n_classes = scores.l2_bound, len(released.count)
     counts = np.where(released.count > 3 * noise_sd / COUNT_WEIGHT, released.count, 0.0)
-    if not counts.any():  # the noise hides every class: all of them are kept
+    if not counts.any():  # the noise hides every class: all of them stay
         counts = np.maximum(released.count, 1.0)
-    kept = np.flatnonzero(counts)
-    # a count that the noise hides divides no noise by next to nothing
-    divisor = np.maximum(counts[kept], noise_sd / COUNT_WEIGHT)
-    some = Moments(divisor, released.sum[kept], released.second[kept])
-    centers, mean_sd = np.zeros_like(some.sum), noise_sd * radius / MEAN_WEIGHT
-    width = scores.matrix.shape[1]
-    latents = class_latents(some, centers, noise_sd * radius**2, mean_sd, min(n_components, width))
-    share = latents.mixture.weights
-    weights = scores.weights
-    mean = np.clip(latents.mean / weights, scores.matrix.min(axis=0), scores.matrix.max(axis=0))
-    # class means leave the principal components of what is within classes: their directions join the space
+    present = np.flatnonzero(counts)
+    # at least its noise, so that a count that the noise hides does not blow up what is divided by it
+    divisor = np.maximum(counts[present], noise_sd / COUNT_WEIGHT)
+    moments = Moments(divisor, released.sum[present], released.second[present])
+    mean_sd, width = noise_sd * scores.l2_bound / MEAN_WEIGHT, scores.matrix.shape[1]
+    second_sd = noise_sd * scores.l2_bound**2
+    latents = class_latents(moments, np.zeros_like(moments.sum), second_sd, mean_sd, min(n_components, width))
+    mean = np.clip(latents.mean / scores.weights, scores.matrix.min(axis=0), scores.matrix.max(axis=0))
+    basis, points = _draw_points(latents, present, len(counts), rng)
+    shares = np.zeros(len(counts))
+    shares[present] = latents.mixture.weights
+    # shape (n_classes, n_points, n_scores), less the mean
+    drawn = points @ (basis.T / scores.weights).astype(np.float32)
+    explained = np.einsum("c,cps->s", shares / points.shape[1], np.square(drawn))
+    total = np.einsum("css->s", moments.second) / divisor.sum() / scores.weights**2 - mean**2
+    spread = _spread_within(scores, total, explained)
+    # standard deviation of the share of a level, over all classes
+    share_sd = mean_sd * len(present) ** 0.5 / divisor.sum() / scores.weights[scores.first]
+    allowed = _present_levels(scores, mean, np.repeat(share_sd, scores.n_levels), optional)
+    scores = replace(scores, edges=_calibrated(scores, drawn + mean, shares, spread))
+    return ScoreModel(scores.n_levels, counts, scores, mean, basis.T, spread, allowed, points)
+
+
+def _draw_points(latents, present, n_classes, rng):
+    """Basis of the latent space, and support points of each class drawn from its Gaussian there."""
+    share, gap = latents.mixture.weights, latents.means - latents.mean
+    # the principal components are those within classes: the directions between class means are added
     basis = latents.components
-    gap = latents.means - latents.mean
     beyond = gap - (gap @ basis) @ basis.T
     _, size, more = np.linalg.svd(np.sqrt(share)[:, None] * beyond, full_matrices=False)
     basis = np.concatenate([basis, more[size > 1e-6].T], axis=1)
-    n_particles = int(np.clip(_ALL_PARTICLES // n_classes, 100, _MOST_PARTICLES))
-    particles = np.zeros((n_classes, n_particles, basis.shape[1]), dtype=np.float32)
+    n_points = int(np.clip(_ALL_POINTS // n_classes, _FEWEST_POINTS, _MOST_POINTS))
+    points = np.zeros((n_classes, n_points, basis.shape[1]), dtype=np.float32)
     common = np.tensordot(share, latents.mixture.covariances, 1)
-    for k in range(n_classes):  # a class that the noise hides is like the common one
-        at = np.flatnonzero(kept == k)
+    for k in range(n_classes):  # a class that the noise hides has the common Gaussian
+        at = np.flatnonzero(present == k)
         covariance = latents.mixture.covariances[at[0]] if len(at) else common
-        white = antithetic(rng, n_particles, len(covariance))
-        particles[k, :, : len(covariance)] = white @ root(covariance).T
+        white = antithetic(rng, n_points, len(covariance))
+        points[k, :, : len(covariance)] = white @ root(covariance).T
         if len(at):
-            particles[k] += gap[at[0]] @ basis
-    shares = np.zeros(n_classes)
-    shares[kept] = share
-    # shape (n_classes, n_particles, n_scores), less the mean
-    drawn = particles @ (basis.T / weights).astype(np.float32)
-    told = np.einsum("c,cps->s", shares / n_particles, np.square(drawn))
-    total = np.einsum("css->s", some.second) / divisor.sum() / weights**2 - mean**2
-    known = np.ones(width)
+            points[k] += gap[at[0]] @ basis
+    return basis, points
+
+
+def _spread_within(scores, total, explained):
+    """Standard deviation of each score given the latent, by its variance and the part that the latent explains."""
+    known = np.ones(len(total))
     starts = np.concatenate([[0], np.cumsum(scores.n_levels)])
     for first, start in zip(scores.first, starts):
         known[first] = 1.0 if not np.isnan(scores.shares[start]) else np.clip(total[first], 0.05, 3.0)
-    spread = np.sqrt(np.maximum(known - told, _SMALLEST_SPREAD**2))
-    # what the noise leaves of the share of a level, over all classes
-    share_sd = mean_sd * len(kept) ** 0.5 / divisor.sum() / np.repeat(weights[scores.first], scores.n_levels)
+    return np.sqrt(np.maximum(known - explained, _SMALLEST_SPREAD**2))
+
+
+def _present_levels(scores, mean, share_sd, optional):
+    """Levels that may be drawn: not optional, or with a released share that the noise does not hide."""
+    starts = np.concatenate([[0], np.cumsum(scores.n_levels)])
     shown = np.zeros(starts[-1])
     for first, bins, start, stop in zip(scores.first, scores.bins, starts, starts[1:]):
         if not bins:
@@ -165,12 +186,11 @@ def fit_scores(released, noise_sd, scores, rng, *, optional, n_components):
     present = ~(np.asarray(optional, dtype=bool) & (shown < np.maximum(3 * share_sd, 1e-9)))
     for start, stop in itertools.pairwise(starts):  # of levels that may all be absent, the likeliest stays
         present[start + np.argmax(shown[start:stop])] |= not present[start:stop].any()
-    scores = replace(scores, edges=_calibrated(scores, drawn + mean, shares, spread))
-    return ScoreModel(scores.n_levels, counts, scores, mean, basis.T, spread, present, particles)
+    return present
 
 
 def _calibrated(scores, drawn, shares, spread):
-    """Upper ends of ordered levels, such that the model's share of each is the released one."""
+    """Upper ends of ordered levels at which the model's share of each level is the released one."""
     edges = scores.edges.copy()
     weights = np.repeat(shares / drawn.shape[1], drawn.shape[1])
     start = 0

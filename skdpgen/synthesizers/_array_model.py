@@ -9,7 +9,8 @@ import numpy as np
 from scipy.special import logsumexp
 
 from ..data.scaling import learn_norm_bound
-from ..generators.array_evidence import ArraysGiven
+from ..generators.class_structure import scale_mixture
+from ..generators.conditioning import ArraysGiven
 from ..generators.gaussians import (
     COUNT_WEIGHT,
     MEAN_WEIGHT,
@@ -24,8 +25,7 @@ from ..generators.gaussians import (
 from ..mechanisms import add_gaussian, class_first_moments, class_moments, clip_rows, total, unpack_moments
 from ..mixture import GaussianMixtureParameters
 from ..mixture._em import clip_covariances
-from ._class_cells import release_cells
-from ._class_sizes import learn_class_sizes, scale_mixture
+from ._class_structure import release_class_norms, release_subclusters
 from ._released import NetGenerator, ReleasedModel
 
 __all__ = ["ArrayModel", "fit_array_model"]
@@ -207,7 +207,7 @@ def _release_norms(rows, codec, model, centers, count, fit):
     norms, largest = rows.residual_norms(codec, centers), 2 * codec.row_norm
     how = fit.noise["norm"], fit.rng, fit.neighboring
     if model.has_class_sizes(rows):
-        sizes = learn_class_sizes(norms, rows.codes, len(centers), largest, *how, count=count)
+        sizes = release_class_norms(norms, rows.codes, len(centers), largest, *how, count=count)
         return sizes.bound, sizes
     return learn_norm_bound(norms[rows.codes >= 0], largest, *how, count=count), None
 
@@ -230,7 +230,7 @@ def _release_contrast(rows, codec, model, gaussians, row_count, fit):
 
 def _release_sub_clusters(rows, codec, latents, gaussians, fit):
     """One release (`cells`): the moments of the sub-clusters of each class."""
-    space, halved, cells = release_cells(
+    space, halved, cells = release_subclusters(
         rows, codec, gaussians.space, latents, fit.noise["cells"], fit.rng, fit.neighboring
     )
     means = space.center + halved.means

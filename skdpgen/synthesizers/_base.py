@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from ..accounting import PrivacyCard
-from ..data.reading import public_assumptions
+from ..data.validation import public_assumptions
 from ..exceptions import InvalidInputError, PrivacyLeakWarning
 from ..generators.components import component_chunks, join_chunks
 from ..tabular import Schema

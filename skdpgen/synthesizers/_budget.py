@@ -143,7 +143,7 @@ class MomentSettings:
 
     def has_class_sizes(self, rows):
         """Whether norms are released class by class: for Gaussians of rows of numbers; public."""
-        return rows.may_have_sizes and self.moments_alone
+        return rows.may_have_class_norms and self.moments_alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,7 +281,7 @@ def plan_moments(rows, model, bounds_share, accountant, calibrate, *, split=None
         Phases -> FitPlan; charges nothing.
     """
     plan = calibrate(moment_phases(rows, model, bounds_share, split=split))
-    wanted = rows.may_have_cells and not accountant.fixed_phases and model.decoder is None
+    wanted = rows.may_have_subclusters and not accountant.fixed_phases and model.decoder is None
     cells = wanted and plan.noise_multipliers["moments"] <= _MOST_NOISE_OF_CELLS
     return calibrate(moment_phases(rows, model, bounds_share, split=split, cells=True)) if cells else plan
 
@@ -317,7 +317,7 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
     rest = remaining_share(learned, f"bounds_share={bounds_share} leaves nothing to the model") / sum(split)
     encoder, em, decoder = (share * rest for share in split)
     sizes = model.has_class_sizes(rows)
-    phases = [*learned, *rows.encoder_phases(encoder / 2 if cells else encoder, sizes=sizes)]
+    phases = [*learned, *rows.encoder_phases(encoder / 2 if cells else encoder, class_norms=sizes)]
     if cells:
         phases.append(Phase("cells", encoder / 2))
     if mixture:

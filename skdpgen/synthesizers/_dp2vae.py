@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..accounting import Phase
 from ..data.frames import FrameRows
-from ..data.reading import read_rows
+from ..data.validation import validate_input
 from ..exceptions import InvalidInputError
 from ..utils.validation import MOST_UNITS, Interval, StrOptions, as_numbers, fit_context
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
@@ -159,7 +159,11 @@ def plan_phases(rows, settings, bounds_share, neighboring):
     rest = remaining_share(learned, f"bounds_share={bounds_share} leaves nothing to the training")
     moments, decoder = settings.split if from_moments else (0.0, 1.0)
     rest /= moments + decoder
-    phases = [*learned, *rows.encoder_phases(moments * rest, sizes=rows.may_have_sizes)] if from_moments else learned
+    phases = (
+        [*learned, *rows.encoder_phases(moments * rest, class_norms=rows.may_have_class_norms)]
+        if from_moments
+        else learned
+    )
     return [*phases, settings.subsets.plan().phase("decoder", decoder * rest)]
 
 
@@ -415,7 +419,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
 
     def _read(self, X, y, settings):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""
-        rows = read_rows(self, X, y)
+        rows = validate_input(self, X, y)
         if isinstance(rows, FrameRows):
             if settings.networks.likelihood != "auto":
                 raise ValueError("likelihood= is for arrays: a DataFrame has one categorical distribution a column")

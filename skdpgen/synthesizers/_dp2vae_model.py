@@ -339,7 +339,7 @@ def rows_and_latents(generator, classes, n_latent, rng):
     """
     covariances = full_covariances(generator.mixture)
     width = covariances.shape[1]
-    components = generator.draw_cells(classes, rng)
+    components = generator.draw_components(classes, rng)
     drawn = rng.standard_normal((len(components), max(width, n_latent)))
     x = np.empty((len(components), len(generator.low)))
     for k in np.unique(components):

@@ -10,10 +10,9 @@ from numbers import Integral, Real
 import numpy as np
 
 from ..accounting import Phase
-from ..data.frame_codec import FrameCodec
-from ..data.frames import FrameRows
-from ..data.reading import read_rows
+from ..data.frames import FrameCodec, FrameRows
 from ..data.sources import add_sums
+from ..data.validation import validate_input
 from ..mechanisms import add_gaussian, class_first_moments
 from ..utils.blocks import exact_product
 from ..utils.file_checks import check_size, check_whole
@@ -145,7 +144,7 @@ class DPMERFSynthesizer(BaseSynthesizer):
         "steps": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
     }
-    image_shape = None  # of `read_rows`: rows are taken as they are
+    image_shape = None  # of `validate_input`: rows are taken as they are
 
     def __init__(
         self,
@@ -218,9 +217,9 @@ class DPMERFSynthesizer(BaseSynthesizer):
             self.n_frequencies, self.length_scale, self.n_components, sizes, self.steps, self.learning_rate,
             self._seed(), self.progress,
         )  # fmt: skip
-        rows = read_rows(self, X, y)
+        rows = validate_input(self, X, y)
         numbers = sum(a * b for a, b in zip((self.n_components, *sizes), (*sizes, 1)))
-        check_model_size(numbers, n_components=self.n_components, hidden_layer_sizes=sizes)
+        check_model_size(numbers, n_components=self.n_components, hidden_layer_class_norms=sizes)
         learned = list(rows.phases(self.bounds_share))
         rest = remaining_share(learned, f"bounds_share={self.bounds_share} leaves nothing to the embedding")
         return (rows, settings), self._calibrate_phases(accountant, rows, [*learned, Phase("embedding", rest)])

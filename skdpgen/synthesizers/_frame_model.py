@@ -12,9 +12,8 @@ from .._types import BoundedSum
 from ..data.scores import Scores
 from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
-from ..generators.frame_evidence import FramesGiven
-from ..generators.product_mixture import ParticleModel
-from ..generators.product_mixture_fit import fit_particles
+from ..generators.conditioning import FramesGiven
+from ..generators.product_mixture import TableModel, fit_tables
 from ..generators.scores import ScoreModel, fit_scores
 from ..mechanisms import add_gaussian, unpack_moments, unpack_one_hot_moments
 from ..mixture import GaussianMixtureParameters
@@ -32,7 +31,7 @@ class FrameModel(ReleasedModel):
     Parameters
     ----------
     codec : FrameCodec
-    particles : ParticleModel or ScoreModel
+    particles : TableModel or ScoreModel
         Latent space, decoder, and the prior of a model without mixture and network.
     row_count : float
     mixture : GaussianMixtureParameters or None
@@ -131,7 +130,7 @@ class FrameModel(ReleasedModel):
     def _restore(cls, codec, state):
         mixture = state["mixture"] and check_mixture(GaussianMixtureParameters(**state["mixture"]))
         net = None if state["net"] is None else NetGenerator.from_state(state["net"])
-        kind = ScoreModel if "scores" in state["particles"] else ParticleModel
+        kind = ScoreModel if "scores" in state["particles"] else TableModel
         return cls(codec, kind.from_state(state["particles"]), state["row_count"], mixture, net)
 
 
@@ -172,7 +171,7 @@ def _fit_prior(released, tables, codec, scores, model, fit):
         return fit_scores(released, sd, scores, fit.stream, **options)
     sd = unpack(_noise_sd(tables, noise_multiplier, fit.neighboring), codec)
     progress = _bar if model.progress else None
-    return fit_particles(released, sd, codec.n_levels, fit.stream, progress=progress, **options)
+    return fit_tables(released, sd, codec.n_levels, fit.stream, progress=progress, **options)
 
 
 def unpack(packed, codec, scores=None):

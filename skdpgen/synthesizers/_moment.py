@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..data.frames import FrameRows
-from ..data.reading import read_rows
+from ..data.validation import validate_input
 from ..generators.components import join_chunks
 from ..generators.constraints import RowConstraint, keep_constraints
 from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
@@ -190,7 +190,7 @@ class MomentSynthesizer(BaseSynthesizer):
         return self._fit(X, y)
 
     def _prepare(self, X, y, accountant):
-        rows = read_rows(self, X, y)
+        rows = validate_input(self, X, y)
         if isinstance(rows, FrameRows):
             for text in self._texts():
                 RowConstraint(text, rows.schema.names).check(rows.schema)

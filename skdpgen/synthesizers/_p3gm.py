@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..data.frames import FrameRows
-from ..data.reading import read_rows
+from ..data.validation import validate_input
 from ..exceptions import InvalidInputError
 from ..generators.components import spread_components
 from ..generators.gaussians import LatentSpace, LinearGenerator
@@ -322,7 +322,7 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
     def _read(self, X, y, parameters):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""
         prior, likelihood = parameters["prior"], parameters["likelihood"]
-        rows = read_rows(self, X, y, conditional=prior in ("auto", "class_conditional"))
+        rows = validate_input(self, X, y, conditional=prior in ("auto", "class_conditional"))
         if isinstance(rows, FrameRows):
             if likelihood != "auto":
                 raise ValueError("likelihood= is for arrays: a DataFrame has one categorical distribution a column")

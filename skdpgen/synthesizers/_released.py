@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from .. import __version__
 from ..data.arrays import ArrayCodec
-from ..data.frame_codec import FrameCodec
+from ..data.frames import FrameCodec
 from ..data.labels import label_codes
 from ..generators.gaussians import LatentSpace
 from ..mixture import GaussianMixtureParameters

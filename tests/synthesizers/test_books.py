@@ -92,7 +92,7 @@ def test_a_fit_is_calibrated_once_and_by_public_parameters_alone(monkeypatch):
         (_p3gm, "train_decoder", (X,)),
         (_frames, "add_gaussian", (FRAME,)),
         (_frame_model, "add_gaussian", (FRAME,)),
-        (_frame_model, "fit_particles", (FRAME,)),
+        (_frame_model, "fit_tables", (FRAME,)),
         (_p3gm, "train_decoder", (FRAME,)),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 import skdpgen
 from skdpgen import MomentSynthesizer, PrivacyAccountant, Schema
 from skdpgen.exceptions import InvalidInputError
-from skdpgen.generators.product_mixture_fit import fit_particles
+from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
@@ -43,10 +43,10 @@ SCHEMA = Schema(
 
 @pytest.fixture(autouse=True, scope="module")
 def _few_steps():
-    """Two members of sixty steps: these are claims about the interface."""
-    defaults = fit_particles.__kwdefaults__
+    """Two restarts of sixty steps: these are claims about the interface."""
+    defaults = fit_tables.__kwdefaults__
     before = dict(defaults)
-    defaults.update(n_iter=60, n_members=2)
+    defaults.update(n_iter=60, n_restarts=2)
     yield
     defaults.update(before)
 
@@ -153,18 +153,18 @@ def test_given_and_classes_go_together(fitted):
     drawn = fitted.sample(y=[True, False] * 100, given={"town": "south"})
     assert (drawn["sick"] == ([True, False] * 100)).all()
     assert (drawn["town"] == "south").all()
-    with pytest.raises(ValueError, match="rules out"):
+    with pytest.raises(ValueError, match="given excludes"):
         fitted.sample(y=[True], given={"sick": False})
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"nobody": 1}, "no column"),
+        ({"nobody": 1}, "columns that the model does not have"),
         ({"town": "east"}, "does not have"),
         ({"age": 200}, "within its bounds"),
         ({"age": (50, 40)}, "within its bounds"),
-        ({"age": "old"}, "no value of its kind"),
+        ({"age": "old"}, "not a Numeric value"),
         ({"age": None}, "does not allow"),
         ({}, "at least one"),
         ("town", "dict"),
@@ -301,9 +301,9 @@ def test_importance_lowers_the_noise_of_a_columns_tables_and_raises_that_of_othe
 
     def watched(released, noise_sd, *args, **kwargs):
         seen[len(seen)] = noise_sd
-        return fit_particles(released, noise_sd, *args, **kwargs)
+        return fit_tables(released, noise_sd, *args, **kwargs)
 
-    monkeypatch.setattr(_frame_model, "fit_particles", watched)
+    monkeypatch.setattr(_frame_model, "fit_tables", watched)
     for importance in (None, {"age": 8.0}):
         MomentSynthesizer(5.0, schema=SCHEMA, target="sick", importance=importance).fit(FRAME)
     plain, wanted = seen[0], seen[1]

@@ -1,4 +1,4 @@
-"""From what `fit` was given to the private rows of the fit: one way for all synthesizers."""
+"""Input validation: from the arguments of `fit` to the private rows, in one way for all synthesizers."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from .arrays import ArrayRows
 from .frames import FrameRows
 from .sources import open_source
 
-__all__ = ["public_assumptions", "read_rows"]
+__all__ = ["public_assumptions", "validate_input"]
 
 
-def read_rows(estimator, X, y, *, conditional=True):
-    """Validate the data; what is private stays in the object that comes back, and goes with it.
+def validate_input(estimator, X, y, *, conditional=True):
+    """Validate the data and return its private rows.
 
     Parameters
     ----------
     estimator : BaseSynthesizer
-        Its parameters say what is public.
+        Its parameters declare public facts.
     X, y
-        As given to `fit`.
+        Arguments of `fit`.
     conditional : bool, default=True
-        Whether the model has one law a class.
+        Whether the model has one prior for each class.
 
     Returns
     -------
@@ -55,12 +55,12 @@ def _refuse(estimator, names, why):
 
 
 def public_assumptions(estimator, rows):
-    """What a fit took for public, for the privacy card."""
+    """Facts that a fit takes for public, for the privacy card."""
     names = ("schema", "classes", "bounds", "l2_bound", "image_shape", "importance", "constraints")
     declared = [
         f"{name}: declared public by the caller" for name in names if getattr(estimator, name, None) is not None
     ]
-    # what the caller made beforehand may hold anything: the card says that nothing of the rows is taken to be in it
+    # an object of the caller may contain anything: the card says that it is assumed to contain nothing of the rows
     declared += [
         f"{name}: an object of the caller's, taken for public"
         for name in ("net", "prior", "divergence")

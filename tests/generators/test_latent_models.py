@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skdpgen.data.bins import plan_bins
-from skdpgen.data.lowpass import lowpass_basis
+from skdpgen.data.arrays import lowpass_basis
+from skdpgen.data.frames import plan_bins
 from skdpgen.generators.gaussians import (
     LatentSpace,
     LinearGenerator,
@@ -14,7 +14,7 @@ from skdpgen.generators.gaussians import (
     image_contrast,
     match_clipped_normal,
 )
-from skdpgen.generators.product_mixture_fit import consistent_marginals, fit_particles
+from skdpgen.generators.product_mixture import consistent_marginals, fit_tables
 from skdpgen.mechanisms import Moments, OneHotMoments, exact_value, one_hot_moments, unpack_one_hot_moments
 
 
@@ -117,7 +117,7 @@ def _zeros_like(moments):
 def test_particles_fitted_to_exact_tables_sample_tables_near_them(rng):
     codes, y, levels = _table(rng)
     released = _released(codes, y, levels)
-    model = fit_particles(released, _zeros_like(released), levels, rng)
+    model = fit_tables(released, _zeros_like(released), levels, rng)
     drawn = model.sample(y, rng)
     again = _released(drawn, y, levels)
     assert np.abs(again.pairs - released.pairs).max() < 0.02 * len(y)
@@ -129,7 +129,7 @@ def test_without_pairs_particles_are_the_marginals_of_each_class(rng):
     codes, y, levels = _table(rng)
     released = _released(codes, y, levels, share=1.0)
     assert released.pairs is None
-    model = fit_particles(released, _zeros_like(released), levels, rng)
+    model = fit_tables(released, _zeros_like(released), levels, rng)
     again = _released(model.sample(y, rng), y, levels)
     assert np.abs(again.one_way - released.one_way).max() < 0.01 * len(y)
 
@@ -162,7 +162,7 @@ def test_a_level_that_need_not_be_there_is_never_drawn_where_the_noise_hides_it(
         noisy = OneHotMoments(*(None if a is None else a + 20 * rng.normal(size=a.shape) for a in released))
         noise_sd = OneHotMoments(*(None if a is None else np.full(a.shape, 20.0) for a in released))
         lost = noisy._replace(one_way=noisy.one_way + np.where(optional & (released.one_way == 0), 10.0, 0.0))
-        model = fit_particles(lost, noise_sd, levels, rng, optional=optional)
+        model = fit_tables(lost, noise_sd, levels, rng, optional=optional)
         assert model.present.tolist() == (~optional | (np.arange(levels.sum()) == 7)).tolist()
         assert (model.decode(rng.normal(size=(50, len(model.components))))[:, ~model.present] == 0).all()
         drawn = model.sample(y, rng)
@@ -192,12 +192,12 @@ def test_many_levels_take_fewer_steps(rng):
     codes, y, levels = _table(rng)
     released = _released(codes, y, levels)
     steps = []
-    fit_particles(released, _zeros_like(released), levels, rng, progress=lambda it: steps.append(len(it)) or it)
+    fit_tables(released, _zeros_like(released), levels, rng, progress=lambda it: steps.append(len(it)) or it)
     wide = OneHotMoments(np.array([9.0]), np.zeros((1, 900)), np.zeros((1, 900, 900)))
 
     def stop(it):
         steps.append(len(it))
         return it[:0]
 
-    fit_particles(wide, _zeros_like(wide), np.array([450, 450]), rng, progress=stop)
+    fit_tables(wide, _zeros_like(wide), np.array([450, 450]), rng, progress=stop)
     assert steps == [1500, 300]  # fewer fits first, then fewer steps

@@ -12,11 +12,12 @@ from scipy import stats
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, load
 from skdpgen.data.arrays import ArrayRows
 from skdpgen.exceptions import UtilityWarning
+from skdpgen.generators.class_structure import ClassNorms, scale_mixture
 from skdpgen.generators.gaussians import ClassLatents
 from skdpgen.mixture import GaussianMixtureParameters
-from skdpgen.synthesizers import _class_sizes
+from skdpgen.synthesizers import _class_structure
 from skdpgen.synthesizers._array_model import fit_array_model
-from skdpgen.synthesizers._class_sizes import ClassSizes, learn_class_sizes, scale_mixture
+from skdpgen.synthesizers._class_structure import release_class_norms
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import make_noise_generator
 
@@ -25,14 +26,16 @@ AR = "add_or_remove_one"
 
 def _learn(norms, codes, n_classes, noise, seed=0, largest=64.0):
     with seeded_noise(seed, quiet=True):
-        return learn_class_sizes(norms, codes, n_classes, largest, noise, make_noise_generator(), AR, count=len(norms))
+        return release_class_norms(
+            norms, codes, n_classes, largest, noise, make_noise_generator(), AR, count=len(norms)
+        )
 
 
 def test_without_noise_the_law_is_that_of_the_rows_and_none_is_clipped(rng):
     norms, codes = np.exp(rng.normal(size=3000)), rng.integers(0, 3, 3000)
     norms[codes == 1] *= 8
     sizes = _learn(norms, codes, 4, 0.0, largest=1e3)  # the last class has no row
-    np.testing.assert_allclose(sizes.law.sum(axis=1), 1)
+    np.testing.assert_allclose(sizes.probabilities.sum(axis=1), 1)
     for k in range(3):
         assert norms[codes == k].max() <= sizes.bound[k]
         assert sizes.squares()[k] == pytest.approx(np.mean(norms[codes == k] ** 2), rel=0.1)
@@ -47,7 +50,7 @@ def test_classes_of_many_rows_have_a_law_and_a_bound_of_their_own(rng):
     for k, scale in enumerate((5.0, 1.0)):
         own = norms[codes == k]
         assert 0.6 < np.mean(own <= sizes.bound[k]) < 0.85
-        middle = sizes.sizes[np.searchsorted(np.cumsum(sizes.law[k]), 0.5)]
+        middle = sizes.norms[np.searchsorted(np.cumsum(sizes.probabilities[k]), 0.5)]
         assert middle == pytest.approx(scale, rel=0.1)
         clipped = np.mean(np.minimum(own, sizes.bound[k]) ** 2)
         assert sizes.squares(clipped=True)[k] == pytest.approx(clipped, rel=0.1)
@@ -58,27 +61,27 @@ def test_a_class_of_few_rows_is_found_where_it_is_and_never_far_from_all_others(
     codes = np.repeat([0, 1], [150, 10_000])
     norms = np.where(codes == 0, 4.0, 1.0) * np.exp(0.3 * rng.normal(size=len(codes)))
     laws = [_learn(norms, codes, 2, 19.0, seed) for seed in range(20)]
-    middles = [law.sizes[np.searchsorted(np.cumsum(law.law[0]), 0.5)] for law in laws]
+    middles = [law.norms[np.searchsorted(np.cumsum(law.probabilities[0]), 0.5)] for law in laws]
     assert 2.0 < np.median(middles) < 6.0
     # with nothing to be seen, near what is seen of all rows
     empty = [_learn(norms[150:], codes[150:], 2, 19.0, seed) for seed in range(20)]
-    middles = [law.sizes[np.searchsorted(np.cumsum(law.law[0]), 0.5)] for law in empty]
+    middles = [law.norms[np.searchsorted(np.cumsum(law.probabilities[0]), 0.5)] for law in empty]
     assert 0.1 < min(middles) <= max(middles) < 10.0
 
 
 def test_noise_that_hides_all_norms_is_said_and_gives_a_law_nonetheless(rng):
     with pytest.warns(UtilityWarning, match="hides the norms"):
         sizes = _learn(rng.random(30), rng.integers(0, 3, 30), 3, 1e4)
-    assert np.isfinite(sizes.law).all()
-    np.testing.assert_allclose(sizes.law.sum(axis=1), 1)
+    assert np.isfinite(sizes.probabilities).all()
+    np.testing.assert_allclose(sizes.probabilities.sum(axis=1), 1)
     assert (sizes.squares() > 0).all()
 
 
 def test_bounds_and_laws_are_functions_of_the_noisy_counts_alone(rng):
     noisy = np.maximum(rng.normal(50, 30, 2 * 129), 0)
-    with mock.patch.object(_class_sizes, "add_gaussian", return_value=noisy):
+    with mock.patch.object(_class_structure, "add_gaussian", return_value=noisy):
         one, other = (_learn(np.full(100, size), np.zeros(100, int), 2, 5.0) for size in (1.0, 30.0))
-    np.testing.assert_array_equal(one.law, other.law)
+    np.testing.assert_array_equal(one.probabilities, other.probabilities)
     np.testing.assert_array_equal(one.bound, other.bound)
 
 
@@ -107,7 +110,7 @@ def _latents(covariances):
 def _sizes(norms):
     edges = 2.0 ** (np.arange(-60, 60) / 8)
     law = np.array([np.bincount(np.searchsorted(edges, row), minlength=len(edges)) / len(row) for row in norms])
-    return ClassSizes(edges * 2 ** (-1 / 16), law, np.full(len(norms), np.inf))
+    return ClassNorms(edges * 2 ** (-1 / 16), law, np.full(len(norms), np.inf))
 
 
 @pytest.mark.parametrize("d", [1, 3, 40])
@@ -174,7 +177,7 @@ def test_rows_of_each_class_keep_their_sizes(synthesizer, rng, tmp_path):
 def test_a_mixture_of_sizes_is_the_better_law_of_such_rows(rng, monkeypatch):
     X, y = _seizures(rng)
     for most, scores in ((1, one := []), (8, several := [])):
-        monkeypatch.setattr("skdpgen.synthesizers._class_sizes._MOST_LEVELS", most)
+        monkeypatch.setattr("skdpgen.generators.class_structure._MOST_SCALES", most)
         for seed in range(2):
             with seeded_noise(seed, quiet=True):
                 scores.append(P3GMSynthesizer(1.0, bounds=(-4, 4), classes=[0, 1]).fit(X, y).score(X))
@@ -217,7 +220,7 @@ def test_a_norm_that_was_declared_far_off_is_fitted_all_the_same(synthesizer, l2
     "parameters", [{"prior": "mixture"}, {"decoder": "net", "steps": 2}, {"image_shape": (3, 4)}], ids=str
 )
 def test_other_models_have_one_bound_for_all(parameters, rng, monkeypatch):
-    monkeypatch.setattr(f"{fit_array_model.__module__}.learn_class_sizes", None)
+    monkeypatch.setattr(f"{fit_array_model.__module__}.release_class_norms", None)
     X, y = _seizures(rng, 300)
     y = None if parameters.get("prior") == "mixture" else y
     synth = P3GMSynthesizer(3.0, bounds=(-4, 4), **parameters)

@@ -8,10 +8,11 @@ from _claims import RELATIONS, assert_sensitivity
 
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivateSearchCV, load
 from skdpgen.data.arrays import ArrayRows
+from skdpgen.generators.class_structure import cut_directions
 from skdpgen.generators.gaussians import LatentSpace, LinearGenerator, class_weights
 from skdpgen.mechanisms import exact_value
 from skdpgen.mixture import GaussianMixtureParameters
-from skdpgen.synthesizers._class_cells import cell_codes, cell_moments, n_cell_signs
+from skdpgen.synthesizers._class_structure import subcluster_codes, subcluster_moments
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import make_noise_generator
 
@@ -39,7 +40,7 @@ def _rows(X, y):
 
 def _query(X, y, n_signs=2):
     rows, codec = _rows(X, y)
-    return cell_moments(rows, codec, SPACE, MIXTURE, n_signs)
+    return subcluster_moments(rows, codec, SPACE, MIXTURE, n_signs)
 
 
 def _image(latent):
@@ -50,11 +51,13 @@ def test_cells_are_the_sides_of_the_leading_directions_of_the_class_and_none_for
     latents = [(0, 0, 0.2), (0, 0, -0.2), (0.2, 0.2, 0), (0.2, -0.2, 0), (0, 0, 0)]
     rows, codec = _rows([_image(z) for z in latents], [0, 0, 1, 1, 2])
     leading = np.linalg.eigh(MIXTURE.covariances)[1][:, :, 2:]
-    codes = cell_codes(rows, codec, SPACE, MIXTURE.means, leading)
+    codes = subcluster_codes(rows, codec, SPACE, MIXTURE.means, leading)
     sides = (np.sign(leading[[0, 0, 1, 1], [2, 2, 1, 1], 0]) * [1, -1, 1, -1] > 0).astype(int)
     np.testing.assert_array_equal(codes, [*(np.array([0, 0, 2, 2]) + sides), -1])
     # along no direction a cell is a class
-    np.testing.assert_array_equal(cell_codes(rows, codec, SPACE, MIXTURE.means, leading[:, :, :0]), [0, 0, 1, 1, -1])
+    np.testing.assert_array_equal(
+        subcluster_codes(rows, codec, SPACE, MIXTURE.means, leading[:, :, :0]), [0, 0, 1, 1, -1]
+    )
 
 
 @pytest.mark.parametrize("joined", [1, 3, 17])
@@ -83,11 +86,11 @@ def test_the_sensitivity_of_cells_is_attained_and_not_exceeded(relation, n_signs
 
 
 def test_classes_are_cut_where_they_have_rows_for_it():
-    assert n_cell_signs([6000.0] * 10, 0.7, 361) == 3
-    assert n_cell_signs([2000.0] * 10, 2.0, 361) == n_cell_signs([180.0] * 10, 0.5, 361) == 0
-    assert n_cell_signs([6000.0] * 10, 2.0, 361) == 2
-    assert n_cell_signs([600.0] * 10, 0.0, 361) == 3
-    assert n_cell_signs([6000.0] * 100, 0.1, 361) == 0  # a model of more than 100 MB
+    assert cut_directions([6000.0] * 10, 0.7, 361) == 3
+    assert cut_directions([2000.0] * 10, 2.0, 361) == cut_directions([180.0] * 10, 0.5, 361) == 0
+    assert cut_directions([6000.0] * 10, 2.0, 361) == 2
+    assert cut_directions([600.0] * 10, 0.0, 361) == 3
+    assert cut_directions([6000.0] * 100, 0.1, 361) == 0  # a model of more than 100 MB
 
 
 def test_a_wide_class_among_narrow_ones_keeps_its_spread(rng):
@@ -181,9 +184,9 @@ def test_a_class_without_rows_under_what_is_given_is_drawn_all_the_same(rng):
         np.tile(CENTER, (4, 1)), np.zeros(D), np.ones(D), None, 0.0, 2,
     )  # fmt: skip
     np.testing.assert_allclose(class_weights(generator.mixture.weights, 2), [0.4, 0.6])
-    cells = generator.draw_cells(np.repeat([0, 1], 5000), rng)
+    cells = generator.draw_components(np.repeat([0, 1], 5000), rng)
     np.testing.assert_allclose(np.bincount(cells, minlength=4) / 5000, [0.25, 0.75, 0.0, 1.0], atol=0.03)
-    assert set(generator.draw_cells(np.zeros(9, dtype=int), rng, np.array([0.0, 0.0, 1.0, 1.0]))) <= {0, 1}
+    assert set(generator.draw_components(np.zeros(9, dtype=int), rng, np.array([0.0, 0.0, 1.0, 1.0]))) <= {0, 1}
     assert generator.sample(np.repeat([0, 1], 50), rng).shape == (100, D)
 
 

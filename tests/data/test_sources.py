@@ -11,7 +11,7 @@ from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, Priva
 from skdpgen.data.frames import FrameRows
 from skdpgen.data.sources import ChunkSource, MemorySource, open_source
 from skdpgen.exceptions import InvalidInputError, SchemaError
-from skdpgen.generators.product_mixture_fit import fit_particles
+from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.mechanisms import exact_value
 from skdpgen.tabular import Categorical, Numeric
 from skdpgen.testing import seeded_noise
@@ -44,9 +44,9 @@ SCHEMA = Schema(
 
 @pytest.fixture(autouse=True, scope="module")
 def _few_steps():
-    defaults = fit_particles.__kwdefaults__
+    defaults = fit_tables.__kwdefaults__
     before = dict(defaults)
-    defaults.update(n_iter=20, n_members=2)
+    defaults.update(n_iter=20, n_restarts=2)
     yield
     defaults.update(before)
 
@@ -177,8 +177,8 @@ def test_every_row_is_counted_once():
 @pytest.mark.parametrize(
     ("X", "error", "message"),
     [
-        (iter(CUTS), InvalidInputError, "can be read once"),
-        (lambda: READER, InvalidInputError, "new chunks at each call: .* read once"),
+        (iter(CUTS), InvalidInputError, "can be read only once"),
+        (lambda: READER, InvalidInputError, "a new iterable at each call"),
         ([FRAME, FRAME[["pay", "town"]]], SchemaError, r"chunk 1 has other columns.*missing: 'age', 'ill'"),
         ([FRAME, FRAME[["town", "pay", "age", "ill"]]], SchemaError, "another order"),
         ([FRAME, FRAME.assign(more=1)], SchemaError, "unexpected: 'more'"),
@@ -211,7 +211,7 @@ def test_bad_chunks_are_refused_before_the_charge(X, error, message):
     books = PrivacyAccountant(5.0)
     with pytest.raises(error, match=message):
         MomentSynthesizer(1.0, accountant=books).fit(X)
-    with pytest.raises(InvalidInputError, match=r"in memory|read once|0 sample|no such|iterable|every chunk"):
+    with pytest.raises(InvalidInputError, match=r"in memory|read only once|0 sample|no such|iterable|every chunk"):
         MomentSynthesizer(1.0, accountant=books).fit(X, np.zeros(N))
     assert not books.charges
 

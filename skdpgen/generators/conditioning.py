@@ -1,0 +1,246 @@
+"""Models conditioned on the values of some columns: `sample(given=...)` for tables and for arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+
+import numpy as np
+import pandas as pd
+
+from ..data.frames import FrameCodec
+from ..tabular import Binning, Boolean, Categorical, Datetime, TableEncoder
+from ..tabular._frames import numeric_bounds, numeric_values
+from ..tabular._restoring import restore
+from .gaussians import class_weights, full_covariances
+from .product_mixture import root
+
+__all__ = ["ArraysGiven", "FramesGiven"]
+
+_TINY = np.finfo(np.float64).tiny
+
+
+# ---- tables --------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class _Conditions:
+    """The values given for some columns, as a mixture of product distributions takes them.
+
+    Parameters
+    ----------
+    levels : array of shape (n_columns_encoded,)
+        Share of each level of the blocks within a class that fulfils the conditions.
+    classes : array of shape (n_classes,)
+        1 for the classes that fulfil them, 0 for others; of shape (1,) without classes.
+    codec : FrameCodec
+        Its bins are cut to the values given.
+    exact : dict
+        Column name -> the one value given, in the dtype of the column.
+    """
+
+    levels: np.ndarray
+    classes: np.ndarray
+    codec: FrameCodec
+    exact: dict
+
+
+def _conditions(codec, given):
+    if not isinstance(given, Mapping) or not given:
+        raise ValueError("given must be a dict of column name -> value, with at least one column")
+    schema = codec.encoder.schema_
+    if unknown := [repr(name) for name in given if name not in schema]:
+        raise ValueError(f"given names columns that the model does not have: {', '.join(unknown)}")
+    levels = {block.name: np.ones(block.size) for block in codec.encoder.blocks_}
+    binnings, exact = dict(codec.encoder.binnings_), {}
+    for name, wanted in given.items():
+        column = schema[name]
+        if isinstance(column, Categorical | Boolean):
+            block = next(block for block in codec.encoder.blocks_ if block.name == name)
+            levels[name] = _level_shares(wanted, block, name)
+        else:
+            levels[name], binnings[name], value = _bin_shares(wanted, column, binnings[name])
+            if value is not None:
+                exact[name] = restore(np.array([value]), column)
+    classes = np.ones(1)
+    for name in codec.targets:
+        classes = np.outer(classes, levels[name]).ravel()
+    flat = np.concatenate([np.zeros(0), *(levels[block.name] for block in codec.blocks)])
+    cut = replace(codec, encoder=TableEncoder(schema, binnings=binnings).fit())
+    return _Conditions(flat, classes, cut, exact)
+
+
+class FramesGiven:
+    """A model of tables, conditioned on the values of some columns.
+
+    Parameters
+    ----------
+    model : FrameModel
+        Of a released decoder, without mixture and network.
+    given : dict
+        Column name -> a value; a list or set of values; a pair (low, high) for numbers and dates, None for an open
+        end; None for a missing value.
+
+    Raises
+    ------
+    ValueError
+        The model does not have a column or a value, or never draws such rows.
+    """
+
+    def __init__(self, model, given):
+        self._conditions = _conditions(model.codec, given)
+        self.codec, self.row_count = model.codec, model.row_count
+        self._model = model.particles
+        levels, classes = self._conditions.levels, self._conditions.classes
+        chance = self._model.likelihood(levels).mean(axis=1) if len(levels) else 1.0
+        self._possible = classes * chance > 0
+        self.component_weights = model.component_weights * classes * chance
+        if not self.component_weights.sum() > 0:
+            raise ValueError("the model has no rows with the values of given: give other values, or fewer columns")
+
+    def sample(self, components, rng):
+        """A frame, or (frame, y), of rows of given components."""
+        if not self._possible[components].all():
+            raise ValueError("y or class_ratio contains classes that given excludes: change one of them")
+        conditions = self._conditions
+        codes = self._model.sample(components, rng, conditions.levels)
+        drawn = conditions.codec.decode(codes, components if self.codec.n_classes else None, rng)
+        frame, *y = drawn if isinstance(drawn, tuple) else (drawn,)
+        for name, value in conditions.exact.items():
+            if name in frame.columns:
+                frame[name] = pd.Series(value).repeat(len(frame)).set_axis(frame.index)
+        return (frame, *y) if y else frame
+
+
+def _level_shares(wanted, block, name):
+    """1 for the levels of a block that are among the values given, 0 for others."""
+    values = list(wanted) if isinstance(wanted, list | tuple | Set | np.ndarray | pd.Index) else [wanted]
+    share = np.zeros(block.size)
+    for value in values:
+        value = None if value is None or (np.ndim(value) == 0 and pd.isna(value)) else value
+        at = [i for i, level in enumerate(block.levels) if level is value or (level is not None and level == value)]
+        if not at:
+            raise ValueError(f"given[{name!r}] contains a value that the model does not have; see schema_")
+        share[at] = 1.0
+    return share
+
+
+def _bin_shares(wanted, column, binning):
+    """Share of each bin (and of "missing", if there is one), the bins cut to the values given, and a single value."""
+    n_levels = binning.n_bins + bool(column.missing)
+    if wanted is None or (np.ndim(wanted) == 0 and pd.isna(wanted)):
+        if not column.missing:
+            raise ValueError(f"given[{column.name!r}] is missing, which the schema does not allow: give a value")
+        return np.append(np.zeros(binning.n_bins), 1.0), binning, None
+    pair = wanted if isinstance(wanted, tuple) else (wanted, wanted)
+    if len(pair) != 2:
+        raise ValueError(f"given[{column.name!r}] must be a value or a pair (low, high)")
+    bounds = numeric_bounds(column)
+    low, high = (edge if end is None else _number(end, column) for end, edge in zip(pair, bounds))
+    if not bounds[0] <= low <= high <= bounds[1]:
+        raise ValueError(f"given[{column.name!r}] must lie within its bounds {column.bounds}, lowest first")
+    share, cut = _cut(binning, low, high)
+    return np.append(share, np.zeros(n_levels - len(share))), cut, low if low == high else None
+
+
+def _number(value, column):
+    series = pd.Series([value]) if not isinstance(column, Datetime) else pd.Series(pd.to_datetime([value]))
+    unbounded = replace(column, bounds=None)  # values outside the bounds are refused, not clipped
+    try:
+        return float(numeric_values(series, unbounded)[0])
+    except ValueError:
+        raise ValueError(f"given[{column.name!r}] is not a {type(column).__name__} value") from None
+
+
+def _cut(binning, low, high):
+    """Share of each bin that lies in [low, high], and the binning without the mass outside."""
+    edges, mass = np.array(binning.edges), np.array(binning.mass)
+    top = np.floor(high) + 1 if binning.integer else max(np.nextafter(high, np.inf), high + _TINY)
+    inside = np.clip([np.ceil(low) if binning.integer else low, top], edges[0], edges[-1])
+    starts = np.array(binning.starts)
+    width = np.diff(edges)
+    empty = np.repeat(binning.bin_mass <= 0, np.diff([*starts, len(mass)]))
+    mass = np.where(empty, 1e-12 * width / width.sum(), mass)
+    cells = np.unique(np.concatenate([edges, inside]))
+    old = np.searchsorted(edges, cells[:-1], side="right") - 1
+    part = mass[old] * np.diff(cells) / width[old]
+    kept = np.where((cells[:-1] >= inside[0]) & (cells[1:] <= inside[1]), part, 0.0)
+    if not kept.any():  # a single value, whose width vanishes beside that of its cell
+        at = np.clip(np.searchsorted(cells, low, side="right") - 1, 0, len(part) - 1)
+        kept[at] = part[at]
+    first = np.searchsorted(cells, edges[starts])
+    share = np.add.reduceat(kept, first) / np.maximum(np.add.reduceat(part, first), 1e-300)
+    if low == high:  # only the bin that contains it matters
+        share = (share > 0).astype(float)
+    total = kept.sum()
+    return share, Binning(tuple(cells.tolist()), tuple(first.tolist()), tuple((kept / total).tolist()), binning.integer)
+
+
+# ---- arrays --------------------------------------------------------------------------------------------------------
+class ArraysGiven:
+    """A model of arrays, conditioned on the values of some columns.
+
+    The values are taken for those of the linear decoder before it clips to the box, with white noise of the model's
+    dither (at least a hundredth of the width of the column). Latents given the values are Gaussian, and the likelihood
+    of the values under each class changes its share.
+
+    Parameters
+    ----------
+    model : ArrayModel
+        Of a linear generator.
+    given : dict of column index -> value
+        Within the bounds.
+    """
+
+    def __init__(self, model, given):
+        codec, generator = model.codec, model.generator
+        self.codec, self.row_count, self._model = codec, model.row_count, model
+        self._columns, self._values = _check_array_values(given, codec)
+        scaling, at = codec.scaling, self._columns
+        target = (self._values - scaling.offset[at]) / scaling.scale[at]
+        width = (generator.high - generator.low)[at]
+        noise = np.maximum(generator.dither[:, None], 0.01) ** 2 * np.maximum(width, 1e-12) ** 2
+        self._means, posterior, scores = [], [], []
+        for k, covariance in enumerate(full_covariances(generator.mixture)):
+            seen = generator.gain[k, at, None] * generator.space.basis[at]
+            spread = seen @ covariance @ seen.T + np.diag(noise[k])
+            pull = np.linalg.solve(spread, seen @ covariance).T
+            gap = target - generator.location[k, at]
+            self._means.append(pull @ gap)
+            posterior.append(covariance - pull @ seen @ covariance)
+            scores.append(-0.5 * (gap @ np.linalg.solve(spread, gap) + np.linalg.slogdet(spread)[1]))
+        self._roots = [root(covariance) for covariance in posterior]
+        scores = np.array(scores).reshape(-1, generator.per_class)
+        scores[generator.mixture.weights.reshape(scores.shape) <= 0] = -np.inf  # components without weight
+        best = scores.max(axis=1, keepdims=True)  # by class: a user may ask for a class under which values are unlikely
+        self._weights = generator.mixture.weights * np.exp(scores - best).ravel()
+        self.component_weights = class_weights(self._weights, generator.per_class) * np.exp(best[:, 0] - best.max())
+
+    def sample(self, classes, rng):
+        """Rows, or (rows, y), of given classes."""
+        generator = self._model.generator
+        rows = np.empty((len(classes), len(generator.low)), dtype=np.float32)
+        components = generator.draw_components(classes, rng, self._weights)
+        for k in np.unique(components):
+            where = np.flatnonzero(components == k)
+            latent = self._means[k] + rng.standard_normal((len(where), len(self._roots[k]))) @ self._roots[k].T
+            rows[where] = generator.decode_clipped(k, latent, rng)
+        drawn = self.codec.decode(rows, classes, rng)
+        rows, *y = drawn if isinstance(drawn, tuple) else (drawn,)
+        rows[:, self._columns] = self._values
+        return (rows, *y) if y else rows
+
+
+def _check_array_values(given, codec):
+    if not isinstance(given, Mapping) or not given:
+        raise ValueError("given must be a dict of column index -> value, with at least one column")
+    columns, values = list(given), list(given.values())
+    n = codec.n_features
+    if not all(isinstance(c, Integral) and not isinstance(c, bool) and 0 <= c < n for c in columns):
+        raise ValueError(f"given names the columns of an array by their index, 0 to {n - 1}")
+    if not all(isinstance(v, Real) for v in values):
+        raise ValueError("given takes one number for each column of an array")
+    columns, values = np.array(columns, dtype=np.intp), np.array(values, dtype=np.float64)
+    low, high = codec.scaling.lower[columns], codec.scaling.upper[columns]
+    if not ((low <= values) & (values <= high)).all():
+        raise ValueError("given contains values outside the bounds of their columns; see bounds_")
+    return columns, values
