@@ -154,7 +154,7 @@ def noise_of(model, X, y):
 
     settings = dp2vae_settings(model.get_params(deep=False), model._defaults(), seed=0)
     plan = settings.subsets.plan(model.plan(X, y).noise_multipliers["decoder"])
-    return plan.noise_std / plan.per_step / plan.l2_bound
+    return plan.noise_std / plan.per_step / plan.gradient_bound
 
 
 def _make(name, epsilon, delta, seed, quick, device):

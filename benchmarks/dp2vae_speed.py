@@ -57,18 +57,18 @@ def _load(data, n_rows):
 
 
 def _networks():
-    from skdpgen.nn._dp2vae import SCRATCH, make_decoder, make_encoder
+    from skdpgen.nn._dp2vae import AUXILIARY, make_decoder, make_encoder
 
     shape = {"image_shape": (28, 28)}
     encoder = make_encoder("patches", 784, 10, _LATENT, **shape)
-    return encoder, make_decoder("patches", 784, 10, _LATENT, **shape, **SCRATCH)
+    return encoder, make_decoder("patches", 784, 10, _LATENT, **shape, **AUXILIARY)
 
 
 def _together(images, labels, k, steps):
     """Seconds, and the peak of this process."""
     from skdpgen.dpsgd._subsets import assign_subsets
     from skdpgen.nn._dp2vae import LIKELIHOODS
-    from skdpgen.nn._dp2vae_training import SubsetRows, default_chunk, pretrain_encoders
+    from skdpgen.nn._dp2vae_training import EncoderTraining, SubsetRows, default_chunk, pretrain_encoders
     from skdpgen.utils.noise import make_noise_generator
 
     rng, likelihood, (encoder, scratch) = make_noise_generator(), LIKELIHOODS["bernoulli"](), _networks()
@@ -76,11 +76,10 @@ def _together(images, labels, k, steps):
     rows = SubsetRows(x, labels.astype(np.int64), 10, assign_subsets(len(x), k, rng), k)
     sizes = [sum(p.numel() for p in net.parameters()) for net in (encoder, scratch)]
     chunk = default_chunk(*sizes, "cpu", 4 * 2**30, _BATCH, 784)[0]
-    settings = {"steps": steps, "batch_size": _BATCH, "lr": 1e-3, "l2_bound": 1.0, "device": "cpu", "n_jobs": 1}
-    options = {"settings": settings, "key": bytes(rng.random_bytes(16)), "chunk": chunk}
-    pretrain_encoders(encoder, scratch, rows.part(0, 1), likelihood, n_subsets=1, **options)  # libraries load
+    training = EncoderTraining(bytes(rng.random_bytes(16)), steps, _BATCH, learning_rate=1e-3, gradient_bound=1.0)
+    pretrain_encoders(encoder, scratch, rows.part(0, 1), likelihood, training, chunk=chunk)  # libraries load
     start, started = perf_counter(), process_time()
-    pretrain_encoders(encoder, scratch, rows, likelihood, n_subsets=k, **options)
+    pretrain_encoders(encoder, scratch, rows, likelihood, training, chunk=chunk)
     return {**_lap(start, started, k * steps), "peak_gib": _peak_gib()}
 
 

@@ -90,7 +90,7 @@ def _ordinary(x, noise, n_groups):
 
     def step():
         from skdpgen.nn._divergences import GroupLatents
-        from skdpgen.nn._latent_priors import sample_with_log_prob
+        from skdpgen.nn._priors import sample_with_log_prob
 
         optimizer.zero_grad()
         # the encoder runs once, for both terms: an ordinary loss needs no second pass
@@ -115,7 +115,7 @@ def _private(x, noise, n_groups, kind):
 
     from skdpgen.dpsgd import DPSGDPlan, GradientNoise, TermwisePlan
     from skdpgen.nn import DPNet
-    from skdpgen.nn._net_losses import NetGroupLoss, NetLoss
+    from skdpgen.nn._dp_net import NetGroupLoss, NetLoss
     from skdpgen.utils.noise import make_noise_generator
 
     module, rng = _module(), make_noise_generator(kind)

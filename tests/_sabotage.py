@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import skdpgen.nn
-import skdpgen.nn._dp2vae_decoder  # imported by fits alone
+import skdpgen.nn._dp2vae_training  # imported by fits alone
 import skdpgen.synthesizers  # noqa: F401  every module is loaded, so that none is missed below
 from skdpgen.accounting import PrivacyAccountant, describe_event
 from skdpgen.dpsgd import GradientNoise, PoissonLoader, poisson_batches
@@ -160,7 +160,7 @@ class Audit:
         def released(noise, bounded, divisor=1.0, out=None):
             if audit.subset_plans:  # the unit is a subset, and a plan says what the noise is a multiple of
                 plan = audit.subset_plans[-1]
-                assert (divisor, bounded.l2_bound) == (plan.per_step, plan.reach)
+                assert (divisor, bounded.l2_bound) == (plan.per_step, plan.l2_bound)
                 audit.log.append(("step", noise.noise_multiplier, plan.sampling_rate))
                 return release(noise, bounded, divisor, out)
             plan = audit.plans[-1]

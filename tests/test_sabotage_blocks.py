@@ -38,7 +38,7 @@ from skdpgen.dpsgd import (
 from skdpgen.dpsgd import (
     _termwise as termwise,
 )
-from skdpgen.dpsgd._normals import NormalStream, fill_fast, fill_secure
+from skdpgen.dpsgd._noise import NormalStream, fill_fast, fill_secure
 from skdpgen.dpsgd._seeding import SecretGenerators
 from skdpgen.dpsgd._subsets import SubsetPlan, hash_subsets
 from skdpgen.mechanisms._moments import _by_class

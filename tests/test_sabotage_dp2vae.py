@@ -13,8 +13,8 @@ from _sabotage import Claim, assert_caught, mutant_ids
 from skdpgen.accounting import _subset_sampling as subset_sampling
 from skdpgen.dpsgd import _subsets as subsets_module
 from skdpgen.dpsgd._subsets import SubsetPlan
-from skdpgen.nn import _dp2vae_decoder as stage_2
 from skdpgen.nn import _dp2vae_training as stage_1
+from skdpgen.nn import _dp2vae_training as stage_2
 from skdpgen.synthesizers import _dp2vae_model
 
 SENSITIVITY = Claim(training.test_a_record_moves_the_sum_by_twice_the_bound_and_never_by_more, "frozen")
@@ -69,7 +69,7 @@ MUTANTS = [
     (
         "C for 2 C",
         [ON_QUERY, _event("one_of_k", "stateless", "one_of_k", 1.0)],
-        (SubsetPlan.reach, ("2 * self.l2_bound", "self.l2_bound")),
+        (SubsetPlan.l2_bound, ("2 * self.gradient_bound", "self.gradient_bound")),
     ),
     (
         "visits of a schedule rounded down",
@@ -110,7 +110,10 @@ MUTANTS = [
     (
         "clipping dropped",
         [SENSITIVITY, RANDOM, BY_HAND],
-        (stage_2.clipped_sum, ("factors(norms_of(gradients), plan.clip_norm)", "factors(norms_of(gradients), 1e9)")),
+        (
+            stage_2.clipped_subset_sum,
+            ("factors(norms_of(gradients), plan.clip_norm)", "factors(norms_of(gradients), 1e9)"),
+        ),
     ),
     (
         "clipping of the sum instead of each",
@@ -125,7 +128,7 @@ MUTANTS = [
     (
         "empty subsets contribute",
         [EMPTY],
-        (stage_2.clipped_sum, (" * stack.rows.occupied(part).to(latent.device)", "")),
+        (stage_2.clipped_subset_sum, (" * stack.rows.occupied(part).to(latent.device)", "")),
     ),
     (
         "encoders pooled in stage 1",

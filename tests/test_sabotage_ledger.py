@@ -16,7 +16,7 @@ from skdpgen.accounting import _receipt as receipt
 from skdpgen.accounting._filter import PrivacyFilter
 from skdpgen.accounting._ledger import FileLedger
 from skdpgen.accounting._memory_ledger import MemoryLedger
-from skdpgen.dpsgd import _charged as charged
+from skdpgen.dpsgd import _plan as charged
 
 ROLLBACK = Claim(chain.test_a_ledger_put_back_to_an_earlier_state_is_refused)
 PAST = Claim(chain.test_another_past_of_the_same_length_or_longer_is_refused)

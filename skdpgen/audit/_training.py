@@ -124,7 +124,7 @@ def audit_training(plan, *, delta=1e-5, canaries=20_000, guesses=None, confidenc
 def _train(plan, claimed, chosen):
     """Log-likelihood ratio of each canary, under the noise that is claimed."""
     from ..nn import DPNet
-    from ..nn._canaries import CanaryModule
+    from ..nn._modules import CanaryModule
 
     reach, rate = claimed.clip_norm, claimed.sampling_rate
     if claimed.needs_groups:

@@ -1,15 +1,17 @@
-"""DP-SGD: Poisson batches, clipped sums of example gradients without the gradients themselves, and noise."""
+"""DP-SGD: Poisson batches, clipped sums of the gradients of single examples, and noise.
+
+A plan (`_plan`) is what is charged; `GradientNoise.release` (`_noise`) is the one place that adds noise. Between them,
+`_loader` draws the batches and `_clipping`, by the rules of `_layers`, bounds the contribution of each record.
+"""
 
 from __future__ import annotations
 
 from ._checks import check_module, check_optimizer, choose_path
-from ._clipping import ClippedSum, LossModule, clipped_sum
+from ._clipping import ClippedSum, LossModule, PartedSum, clipped_sum
 from ._loader import Batch, Chunk, PoissonLoader, poisson_batches
 from ._noise import GradientNoise
-from ._parts import PartedPlan, PartedSum
-from ._plan import DPSGDPlan
-from ._termwise import TermwiseAggregate, TermwisePlan
-from ._whole_batch import WholeBatchAggregate, WholeBatchPlan
+from ._plan import DPSGDPlan, PartedPlan
+from ._termwise import TermwiseAggregate, TermwisePlan, WholeBatchAggregate, WholeBatchPlan
 
 __all__ = [
     "Batch",

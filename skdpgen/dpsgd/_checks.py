@@ -1,4 +1,4 @@
-"""Before anything is charged: may this module be trained, and by which path? Decided without looking at the data."""
+"""Checks before a charge, without the values of the data: whether a module can be trained, and by which path."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from ._seeding import generator_states, torch_seeded
 
 __all__ = ["check_module", "check_optimizer", "choose_path"]
 
+# Dummy examples: one record, another one beside it, and a third whose presence changes the batch size.
 _EXAMPLES = 3
-# Of dropout: one may leave out what would show that records are mixed.
+# Draws of dropout that are compared: a single one may drop the units that mix records.
 _DRAWS = 4
-_MIXED = "the loss of one record depends on the others of its batch, so it cannot be bounded"
+_MIXED = "the loss of one record depends on the others of its batch, so its gradient cannot be bounded"
 _RANDOM = "the loss is random: declare noise_shape on the module and take the noise as an argument"
 
 
 def check_module(module: nn.Module):
-    """Refuse modules whose output for one record depends on the others of the batch, or that store what they see.
+    """Refuse modules whose output for one record depends on others of the batch, or that store what they compute.
 
     Raises
     ------
@@ -40,7 +41,7 @@ def check_module(module: nn.Module):
 
 
 def check_layers(module: nn.Module):
-    """Refuse layers that mix the records of a batch, or store what they see (see `check_module`)."""
+    """Refuse layers that mix the records of a batch, or store statistics of them (see `check_module`)."""
     for name, layer in module.named_modules():
         where = f"{type(layer).__name__} ({name or 'the module itself'})"
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):
@@ -49,7 +50,7 @@ def check_layers(module: nn.Module):
                 "use GroupNorm or LayerNorm"
             )
         if getattr(layer, "track_running_stats", False):
-            raise ValueError(f"{where} keeps running statistics of private records; set track_running_stats=False")
+            raise ValueError(f"{where} stores running statistics of private records; set track_running_stats=False")
         if isinstance(layer, nn.modules.lazy.LazyModuleMixin):
             raise ValueError(f"{where} takes its shape from data; give the shape")
         if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)) and (
@@ -77,11 +78,11 @@ def check_optimizer(optimizer):
         raise ValueError(f"{name} evaluates the loss several times a step, each of which would have to be charged")
 
 
-def choose_path(root: nn.Module, like, *, made_up=None) -> tuple[str, str]:
-    """Find the fastest path that is right for this module, on made-up examples.
+def choose_path(root: nn.Module, like, *, dummy=None) -> tuple[str, str]:
+    """Find the fastest path that is correct for this module, on dummy examples.
 
-    The fast path is chosen when every trainable parameter belongs to one layer of a supported type and the
-    norms and sums it finds for made-up examples equal those of single examples on their own.
+    The fast path is chosen when every trainable parameter belongs to one layer of a supported type, and the norms and
+    sums that it finds for dummy examples equal those of single examples.
 
     Parameters
     ----------
@@ -89,33 +90,35 @@ def choose_path(root: nn.Module, like, *, made_up=None) -> tuple[str, str]:
         ``root(*inputs)`` gives the losses, shape (batch,).
     like : tuple of tensors (or trees of tensors)
         Only shapes (after the first dimension), dtypes and devices are read, never values.
-    made_up : tuple of tensors (or trees of tensors), default=None
-        Three made-up examples to use in the place of random ones, where not every input makes sense.
+    dummy : tuple of tensors (or trees of tensors), default=None
+        Three dummy examples in place of random ones, for modules that do not accept every input.
 
     Returns
     -------
     path : {"fast", "vmap", "loop"}
     reason : str
-        Why the fast path was not taken; empty if it was.
+        Why the fast path was not chosen; empty if it was.
 
     Raises
     ------
     ValueError
-        If the loss of one example depends on the others, is random beyond what dropout draws, or the
-        module changes its buffers while it trains.
+        If the loss of one example depends on others or is random beyond the draws of dropout, or if the module changes
+        its buffers while it trains.
     """
     check_module(root)
-    inputs = tree_map(_made_up, like) if made_up is None else made_up
+    inputs = tree_map(_dummy_values, like) if dummy is None else dummy
     state = {name: b.clone() for name, b in root.named_buffers()}
     training = {m: m.training for m in root.modules()}
-    # one seed for the whole check, which other threads wait for: the verdict is the same each time, and everywhere
+    # one seed for the whole check, while other threads wait: the result is the same each time
     with torch_seeded(0, _devices(inputs)):
         try:
             root.train()
             with torch.no_grad():
                 root(*inputs)
             if any(not torch.equal(b, state[name]) for name, b in root.named_buffers()):
-                raise ValueError("the module changes its buffers as it sees records: they would be private and kept")
+                raise ValueError(
+                    "the module changes its buffers when it computes: they would hold private values after the training"
+                )
             _check_independence(root, inputs, random=True)
             root.eval()
             _check_independence(root, inputs, random=False)
@@ -127,8 +130,8 @@ def choose_path(root: nn.Module, like, *, made_up=None) -> tuple[str, str]:
                 m.training = mode
 
 
-def _made_up(x):
-    # A fixed stream of its own: the check is the same on every data set and leaves the caller's generators alone.
+def _dummy_values(x):
+    # a separate, seeded generator: the check is the same on every data set and draws from no generator of the caller
     if x.is_floating_point():
         values = torch.rand((_EXAMPLES, *x.shape[1:]), generator=torch.Generator().manual_seed(x.dim()))
         return values.to(device=x.device, dtype=x.dtype)
@@ -144,7 +147,7 @@ def _devices(inputs):
 
 
 def _losses(root, inputs, rows, seed):
-    """Losses of made-up records by the draws of one seed, and whether anything was drawn."""
+    """Losses of dummy records with the draws of one seed, and whether anything was drawn."""
     devices = _devices(inputs)
     with torch_seeded(seed, devices):
         before = generator_states(devices)
@@ -154,10 +157,10 @@ def _losses(root, inputs, rows, seed):
 
 
 def _check_independence(root, inputs, random):
-    """Compare losses of records together with their losses alone; with `random`, where they are, beside other records.
+    """Compare the losses of records in one batch with their losses alone, or, under dropout, beside other records.
 
-    Dropout draws while it trains, other masks for one record alone; as many records of one seed have the same. Whether
-    it draws shows in the generators: rare dropout may leave all units in place, here and not there.
+    In training mode dropout draws other masks for one record alone, but the same masks for batches of one size and
+    seed. The state of the generators shows whether it draws: rare dropout may drop no unit in one pass.
     """
     everyone = list(range(_EXAMPLES))
     with torch.no_grad():
@@ -181,7 +184,7 @@ def _check_independence(root, inputs, random):
 
 
 def _check_beside_others(root, inputs):
-    """Compare the loss of each record with that beside other records, with the same draws."""
+    """Compare the losses of each record beside different records, with the same draws."""
     everyone = range(_EXAMPLES)
     for seed in range(_DRAWS):
         together, _ = _losses(root, inputs, list(everyone), seed)
@@ -213,7 +216,7 @@ def _find_path(root, inputs):
 
 
 def _structure(root) -> str:
-    """Why the fast path cannot apply, or an empty string."""
+    """Return why the fast path does not apply, or an empty string."""
     owners = {}
     for name, layer in root.named_modules():
         own = {key: p for key, p in layer.named_parameters(recurse=False) if p.requires_grad}

@@ -1,8 +1,8 @@
-"""The clipped sum of example gradients, at about the cost of an ordinary backward pass.
+"""Clipped sums of the gradients of single examples, at about the cost of one ordinary backward pass.
 
-One forward pass records what goes into each supported layer; one backward pass finds the gradient of the summed
-losses by each layer's *output* (no parameter gradients are computed); these give the norm of every example's
-gradient (`layers`), hence its clip factor; and one product a layer gives the weighted sum. An example whose gradient
+One forward pass records the input of each supported layer. One backward pass finds the gradient of the summed losses
+with respect to each layer's *output*, and no parameter gradients. The two give the norm of every example's gradient
+(see `_layers`), hence its clip factor, and one product for each layer gives the weighted sum. An example whose gradient
 is not finite contributes nothing.
 """
 
@@ -16,27 +16,29 @@ import warnings
 import torch
 from torch import nn
 from torch.autograd.graph import get_gradient_edge
+from torch.func import functional_call, grad, vmap
 from torch.utils._pytree import tree_leaves, tree_map
 
 from .._types import BoundedSum
 from ._layers import RULES, Pool, UnsupportedShapeError
-from ._reference import example_gradients_loop, example_gradients_vmap
 from ._seeding import torch_lock
 
-__all__ = ["ClippedSum", "LossModule", "clipped_sum"]
+__all__ = ["Aggregate", "ClippedSum", "LossModule", "PartedSum", "clipped_sum"]
 
-# An example's gradients at once on the reference path: at most this many scalars.
+# Scalars of example gradients that the reference path holds at once (256 MB in float32).
 _REFERENCE_SCALARS = 2**26
+# Rows of one part computed at once, at most (as `DPSGDPlan.physical_batch`).
+_MOST_ROWS = 1024
 
 
 class LossModule(nn.Module):
-    """A module and a per-example loss, as one module whose output is the losses, shape (batch,).
+    """A module and its loss for each example, as one module whose output is the losses, shape (batch,).
 
     Parameters
     ----------
     module : Module
     per_example_loss : callable or Module, default=None
-        ``per_example_loss(module, *inputs)`` -> tensor of shape (batch,); None: ``module(*inputs)`` is that already.
+        ``per_example_loss(module, *inputs)`` -> tensor of shape (batch,); None: ``module(*inputs)`` gives the losses.
     """
 
     def __init__(self, module, per_example_loss=None):
@@ -50,46 +52,28 @@ class LossModule(nn.Module):
         return self.per_example_loss(self.module, *inputs)
 
 
-class ClippedSum:
-    """Callable that turns a batch into the clipped sum of its example gradients.
+class Aggregate:
+    """Base class of callables that turn a batch into a sum with a bound for each record.
 
     Parameters
     ----------
     root : Module
-        ``root(*inputs)`` gives losses of shape (batch,), each a function of its own example.
-    l2_bound : float
-        Bound of a contribution, stated on the result.
-    clip_norm : float, default=None
-        Norm to which gradients are clipped; None means `l2_bound`. Infinite: no clipping.
-    path : {"fast", "vmap", "loop"}, default="fast"
-        How example gradients are treated; `skdpgen.dpsgd.choose_path` finds out which is right.
-    reference_scalars : int
-        Scalars of example gradients that "vmap" and "loop" hold at once, about.
+        ``root(*inputs)`` gives losses of shape (batch,), each a function of one example.
 
     Attributes
     ----------
     names : list of str
         Names of the trainable parameters, in the order of the sums.
     parameters : list of Parameter
-    path : str
     """
 
-    def __init__(self, root, l2_bound, *, clip_norm=None, path="fast", reference_scalars=_REFERENCE_SCALARS):
-        if path not in ("fast", "vmap", "loop"):
-            raise ValueError(f"path must be 'fast', 'vmap' or 'loop'; got {path!r}")
+    def __init__(self, root):
         self.root = root
-        self.l2_bound = l2_bound
-        self.clip_norm = l2_bound if clip_norm is None else clip_norm
-        self.path = path
-        self._reference_scalars = reference_scalars
-        self.names = [name for name, p in root.named_parameters() if p.requires_grad]
-        self.parameters = [p for p in root.parameters() if p.requires_grad]
-        self._sums = None
-        self._beta = 0
-        self._pool = Pool()
+        named = [(name, p) for name, p in root.named_parameters() if p.requires_grad]
+        self.names, self.parameters = [name for name, _ in named], [p for _, p in named]
 
     def __call__(self, *inputs, mask=None) -> BoundedSum:
-        """Return the clipped sum over one batch.
+        """Return the sum over one batch.
 
         Parameters
         ----------
@@ -106,6 +90,41 @@ class ClippedSum:
         self.add(*inputs, mask=mask)
         return self.result()
 
+    def _mask(self, inputs, mask):
+        """Return the mask, or one that holds every row."""
+        device = self.parameters[0].device
+        return torch.ones(len(first_leaf(inputs)), dtype=torch.bool, device=device) if mask is None else mask
+
+
+class ClippedSum(Aggregate):
+    """Callable that turns a batch into the clipped sum of its example gradients.
+
+    Parameters
+    ----------
+    root : Module
+        As in `Aggregate`.
+    l2_bound : float
+        Bound of a contribution, stated on the result.
+    clip_norm : float, default=None
+        Norm to which gradients are clipped; None means `l2_bound`. Infinite: no clipping.
+    path : {"fast", "vmap", "loop"}, default="fast"
+        How gradients of single examples are found; `skdpgen.dpsgd.choose_path` says which is right.
+    reference_scalars : int
+        About how many scalars of example gradients "vmap" and "loop" hold at once.
+    """
+
+    def __init__(self, root, l2_bound, *, clip_norm=None, path="fast", reference_scalars=_REFERENCE_SCALARS):
+        if path not in ("fast", "vmap", "loop"):
+            raise ValueError(f"path must be 'fast', 'vmap' or 'loop'; got {path!r}")
+        super().__init__(root)
+        self.l2_bound = l2_bound
+        self.clip_norm = l2_bound if clip_norm is None else clip_norm
+        self.path = path
+        self._reference_scalars = reference_scalars
+        self._sums = None
+        self._beta = 0
+        self._pool = Pool()
+
     def reset(self):
         """Forget what was added."""
         if self._sums is None or any(s.device != p.device for s, p in zip(self._sums, self.parameters)):
@@ -120,13 +139,11 @@ class ClippedSum:
         *inputs, mask
             As in a call.
         shift : list of tensors, default=None
-            Shaped as `parameters`, finite: added to each example's gradient before that is clipped.
+            Shaped as `parameters`, finite: added to each example's gradient before clipping.
         """
-        batch = _batch_size(inputs)
-        if batch == 0:
+        mask = self._mask(inputs, mask)
+        if (batch := len(mask)) == 0:
             return
-        if mask is None:
-            mask = torch.ones(batch, dtype=torch.bool, device=self.parameters[0].device)
         with _plain_float32(self.parameters[0].device):
             if self.path == "fast":
                 self._add_fast(inputs, mask, shift)
@@ -134,14 +151,14 @@ class ClippedSum:
                 self._add_reference(inputs, mask, batch, self.path, shift)
 
     def result(self) -> BoundedSum:
-        """The sum of everything added since `reset`: zero if nothing was (an empty batch is a legal step)."""
+        """Return the sum of everything added since `reset`: zero for an empty batch, which is a legal step."""
         self._wrote(self._sums)
         return BoundedSum(self._sums, l2_bound=self.l2_bound)
 
     def square_norms(self, *inputs):
         """Squared gradient norm of every example, float64, shape (batch,). Private; for tests and checks."""
-        batch = _batch_size(inputs)
-        mask = torch.ones(batch, dtype=torch.bool, device=self.parameters[0].device)
+        mask = self._mask(inputs, None)
+        batch = len(mask)
         with _plain_float32(self.parameters[0].device):
             if self.path == "fast":
                 return sum(rule.square_norms for _, rule in _rules(self._record(inputs, mask), batch, self._pool))
@@ -150,7 +167,7 @@ class ClippedSum:
     def _factors(self, square_norms, mask):
         """Clip factors; zero for padding and for examples without a finite gradient.
 
-        Norms above 2**100 clips are taken for infinite: below 2**-126 a float32 factor would lose its precision.
+        Norms above 2**100 times the clip norm count as infinite: below 2**-126 a float32 factor loses its precision.
         """
         usable = mask & torch.isfinite(square_norms)
         if math.isinf(self.clip_norm):
@@ -169,7 +186,7 @@ class ClippedSum:
             if output.requires_grad:
                 seen.append((layer, args[0].detach(), args[0]._version, get_gradient_edge(output)))
 
-        # before hooks of the user's own, which may replace the output
+        # before the user's hooks, which may replace the output
         handles = [m.register_forward_hook(record, prepend=True) for m in layers]
         try:
             with torch.enable_grad():
@@ -199,7 +216,7 @@ class ClippedSum:
             records = self._record(inputs, mask)
             rules = _rules(records, batch, self._pool)
         except (SharedLayerError, UnsupportedShapeError):
-            # Only if the module's course depends on its input, unseen by `choose_path`: the same sum, found slowly.
+            # only if the path through the module depends on its input, unseen by `choose_path`: the same sum, slowly
             self._add_reference(inputs, mask, batch, "loop", shift)
             return
         square_norms = sum((rule.square_norms for _, rule in rules), torch.zeros_like(mask, dtype=torch.float64))
@@ -209,7 +226,7 @@ class ClippedSum:
         factors = self._factors(square_norms, mask)
         unusable = ~torch.isfinite(square_norms)
         if bool(unusable.any()):
-            # 0 * nan is nan: the rows themselves must go. The same records: a second pass would drop out other units.
+            # 0 * nan is nan, so the rows become zero. No second pass: dropout would drop other units.
             records = [(n, m, _without(a, unusable), _without(g, unusable)) for n, m, a, g in records]
             rules = _rules(records, batch, self._pool)
         sums = dict(zip(self.names, self._sums))
@@ -224,13 +241,13 @@ class ClippedSum:
     def _inner_products(self, records, direction, batch):
         """``<gradient, direction>`` of every example, float64.
 
-        A layer's output is linear in its parameters: it is the product of the gradient by the output with what the
-        layer makes of its input at `direction`.
+        A layer's output is linear in its parameters, so this is the product of the gradient with respect to the output
+        and the layer's output at the parameters `direction`.
         """
         parts = dict(zip(self.names, direction))
         found = torch.zeros(batch, dtype=torch.float64, device=direction[0].device)
         for name, layer, activation, gradient in records:
-            turned = copy.copy(layer)  # called without the user's hooks, which may replace the output
+            turned = copy.copy(layer)  # `forward` below runs no hooks of the user's
             turned._parameters = {
                 p: None if value is None else parts.get(f"{name}.{p}", torch.zeros_like(value))
                 for p, value in layer._parameters.items()
@@ -245,7 +262,7 @@ class ClippedSum:
         return found
 
     def _wrote(self, unwritten):
-        """After the first addition, sums that nothing wrote to are zero."""
+        """Set sums that the first addition did not write to zero."""
         if not self._beta:
             for total in unwritten:
                 total.zero_()
@@ -270,6 +287,46 @@ class ClippedSum:
             self._beta = 1
 
 
+class PartedSum(ClippedSum):
+    """`ClippedSum` of a network of models, each of which gets the records of its part alone.
+
+    Parameters
+    ----------
+    root : Module
+        ``root.module`` is the network: ``part_of(X)`` gives the part of each row, and within ``only(part)`` one model
+        gives the losses.
+    plan : PartedPlan
+    path : {"fast", "vmap", "loop"}, default="fast"
+
+    Notes
+    -----
+    The sum equals that of `ClippedSum` with all records for all models, in a fraction of the time. Rows of a part are
+    computed in batches of one shape, padded with zeros.
+    """
+
+    def __init__(self, root, plan, *, path="fast"):
+        super().__init__(root, plan.l2_bound, clip_norm=plan.clip_norm, path=path)
+        self._rows = [min(_MOST_ROWS, math.ceil(size + 2 * math.sqrt(size))) for size in plan.part_batch_sizes]
+
+    def add(self, *inputs, mask=None):
+        """Add the records of one physical batch, each to the block of its part."""
+        network, X = self.root.module, inputs[0]
+        mask, parts = self._mask(inputs, mask), network.part_of(X)
+        for part, size in enumerate(self._rows):
+            of_part = torch.nonzero(mask & (parts == part)).flatten()
+            with network.only(part):
+                for rows in of_part.split(size):
+                    if len(rows):
+                        taken = tree_map(lambda x: _padded(x, rows, size), inputs)  # noqa: B023
+                        super().add(*taken, mask=torch.arange(size, device=X.device) < len(rows))
+
+
+def _padded(x, rows, size):
+    out = x.new_zeros((size, *x.shape[1:]))
+    out[: len(rows)] = x[rows]
+    return out
+
+
 def square_norm(vector) -> float:
     """Squared norm of a list of tensors, accumulated in float64."""
     return float(sum(part.double().square().sum() for part in vector))
@@ -280,7 +337,7 @@ def _rules(records, batch, pool):
 
 
 class SharedLayerError(RuntimeError):
-    """A layer is used in a way that the fast path cannot see through; the reference path can."""
+    """A layer is used in a way that the fast path does not support; the reference path does."""
 
 
 def clipped_sum(module, per_example_loss, batch, l2_bound, *, path="fast") -> BoundedSum:
@@ -314,12 +371,13 @@ def _has_trainable(module) -> bool:
     return any(p.requires_grad for p in module.parameters(recurse=False))
 
 
-def _batch_size(inputs) -> int:
-    return tree_leaves(inputs)[0].shape[0]
+def first_leaf(inputs) -> torch.Tensor:
+    """Return the first tensor of a tree."""
+    return tree_leaves(inputs)[0]
 
 
 def _without(x, rows):
-    """Zero an example's rows, of which there may be several."""
+    """Set the rows of the examples `rows` to zero; an example may have several."""
     if x.is_floating_point():
         rows = rows.repeat_interleave(x.shape[0] // rows.shape[0])
         return torch.where(rows.view(-1, *[1] * (x.dim() - 1)), torch.zeros_like(x), x)
@@ -328,11 +386,11 @@ def _without(x, rows):
 
 @contextlib.contextmanager
 def _plain_float32(device):
-    """No autocast and no TF32: norms are bounds only as far as the arithmetic is what it says."""
+    """Compute without autocast and TF32: the clipped norm is a bound only in plain float32 arithmetic."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.autocast(device.type, enabled=False))
         if device.type == "cuda":  # pragma: no cover
-            stack.enter_context(torch_lock)  # flags of the process: another thread would give them back too early
+            stack.enter_context(torch_lock)  # flags of the process: another thread would restore them too early
             stack.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore")
             matmul, before = torch.backends.cuda.matmul, torch.backends.cuda.matmul.allow_tf32
@@ -340,3 +398,44 @@ def _plain_float32(device):
             matmul.allow_tf32 = False
             stack.enter_context(torch.backends.cudnn.flags(enabled=True, allow_tf32=False))
         yield
+
+
+# ---- the reference: example gradients themselves, slow and right for any module ------------------------------------
+def example_gradients_vmap(root, names, inputs):
+    """Return the gradient of every example's loss by ``torch.func``.
+
+    Parameters
+    ----------
+    root : Module
+        ``root(*inputs)`` gives the losses, shape (batch,).
+    names : list of str
+        Parameters of the gradients.
+    inputs : tuple of tensors (or trees of tensors) with the batch leading
+
+    Returns
+    -------
+    list of tensor, each (batch, *parameter shape)
+    """
+    parameters = dict(root.named_parameters())
+    fixed = {name: p.detach() for name, p in parameters.items()}
+    fixed.update(root.named_buffers())
+    moving = {name: fixed.pop(name) for name in names}
+
+    def loss_of_one(moving, example):
+        single = tree_map(lambda x: x.unsqueeze(0), example)
+        return functional_call(root, {**fixed, **moving}, single).sum()
+
+    gradients = vmap(grad(loss_of_one), in_dims=(None, 0), randomness="different")(moving, inputs)
+    return [gradients[name] for name in names]
+
+
+def example_gradients_loop(root, names, inputs, batch):
+    """As `example_gradients_vmap`, with one backward pass for each example: for modules that vmap does not support."""
+    named = dict(root.named_parameters())
+    parameters = [named[name] for name in names]
+    rows = []
+    for i in range(batch):
+        loss = root(*tree_map(lambda x: x[i : i + 1], inputs)).sum()  # noqa: B023
+        row = torch.autograd.grad(loss, parameters, allow_unused=True)
+        rows.append([torch.zeros_like(p) if r is None else r for p, r in zip(parameters, row)])
+    return [torch.stack(column) for column in zip(*rows)]

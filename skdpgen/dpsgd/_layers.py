@@ -1,11 +1,11 @@
-"""Per-example gradient norms and clipped gradient sums, layer by layer, from activations and output gradients.
+"""Gradient norms of single examples and clipped sums, layer by layer, from activations and output gradients.
 
-Each rule takes a layer, its input ``a`` and the gradient ``g`` of the summed losses by its output, and returns
-the squared gradient norm of every example (float64) and a function that, given one factor an example, yields the
-layer's summed gradients. An example's gradient is formed only where that is the cheapest way to its norm.
+Each rule takes a layer, its input ``a`` and the gradient ``g`` of the summed losses with respect to its output. It
+returns the squared gradient norm of every example (float64) and a function that, given one factor for each example,
+yields the layer's summed gradients. An example's gradient is formed only where that is the cheapest way to its norm.
 
-A layer may see a multiple of the batch: ``(batch, places, features)``, or ``(batch * places, ...)`` with an
-example's places side by side. Places of one example are summed *before* the norm.
+The input of a layer may be a multiple of the batch: ``(batch, places, features)``, or ``(batch * places, ...)`` with
+the places of an example adjacent. Places of one example are summed *before* the norm.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from torch.nn import functional
 
 __all__ = ["RULES", "LayerGradient", "Pool", "UnsupportedShapeError"]
 
-# Scalars of one block of unfolded patches or example gradients (2 MB: larger ones are slower, for they leave the
-# cache), and of a layer's example gradients kept until they are summed (128 MB).
+# Scalars of one block of unfolded patches or example gradients (2 MB: larger blocks are slower, because they leave the
+# cache), and of a layer's example gradients that are stored until they are summed (128 MB).
 _BLOCK = 2**19
 _KEEP = 2**25
 # Gram matrices are multiplied in float64, at about this many times the cost of a float32 product.
 _GRAM_COST = 3
-# Rounding may hide a cancellation between the places of an example: the float32 sum of terms of total size S is
-# off by some 2**-20 S. Adding 2**-22 S**2 to the squared norm keeps that error below 2**-9 of the clip.
+# Rounding may hide a cancellation between the places of an example: the float32 sum of terms of total size S has an
+# error of about 2**-20 S. Adding 2**-22 S**2 to the squared norm bounds that error by 2**-9 of the clip norm.
 _CANCELLATION = 2.0**-22
 
 
 class UnsupportedShapeError(ValueError):
-    """A layer's input does not have the batch as its leading dimension, so its rows cannot be told apart."""
+    """A layer's input does not have the batch as its leading dimension, so its rows belong to no single example."""
 
 
 @dataclass
@@ -53,7 +53,7 @@ class LayerGradient:
 
 
 class Pool(dict):
-    """Buffers that outlive a step: fresh ones of tens of megabytes would cost more than the products in them."""
+    """Buffers that outlive a step: new ones of tens of megabytes cost more than the products in them."""
 
     def get_buffer(self, key, shape, like):
         """Return a tensor of that shape whose content is arbitrary."""
@@ -91,7 +91,7 @@ def _trainable(layer: nn.Module, name: str) -> bool:
 
 
 def _small(gradients: dict[str, torch.Tensor], pool: Pool) -> LayerGradient:
-    """Rule of parameters so few that the example gradients themselves are kept."""
+    """Rule for few parameters: the example gradients themselves are stored."""
     norms = sum(pool.square_norms(gradient) for gradient in gradients.values())
 
     def weighted_sum(factors, out, beta):
@@ -140,7 +140,7 @@ def _linear_sum(a, g, pool):
     def weighted_sum(factors, out, beta):
         if "weight" in out:
             scale = factors.view(-1, 1, 1)
-            # one factor an example may sit on either side of the product: the narrower one is cheaper
+            # the factor of an example may scale either side of the product: the narrower one is cheaper
             narrow, wide = (g, a) if g.shape[-1] <= a.shape[-1] else (a, g)
             scaled = torch.mul(narrow, scale, out=pool.get_buffer("scaled", narrow.shape, narrow))
             left, right = (scaled, wide) if narrow is g else (wide, scaled)
@@ -154,8 +154,8 @@ def _linear_sum(a, g, pool):
 def _outer_product(left, right_of, width, whole_sum, pool, key) -> LayerGradient:
     """Rule from example gradients ``left @ right``; shapes (b, [G,] M, T) and (b, [G,] T, N = width).
 
-    `right_of(i, j)` makes the right-hand side of examples i to j. The gradients are kept for the weighted sum
-    when they fit in `_KEEP` scalars, else `whole_sum` is called.
+    `right_of(i, j)` makes the right-hand side of examples i to j. The gradients are stored for the weighted sum when
+    they fit in `_KEEP` scalars, else `whole_sum` is called.
     """
     batch, places = left.shape[0], left.shape[-1]
     shape = (*left.shape[1:-1], width)
@@ -171,7 +171,7 @@ def _outer_product(left, right_of, width, whole_sum, pool, key) -> LayerGradient
         torch.matmul(left[i:j], right, out=part)
         norms[i:j] = pool.square_norms(part)
         if not keep:
-            # the sum will be rounded otherwise than these products were
+            # the sum has other rounding errors than these products
             norms[i:j] += _CANCELLATION * pool.square_norms(left[i:j]) * pool.square_norms(right)
 
     def weighted_sum(factors, out, beta):
@@ -185,7 +185,7 @@ def _pair(value):
 
 
 def _patches(x, kernel, dilation, padding, stride, size, groups):
-    """Unfold (n, C, H, W) to (n, groups, size[0] * size[1], C / groups * kernel elements): one row a place."""
+    """Unfold (n, C, H, W) to (n, groups, size[0] * size[1], C / groups * kernel elements): one row for each place."""
     if _pair(kernel) == (1, 1) and _pair(stride) == (1, 1) and _pair(padding) == (0, 0):
         unfolded = x
     else:
@@ -202,60 +202,46 @@ def _patches(x, kernel, dilation, padding, stride, size, groups):
     return unfolded.reshape(x.shape[0], groups, -1, size[0] * size[1]).transpose(2, 3)
 
 
-def conv2d(layer: nn.Conv2d, a: torch.Tensor, g: torch.Tensor, batch: int, pool: Pool) -> LayerGradient:
-    """An example's gradient is the product of the output gradient and the unfolded input (im2col)."""
-    parts = []
-    if _trainable(layer, "bias"):
-        parts.append(_small({"bias": _by_example(g.flatten(2).sum(2), batch).sum(1)}, pool))
-    if _trainable(layer, "weight"):
-        pads = _conv_padding(layer)
-        if layer.padding_mode != "zeros" or pads[0] != pads[1] or pads[2] != pads[3]:
-            mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
-            a, padding = functional.pad(a, pads, mode=mode), (0, 0)
-        else:
-            padding = (pads[2], pads[0])
-
-        def patches(x):
-            return _patches(x, layer.kernel_size, layer.dilation, padding, layer.stride, g.shape[2:], layer.groups)
-
-        def whole_sum(factors, out, beta):
-            scaled = _by_example(g, batch) * factors.view(-1, 1, 1, 1, 1)
-            gradient = torch.ops.aten.convolution_backward(
-                scaled.flatten(0, 1), a, layer.weight.detach(), None, _pair(layer.stride), padding,
-                _pair(layer.dilation), False, (0, 0), layer.groups, (False, True, False),
-            )  # fmt: skip
-            _put(out["weight"], gradient[1], beta)
-
-        left = g.unflatten(1, (layer.groups, -1)).flatten(3)
-        parts.append(_convolution(left, a, patches, whole_sum, batch, pool, layer))
-    return _join(parts)
-
-
-def conv_transpose2d(
-    layer: nn.ConvTranspose2d, a: torch.Tensor, g: torch.Tensor, batch: int, pool: Pool
+def convolution(
+    layer: nn.Conv2d | nn.ConvTranspose2d, a: torch.Tensor, g: torch.Tensor, batch: int, pool: Pool
 ) -> LayerGradient:
-    """As a convolution with the roles of input and output gradient exchanged."""
+    """An example's gradient is the product of the output gradient and the unfolded input (im2col).
+
+    In a transposed convolution, input and output gradient exchange their roles.
+    """
     parts = []
     if _trainable(layer, "bias"):
         parts.append(_small({"bias": _by_example(g.flatten(2).sum(2), batch).sum(1)}, pool))
-    if _trainable(layer, "weight"):
+    if not _trainable(layer, "weight"):
+        return _join(parts)
+    if layer.transposed:
+        padding, one, image = layer.padding, a, g
+    else:
+        a, padding = _padded_input(layer, a)
+        one, image = g, a
 
-        def patches(x):
-            return _patches(
-                x, layer.kernel_size, layer.dilation, layer.padding, layer.stride, a.shape[2:], layer.groups
-            )
+    def patches(x):
+        return _patches(x, layer.kernel_size, layer.dilation, padding, layer.stride, one.shape[2:], layer.groups)
 
-        def whole_sum(factors, out, beta):
-            scaled = _by_example(g, batch) * factors.view(-1, 1, 1, 1, 1)
-            gradient = torch.ops.aten.convolution_backward(
-                scaled.flatten(0, 1), a, layer.weight.detach(), None, _pair(layer.stride), _pair(layer.padding),
-                _pair(layer.dilation), True, _pair(layer.output_padding), layer.groups, (False, True, False),
-            )  # fmt: skip
-            _put(out["weight"], gradient[1], beta)
+    def whole_sum(factors, out, beta):
+        scaled = _by_example(g, batch) * factors.view(-1, 1, 1, 1, 1)
+        gradient = torch.ops.aten.convolution_backward(
+            scaled.flatten(0, 1), a, layer.weight.detach(), None, _pair(layer.stride), _pair(padding),
+            _pair(layer.dilation), layer.transposed, _pair(layer.output_padding), layer.groups, (False, True, False),
+        )  # fmt: skip
+        _put(out["weight"], gradient[1], beta)
 
-        left = a.unflatten(1, (layer.groups, -1)).flatten(3)
-        parts.append(_convolution(left, g, patches, whole_sum, batch, pool, layer))
+    left = one.unflatten(1, (layer.groups, -1)).flatten(3)
+    parts.append(_products_of_places(left, image, patches, whole_sum, batch, pool, layer))
     return _join(parts)
+
+
+def _padded_input(layer: nn.Conv2d, a: torch.Tensor):
+    """Return the input, padded where a convolution cannot pad it symmetrically with zeros, and the other padding."""
+    pads = _conv_padding(layer)
+    if layer.padding_mode == "zeros" and pads[0] == pads[1] and pads[2] == pads[3]:
+        return a, (pads[2], pads[0])
+    return functional.pad(a, pads, mode="constant" if layer.padding_mode == "zeros" else layer.padding_mode), (0, 0)
 
 
 def _conv_padding(layer: nn.Conv2d) -> list[int]:
@@ -272,7 +258,7 @@ def _conv_padding(layer: nn.Conv2d) -> list[int]:
     return pads
 
 
-def _convolution(left, image, patches, whole_sum, batch, pool, layer) -> LayerGradient:
+def _products_of_places(left, image, patches, whole_sum, batch, pool, layer) -> LayerGradient:
     """Choose between Gram matrices and example gradients; left (n, G, M, T), patches(image) (n, G, T, N)."""
     left = _by_example(left, batch)
     image = _by_example(image, batch)
@@ -298,7 +284,7 @@ def _convolution(left, image, patches, whole_sum, batch, pool, layer) -> LayerGr
 
 
 def embedding(layer: nn.Embedding, a: torch.Tensor, g: torch.Tensor, batch: int, pool: Pool) -> LayerGradient:
-    """Rows of the table looked up twice by one example add before the norm: a Gram matrix masked by equality."""
+    """Rows of the table that one example looks up twice are added before the norm: a Gram matrix masked by equality."""
     index = _by_example(a, batch).reshape(batch, -1)
     g = _by_example(g, batch).reshape(batch, -1, layer.embedding_dim)
     if layer.padding_idx is not None:
@@ -321,14 +307,14 @@ def embedding(layer: nn.Embedding, a: torch.Tensor, g: torch.Tensor, batch: int,
 
 
 def layer_norm(layer: nn.LayerNorm, a: torch.Tensor, g: torch.Tensor, batch: int, pool: Pool) -> LayerGradient:
-    """Few parameters: the example gradients are kept."""
+    """Few parameters: the example gradients are stored."""
     shape = tuple(layer.normalized_shape)
     normalised = functional.layer_norm(a, shape, None, None, layer.eps)
     return _affine(layer, normalised, g, batch, pool, lambda x: x.reshape(batch, -1, *shape).sum(1))
 
 
 def group_norm(layer: nn.GroupNorm, a: torch.Tensor, g: torch.Tensor, batch: int, pool: Pool) -> LayerGradient:
-    """Few parameters: the example gradients are kept."""
+    """Few parameters: the example gradients are stored."""
     normalised = functional.group_norm(a, layer.num_groups, None, None, layer.eps)
 
     def over_places(x):
@@ -350,8 +336,8 @@ def _affine(layer, normalised, g, batch, pool, over_places) -> LayerGradient:
 
 RULES: dict[type[nn.Module], Callable[..., LayerGradient]] = {
     nn.Linear: linear,
-    nn.Conv2d: conv2d,
-    nn.ConvTranspose2d: conv_transpose2d,
+    nn.Conv2d: convolution,
+    nn.ConvTranspose2d: convolution,
     nn.Embedding: embedding,
     nn.LayerNorm: layer_norm,
     nn.GroupNorm: group_norm,

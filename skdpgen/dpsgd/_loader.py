@@ -1,4 +1,4 @@
-"""Poisson-sampled batches: every record takes part in every step by a draw of its own."""
+"""Poisson-sampled batches: every record takes part in every step with one probability, independently."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 __all__ = ["Batch", "Chunk", "PoissonLoader", "poisson_batches"]
 
-# Records included in the steps that are drawn in one call (8 MB of indices).
+# Number of included records that one call draws (8 MB of indices).
 _DRAWN_AT_ONCE = 2**20
 
 
 class Chunk(NamedTuple):
-    """One physical batch: rows of fixed number, of which those with `mask` are records and the others padding."""
+    """One physical batch: a fixed number of rows, which are records where `mask` is True and padding elsewhere."""
 
     X: Any
     y: Any
@@ -26,7 +26,7 @@ class Chunk(NamedTuple):
 
 
 class Batch:
-    """The records of one step, to be iterated over once in chunks of one shape; none of them when it is empty."""
+    """The records of one step, to be iterated over once in chunks of one shape; an empty batch has no chunk."""
 
     def __init__(self, loader, indices):
         self._loader = loader
@@ -47,9 +47,9 @@ def poisson_batches(n_records, sampling_rate, steps, rng, *, drawn_at_once=_DRAW
     sampling_rate : float in (0, 1]
     steps : int
     rng : NoiseGenerator
-        Of which uniforms are drawn, as many as records are included (and a few).
+        Source of the uniforms, slightly more than one for each included record.
     drawn_at_once : int
-        Records included in the steps that are drawn in one call, about.
+        About how many included records one call draws.
 
     Yields
     ------
@@ -59,10 +59,10 @@ def poisson_batches(n_records, sampling_rate, steps, rng, *, drawn_at_once=_DRAW
     Notes
     -----
     The inclusions of all steps are one row of independent trials. The gaps between successes of such a row are
-    independent geometric numbers, ``floor(log(u) / log(1 - sampling_rate))``, so the cost is that of the
-    records included, not of the records there are.
+    independent geometric numbers, ``floor(log(u) / log(1 - sampling_rate))``, so the time grows with the number of
+    included records, not with that of all records.
     """
-    # a generator of `skdpgen.testing` may take all: which records are drawn then follows from no row
+    # a generator of `skdpgen.testing` may include all records
     if n_records == 0 or sampling_rate >= 1 or getattr(rng, "takes_all", False):
         for _ in range(steps):
             yield np.arange(n_records, dtype=np.int64)
@@ -77,14 +77,14 @@ def poisson_batches(n_records, sampling_rate, steps, rng, *, drawn_at_once=_DRAW
 
 
 def _successes(trials, rate, rng, *, spare=16):
-    """Positions of the successes among independent trials; `spare` gaps more are drawn than are likely to be needed."""
+    """Positions of the successes among independent trials; `spare` gaps are drawn beyond the likely number."""
     found, last = [], -1
     while last < trials:
         expected = (trials - last) * rate
         draws = max(1, int(expected + 4 * np.sqrt(expected) + spare))
         # 1 - u is in (0, 1]: never an infinite gap
         gaps = np.floor(np.log1p(-rng.random(draws)) / np.log1p(-rate))
-        # one gap past the end is as good as any, and the sum of such cannot overflow
+        # gaps past the end are cut to the end, so that their sum cannot overflow
         positions = last + np.cumsum(np.minimum(gaps, trials).astype(np.int64) + 1)
         found.append(positions)
         last = positions[-1]
@@ -101,20 +101,21 @@ class PoissonLoader:
         Records along the first dimension of every array. Other datasets are read item by item once.
     plan : DPSGDPlan
     rng : NoiseGenerator
-        Draws who takes part, and the noise of `noise_shape`.
+        Source of the samples, and of the noise of `noise_shape`.
     noise_shape : tuple of int, default=None
-        With it every row comes with standard normals of this shape, drawn for its place in the batch: for
-        reparameterised samples, of which a joining record must not shift the others' draws.
+        Shape of the standard normals that come with every row, for reparameterised samples. They are drawn for the
+        row's place in the batch, so that a record that joins does not shift the draws of others.
     device : str or device, default="cpu"
+        Device of the batches.
     dtype : dtype, default=torch.float32
-        To which floating-point data are converted, batch by batch.
+        Type of floating-point batches.
 
     Notes
     -----
-    Batch sizes are private: they are neither stored nor returned, and no attribute tells the number of records.
-    A batch above ``plan.physical_batch`` is yielded in several chunks, the last one padded with zeros,
-    so that all passes have one shape. Nothing is ever dropped. The number of chunks shows in the running time of
-    a step, which is no release: who can time single steps of a fit is trusted.
+    Batch sizes are private: they are neither stored nor returned, and no public attribute holds the number of records.
+    A batch above ``plan.physical_batch`` is yielded in several chunks, the last one padded with zeros, so that all
+    passes have one shape. No record is dropped. The running time of a step depends on the number of chunks and is not
+    protected: whoever can time single steps of a fit must be trusted.
     """
 
     def __init__(self, dataset, *, plan, rng, noise_shape=None, device="cpu", dtype=torch.float32):
@@ -126,7 +127,7 @@ class PoissonLoader:
         self._X, self._y = _arrays(dataset)
         lengths = {len(x) for x in tree_leaves((self._X, self._y)) if x is not None}
         if len(lengths) != 1:
-            raise ValueError("the arrays of the data differ in their number of records")
+            raise ValueError("all arrays of X and y must have one number of records")
         self._n_records = lengths.pop()
 
     def __len__(self) -> int:
@@ -138,7 +139,7 @@ class PoissonLoader:
             yield Batch(self, indices)
 
     def example(self) -> Chunk:
-        """A chunk of the shapes and dtypes that training will see, all zeros: tells nothing of the data."""
+        """Return a chunk of zeros with the shapes and dtypes of training: it reveals nothing about the values."""
         return self._chunk(np.empty(0, dtype=np.int64), drawing=False)
 
     def _chunk(self, indices, drawing=True) -> Chunk:
@@ -164,7 +165,7 @@ class PoissonLoader:
 
 
 def _arrays(dataset):
-    """(X, y) as tensors, or trees of them, from what skorch and torch call a dataset."""
+    """Return (X, y) as tensors, or trees of them, from a dataset of skorch or torch."""
     if isinstance(dataset, tuple) and len(dataset) == 2:
         X, y = dataset
     elif isinstance(dataset, torch.utils.data.TensorDataset):
@@ -184,6 +185,6 @@ def _tensor(x):
         return x
     x = np.asarray(x)
     if x.dtype.kind not in "fiub":
-        raise ValueError(f"a net takes numbers; got an array of dtype {x.dtype}")
-    # memory-mapped or read-only arrays are taken as they are: nothing writes to them
+        raise ValueError(f"X and y must be numbers; got an array of dtype {x.dtype}")
+    # torch warns about arrays that are read-only, so these are copied
     return torch.from_numpy(x if x.flags.writeable else x.copy())

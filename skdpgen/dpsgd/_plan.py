@@ -1,26 +1,224 @@
-"""One frozen plan couples the sampler, the clip, the noise and the number of steps of a DP-SGD run."""
+"""Frozen plans of trainings: what a training may do, what it costs, and the proof that it was charged once."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from .._types import check_neighboring
+from ..utils.forks import ForkSafeLock, process_identity
 from ..utils.validation import convert_fields
-from ._charged import ChargedPlan, PlanUse
+from ._clipping import ClippedSum, PartedSum
 
-__all__ = ["DPSGDPlan"]
+__all__ = ["ChargedPlan", "DPSGDPlan", "PartedPlan", "PlanUse", "slack_of_sums"]
+
+
+class PlanUse:
+    """State of a plan: the process in which it was charged, the training that follows it, and the steps taken.
+
+    The state is in lists, because appending is atomic: of several threads, one is the first.
+
+    Steps come from the charge in memory, all of them at once, or, for a training with a checkpoint, in blocks from the
+    ledger file (`from_ledger`). A plan does not change from one to the other: a ledger that did not record some of the
+    steps would grant them again.
+    """
+
+    def __init__(self):
+        self.lock = ForkSafeLock()  # held while the plan is being charged, and while steps are taken from the ledger
+        self.record = None  # ChargedSteps, where the plan is the whole of a charge to a ledger file
+        self.from_ledger = False
+        self.before = 0  # steps in the ledger when the training was resumed
+        self.granted = 0  # steps taken from the ledger for this object
+        self.known = 0  # steps taken from the ledger by all objects, when last read
+        self.charged: list[tuple[int, int]] = []
+        self.users: list[object] = []
+        self.steps: list[None] = []
+
+    def resume(self, record, taken):
+        """Note that the training continues after `taken` steps, with steps from the ledger."""
+        self.record, self.from_ledger, self.before, self.known = record, True, taken, taken
+
+    def __deepcopy__(self, memo):
+        return PlanUse()  # of a copy that is no plan: `dataclasses.asdict` makes one
+
+
+class ChargedPlan:
+    """Base class of frozen plans: the training that was charged follows its plan once.
+
+    Plans have a ``noise_multiplier``, the ``l2_bound`` that it is a multiple of, ``steps`` and a field ``_use``.
+
+    The plan *object* is what is charged. Copies are the object itself. `dataclasses.replace` and pickles make other
+    plans, which are not charged. A forked process has the plan but may not follow it. A plan without noise costs
+    nothing and may be followed any number of times.
+    """
+
+    @property
+    def private(self) -> bool:
+        """Whether steps are clipped and noised."""
+        return self.noise_multiplier > 0
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise on the sum."""
+        return self.noise_multiplier * self.l2_bound
+
+    def _bind(self):
+        """Note that this process was charged for the plan; only a `Receipt` calls this."""
+        self._check_free()
+        self._use.charged.append(process := process_identity())
+        if self._use.charged[0] is not process:
+            raise RuntimeError("another charge covers this plan already: a plan is charged once")
+
+    def _check_free(self):
+        """Refuse a plan that was charged before; called before a charge."""
+        if self._use.charged:
+            raise RuntimeError("this plan was charged before: make a new plan for another training")
+
+    def check_charged(self):
+        """Raise RuntimeError unless the plan was charged in this process."""
+        if not self.private:
+            return
+        if not self._use.charged:
+            raise RuntimeError(
+                "the plan was not charged: call accountant.charge(plan, label) before the training, or receipt.cover("
+                "plan) where a charge of several releases holds this one (copies by dataclasses.replace and pickles "
+                "are other plans)"
+            )
+        if self._use.charged[0] != process_identity():
+            raise RuntimeError(
+                "the plan was charged in another process, which alone may train for it: after a fork, charge a new "
+                "plan in the process that trains"
+            )
+
+    def claim(self, user):
+        """Reserve the plan for `user`: any object, the same one while a training continues after interruptions.
+
+        Raises
+        ------
+        RuntimeError
+            Where the plan was not charged in this process, or another training has used it.
+        """
+        self.check_charged()
+        self._use.users.append(user)
+        if self.private and self._use.users[0] is not user:
+            raise RuntimeError("the plan was used by another training: one charge is one training; charge a new plan")
+
+    @property
+    def steps_taken(self) -> int:
+        """Steps taken under the plan so far by all copies of a net; without noise they are not counted.
+
+        In a training with a checkpoint, steps that others took from the ledger count too, as far as known here.
+        """
+        use = self._use
+        return min(use.known - use.granted + len(use.steps), int(self.steps))
+
+    @property
+    def steps_resumed(self) -> int:
+        """Steps that an interrupted training had taken before this plan continued it."""
+        return self._use.before
+
+    @property
+    def steps_granted(self) -> int:
+        """Steps that were taken from the ledger and have not run yet."""
+        return max(self._use.granted - len(self._use.steps), 0)
+
+    @property
+    def block_size(self) -> int:
+        """Steps taken from the ledger at once, about 2 %: at most so many are lost when a process dies."""
+        return max(1, int(self.steps) // 50)
+
+    @property
+    def numbers(self) -> dict:
+        """Kind and numbers of the plan as JSON holds them, without the size of physical batches (memory alone)."""
+        names = [f.name for f in fields(self) if f.init and f.name != "max_physical_batch"]
+        return {"kind": type(self).__name__, **{name: _plain(getattr(self, name)) for name in names}}
+
+    def take_block(self) -> int:
+        """Take the next steps from the ledger that was charged, before they run; return how many were granted.
+
+        Raises
+        ------
+        LedgerError
+            When the ledger cannot be read or written.
+        RuntimeError
+            For a plan that is not the whole of a charge to a ledger file, or whose training began without a checkpoint.
+        """
+        self.check_charged()
+        use = self._use
+        if use.record is None:
+            raise RuntimeError("the steps of this plan cannot be taken from a ledger file")
+        with use.lock:
+            begins = not (use.granted or use.before)
+            # set even if the ledger then fails to answer: it may have written, so all steps must come from it
+            use.from_ledger = True
+            if begins and use.steps:
+                raise RuntimeError("the training began without a checkpoint: the ledger has no record of its steps")
+            granted, use.known = use.record.take(self.block_size, begins=begins)
+            use.granted += granted
+        return granted
+
+    def take_step(self) -> None:
+        """Count one step, before it is taken; RuntimeError if no step is left.
+
+        Copies of a net share the plan and this count, so that together they run the steps that were charged.
+        """
+        if self.private:
+            self.check_charged()
+            self._use.steps.append(None)  # counted before the comparison, so that threads cannot share a step
+            if self._use.from_ledger and len(self._use.steps) > self._use.granted:
+                raise RuntimeError("all steps that were taken from the ledger have been run: more are taken in blocks")
+            if len(self._use.steps) > self.steps:
+                raise RuntimeError(f"all {self.steps} steps of the plan have been taken; more were not charged")
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return _make_uncharged, (type(self), {f.name: getattr(self, f.name) for f in fields(self) if f.init})
+
+
+def _plain(value):
+    if isinstance(value, tuple | list):
+        return [_plain(part) for part in value]
+    return value.item() if hasattr(value, "item") else value
+
+
+def _make_uncharged(cls, values):
+    """Make the plan that a pickle describes: one of the same numbers, which has not been charged."""
+    return cls(**values)
+
+
+def slack_of_sums(n_terms, noise_multiplier) -> float:
+    """Relative distance between the clip norm and the bound, for arithmetic that is not exact; at least 1 %.
+
+    In float32 the other terms of a sum may be rounded differently once a record joins, because it moves their places in
+    the batch. The relative error of each term is taken as 2**-20 (a few units in the last place, after several layers
+    of backpropagation), and all errors may point one way, so the sum moves by at most ``n_terms * 2**-20 * clip``.
+    Rounding to the noise's lattice of about ``2**-30 * noise_std`` adds ``2**-30 * noise_multiplier *
+    sqrt(parameters)``, below ``2**-15 * noise_multiplier`` up to a billion parameters.
+
+    Parameters
+    ----------
+    n_terms : float
+        Expected number of terms of a sum; eight standard deviations of a Poisson number are added.
+    noise_multiplier : float
+        Standard deviation of the noise over the bound of one term.
+    """
+    return max(0.01, (n_terms + 8 * math.sqrt(n_terms)) * 2.0**-20 + noise_multiplier * 2.0**-15)
 
 
 @dataclass(frozen=True)
 class DPSGDPlan(ChargedPlan):
-    """What a DP-SGD run is allowed to do, fixed before its first step.
+    """What a DP-SGD run may do, fixed before its first step.
 
-    Each step includes every record independently with probability `sampling_rate`, clips the
-    gradient of each record, and releases ``sum + N(0, noise_std**2 I)``. What that costs is
-    computed from `sampling_rate`, `steps`, `noise_multiplier` and `neighboring` alone, so a
-    run that follows its plan costs what was charged for the plan: ``accountant.charge(plan, "my training")``, which
-    lets this plan object be followed once, in this process (see `ChargedPlan`).
+    Each step includes every record independently with probability `sampling_rate`, clips the gradient of each record,
+    and releases ``sum + N(0, noise_std**2 I)``. Its cost follows from `sampling_rate`, `steps`, `noise_multiplier` and
+    `neighboring` alone, so a run that follows its plan costs what was charged for the plan.
+    ``accountant.charge(plan, "my training")`` lets this plan object be followed once, in this process (see
+    `ChargedPlan`).
 
     Parameters
     ----------
@@ -29,20 +227,19 @@ class DPSGDPlan(ChargedPlan):
     steps : int
         Number of steps; public. Empty batches are steps too.
     l2_bound : float
-        Bound of one record's contribution to the sum. `noise_std` is derived from it; gradients
-        are clipped a little below (`clip_norm`).
+        Bound of one record's contribution to the sum. `noise_std` is a multiple of it; gradients are clipped slightly
+        below it, to `clip_norm`.
     noise_multiplier : float
-        ``noise_std / l2_bound``, under both relations (only
-        the accounting of Poisson-sampled steps differs). **0 is the non-private reference: no noise and no clipping.**
+        ``noise_std / l2_bound``, under both relations: they differ in the accounting of Poisson-sampled steps alone.
+        **0 is the non-private reference: no noise and no clipping.**
     expected_batch_size : float
-        ``sampling_rate`` times the public or released number of rows: the constant denominator
-        of every step. Never the realised batch size.
+        ``sampling_rate`` times the public or released number of rows: the constant denominator of every step. Never
+        the realised batch size.
     neighboring : {"add_or_remove_one", "replace_one"}, default="add_or_remove_one"
-        Relation under which the plan is charged, and `epsilon` is told.
+        Relation under which the plan is charged and `epsilon` is computed.
     max_physical_batch : int, default=None
-        Rows computed at once. A larger batch is accumulated over several of these, a smaller
-        one is padded, so that every pass has one shape. None: two standard deviations above
-        `expected_batch_size`, at most 1024.
+        Rows computed at once. A larger batch is accumulated over several of these and a smaller one is padded, so that
+        every pass has one shape. None: two standard deviations above `expected_batch_size`, at most 1024.
 
     Raises
     ------
@@ -85,7 +282,7 @@ class DPSGDPlan(ChargedPlan):
 
     @property
     def event(self):
-        """What the plan costs: all its steps, composed."""
+        """Privacy event of all steps, composed."""
         from ..accounting import non_private_event, poisson_gaussian_event
 
         if not self.private:
@@ -93,15 +290,10 @@ class DPSGDPlan(ChargedPlan):
         return poisson_gaussian_event(self.sampling_rate, self.noise_multiplier, int(self.steps))
 
     def epsilon(self, delta) -> float:
-        """Return what the plan costs alone at `delta`, under `neighboring`."""
+        """Return the epsilon of the plan alone at `delta`, under `neighboring`."""
         from ..accounting import epsilon_pld
 
         return epsilon_pld(self.event, delta, self.neighboring)
-
-    @property
-    def private(self) -> bool:
-        """Whether steps are clipped and noised."""
-        return self.noise_multiplier > 0
 
     @property
     def needs_groups(self) -> bool:
@@ -109,33 +301,17 @@ class DPSGDPlan(ChargedPlan):
         return False
 
     def make_aggregate(self, root, rng, *, path="fast", **groups):
-        """Make what turns a batch into the sum that the plan allows to be released: a `ClippedSum`.
+        """Make the aggregate that turns a batch into the sum that the plan allows to be released: a `ClippedSum`.
 
         Plans with terms of groups of records take `group_root`, `group_path` and `group_noise_shape` too, and draw the
         groups from `rng`.
         """
-        from ._clipping import ClippedSum
-
         return ClippedSum(root, self.l2_bound, clip_norm=self.clip_norm, path=path)
 
     @property
-    def noise_std(self) -> float:
-        """Standard deviation of the noise on the sum."""
-        return self.noise_multiplier * self.l2_bound
-
-    @property
     def slack(self) -> float:
-        """Relative distance kept between the clip and `l2_bound`, for arithmetic that is not exact.
-
-        In float32 the sum's other terms may be rounded differently once a record joins, for it
-        moves their places in the batch. Each term's relative error is taken as 2**-20 (a few
-        units in the last place, after some layers of backpropagation), and they may all point
-        one way, so the batch moves by at most ``batch * 2**-20 * clip``. Rounding to the noise's
-        lattice of about ``2**-30 * noise_std`` adds ``2**-30 * noise_multiplier * sqrt(parameters)``, below
-        ``2**-15 * noise_multiplier`` up to a billion parameters. At least 1 %.
-        """
-        batch = self.expected_batch_size + 8 * math.sqrt(self.expected_batch_size)
-        return max(0.01, batch * 2.0**-20 + self.noise_multiplier * 2.0**-15)
+        """Relative distance between `clip_norm` and `l2_bound` (see `slack_of_sums`)."""
+        return slack_of_sums(self.expected_batch_size, self.noise_multiplier)
 
     @property
     def clip_norm(self) -> float:
@@ -153,3 +329,43 @@ class DPSGDPlan(ChargedPlan):
     def steps_per_epoch(self) -> int:
         """Steps in which a record takes part once on average; public."""
         return max(1, round(1 / self.sampling_rate))
+
+
+@dataclass(frozen=True)
+class PartedPlan(DPSGDPlan):
+    """A DP-SGD plan for a network of several models, one for each part of the records: parallel composition.
+
+    The part of a record follows from the record and from earlier releases (the centres of clusters, for example), never
+    from other records. `sampling_rate` and `steps` are those of all parts: a rate that followed from the exact size of
+    a part would reveal it.
+
+    Parameters
+    ----------
+    sampling_rate, steps, l2_bound, noise_multiplier, expected_batch_size, neighboring, max_physical_batch
+        As in `DPSGDPlan`, of all records together.
+    part_batch_sizes : tuple of float
+        Expected number of records of each part in a step: public, or `sampling_rate` times a released count.
+
+    Notes
+    -----
+    The parameters of all models are one vector. The gradient of a record is zero outside the block of its model, so its
+    clipped norm bounds what the record does to all models: one sum, one draw of noise. A step is one Poisson-sampled
+    Gaussian release, as without parts. A record that joins changes the block of one model, so all parts together cost
+    what one model costs. A record that replaces another may change two blocks: the contributions before and after are
+    two vectors of norm at most `l2_bound`, here orthogonal, while the pair that is charged has them opposite.
+
+    References
+    ----------
+    F. McSherry, "Privacy integrated queries", SIGMOD 2009, Theorem 4 (for records that join or leave).
+    """
+
+    part_batch_sizes: tuple = ()
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.part_batch_sizes or not all(0 < size < math.inf for size in self.part_batch_sizes):
+            raise ValueError(f"part_batch_sizes must be positive and finite; got {self.part_batch_sizes!r}")
+
+    def make_aggregate(self, root, rng, *, path="fast"):
+        """Make the `PartedSum` of this plan."""
+        return PartedSum(root, self, path=path)

@@ -1,7 +1,7 @@
-"""Torch's global generators in the hands of one fit at a time: seeded for a while, and given back as they were.
+"""Torch's global random generators: seeded or replaced for a block of code by one thread at a time, then restored.
 
-They belong to the whole process. Whoever of ours seeds or replaces them holds `torch_lock`, so that no thread draws
-from the state that another one put there.
+They belong to the whole process. Code of this package holds `torch_lock` while it seeds or replaces them, so that no
+thread draws from the state of another one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ __all__ = ["SecretGenerators", "check_generators", "generator_states", "torch_lo
 # The generator of the CPU is a Mersenne twister; its state holds 624 words of 32 bits, each in 8 bytes, from this byte.
 _WORDS, _OFFSET = 624, 24
 
-# Held while torch's process-wide state is ours. Re-entrant: a network may be trained from within another one's pass.
+# Held while torch's process-wide state is changed. Re-entrant: a pass of one network may train another one.
 torch_lock = threading.RLock()
 if hasattr(os, "register_at_fork"):
-    # A fork waits until the generators are given back: a child must not get a lock that nobody releases, nor the
+    # A fork waits until the generators are restored: a child must get neither a lock that nobody releases, nor the
     # secret state of a fit of its parent.
     os.register_at_fork(
         before=torch_lock.acquire, after_in_parent=torch_lock.release, after_in_child=torch_lock.release
@@ -30,15 +30,15 @@ if hasattr(os, "register_at_fork"):
 
 @contextlib.contextmanager
 def torch_seeded(seed, devices=()):
-    """Seed torch's generators of the CPU and of CUDA devices, and give them back afterwards.
+    """Seed torch's generators of the CPU and of CUDA devices, and restore them at the end of the block.
 
-    Those of other devices are left alone: ``torch.manual_seed`` would seed them all, and on a machine without them
-    keep a note of every call for the day they come. Other threads of ours wait for their turn.
+    Generators of other devices do not change: ``torch.manual_seed`` would seed them all, and on a machine without such
+    devices store every call for later. Other threads of this package wait.
 
     Parameters
     ----------
     seed : int
-        Of which the CPU takes the lowest 32 bits.
+        Seed; the CPU's generator uses its lowest 32 bits.
     devices : str, torch.device, None, or iterable of them, default=()
 
     Raises
@@ -52,23 +52,23 @@ def torch_seeded(seed, devices=()):
 
 
 class SecretGenerators:
-    """Torch's global generators as one fit has them: in place within its steps, and kept here between them.
+    """Secret states of torch's global generators for one fit: installed during its steps, stored here between them.
 
-    What dropout draws must not be guessed, nor depend on the rows of other steps. The whole state of the CPU's
-    generator is drawn, as a seed of it has 32 bits, which can be tried one by one; a CUDA generator gets 62. Neither
-    is a cryptographic generator.
+    The draws of dropout must be secret and must not depend on the rows of other steps. The whole state of the CPU's
+    generator is drawn, because its seeds have 32 bits, which can be tried one by one; a CUDA generator gets a seed of
+    62 bits. Neither is a cryptographic generator.
 
     Parameters
     ----------
     rng : NoiseGenerator
-        Gives the bits, once.
+        Source of the states, used once.
     devices : as in `torch_seeded`
 
     Notes
     -----
-    Threads that train at the same time take turns, one pass at a time, and each goes on where its own last pass ended:
-    a fit draws the same in whatever order they run. Callbacks and the caller see the generators of the process.
-    Code of others that draws from the global generators in another thread, during a pass, shares its draws.
+    Threads that train at the same time take turns, one pass at a time, and each continues where its last pass ended, so
+    the draws of a fit do not depend on the order of the threads. Callbacks and the caller see the generators of the
+    process. Other code that draws from the global generators in another thread during a pass shares its draws.
     """
 
     def __init__(self, rng, devices=()):
@@ -82,10 +82,10 @@ class SecretGenerators:
 
     @contextlib.contextmanager
     def in_place(self):
-        """Put the states of this fit in the place of the process's, and give those back at the end."""
+        """Install the states of this fit, and restore those of the process at the end of the block."""
         with torch_lock:
             if self._in_place:
-                raise RuntimeError("the generators of this fit are in place already: it would repeat its draws")
+                raise RuntimeError("the generators of this fit are installed already: it would repeat its draws")
             self._in_place = True
             try:
                 with _installed(self._states, self._devices):
@@ -128,19 +128,19 @@ def _seeded_state(device, seed):
 
 
 def check_generators():
-    """Return the state of a generator of the CPU at seed 0, whose words are where we look for them.
+    """Return the state of a generator of the CPU at seed 0, after checking where its words are.
 
     Raises
     ------
     RuntimeError
-        This release of torch keeps them elsewhere.
+        This release of torch stores them elsewhere.
     """
     state = torch.Generator().manual_seed(0).get_state()
     found = state.numpy()[_OFFSET : _OFFSET + 8 * _WORDS].view(np.uint64) if state.numel() > _OFFSET else ()
     if not np.array_equal(found, np.random.RandomState(0).get_state()[1]):
         raise RuntimeError(
-            f"torch {torch.__version__} keeps its random generator in a form that skdpgen does not know, so that "
-            "dropout cannot be seeded secretly: use another release of torch"
+            f"torch {torch.__version__} stores the state of its random generator in a form that skdpgen does not "
+            "know, so dropout cannot be seeded secretly: use another release of torch"
         )
     return state
 
@@ -149,5 +149,5 @@ def _cuda_devices(devices):
     devices = [devices] if isinstance(devices, str | torch.device) or devices is None else devices
     devices = [torch.device("cpu" if device is None else device) for device in devices]
     if other := sorted({device.type for device in devices} - {"cpu", "cuda"}):
-        raise ValueError(f"networks train on a CPU or a CUDA device; got {', '.join(other)}")
+        raise ValueError(f"device must be a CPU or a CUDA device; got {', '.join(other)}")
     return [device for device in devices if device.type == "cuda"]

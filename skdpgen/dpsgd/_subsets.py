@@ -1,7 +1,7 @@
-"""Subsets of the records: to which one a record belongs, which ones a step draws, and one plan that couples them.
+"""DP-SGD whose unit is a subset of the records: the plan, the subset of each record, and the subsets of each step.
 
-The unit of a step is a subset: whatever a record changes, it changes in the one subset that it is in, and the clipped
-mean gradient of that subset may be any vector of a ball of radius C before and after.
+A record changes the contribution of the one subset that it is in. The clipped mean gradient of that subset may be any
+vector of a ball of radius C before and after.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 
 from ..accounting import Phase, gaussian_event, non_private_event, subset_gaussian_event
 from ..utils.validation import convert_fields
-from ._charged import ChargedPlan, PlanUse
 from ._loader import poisson_batches
+from ._plan import ChargedPlan, PlanUse, slack_of_sums
 
 __all__ = ["ENCODER_UPDATES", "SAMPLERS", "KeyedStream", "SubsetPlan", "assign_subsets", "hash_subsets", "subset_draws"]
 
@@ -48,10 +48,10 @@ def hash_subsets(ids, n_subsets, rng):
     Parameters
     ----------
     ids : array-like of shape (n_records,)
-        Text or whole numbers, one of its own for each record, that say nothing of the record and are no row numbers.
+        Text or whole numbers, unique for each record, that say nothing about the record and are no row numbers.
     n_subsets : int
     rng : NoiseGenerator
-        Gives the key.
+        Source of the key.
 
     Returns
     -------
@@ -64,8 +64,8 @@ def hash_subsets(ids, n_subsets, rng):
 
     Notes
     -----
-    For `add_or_remove_one` alone. A record that replaces another may have another id, leave one subset and enter
-    another: two subsets change, and a step is charged for one.
+    For `add_or_remove_one` alone. A record that replaces another may have another id, so that one subset loses a record
+    and another gains one: two subsets change, and a step is charged for one.
     """
     coded = check_ids(ids)
     key = bytes(rng.random_bytes(32))
@@ -74,7 +74,7 @@ def hash_subsets(ids, n_subsets, rng):
 
 
 def check_ids(ids):
-    """Return ids as bytes; ValueError for what cannot tell records apart."""
+    """Return ids as bytes; ValueError for ids that do not identify records."""
     values = np.asarray(ids, dtype=object).ravel().tolist()
     coded = []
     for value in values:
@@ -83,30 +83,30 @@ def check_ids(ids):
         elif isinstance(value, numbers.Real) and not isinstance(value, bool) and value == value and value % 1 == 0:
             coded.append(b"i%d" % int(value))
         else:
-            raise ValueError("ids must be text or whole numbers, none of them missing")
+            raise ValueError("ids must be text or whole numbers, and none may be missing")
     n = len(coded)
     if len(set(coded)) < n:
-        raise ValueError("ids must be unique: the unit of privacy is one row, and an id that repeats makes it no other")
+        raise ValueError("ids must be unique: the unit of privacy is one row, and rows of one id are not one unit")
     for first in (0, 1):
         if n > 2 and coded == [b"i%d" % i for i in range(first, first + n)]:
             raise ValueError(
-                "the ids are row numbers: when a record joins or leaves, those of others move, and with them their "
-                "subsets; leave the ids out (each record then draws its subset)"
+                "the ids are row numbers: when a record joins or leaves, the numbers of other records change, and so "
+                "do their subsets; leave the ids out (each record then draws its subset)"
             )
     return coded
 
 
-# ---- draws that no index moves ------------------------------------------------------------------------------------
+# ---- draws by key --------------------------------------------------------------------------------------------------
 class KeyedStream:
     """Uniforms and normals that are a function of (purpose, unit, step) and of one secret key alone.
 
-    What an encoder does at a step must not depend on how often, or beside whom, its subset was drawn before; a stream
-    that is consumed draw by draw would make it so. Not the noise of any release.
+    What an encoder does at a step must not depend on how often its subset was drawn before, nor on the subsets drawn
+    beside it; with a stream that is consumed draw by draw it would. No release takes its noise from this stream.
 
     Parameters
     ----------
     key : bytes
-        16 of them, from the fit's noise generator.
+        16 bytes from the fit's noise generator.
     """
 
     def __init__(self, key):
@@ -132,7 +132,7 @@ class KeyedStream:
 
 
 def _mix(x):
-    """Finaliser of splitmix64 (Steele, Lea and Flood 2014): every bit of the result hangs on every bit of x."""
+    """Finaliser of splitmix64 (Steele, Lea and Flood 2014): every bit of the result depends on every bit of x."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
@@ -141,10 +141,10 @@ def _mix(x):
 # ---- the plan -----------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class SubsetPlan(ChargedPlan):
-    """What stage 2 may do, fixed before its first step: sampler, encoder policy, clip, noise, steps.
+    """Plan of the decoder's training in DP2-VAE, fixed before its first step.
 
-    Each step draws subsets, clips the mean gradient of each to `l2_bound`, and releases their sum with Gaussian noise,
-    divided by `per_step`. A plan is charged, and then followed once (see `ChargedPlan`).
+    Each step draws subsets, clips the mean gradient of each to `gradient_bound`, and releases their sum with Gaussian
+    noise, divided by `per_step`. A plan is charged, and then followed once (see `ChargedPlan`).
 
     Parameters
     ----------
@@ -153,22 +153,28 @@ class SubsetPlan(ChargedPlan):
     steps : int
         T; public. A step that draws nothing is a step too.
     noise_multiplier : float
-        Standard deviation of the noise on the sum over `reach`; 0 is the non-private reference, without clipping.
+        Standard deviation of the noise on the sum over `l2_bound`; 0 is the non-private reference, without clipping.
     per_step : int, default=1
-        m: expected subsets a step ("poisson"), or their number.
-    l2_bound : float, default=1.0
-        C: norm to which the mean gradient of a subset is clipped.
+        m: expected number of subsets in a step ("poisson"), or their number.
+    gradient_bound : float, default=1.0
+        C: norm of the mean gradient of a subset after clipping.
     sampler : {"poisson", "one_of_k", "balanced"}, default="poisson"
-        Each subset with probability m / K; exactly one; or a public schedule that comes to every subset in turn.
+        Draw each subset with probability m / K, or exactly one, or follow a public schedule that visits every subset in
+        turn.
     encoder_update : {"stateless", "frozen", "round_robin", "on_query"}, default="stateless"
-        What may change an encoder after stage 1. "on_query" (an encoder learns whenever its subset is drawn, the
-        paper's) makes later gradients depend on the hidden draws, so that steps do not compose with amplification: it
-        is accounted as if the draws were public.
+        What may change an encoder after stage 1. With "on_query", the paper's choice, an encoder learns whenever its
+        subset is drawn. Later gradients then depend on the hidden draws, and steps do not compose with amplification:
+        the plan is accounted as if the draws were public.
+
+    Attributes
+    ----------
+    l2_bound : float
+        Multiple of the noise: C for Poisson draws, whose dominating pair holds both ends of a contribution, else 2 C.
 
     Raises
     ------
     ValueError
-        For numbers out of range and combinations without a sound price.
+        For numbers out of range and combinations for which no sound cost is known.
 
     Examples
     --------
@@ -182,7 +188,7 @@ class SubsetPlan(ChargedPlan):
     steps: int
     noise_multiplier: float
     per_step: int = 1
-    l2_bound: float = 1.0
+    gradient_bound: float = 1.0
     sampler: str = "poisson"
     encoder_update: str = "stateless"
     _use: PlanUse = field(default_factory=PlanUse, init=False, repr=False, compare=False)
@@ -200,17 +206,17 @@ class SubsetPlan(ChargedPlan):
             raise ValueError(f"encoder_update must be one of {names}; got {self.encoder_update!r}")
         if self.per_step > self.n_subsets:
             raise ValueError(
-                f"{self.per_step} subsets a step (subsets_per_step) are more than n_subsets={self.n_subsets}"
+                f"per_step={self.per_step} subsets a step (subsets_per_step) are more than n_subsets={self.n_subsets}"
             )
         if self.sampler == "one_of_k" and self.per_step != 1:
             raise ValueError(
-                f'sampler="one_of_k" draws exactly one subset a step, not {self.per_step}: several drawn without '
-                'replacement have no sound price here; sampler="poisson" draws about that many, for less noise'
+                f'sampler="one_of_k" draws exactly one subset a step, not {self.per_step}: no sound cost is known here '
+                'for several drawn without replacement; sampler="poisson" draws about that many, for less noise'
             )
         if not (0 <= self.noise_multiplier < math.inf):
             raise ValueError(f"noise_multiplier must be finite and not negative; got {self.noise_multiplier!r}")
-        if not (0 < self.l2_bound < math.inf):
-            raise ValueError(f"l2_bound must be positive and finite; got {self.l2_bound!r}")
+        if not (0 < self.gradient_bound < math.inf):
+            raise ValueError(f"gradient_bound must be positive and finite; got {self.gradient_bound!r}")
 
     @property
     def sampling_rate(self):
@@ -232,41 +238,31 @@ class SubsetPlan(ChargedPlan):
         return "one_of_k" if self.sampler == "one_of_k" else "poisson_subsets"
 
     @property
-    def reach(self):
-        """What the noise multiplier is a multiple of: C for Poisson draws, whose pair holds both ends, else 2 C."""
-        return self.l2_bound if self.mechanism == "poisson_subsets" else 2 * self.l2_bound
-
-    @property
-    def private(self):
-        """Whether sums are clipped and noised."""
-        return self.noise_multiplier > 0
-
-    @property
-    def noise_std(self):
-        """Standard deviation of the noise on the sum."""
-        return self.noise_multiplier * self.reach
+    def l2_bound(self):
+        """Multiple of the noise; see the class."""
+        return self.gradient_bound if self.mechanism == "poisson_subsets" else 2 * self.gradient_bound
 
     @property
     def slack(self):
-        """Relative distance between the clip and `l2_bound`, for sums that are rounded (see `DPSGDPlan`)."""
-        drawn = self.per_step + 8 * math.sqrt(self.per_step)
-        return max(0.01, drawn * 2.0**-20 + self.noise_multiplier * 2.0**-14)
+        """Relative distance between the clip and `gradient_bound`, for sums that are rounded (see `slack_of_sums`)."""
+        # the noise may be a multiple of 2 C
+        return slack_of_sums(self.per_step, 2 * self.noise_multiplier)
 
     @property
     def clip_norm(self):
         """Norm to which mean gradients are clipped; infinite without noise."""
-        return self.l2_bound / (1 + self.slack) if self.private else math.inf
+        return self.gradient_bound / (1 + self.slack) if self.private else math.inf
 
     def phase(self, label, share):
         """Return the phase of the plan in a joint calibration."""
-        signal = self.per_step * self.l2_bound / self.reach  # clipped means, and not rows, are what a step adds up
+        signal = self.per_step * self.gradient_bound / self.l2_bound  # a step adds up clipped means, not rows
         if self.mechanism == "gaussian":
             return Phase(label, share, steps=self.visits, signal=signal)
         return Phase(label, share, self.steps, self.sampling_rate, self.mechanism, signal)
 
     @property
     def event(self):
-        """What the plan costs: all its steps, composed."""
+        """Privacy event of all steps, composed."""
         if not self.private:
             return non_private_event()
         if self.mechanism == "gaussian":
@@ -275,13 +271,13 @@ class SubsetPlan(ChargedPlan):
 
 
 def subset_draws(plan, rng):
-    """Yield the subsets that each step of a plan draws.
+    """Yield the subsets of each step of a plan.
 
     Parameters
     ----------
     plan : SubsetPlan
     rng : NoiseGenerator
-        Its draws are hidden, unless the sampler is "balanced".
+        Source of the draws, which are hidden; unused by "balanced".
 
     Yields
     ------

@@ -1,4 +1,9 @@
-"""Term-wise DP-SGD: clipped gradients of records, and of random groups of records, in one sum under one noise draw."""
+"""DP-SGD for losses with a term of several records: of random groups (term-wise), or of the whole batch.
+
+Term-wise DP-SGD adds clipped gradients of records and of random groups in one sum with one draw of noise. The other two
+ways, with which it is compared, release one vector of norm at most C that may change as a whole when a record joins or
+is replaced. Their sensitivity is 2 C under both relations: no averaging over records makes the noise smaller.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +12,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from .._types import BoundedSum
 from ..utils.validation import convert_fields
-from ._clipping import ClippedSum
+from ._clipping import Aggregate, ClippedSum, first_leaf, square_norm
 from ._plan import DPSGDPlan
 
-__all__ = ["TermwiseAggregate", "TermwisePlan", "draw_groups"]
+__all__ = ["TermwiseAggregate", "TermwisePlan", "WholeBatchAggregate", "WholeBatchPlan", "draw_groups"]
 
-# Groups are padded to a common length, a multiple of this: the lengths themselves would be of many shapes.
+# Groups are padded to a common length, a multiple of this number, so that few shapes occur.
 _LENGTH = 4
 
 
@@ -24,7 +29,7 @@ _LENGTH = 4
 class TermwisePlan(DPSGDPlan):
     """A DP-SGD plan whose loss has a term of each record, and a term of each of `n_groups` random groups of records.
 
-    A step includes every record with probability `sampling_rate`, puts each of them into a group drawn for it alone,
+    A step includes every record with probability `sampling_rate`, draws a group for each of them independently,
     and releases, with B = `expected_batch_size` and b = `n_groups`,
     ``1/B sum_i clip(grad phi_i, C1) + 1/b sum_j clip(grad psi_j, C2) + N(0, sd**2 I)``: one noise draw,
     ``sd = noise_multiplier * (C1/B + 2 C2/b)``.
@@ -34,28 +39,28 @@ class TermwisePlan(DPSGDPlan):
     sampling_rate, steps, noise_multiplier, expected_batch_size, neighboring, max_physical_batch
         As in `DPSGDPlan`.
     sample_bound : float, default=1.0
-        C1, the bound of a record's gradient.
+        C1: bound of the norm of a record's gradient.
     group_bound : float, default=0.1
-        C2, the bound of a group's gradient.
+        C2: bound of the norm of a group's gradient.
     n_groups : int, default=16
-        b, the number of groups; at most `expected_batch_size`.
+        b: number of groups, at most `expected_batch_size`.
 
     Attributes
     ----------
     l2_bound : float
-        ``C1 + 2 C2 B/b``: how far one record that joins moves the sum before it is divided by B. Derived, never given.
+        ``C1 + 2 C2 B/b``: bound of the change of the sum, before it is divided by B, when one record joins. Derived.
 
     Notes
     -----
     Why 2 C2: a record that joins a group changes its gradient from one vector of norm C2 to another one, which may
-    point the other way. The groups of the other records are draws of their own and stay. B and b are constants:
+    point the other way. The groups of the other records are independent draws and do not change. B and b are constants:
     denominators counted from the batch would change every term.
 
     References
     ----------
     Takahashi, Takagi, Ono, Komatsu, "Differentially Private Variational Autoencoders with Term-wise Gradient
-    Aggregation", 2020, Algorithm 1, with the sensitivity that holds (the paper's Lemma 2 has C2 for 2 C2), and one
-    noise draw in the place of two.
+    Aggregation", 2020, Algorithm 1, with the true sensitivity (the paper's Lemma 2 has C2 in place of 2 C2), and one
+    draw of noise in place of two.
 
     Examples
     --------
@@ -78,23 +83,23 @@ class TermwisePlan(DPSGDPlan):
                 raise ValueError(f"{name} must be positive and finite; got {value!r}")
         if int(self.n_groups) != self.n_groups or self.n_groups < 1:
             raise ValueError(f"n_groups must be a positive whole number; got {self.n_groups!r}")
-        # a record's own term, and twice the group's, on the scale of the sum
+        # the term of the record, and twice that of its group, on the scale of the sum
         object.__setattr__(self, "l2_bound", self.sample_bound + 2 * self.group_bound * self.group_weight)
         super().__post_init__()
         if self.n_groups > self.expected_batch_size:
             raise ValueError(
                 f"n_groups={self.n_groups} is more than the expected batch size, {self.expected_batch_size:.4g}: most "
-                "groups would be empty"
+                "groups would be empty; lower n_groups"
             )
 
     @property
     def group_weight(self) -> float:
-        """Weight of a group's gradient beside a record's in the sum: B/b, of public constants."""
+        """Weight of a group's gradient in the sum, relative to a record's: B/b, of public constants."""
         return self.expected_batch_size / self.n_groups
 
     @property
     def difference_bound(self) -> float:
-        """How far a record that is replaced moves the sum: the new one inherits its place and its group."""
+        """Bound of the change of the sum when a record is replaced: the new one has its place and its group."""
         return 2 * self.sample_bound + 2 * self.group_bound * self.group_weight
 
     @property
@@ -109,74 +114,75 @@ class TermwisePlan(DPSGDPlan):
         )
 
 
-class TermwiseAggregate:
-    """Weighted sum of the clipped gradients of records and of groups, with its sensitivity; used as `ClippedSum` is.
-
-    Groups are formed when the batch is complete: the gradient of a group is that of one "example" whose rows are its
-    records, so its norm is found by the same rules, in one pass over all groups.
+class _GroupAggregate(Aggregate):
+    """Base class of aggregates whose term of several records is computed when the batch is complete.
 
     Parameters
     ----------
     root : Module
-        ``root(*inputs)`` gives the sample-wise losses, shape (batch,).
+        ``root(*inputs)`` gives the losses of the records, shape (batch,).
     group_root : Module
-        ``group_root(*inputs, groups)`` gives the loss of each group, shape (n_groups,), each of its own members alone:
-        inputs have the shape (n_groups, length, ...); ``groups["members"]`` is 1.0 for records and 0.0 for padding,
-        shape (n_groups, length); ``groups["noise"]`` has the shape (n_groups, *group_noise_shape), where there is one.
-        An empty group's loss has no gradient. Trainable parameters are those of `root`, in the same order.
-    plan : TermwisePlan
+        ``group_root(*inputs, groups)`` gives the loss of each group, shape (n_groups,), a function of its members
+        alone: inputs have the shape (n_groups, length, ...); ``groups["members"]`` is 1.0 for records and 0.0 for
+        padding, shape (n_groups, length); ``groups["noise"]``, with `group_noise_shape`, has the shape (n_groups,
+        *group_noise_shape). An empty group's loss has no gradient. Trainable parameters are those of `root`, in the
+        same order.
+    plan : TermwisePlan or WholeBatchPlan
     rng : NoiseGenerator
-        Draws the groups, and the noise of `group_noise_shape`.
+        Source of the groups, and of the noise of `group_noise_shape`.
+    group_noise_shape : tuple of int, default=None
+        Shape of the standard normals that each group gets.
+    """
+
+    def __init__(self, root, group_root, plan, rng, group_noise_shape):
+        super().__init__(root)
+        if [id(p) for p in self.parameters] != [id(p) for p in group_root.parameters() if p.requires_grad]:
+            raise ValueError("root and group_root must have one list of trainable parameters")
+        self.group_root, self.plan = group_root, plan
+        self._rng, self._noise_shape = rng, group_noise_shape
+        self._parts = []
+
+    def reset(self):
+        """Forget what was added."""
+        self._parts = []
+
+
+class TermwiseAggregate(_GroupAggregate):
+    """Weighted sum of the clipped gradients of records and of groups, with its sensitivity; used as `ClippedSum` is.
+
+    The gradient of a group is that of one "example" whose rows are its records, so its norm is found by the same rules,
+    in one pass over all groups.
+
+    Parameters
+    ----------
+    root, group_root, plan, rng, group_noise_shape
+        As in `_GroupAggregate`.
     path, group_path : {"fast", "vmap", "loop"}, default="fast"
         See `skdpgen.dpsgd.choose_path`.
-    group_noise_shape : tuple of int, default=None
-        Standard normals of this shape come with every group.
     """
 
     def __init__(self, root, group_root, plan, rng, *, path="fast", group_path="fast", group_noise_shape=None):
+        super().__init__(root, group_root, plan, rng, group_noise_shape)
         slack = 1 + plan.slack
         clips = (plan.sample_bound / slack, plan.group_bound / slack) if plan.private else (math.inf, math.inf)
         self._samples = ClippedSum(root, plan.sample_bound, clip_norm=clips[0], path=path)
         self._groups = ClippedSum(group_root, plan.group_bound, clip_norm=clips[1], path=group_path)
-        if [id(p) for p in self._samples.parameters] != [id(p) for p in self._groups.parameters]:
-            raise ValueError("records and groups must share one list of trainable parameters")
-        self.plan = plan
-        self._rng, self._noise_shape = rng, group_noise_shape
-        self._parts = []
-
-    @property
-    def parameters(self):
-        """Trainable parameters, in the order of the sums."""
-        return self._samples.parameters
-
-    @property
-    def names(self):
-        """Names of the trainable parameters."""
-        return self._samples.names
-
-    def __call__(self, *inputs, mask=None) -> BoundedSum:
-        """Return the sum over one batch; see `ClippedSum`."""
-        self.reset()
-        self.add(*inputs, mask=mask)
-        return self.result()
 
     def reset(self):
         """Forget what was added."""
+        super().reset()
         self._samples.reset()
-        self._parts = []
 
     def add(self, *inputs, mask=None):
-        """Add the records of one physical batch: their own terms now, the groups' when the batch is complete."""
-        size = len(_leaf(inputs))
-        if size == 0:
+        """Add the records of one physical batch: their terms now, those of the groups when the batch is complete."""
+        mask = self._mask(inputs, mask)
+        if (size := len(mask)) == 0:
             return
-        if mask is None:
-            mask = torch.ones(size, dtype=torch.bool, device=self.parameters[0].device)
         self._samples.add(*inputs, mask=mask)
         self._parts.append((inputs, mask, draw_groups(size, self.plan.n_groups, self._rng)))
 
     def result(self) -> BoundedSum:
-        """The weighted sum of everything added since `reset`."""
+        """Return the weighted sum of everything added since `reset`."""
         total = self._samples.result().value
         parts, self._parts = self._parts, []
         if parts:
@@ -190,7 +196,7 @@ class TermwiseAggregate:
 
 
 def group_draws(members, noise_shape, rng):
-    """What a group's loss is given beside the rows: who is a member, and normals where they are asked for."""
+    """Return what a group's loss gets beside the rows: the members, and normals where a shape is given."""
     if noise_shape is None:
         return {"members": members}
     normals = torch.from_numpy(rng.standard_normal((len(members), *noise_shape)))
@@ -198,15 +204,15 @@ def group_draws(members, noise_shape, rng):
 
 
 def draw_groups(n_records, n_groups, rng) -> np.ndarray:
-    """Group of each record, int64 of shape (n_records,): a draw for each alone, so that no record moves another one.
+    """Group of each record, int64 of shape (n_records,): independent draws, so that no record changes another's group.
 
-    Splitting a shuffled batch into groups of equal sizes would not do: one record more moves others to other groups.
+    A split of a shuffled batch into groups of equal sizes is no replacement: one more record would move others.
     """
     return rng.integers(n_groups, n_records)
 
 
 def gather_groups(inputs, mask, labels, n_groups):
-    """Rows of a batch by group, padded with zeros.
+    """Return the rows of a batch by group, padded with zeros.
 
     Parameters
     ----------
@@ -232,7 +238,7 @@ def gather_groups(inputs, mask, labels, n_groups):
     present = np.zeros((n_groups, length), dtype=bool)
     index[groups, place] = rows
     present[groups, place] = True
-    device, dtype = mask.device, _leaf(inputs).dtype
+    device, dtype = mask.device, first_leaf(inputs).dtype
     dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
     index, present = torch.from_numpy(index).to(device), torch.from_numpy(present).to(device)
 
@@ -245,13 +251,129 @@ def gather_groups(inputs, mask, labels, n_groups):
     return tree_map(gather, inputs), present.to(dtype)
 
 
-def _leaf(inputs):
-    return tree_leaves(inputs)[0]
-
-
 def _join(parts):
-    """One batch of several physical ones."""
+    """Return one batch of several physical ones."""
     if len(parts) == 1:
         return parts[0]
     inputs = tree_map(lambda *xs: torch.cat(xs), *(part[0] for part in parts))
     return inputs, torch.cat([part[1] for part in parts]), np.concatenate([part[2] for part in parts])
+
+
+@dataclass(frozen=True)
+class WholeBatchPlan(DPSGDPlan):
+    """A DP-SGD plan whose gradient depends on the whole batch: ``v + N(0, (noise_multiplier * 2 C)**2 I)``, |v| <= C.
+
+    Parameters
+    ----------
+    sampling_rate, steps, noise_multiplier, expected_batch_size, neighboring, max_physical_batch
+        As in `DPSGDPlan`.
+    gradient_bound : float, default=1.0
+        C: bound of the norm of v.
+    aggregation : {"batch", "micro"}, default="batch"
+        "batch": v is the clipped gradient of ``mean_i phi_i + psi(batch)``. "micro": v is the mean over the batch of
+        the clipped gradients of ``phi_i + psi(batch)``, each of which depends on every record.
+
+    Attributes
+    ----------
+    l2_bound : float
+        ``2 C B``, on the scale of a sum that is divided by B = `expected_batch_size`. Derived.
+
+    References
+    ----------
+    Takahashi, Takagi, Ono, Komatsu, 2020, Propositions 2 and 3, whose sensitivities C and B C must be 2 C and 2 B C.
+    """
+
+    l2_bound: float = field(init=False)
+    gradient_bound: float = 1.0
+    aggregation: str = "batch"
+
+    def __post_init__(self):
+        convert_fields(self)
+        if not (self.gradient_bound > 0 and math.isfinite(self.gradient_bound)):
+            raise ValueError(f"gradient_bound must be positive and finite; got {self.gradient_bound!r}")
+        if self.aggregation not in ("batch", "micro"):
+            raise ValueError(f"aggregation must be 'batch' or 'micro'; got {self.aggregation!r}")
+        object.__setattr__(self, "l2_bound", 2 * self.gradient_bound * self.expected_batch_size)
+        super().__post_init__()
+
+    @property
+    def needs_groups(self) -> bool:
+        """Whether the module must have ``group_losses``: the whole batch is its one group."""
+        return True
+
+    def make_aggregate(self, root, rng, *, path="fast", group_root=None, group_path="fast", group_noise_shape=None):
+        """Make the `WholeBatchAggregate` of this plan."""
+        return WholeBatchAggregate(root, group_root, self, rng, path=path, group_noise_shape=group_noise_shape)
+
+
+class WholeBatchAggregate(_GroupAggregate):
+    """B times a vector of norm at most C, found from the whole batch; used as `ClippedSum` is.
+
+    Parameters
+    ----------
+    root, group_root, plan, rng, group_noise_shape
+        As in `_GroupAggregate`; the batch is the one group.
+    path : {"fast", "vmap", "loop"}, default="fast"
+        See `skdpgen.dpsgd.choose_path`.
+    """
+
+    def __init__(self, root, group_root, plan, rng, *, path="fast", group_noise_shape=None):
+        super().__init__(root, group_root, plan, rng, group_noise_shape)
+        self._clip = plan.gradient_bound / (1 + plan.slack) if plan.private else math.inf
+        self._clipped = ClippedSum(root, plan.gradient_bound, clip_norm=self._clip, path=path)
+
+    def add(self, *inputs, mask=None):
+        """Add the records of one physical batch."""
+        mask = self._mask(inputs, mask)
+        if bool(mask.any()):
+            self._parts.append((tree_map(lambda x: x[mask], inputs), mask[mask], mask[mask].cpu().numpy()))
+
+    def result(self) -> BoundedSum:
+        """Return ``B v`` for everything added since `reset`; zero for an empty batch."""
+        parts, self._parts = self._parts, []
+        if parts:
+            vector = self._micro(parts) if self.plan.aggregation == "micro" else self._batch(parts)
+            # this clip bounds the norm in both cases: a mean of clipped vectors exceeds C by rounding alone
+            factor = self._factor(square_norm(vector))
+            value = [torch.nan_to_num(v, 0.0, 0.0, 0.0).mul_(factor * self.plan.expected_batch_size) for v in vector]
+        else:
+            value = [torch.zeros_like(p) for p in self.parameters]
+        bound = self.plan.l2_bound
+        return BoundedSum(value, l2_bound=bound, difference_bound=bound, unit="batch")
+
+    def _factor(self, square):
+        """Clip factor of a vector; zero if it is not finite."""
+        norm = math.sqrt(square) if math.isfinite(square) else math.inf
+        if math.isinf(norm):
+            return 0.0
+        return 1.0 if norm <= self._clip else self._clip / norm
+
+    def _of_batch(self, parts):
+        """Gradient of psi(batch)."""
+        inputs, mask, _ = _join(parts)
+        groups = group_draws(mask[None].to(self.parameters[0].dtype), self._noise_shape, self._rng)
+        loss = self.group_root(*tree_map(lambda x: x[None], inputs), groups)
+        return self._gradients(loss.sum())
+
+    def _gradients(self, loss):
+        found = torch.autograd.grad(loss, self.parameters, allow_unused=True)
+        return [torch.zeros_like(p) if g is None else g for p, g in zip(self.parameters, found)]
+
+    def _batch(self, parts):
+        size = sum(int(mask.sum()) for _, mask, _ in parts)
+        total = self._of_batch(parts)
+        for inputs, _, _ in parts:
+            for out, g in zip(total, self._gradients(self.root(*inputs).sum())):
+                out.add_(g, alpha=1 / size)
+        return total
+
+    def _micro(self, parts):
+        """Mean of the clipped ``grad phi_i + G``, G the gradient of psi(batch)."""
+        shared = self._of_batch(parts)
+        if not math.isfinite(square_norm(shared)):
+            return shared
+        self._clipped.reset()
+        for inputs, mask, _ in parts:
+            self._clipped.add(*inputs, mask=mask, shift=shared)
+        size = sum(int(mask.sum()) for _, mask, _ in parts)
+        return [total / size for total in self._clipped.result().value]

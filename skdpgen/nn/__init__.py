@@ -1,18 +1,19 @@
-"""Networks: plain modules with per-record losses, and the one trainer that makes them private."""
+"""Networks: plain modules with one loss for each record, and the one trainer that makes them private.
+
+`DPNet` (`_dp_net`) follows a plan of `skdpgen.dpsgd` that was charged. Modules (`_modules`) are made of networks
+(`_networks`), priors (`_priors`), likelihoods (`_likelihoods`) and divergences (`_divergences`).
+"""
 
 from __future__ import annotations
 
-from ._callbacks import ParameterAverage, StepCheckpoint
+from ._callbacks import ParameterAverage, ScaledParts, StepCheckpoint
 from ._classifier import ClassifierModule, DPNetClassifier
 from ._divergences import CauchyMMD, KLFromPrior, UserDivergence, cauchy_mmd
 from ._dp_net import DPNet, PerExampleLoss
-from ._latent_priors import GaussianMixturePrior, NormalPrior, SparsePrior
 from ._likelihoods import BernoulliLikelihood, GaussianLikelihood, LaplaceLikelihood, TableLikelihood
-from ._p3gm import P3GMModule, mlp
-from ._partitioned import PartitionedVAEModule, ScaledParts
-from ._priors import MixturePrior
-from ._privae import PriVAEModule
-from ._sparse_encoder import SparseEncoder
+from ._modules import P3GMModule, PartitionedVAEModule, PriVAEModule
+from ._networks import SparseEncoder, mlp
+from ._priors import GaussianMixturePrior, MixturePrior, NormalPrior, SparsePrior
 
 __all__ = [
     "BernoulliLikelihood",

@@ -1,4 +1,4 @@
-"""A classifier trained by DP-SGD on the rows themselves: what every synthesizer is to be compared with."""
+"""A classifier trained by DP-SGD on the rows themselves: the baseline for classifiers on synthetic rows."""
 
 from __future__ import annotations
 
@@ -32,10 +32,13 @@ from ..utils.validation import (
 )
 from ._callbacks import ParameterAverage
 from ._dp_net import DPNet, check_template
+from ._networks import mlp
 
 __all__ = ["ClassifierModule", "DPNetClassifier"]
 
+# Share of the budget for the number of rows, a denominator: its noise has little effect.
 _ROWS_SHARE = 0.01
+# Rows of one forward pass of a prediction.
 _PREDICTED = 4096
 
 
@@ -46,16 +49,12 @@ class ClassifierModule(nn.Module):
     ----------
     n_features, n_classes : int
     hidden_layer_sizes : tuple of int, default=(100,)
-        Empty for a linear classifier.
+        Widths of the hidden layers; empty for a linear classifier.
     """
 
     def __init__(self, n_features, n_classes, hidden_layer_sizes=(100,)):
         super().__init__()
-        widths = [n_features, *hidden_layer_sizes, n_classes]
-        layers = []
-        for k, (one, other) in enumerate(zip(widths, widths[1:])):  # noqa: RUF007
-            layers += [nn.ReLU()] * (k > 0) + [nn.Linear(one, other)]
-        self.layers = nn.Sequential(*layers)
+        self.layers = mlp(n_features, hidden_layer_sizes, n_classes)
 
     def forward(self, X):
         """Logits of rows of shape (batch, n_features)."""
@@ -63,56 +62,56 @@ class ClassifierModule(nn.Module):
 
 
 class DPNetClassifier(ClassifierMixin, PrivateEstimator):
-    """Neural network classifier trained by DP-SGD: releases its parameters, and nothing else about the rows.
+    """Neural network classifier trained by DP-SGD: it releases its parameters, and nothing else about the rows.
 
     Parameters
     ----------
     epsilon : float or None, default=1.0
-        What a fit costs; ``numpy.inf`` is ordinary training, None all that is left of `accountant`.
+        Epsilon of a fit; ``numpy.inf`` is ordinary training, None the remaining budget of `accountant`.
     delta : float or None, default=None
-        None is the accountant's, else 1e-5.
+        Delta of a fit; None is the accountant's, or 1e-5 without an accountant.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None is the accountant's, or "add_or_remove_one" without an accountant.
     accountant : PrivacyAccountant or None, default=None
-        The books to charge; None: books of its own, with this budget.
-    bounds : pair (low, high), one pair a column, or None, default=None
+        Accountant to charge; None: a new one with this budget.
+    bounds : pair (low, high), one pair for each column, or None, default=None
         Public bounds of the values, which are clipped to them and scaled. None: learned.
     classes : sequence or None, default=None
-        Public classes of y. None: learned; rows of classes that the noise hides are left out.
+        Public classes of y. None: learned; rows of classes that the noise hides are not used.
     bounds_share : float, default=0.05
-        Share of the budget for each kind of fact that is learned: bounds, classes.
+        Share of the budget for each learned fact: bounds, classes.
     hidden_layer_sizes : sequence of int, default=(100,)
-        Of the default network; empty for a linear classifier.
+        Widths of the hidden layers of the default network; empty for a linear classifier.
     sampling_rate : float, default=0.02
-        Probability of a record to take part in a step; public.
+        Probability with which a record takes part in a step; public.
     steps : int, default=500
         Steps of DP-SGD; public.
     gradient_bound : float, default=1.0
         Norm to which the gradient of one record is clipped.
     net : DPNet or None, default=None
-        A template, cloned, for ``net__lr``, ``net__optimizer``, ``net__callbacks``; its module is made with
-        ``n_features`` and ``n_classes`` and gives logits. None: `ClassifierModule` with Adam at .01, the parameters
-        averaged over the last steps.
+        Template, which is cloned, for ``net__lr``, ``net__optimizer``, ``net__callbacks``. Its module is made with
+        ``n_features`` and ``n_classes`` and gives logits. None: `ClassifierModule` with Adam at a learning rate of
+        0.01, and the parameters averaged over the last steps.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise.
     device : str, default="cpu"
         Where torch trains.
     random_state : int, RandomState instance or None, default=None
-        Of the initial parameters. Never of the noise: two fits with one seed differ.
+        Seed of the initial parameters, never of the noise: two fits with one seed differ.
     progress : bool, default=False
-        A bar on stderr.
+        Whether to show a progress bar on stderr.
 
     Attributes
     ----------
     accountant_ : PrivacyAccountant
-        What the fit charged.
+        The accountant that was charged.
     card_ : PrivacyCard
     classes_ : array of shape (n_classes,)
         Declared or released.
     module_ : torch module
         Trained, on the CPU.
     parameters_ : array of shape (n_parameters,)
-        Its released parameters in a row.
+        Its released parameters as one vector.
     scaling_ : RowScaling
         Declared or released bounds.
     n_features_in_, feature_names_in_
@@ -120,7 +119,7 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
 
     Notes
     -----
-    Tables of mixed kinds go through a pipeline with public facts:
+    Tables with columns of several kinds need a pipeline with public facts:
     ``make_pipeline(TableEncoder(schema), DPNetClassifier(bounds=(-1, 1)))``.
 
     References
@@ -196,8 +195,9 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Finite numbers, one row a person.
+            Finite numbers, one row for each person.
         y : array-like of shape (n_samples,)
+            Classes.
 
         Returns
         -------
@@ -206,7 +206,7 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         Raises
         ------
         InvalidInputError
-            The data do not fit what was declared; nothing was charged.
+            The data do not fit the declared facts; nothing was charged.
         BudgetExceededError
             The accountant does not allow the fit; nothing was charged.
 
@@ -232,7 +232,9 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
             self.module_ = net.module_.cpu().eval()
             self.parameters_ = nn.utils.parameters_to_vector(self.module_.parameters()).detach().numpy()
             assumptions = [
-                f"{name}: declared public by the caller" for name in ("bounds", "classes") if _given(self, name)
+                f"{name}: declared public by the caller"
+                for name in ("bounds", "classes")
+                if getattr(self, name) is not None
             ]
             if self.net is not None:
                 assumptions.append("net: an object of the caller's, taken for public")
@@ -255,9 +257,9 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
             phases.append(Phase("rows", _ROWS_SHARE))
         left = 1 - sum(phase.share for phase in phases)
         if left <= 0:
-            raise ValueError(f"bounds_share={self.bounds_share} leaves nothing to the network")
+            raise ValueError(f"bounds_share={self.bounds_share} leaves nothing for the network: lower it")
         phases.append(Phase("network", left, steps=self.steps, sampling_rate=self.sampling_rate))
-        # before the charge: a network that cannot be trained, whatever its classes will be
+        # refuse, before the charge, a network that cannot be trained with any classes
         check_template(self.net)
         n_classes = 2 if declared is None else len(declared)
         trial = self._make_net(X.shape[1], n_classes, None)
@@ -265,7 +267,9 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         with torch.inference_mode(), torch_seeded(0, self.device):
             shape = trial.module_(torch.zeros(3, X.shape[1], device=self.device)).shape
         if shape != (3, n_classes):
-            raise ValueError(f"the module gives shape {tuple(shape)} where logits of shape {(3, n_classes)} are needed")
+            raise ValueError(
+                f"the module of net gives shape {tuple(shape)}; logits of shape {(3, n_classes)} are needed"
+            )
         plan = self._calibrate(accountant, phases, extra_delta_share=0.1 if declared is None else 0.0)
         return (X, y, bounds, declared), plan
 
@@ -277,7 +281,7 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
             net = DPNet(ClassifierModule, lr=1e-2, callbacks=[ParameterAverage(0.98)], module__hidden_layer_sizes=sizes)
         else:
             if tuple(self.hidden_layer_sizes) != (100,):
-                raise ValueError("hidden_layer_sizes is of the default network: leave it out with net=")
+                raise ValueError("hidden_layer_sizes belongs to the default network: leave it out with net=")
             net = clone(self.net)
         seed = None
         if self.random_state is not None:
@@ -309,7 +313,7 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         return net.fit(scaled, codes[known].astype(np.int64))
 
     def predict_proba(self, X):
-        """Return the probability of each class, shape (n_samples, n_classes); of real rows, private values."""
+        """Return the probability of each class, shape (n_samples, n_classes); private values for private rows."""
         check_is_fitted(self)
         X = validate_rows(self, X, reset=False)
         scaled = torch.from_numpy(self.scaling_.transform(X).astype(np.float32))
@@ -318,19 +322,15 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
             return torch.softmax(logits.double(), dim=1).numpy()
 
     def predict(self, X):
-        """Return the most probable class of each row; of real rows, private values."""
+        """Return the most probable class of each row; private values for private rows."""
         probabilities = self.predict_proba(X)
         return self.classes_[probabilities.argmax(axis=1)]
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
-        tags.classifier_tags.poor_score = True  # a few hundred rows at epsilon 1 leave little but noise
+        tags.classifier_tags.poor_score = True  # with a few hundred rows at epsilon 1, most is noise
         return tags
-
-
-def _given(estimator, name):
-    return getattr(estimator, name) is not None
 
 
 def _not_none(y):
@@ -366,6 +366,6 @@ def _learned(y, plan, rng, neighboring):
 
 
 def _row_count(n_rows, noise_multiplier, rng, neighboring):
-    """Released number of rows, above its noise: it is a denominator."""
+    """Release the number of rows; the result is at least its noise multiplier, because it is a denominator."""
     rows = histogram(np.zeros(n_rows, dtype=np.int64), 1)
     return max(float(add_gaussian(rows, noise_multiplier, rng, neighboring)[0]), noise_multiplier, 1.0)

@@ -14,7 +14,8 @@ from ..dpsgd._checks import check_layers
 __all__ = ["CauchyMMD", "GroupLatents", "KLFromPrior", "UserDivergence", "cauchy_mmd", "make_divergence"]
 
 _SCALES = (0.2, 0.4, 1.0, 2.0, 4.0, 10.0)
-# Kernels found at once: on a CPU what stays in its caches and is large beside the cost of a call, on a GPU some memory.
+# Kernels computed at once: on a CPU so many that they fit in its caches and that the cost of a call is small, on a GPU
+# so many that they take 1.3 GB.
 _PIECE, _GPU_PIECE = 2**17, 2**26
 
 
@@ -30,8 +31,8 @@ class GroupLatents(NamedTuple):
 class CauchyMMD:
     """Dimension-wise MMD with a sum of Cauchy kernels ``s**2 / (s**2 + (x - y)**2)``, averaged over dimensions.
 
-    Unbiased (no pair of a latent with itself); a group of one record has none, and counts as zero. Where latents are
-    trained and the prior is not, the term of the prior alone is left out: it has no gradient.
+    The estimate is unbiased: it has no pair of a latent with itself. A group of one record has no pair and counts as
+    zero. Where latents are trained and the prior is not, the term of the prior alone is omitted: it has no gradient.
 
     Parameters
     ----------
@@ -44,7 +45,16 @@ class CauchyMMD:
         self.squares = tuple(float(s) ** 2 for s in scales)
 
     def __call__(self, latents, samples, log_prob):
-        """Shape (n_groups,), from `GroupLatents`, and prior samples of shape (n_groups, n, n_latent)."""
+        """Divergence of each group, shape (n_groups,).
+
+        Parameters
+        ----------
+        latents : GroupLatents
+        samples : tensor of shape (n_groups, n, n_latent)
+            Samples of the prior.
+        log_prob : tensor of shape (n_groups, n)
+            Their log-densities.
+        """
         z, members, size, n = latents.z, latents.members > 0, latents.members.sum(1), samples.shape[1]
         if samples.shape != (len(z), n, z.shape[2]) or not n:
             raise ValueError(
@@ -63,7 +73,7 @@ class CauchyMMD:
 
 
 class _PairSums(torch.autograd.Function):
-    """Kernels of all pairs of the members of each group, each pair once, added up; its gradient found along the way."""
+    """Sum of the kernels of all pairs of members of each group, each pair once; the forward pass finds the gradient."""
 
     @staticmethod
     def forward(ctx, z, members, squares):
@@ -84,7 +94,7 @@ class _PairSums(torch.autograd.Function):
 
 
 class _CrossSums(torch.autograd.Function):
-    """Kernels of all pairs of a member of a group and a prior sample of the group, added up, with its gradients."""
+    """Sum of the kernels of all pairs of a member of a group and a prior sample of the group, with its gradients."""
 
     @staticmethod
     def forward(ctx, z, members, samples, squares):
@@ -111,30 +121,31 @@ def _pair_sums(rows, size, squares, *, with_slope=True):
     Parameters
     ----------
     rows : tensor of shape (n_rows, n_latent)
-        A group's rows are neighbours, those of the largest group first.
+        Rows of one group are adjacent; those of the largest group come first.
     size : tensor of shape (n_rows,), int64
-        Of the row's group.
+        Size of the row's group.
     squares : sequence of float
+        Squared scales of the kernels.
     with_slope : bool, default=True
-        Whether the derivative is asked for; without, it is zero.
+        Whether to compute the derivative; without, it is zero.
 
     Returns
     -------
     value : tensor of shape (n_rows,)
-        To be added up over a group.
+        The sum over the rows of a group is the sum over its pairs.
     slope : tensor of the shape of `rows`
 
     Notes
     -----
-    Row i of a group meets row i + d, cyclically, for d up to half of the size: each pair once. The row that met row i
-    at step d is i - d, so its part of the derivative is looked up, and nothing is scattered.
+    Row i of a group is paired with row i + d, cyclically, for d up to half of the size: each pair once. At step d, row
+    i is also the partner of row i - d, so its part of the derivative is a lookup and no scatter.
     """
     n_rows, width = rows.shape
     value, slope = rows.new_zeros(n_rows), torch.zeros_like(rows)
     if not n_rows:
         return value, slope
     row = torch.arange(n_rows, device=rows.device)
-    run_start = torch.cat([row[:1], 1 + (size[1:] != size[:-1]).nonzero()[:, 0]])  # of neighbouring groups of one size
+    run_start = torch.cat([row[:1], 1 + (size[1:] != size[:-1]).nonzero()[:, 0]])  # of adjacent groups of one size
     place = (row - run_start[torch.searchsorted(run_start, row, right=True) - 1]) % size
     group_start = row - place
     half = int(size[0]) // 2
@@ -144,9 +155,9 @@ def _pair_sums(rows, size, squares, *, with_slope=True):
         m = int((size >= 2 * d).sum())
         step = torch.arange(d, min(d + at_once, half + 1), device=rows.device)[:, None]
         kernels, slopes = kernel(rows[:m], rows, group_start[:m] + (place[:m] + step) % size[:m])
-        # 1; 1/2 half way round, where a pair is met from both sides; 0 beyond it, for several steps are taken at once
+        # 1; 1/2 at half the size, where both rows of a pair find it; 0 beyond, because several steps are taken at once
         weight = (torch.sign(size[:m] - 2 * step) + 1).to(rows.dtype) / 2
-        # steps are added one by one: rounding within a group does not hang on the sizes of others either
+        # steps are added one by one, so that rounding within a group does not depend on the sizes of others
         for of_step in torch.where(weight > 0, kernels.sum(2) * weight, 0.0):
             value[:m] += of_step
         if with_slope:
@@ -160,7 +171,7 @@ def _pair_sums(rows, size, squares, *, with_slope=True):
 
 
 def _cross_sums(rows, group, samples, squares, *, with_slope=True, with_opposite=True):
-    """As `_pair_sums`, over the pairs of a row and a sample of its group; the derivatives by both.
+    """As `_pair_sums`, over the pairs of a row and a sample of its group, with the derivatives by both.
 
     Parameters
     ----------
@@ -169,7 +180,7 @@ def _cross_sums(rows, group, samples, squares, *, with_slope=True, with_opposite
     samples : tensor of shape (n_groups, n_samples, n_latent)
     squares : sequence of float
     with_slope, with_opposite : bool, default=True
-        Whether the derivatives by rows and by samples are asked for; without, they are zero.
+        Whether to compute the derivatives by rows and by samples; without, they are zero.
 
     Returns
     -------
@@ -193,20 +204,20 @@ def _cross_sums(rows, group, samples, squares, *, with_slope=True, with_opposite
 
 
 def _how_many_at_once(rows, entries, most):
-    """Of `most` parts of so many kernels."""
+    """Number of parts, of `most`, that are computed at once; each has `entries` kernels."""
     return max(1, min(most, (_GPU_PIECE if rows.is_cuda else _PIECE) // max(entries, 1)))
 
 
 class _Kernel:
-    """``sum_s s / (s + gap**2)``, and its derivative by the gap over -2, in buffers that the next call writes over."""
+    """``sum_s s / (s + gap**2)``, and its derivative by the gap over -2, in buffers that the next call overwrites."""
 
     def __init__(self, like, entries, squares, with_slope):
         self.buffers, self.squares, self.with_slope = like.new_empty((5, entries)), squares, with_slope
 
     def __call__(self, one, others, places):
-        """At ``one - others[places]``; `places` has two axes, and their kernels one more."""
+        """Values at the gap ``one - others[places]``; `places` has two axes, and the results have one more."""
         other = self.look_up(others, places)
-        square, gap, part, total, slope = self.buffers[:, : other.numel()]  # what was looked up is not needed by then
+        square, gap, part, total, slope = self.buffers[:, : other.numel()]  # `square` overwrites what was looked up
         torch.sub(one, other, out=gap.view(other.shape))
         torch.mul(gap, gap, out=square)
         total.zero_()
@@ -227,12 +238,13 @@ class _Kernel:
 class KLFromPrior:
     """KL(p || q) by samples of the prior, q the mean of the encoder's Gaussians over a group.
 
-    ``mean_j log p(z_j) - log( 1/m sum_i q(z_j | x_i) )`` with the constant m, the expected size of a group; an empty
+    ``mean_j log p(z_j) - log( 1/m sum_i q(z_j | x_i) )`` with the constant m, the expected size of a group. An empty
     group counts as zero.
 
     Parameters
     ----------
     expected_group_size : float
+        Expected number of records of a group; public.
     """
 
     min_group_size = 1
@@ -241,35 +253,35 @@ class KLFromPrior:
         self.expected_group_size = float(expected_group_size)
 
     def __call__(self, latents, samples, log_prob):
-        """Shape (n_groups,); see `CauchyMMD`."""
+        """Divergence of each group, shape (n_groups,); see `CauchyMMD`."""
         mean, log_variance, members = latents.mean[:, None], latents.log_variance[:, None], latents.members
         gap = (samples[:, :, None, :] - mean).square() / log_variance.exp()
         log_q = -0.5 * (gap + log_variance + math.log(2 * math.pi)).sum(-1)  # (n_groups, n, length)
-        some = members.sum(1) > 0
+        occupied = members.sum(1) > 0
         log_q = torch.where(members[:, None, :] > 0, log_q, -torch.inf)
-        log_q = torch.where(some[:, None, None], log_q, 0.0)  # logsumexp of nothing has no gradient but nan
+        log_q = torch.where(occupied[:, None, None], log_q, 0.0)  # the gradient of an empty logsumexp is nan
         mixture = torch.logsumexp(log_q, dim=2) - math.log(self.expected_group_size)
-        return torch.where(some, (log_prob - mixture).mean(1), 0.0)
+        return torch.where(occupied, (log_prob - mixture).mean(1), 0.0)
 
 
 class UserDivergence:
-    """A function of the user's own, given one group at a time.
+    """Divergence by a function of the user's, called with one group at a time.
 
     Parameters
     ----------
     function : callable
         ``function(z, prior_samples)`` -> one number (a tensor of one entry): z holds the latents of the members of one
-        group, shape (size, n_latent), prior_samples has shape (n, n_latent). It may depend on these two and on public
-        constants alone, on the size of the group as well. It must not remember what it was called with: what it knows
-        of another group would let a record move that group's gradient too, for which no noise was added. An attribute
-        `min_group_size` (default 1) says how many records it needs; smaller groups are left out.
+        group, shape (size, n_latent), prior_samples has shape (n, n_latent). It may depend on these two, including the
+        size of the group, and on public constants alone. It must not store anything between calls: with a value of
+        another group, a record would move the gradients of two groups, for which no noise was added. An attribute
+        `min_group_size` (default 1) is the number of records that it needs; smaller groups count as zero.
 
     Notes
     -----
-    What the function gets are copies, with no way to the other rows of the batch: neither memory nor graph is shared;
-    an object is copied too, so that what it remembers goes with the fit (the variables that a function closes over are
-    yours to keep clean). A value or gradient that is not finite counts as zero, and so does an error: which groups
-    make one is private, and is not told by a fit that fails.
+    The function gets copies, which share neither memory nor graph with other rows of the batch. The function object is
+    copied too, so that its attributes do not outlive the fit; the user is responsible for variables that it closes
+    over. A value or gradient that is not finite counts as zero, and so does an error: which groups cause one is
+    private, and a fit that fails would reveal it.
     """
 
     strict = False
@@ -285,12 +297,12 @@ class UserDivergence:
                 raise ValueError("a divergence is not trained: set requires_grad_(False) on its parameters")
 
     def __call__(self, latents, samples, log_prob):
-        """Shape (n_groups,); see `CauchyMMD`."""
+        """Divergence of each group, shape (n_groups,); see `CauchyMMD`."""
         z, members = latents.z, latents.members > 0
         values = []
         for j in range(len(z)):
             rows = z[j][members[j]]
-            # a zero that still hangs on the latents, with gradient zero
+            # a zero that depends on the latents, with gradient zero
             values.append(0 * z[j].sum() if len(rows) < self.min_group_size else self._one(rows, samples[j]))
         return torch.stack(values)
 
@@ -308,25 +320,26 @@ class UserDivergence:
         linear = sum(
             ((x - a.detach()) * g).sum() for x, a, g in zip((rows, samples), apart, gradients) if g is not None
         )
-        return value.detach().reshape(()) + linear  # this value, and these gradients
+        return value.detach().reshape(()) + linear  # has this value and these gradients
 
 
 def check_value(value):
-    """Refuse what is no number that hangs on the latents."""
+    """Refuse a value that is not one number, or does not depend on the latents."""
     if not isinstance(value, torch.Tensor) or value.numel() != 1:
         shape = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
         raise ValueError(f"a divergence must return one number, a tensor of one entry; got {shape}")
     if not value.requires_grad:
-        raise ValueError("a divergence must be a differentiable function of the latents it is given")
+        raise ValueError("a divergence must be a differentiable function of its latents")
 
 
 def make_divergence(divergence, expected_group_size):
-    """Return the divergence of a name, or of a function.
+    """Return the divergence for a name or a function.
 
     Parameters
     ----------
     divergence : {"mmd", "kl_prior"} or callable
     expected_group_size : float
+        As in `KLFromPrior`.
     """
     if divergence == "mmd":
         return CauchyMMD()
@@ -336,35 +349,35 @@ def make_divergence(divergence, expected_group_size):
         return copy.deepcopy(divergence)
     if isinstance(divergence, (CauchyMMD, KLFromPrior, UserDivergence)):
         raise ValueError(
-            f"divergence is a {type(divergence).__name__}, a class derived from one that is given all groups at once: "
+            f"divergence is a {type(divergence).__name__}, a subclass of a divergence that gets all groups at once: "
             "pass a function of (latents of a group, prior samples)"
         )
     return UserDivergence(divergence)
 
 
 def check_divergence(divergence, n_latent):
-    """Try a divergence on made-up latents, before anything is charged.
+    """Try a divergence on dummy latents, before a charge.
 
     Raises
     ------
     ValueError
-        If it returns anything but one finite number that hangs on the latents, for a small group or a larger one.
+        If it does not return one finite number that depends on the latents, for small groups and larger ones.
     """
     generator = torch.Generator().manual_seed(0)
     samples = torch.randn((1, 8, n_latent), generator=generator)
     divergence = copy.copy(divergence)
-    divergence.strict = True  # here an error is told: nothing of the data is in it
+    divergence.strict = True  # dummy latents: an error reveals nothing about the data
     for size in sorted({*range(divergence.min_group_size, divergence.min_group_size + 5), 12, 64}):
         mean = torch.randn((1, size, n_latent), generator=generator).requires_grad_()
         latents = GroupLatents(mean, mean, torch.zeros_like(mean), torch.ones(1, size))
         value = divergence(latents, samples, torch.zeros(1, 8))
         (gradient,) = torch.autograd.grad(value.sum(), mean)
         if not bool(torch.isfinite(value).all()) or not bool(torch.isfinite(gradient).all()):
-            raise ValueError(f"the divergence is not finite on a made-up group of {size} latents")
+            raise ValueError(f"the divergence or its gradient is not finite on a dummy group of {size} latents")
 
 
 def cauchy_mmd(one, other, scales=_SCALES):
-    """Dimension-wise MMD between two samples, averaged over dimensions (biased, so never negative).
+    """Return the dimension-wise MMD between two samples, averaged over dimensions (biased, so never negative).
 
     Parameters
     ----------
@@ -378,7 +391,8 @@ def cauchy_mmd(one, other, scales=_SCALES):
     """
     squares, n, m = CauchyMMD(scales).squares, len(one), len(other)
     if not n or not m or one.shape[1:] != other.shape[1:] or one.dim() != 2:
-        raise ValueError(f"two samples of one width, not empty; got shapes {tuple(one.shape)} and {tuple(other.shape)}")
+        shapes = f"{tuple(one.shape)} and {tuple(other.shape)}"
+        raise ValueError(f"one and other must be samples of one width, not empty; got shapes {shapes}")
     one, other = one.detach().double(), other.detach().double()
     within = []
     for x in (one, other):

@@ -1,10 +1,16 @@
-"""Stage 1 of DP2-VAE: many encoders trained together without noise; and training on rows that may be read."""
+"""The two stages of DP2-VAE: encoders trained without noise, one for each subset, then one decoder with noise.
+
+The encoders are private and exist in `EncoderStack` alone, for as long as a fit lasts. What leaves this file is the
+decoder.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import sys
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -12,25 +18,67 @@ from joblib import Parallel, delayed
 from torch.func import functional_call, vmap
 from tqdm import tqdm
 
-from ..dpsgd._subsets import KeyedStream
+from .._types import BoundedSum
+from ..dpsgd import GradientNoise
+from ..dpsgd._subsets import KeyedStream, subset_draws
 from ._dp2vae import in_patch_order
+from ._networks import LOG_VARIANCES
 
 __all__ = [
+    "EncoderStack",
+    "EncoderTraining",
     "StackableNet",
     "SubsetRows",
+    "bytes_needed",
+    "clipped_subset_sum",
     "default_chunk",
     "pretrain_encoders",
     "readable",
+    "train_decoder",
     "train_on_pairs",
     "train_together",
 ]
 
 # Purposes of the keyed stream: what is drawn for one never repeats for another.
 PRETRAIN, QUERY, REFRESH = 0, 2, 4
-_LOG_VARIANCE = (-12.0, 4.0)
-# Encoders trained at once on a CPU, by default: few enough that parameters stay near its cache, and enough that the
-# time of an operation is theirs.
+# Memory of the encoders trained at once on a CPU, by default: few enough that their parameters stay near its cache, and
+# enough that the time of an operation is not the time to call it.
 _CACHED_BYTES = 96 << 20
+_BETAS, _TINY = (0.9, 0.999), 1e-8  # of Adam
+
+
+@dataclass(frozen=True)
+class EncoderTraining:
+    """How encoders are trained, in both stages.
+
+    Parameters
+    ----------
+    key : bytes
+        Key of the stream from which rows and latents are drawn, 16 bytes.
+    steps : int
+        Steps of stage 1.
+    batch_size : int
+        Rows of a subset in one step, drawn with replacement.
+    learning_rate : float
+        Of Adam; each encoder has a separate state.
+    gradient_bound : float
+        Norm to which an encoder's gradients are clipped.
+    refine_steps : int, default=1
+        Steps of one refreshment in stage 2.
+    device : str, default="cpu"
+        Where torch trains.
+    n_jobs : int, default=1
+        Processes of stage 1.
+    """
+
+    key: bytes = field(repr=False)
+    steps: int
+    batch_size: int
+    learning_rate: float
+    gradient_bound: float
+    refine_steps: int = 1
+    device: str = "cpu"
+    n_jobs: int = 1
 
 
 class SubsetRows:
@@ -42,7 +90,7 @@ class SubsetRows:
     codes : int array of shape (n_rows,)
         Class of each row; 0 where there are no classes.
     n_classes : int
-        0 without.
+        Number of classes; 0 without classes.
     subsets : int array of shape (n_rows,)
     n_subsets : int
         K. A subset without rows keeps its index.
@@ -53,22 +101,22 @@ class SubsetRows:
         self._x, self._codes = torch.from_numpy(x[order]), torch.from_numpy(np.asarray(codes)[order])
         self._ends = np.searchsorted(subsets[order], np.arange(n_subsets + 1))
         self._eye = torch.eye(n_classes)
-        self.n_classes = n_classes
+        self.n_classes, self.n_subsets = n_classes, n_subsets
 
     def part(self, start, stop):
-        """The rows of a range of subsets, which keep their order; for another process."""
+        """Return the rows of a range of subsets, which keep their order; for another process."""
         out = copy.copy(self)
         first, last = self._ends[start], self._ends[stop]
         out._x, out._codes = self._x[first:last].clone(), self._codes[first:last].clone()
-        out._ends = self._ends[start : stop + 1] - first
+        out._ends, out.n_subsets = self._ends[start : stop + 1] - first, stop - start
         return out
 
     def occupied(self, units):
-        """Which of some subsets have rows, bool tensor."""
+        """Which of the subsets `units` have rows, bool tensor."""
         return torch.from_numpy(self._ends[units + 1] > self._ends[units])
 
     def batch(self, units, uniforms, device):
-        """Rows and one-hot labels of some subsets, shapes (units, batch, n_features) and (units, batch, n_classes).
+        """Rows and one-hot labels of the subsets `units`, (units, batch, n_features) and (units, batch, n_classes).
 
         `uniforms`, of shape (units, batch), chooses the rows, with replacement; of an empty subset they are zero.
         """
@@ -84,7 +132,7 @@ class SubsetRows:
         return x, self._eye[self._codes[index].clamp(min=0)].masked_fill_(empty, 0).to(device)
 
     def to(self, device, order=None):
-        """The same rows, where they are to be used: one copy instead of one a step; columns in another order."""
+        """Copy the rows to a device, once and not at every step; with `order`, their columns in that order."""
         out = copy.copy(self)
         out._x = (self._x if order is None else self._x[:, order]).to(device)
         return out
@@ -103,7 +151,7 @@ class StackableNet:
     def __init__(self, module, device=None):
         body = copy.deepcopy(module).to(device)
         self.names = [name for name, p in body.named_parameters() if p.requires_grad]
-        self.start = [p.detach().clone() for p in body.parameters() if p.requires_grad]
+        self.initial = [p.detach().clone() for p in body.parameters() if p.requires_grad]
         rest = {name: p.detach().clone() for name, p in body.named_parameters() if not p.requires_grad}
         rest.update({name: b.detach().clone() for name, b in body.named_buffers()})
 
@@ -112,33 +160,49 @@ class StackableNet:
 
         self.single, self.stacked = call, vmap(call)
 
-    @property
-    def size(self):
-        """Number of parameters of one copy."""
-        return sum(p.numel() for p in self.start)
-
     def copies(self, n, device):
-        """A stack of `n` copies of the parameters of the template."""
-        return [p.to(device).expand(n, *p.shape).clone() for p in self.start]
+        """Return a stack of `n` copies of the parameters of the template."""
+        return [p.to(device).expand(n, *p.shape).clone() for p in self.initial]
 
 
+# ---- gradients ----------------------------------------------------------------------------------------------------
 def sample_latent(output, normals):
-    """Latents, and the gradient of the KL divergence to N(0, I) in `output`."""
+    """Latents, and the gradient of the KL divergence to N(0, I) with respect to `output`."""
     mean, log_variance = output.chunk(2, dim=-1)
-    log_variance = log_variance.clamp(*_LOG_VARIANCE)
+    log_variance = log_variance.clamp(*LOG_VARIANCES)
     with torch.no_grad():
         divergence = torch.cat([mean, 0.5 * torch.expm1(log_variance)], dim=-1)
     return mean + torch.exp(0.5 * log_variance) * normals, divergence
 
 
+def _elbo_gradients(output, decode, x, normals, likelihood, parameters):
+    """Gradients of minus the mean ELBO of a batch, found from gradients of its terms: no loss is formed.
+
+    Parameters
+    ----------
+    output : tensor of shape (..., batch, 2 n_latent)
+        What the encoder gives for `x`.
+    decode : callable
+        Latents to outputs of the decoder.
+    x : tensor of shape (..., batch, n_features)
+    normals : tensor of shape (..., batch, n_latent)
+    likelihood : module with ``gradient(output, x)``
+    parameters : list of tensors
+    """
+    latent, divergence = sample_latent(output, normals)
+    decoded, size = decode(latent), x.shape[-2]
+    slope = likelihood.gradient(decoded.detach(), x)
+    return torch.autograd.grad([decoded, output], parameters, [slope.div_(size), divergence.div_(size)])
+
+
 def norms_of(gradients, dtype=torch.float64):
-    """Norm of each of a stack of gradients; accumulated in float64 where a release hangs on it."""
+    """Norm of each of a stack of gradients; accumulated in float64 where a release depends on it."""
     parts = [torch.linalg.vector_norm(g, dim=tuple(range(1, g.dim())), dtype=dtype) for g in gradients]
     return torch.stack(parts).square().sum(0).sqrt()
 
 
 def scaled(gradients, factor):
-    """Multiply each of a stack by its own factor, in place; 0 where that is 0: infinity times 0 is no number."""
+    """Multiply each of a stack by its factor, in place; 0 where that is 0: infinity times 0 is no number."""
     masked = not bool((factor > 0).all())
     for g in gradients:
         shape = (-1,) + (1,) * (g.dim() - 1)
@@ -148,18 +212,18 @@ def scaled(gradients, factor):
 
 
 def factors(norms, bound):
-    """What clips to `bound`; 0 for a gradient that is not finite."""
+    """Factors that clip to `bound`; 0 for a gradient that is not finite."""
     return torch.where(torch.isfinite(norms), (bound / norms.clamp(min=1e-30)).clamp(max=1.0), torch.zeros_like(norms))
 
 
-# ---- stage 1 ------------------------------------------------------------------------------------------------------
+# ---- memory -------------------------------------------------------------------------------------------------------
 def default_chunk(encoder_size, decoder_size, device, max_bytes, batch_size, n_features):
-    """Encoders to train at once: within the cache of a CPU, all that fit into memory elsewhere.
+    """Choose how many encoders to train at once: within the cache of a CPU, all that memory holds elsewhere.
 
     Returns
     -------
     int, int
-        The choice, and the most that `max_bytes` hold.
+        The choice, and the largest number that `max_bytes` hold.
     """
     # parameters, gradients, Adam's two moments, a temporary; of rows: input, output, its gradient, hidden layers
     each = 20 * (encoder_size + decoder_size) + 24 * batch_size * n_features
@@ -168,22 +232,29 @@ def default_chunk(encoder_size, decoder_size, device, max_bytes, batch_size, n_f
     return min(wanted, most), most
 
 
-def pretrain_encoders(encoder, decoder, rows, likelihood, *, n_subsets, settings, key, chunk, progress=False):
-    """Train one encoder a subset, each with a decoder of its own that is thrown away.
+def bytes_needed(n_parameters, n_subsets, policy):
+    """Memory of the encoders in stage 2: their parameters, and Adam's two moments where they persist."""
+    return 4 * n_parameters * n_subsets * (3 if policy in ("round_robin", "on_query") else 1)
+
+
+def readable(n_bytes):
+    """Gibibytes, or mebibytes below one, in words."""
+    return f"{n_bytes / 2**30:.1f} GiB" if n_bytes >= 2**30 else f"{math.ceil(n_bytes / 2**20)} MiB"
+
+
+# ---- stage 1 ------------------------------------------------------------------------------------------------------
+def pretrain_encoders(encoder, decoder, rows, likelihood, training, *, chunk, progress=False):
+    """Train one encoder for each subset, each with an auxiliary decoder that is discarded.
 
     Parameters
     ----------
     encoder, decoder : Module
-        Where all of them start: public, or a function of what was released.
+        Their common initialisation: public, or a function of releases.
     rows : SubsetRows
-    likelihood : object with ``gradient(output, x)``
-    n_subsets : int
-    settings : dict
-        steps, batch_size, lr, l2_bound, device, n_jobs.
-    key : bytes
-        Of the keyed stream.
+    likelihood : module with ``gradient(output, x)``
+    training : EncoderTraining
     chunk : int
-        Encoders at once; the result does not hang on it.
+        Encoders at once; the result does not depend on it.
     progress : bool, default=False
 
     Returns
@@ -191,44 +262,41 @@ def pretrain_encoders(encoder, decoder, rows, likelihood, *, n_subsets, settings
     list of tensor, each of shape (n_subsets, ...)
         Parameters of the encoders, in the order of ``encoder.parameters()``. Private.
     """
-    bounds = [(start, min(start + chunk, n_subsets)) for start in range(0, n_subsets, chunk)]
-    work = (
-        delayed(_pretrain_chunk)(encoder, decoder, rows.part(*part), likelihood, part, settings, key) for part in bounds
-    )
-    bar = tqdm(
-        work, total=len(bounds), desc="DP2-VAE encoders", unit="chunk", disable=None if progress else True,
-        file=sys.stderr, leave=False,
-    )  # fmt: skip
+    bounds = [(start, min(start + chunk, rows.n_subsets)) for start in range(0, rows.n_subsets, chunk)]
+    work = (delayed(_pretrain_chunk)(encoder, decoder, rows.part(*part), likelihood, part, training) for part in bounds)
+    bar = _bar(work, progress, "DP2-VAE encoders", total=len(bounds), unit="chunk")
     # max_nbytes: joblib would write larger arrays, which are private rows, to files for its workers
-    done = Parallel(n_jobs=settings["n_jobs"], max_nbytes=None)(bar)
+    done = Parallel(n_jobs=training.n_jobs, max_nbytes=None)(bar)
     return [torch.from_numpy(np.concatenate(pieces)) for pieces in zip(*done)]
 
 
-def _pretrain_chunk(encoder, decoder, rows, likelihood, part, settings, key):
-    """Stage 1 for a range of subsets: fixed steps, nothing pooled over them, nothing said of them."""
-    device, size = settings["device"], settings["batch_size"]
+def _pretrain_chunk(encoder, decoder, rows, likelihood, part, training):
+    """Stage 1 for a range of subsets: fixed steps, nothing pooled over subsets, nothing reported about them."""
+    device, size = training.device, training.batch_size
     encoder, decoder, order = in_patch_order(encoder, decoder, likelihood)
-    encoder, decoder, stream = StackableNet(encoder, device), StackableNet(decoder, device), KeyedStream(key)
+    encoder, decoder = StackableNet(encoder, device), StackableNet(decoder, device)
+    stream = KeyedStream(training.key)
     whole = [p.numpy() for p in encoder.copies(part[1] - part[0], "cpu")]
     local = np.flatnonzero(rows.occupied(np.arange(part[1] - part[0])).numpy())
-    if not len(local):  # nothing will ever be asked of the encoder of an empty subset
+    if not len(local):  # the encoder of an empty subset is never used
         return whole
     units, rows = part[0] + local, rows.to(device, order)
     nets = encoder.copies(len(units), device), decoder.copies(len(units), device)
     parameters = [p.requires_grad_() for net in nets for p in net]
-    optimizer = torch.optim.Adam(parameters, lr=settings["lr"], fused=torch.device(device).type in ("cpu", "cuda"))
-    for step in range(settings["steps"]):
+    optimizer = torch.optim.Adam(parameters, lr=training.learning_rate, fused=_may_fuse(device))
+    middle = len(nets[0])
+    for step in range(training.steps):
         x, label = rows.batch(local, stream.uniform(PRETRAIN, units, step, size), device)
         output = encoder.stacked(nets[0], x, label)
         n_latent = output.shape[-1] // 2
         normals = stream.normal(PRETRAIN + 1, units, step, size * n_latent).reshape(len(units), size, n_latent)
-        latent, divergence = sample_latent(output, torch.from_numpy(normals).to(device))
-        decoded = decoder.stacked(nets[1], latent, label)
-        slope = likelihood.gradient(decoded.detach(), x)
-        gradients = torch.autograd.grad([decoded, output], parameters, [slope.div_(size), divergence.div_(size)])
-        middle = len(nets[0])
+        gradients = _elbo_gradients(
+            output, lambda z: decoder.stacked(nets[1], z, label), x, torch.from_numpy(normals).to(device), likelihood,  # noqa: B023
+            parameters,
+        )  # fmt: skip
         for group, targets in ((gradients[:middle], nets[0]), (gradients[middle:], nets[1])):
-            for target, g in zip(targets, scaled(group, factors(norms_of(group, torch.float32), settings["l2_bound"]))):
+            factor = factors(norms_of(group, torch.float32), training.gradient_bound)
+            for target, g in zip(targets, scaled(group, factor)):
                 target.grad = g.contiguous()  # fused Adam reads gradients in the layout of their parameters
         optimizer.step()
     for p, trained in zip(whole, nets[0]):
@@ -236,9 +304,239 @@ def _pretrain_chunk(encoder, decoder, rows, likelihood, part, settings, key):
     return whole
 
 
-# ---- ordinary training, on rows that may be read ------------------------------------------------------------------
-def train_together(encoder, decoder, x, codes, n_classes, likelihood, *, steps, lr, seed, batch_size=256, device="cpu"):
-    """Train encoder and decoder in place on synthetic rows: free, where the rows are a function of a release.
+def _may_fuse(device):
+    return torch.device(device).type in ("cpu", "cuda")
+
+
+def _bar(steps, progress, text, **options):
+    hidden = None if progress else True  # None: shown where stderr is a terminal
+    return tqdm(steps, desc=text, disable=hidden, file=sys.stderr, leave=False, **options)
+
+
+# ---- stage 2 ------------------------------------------------------------------------------------------------------
+class EncoderStack:
+    """The encoders in stage 2, and everything that may change them.
+
+    The state of each encoder is a function of its subset, of releases, and of draws keyed by (subset, step). It does
+    not depend on how often the subset was drawn, except under "on_query".
+
+    Parameters
+    ----------
+    encoder : Module
+    parameters : list of tensor
+        From `pretrain_encoders`.
+    rows : SubsetRows
+    likelihood : module with ``gradient(output, x)``
+    training : EncoderTraining
+    policy : str
+        ``encoder_update`` of the plan.
+    """
+
+    def __init__(self, encoder, parameters, rows, likelihood, training, *, policy):
+        self.net, self.parameters, self.likelihood = StackableNet(encoder, training.device), parameters, likelihood
+        self.rows, self.stream = rows.to(training.device), KeyedStream(training.key)
+        self.size, self.device, self.training, self.policy = training.batch_size, training.device, training, policy
+        persistent = policy in ("round_robin", "on_query")
+        self._moments = [[torch.zeros_like(p) for p in parameters] for _ in range(2)] if persistent else None
+        self._counts = torch.zeros(len(parameters[0]), dtype=torch.float64)
+
+    def __reduce__(self):
+        raise TypeError("encoders are trained without noise: they are private, and are not to be pickled or copied")
+
+    def encode(self, units, step, decoder, weights):
+        """Latents, labels and rows of a batch of the subsets `units`, by encoders refined as the policy says.
+
+        Parameters
+        ----------
+        units : int array
+        step : int
+        decoder, weights : StackableNet, list of tensor
+            The decoder with its released parameters.
+        """
+        parameters = [p[units].to(self.device) for p in self.parameters]
+        if self.policy == "stateless":  # refine a copy, which is discarded
+            zeros = [[torch.zeros_like(p) for p in parameters] for _ in range(2)]
+            counts = torch.zeros(len(units), dtype=torch.float64)
+            parameters = self._refine(parameters, zeros, counts, units, step, decoder, weights)
+        x, label, normals = self._draw(QUERY, units, step)
+        with torch.no_grad():
+            output = self.net.stacked(parameters, x, label)
+            latent, _ = sample_latent(output, normals(output.shape[-1] // 2))
+        return latent, label, x
+
+    def refresh(self, units, step, decoder, weights):
+        """Train the encoders of the subsets `units` on their rows against the released decoder; store the result."""
+        parameters = [p[units].to(self.device) for p in self.parameters]
+        moments = [[m[units].to(self.device) for m in kind] for kind in self._moments]
+        counts = self._counts[units]
+        parameters = self._refine(parameters, moments, counts, units, step, decoder, weights)
+        for store, new in zip([self.parameters, *self._moments], [parameters, *moments]):
+            for whole, piece in zip(store, new):
+                whole[units] = piece.to(whole.device)
+        self._counts[units] = counts
+
+    def _refine(self, parameters, moments, counts, units, step, decoder, weights):
+        for r in range(self.training.refine_steps):
+            x, label, normals = self._draw(REFRESH + 2 * r, units, step)
+            parameters = [p.detach().requires_grad_() for p in parameters]
+            output = self.net.stacked(parameters, x, label)
+
+            def decode(latent):
+                whole = decoder.single(weights, latent.flatten(0, 1), label.flatten(0, 1))  # noqa: B023
+                return whole.reshape(*latent.shape[:2], -1)
+
+            normals = normals(output.shape[-1] // 2)
+            gradients = _elbo_gradients(output, decode, x, normals, self.likelihood, parameters)
+            factor = factors(norms_of(gradients), self.training.gradient_bound)
+            counts += 1
+            parameters = [
+                self._adam(p.detach(), g, first, second, counts)
+                for p, g, first, second in zip(parameters, scaled(gradients, factor), *moments)
+            ]
+        return parameters
+
+    def _adam(self, p, g, first, second, counts):
+        """One step of Adam on a stack whose members have taken different numbers of steps."""
+        shape = (-1,) + (1,) * (p.dim() - 1)
+        first.mul_(_BETAS[0]).add_(g, alpha=1 - _BETAS[0])
+        second.mul_(_BETAS[1]).addcmul_(g, g, value=1 - _BETAS[1])
+        gain = (self.training.learning_rate / (1 - _BETAS[0] ** counts)).to(p).reshape(shape)
+        spread = (1 / (1 - _BETAS[1] ** counts)).to(p).reshape(shape)
+        return p - gain * first / ((second * spread).sqrt() + _TINY)
+
+    def _draw(self, purpose, units, step):
+        x, label = self.rows.batch(units, self.stream.uniform(purpose, units, step, self.size), self.device)
+
+        def normals(n_latent):
+            drawn = self.stream.normal(purpose + 1, units, step, self.size * n_latent)
+            return torch.from_numpy(drawn.reshape(len(units), self.size, n_latent)).to(self.device)
+
+        return x, label, normals
+
+
+def clipped_subset_sum(stack, decoder, weights, units, step, plan, *, chunk):
+    """Sum of the clipped mean gradients of the decoder over subsets: one batched pass for each chunk.
+
+    Parameters
+    ----------
+    stack : EncoderStack
+    decoder : StackableNet
+    weights : list of tensor
+        Parameters of the decoder.
+    units : int array
+        The subsets drawn.
+    step : int
+    plan : SubsetPlan
+    chunk : int
+        Subsets at once.
+
+    Returns
+    -------
+    BoundedSum
+        Its value is a list of tensors shaped as `weights`. A record changes one of the terms, from any vector of norm
+        ``plan.clip_norm`` to any other, and ``l2_bound`` is what the plan's noise multiplier is a multiple of.
+    """
+    total = [torch.zeros_like(w) for w in weights]
+    for part in np.array_split(units, max(1, -(-len(units) // chunk))):
+        if not len(part):
+            continue
+        latent, label, x = stack.encode(part, step, decoder, weights)
+        copies = [w.detach().expand(len(part), *w.shape).requires_grad_() for w in weights]
+        decoded = decoder.stacked(copies, latent, label)
+        slope = stack.likelihood.gradient(decoded.detach(), x)
+        gradients = torch.autograd.grad(decoded, copies, slope.div_(stack.size))
+        factor = factors(norms_of(gradients), plan.clip_norm) * stack.rows.occupied(part).to(latent.device)
+        for whole, piece in zip(total, scaled(gradients, factor)):
+            whole += piece.sum(0)
+    return BoundedSum(total, l2_bound=plan.l2_bound, difference_bound=2 * plan.gradient_bound, unit="subset")
+
+
+def train_decoder(
+    module, stack, plan, rng, *, learning_rate, averaging, chunk, device="cpu", progress=False, progress_text=""
+):
+    """Train the decoder with noise for all steps of a plan that was charged.
+
+    Parameters
+    ----------
+    module : Module
+        The decoder, initialised by public values or releases. Changed in place.
+    stack : EncoderStack
+    plan : SubsetPlan
+    rng : NoiseGenerator
+        Draws subsets and noise.
+    learning_rate : float
+        Of Adam on the noisy gradient; it falls linearly to zero.
+    averaging : float
+        Decay of the exponential average of the parameters that is released; 0 releases the last parameters.
+    chunk : int
+        Subsets at once.
+    device : str
+    progress : bool, default=False
+    progress_text : str
+        Shown beside the progress bar.
+
+    Returns
+    -------
+    str, bool
+        Source of the noise in words, and whether it was private.
+
+    Raises
+    ------
+    RuntimeError
+        If the plan was not charged in this process, or a training has followed it already.
+    """
+    plan.claim(object())
+    module.to(device)
+    decoder = StackableNet(module)
+    weights = [p for p in module.parameters() if p.requires_grad]
+    optimizer = torch.optim.Adam(weights, lr=learning_rate)
+    average = [p.detach().clone() for p in weights]
+    with contextlib.ExitStack() as exits:
+        noise = exits.enter_context(GradientNoise.like(weights, plan.noise_multiplier, rng, steps=plan.steps))
+        text = f"DP2-VAE decoder {progress_text}".strip()
+        bar = exits.enter_context(_bar(None, progress, text, total=plan.steps, unit="step"))
+        for p in weights:
+            p.grad = torch.zeros_like(p)
+        for step, units in enumerate(subset_draws(plan, rng)):
+            released = [p.detach() for p in weights]
+            if plan.encoder_update == "round_robin":  # whichever subsets were drawn
+                stack.refresh(round_robin(plan, step), step, decoder, released)
+            total = clipped_subset_sum(stack, decoder, released, units, step, plan, chunk=chunk)
+            if plan.encoder_update == "on_query" and len(units):
+                stack.refresh(units, step, decoder, released)
+            noise.release(total, divisor=plan.per_step, out=[p.grad for p in weights])
+            _set_rate(optimizer, learning_rate * (1 - step / plan.steps))
+            optimizer.step()
+            _move_towards(average, weights, 1 - min(averaging, (1 + step) / (10 + step)))
+            bar.update()
+        for p, mean in zip(weights, average):
+            p.grad = None
+            if averaging:
+                p.data.copy_(mean)
+        return noise.description, noise.private
+
+
+@torch.no_grad()
+def _move_towards(average, weights, share):
+    for mean, p in zip(average, weights):
+        mean.lerp_(p, share)
+
+
+def round_robin(plan, step):
+    """Subsets whose encoders are refreshed at a step: public, as many as are drawn on average."""
+    return np.unique((step * plan.per_step + np.arange(plan.per_step)) % plan.n_subsets)
+
+
+def _set_rate(optimizer, rate):
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
+# ---- initialisation: training on synthetic rows that were drawn from a release --------------------------------------
+def train_together(
+    encoder, decoder, x, codes, n_classes, likelihood, *, steps, learning_rate, seed, batch_size=256, device="cpu"
+):
+    """Train encoder and decoder in place on synthetic rows: no charge, where the rows are a function of a release.
 
     Parameters
     ----------
@@ -246,46 +544,35 @@ def train_together(encoder, decoder, x, codes, n_classes, likelihood, *, steps, 
     x : float32 array of shape (n_rows, n_features)
     codes : int array of shape (n_rows,)
     n_classes : int
-    likelihood : object with ``gradient(output, x)``
-    steps, lr, batch_size
+    likelihood : module with ``gradient(output, x)``
+    steps, learning_rate, batch_size
         Of Adam, whose rate falls linearly to a tenth.
     seed : int
     device : str
     """
     generator = torch.Generator().manual_seed(seed)
     x, codes, eye = torch.from_numpy(x), torch.from_numpy(np.asarray(codes)), torch.eye(n_classes)
-    encoder.to(device), decoder.to(device)
-    parameters = [*encoder.parameters(), *decoder.parameters()]
-    parameters = [p for p in parameters if p.requires_grad]
-    optimizer = torch.optim.Adam(parameters, lr=lr)
-    for step in range(steps):
+    parameters = _trainable(encoder.to(device), decoder.to(device))
+
+    def gradients():
         index = torch.randint(len(x), (batch_size,), generator=generator)
         rows = x[index].to(device)
         label = (eye[codes[index]] if n_classes else torch.zeros(batch_size, 0)).to(device)
         output = encoder(rows, label)
         normals = torch.randn(batch_size, output.shape[1] // 2, generator=generator).to(device)
-        latent, divergence = sample_latent(output, normals)
-        decoded = decoder(latent, label)
-        slope = likelihood.gradient(decoded.detach(), rows)
-        gradients = torch.autograd.grad(
-            [decoded, output], parameters, [slope.div_(batch_size), divergence.div_(batch_size)]
-        )
-        for p, g in zip(parameters, gradients):
-            p.grad = g
-        for group in optimizer.param_groups:
-            group["lr"] = lr * (1 - 0.9 * step / steps)
-        optimizer.step()
-    for p in parameters:
-        p.grad = None
+        return _elbo_gradients(output, lambda z: decoder(z, label), rows, normals, likelihood, parameters)
+
+    _follow(parameters, gradients, range(steps), steps, learning_rate, fall=0.9, fused=None)
 
 
 def train_on_pairs(
-    encoder, decoders, pairs, n_classes, likelihood, *, steps, lr, seed, batch_size=256, device="cpu", progress=False
-):
-    """Train encoder and decoders in place on synthetic rows whose latents are known: free, where a release gave both.
+    encoder, decoders, pairs, n_classes, likelihood, *, steps, learning_rate, seed, batch_size=256, device="cpu",
+    progress=False,
+):  # fmt: skip
+    """Train encoder and decoders in place on synthetic rows whose latents are known: no charge, if both are released.
 
-    A decoder learns what rows a latent gives, an encoder the law of the latent given the row. Unlike `train_together`,
-    no encoder that still has to learn keeps a latent from being used.
+    A decoder learns which rows a latent gives, and an encoder learns the distribution of the latent given the row.
+    Unlike in `train_together`, a decoder uses its latents from the first step, when the encoder has learned nothing.
 
     Parameters
     ----------
@@ -293,8 +580,8 @@ def train_on_pairs(
     decoders : sequence of Module
     pairs : tuple of arrays
         Rows, float32 of shape (n_rows, n_features); their latents, standard normal; their class codes.
-    n_classes, likelihood, steps, lr, seed, batch_size, device
-        As in `train_together`.
+    n_classes, likelihood, steps, learning_rate, seed, batch_size, device
+        As in `train_together`; the rate falls to a twentieth.
     progress : bool, default=False
 
     References
@@ -304,29 +591,35 @@ def train_on_pairs(
     """
     generator = torch.Generator().manual_seed(seed)
     x, latents, codes = (torch.from_numpy(np.asarray(part)).to(device) for part in pairs)
-    eye, nets = torch.eye(n_classes, device=device), [encoder.to(device), *(net.to(device) for net in decoders)]
-    parameters = [p for net in nets for p in net.parameters() if p.requires_grad]
-    optimizer = torch.optim.Adam(parameters, lr=lr, fused=torch.device(device).type in ("cpu", "cuda"))
-    bar = tqdm(
-        range(steps),
-        desc="DP2-VAE start",
-        unit="step",
-        disable=None if progress else True,
-        file=sys.stderr,
-        leave=False,
+    eye, parameters = (
+        torch.eye(n_classes, device=device),
+        _trainable(encoder.to(device), *(d.to(device) for d in decoders)),
     )
-    for step in bar:
+
+    def gradients():
         index = torch.randint(len(x), (batch_size,), generator=generator).to(device)
         rows, latent = x[index], latents[index]
         label = eye[codes[index]] if n_classes else rows.new_zeros(batch_size, 0)
-        outputs = [encoder(rows, label), *(net(latent, label) for net in decoders)]
+        outputs = [encoder(rows, label), *(decoder(latent, label) for decoder in decoders)]
         slopes = [_posterior_gradient(outputs[0].detach(), latent)]
         slopes += [likelihood.gradient(output.detach(), rows) for output in outputs[1:]]
-        gradients = torch.autograd.grad(outputs, parameters, [slope.div_(batch_size) for slope in slopes])
-        for p, g in zip(parameters, gradients):
+        return torch.autograd.grad(outputs, parameters, [slope.div_(batch_size) for slope in slopes])
+
+    bar = _bar(range(steps), progress, "DP2-VAE initialisation", unit="step")
+    _follow(parameters, gradients, bar, steps, learning_rate, fall=0.95, fused=_may_fuse(device))
+
+
+def _trainable(*modules):
+    return [p for module in modules for p in module.parameters() if p.requires_grad]
+
+
+def _follow(parameters, gradients, each_step, steps, learning_rate, *, fall, fused):
+    """Take the steps of Adam; its rate falls linearly by the share `fall`."""
+    optimizer = torch.optim.Adam(parameters, lr=learning_rate, fused=fused)
+    for step in each_step:
+        for p, g in zip(parameters, gradients()):
             p.grad = g.contiguous()
-        for group in optimizer.param_groups:
-            group["lr"] = lr * (1 - 0.95 * step / steps)
+        _set_rate(optimizer, learning_rate * (1 - fall * step / steps))
         optimizer.step()
     for p in parameters:
         p.grad = None
@@ -335,11 +628,6 @@ def train_on_pairs(
 def _posterior_gradient(output, latent):
     """Gradient of minus the log-density of latents under the means and log-variances that an encoder gives."""
     mean, log_variance = output.chunk(2, dim=-1)
-    inside = (log_variance > _LOG_VARIANCE[0]) & (log_variance < _LOG_VARIANCE[1])
-    gap = (mean - latent) * torch.exp(-log_variance.clamp(*_LOG_VARIANCE))
+    inside = (log_variance > LOG_VARIANCES[0]) & (log_variance < LOG_VARIANCES[1])
+    gap = (mean - latent) * torch.exp(-log_variance.clamp(*LOG_VARIANCES))
     return torch.cat([gap, 0.5 * (1 - (mean - latent) * gap) * inside], dim=-1)
-
-
-def readable(n_bytes):
-    """Gibibytes, or mebibytes below one, in words."""
-    return f"{n_bytes / 2**30:.1f} GiB" if n_bytes >= 2**30 else f"{math.ceil(n_bytes / 2**20)} MiB"

@@ -1,4 +1,4 @@
-"""The one subclass of skorch's NeuralNet: its training step is the privacy boundary of every net we train."""
+"""The one subclass of skorch's NeuralNet; its training step is the privacy boundary of all trained networks."""
 
 from __future__ import annotations
 
@@ -9,31 +9,28 @@ import sys
 import torch
 from skorch import NeuralNet
 from torch import nn
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 from tqdm import tqdm
 
 from ..dpsgd import DPSGDPlan, GradientNoise, PoissonLoader, check_optimizer, choose_path
 from ..dpsgd._seeding import SecretGenerators, check_generators, torch_lock, torch_seeded
 from ..utils.noise import make_noise_generator
-from ._checkpoint import Checkpoint, check_checkpoint, load_checkpoint
-from ._net_losses import NetGroupLoss, NetLoss, chunk_inputs, made_up_groups
+from ._callbacks import Checkpoint, check_checkpoint, load_checkpoint
 
 __all__ = ["DPNet", "PerExampleLoss", "check_template"]
 
-# skorch's parameters that would contradict the plan, and what to say instead.
+# Parameters of skorch that would contradict the plan, and the reasons.
 _REFUSED = {
     "batch_size": "batches are drawn by Poisson sampling: their expected size follows from the plan's sampling_rate",
     "max_epochs": "the number of steps is the plan's, which is what was charged",
-    "train_split": "a loss on records held out is private and not paid for",
+    "train_split": "a loss on held-out records is private and was not charged",
     "compile": "gradients of single records are found through hooks, which a compiled module does not call",
     "iterator_train__batch_size": "batches are drawn by Poisson sampling at the plan's sampling_rate",
 }
-# What skorch hands to callbacks and must not leave the training step.
-_PRIVATE = ("X", "y", "batch", "dataset_train", "dataset_valid")
 
 
 class PerExampleLoss(nn.Module):
-    """Criterion of a module whose output is the losses already, shape (batch,)."""
+    """Criterion of a module whose output is the losses, shape (batch,)."""
 
     def forward(self, y_pred, y_true=None):
         return y_pred
@@ -42,68 +39,68 @@ class PerExampleLoss(nn.Module):
 class DPNet(NeuralNet):
     """Train a torch module by DP-SGD, following a plan that has been charged.
 
-    Every step draws its records by Poisson sampling, clips each record's gradient, adds Gaussian noise to the sum and
-    divides by the expected batch size; the optimiser sees nothing else, so optimisers, learning-rate schedules,
+    Every step draws its records by Poisson sampling, clips the gradient of each record, adds Gaussian noise to the sum
+    and divides by the expected batch size. The optimiser gets nothing else, so optimisers, learning-rate schedules,
     averages and checkpoints are post-processing.
 
     Parameters
     ----------
     module : Module class or instance
-        With an attribute ``noise_shape`` (a tuple), its ``forward(X, noise)`` is given standard normals of
-        shape ``(batch, *noise_shape)`` for reparameterised samples, drawn from the private generator. For a plan with
-        terms of groups of records (`TermwisePlan`), ``group_losses(X, members, [noise], [y], [group_noise])`` gives
-        the loss of each group: X has the shape ``(n_groups, length, ...)``, `members` is 1.0 for records and 0.0 for
-        padding, and `group_noise` has the module's ``group_noise_shape`` after the groups.
+        Network to train. If it has an attribute ``noise_shape`` (a tuple), its ``forward(X, noise)`` gets standard
+        normals of shape ``(batch, *noise_shape)`` for reparameterised samples, drawn from the private generator. For a
+        plan with terms of groups of records (`TermwisePlan`), ``group_losses(X, members, [noise], [y],
+        [group_noise])`` gives the loss of each group: X has the shape ``(n_groups, length, ...)``, `members` is 1.0
+        for records and 0.0 for padding, and `group_noise` has the shape ``(n_groups, *group_noise_shape)``.
     plan : DPSGDPlan, default=None
-        Needed when training starts, and charged by then: ``accountant.charge(plan, label)``. It is used up by its
-        steps: training again takes a new plan, even of equal numbers, and another charge.
+        Plan of the training, charged before it starts: ``accountant.charge(plan, label)``. A plan is for one training:
+        another training needs a new plan, even with equal numbers, and another charge.
     criterion : Module class, default=PerExampleLoss
-        Gives one loss for each record. Criteria with a `reduction` are made with ``reduction="none"``;
-        entries beyond the first dimension are averaged.
+        Gives one loss for each record. Criteria with a `reduction` are made with ``reduction="none"``; entries beyond
+        the first dimension are averaged.
     checkpoint : str or path, default=None
-        File, ending in .safetensors, that keeps the training: what is released and may be published, no more. It needs
-        a plan charged to a ledger file, alone. Steps are then taken from the ledger in blocks of about 2 %, and after
-        each the trainable parameters and the optimiser's state are written. After a kill, ``accountant.resume(plan,
-        checkpoint)`` and a net with the same checkpoint go on. Buffers and frozen parameters are not in it, and
-        callbacks begin anew.
+        File, ending in .safetensors, from which an interrupted training continues. It holds only values that are
+        released. It needs a plan that was charged to a ledger file, alone. Steps are then taken from the ledger in
+        blocks of about 2 %, and after each block the trainable parameters and the optimiser's state are written. After
+        an interruption, ``accountant.resume(plan, checkpoint)`` and a net with the same checkpoint continue. Buffers
+        and frozen parameters are not in the file, and callbacks start again.
     noise : {"secure", "fast"}, default="secure"
-        Source of sampling and noise; see `GradientNoise` for the bits.
+        Source of samples and noise; see `GradientNoise` for the bits.
     optimizer : Optimizer class, default=torch.optim.Adam
     lr : float, default=1e-3
     random_state : int, default=None
-        Seeds the initial parameters alone, never the noise. None: torch's generator.
+        Seed of the initial parameters, never of the noise. None: torch's generator.
     progress_text : str, default=""
-        Shown beside the progress bar: for example the epsilon charged.
+        Text beside the progress bar: for example the epsilon that was charged.
     verbose : int, default=1
         0: silent; 1: a progress bar of steps on a terminal; 2: always a bar. The loss is private and never shown.
     callbacks, device, iterator_train, dataset, predict_nonlinearity, warm_start, **kwargs
-        As in skorch (``module__``, ``optimizer__``, ...). Callbacks are called with X, y, batch and data sets None and
-        without losses or outputs. ``batch_size``, ``max_epochs``, ``train_split`` and ``compile`` are refused.
+        As in skorch (``module__``, ``optimizer__``, ...). Callbacks get None for X, y, batch and data sets, and neither
+        losses nor outputs. ``batch_size``, ``max_epochs``, ``train_split`` and ``compile`` are refused.
 
     Attributes
     ----------
     module_, optimizer_, criterion_, history
         As in skorch; the history holds epochs and steps (public), no losses and no batch sizes.
     steps_taken_ : int
-        Of the current plan.
+        Steps taken of the current plan.
     path_ : {"fast", "vmap", "loop"}
-        How gradients of single records are treated (see `skdpgen.dpsgd.choose_path`), with `path_reason_`; of groups of
-        records: `group_path_`, `group_path_reason_`.
+        How gradients of single records are found (see `skdpgen.dpsgd.choose_path`), with `path_reason_`; for groups of
+        records `group_path_` and `group_path_reason_`.
     noise_description_ : str
-        For the privacy card.
+        Source of the noise, for the privacy card.
     noise_private_ : bool
-        For the privacy card.
+        Whether the noise was secret, for the privacy card.
 
     Notes
     -----
-    An epoch, for callbacks, is ``round(1 / sampling_rate)`` steps. Dropout draws from torch's generators, which have
-    a secret state of the training's own during its passes, and that of the process in between, in callbacks for
-    example. Trainings in several threads take turns, step by step, and draw what they would draw alone. What a module
-    keeps of a batch beside its parameters (a last activation, say) is gone after the training: copies are trained,
-    which share the parameters. `score`, `predict` and `forward` on private records give private values.
+    An epoch, for callbacks, is ``round(1 / sampling_rate)`` steps. Dropout draws from torch's generators, which have a
+    secret state during the passes of a training, and that of the process between them, for example in callbacks.
+    Trainings in several threads take turns, step by step, and their draws do not depend on each other. What a module
+    stores of a batch beside its parameters (a last activation, for example) does not outlive the training: copies are
+    trained, which share the parameters. `score`, `predict` and `forward` on private records give private values.
     """
 
-    batch_size = 1024  # of prediction alone
+    batch_size = 1024  # of predictions
     max_epochs = None
     train_split = None
     compile = False
@@ -130,7 +127,7 @@ class DPNet(NeuralNet):
             module, criterion, optimizer=optimizer, lr=lr, iterator_train=iterator_train, verbose=verbose, **kwargs
         )
         for name in ("batch_size", "max_epochs", "train_split", "compile"):
-            del self.__dict__[name]  # no parameters here: the class's values stand
+            del self.__dict__[name]  # these are no parameters of DPNet: the class attributes are used
         self.plan = plan
         self.checkpoint = checkpoint
         self.noise = noise
@@ -140,18 +137,18 @@ class DPNet(NeuralNet):
     def set_params(self, **kwargs):
         """Set parameters; those that would contradict the plan raise ValueError."""
         _refuse(kwargs)
-        with torch_lock:  # skorch may make the module anew
+        with torch_lock:  # skorch may make the module again
             return super().set_params(**kwargs)
 
     @property
     def _default_callbacks(self):
-        return []  # skorch's print and record losses
+        return []  # skorch's default callbacks print and record losses
 
     def initialize(self):
-        """Make module, criterion and optimiser; seeded by `random_state`, which leaves torch's generator as it was."""
-        if not hasattr(self, "steps_taken_"):  # a net made anew has not got its steps back
+        """Make module, criterion and optimiser; seeded by `random_state`, without a change to torch's generators."""
+        if not hasattr(self, "steps_taken_"):  # a net that is made again does not regain its steps
             self.steps_taken_, self.used_plan_ = 0, None
-        # without a seed, too, no thread may draw the parameters from what another one put in the generators
+        # without a seed, too, no thread may draw parameters from the state that another thread installed
         seeded = torch_lock if self.random_state is None else torch_seeded(self.random_state, self.device)
         with seeded:
             return super().initialize()
@@ -176,7 +173,7 @@ class DPNet(NeuralNet):
         return losses.flatten(1).mean(1) if losses.dim() > 1 else losses
 
     def check(self, X, y=None, *, groups=False):
-        """Refuse what cannot be trained privately: to be called before the charge.
+        """Refuse a net that cannot be trained privately; call this before the charge.
 
         Parameters
         ----------
@@ -192,7 +189,7 @@ class DPNet(NeuralNet):
         Raises
         ------
         ValueError
-            For BatchNorm, losses that mix records, LBFGS, modules that cannot be copied, and the rest of
+            For BatchNorm, losses that mix records, LBFGS, modules that cannot be copied, and the other cases of
             `skdpgen.dpsgd.choose_path`.
         """
         if not self.initialized_:
@@ -208,26 +205,26 @@ class DPNet(NeuralNet):
         return self
 
     def fit(self, X, y=None, **fit_params):
-        """Make the net anew and train it for all steps of the plan. See `partial_fit`."""
+        """Make the net again and train it for all steps of the plan. See `partial_fit`."""
         self._check_plan()
         if self.plan is getattr(self, "used_plan_", None):
             if self.plan.private:
-                raise RuntimeError("the plan was used by an earlier fit: charge again and set a new plan")
+                raise RuntimeError("the plan was used by an earlier fit: set a new plan and charge it")
             self.used_plan_ = None  # without noise there is nothing to count
         if not self.warm_start or not self.initialized_:
             self.initialize()
         return self.partial_fit(X, y, **fit_params)
 
     def partial_fit(self, X, y=None, classes=None, **fit_params):
-        """Train the net as it is for the steps of the plan that are left.
+        """Train the net from its current parameters for the remaining steps of the plan.
 
         **Privacy.** One row is one unit. The steps cost what was charged for ``plan``: nothing is charged here.
 
         Raises
         ------
         RuntimeError
-            If the plan was not charged in this process, all its steps have been taken, or another net, a clone of this
-            one for example, has used it.
+            If the plan was not charged in this process, all its steps have been taken, or another net, for example a
+            clone of this one, has used it.
         """
         self._check_plan()
         if not self.initialized_:
@@ -236,21 +233,21 @@ class DPNet(NeuralNet):
             self.steps_taken_, self.plan_token_ = self.plan.steps_resumed, object()
         if self.steps_taken_ >= self.plan.steps:
             raise RuntimeError(f"all {self.plan.steps} steps of the plan have been taken; more were not charged")
-        # a keyboard interrupt is not swallowed, as skorch does: half a training is not a fit
+        # unlike in skorch, a keyboard interrupt ends the fit with an error: half a training is not a fit
         self.notify("on_train_begin")
         self.fit_loop(X, y, **fit_params)
         self.notify("on_train_end")
         if self.checkpoint is not None:
-            Checkpoint(self, loads=False).write()  # what callbacks made of the parameters
+            Checkpoint(self, loads=False).write()  # the parameters as callbacks left them
         return self
 
     def load_checkpoint(self, path):
-        """Put the parameters of a checkpoint, and the state of its optimiser, into the net: nothing is charged.
+        """Load the parameters of a checkpoint and the state of its optimiser into the net: nothing is charged.
 
         Parameters
         ----------
         path : str or path
-            Nothing in it is executed. The net must be made like the one that wrote it.
+            File of a net that was made like this one. No code in it is executed.
 
         Returns
         -------
@@ -259,7 +256,7 @@ class DPNet(NeuralNet):
         Raises
         ------
         ValueError
-            For a file that is no checkpoint, does not fit the net, or holds NaN or infinity; the net is as it was.
+            For a file that is no checkpoint, does not fit the net, or holds NaN or infinity; the net does not change.
         """
         if not self.initialized_:
             self.initialize()
@@ -267,9 +264,9 @@ class DPNet(NeuralNet):
         return self
 
     def fit_loop(self, X, y=None, epochs=None, **fit_params):
-        """Run the steps of the plan that are left."""
+        """Run the remaining steps of the plan."""
         if epochs is not None or fit_params:
-            raise ValueError("the number of epochs follows from the plan, and forward takes nothing but X and noise")
+            raise ValueError("epochs follow from the plan, and forward takes nothing but X and noise: leave them out")
         self.check_training_readiness()
         check_optimizer(self.optimizer_)
         with self._working_copies():
@@ -278,22 +275,22 @@ class DPNet(NeuralNet):
 
     @contextlib.contextmanager
     def _working_copies(self):
-        """Put copies of modules and criteria in their places, which share the trainable parameters and nothing else.
+        """Replace modules and criteria by copies, which share the trainable parameters and nothing else, for a block.
 
-        Modules may keep what they saw, a last activation for example. Whatever they keep of private rows is in these
-        copies, and goes with them.
+        Modules may store private values, for example a last activation. These are in the copies, which do not outlive
+        the block.
         """
         names = [f"{name}_" for name in (*self._modules, *self._criteria)]
         own = {name: part for name in names if isinstance(part := getattr(self, name), nn.Module)}
         shared = {id(p): p for part in own.values() for p in part.parameters() if p.requires_grad}
         for layer in {layer for part in own.values() for layer in part.modules()}:
-            # an activation that an earlier pass left there; torch copies no tensor that hangs on others
+            # an activation of an earlier pass: torch cannot copy a tensor that depends on others
             left = (t for t in tree_leaves(vars(layer)) if isinstance(t, torch.Tensor) and not t.is_leaf)
             shared.update((id(t), t.detach()) for t in left)
         try:
             copies = copy.deepcopy(own, shared)
         except Exception as error:
-            raise ValueError(f"modules must be such that copy.deepcopy can copy them: {error}") from error
+            raise ValueError(f"copy.deepcopy cannot copy the module or the criterion: {error}") from error
         vars(self).update(copies)
         try:
             yield
@@ -318,7 +315,7 @@ class DPNet(NeuralNet):
             noise = GradientNoise.like(clipper.parameters, plan.noise_multiplier, rng, steps=left)
             stack.enter_context(noise)
             self.noise_description_, self.noise_private_ = noise.description, noise.private
-            # dropout's draws: secret, and of one distribution whatever the batch
+            # the draws of dropout are secret, and their distribution does not depend on the batch
             draws = SecretGenerators(rng, {p.device for p in clipper.parameters})
             self.engine_, self.blocks_ = (clipper, noise, draws), checkpoint
             stack.callback(self.__dict__.pop, "engine_")
@@ -331,7 +328,7 @@ class DPNet(NeuralNet):
                 self.notify("on_epoch_end")
 
     def run_single_epoch(self, iterator, training, prefix, step_fn, bar=None):
-        """Run the steps of one epoch: nothing of a step is recorded but that it was taken."""
+        """Run the steps of one epoch, and record nothing but their number."""
         if iterator is None:
             return
         count = 0
@@ -346,11 +343,11 @@ class DPNet(NeuralNet):
         self.history.record(prefix + "_batch_count", count)
 
     def _may_step(self):
-        """Whether a step of the plan is left: of those taken from the ledger, where there is a checkpoint."""
+        """Whether a step of the plan remains; with a checkpoint, one of those taken from the ledger."""
         return self.steps_taken_ < self.plan.steps if self.blocks_ is None else self.blocks_.may_step()
 
     def train_step(self, batch, **fit_params):
-        """Take one step of the plan, refusing one more than planned."""
+        """Take one step of the plan; refuse more steps than planned."""
         if self.steps_taken_ >= self.plan.steps:
             raise RuntimeError(f"all {self.plan.steps} steps of the plan have been taken; more were not charged")
         self.plan.take_step()
@@ -362,12 +359,12 @@ class DPNet(NeuralNet):
             training=True,
             step=self.steps_taken_,
         )
-        with torch_lock:  # an optimiser that draws must not find the secret state of a fit in another thread
+        with torch_lock:  # an optimiser that draws must not draw from the secret state of a fit in another thread
             self._step_optimizer(None)
         return step
 
     def train_step_single(self, batch, **fit_params):
-        """Release one gradient: clipped sum -> noise -> ``p.grad``. The loss reported is nan, the true one private."""
+        """Release one gradient: clipped sum -> noise -> ``p.grad``. The loss is reported as nan: it is private."""
         clipper, noise, draws = self.engine_
         self._set_training(True)
         with draws.in_place():
@@ -377,13 +374,13 @@ class DPNet(NeuralNet):
             total = clipper.result()
         for p in clipper.parameters:
             if p.grad is None:
-                p.grad = torch.zeros_like(p)  # not what happens to be in memory
+                p.grad = torch.zeros_like(p)  # zeros, so that an interrupted step leaves no other values
         gradients = [p.grad for p in clipper.parameters]
         noise.release(total, divisor=self.plan.expected_batch_size, out=gradients)
         return {"loss": torch.tensor(torch.nan), "y_pred": None}
 
     def notify(self, method_name, **cb_kwargs):
-        """Call callbacks with everything private removed: they see the net, the step and noised gradients."""
+        """Call callbacks without private arguments: they get the net, the step and noisy gradients."""
         if method_name != "on_grad_computed":
             cb_kwargs.pop("named_parameters", None)
         kept = {key: value for key, value in cb_kwargs.items() if key in ("training", "step", "named_parameters")}
@@ -391,15 +388,15 @@ class DPNet(NeuralNet):
         super().notify(method_name, **kept)
 
     def get_iterator(self, dataset, training=False):
-        """Return skorch's iterator for prediction; training has its own (see `fit_loop`)."""
+        """Return skorch's iterator for predictions; training uses another one (see `fit_loop`)."""
         if training:
-            raise RuntimeError("records are drawn for training by the plan alone")
+            raise RuntimeError("the plan alone draws records for training: call fit or partial_fit")
         return super().get_iterator(dataset, training=False)
 
     def _loader(self, X, y, plan, rng):
         loader = self.iterator_train
         if not (isinstance(loader, type) and issubclass(loader, PoissonLoader)):
-            raise ValueError("iterator_train must be PoissonLoader: other batches do not cost what the plan costs")
+            raise ValueError("iterator_train must be PoissonLoader: the cost of the plan holds for its batches alone")
         dtypes = [p.dtype for _, p in self.get_all_learnable_params() if p.is_floating_point()]
         options = {
             "noise_shape": getattr(self.module_, "noise_shape", None),
@@ -413,16 +410,16 @@ class DPNet(NeuralNet):
         self.path_, self.path_reason_ = choose_path(root, chunk_inputs(loader.example()))
 
     def _choose_group_path(self, loader):
-        """As `_choose_path`, on made-up groups."""
+        """As `_choose_path`, on dummy groups."""
         if not hasattr(self.module_, "group_losses"):
             raise ValueError("the plan has terms of groups of records: the module must have group_losses")
         least = getattr(getattr(self.module_, "divergence", None), "min_group_size", 2)
         noise_shape = getattr(self.module_, "group_noise_shape", None)
-        inputs = made_up_groups(loader.example(), noise_shape, max(2, int(least)))
-        self.group_path_, self.group_path_reason_ = choose_path(NetGroupLoss(self), None, made_up=inputs)
+        inputs = dummy_groups(loader.example(), noise_shape, max(2, int(least)))
+        self.group_path_, self.group_path_reason_ = choose_path(NetGroupLoss(self), None, dummy=inputs)
 
     def _groups(self, plan):
-        """What a plan with terms of groups takes beside the root."""
+        """Return the further arguments of a plan with terms of groups."""
         if not plan.needs_groups:
             return {}
         return {
@@ -438,17 +435,17 @@ class DPNet(NeuralNet):
         check_checkpoint(self.checkpoint, self.plan)
 
     def _bar(self, steps):
-        hidden = {0: True, 1: None}.get(int(self.verbose), False)  # None: only where there is a terminal
+        hidden = {0: True, 1: None}.get(int(self.verbose), False)  # None: shown where stderr is a terminal
         text = f"DP-SGD {self.progress_text}".strip()
         return tqdm(total=steps, desc=text, unit="step", disable=hidden, file=sys.stderr)
 
 
 def check_template(net):
-    """Raise ValueError for what an estimator cannot train as its net."""
+    """Raise ValueError for a net that an estimator cannot train."""
     if not isinstance(net, DPNet | None):
         raise ValueError(f"net must be a DPNet; got {type(net).__name__}")
     if net is not None and net.checkpoint is not None:
-        raise ValueError("the net of an estimator takes no checkpoint: its fit cannot be resumed")
+        raise ValueError("net must have checkpoint=None: the fit of an estimator cannot be resumed")
 
 
 def _refuse(parameters):
@@ -458,9 +455,63 @@ def _refuse(parameters):
 
 
 def _private_arguments(method_name):
-    """Arguments that callbacks may name, to be given as None."""
+    """Return the names of arguments that callbacks get as None."""
     if method_name.startswith("on_train"):
         return ("X", "y")
     if method_name.startswith("on_epoch"):
         return ("dataset_train", "dataset_valid")
     return ("batch",)
+
+
+# ---- a net as a function from rows to losses -------------------------------------------------------------------------
+class NetLoss(nn.Module):
+    """A net's modules and criteria as one module from (X, extras) to losses of shape (batch,)."""
+
+    def __init__(self, net):
+        super().__init__()
+        for name in net._modules + net._criteria:
+            part = getattr(net, name + "_")
+            if isinstance(part, nn.Module):
+                self.add_module(name, part)
+        self._net = [net]  # a list, so that torch does not register its parameters
+
+    def forward(self, X, extras):
+        net = self._net[0]
+        noise = {} if "noise" not in extras else {"noise": extras["noise"]}
+        return net.get_loss(net.infer(X, **noise), extras.get("y"), X=X, training=True)
+
+
+class NetGroupLoss(NetLoss):
+    """The same modules, from the rows of groups to the losses of the groups, shape (n_groups,)."""
+
+    def forward(self, X, extras, groups):
+        known = {"noise": extras.get("noise"), "y": extras.get("y"), "group_noise": groups.get("noise")}
+        given = {name: value for name, value in known.items() if value is not None}
+        return self._net[0].module_.group_losses(X, groups["members"], **given)
+
+
+def chunk_inputs(chunk):
+    """Return the arguments of `NetLoss`, without absent entries."""
+    return chunk.X, {key: x for key, x in (("y", chunk.y), ("noise", chunk.noise)) if x is not None}
+
+
+def dummy_groups(chunk, group_noise_shape, least=2):
+    """Return three dummy groups of `least` records and of one and two more, as arguments of `NetGroupLoss`.
+
+    Only the shapes of `chunk` are used.
+    """
+    generator, length = torch.Generator().manual_seed(0), least + 2
+
+    def dummy(x):
+        values = torch.rand((3, length, *x.shape[1:]), generator=generator)
+        return values.to(x.device, x.dtype) if x.is_floating_point() else x.new_zeros((3, length, *x.shape[1:]))
+
+    inputs = tree_map(dummy, chunk_inputs(chunk))
+    rows = inputs[0] if isinstance(inputs[0], torch.Tensor) else chunk.mask.float()
+    like = rows if rows.is_floating_point() else rows.float()
+    groups = {
+        "members": (torch.arange(length) < torch.tensor([[length], [least], [least + 1]])).to(like.device, like.dtype)
+    }
+    if group_noise_shape is not None:
+        groups["noise"] = torch.randn((3, *group_noise_shape), generator=generator).to(like.device, like.dtype)
+    return (*inputs, groups)

@@ -63,7 +63,7 @@ class SubsetTraining:
             steps=self.steps,
             noise_multiplier=noise_multiplier,
             per_step=self.per_step,
-            l2_bound=self.gradient_bound,
+            gradient_bound=self.gradient_bound,
             sampler=self.sampler,
             encoder_update=self.encoder_update,
         )
@@ -533,8 +533,7 @@ def check_networks(settings, rows):
 
 def _chunks(settings, encoder_size, auxiliary_size, decoder_size, n_features):
     """Subsets at once in each stage, by memory; ValueError where the encoders do not fit."""
-    from ..nn._dp2vae_decoder import bytes_needed
-    from ..nn._dp2vae_training import default_chunk, readable
+    from ..nn._dp2vae_training import bytes_needed, default_chunk, readable
 
     subsets, limit = settings.subsets, settings.max_memory * 2**30
     held = bytes_needed(encoder_size, subsets.n_subsets, subsets.encoder_update)

@@ -104,13 +104,13 @@ def make_auxiliary(settings, n_outputs, n_classes):
     them take a fraction of the time.
     """
     from ..dpsgd._seeding import torch_seeded
-    from ..nn._dp2vae import SCRATCH, make_decoder
+    from ..nn._dp2vae import AUXILIARY, make_decoder
 
     if settings.decoder is not None or settings.resolved_architecture != "patches":
         return None
     with torch_seeded(settings.seed + 1):
         return make_decoder(
-            "patches", n_outputs, n_classes, settings.n_components, image_shape=settings.shape, **SCRATCH
+            "patches", n_outputs, n_classes, settings.n_components, image_shape=settings.shape, **AUXILIARY
         )
 
 
@@ -218,7 +218,7 @@ class DP2VAEModel(ReleasedModel):
         import torch
 
         from ..nn._dp2vae import make_decoder
-        from ..nn._saved import check_module_arrays
+        from ..nn._networks import check_module_arrays
 
         described = dict(state["description"])
         if described["image_shape"] is not None:
@@ -371,7 +371,7 @@ def initialise_networks(encoder, decoder, auxiliary, synthetic, n_classes, likel
         x, latents, codes = synthetic
         x = np.ascontiguousarray(x, dtype=np.float32)
         options = {
-            "steps": settings.initial_steps, "lr": _INITIAL_RATE, "batch_size": _INITIAL_BATCH,
+            "steps": settings.initial_steps, "learning_rate": _INITIAL_RATE, "batch_size": _INITIAL_BATCH,
             "seed": settings.networks.seed, "device": settings.device,
         }  # fmt: skip
         decoders = [decoder] if auxiliary is None else [decoder, auxiliary]
@@ -427,35 +427,31 @@ def _warn_of_what_is_rare(n_subsets, codec, weights, row_count):
 def _train(data, networks, likelihood, n_classes, settings, fit):
     """Stage 1 and stage 2; the encoders are gone when it returns. Returns what the card says of the noise."""
     from ..dpsgd._subsets import assign_subsets, hash_subsets
-    from ..nn._dp2vae_decoder import EncoderStack, train_decoder
-    from ..nn._dp2vae_training import SubsetRows, pretrain_encoders
+    from ..nn._dp2vae_training import EncoderStack, EncoderTraining, SubsetRows, pretrain_encoders, train_decoder
 
     (x, classes, ids), (encoder, decoder, auxiliary) = data, networks
     encoders, k, rng = settings.encoders, settings.subsets.n_subsets, fit.rng
     subsets = assign_subsets(len(x), k, rng) if ids is None else hash_subsets(ids, k, rng)
     known = classes >= 0  # a row of a class that was not released is in no subset
     rows = SubsetRows(x[known], classes[known], n_classes, subsets[known], k)
-    key = bytes(rng.random_bytes(16))
-    shared = {"batch_size": encoders.batch_size, "device": settings.device}
-    stage_1 = {"steps": encoders.steps, "lr": _ENCODER_RATE, "n_jobs": None}  # joblib's context says how many
-    bound = settings.subsets.gradient_bound
+    training = EncoderTraining(
+        key=bytes(rng.random_bytes(16)), steps=encoders.steps, batch_size=encoders.batch_size,
+        learning_rate=_ENCODER_RATE, gradient_bound=settings.subsets.gradient_bound, refine_steps=_REFINE_STEPS,
+        device=settings.device, n_jobs=None,  # joblib's context says how many
+    )  # fmt: skip
     parameters = pretrain_encoders(
-        encoder.cpu(), auxiliary.cpu(), rows, likelihood, n_subsets=k, key=key, chunk=settings.chunks[0],
-        settings={**shared, **stage_1, "l2_bound": bound}, progress=settings.progress,
-    )  # fmt: skip
-    stack = EncoderStack(
-        encoder, parameters, rows, likelihood, key=key, lr=_ENCODER_RATE, l2_bound=bound,
-        refine_steps=_REFINE_STEPS, policy=settings.subsets.encoder_update, **shared,
-    )  # fmt: skip
+        encoder.cpu(), auxiliary.cpu(), rows, likelihood, training, chunk=settings.chunks[0], progress=settings.progress
+    )
+    stack = EncoderStack(encoder, parameters, rows, likelihood, training, policy=settings.subsets.encoder_update)
     return train_decoder(
         decoder,
         stack,
         fit.receipt.cover(settings.subsets.plan(fit.noise["decoder"])),
         rng,
-        lr=settings.learning_rate,
+        learning_rate=settings.learning_rate,
         averaging=_AVERAGING,
         chunk=settings.chunks[1],
         device=settings.device,
         progress=settings.progress,
-        text=f"(epsilon {fit.plan.epsilon:.3g})",
+        progress_text=f"(epsilon {fit.plan.epsilon:.3g})",
     )

@@ -206,7 +206,7 @@ class NetGenerator:
             raise ValueError("a loaded model keeps no encoder variance, so it has no ELBO")
         import torch
 
-        from ..nn._fixed_normals import DRAWS, fixed_normals, in_double
+        from ..nn._modules import DRAWS, fixed_normals, in_double
 
         x = np.asarray(rows, dtype=np.float64)
         n_labels = self.module.n_labels

@@ -276,7 +276,7 @@ def check_network(settings, n_features, n_labels, exact):
     from ..nn import PriVAEModule
     from ..nn._divergences import check_divergence
     from ..nn._dp_net import check_template
-    from ..nn._latent_priors import check_prior
+    from ..nn._priors import check_prior
 
     check_template(settings.network.template)
     check_device(settings.network.device)
@@ -413,7 +413,7 @@ class VAEModel(ReleasedModel):
     def _bound(self, x, n_importance, random_state):
         import torch
 
-        from ..nn._fixed_normals import DRAWS, fixed_normals, in_double
+        from ..nn._modules import DRAWS, fixed_normals, in_double
 
         # the same draws for all rows: the bound of a row is a function of that row alone
         n_draws, module = max(1, DRAWS // n_importance), in_double(self.module)
@@ -456,7 +456,7 @@ class VAEModel(ReleasedModel):
         import torch
 
         from ..nn import PriVAEModule
-        from ..nn._saved import check_module_arrays
+        from ..nn._networks import check_module_arrays
 
         check_size(state["n_latent"], state["prior"].get("n_mixture", 1))
         shape = state["architecture"]["image_shape"]

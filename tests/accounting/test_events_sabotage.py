@@ -41,7 +41,7 @@ MUTANTS = [
                 8.0,
             )
         ],
-        (SubsetPlan.phase, ("signal = self.per_step * self.l2_bound / self.reach", "signal = None")),
+        (SubsetPlan.phase, ("signal = self.per_step * self.gradient_bound / self.l2_bound", "signal = None")),
     ),
 ]
 

@@ -16,7 +16,7 @@ from skdpgen._types import BoundedSum
 from skdpgen.dpsgd import ClippedSum, DPSGDPlan, GradientNoise, PoissonLoader, poisson_batches
 from skdpgen.dpsgd import _loader as loader_module
 from skdpgen.dpsgd import _noise as noise
-from skdpgen.dpsgd._normals import NormalStream, fill_fast, fill_secure
+from skdpgen.dpsgd._noise import NormalStream, fill_fast, fill_secure
 from skdpgen.dpsgd._subsets import SubsetPlan, hash_subsets
 from skdpgen.dpsgd._termwise import TermwiseAggregate, TermwisePlan
 from skdpgen.utils.noise import NoiseGenerator, make_noise_generator

@@ -94,9 +94,9 @@ def test_the_balanced_schedule_is_public_and_visits_as_often_as_it_is_charged_fo
     ],
 )
 def test_each_combination_has_its_own_sound_event(sampler, update, mechanism, reach):
-    plan = SubsetPlan(10, 40, 1.5, l2_bound=0.5, sampler=sampler, encoder_update=update)
+    plan = SubsetPlan(10, 40, 1.5, gradient_bound=0.5, sampler=sampler, encoder_update=update)
     assert plan.mechanism == mechanism
-    assert plan.reach == reach
+    assert plan.l2_bound == reach
     assert plan.noise_std == 1.5 * reach
     row = describe_event(plan.event)[0]
     assert row["mechanism"] == mechanism
@@ -108,12 +108,12 @@ def test_each_combination_has_its_own_sound_event(sampler, update, mechanism, re
     ("parameters", "told"),
     [
         ({"per_step": 11}, "more than"),
-        ({"per_step": 2, "sampler": "one_of_k"}, "no sound price"),
+        ({"per_step": 2, "sampler": "one_of_k"}, "no sound cost"),
         ({"sampler": "shuffle"}, "sampler must be"),
         ({"encoder_update": "shared"}, "encoder_update must be"),
         ({"noise_multiplier": -1.0}, "noise_multiplier"),
         ({"n_subsets": 2.5}, "whole number"),
-        ({"l2_bound": 0.0}, "l2_bound"),
+        ({"gradient_bound": 0.0}, "gradient_bound"),
     ],
 )
 def test_plans_without_a_sound_price_are_refused(parameters, told):

@@ -21,8 +21,8 @@ from skorch.callbacks import Callback
 from skdpgen.accounting import PrivacyAccountant, compose_events, gaussian_event
 from skdpgen.accounting._checkpoint import read_header
 from skdpgen.dpsgd import DPSGDPlan, TermwisePlan
-from skdpgen.dpsgd._parts import PartedPlan
-from skdpgen.dpsgd._whole_batch import WholeBatchPlan
+from skdpgen.dpsgd._plan import PartedPlan
+from skdpgen.dpsgd._termwise import WholeBatchPlan
 from skdpgen.exceptions import LedgerError
 from skdpgen.nn import DPNet, DPNetClassifier, ParameterAverage
 from skdpgen.testing import seeded_noise
@@ -338,8 +338,8 @@ def test_a_forged_header_is_refused(place, fields, message):
         ({"parameters.module.w": torch.zeros(4, dtype=torch.float64)}, "another shape or dtype"),
         ({"parameters.module.w": torch.full((4,), torch.nan)}, "NaN or infinity"),
         ({"optimizer.0.exp_avg": torch.full((4,), torch.inf)}, "NaN or infinity"),
-        ({"optimizer.1.exp_avg": torch.zeros(4)}, "not in it"),
-        ({"parameters.module.seen": torch.zeros(3)}, "not in it"),
+        ({"optimizer.1.exp_avg": torch.zeros(4)}, "not part of it"),
+        ({"parameters.module.seen": torch.zeros(3)}, "not part of it"),
     ],
 )
 def test_forged_parameters_are_refused_and_no_step_is_used(place, tensors, message):
@@ -363,7 +363,7 @@ def test_files_that_are_no_checkpoints_are_refused(place):
         refused(lambda: accountant.resume(make_plan(), path), ValueError, "not a checkpoint")
         refused(lambda: train(plan, path), ValueError, "not a checkpoint")
         assert path.read_bytes() == content
-    refused(lambda: train(plan, folder / "training.pt"), ValueError, "ends in .safetensors")
+    refused(lambda: train(plan, folder / "training.pt"), ValueError, "must end in .safetensors")
     refused(lambda: train(plan, folder / "no folder" / "t.safetensors"), OSError, "No such file")
     starts(plan, folder / "now.safetensors")  # nothing was used up
 
@@ -406,7 +406,7 @@ def test_a_checkpoint_needs_a_charge_of_the_training_alone_to_a_file(place):
     refused(
         lambda: DPNetClassifier(bounds=(0, 1), classes=[0, 1], net=make_net(None, path)).fit(X, np.arange(30) % 2),
         ValueError,
-        "takes no checkpoint",
+        "net must have checkpoint=None",
     )
 
 
@@ -429,7 +429,7 @@ def test_an_optimiser_whose_state_is_no_tensors_is_refused_before_anything_is_us
     _, accountant, path = place
     plan = make_plan()
     accountant.charge(plan, "training")
-    refused(lambda: train(plan, path, optimizer=Odd), ValueError, "keeps 'odd', of type object")
+    refused(lambda: train(plan, path, optimizer=Odd), ValueError, "has 'odd', of type object")
     assert taken(accountant) == 0
     starts(plan, path)
 

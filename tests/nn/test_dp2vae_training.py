@@ -13,11 +13,21 @@ from _charged import charged
 from torch import nn
 
 from skdpgen.dpsgd._subsets import SubsetPlan
-from skdpgen.nn import _dp2vae_decoder as stage_2
 from skdpgen.nn import _dp2vae_training as stage_1
+from skdpgen.nn import _dp2vae_training as stage_2
 from skdpgen.nn._dp2vae import LIKELIHOODS, make_decoder, make_encoder
-from skdpgen.nn._dp2vae_decoder import EncoderStack, clipped_sum, round_robin, train_decoder
-from skdpgen.nn._dp2vae_training import StackableNet, SubsetRows, pretrain_encoders, train_on_pairs, train_together
+from skdpgen.nn._dp2vae_training import (
+    EncoderStack,
+    EncoderTraining,
+    StackableNet,
+    SubsetRows,
+    clipped_subset_sum,
+    pretrain_encoders,
+    round_robin,
+    train_decoder,
+    train_on_pairs,
+    train_together,
+)
 from skdpgen.utils.noise import make_noise_generator
 
 KEY, N_FEATURES, N_CLASSES, LATENT = bytes(range(16)), 6, 2, 2
@@ -38,29 +48,28 @@ def _nets(seed=0):
     )
 
 
-def _settings(**changes):
-    return {"steps": 6, "batch_size": 4, "lr": 0.01, "l2_bound": 1.0, "device": "cpu", "n_jobs": 1, **changes}
+def _training(**changes):
+    options = {"steps": 6, "batch_size": 4, "learning_rate": 0.01, "gradient_bound": 1.0, "refine_steps": 2, **changes}
+    return EncoderTraining(KEY, **options)
 
 
 def _pretrained(data=None, n_subsets=5, chunk=3, **changes):
     x, codes, subsets = _data() if data is None else data
     rows = SubsetRows(x, codes, N_CLASSES, subsets, n_subsets)
-    settings = _settings(**changes)
-    trained = pretrain_encoders(*_nets(), rows, BERNOULLI, n_subsets=n_subsets, settings=settings, key=KEY, chunk=chunk)
+    trained = pretrain_encoders(*_nets(), rows, BERNOULLI, _training(**changes), chunk=chunk)
     return trained, rows
 
 
 def _stack(policy="frozen", data=None, n_subsets=5, likelihood=BERNOULLI, **changes):
     parameters, rows = _pretrained(data, n_subsets)
-    options = {"batch_size": 4, "device": "cpu", "lr": 0.01, "refine_steps": 2, "l2_bound": 1.0, **changes}
-    return EncoderStack(_nets()[0], parameters, rows, likelihood, key=KEY, policy=policy, **options)
+    return EncoderStack(_nets()[0], parameters, rows, likelihood, _training(**changes), policy=policy)
 
 
 def _sum(stack, units, plan=None, step=0, chunk=2, decoder=None):
     decoder = _nets(1)[1] if decoder is None else decoder
-    plan = SubsetPlan(5, 10, 1.0, l2_bound=0.25) if plan is None else plan
+    plan = SubsetPlan(5, 10, 1.0, gradient_bound=0.25) if plan is None else plan
     weights = [p.detach() for p in decoder.parameters()]
-    return clipped_sum(stack, StackableNet(decoder), weights, np.asarray(units), step, plan, chunk=chunk)
+    return clipped_subset_sum(stack, StackableNet(decoder), weights, np.asarray(units), step, plan, chunk=chunk)
 
 
 def _flat(bounded):
@@ -82,7 +91,7 @@ class _BiasDecoder(nn.Module):
 @pytest.mark.parametrize("update", ["frozen", "on_query"])
 def test_a_record_moves_the_sum_by_twice_the_bound_and_never_by_more(update):
     """The subset of one record turns its mean gradient round when that record is replaced."""
-    plan = SubsetPlan(5, 10, 1.0, l2_bound=0.25, encoder_update=update)
+    plan = SubsetPlan(5, 10, 1.0, gradient_bound=0.25, encoder_update=update)
     x, codes, _ = _data(5)
     x[:], subsets = 1.0, np.arange(5)
     totals = {}
@@ -93,19 +102,19 @@ def test_a_record_moves_the_sum_by_twice_the_bound_and_never_by_more(update):
         totals[value] = _sum(stack, np.arange(5), plan, decoder=_BiasDecoder())
     change = float((_flat(totals[0.0]) - _flat(totals[1.0])).norm())
     assert change >= 0.999 * 2 * plan.clip_norm
-    assert change <= 2 * plan.l2_bound
+    assert change <= 2 * plan.gradient_bound
     # what the noise is a multiple of: both ends of the pair are C from the rest under Poisson draws, else 2 C apart
     assert totals[0.0].l2_bound == (0.25 if update == "frozen" else 0.5)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_neighbours_never_move_the_sum_by_more_than_twice_the_bound(seed):
-    plan = SubsetPlan(5, 10, 1.0, l2_bound=0.05)
+    plan = SubsetPlan(5, 10, 1.0, gradient_bound=0.05)
     x, codes, subsets = _data(seed=seed)
     whole = _flat(_sum(_stack("stateless", (x, codes, subsets)), np.arange(5), plan))
     for neighbour in ((x[1:], codes[1:], subsets[1:]), (np.vstack([1 - x[:1], x[1:]]), codes, subsets)):
         other = _flat(_sum(_stack("stateless", neighbour), np.arange(5), plan))
-        assert 0 < float((whole - other).norm()) <= 2 * plan.l2_bound
+        assert 0 < float((whole - other).norm()) <= 2 * plan.gradient_bound
 
 
 def test_a_record_that_joins_changes_its_own_subset_alone():
@@ -144,7 +153,7 @@ def test_an_empty_subset_keeps_its_index_and_contributes_nothing():
 
 
 def test_all_drawn_subsets_in_one_pass_are_the_sum_of_single_ones_clipped_by_hand():
-    stack, decoder, plan = _stack(), _nets(1)[1], SubsetPlan(5, 10, 1.0, l2_bound=0.25)
+    stack, decoder, plan = _stack(), _nets(1)[1], SubsetPlan(5, 10, 1.0, gradient_bound=0.25)
     total = torch.zeros(sum(p.numel() for p in decoder.parameters()), dtype=torch.float64)
     for k in (0, 3, 4):
         latent, label, x = stack.encode(np.array([k]), 0, None, None)
@@ -161,13 +170,13 @@ def _run(policy, draws):
     stack, decoder = _stack(policy), StackableNet(_nets(1)[1])
     plan = SubsetPlan(5, len(draws), 1.0, per_step=2, encoder_update=policy)
     for step, units in enumerate(draws):
-        weights = [p + 0.01 * step for p in decoder.start]
+        weights = [p + 0.01 * step for p in decoder.initial]
         if policy == "round_robin":
             stack.refresh(round_robin(plan, step), step, decoder, weights)
-        clipped_sum(stack, decoder, weights, np.asarray(units), step, plan, chunk=3)
+        clipped_subset_sum(stack, decoder, weights, np.asarray(units), step, plan, chunk=3)
         if policy == "on_query":
             stack.refresh(np.asarray(units), step, decoder, weights)
-    last = clipped_sum(stack, decoder, decoder.start, np.array([0]), len(draws), plan, chunk=3)
+    last = clipped_subset_sum(stack, decoder, decoder.initial, np.array([0]), len(draws), plan, chunk=3)
     return stack.parameters, _flat(last)
 
 
@@ -188,7 +197,7 @@ def test_a_round_robin_refreshes_whatever_was_drawn():
     stack, refreshed = _stack("round_robin"), []
     refresh = stack.refresh
     stack.refresh = lambda units, *rest: (refreshed.append(units.tolist()), refresh(units, *rest))
-    train_decoder(_nets(1)[1], stack, plan, make_noise_generator(), lr=0.01, averaging=0.0, chunk=5)
+    train_decoder(_nets(1)[1], stack, plan, make_noise_generator(), learning_rate=0.01, averaging=0.0, chunk=5)
     assert refreshed == [sorted({2 * step % 5, (2 * step + 1) % 5}) for step in range(6)]
 
 
@@ -272,9 +281,8 @@ def test_a_bar_counts_the_chunks_on_a_terminal(capsys, monkeypatch):
     assert capsys.readouterr() == ("", "")
     x, codes, subsets = _data()
     rows = SubsetRows(x, codes, N_CLASSES, subsets, 5)
-    options = {"n_subsets": 5, "settings": _settings(), "key": KEY, "chunk": 2}
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    pretrain_encoders(*_nets(), rows, BERNOULLI, **options, progress=True)
+    pretrain_encoders(*_nets(), rows, BERNOULLI, _training(), chunk=2, progress=True)
     told = capsys.readouterr()
     assert told.out == ""
     assert "DP2-VAE encoders" in told.err
@@ -294,7 +302,7 @@ def test_the_chunk_is_bounded_by_memory():
 def test_a_steps_noise_has_the_scale_of_its_plan(policy, monkeypatch):
     """Every release's noise, seen from outside: gradient times m, less the clipped sum."""
     sampler, update = policy
-    plan = charged(SubsetPlan(5, 40, 1.3, l2_bound=0.25, sampler=sampler, encoder_update=update))
+    plan = charged(SubsetPlan(5, 40, 1.3, gradient_bound=0.25, sampler=sampler, encoder_update=update))
     sums, noise, release = [], [], stage_2.GradientNoise.release
 
     def seen(self, bounded, divisor=1.0, out=None):
@@ -305,7 +313,7 @@ def test_a_steps_noise_has_the_scale_of_its_plan(policy, monkeypatch):
 
     monkeypatch.setattr(stage_2.GradientNoise, "release", seen)
     decoder = make_decoder("mlp", N_FEATURES, N_CLASSES, LATENT, n_hidden=300)
-    train_decoder(decoder, _stack(update), plan, make_noise_generator(), lr=1e-3, averaging=0.9, chunk=5)
+    train_decoder(decoder, _stack(update), plan, make_noise_generator(), learning_rate=1e-3, averaging=0.9, chunk=5)
     assert len(noise) == plan.steps
     drawn = torch.cat(noise)
     expected = 1.3 * 0.25 * (1 if sampler == "poisson" else 2)
@@ -318,7 +326,9 @@ def test_a_steps_noise_has_the_scale_of_its_plan(policy, monkeypatch):
 def test_steps_run_are_steps_planned_and_the_decoder_keeps_no_gradients():
     plan, decoder = charged(SubsetPlan(5, 7, 1.0, per_step=2)), _nets(1)[1]
     before = [p.detach().clone() for p in decoder.parameters()]
-    said, private = train_decoder(decoder, _stack(), plan, make_noise_generator(), lr=0.01, averaging=0.0, chunk=5)
+    said, private = train_decoder(
+        decoder, _stack(), plan, make_noise_generator(), learning_rate=0.01, averaging=0.0, chunk=5
+    )
     assert private == make_noise_generator().private
     assert "AES" in said
     assert all(p.grad is None for p in decoder.parameters())
@@ -327,7 +337,7 @@ def test_steps_run_are_steps_planned_and_the_decoder_keeps_no_gradients():
 
 def test_a_plan_charged_once_trains_one_decoder():
     plan, stack = charged(SubsetPlan(5, 2, 1.0)), _stack()
-    settings = {"lr": 0.01, "averaging": 0.0, "chunk": 5}
+    settings = {"learning_rate": 0.01, "averaging": 0.0, "chunk": 5}
     train_decoder(_nets(1)[1], stack, plan, make_noise_generator(), **settings)
     decoder = _nets(1)[1]
     before = [p.detach().clone() for p in decoder.parameters()]
@@ -342,7 +352,13 @@ def test_without_noise_the_decoder_learns_the_rows():
     decoder = _nets(1)[1]
     plan = SubsetPlan(5, 120, 0.0, per_step=3)
     train_decoder(
-        decoder, _stack("stateless", (x, codes, subsets)), plan, make_noise_generator(), lr=0.06, averaging=0.9, chunk=5
+        decoder,
+        _stack("stateless", (x, codes, subsets)),
+        plan,
+        make_noise_generator(),
+        learning_rate=0.06,
+        averaging=0.9,
+        chunk=5,
     )
     with torch.no_grad():
         means = torch.sigmoid(decoder(torch.randn(200, LATENT), torch.eye(2).repeat_interleave(100, 0)))
@@ -354,7 +370,9 @@ def test_training_on_rows_that_may_be_read_fits_both_networks():
     x, codes, _ = _data(200)
     x = np.where(codes[:, None] == 0, 0.9, 0.1).astype(np.float32) + np.zeros_like(x)
     encoder, decoder = _nets()
-    train_together(encoder, decoder, x, codes, N_CLASSES, BERNOULLI, steps=200, lr=0.03, seed=0, batch_size=32)
+    train_together(
+        encoder, decoder, x, codes, N_CLASSES, BERNOULLI, steps=200, learning_rate=0.03, seed=0, batch_size=32
+    )
     with torch.no_grad():
         means = torch.sigmoid(decoder(torch.randn(4, LATENT), torch.eye(2)[[0, 0, 1, 1]])).mean(1)
     assert (means[:2] > 0.8).all()
@@ -370,7 +388,9 @@ def test_training_on_pairs_teaches_what_a_latent_draws_and_where_a_row_came_from
     torch.manual_seed(0)
     encoder = make_encoder("mlp", N_FEATURES, N_CLASSES, LATENT, n_hidden=32)
     decoder, other = (make_decoder("mlp", N_FEATURES, N_CLASSES, LATENT, n_hidden=n) for n in (32, 16))
-    train_on_pairs(encoder, [decoder, other], (x, latents, codes), N_CLASSES, BERNOULLI, steps=400, lr=0.03, seed=0)
+    train_on_pairs(
+        encoder, [decoder, other], (x, latents, codes), N_CLASSES, BERNOULLI, steps=400, learning_rate=0.03, seed=0
+    )
     z, label = torch.from_numpy(latents[:500]), torch.eye(2)[codes[:500]]
     with torch.no_grad():
         for net in (decoder, other):

@@ -171,7 +171,7 @@ def test_a_module_that_cannot_be_copied_is_refused_before_the_charge(rng):
             raise TypeError("pinned to its place")
 
     net = net_of(Pinned(4, 1), X, criterion=nn.MSELoss)
-    with pytest.raises(ValueError, match=r"copy\.deepcopy can copy them: pinned"):
+    with pytest.raises(ValueError, match=r"copy\.deepcopy cannot copy the module or the criterion: pinned"):
         net.check(X, X[:, :1])
 
 

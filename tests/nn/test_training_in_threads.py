@@ -43,7 +43,7 @@ class Dropping(nn.Module):
 
 
 class Watch(Callback):
-    """Watches the passes of the steps alone: those of the check, on made-up rows, have public seeds."""
+    """Watches the passes of the steps alone: those of the check, on dummy rows, have public seeds."""
 
     def __init__(self, states):
         self.states = states

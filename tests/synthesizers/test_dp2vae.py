@@ -19,8 +19,7 @@ from skdpgen import DP2VAESynthesizer, P3GMSynthesizer, PrivacyAccountant, load
 from skdpgen.accounting import describe_event, epsilon_pld
 from skdpgen.exceptions import BudgetExceededError, InvalidInputError, UtilityWarning
 from skdpgen.nn import _dp2vae
-from skdpgen.nn._dp2vae_decoder import EncoderStack
-from skdpgen.nn._dp2vae_training import SubsetRows
+from skdpgen.nn._dp2vae_training import EncoderStack, SubsetRows
 from skdpgen.synthesizers import _dp2vae as _dp2vae_estimator
 from skdpgen.synthesizers import _dp2vae_model
 from skdpgen.synthesizers._dp2vae_model import rows_and_latents
@@ -239,7 +238,7 @@ SHARED = _Own(3, 3)
     ("parameters", "told"),
     [
         ({"subsets_per_step": 21}, "more than"),
-        ({"sampler": "one_of_k", "subsets_per_step": 2}, "no sound price"),
+        ({"sampler": "one_of_k", "subsets_per_step": 2}, "no sound cost"),
         ({"start": "random"}, "start_steps"),
         ({"budget_split": (1, 0)}, "two positive shares"),
         ({"decoder": nn.Sequential(nn.Linear(12, 64), nn.BatchNorm1d(64))}, "GroupNorm"),

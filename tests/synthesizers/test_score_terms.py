@@ -15,7 +15,7 @@ from _sabotage import Claim, assert_caught, mutant_ids, quietly
 from skdpgen import DP2VAESynthesizer, DPVAESynthesizer, MomentSynthesizer, P3GMSynthesizer, PriVAESynthesizer
 from skdpgen.model_selection._scoring import bounded_score, score_terms
 from skdpgen.nn import DPNet, P3GMModule
-from skdpgen.nn._fixed_normals import fixed_normals
+from skdpgen.nn._modules import fixed_normals
 from skdpgen.synthesizers._released import NetGenerator
 from skdpgen.synthesizers._vae_model import VAEModel
 
