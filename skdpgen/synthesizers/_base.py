@@ -276,7 +276,7 @@ class BaseSynthesizer(PrivateEstimator):
                 f"delta={plan.delta:g} is not below one row in {self.row_count_:.0f}: a mechanism that publishes a row "
                 "or two as they are would keep that promise. Take a delta far below 1 / rows",
                 PrivacyLeakWarning,
-                stacklevel=4,
+                stacklevel=5,  # _issue_card, _fit, fit, its context, the caller
             )
 
     def _released(self):
