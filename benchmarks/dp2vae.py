@@ -34,7 +34,7 @@ POLICIES = (
 )
 _IMAGES = {"bounds": (0, 255), "image_shape": (28, 28), "classes": range(10)}
 # Of a decoder that starts from random parameters: a smaller latent space, and larger steps.
-_RANDOM_START = {"start": "random", "n_components": 8, "lr": 1e-3, "subsets_per_step": 50}
+_RANDOM_START = {"start": "random", "n_components": 8, "learning_rate": 1e-3, "subsets_per_step": 50}
 _QUICK = {"n_subsets": 200, "subsets_per_step": 10, "steps": 5, "pretrain_steps": 2}
 _QUICK_ROWS = 2_000
 
@@ -164,9 +164,10 @@ def make_policy(policy, epsilon=10.0, delta=1e-5, seed=0, quick=False, device="c
 
 def noise_of(model, X, y):
     """Noise of a step that such a synthesizer plans, on the mean gradient and in units of its bound."""
-    from skdpgen.synthesizers._dp2vae_planning import subset_plan
+    from skdpgen.synthesizers._dp2vae import dp2vae_settings
 
-    plan = subset_plan(model.get_params(deep=False), model.plan(X, y).noise_multipliers["decoder"])
+    settings = dp2vae_settings(model.get_params(deep=False), model._defaults(), seed=0)
+    plan = settings.subsets.plan(model.plan(X, y).noise_multipliers["decoder"])
     return plan.noise_std / plan.per_step / plan.gradient_bound
 
 

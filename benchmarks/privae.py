@@ -153,14 +153,14 @@ def _make_sparse(setting, method, epsilon, seed, convolutional, steps, n_train, 
     if "divergence" in parameters:
         parameters["alpha"] = chosen["alpha"]
         if aggregation == "termwise":
-            parameters |= {"n_groups": max(1, batch // chosen["group_size"]), "l2_bound_group": chosen["c2"]}
+            parameters |= {"n_groups": max(1, batch // chosen["group_size"]), "group_gradient_bound": chosen["c2"]}
     module = {"n_prior_samples": chosen["n_prior_samples"]}
     if chosen["sparse_encoder"]:
         with torch_seeded(seed):
             module["encoder"] = SparseEncoder(784, _LATENT, image_shape=(28, 28))
         module["n_hidden"] = 100
     if math.isfinite(epsilon):
-        parameters["l2_bound_sample"] = chosen["c1" if aggregation == "termwise" else "c"]
+        parameters["gradient_bound"] = chosen["c1" if aggregation == "termwise" else "c"]
     return PriVAESynthesizer(
         **parameters,
         prior="sparse",
@@ -332,7 +332,7 @@ def _make_pinwheel(setting, method, epsilon, n_samples, seed, quick):
             "divergence": "kl_prior",
             "alpha": chosen["alpha"],
             "beta": chosen["beta"],
-            "l2_bound_group": chosen["c2"],
+            "group_gradient_bound": chosen["c2"],
             "n_groups": 1,
         }
     return PriVAESynthesizer(
@@ -340,15 +340,15 @@ def _make_pinwheel(setting, method, epsilon, n_samples, seed, quick):
         **divergence,
         prior=GaussianMixturePrior(CORNERS, 0.03),
         n_components=2,
-        n_monte_carlo=chosen["n_monte_carlo"],
         likelihood="gaussian",
         bounds=(-2.5, 2.5),
-        l2_bound_sample=chosen["c1"],
+        gradient_bound=chosen["c1"],
         sampling_rate=chosen["batch"] / 400,
         steps=20 if quick else chosen["steps"],
         net=DPNet(
             PriVAEModule,
             module__n_hidden=100,
+            module__n_monte_carlo=chosen["n_monte_carlo"],
             optimizer=torch.optim.Adam if chosen["adam"] else torch.optim.SGD,
             lr=chosen["lr"],
             callbacks=None if chosen["average"] is None else [("average", ParameterAverage(chosen["average"]))],

@@ -76,7 +76,7 @@ CASES = {
     "privae": (lambda: PriVAESynthesizer(divergence="mmd", n_groups=2, **_VAE), (X, Y)),
     "privae, sparse": (
         lambda: PriVAESynthesizer(
-            divergence="kl_prior", prior="sparse", alpha=0.5, n_groups=2, l2_bound_group=1.0, n_components=2,
+            divergence="kl_prior", prior="sparse", alpha=0.5, n_groups=2, group_gradient_bound=1.0, n_components=2,
             neighboring="replace_one", batch_size=N, epochs=1, bounds=(-1, 1),
         ),
         (X,),

@@ -29,7 +29,8 @@ from skdpgen import (
 )
 from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.nn import DPNet, DPNetClassifier, P3GMModule, PartitionedVAEModule, PriVAEModule
-from skdpgen.synthesizers import _array_model, _dp2vae_start, _frame_model
+from skdpgen.synthesizers import _dp2vae_model
+from skdpgen.synthesizers import _p3gm as _p3gm_module
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric, Schema
 from skdpgen.testing import check_noninterference
 
@@ -215,9 +216,8 @@ def _short():
     """Fits to what was released, and synthetic rows, are post-processing: a few of them tell as much as all."""
     steps, fit_tables.__kwdefaults__["n_iter"] = fit_tables.__kwdefaults__["n_iter"], 2
     with contextlib.ExitStack() as stack:
-        for module in (_array_model, _frame_model):
-            stack.enter_context(patch.object(module, "_WARM_ROWS", 300))
-        stack.enter_context(patch.object(_dp2vae_start, "_ROWS", 300))
+        stack.enter_context(patch.object(_p3gm_module, "_WARM_ROWS", 300))
+        stack.enter_context(patch.object(_dp2vae_model, "_INITIAL_ROWS", 300))
         try:
             yield
         finally:

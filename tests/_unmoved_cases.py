@@ -154,7 +154,7 @@ def _dpgm(**given):
 
 
 def _merf(**given):
-    return DPMERFSynthesizer(n_frequencies=20, steps=3, hidden_layer_sizes=(6,), n_latent=3, **given)
+    return DPMERFSynthesizer(n_frequencies=20, steps=3, hidden_layer_sizes=(6,), n_components=3, **given)
 
 
 def small_classifier(**given):

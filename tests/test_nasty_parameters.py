@@ -42,8 +42,8 @@ _FREE_TO_PRICE = ("pca", "mixture", "moments", "dp-merf", "search")
 _QUICK = {case for case in CASES if case.startswith(("pca", "mixture", "moments", "search"))} | {"p3gm", "classifier"}
 # Whose range takes in a fit of a minute, or of memory that a laptop has not: such values are not tried.
 _LONG = {
-    "steps", "epochs", "em_steps", "n_iter", "cluster_steps", "start_steps", "pretrain_steps", "refine_steps",
-    "warm_start_steps", "mean_runs", "n_subsets", "n_monte_carlo", "n_clusters", "batch_size", "subsets_per_step",
+    "steps", "epochs", "em_steps", "n_iter", "cluster_steps", "start_steps", "pretrain_steps",
+    "warm_start_steps", "mean_runs", "n_subsets", "n_clusters", "batch_size", "subsets_per_step",
 }  # fmt: skip
 
 
@@ -184,10 +184,10 @@ def test_a_search_takes_epsilon_of_any_type(epsilon):
         (P3GMSynthesizer(), {"l2_bound": BEYOND}),
         (P3GMSynthesizer(), {"image_shape": [0, np.inf]}),
         (P3GMSynthesizer(decoder="net"), {"delta": 0.5}),
-        (PriVAESynthesizer(), {"l2_bound_sample": BEYOND}),
-        (DP2VAESynthesizer(), {"n_jobs": 0}),
+        (PriVAESynthesizer(), {"gradient_bound": BEYOND}),
+        (DP2VAESynthesizer(), {"batch_size": 0}),
         (DP2VAESynthesizer(), {"batch_size": True}),
-        (DPMERFSynthesizer(), {"n_latent": 10**9}),
+        (DPMERFSynthesizer(), {"n_components": 10**9}),
         (DPMERFSynthesizer(), {"hidden_layer_sizes": (65_536, 65_536)}),
         (DPGaussianMixture(), {"n_components": 10**9}),
         (DPNetClassifier(), {"hidden_layer_sizes": (65_536, 65_536)}),

@@ -15,7 +15,7 @@ from skdpgen.dpsgd import _subsets as subsets_module
 from skdpgen.dpsgd._subsets import SubsetPlan
 from skdpgen.nn import _dp2vae_training as stage_1
 from skdpgen.nn import _dp2vae_training as stage_2
-from skdpgen.synthesizers import _dp2vae_model, _dp2vae_start
+from skdpgen.synthesizers import _dp2vae_model
 
 SENSITIVITY = Claim(training.test_a_record_moves_the_sum_by_twice_the_bound_and_never_by_more, "frozen")
 ON_QUERY = Claim(training.test_a_record_moves_the_sum_by_twice_the_bound_and_never_by_more, "on_query")
@@ -45,7 +45,7 @@ def _event(sampler, update, mechanism, reach):
     return Claim(subsets.test_each_combination_has_its_own_sound_event, sampler, update, mechanism, reach)
 
 
-DECODER_NOISE = 'plan.noise_multipliers["decoder"]'
+DECODER_NOISE = 'fit.noise["decoder"]'
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
@@ -172,19 +172,28 @@ MUTANTS = [
     (
         "a step more than charged",
         [LEDGER["arrays, subsets"], LEDGER["frame, subsets"]],
-        (_dp2vae_model._train, ("subset_plan(settings,", "subset_plan({**settings, 'steps': settings['steps'] + 1},")),
+        (
+            _dp2vae_model._train,
+            (
+                "settings.subsets.plan(",
+                "__import__('dataclasses').replace(settings.subsets, steps=settings.subsets.steps + 1).plan(",
+            ),
+        ),
     ),
     ("noise below the charge", [*LEDGER.values()], (_dp2vae_model._train, (DECODER_NOISE, "0.9 * " + DECODER_NOISE))),
     (
         "more subsets a step than charged",
         [LEDGER["arrays, subsets"]],
-        (_dp2vae_model._train, ("subset_plan(settings,", "subset_plan({**settings, 'subsets_per_step': 6},")),
+        (
+            _dp2vae_model._train,
+            ("settings.subsets.plan(", "__import__('dataclasses').replace(settings.subsets, per_step=6).plan("),
+        ),
     ),
     (
         "unpaid counts",
         [LEDGER["frame, subsets"]],
         (
-            _dp2vae_start.release_facts,
+            _dp2vae_model.release_facts,
             ("cells = np", "add_gaussian(histogram(np.zeros(9, int), 1), 50.0, rng, neighboring); cells = np"),
         ),
     ),

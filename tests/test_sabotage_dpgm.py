@@ -16,7 +16,7 @@ from skdpgen.dpsgd import PartedSum
 from skdpgen.mechanisms import _moments as clusters
 from skdpgen.mechanisms import class_first_moments
 from skdpgen.nn import PartitionedVAEModule
-from skdpgen.synthesizers import _dpgm_model, _dpgm_planning
+from skdpgen.synthesizers import _dpgm
 
 AR, RO = "add_or_remove_one", "replace_one"
 PARTS = {
@@ -39,12 +39,16 @@ HIDDEN = [Claim(the_row_count_is_hidden, ARRAYS)]
 KEPT = [Claim(nothing_private_is_kept, ARRAYS), Claim(nothing_private_is_kept, FRAME)]
 ONE_CHARGE = Claim(test_dpgm.test_one_charge_pays_for_all_clusters_together)
 
-FIT, CENTERS = _dpgm_model.fit_dpgm_model, _dpgm_model.find_centers
-PLAN = _dpgm_planning.training_plan
+FIT, CENTERS = _dpgm.fit_dpgm_model, _dpgm.find_centers
+PLAN = _dpgm.training_plan
 NOISED = 'noise["counts"], rng'
-RATE = 'rate = settings["sampling_rate"]'
-TRAIN = "train = training_plan(settings, plan, row_count, counts.sum(axis=1), neighboring)"
+RATE = "rate = training.sampling_rate"
+TRAIN = "train = training_plan(vae.training, fit, row_count, counts.sum(axis=1))"
 EXACT = "np.bincount(clusters, minlength=n_clusters).astype(float)"
+RERATE = (
+    "vae = replace(vae, training=replace(vae.training, sampling_rate="
+    f"vae.training.sampling_rate * len(x) / (n_clusters * {EXACT}.max())))"
+)
 NEAREST = "codes, n_clusters = nearest_centers(X, centers, transform), len(centers)"
 RELEASE = "released = add_gaussian(query, noise_multiplier, rng, neighboring)"
 
@@ -108,7 +112,7 @@ MUTANTS = [
     (
         "an iteration that was not paid",
         [LEDGER[ARRAYS], LEDGER[REPLACED], LEDGER[FRAME]],
-        (CENTERS, ('range(settings["cluster_steps"])', 'range(settings["cluster_steps"] + 1)')),
+        (CENTERS, ("range(settings.steps)", "range(settings.steps + 1)")),
     ),
     (
         "the mean of all rows without noise",
@@ -139,33 +143,33 @@ MUTANTS = [
     (
         "the exact number of rows",
         [LEDGER[ARRAYS], *HIDDEN],
-        (FIT, ('if neighboring == "replace_one" else', 'if neighboring != "never" else')),
+        (FIT, ("fit.row_count(len(x), max(1.0, float(counts.sum())))", "float(len(x))")),
     ),
     # ---- what is charged for the clusters and the training
     (
         "a rate from the exact sizes of the clusters",
         [LEDGER[ARRAYS], LEDGER[REPLACED]],
-        (FIT, (TRAIN, f"settings['sampling_rate'] *= len(x) / (n_clusters * {EXACT}.max()); {TRAIN}")),
+        (FIT, (TRAIN, f"{RERATE}; {TRAIN}")),
     ),
     (
         "steps for each cluster, charged once",
         [LEDGER[ARRAYS], LEDGER[FRAME]],
-        (PLAN, ('settings["steps"]', 'settings["steps"] * len(cluster_sizes)')),
+        (PLAN, ("training.steps", "training.steps * len(cluster_sizes)")),
     ),
     (
         "the noise of one cluster's share of the rows",
         [LEDGER[ARRAYS]],
-        (PLAN, ('plan.noise_multipliers["training"]', 'plan.noise_multipliers["training"] / len(cluster_sizes)')),
+        (PLAN, ('fit.noise["training"]', 'fit.noise["training"] / len(cluster_sizes)')),
     ),
     (
         "a rate that is that of each cluster's share",
         [LEDGER[ARRAYS], *SIZES],
-        (PLAN, (RATE, 'rate = min(1.0, settings["sampling_rate"] * len(cluster_sizes))')),
+        (PLAN, (RATE, "rate = min(1.0, training.sampling_rate * len(cluster_sizes))")),
     ),
     (
         "a budget in which the clusters are not found",
         [LEDGER[ARRAYS], ONE_CHARGE],
-        (_dpgm_planning.plan_phases, ('steps=settings["cluster_steps"]', "steps=1")),
+        (_dpgm._plan_phases, ("steps=clusters.steps", "steps=1")),
     ),
     # ---- what is kept
     (

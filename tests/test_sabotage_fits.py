@@ -27,7 +27,7 @@ from skdpgen.data import scaling as _scaling
 from skdpgen.mechanisms import _selection as selection
 from skdpgen.mixture import _em
 from skdpgen.nn import DPNet
-from skdpgen.synthesizers import _array_model, _class_structure, _decoder, _frame_model
+from skdpgen.synthesizers import _array_model, _class_structure, _frame_model, _p3gm
 from skdpgen.tabular import _learning as learning
 
 LEARNING = ["mixture by class", "arrays", "frame"]
@@ -113,12 +113,12 @@ MUTANTS = [
     (
         "a DP-SGD step more than charged",
         _ledger("arrays, net", "frame, net by class"),
-        (_decoder.decoder_plan, ('settings["steps"]', 'settings["steps"] + 1')),
+        (_p3gm.decoder_plan, ("training.steps", "training.steps + 1")),
     ),
     (
         "training twice",
         _ledger("frame, net"),
-        (_decoder.train_decoder, (TRAIN, TRAIN + ".initialize().partial_fit(rows)")),
+        (_p3gm.train_decoder, (TRAIN, TRAIN + ".initialize().partial_fit(rows)")),
     ),
     # less noise than charged
     (
@@ -180,14 +180,14 @@ MUTANTS = [
     (
         "noise multiplier of DP-SGD below the charge",
         _ledger("arrays, net"),
-        (_decoder.decoder_plan, ('plan.noise_multipliers["decoder"]', '0.9 * plan.noise_multipliers["decoder"]')),
+        (_p3gm.decoder_plan, ('fit.noise["decoder"]', '0.9 * fit.noise["decoder"]')),
     ),
     (
         "sampling rate above the charge",
         _ledger("frame, net"),
         (
-            _decoder.decoder_plan,
-            ('sampling_rate=settings["sampling_rate"]', 'sampling_rate=2 * settings["sampling_rate"]'),
+            _p3gm.decoder_plan,
+            ("sampling_rate=training.sampling_rate", "sampling_rate=2 * training.sampling_rate"),
         ),
     ),
     ("an uncharged phase: exact bounds", _ledger("pca", "mixture", "arrays"), (_scaling._learn_bounds, EXACT)),
@@ -240,7 +240,10 @@ MUTANTS = [
     (
         "noise for add_or_remove_one in a fit under replace_one",
         _ledger("arrays, replace_one"),
-        (_array_model.fit_array_model, ("codec = rows", "neighboring = 'add_or_remove_one'; codec = rows")),
+        (
+            _array_model.fit_array_model,
+            ("codec = rows", "fit = replace(fit, neighboring='add_or_remove_one'); codec = rows"),
+        ),
     ),
     (
         "a release before the charge",
@@ -266,7 +269,13 @@ MUTANTS = [
     (
         "denominator from the exact row count",
         _ledger("arrays, net"),
-        (_array_model._train, ("decoder_plan(settings, plan, row_count,", "decoder_plan(settings, plan, len(rows.X),")),
+        (
+            _p3gm._train_on_array,
+            (
+                "decoder_plan(decoder.training, fit, model.row_count)",
+                "decoder_plan(decoder.training, fit, len(rows.X))",
+            ),
+        ),
     ),
     # private values kept
     ("exact row count kept", _kept("pca"), (DPPCA._release, (STORE, STORE + "; self.n_samples_ = len(X)"))),
@@ -306,19 +315,19 @@ MUTANTS = [
     (
         "training rows kept in the net of arrays",
         _kept("arrays, net"),
-        (_decoder.train_decoder, (TRAIN, TRAIN + "; net.module_.decoder.seen = torch.from_numpy(rows)[:5]")),
+        (_p3gm.train_decoder, (TRAIN, TRAIN + "; net.module_.decoder.seen = torch.from_numpy(rows)[:5]")),
     ),
     (
         "training rows kept as a buffer of the net of a frame",
         _kept("frame, net"),
-        (_decoder.train_decoder, (TRAIN, TRAIN + "; net.module_.register_buffer('seen', torch.from_numpy(rows))")),
+        (_p3gm.train_decoder, (TRAIN, TRAIN + "; net.module_.register_buffer('seen', torch.from_numpy(rows))")),
     ),
     (
         "the frame kept with the model",
         _kept("frame", "frame, category"),
         (
             _frame_model.fit_frame_model,
-            ("model = FrameModel(", "codec.__dict__['frame'] = rows.frame.head(2); model = FrameModel("),
+            ("return FrameModel(", "codec.__dict__['frame'] = rows.frame.head(2); return FrameModel("),
         ),
     ),
     (
@@ -340,16 +349,16 @@ MUTANTS = [
         [*_count("arrays"), *_kept("arrays")],
         (
             _array_model.fit_array_model,
-            (
-                'float(len(rows.X)) if neighboring == "replace_one" else float(latents.counts.sum())',
-                "float(len(rows.X))",
-            ),
+            ("fit.row_count(len(rows.X), latents.counts.sum())", "float(len(rows.X))"),
         ),
     ),
     (
         "exact row count used by sample of frames",
         [*_count("frame"), *_kept("frame")],
-        (_frame_model.fit_frame_model, ('if neighboring == "replace_one" else', "if True else")),
+        (
+            _frame_model.fit_frame_model,
+            ("fit.row_count(len(rows), particles.class_counts.sum())", "float(len(rows))"),
+        ),
     ),
     (
         "exact row count used by sample of a mixture",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from dataclasses import replace
 
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import numpy as np
@@ -28,11 +29,11 @@ from skdpgen.synthesizers import (
     _array_model,
     _class_structure,
     _dp2vae_model,
-    _dpgm_model,
+    _dp_merf,
+    _dpgm,
     _frame_model,
-    _merf_model,
     _p3gm,
-    _privae_model,
+    _vae_model,
 )
 from skdpgen.tabular import _learning as learning
 
@@ -79,7 +80,7 @@ def likelihood_by_a_look_at_the_rows(patch):
     def train(function, rows, *args, likelihood, **kwargs):
         return function(rows, *args, likelihood="bernoulli" if rows.min() >= 0 else "gaussian", **kwargs)
 
-    _wrap(patch, _array_model, "train_decoder", train)
+    _wrap(patch, _p3gm, "train_decoder", train)
 
 
 def likelihood_of_subsets_by_a_look_at_the_rows(patch):
@@ -92,17 +93,17 @@ def likelihood_of_subsets_by_a_look_at_the_rows(patch):
 
 
 def clusters_of_rows_over_their_deviation(patch):
-    _wrap(patch, _dpgm_model, "find_centers", lambda f, x, *a: f(x / (x.std(axis=0) + 1e-6), *a))
+    _wrap(patch, _dpgm, "find_centers", lambda f, x, *a: f(x / (x.std(axis=0) + 1e-6), *a))
 
 
 def length_scale_by_the_median_of_the_rows(patch):
     rows = _array_rows(patch)
-    draw = _merf_model.RandomFeatures.draw
+    draw = _dp_merf.RandomFeatures.draw
 
     def scaled(width, n_frequencies, length_scale, rng):
         return draw(width, n_frequencies, length_scale * (1 + float(np.median(np.abs(rows[0].X)))), rng)
 
-    patch.setattr(_merf_model.RandomFeatures, "draw", staticmethod(scaled))
+    patch.setattr(_dp_merf.RandomFeatures, "draw", staticmethod(scaled))
 
 
 def cells_by_exact_class_sizes(patch):
@@ -146,16 +147,12 @@ def grey_pixels_over_the_exact_range(patch):
 
 # ---- other kinds ---------------------------------------------------------------------------------------------------
 def denominator_of_the_exact_row_count(patch):
-    def train(function, rows, codec, generator, row_count, *args):
-        return function(rows, codec, generator, float(len(rows.X)), *args)
-
-    _wrap(patch, _array_model, "_train", train)
+    rows = _array_rows(patch)
+    _wrap(patch, _p3gm, "decoder_plan", lambda f, training, fit, row_count: f(training, fit, float(len(rows[0].X))))
 
 
 def missing_values_only_where_there_are_some(patch):
     def learn(function, rows, *args, **kwargs):
-        from dataclasses import replace
-
         columns = [c for c in rows.schema.columns if getattr(c, "missing", False) and rows.frame[c.name].notna().all()]
         rows.schema = rows.schema.replace(*(replace(column, missing=False) for column in columns))
         return function(rows, *args, **kwargs)
@@ -234,8 +231,8 @@ def learning_rate_by_the_exact_batch(patch):
 
 
 def steps_by_the_number_of_rows(patch):
-    def resolved(function, settings, n_rows, neighboring):
-        return {**function(settings, n_rows, neighboring), "steps": max(1, n_rows // 20)}
+    def resolved(function, training, n_rows, *args, **sizes):
+        return replace(function(training, n_rows, *args, **sizes), steps=max(1, n_rows // 20))
 
     _wrap(patch, _p3gm, "resolve_sampling", resolved)
 
@@ -287,7 +284,7 @@ def warm_start_on_the_rows(patch):
     def train(function, rows, *args, warm_rows, **kwargs):
         return function(rows, *args, warm_rows=rows, **kwargs)
 
-    _wrap(patch, _array_model, "train_decoder", train)
+    _wrap(patch, _p3gm, "train_decoder", train)
 
 
 def samples_seeded_by_the_rows(patch):
@@ -345,10 +342,9 @@ def tables_weighted_by_exact_frequencies(patch):
 def groups_by_the_exact_row_count(patch):
     rows = _array_rows(patch)
 
-    def plan(function, settings, plan, row_count, neighboring):
-        return function(settings, plan, float(len(rows[0].X)), neighboring)
-
-    _wrap(patch, _privae_model, "training_plan", plan)
+    _wrap(
+        patch, _vae_model, "training_plan", lambda f, settings, fit, row_count: f(settings, fit, float(len(rows[0].X)))
+    )
 
 
 def the_global_generator_moved_by_each_row(patch):

@@ -11,7 +11,7 @@ from _sabotage import Claim, assert_caught, mutant_ids
 
 from skdpgen.dpsgd import TermwiseAggregate, TermwisePlan, WholeBatchAggregate, WholeBatchPlan
 from skdpgen.dpsgd import _termwise as termwise_module
-from skdpgen.synthesizers import _privae_model, _privae_planning
+from skdpgen.synthesizers import _vae_model
 
 AR, RO = "add_or_remove_one", "replace_one"
 SENSITIVITY = {
@@ -141,43 +141,43 @@ MUTANTS = [
     (
         "a term-wise step more than charged",
         [LEDGER["arrays, termwise net"]],
-        (_privae_planning.training_plan, ('settings["steps"]', 'settings["steps"] + 1')),
+        (_vae_model.training_plan, ("training.steps", "training.steps + 1")),
     ),
     (
         "noise multiplier below the charge",
         list(LEDGER.values()),
         (
-            _privae_planning.training_plan,
-            ('plan.noise_multipliers["training"]', '0.9 * plan.noise_multipliers["training"]'),
+            _vae_model.training_plan,
+            ('fit.noise["training"]', '0.9 * fit.noise["training"]'),
         ),
     ),
     (
         "sampling rate above the charge",
         [LEDGER["frame, termwise net"]],
         (
-            _privae_planning.training_plan,
-            ('"sampling_rate": settings["sampling_rate"]', '"sampling_rate": 2 * settings["sampling_rate"]'),
+            _vae_model.training_plan,
+            ('"sampling_rate": training.sampling_rate', '"sampling_rate": 2 * training.sampling_rate'),
         ),
     ),
     (
         "exact counts",
         [LEDGER["arrays, termwise net"], LEDGER["frame, termwise net"]],
-        (_privae_model.fit_privae_model, ('noise["counts"], rng', "0.0, rng")),
+        (_vae_model.fit_vae_model, ('noise["counts"], rng', "0.0, rng")),
     ),
     (
         "denominator from the exact row count",
         [LEDGER["arrays, termwise net"], LEDGER["frame, DP-VAE net"]],
-        (_privae_model.fit_privae_model, ("max(1.0, float(counts.sum()))", "float(len(x))")),
+        (_vae_model.fit_vae_model, ("fit.row_count(len(x), max(1.0, float(counts.sum())))", "float(len(x))")),
     ),
     (
         "training rows kept in the encoder",
         KEPT,
-        (_privae_model.fit_privae_model, (TRAIN, TRAIN + "; net.module_.encoder.seen = net.get_dataset(x).X[:5]")),
+        (_vae_model.fit_vae_model, (TRAIN, TRAIN + "; net.module_.encoder.seen = net.get_dataset(x).X[:5]")),
     ),
     (
         "the last group's latents kept by the divergence's module",
         [Claim(nothing_private_is_kept, "arrays, termwise net")],
-        (_privae_model.fit_privae_model, (TRAIN, TRAIN + "; net.module_.prior.rows = x[:2]")),
+        (_vae_model.fit_vae_model, (TRAIN, TRAIN + "; net.module_.prior.rows = x[:2]")),
     ),
 ]
 

@@ -77,7 +77,7 @@ MUTANTS = [
         [KEPT],
         (
             _frame_model.fit_frame_model,
-            ("model = FrameModel(", "codec.__dict__['source'] = rows.source; model = FrameModel("),
+            ("return FrameModel(", "codec.__dict__['source'] = rows.source; return FrameModel("),
         ),
     ),
 ]

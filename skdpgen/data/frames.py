@@ -388,13 +388,12 @@ class FrameRows:
             cells = source.reduce(functools.partial(bins_histogram, schema=schema), add_sums)
             noisy, sd = _release(cells, noise_multipliers["bins"], rng, neighboring)
             row_count = float(noisy.sum()) / len(numbers)
-        n_bins, one_way_share = plan_bins(
-            row_count, n_blocks, classes, noise_multipliers["moments"], most=self.most_bins
-        )
+        noise_of_tables = noise_multipliers.get("moments", 0.0)  # a model without tables has the most bins
+        n_bins, one_way_share = plan_bins(row_count, n_blocks, classes, noise_of_tables, most=self.most_bins)
         binnings = bins_from_histogram(noisy, schema, sd, n_bins) if numbers else None
         if scores and one_way_share == 1 and n_blocks > 1:
             # noise of a one-way count of a class over the rows of an average level
-            rough = noise_multipliers["moments"] * n_blocks**0.5 * n_bins * classes / max(row_count, 1.0)
+            rough = noise_of_tables * n_blocks**0.5 * n_bins * classes / max(row_count, 1.0)
             if rough > _ROUGH or not numbers or _learned(binnings):
                 one_way_share = 0.0
                 if numbers:  # more bins cost nothing

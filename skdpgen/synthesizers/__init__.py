@@ -5,12 +5,11 @@ from __future__ import annotations
 from ._dp2vae import DP2VAESynthesizer
 from ._dp_merf import DPMERFSynthesizer
 from ._dpgm import DPGMSynthesizer
-from ._model_file import load
 from ._moment import MomentSynthesizer
 from ._p3gm import P3GMSynthesizer
 from ._pipeline import sample_pipeline
-from ._privae import PriVAESynthesizer
-from ._privae_baseline import DPVAESynthesizer
+from ._privae import DPVAESynthesizer, PriVAESynthesizer
+from ._released import load
 
 __all__ = [
     "DP2VAESynthesizer",

@@ -1,18 +1,15 @@
-"""P3GM on arrays: release the moments, shape the latent space, and keep what sampling needs."""
+"""Models of arrays from released moments: the releases, the Gaussians made of them, and the released model."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import logsumexp
 
-from ..data.arrays import ArrayCodec
-from ..data.labels import label_codes
 from ..data.scaling import learn_norm_bound
 from ..generators.class_structure import scale_mixture
-from ..generators.components import spread_components
 from ..generators.conditioning import ArraysGiven
 from ..generators.gaussians import (
     COUNT_WEIGHT,
@@ -26,23 +23,20 @@ from ..generators.gaussians import (
     image_contrast,
 )
 from ..mechanisms import add_gaussian, class_first_moments, class_moments, clip_rows, total, unpack_moments
-from ..mixture import dp_em, initial_mixture
+from ..mixture import GaussianMixtureParameters
 from ..mixture._em import clip_covariances
-from ..utils.blocks import map_blocks
 from ._class_structure import release_class_norms, release_subclusters
-from ._decoder import NetGenerator, decoder_plan, train_decoder
-from ._planning import has_class_sizes
+from ._released import NetGenerator, ReleasedModel
 
 __all__ = ["ArrayModel", "fit_array_model"]
 
 # Principal components. Images are drawn in (nearly) all: a classifier trained on images without any variance in some
 # direction leans on where the classes lie along it.
 _MOST_COMPONENTS, _MOST_OF_IMAGES = 60, 400
-_WARM_ROWS = 20_000
 
 
-class ArrayModel:
-    """Released state of P3GM on arrays.
+class ArrayModel(ReleasedModel):
+    """Released state of P3GM and Moment on arrays.
 
     Parameters
     ----------
@@ -55,12 +49,9 @@ class ArrayModel:
         Mean variance of a scaled row in the directions left out, and the least in any other when rows are scored.
     """
 
-    kind = "array"
-
     def __init__(self, codec, generator, row_count, component_weights, residual_variance):
-        self.codec, self.generator = codec, generator
-        self.row_count, self.component_weights = row_count, component_weights
-        self.residual_variance = residual_variance
+        super().__init__(codec, row_count, component_weights)
+        self.generator, self.residual_variance = generator, residual_variance
 
     @property
     def n_latent(self):
@@ -72,22 +63,17 @@ class ArrayModel:
         """Source of the noise of DP-SGD and whether it was private, where there was any."""
         return self.generator.noise if isinstance(self.generator, NetGenerator) else None
 
-    @property
-    def class_ratio(self):
-        """Released share of each class."""
-        return self.component_weights / self.component_weights.sum()
-
-    def sample(self, components, rng):
-        """Rows, or (rows, y), of given components."""
-        return self.codec.decode(self.generator.sample(components, rng), components, rng)
+    def draw(self, components, rng):
+        """Scaled rows of given components."""
+        return self.generator.sample(components, rng)
 
     def given(self, given):
-        """The model, conditioned on the values of some columns."""
+        """The model of rows that have some of their columns as asked for."""
         return ArraysGiven(self, given)
 
     def encode(self, X):
         """Latent of rows."""
-        return self.generator.space.encode(self._scale(X))
+        return self.generator.space.encode(self._scale(X)[0])
 
     def decode(self, latent, rng):
         """Rows from latents; the columns of y are left out."""
@@ -98,10 +84,9 @@ class ArrayModel:
 
     def score_samples(self, X, y=None):
         """Log-likelihood of each row (ELBO with a network), y left out."""
-        scaled = self._scale(X)
         if isinstance(self.generator, NetGenerator):
-            known = y is not None and self.codec.n_classes
-            return self.generator.elbo(scaled, label_codes(y, self.codec.classes) if known else None)
+            return self.generator.elbo(*self._scale(X, y))
+        scaled, _ = self._scale(X)
         space, mixture = self.generator.space, self.generator.mixture
         latent = space.encode(scaled)
         left = np.square(scaled - space.decode(latent)).sum(axis=1)
@@ -113,93 +98,71 @@ class ArrayModel:
             logs -= 0.5 * (left[:, None] / variance + rest * np.log(2 * np.pi * variance))
         return logsumexp(logs, axis=1)
 
-    def _scale(self, X):
-        """Scaled rows; columns of y that X lacks are at their released mean."""
-        missing = len(self.codec.scaling.lower) - X.shape[1]
-        if missing:
-            mean = self.codec.scaling.inverse_transform(self.generator.space.center)[-missing:]
-            X = np.column_stack([X, np.broadcast_to(mean, (len(X), missing))])
-        return self.codec.scale(X)
+    def _scale(self, X, y=None):
+        """Scaled rows, columns of y that X lacks at their released mean; and class codes or None."""
+        n_missing = len(self.codec.scaling.lower) - X.shape[1]
+        mean = self.codec.scaling.inverse_transform(self.generator.space.center)
+        return self.vectors_like_fit(X, y, filler=mean[len(mean) - n_missing :])
 
-    def to_state(self):
-        """Return plain values and arrays for a release file."""
+    def _state(self):
         return {
-            "kind": self.kind,
-            "codec": self.codec.to_state(),
             "generator_kind": "net" if isinstance(self.generator, NetGenerator) else "linear",
             "generator": self.generator.to_state(),
-            "row_count": self.row_count,
-            "component_weights": self.component_weights,
             "residual_variance": self.residual_variance,
         }
 
     @classmethod
-    def from_state(cls, state):
-        """Rebuild from `to_state`."""
+    def _restore(cls, codec, state):
         generator = NetGenerator if state["generator_kind"] == "net" else LinearGenerator
-        return cls(
-            ArrayCodec.from_state(state["codec"]),
-            generator.from_state(state["generator"]),
-            state["row_count"],
-            state["component_weights"],
-            state["residual_variance"],
-        )
+        shared = (state["row_count"], state["component_weights"], state["residual_variance"])
+        return cls(codec, generator.from_state(state["generator"]), *shared)
 
 
-def fit_array_model(rows, settings, plan, rng, neighboring, stream):
-    """Make all releases of the fit, after its charge.
+@dataclass(frozen=True, eq=False)
+class _Gaussians:
+    """The Gaussians that rows are drawn from, and how they are drawn; every field is released."""
+
+    space: LatentSpace
+    mixture: GaussianMixtureParameters
+    means: np.ndarray  # of scaled rows, of each component
+    residual: float | np.ndarray
+    dither: float | np.ndarray
+    gain: float | None = 1.0
+    beyond: np.ndarray | float = 0.0  # part of the means outside the latent space
+    cells: int = 1  # components of a class
+
+
+# ---- the fit: what is released, in this order --------------------------------------------------------------------
+def fit_array_model(rows, model, fit):
+    """Make the releases of arrays: facts that were not declared, then the moments, and what images need beside them.
 
     Parameters
     ----------
     rows : ArrayRows
-    settings : dict
-        Parameters of the synthesizer.
-    plan : FitPlan
-        Charged.
-    rng : NoiseGenerator
-    neighboring : str
-    stream : numpy.random.Generator
-        For what needs no privacy: starts of EM, synthetic rows for the warm start.
+    model : MomentSettings
+    fit : ChargedFit
 
     Returns
     -------
     ArrayModel
     """
-    noise = plan.noise_multipliers
-    frequencies = None if rows.image_shape is None else n_frequencies(rows.image_shape, noise["moments"])
-    codec = rows.learn(noise, plan.extra_delta, rng, neighboring, n_frequencies=frequencies)
-    latents, space, sizes = _release_moments(rows, codec, settings, noise, rng, neighboring)
-    row_count = float(len(rows.X)) if neighboring == "replace_one" else float(latents.counts.sum())
-    gain, dither, residual = 1.0, latents.dither, latents.residual_variance
-    mixture, cells = latents.mixture, 1
-    component_means = latents.means if codec.lowpass is None else latents.means @ codec.lowpass.T
+    frequencies = None if rows.image_shape is None else n_frequencies(rows.image_shape, fit.noise["moments"])
+    codec = rows.learn(fit.noise, fit.plan.extra_delta, fit.rng, fit.neighboring, n_frequencies=frequencies)
+    latents, sizes = _release_moments(rows, codec, model, fit)
+    row_count = fit.row_count(len(rows.X), latents.counts.sum())
+    gaussians = _class_gaussians(codec, latents)
     if rows.image_shape is not None:
-        released = add_gaussian(total(rows.grey_pixels(codec), rows.n_features), noise["greys"], rng, neighboring)
-        gain = image_contrast(float(released[0]) / (row_count * rows.n_features))
-        dither = 0.0  # to convolutions white noise is no likeness of what was not released
-        inside, beyond = space.decode(space.encode(component_means)), 0.0 * component_means
-        left_out = codec.lowpass.shape[1] - space.basis.shape[1]
-        if left_out and _draws_images(rows, settings):
-            # of few components class means are most of what tells classes apart, also beyond the span; with noise there
-            beyond = component_means - inside
-            dither = math.sqrt(residual * left_out / len(codec.lowpass))
-        component_means = inside + beyond
-    if "cells" in noise:
-        space, halved, cells = release_subclusters(rows, codec, space, latents, noise["cells"], rng, neighboring)
-        mixture, component_means = halved.mixture, space.center + halved.means
-        component_means = component_means + np.repeat(beyond, cells, axis=0)
+        gaussians = _release_contrast(rows, codec, model, gaussians, row_count, fit)
+    if "cells" in fit.noise:
+        gaussians = _release_sub_clusters(rows, codec, latents, gaussians, fit)
     if sizes is not None:
-        most = MOST_NUMBERS // mixture.covariances.size
-        mixture, squares, cells = scale_mixture(latents, sizes, most)
-        component_means = np.repeat(component_means, cells, axis=0)
-        dither, residual = dither * np.sqrt(squares), residual * squares
-    if settings["prior"] == "mixture":
-        mixture = _release_mixture(rows, codec, space, mixture, settings, noise, rng, neighboring, stream)
-        component_means = space.decode(mixture.means)
-    generator = LinearGenerator(space, mixture, component_means, *codec.box, gain, dither, cells)
-    if settings["decoder"] == "net":
-        generator = _train(rows, codec, generator, row_count, settings, plan, neighboring, stream)
-    return ArrayModel(codec, generator, row_count, class_weights(mixture.weights, cells), residual)
+        gaussians = _scaled_by_norms(gaussians, latents, sizes)
+    generator = LinearGenerator(
+        gaussians.space, gaussians.mixture, gaussians.means, *codec.box, gaussians.gain, gaussians.dither,
+        gaussians.cells,
+    )  # fmt: skip
+    weights = class_weights(gaussians.mixture.weights, gaussians.cells)
+    return ArrayModel(codec, generator, row_count, weights, gaussians.residual)
 
 
 def n_frequencies(image_shape, noise_multiplier):
@@ -210,100 +173,103 @@ def n_frequencies(image_shape, noise_multiplier):
     return int(np.clip(round(wanted), min(side, 7), most))
 
 
-def _release_moments(rows, codec, settings, noise, rng, neighboring):
-    """Three releases: class means, the norms of rows about them, second moments about them."""
+def _release_moments(rows, codec, model, fit):
+    """Three releases: class means (`mean`), distances from them (`norm`), second moments about them (`moments`).
+
+    Returns
+    -------
+    latents : ClassLatents
+    sizes : ClassSizes or None
+        Distribution of the norms in each class, where the model has one.
+    """
+    noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
     classes = max(codec.n_classes, 1)
     query = {"transform": codec.encode, "exact": noise["moments"] > 0}
     bound = codec.row_norm
     first = class_first_moments(rows.X, rows.codes, classes, l2_bound=bound, count_weight=COUNT_WEIGHT, **query)
     first = add_gaussian(first, noise["mean"], rng, neighboring)
     centers = clip_rows(first[:, 1:] * bound / floored(first[:, :1]), bound)
-    count = float(first[:, 0].sum())
-    radius, sizes = _release_norms(rows, codec, centers, count, settings, noise["norm"], rng, neighboring)
+    radius, sizes = _release_norms(rows, codec, model, centers, float(first[:, 0].sum()), fit)
     weights = {"count_weight": COUNT_WEIGHT, "mean_weight": MEAN_WEIGHT}
     second = class_moments(rows.X, rows.codes, classes, l2_bound=radius, centers=centers, **weights, **query)
     released = unpack_moments(add_gaussian(second, noise["moments"], rng, neighboring), centers.shape[1], radius)
     sd = noise["moments"] * second.sensitivity(neighboring)
-    # rows are longer than the clipped ones, by the law of their norms where there is one
+    # rows are longer than the clipped ones, by the distribution of their norms where there is one
     squares = np.ones(classes) if sizes is None else sizes.squares()
     longer = np.ones(classes) if sizes is None else squares / sizes.squares(clipped=True)
     released = released._replace(count=floored(released.count), second=longer[:, None, None] * released.second)
     noise_sds = longer * sd * radius**2, sd * radius / MEAN_WEIGHT
-    latents = class_latents(released, centers, *noise_sds, _n_components(rows, settings, centers.shape), squares)
-    space = LatentSpace(latents.mean, latents.components)
-    if codec.lowpass is not None:
-        space = LatentSpace(codec.lowpass @ latents.mean, codec.lowpass @ latents.components)
-    return latents, space, sizes
+    return class_latents(released, centers, *noise_sds, _n_components(rows, model, centers.shape), squares), sizes
 
 
-def _release_norms(rows, codec, centers, count, settings, noise_multiplier, rng, neighboring):
-    """Norm to clip rows about their center to, of each class with the law of its norms; or of all rows, and None."""
+def _release_norms(rows, codec, model, centers, count, fit):
+    """Norm to clip rows about their center to: of each class with the distribution of its norms; or of all, None."""
     norms, largest = rows.residual_norms(codec, centers), 2 * codec.row_norm
-    how = noise_multiplier, rng, neighboring
-    if has_class_sizes(rows, settings):
+    how = fit.noise["norm"], fit.rng, fit.neighboring
+    if model.has_class_sizes(rows):
         sizes = release_class_norms(norms, rows.codes, len(centers), largest, *how, count=count)
         return sizes.bound, sizes
     return learn_norm_bound(norms[rows.codes >= 0], largest, *how, count=count), None
 
 
-def _draws_images(rows, settings):
+def _release_contrast(rows, codec, model, gaussians, row_count, fit):
+    """One release (`greys`): the number of grey pixels, which sets the contrast of images."""
+    grey = total(rows.grey_pixels(codec), rows.n_features)
+    released = add_gaussian(grey, fit.noise["greys"], fit.rng, fit.neighboring)
+    gain = image_contrast(float(released[0]) / (row_count * rows.n_features))
+    dither = 0.0  # to convolutions white noise is no likeness of what was not released
+    space = gaussians.space
+    inside, beyond = space.decode(space.encode(gaussians.means)), 0.0 * gaussians.means
+    left_out = codec.lowpass.shape[1] - space.basis.shape[1]
+    if left_out and _draws_images(rows, model):
+        # of few components class means are most of what distinguishes classes, also beyond the span; with noise there
+        beyond = gaussians.means - inside
+        dither = math.sqrt(gaussians.residual * left_out / len(codec.lowpass))
+    return replace(gaussians, means=inside + beyond, gain=gain, dither=dither, beyond=beyond)
+
+
+def _release_sub_clusters(rows, codec, latents, gaussians, fit):
+    """One release (`cells`): the moments of the sub-clusters of each class."""
+    space, halved, cells = release_subclusters(
+        rows, codec, gaussians.space, latents, fit.noise["cells"], fit.rng, fit.neighboring
+    )
+    means = space.center + halved.means
+    means = means + np.repeat(gaussians.beyond, cells, axis=0)
+    return replace(gaussians, space=space, mixture=halved.mixture, means=means, cells=cells)
+
+
+# ---- functions of what was released -------------------------------------------------------------------------------
+def _class_gaussians(codec, latents):
+    """One Gaussian a class, in the space of the principal components."""
+    space, means = LatentSpace(latents.mean, latents.components), latents.means
+    if codec.lowpass is not None:
+        space = LatentSpace(codec.lowpass @ latents.mean, codec.lowpass @ latents.components)
+        means = latents.means @ codec.lowpass.T
+    return _Gaussians(space, latents.mixture, means, latents.residual_variance, latents.dither)
+
+
+def _scaled_by_norms(gaussians, latents, sizes):
+    """Gaussians of several scales a class, by the released distribution of the norms."""
+    most = MOST_NUMBERS // gaussians.mixture.covariances.size
+    mixture, squares, cells = scale_mixture(latents, sizes, most)
+    return replace(
+        gaussians,
+        mixture=mixture,
+        means=np.repeat(gaussians.means, cells, axis=0),
+        dither=gaussians.dither * np.sqrt(squares),
+        residual=gaussians.residual * squares,
+        cells=cells,
+    )
+
+
+def _draws_images(rows, model):
     """Whether the released Gaussians themselves are to look like images."""
-    return rows.image_shape is not None and settings["decoder"] == "released" and settings["prior"] != "mixture"
+    return rows.image_shape is not None and model.moments_alone
 
 
-def _n_components(rows, settings, shape):
+def _n_components(rows, model, shape):
     """Number of principal components of centers of this shape."""
-    images = _draws_images(rows, settings)
+    images = _draws_images(rows, model)
     most = min(_MOST_OF_IMAGES, math.isqrt(MOST_NUMBERS // shape[0])) if images else _MOST_COMPONENTS
-    wanted = {"auto": most}.get(settings["n_components"], settings["n_components"])
+    wanted = {"auto": most}.get(model.n_components, model.n_components)
     return min(wanted or shape[1], shape[1])
-
-
-def _release_mixture(rows, codec, space, gaussian, settings, noise, rng, neighboring, stream):
-    """DP-EM in the latent space, from a start drawn from the one Gaussian of the moments."""
-    latent = np.empty((len(rows.X), space.basis.shape[1]))
-    for part, encoded in map_blocks(lambda chunk: space.encode(codec.scale(chunk)), rows.X):
-        latent[part] = encoded
-    covariance = gaussian.covariances[0]
-    radius = 2 * float(np.trace(covariance)) ** 0.5
-    floor = 1e-2 * float(np.trace(covariance)) / len(covariance)
-    kind = {"radius": radius, "min_variance": floor}
-    start = initial_mixture(
-        np.zeros(len(covariance)),
-        covariance,
-        settings["n_mixture"],
-        stream,
-        covariance_type=settings["covariance_type"],
-        **kind,
-    )
-    return dp_em(
-        latent,
-        start,
-        n_iter=settings["em_steps"],
-        noise_multiplier=noise["mixture"],
-        rng=rng,
-        neighboring=neighboring,
-        **kind,
-    )
-
-
-def _train(rows, codec, generator, row_count, settings, plan, neighboring, stream):
-    components = spread_components(_WARM_ROWS, generator.mixture.weights, stream)
-    warm = generator.sample(components, stream)
-    if codec.n_classes:
-        warm = np.concatenate([warm, np.eye(codec.n_classes, dtype=np.float32)[components]], axis=1)
-    likelihood = settings["likelihood"]
-    if likelihood == "auto":
-        likelihood = "bernoulli" if (codec.box[0] >= 0).all() else "gaussian"
-    return train_decoder(
-        rows.scaled_with_labels(codec),
-        decoder_plan(settings, plan, row_count, neighboring),
-        generator.space,
-        generator.mixture,
-        settings=settings,
-        likelihood=likelihood,
-        widths=None,
-        n_labels=codec.n_classes,
-        warm_rows=warm,
-        progress_text=f"epsilon {plan.epsilon:.3g}",
-    )

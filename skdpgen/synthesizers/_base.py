@@ -1,23 +1,52 @@
-"""What synthesizers share: sampling in the container that was fitted, and release files."""
+"""What synthesizers share: the flow of a fit, sampling in the container that was fitted, and release files."""
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from numbers import Real
+from numbers import Integral, Real
 
 import numpy as np
 import pandas as pd
+from sklearn.base import TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import PrivateEstimator
+from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from ..accounting import PrivacyCard
-from ..exceptions import PrivacyLeakWarning
+from ..data.validation import public_assumptions
+from ..exceptions import InvalidInputError, PrivacyLeakWarning
 from ..generators.components import component_chunks, join_chunks
+from ..tabular import Schema
 from ..utils.file_checks import check_loaded, check_whole
-from ._model_file import save_state
+from ..utils.validation import ClassNamePrefixFeaturesOutMixin, Interval, StrOptions, validate_data, validate_rows
+from ._budget import ChargedFit
+from ._released import save_state
 
-__all__ = ["BaseSynthesizer"]
+__all__ = ["DATA_CONSTRAINTS", "TRAINING_CONSTRAINTS", "BaseSynthesizer", "LatentTransformerMixin"]
+
+# Of every synthesizer: the budget, and what is public of the data.
+DATA_CONSTRAINTS = {
+    **PRIVACY_CONSTRAINTS,
+    "target": "no_validation",
+    "schema": [Schema, None],
+    "classes": ["array-like", range, None],
+    "target_type": [StrOptions({"categorical", "numeric"}), None],
+    "bounds": ["array-like", None],
+    "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
+    "on_invalid": [StrOptions({"clip", "raise"})],
+    "progress": ["boolean"],
+}
+# Of those that train a network by DP-SGD.
+TRAINING_CONSTRAINTS = {
+    "sampling_rate": [Interval(Real, 1e-6, 1, closed="both")],
+    "steps": [Interval(Integral, 1, None, closed="left")],
+    "batch_size": [Interval(Integral, 1, None, closed="left"), None],
+    "epochs": [Interval(Integral, 1, None, closed="left"), None],
+    "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both")],
+    "net": "no_validation",
+    "device": [str],
+}
 
 # Rows, and values, that are drawn at once. Part of what a seed means: more rows are drawn in chunks of this size.
 _CHUNK_ROWS, _CHUNK_VALUES = 100_000, 2**24
@@ -29,12 +58,52 @@ _MOST_CELLS = 300_000_000
 
 
 class BaseSynthesizer(PrivateEstimator):
-    """Base of the synthesizers: a released ``model_`` is all that `sample` and `save` need.
+    """Base of the synthesizers: a fit releases a `ReleasedModel`, which is all that `sample` and `save` need.
 
-    ``model_`` has `codec`, `row_count`, `component_weights` (shape (n_components,)) and
-    ``sample(components, rng)``, which gives the container that was fitted.
+    A subclass has `_prepare`, `_release` and `_model_from_state`; see `_fit` for the order.
     """
 
+    # ---- fitting ----------------------------------------------------------------------------------------------------
+    def _fit(self, X, y):
+        """Validate the rows, plan, charge, release: each once, in this order."""
+        with self._fitting():
+            accountant = self._resolve_accountant()
+            (rows, settings), plan = self._prepare(X, y, accountant)
+            rng = self._charge(accountant, plan)  # before it nothing private is released, after it nothing is refunded
+            fit = ChargedFit(plan, rng, accountant.neighboring, self._receipt, self._sampling_stream)
+            self._set_model(self._release(rows, settings, fit))
+            self._issue_card(plan, rng, self._public_assumptions(rows), self.model_.gradient_noise)
+        return self
+
+    def _prepare(self, X, y, accountant):
+        """Validate rows and parameters; return ``(rows, settings), plan``, the plan from public facts alone."""
+        raise NotImplementedError
+
+    def _release(self, rows, settings, fit):
+        """Make all releases of the charged `fit`; return the released model."""
+        raise NotImplementedError
+
+    def _public_assumptions(self, rows):
+        return public_assumptions(self, rows)
+
+    def _calibrate_phases(self, accountant, rows, phases):
+        """Calibrate the phases; learned classes spend a tenth of delta on their threshold."""
+        return self._calibrate(accountant, phases, extra_delta_share=0.1 if rows.learns_classes else 0.0)
+
+    @classmethod
+    def _defaults(cls):
+        return {name: p.default for name, p in inspect.signature(cls.__init__).parameters.items() if name != "self"}
+
+    def _rows_like_fit(self, X):
+        """Rows to be used with the fitted model, validated."""
+        if self.model_.kind == "array":
+            return validate_rows(self, X, reset=False)
+        if not isinstance(X, pd.DataFrame):
+            raise InvalidInputError("fitted on a DataFrame: expected one")
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return X
+
+    # ---- sampling ---------------------------------------------------------------------------------------------------
     def sample(self, n_samples=None, *, y=None, class_ratio=None, random_state=None):
         """Draw synthetic rows: post-processing, which charges nothing.
 
@@ -157,6 +226,7 @@ class BaseSynthesizer(PrivateEstimator):
             name += "_"
         return X.assign(**{name: y.array if isinstance(y, pd.Series) else y})
 
+    # ---- release files ----------------------------------------------------------------------------------------------
     def save(self, path):
         """Write the released model to one .safetensors file: schema, parameters and card in its header, no pickle.
 
@@ -179,7 +249,7 @@ class BaseSynthesizer(PrivateEstimator):
 
     @classmethod
     def _from_state(cls, state):
-        """Fitted estimator of a release file, on detached books."""
+        """Fitted estimator of a release file, with a detached accountant."""
         card = PrivacyCard.from_json(state["card"])
         card.verify()
         self = cls(epsilon=_epsilon(card), delta=card["fit"]["delta"], neighboring=card["neighboring"])
@@ -206,7 +276,7 @@ class BaseSynthesizer(PrivateEstimator):
                 f"delta={plan.delta:g} is not below one row in {self.row_count_:.0f}: a mechanism that publishes a row "
                 "or two as they are would keep that promise. Take a delta far below 1 / rows",
                 PrivacyLeakWarning,
-                stacklevel=4,
+                stacklevel=5,  # _issue_card, _fit, fit, its context, the caller
             )
 
     def _released(self):
@@ -233,12 +303,53 @@ class BaseSynthesizer(PrivateEstimator):
             return int(np.random.default_rng().integers(2**31))
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.input_tags.allow_nan = False
+        tags.input_tags.categorical = tags.input_tags.string = True
+        return tags
+
+
+class LatentTransformerMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """`transform` to latents and `inverse_transform` from them, for models that release an encoder."""
+
+    def transform(self, X):
+        """Return the latent of rows, shape (n_samples, n_components).
+
+        The encoder is released. The latent of a record is a value of that record: private, and not a release.
+        """
+        check_is_fitted(self)
+        return self.model_.encode(self._rows_like_fit(X))
+
+    def inverse_transform(self, X):
+        """Return rows (a DataFrame where one was fitted) from latents; levels are drawn from their distribution."""
+        check_is_fitted(self)
+        latent = np.asarray(X, dtype=np.float64)
+        if latent.ndim != 2 or latent.shape[1] != self.model_.n_latent:
+            raise ValueError(f"expected an array of shape (n_samples, {self.model_.n_latent}); got {latent.shape}")
+        return self.model_.decode(latent, self._sampling_stream)
+
+    @property
+    def _n_features_out(self):
+        return self.model_.n_latent
+
+
+# Constructor parameters of earlier versions, in model files: the names that they have now.
+_RENAMED = {
+    "l2_bound_sample": "gradient_bound",
+    "l2_bound_group": "group_gradient_bound",
+    "lr": "learning_rate",
+    "n_latent": "n_components",
+}
+
 
 def _restored(card, defaults, model):
-    """Constructor parameters that a card tells: all but objects, accountants, seeds and the source of the noise."""
-    told = card["model"]["parameters"] if card["model"]["name"] == model else {}
+    """Constructor parameters that a card holds: all but objects, accountants, seeds and the source of the noise."""
+    parameters = card["model"]["parameters"] if card["model"]["name"] == model else {}
     kept = {}
-    for name, value in told.items():
+    for name, value in parameters.items():
+        name = name if name in defaults else _RENAMED.get(name, name)
         if name not in defaults or name in ("epsilon", "delta", "neighboring", "accountant", "random_state", "noise"):
             continue
         if not isinstance(value, str) or not (value.startswith("<") or value == "inf"):

@@ -2,26 +2,172 @@
 
 from __future__ import annotations
 
-import inspect
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import PRIVACY_CONSTRAINTS
+from ..accounting import Phase
 from ..data.frames import FrameRows
-from ..data.validation import public_assumptions, validate_input
+from ..data.validation import validate_input
 from ..exceptions import InvalidInputError
-from ..tabular import Schema
-from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context, validate_data, validate_rows
-from ._base import BaseSynthesizer
-from ._dp2vae_model import DP2VAEModel, fit_dp2vae_model
-from ._dp2vae_planning import check_networks, plan_phases, resolve_settings, split_ids
+from ..utils.validation import MOST_UNITS, Interval, StrOptions, as_numbers, fit_context
+from ._base import DATA_CONSTRAINTS, BaseSynthesizer
+from ._budget import COUNT_SHARE, check_device, remaining_share, resolve_parameters
+from ._dp2vae_model import DP2VAEModel, NetworkSettings, fit_dp2vae_model, likelihood_of, make_auxiliary, make_networks
+from ._vae_model import has_classes
 
-__all__ = ["DP2VAESynthesizer"]
+__all__ = ["PRESETS", "DP2VAESettings", "DP2VAESynthesizer", "PretrainSettings", "SubsetTraining"]
+
+# (moments, decoder): the decoder's steps refine what the moments initialise.
+_SPLIT = (0.5, 0.5)
+_DEFAULT_PER_STEP = 50
+
+_PAPER = {
+    "n_subsets": 2500, "sampler": "one_of_k", "encoder_update": "on_query", "start": "random", "steps": 20_000,
+}  # fmt: skip
+PRESETS = {
+    "paper/mnist": {**_PAPER, "architecture": "conv_28", "n_components": 8},
+    "paper/fashion_mnist": {**_PAPER, "architecture": "conv_28", "n_components": 8},
+    "paper/celeba": {**_PAPER, "architecture": "conv_faces", "n_components": 16},
+}
+
+# Parameters that act under some values of another alone.
+_ACTS = {
+    "start_steps": ("start", ("moments",)),
+    "l2_bound": ("start", ("moments",)),
+    "budget_split": ("start", ("moments",)),
+}
 
 
+# ---- settings -----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class SubsetTraining:
+    """Stage 2: steps of the decoder on the clipped mean gradients of drawn subsets."""
+
+    n_subsets: int
+    steps: int
+    sampler: str
+    per_step: int
+    encoder_update: str
+    gradient_bound: float
+
+    def plan(self, noise_multiplier=0.0):
+        """The plan of these steps at some noise."""
+        from ..dpsgd._subsets import SubsetPlan
+
+        return SubsetPlan(
+            n_subsets=self.n_subsets,
+            steps=self.steps,
+            noise_multiplier=noise_multiplier,
+            per_step=self.per_step,
+            gradient_bound=self.gradient_bound,
+            sampler=self.sampler,
+            encoder_update=self.encoder_update,
+        )
+
+
+@dataclass(frozen=True)
+class PretrainSettings:
+    """Stage 1, and the refreshments of encoders in stage 2: steps without noise, of which nothing is kept."""
+
+    steps: int
+    batch_size: int
+
+
+@dataclass(frozen=True, eq=False)
+class DP2VAESettings:
+    """What a fit of DP2-VAE does.
+
+    Parameters
+    ----------
+    subsets : SubsetTraining
+    encoders : PretrainSettings
+    networks : NetworkSettings
+    learning_rate : float
+        Of stage 2.
+    initial_steps : int or None
+        Steps on synthetic rows of released moments; None: no moments are released, networks are initialised at random.
+    split : tuple of two floats
+        Shares of moments and decoder.
+    device : str
+    progress : bool
+    max_memory : float
+        GiB.
+    chunks : tuple of two ints, default=(1, 1)
+        Subsets at once in stage 1 and in stage 2.
+    """
+
+    subsets: SubsetTraining
+    encoders: PretrainSettings
+    networks: NetworkSettings
+    learning_rate: float
+    initial_steps: int | None
+    split: tuple
+    device: str
+    progress: bool
+    max_memory: float
+    chunks: tuple = (1, 1)
+
+
+def _preset(name):
+    if name not in PRESETS:
+        raise ValueError(f"preset must be one of {', '.join(map(repr, PRESETS))}; got {name!r}")
+    return PRESETS[name]
+
+
+def dp2vae_settings(parameters, defaults, seed):
+    """Return the `DP2VAESettings` of a synthesizer's parameters.
+
+    Raises
+    ------
+    ValueError
+        Parameters that contradict one another, or that would do nothing in this combination.
+    """
+    given = resolve_parameters(parameters, defaults, presets=_preset, acts=_ACTS)
+    if given["encoder"] is not None and given["decoder"] is not None and given["architecture"] != "auto":
+        raise ValueError("architecture= does nothing beside encoder= and decoder=")
+    per_step = given["subsets_per_step"]
+    if per_step is None:
+        per_step = min(1 if given["sampler"] == "one_of_k" else _DEFAULT_PER_STEP, given["n_subsets"])
+    split = _SPLIT if given["budget_split"] is None else as_numbers(given["budget_split"], "budget_split")
+    if np.shape(split) != (2,) or not 0 < sum(split) < np.inf or not 0 < 1e-6 * max(split) <= min(split):
+        raise ValueError("budget_split must be two positive shares (moments, decoder), none a millionth of the other")
+    fields = (given[name] for name in ("encoder_update", "gradient_bound"))
+    subsets = SubsetTraining(given["n_subsets"], given["steps"], given["sampler"], per_step, *fields)
+    subsets.plan()  # refuses what cannot be drawn
+    fields = ("architecture", "encoder", "decoder", "n_components", "image_shape", "likelihood")
+    return DP2VAESettings(
+        subsets,
+        PretrainSettings(given["pretrain_steps"], given["batch_size"]),
+        NetworkSettings(*(given[name] for name in fields), seed),
+        given["learning_rate"],
+        given["start_steps"] if given["start"] == "moments" else None,
+        tuple(float(share) for share in split),
+        *(given[name] for name in ("device", "progress", "max_memory")),
+    )
+
+
+# ---- budget -------------------------------------------------------------------------------------------------------
+def plan_phases(rows, settings, bounds_share, neighboring):
+    """Return the phases of a fit, in the order of their releases."""
+    learned, from_moments = list(rows.phases(bounds_share)), settings.initial_steps is not None
+    if not from_moments and (neighboring != "replace_one" or has_classes(rows)):
+        learned.append(Phase("counts", COUNT_SHARE))
+    rest = remaining_share(learned, f"bounds_share={bounds_share} leaves nothing to the training")
+    moments, decoder = settings.split if from_moments else (0.0, 1.0)
+    rest /= moments + decoder
+    phases = (
+        [*learned, *rows.encoder_phases(moments * rest, class_norms=rows.may_have_class_norms)]
+        if from_moments
+        else learned
+    )
+    return [*phases, settings.subsets.plan().phase("decoder", decoder * rest)]
+
+
+# ---- the estimator ------------------------------------------------------------------------------------------------
 class DP2VAESynthesizer(BaseSynthesizer):
     """Conditional VAE of which the decoder alone is private, and alone is released.
 
@@ -33,13 +179,14 @@ class DP2VAESynthesizer(BaseSynthesizer):
     Parameters
     ----------
     epsilon : float or None, default=1.0
-        What a fit costs. ``numpy.inf`` is the non-private reference; None is all that is left of `accountant`.
+        Privacy budget of a fit. ``numpy.inf`` is the non-private reference; None spends all that is left of
+        `accountant`.
     delta : float or None, default=None
-        None is the accountant's, else 1e-5.
+        Failure probability of the guarantee; None is the accountant's, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None is the accountant's, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
-        The books to charge; None: books of its own, with this budget.
+        Accountant that the fit charges; None makes a new one with this budget.
     n_subsets : int, default=2500
         K; public, and not to be derived from the number of rows. The noise on a step falls with it.
     id_column : column name (DataFrames), column number (arrays) or None, default=None
@@ -51,25 +198,19 @@ class DP2VAESynthesizer(BaseSynthesizer):
     subsets_per_step : int or None, default=None
         None is 50 (all there are, if fewer), and 1 for "one_of_k".
     encoder_update : {"stateless", "frozen", "round_robin", "on_query"}, default="stateless"
-        What becomes of an encoder in stage 2: refined for `refine_steps` on a copy that is dropped; nothing; refreshed
+        What becomes of an encoder in stage 2: refined for one step on a copy that is dropped; nothing; refreshed
         in turn, whatever was drawn; or trained whenever its subset is drawn. The last is the paper's, and has no
         amplification by sampling (see the page "DP2-VAE" of the documentation): much more noise.
-    refine_steps : int, default=1
-        Steps of one refreshment; not with "frozen".
     pretrain_steps : int, default=20
         Stage 1, each encoder.
-    pretrain_lr : float, default=1e-3
-        Of Adam in stage 1 and in refreshments.
     batch_size : int, default=8
         Rows of a subset in one gradient, drawn with replacement.
     steps : int, default=200
         Stage 2; public. A decoder that starts from random parameters wants more.
-    lr : float, default=2e-4
+    learning_rate : float, default=2e-4
         Of Adam on the noisy gradient; it falls linearly to zero.
     gradient_bound : float, default=1.0
         Norm to which gradients are clipped: of the decoder, the mean over a batch of one subset.
-    averaging : float, default=0.99
-        Decay of the exponential average of the decoder that is released; 0: none.
     start : {"moments", "random"}, default="moments"
         Where decoder and encoders start: from training on synthetic rows drawn by released class moments (a part of the
         budget), or from random parameters, as in the paper. Of arrays the latents of these rows are known: the decoder
@@ -81,8 +222,8 @@ class DP2VAESynthesizer(BaseSynthesizer):
     n_components : int, default=20
         Latent dimensions.
     likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
-        Of arrays: "bernoulli" for images, else "gaussian" with a learned scale. DataFrames have one categorical law a
-        column.
+        Of arrays: "bernoulli" for images, else "gaussian" with a learned scale. DataFrames have one categorical
+        distribution a column.
     architecture : {"auto", "patches", "mlp", "conv_28", "conv_faces"}, default="auto"
         "patches" (images) is a convolution of 4 x 4 patches and two dense layers, small enough for thousands of
         encoders on a laptop; "mlp" one hidden layer; the others are the paper's for 28 x 28 and for faces.
@@ -95,19 +236,15 @@ class DP2VAESynthesizer(BaseSynthesizer):
     l2_bound : float or None, default=None
         "moments", arrays: bound of the norm of a scaled row; None is learned.
     preset : {"paper/mnist", "paper/fashion_mnist", "paper/celeba"} or None, default=None
-        The paper's settings, at their true price.
-    chunk_size : int or None, default=None
-        Encoders at once; None is chosen by cache or memory. The result does not hang on it.
+        The paper's settings, at their true cost.
     max_memory : float, default=4.0
         GiB that encoders may take.
-    n_jobs : int or None, default=None
-        Of stage 1: joblib's, with whatever backend is active.
     noise : {"secure", "fast"}, default="secure"
-        Source of the noise.
+        Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
         Where torch trains.
     random_state : int, RandomState instance or None, default=None
-        Of initialisation and of the sampling stream. Never of the noise: two fits with one seed differ.
+        Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool, default=False
         Bars on stderr.
 
@@ -151,20 +288,19 @@ class DP2VAESynthesizer(BaseSynthesizer):
     """
 
     _parameter_constraints = {
-        **PRIVACY_CONSTRAINTS,
+        **DATA_CONSTRAINTS,
+        "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
+        "image_shape": [tuple, list, None],
         "n_subsets": [Interval(Integral, 1, None, closed="left")],
         "id_column": "no_validation",
         "sampler": [StrOptions({"poisson", "one_of_k", "balanced"})],
         "subsets_per_step": [Interval(Integral, 1, None, closed="left"), None],
         "encoder_update": [StrOptions({"stateless", "frozen", "round_robin", "on_query"})],
-        "refine_steps": [Interval(Integral, 1, None, closed="left")],
         "pretrain_steps": [Interval(Integral, 0, None, closed="left")],
-        "pretrain_lr": [Interval(Real, 1e-12, 1, closed="both")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "steps": [Interval(Integral, 1, None, closed="left")],
-        "lr": [Interval(Real, 1e-12, 1, closed="both")],
+        "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
         "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both")],
-        "averaging": [Interval(Real, 0, 1, closed="left")],
         "start": [StrOptions({"moments", "random"})],
         "start_steps": [Interval(Integral, 0, None, closed="left")],
         "budget_split": ["array-like", None],
@@ -173,21 +309,9 @@ class DP2VAESynthesizer(BaseSynthesizer):
         "architecture": [StrOptions({"auto", "patches", "mlp", "conv_28", "conv_faces"})],
         "encoder": "no_validation",
         "decoder": "no_validation",
-        "target": "no_validation",
-        "schema": [Schema, None],
-        "classes": ["array-like", range, None],
-        "target_type": [StrOptions({"categorical", "numeric"}), None],
-        "bounds": ["array-like", None],
-        "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
-        "image_shape": [tuple, list, None],
-        "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
-        "on_invalid": [StrOptions({"clip", "raise"})],
         "preset": [str, None],
-        "chunk_size": [Interval(Integral, 1, None, closed="left"), None],
         "max_memory": [Interval(Real, 0, None, closed="neither")],
-        "n_jobs": [Interval(Integral, 1, 4096, closed="both"), Interval(Integral, -4096, -1, closed="both"), None],
         "device": [str],
-        "progress": ["boolean"],
     }
 
     def __init__(
@@ -202,14 +326,11 @@ class DP2VAESynthesizer(BaseSynthesizer):
         sampler="poisson",
         subsets_per_step=None,
         encoder_update="stateless",
-        refine_steps=1,
         pretrain_steps=20,
-        pretrain_lr=1e-3,
         batch_size=8,
         steps=200,
-        lr=2e-4,
+        learning_rate=2e-4,
         gradient_bound=1.0,
-        averaging=0.99,
         start="moments",
         start_steps=3000,
         budget_split=None,
@@ -228,56 +349,28 @@ class DP2VAESynthesizer(BaseSynthesizer):
         bounds_share=0.05,
         on_invalid="clip",
         preset=None,
-        chunk_size=None,
         max_memory=4.0,
-        n_jobs=None,
         noise="secure",
         device="cpu",
         random_state=None,
         progress=False,
     ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.n_subsets = n_subsets
-        self.id_column = id_column
-        self.sampler = sampler
-        self.subsets_per_step = subsets_per_step
-        self.encoder_update = encoder_update
-        self.refine_steps = refine_steps
-        self.pretrain_steps = pretrain_steps
-        self.pretrain_lr = pretrain_lr
-        self.batch_size = batch_size
-        self.steps = steps
-        self.lr = lr
-        self.gradient_bound = gradient_bound
-        self.averaging = averaging
-        self.start = start
-        self.start_steps = start_steps
-        self.budget_split = budget_split
-        self.n_components = n_components
-        self.likelihood = likelihood
-        self.architecture = architecture
-        self.encoder = encoder
-        self.decoder = decoder
-        self.target = target
-        self.schema = schema
-        self.classes = classes
-        self.target_type = target_type
-        self.bounds = bounds
-        self.l2_bound = l2_bound
-        self.image_shape = image_shape
-        self.bounds_share = bounds_share
-        self.on_invalid = on_invalid
-        self.preset = preset
-        self.chunk_size = chunk_size
-        self.max_memory = max_memory
-        self.n_jobs = n_jobs
-        self.noise = noise
-        self.device = device
-        self.random_state = random_state
-        self.progress = progress
+        self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
+        self.n_subsets, self.id_column, self.sampler = n_subsets, id_column, sampler
+        self.subsets_per_step, self.encoder_update, self.pretrain_steps = (
+            subsets_per_step,
+            encoder_update,
+            pretrain_steps,
+        )
+        self.batch_size, self.steps, self.learning_rate = batch_size, steps, learning_rate
+        self.gradient_bound, self.start, self.start_steps = gradient_bound, start, start_steps
+        self.budget_split, self.n_components, self.likelihood = budget_split, n_components, likelihood
+        self.architecture, self.encoder, self.decoder = architecture, encoder, decoder
+        self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
+        self.bounds, self.l2_bound, self.image_shape = bounds, l2_bound, image_shape
+        self.bounds_share, self.on_invalid = bounds_share, on_invalid
+        self.preset, self.max_memory = preset, max_memory
+        self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):
@@ -308,71 +401,171 @@ class DP2VAESynthesizer(BaseSynthesizer):
         also spend a tenth of `delta`); the moments, or the counts of the classes; and stage 2, whose unit is a subset
         (a row is in one subset, which it may change from any gradient of norm `gradient_bound` to any other).
         """
-        with self._fitting():
-            accountant = self._resolve_accountant()
-            (rows, settings, ids, chunks), plan = self._prepare(X, y, accountant)
-            rng = self._charge(accountant, plan)
-            settings["receipt"] = self._receipt
-            stream = self._sampling_stream
-            model = fit_dp2vae_model(rows, settings, plan, rng, accountant.neighboring, stream, ids, chunks)
-            self._set_model(model)
-            assumed = public_assumptions(self, rows)
-            if ids is not None:
-                assumed.append("ids: unique, say nothing of a record, and are no row numbers")
-            self._issue_card(plan, rng, assumed, model.gradient_noise)
-        return self
+        return self._fit(X, y)
 
     def _prepare(self, X, y, accountant):
-        defaults = {name: p.default for name, p in inspect.signature(type(self).__init__).parameters.items()}
-        settings = {**resolve_settings(self.get_params(deep=False), defaults), "seed": self._seed()}
+        settings = dp2vae_settings(self.get_params(deep=False), self._defaults(), self._seed())
         if self.id_column is not None and accountant.neighboring == "replace_one":
             raise ValueError(
                 "id_column= is for add_or_remove_one: a record that replaces another may have another id, and then two "
-                "subsets change, where one is paid for; leave it out (each record then draws its subset)"
+                "subsets change, where one is charged; leave it out (each record then draws its subset)"
             )
         X, ids = split_ids(X, self.id_column)
         rows = self._read(X, y, settings)
-        chunks = check_networks(settings, rows)
-        phases = plan_phases(rows, settings, accountant.neighboring)
-        plan = self._calibrate(accountant, phases, extra_delta_share=0.1 if rows.learns_classes else 0.0)
-        return (rows, settings, ids, chunks), plan
+        rows.ids = ids
+        settings = replace(settings, chunks=check_networks(settings, rows))
+        phases = plan_phases(rows, settings, self.bounds_share, accountant.neighboring)
+        return (rows, settings), self._calibrate_phases(accountant, rows, phases)
 
     def _read(self, X, y, settings):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""
         rows = validate_input(self, X, y)
         if isinstance(rows, FrameRows):
-            if settings["likelihood"] != "auto":
-                raise ValueError("likelihood= is for arrays: a DataFrame has one categorical law a column")
+            if settings.networks.likelihood != "auto":
+                raise ValueError("likelihood= is for arrays: a DataFrame has one categorical distribution a column")
             if not rows.source.in_memory:
                 raise InvalidInputError("DP2-VAE needs the rows in memory, as one DataFrame")
-        elif settings["start"] == "random":
+        elif settings.initial_steps is None:
             # no row is clipped as a whole, gradients are: the norm bound is that of the unit box
             rows.l2_bound = float(rows.X.shape[1]) ** 0.5
         return rows
+
+    def _release(self, rows, settings, fit):
+        return fit_dp2vae_model(rows, settings, fit)
+
+    def _public_assumptions(self, rows):
+        ids = [] if rows.ids is None else ["ids: unique, say nothing of a record, and are no row numbers"]
+        return [*super()._public_assumptions(rows), *ids]
 
     # ---- using the model -------------------------------------------------------------------------------------
     def score(self, X, y=None):
         """Return the mean log-likelihood of rows by latents drawn from the prior, a bound from below.
 
-        The rows are read unpaid: what comes back is private, and is not to be published.
+        It is computed from the rows given without protection: do not publish it.
         """
         check_is_fitted(self)
-        if self.model_.kind == "frame":
-            if not isinstance(X, pd.DataFrame):
-                raise InvalidInputError("fitted on a DataFrame: expected one")
-            X = X.drop(columns=self.id_column) if self.id_column in X.columns else X
-            validate_data(self, X, reset=False, skip_check_array=True)
-        else:
-            X = validate_rows(self, split_ids(X, self.id_column, check=False)[0], reset=False)
-        return float(np.mean(self.model_.score_samples(X, y)))
+        if self.model_.kind == "array":
+            X = split_ids(X, self.id_column, check=False)[0]
+        elif isinstance(X, pd.DataFrame) and self.id_column in X.columns:
+            X = X.drop(columns=self.id_column)
+        return float(np.mean(self.model_.score_samples(self._rows_like_fit(X), y)))
 
     @staticmethod
     def _model_from_state(state):
         return DP2VAEModel.from_state(state)
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        tags.input_tags.allow_nan = False
-        tags.input_tags.categorical = tags.input_tags.string = True
-        return tags
+
+def split_ids(X, id_column, check=True):
+    """Take the column of ids, which is not modelled, off the rows; ids None without one.
+
+    Raises
+    ------
+    InvalidInputError
+        No such column, or, with `check`, ids that would not do (see `hash_subsets`).
+    """
+    if id_column is None:
+        return X, None
+    if isinstance(X, pd.DataFrame):
+        if id_column not in X.columns:
+            raise InvalidInputError(f"id_column={id_column!r} is not a column of the frame")
+        ids, rest = X[id_column], X.drop(columns=id_column)
+    else:
+        X = np.asarray(X)
+        if X.ndim != 2 or isinstance(id_column, bool) or not isinstance(id_column, int | np.integer):
+            raise InvalidInputError("id_column= of an array is the number of a column")
+        if not 0 <= id_column < X.shape[1]:
+            raise InvalidInputError(f"id_column={id_column} is not a column of {X.shape[1]}")
+        ids, rest = X[:, id_column], np.delete(X, id_column, axis=1)
+    if not check:
+        return rest, None
+    from ..dpsgd._subsets import check_ids
+
+    try:
+        check_ids(ids)
+    except ValueError as error:
+        raise InvalidInputError(f"id_column={id_column!r}: {error}") from None
+    return rest, np.asarray(ids, dtype=object)
+
+
+# ---- what is refused before the charge ----------------------------------------------------------------------------
+def check_networks(settings, rows):
+    """Refuse, before anything is charged, what cannot be trained privately, or at all, or not in this memory.
+
+    Returns
+    -------
+    int, int
+        Subsets at once in stage 1 and in stage 2.
+
+    Raises
+    ------
+    ValueError
+        BatchNorm, dropout, shared modules, shapes that do not fit, a device that is not there, too little memory.
+    """
+    import torch
+
+    from ..dpsgd._seeding import torch_seeded
+    from ..nn._dp2vae import LIKELIHOODS, check_modules
+
+    check_device(settings.device)
+    networks = settings.networks
+    if isinstance(rows, FrameRows):  # levels may be learned: as many as there is room for
+        n_features = len(rows.schema) * (max(rows.most_bins, rows.most_categories + 1) + 1)
+        n_classes, exact = (2 if rows.target is not None else 0), False
+    else:
+        n_features, exact = rows.X.shape[1], not rows.learns_classes
+        n_classes = len(rows.labels.classes or (0, 1)) if has_classes(rows) else 0
+    per_column = LIKELIHOODS[likelihood_of(networks, rows)].outputs_per_column
+    if per_column > 1 and networks.decoder is None and (name := networks.resolved_architecture) != "mlp":
+        raise ValueError(
+            f"architecture={name!r} gives one number a pixel, and likelihood={networks.likelihood!r} takes "
+            f'{per_column}: use likelihood="bernoulli", architecture="mlp" or a decoder of your own'
+        )
+    n_outputs = n_features * per_column
+    with torch_seeded(networks.seed):
+        check_modules(*(template or torch.nn.Linear(1, 1) for template in (networks.encoder, networks.decoder)))
+    encoder, decoder = make_networks(networks, n_features, n_classes, n_outputs)
+    if exact or (networks.encoder is None and networks.decoder is None):
+        _check_shapes(encoder, decoder, networks.n_components, n_features, n_classes, n_outputs)
+    auxiliary = make_auxiliary(networks, n_outputs, n_classes) or decoder
+    sizes = [sum(p.numel() for p in net.parameters()) for net in (encoder, auxiliary, decoder)]
+    return _chunks(settings, *sizes, n_features)
+
+
+def _chunks(settings, encoder_size, auxiliary_size, decoder_size, n_features):
+    """Subsets at once in each stage, by memory; ValueError where the encoders do not fit."""
+    from ..nn._dp2vae_training import bytes_needed, default_chunk, readable
+
+    subsets, limit = settings.subsets, settings.max_memory * 2**30
+    held = bytes_needed(encoder_size, subsets.n_subsets, subsets.encoder_update)
+    if held > limit:
+        fits = int(limit // bytes_needed(encoder_size, 1, subsets.encoder_update))
+        raise ValueError(
+            f"{subsets.n_subsets} encoders of {encoder_size} parameters take {readable(held)} in stage 2, more than "
+            f"max_memory={settings.max_memory:g} GiB: at most {fits} fit"
+        )
+    shared = (settings.device, limit, settings.encoders.batch_size, n_features)
+    first = default_chunk(encoder_size, auxiliary_size, *shared)[0]
+    # stage 2 holds a gradient of the decoder itself for each subset of a chunk
+    return first, min(first, default_chunk(encoder_size, decoder_size, *shared)[0])
+
+
+def _check_shapes(encoder, decoder, n_latent, n_features, n_classes, n_outputs):
+    import torch
+
+    from ..dpsgd._seeding import generator_states, torch_seeded
+
+    with torch.no_grad(), torch_seeded(0):
+        before = generator_states()[0]
+        for role, net, n_in, n_out in (
+            ("encoder", encoder, n_features, 2 * n_latent),
+            ("decoder", decoder, n_latent, n_outputs),
+        ):
+            try:
+                found = tuple(net(torch.zeros(3, n_in), torch.zeros(3, n_classes)).shape)
+            except (RuntimeError, TypeError) as error:
+                why = str(error).splitlines()[0]
+                raise ValueError(f"the {role} does not take rows of {n_in} and {n_classes} numbers: {why}") from None
+            if found != (3, n_out):
+                raise ValueError(f"the {role} must give {n_out} numbers a row; it gave shape {found} for 3 rows")
+            if not torch.equal(generator_states()[0], before):
+                raise ValueError(f"the {role} draws random numbers, which would not be keyed by subset and step")

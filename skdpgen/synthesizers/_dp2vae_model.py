@@ -1,27 +1,130 @@
-"""DP2-VAE's released model, which holds a decoder and no encoder, and the fit that makes it."""
+"""DP2-VAE's networks, the released model, which holds a decoder and no encoder, and the fit that makes it."""
 
 from __future__ import annotations
 
+import copy
+import math
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import expit, logsumexp
 
-from ..data.arrays import ArrayCodec
-from ..data.frames import FrameCodec, FrameRows
-from ..data.labels import label_codes
+from ..data.frames import FrameRows
 from ..exceptions import UtilityWarning
-from ..tabular import sample_levels
-from ._dp2vae_planning import architecture_of, expected_empty, likelihood_of, make_networks, make_scratch, subset_plan
-from ._dp2vae_start import release_facts, start_networks
+from ..generators.components import spread_components
+from ..generators.gaussians import full_covariances
+from ..mechanisms import add_gaussian, histogram
+from ._array_model import fit_array_model
+from ._budget import MomentSettings
+from ._frame_model import fit_frame_model
+from ._released import CHUNK_ROWS, ReleasedModel, level_probabilities
 
-__all__ = ["DP2VAEModel", "fit_dp2vae_model"]
+__all__ = [
+    "DP2VAEModel",
+    "NetworkSettings",
+    "fit_dp2vae_model",
+    "likelihood_of",
+    "make_auxiliary",
+    "make_networks",
+    "rows_and_latents",
+]
 
-_CHUNK = 4096
 _SCORE_LATENTS = 256
+# Stage 1 and refreshments: the rate of Adam, and the steps of one refreshment. Stage 2: the decay of the exponential
+# average of the decoder that is released.
+_ENCODER_RATE, _REFINE_STEPS, _AVERAGING = 1e-3, 1, 0.99
+# Synthetic rows of released moments, and how the networks are trained on them.
+_INITIAL_ROWS = 40_000
+_INITIAL_RATE, _INITIAL_BATCH = 3e-3, 128
 
 
-class DP2VAEModel:
+# ---- networks -----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class NetworkSettings:
+    """What the networks are.
+
+    Parameters
+    ----------
+    architecture : str
+    encoder, decoder : Module or None
+        Templates of the user's own.
+    n_components : int
+        Latent dimensions.
+    image_shape : tuple or None
+    likelihood : str
+    seed : int
+        Of the initialisation.
+    """
+
+    architecture: str
+    encoder: object | None
+    decoder: object | None
+    n_components: int
+    image_shape: tuple | None
+    likelihood: str
+    seed: int
+
+    @property
+    def resolved_architecture(self):
+        """Name of the architecture: that of images where rows are images."""
+        name = self.architecture
+        if name == "auto":
+            return "patches" if self.image_shape is not None else "mlp"
+        if name != "mlp" and self.image_shape is None:
+            raise ValueError(f"architecture={name!r} is for images: give image_shape=")
+        return name
+
+    @property
+    def shape(self):
+        """Shape of images as a tuple of Python's integers, or None."""
+        return None if self.image_shape is None else tuple(int(side) for side in self.image_shape)
+
+
+def make_networks(settings, n_features, n_classes, n_outputs):
+    """Encoder and decoder of the settings: initialised by the seed, or copies of the user's own."""
+    from ..dpsgd._seeding import torch_seeded
+    from ..nn._dp2vae import make_decoder, make_encoder
+
+    with torch_seeded(settings.seed):
+        name, kind = settings.resolved_architecture, {"image_shape": settings.shape}
+        encoder, decoder = settings.encoder, settings.decoder
+        if encoder is None:
+            encoder = make_encoder(name, n_features, n_classes, settings.n_components, **kind)
+        if decoder is None:
+            decoder = make_decoder(name, n_outputs, n_classes, settings.n_components, **kind)
+    # deepcopy: a template of the user's keeps its parameters
+    return copy.deepcopy(encoder), copy.deepcopy(decoder)
+
+
+def make_auxiliary(settings, n_outputs, n_classes):
+    """The auxiliary decoder that stage 1 trains beside each encoder and drops; None where it is a copy of the decoder.
+
+    It is trained on the rows of one subset, 24 of 60,000: of "patches" a small one serves as well, and thousands of
+    them take a fraction of the time.
+    """
+    from ..dpsgd._seeding import torch_seeded
+    from ..nn._dp2vae import AUXILIARY, make_decoder
+
+    if settings.decoder is not None or settings.resolved_architecture != "patches":
+        return None
+    with torch_seeded(settings.seed + 1):
+        return make_decoder(
+            "patches", n_outputs, n_classes, settings.n_components, image_shape=settings.shape, **AUXILIARY
+        )
+
+
+def likelihood_of(settings, rows):
+    """Name of the likelihood."""
+    if isinstance(rows, FrameRows):
+        return "table"
+    if settings.likelihood != "auto":
+        return settings.likelihood
+    return "gaussian" if settings.image_shape is None else "bernoulli"
+
+
+# ---- the released model -------------------------------------------------------------------------------------------
+class DP2VAEModel(ReleasedModel):
     """Released state: codec and decoder.
 
     Parameters
@@ -36,42 +139,28 @@ class DP2VAEModel:
     row_count : float
     component_weights : array of shape (n_components,)
         Of classes, where the model is conditional on them, else one.
-    gradient_noise : (str, bool) or None
-        Source of the noise of stage 2, in words, and whether it was private.
     """
 
-    def __init__(self, codec, decoder, description, likelihood, n_latent, row_count, component_weights, noise=None):
-        self.codec, self.decoder, self.description, self.likelihood = codec, decoder, description, likelihood
-        self.n_latent, self.row_count, self.component_weights = n_latent, row_count, component_weights
-        self.gradient_noise = noise
+    def __init__(self, codec, decoder, description, likelihood, n_latent, row_count, component_weights):
+        super().__init__(codec, row_count, component_weights)
+        self.decoder, self.description, self.likelihood, self.n_latent = decoder, description, likelihood, n_latent
 
-    @property
-    def kind(self):
-        """Whether DataFrames or arrays were fitted."""
-        return "frame" if isinstance(self.codec, FrameCodec) else "array"
-
-    @property
-    def class_ratio(self):
-        """Released share of each class."""
-        return self.component_weights / self.component_weights.sum()
-
-    def sample(self, components, rng):
-        """Rows, or (rows, y), of given classes."""
+    def draw(self, components, rng):
+        """Scaled rows, or codes of levels, of given classes."""
         latent = rng.standard_normal((len(components), self.n_latent)).astype(np.float32)
-        parts = [
-            self._decode(latent[i : i + _CHUNK], components[i : i + _CHUNK]) for i in range(0, len(latent), _CHUNK)
-        ]
-        output = np.concatenate(parts)
+        starts = range(0, len(latent), CHUNK_ROWS)
+        output = np.concatenate(
+            [self._decode(latent[i : i + CHUNK_ROWS], components[i : i + CHUNK_ROWS]) for i in starts]
+        )
         if self.likelihood == "table":
-            codes = np.stack([sample_levels(p, rng) for p in _softmax_blocks(output, self.codec.n_levels)], axis=1)
-            return self.codec.decode(codes, components if self.codec.n_classes else None, rng)
+            return self.draw_levels(level_probabilities(output, self.codec.n_levels), rng)
         if self.likelihood == "gaussian":
             mean, log_scale = np.split(output, 2, axis=1)
             unit = mean + np.exp(np.clip(log_scale, -5.0, 1.0)) * rng.standard_normal(mean.shape)
         else:
             unit = expit(output)
         low, high = self.codec.box
-        return self.codec.decode(low + np.clip(unit, 0.0, 1.0) * (high - low), components, rng)
+        return low + np.clip(unit, 0.0, 1.0) * (high - low)
 
     def _decode(self, latent, components):
         """Output of the decoder, float32."""
@@ -100,8 +189,7 @@ class DP2VAEModel:
     def _log_prob(self, output, x):
         """Log-probability of rows under each decoded latent, shape (n_rows, n_latents): matrix products alone."""
         if self.likelihood == "table":
-            blocks = _softmax_blocks(output, self.codec.n_levels)
-            return x @ np.log(np.maximum(np.concatenate(blocks, axis=1), 1e-300)).T
+            return x @ np.log(np.maximum(level_probabilities(output, self.codec.n_levels), 1e-300)).T
         if self.likelihood == "bernoulli":
             return x @ output.T - np.logaddexp(0.0, output).sum(axis=1)
         mean, log_scale = np.split(output, 2, axis=1)
@@ -112,127 +200,198 @@ class DP2VAEModel:
 
     def _unit_rows(self, X, y):
         """Rows as the decoder models them, and class codes or None; of y that X lacks, the middle of the bounds."""
-        if self.kind == "frame":
-            schema = self.codec.encoder.schema_
-            missing = [name for name in schema.names if name not in X.columns]
-            if self.codec.y != "none" and missing == [schema.names[-1]]:
-                column = schema[missing[0]]
-                filler = column.values[0] if hasattr(column, "values") and column.values else column.bounds[0]
-                X = X.assign(**{missing[0]: filler if y is None else np.asarray(y)})
-                codes, classes = self.codec.codes(X)
-                return self.codec.one_hot(codes), None if y is None else classes
-            codes, classes = self.codec.codes(X)
-            return self.codec.one_hot(codes), classes
-        missing = len(self.codec.scaling.lower) - X.shape[1]
-        if missing:
-            scaling = self.codec.scaling
-            middle = (scaling.lower + scaling.upper)[-missing:] / 2
-            X = np.column_stack([X, np.broadcast_to(middle, (len(X), missing))])
-        known = y is not None and self.codec.n_classes
-        return unit_rows(self.codec, X), label_codes(y, self.codec.classes) if known else None
+        x, classes = self.vectors_like_fit(X, y)
+        return (x if self.kind == "frame" else to_unit_box(self.codec, x)), classes
 
-    def to_state(self):
-        """Return plain values and arrays for a release file; ValueError for a decoder of the user's own."""
+    def _state(self):
         if self.description is None:
             raise ValueError("a model whose decoder is a module of your own cannot be saved: files hold no code")
         return {
-            "kind": self.kind,
-            "codec": self.codec.to_state(),
             "description": self.description,
             "decoder": {name: p.detach().numpy().copy() for name, p in self.decoder.named_parameters()},
             "likelihood": self.likelihood,
             "n_latent": self.n_latent,
-            "row_count": self.row_count,
-            "component_weights": self.component_weights,
         }
 
     @classmethod
-    def from_state(cls, state):
-        """Rebuild from `to_state`."""
+    def _restore(cls, codec, state):
         import torch
 
         from ..nn._dp2vae import make_decoder
+        from ..nn._networks import check_module_arrays
 
         described = dict(state["description"])
         if described["image_shape"] is not None:
             described["image_shape"] = tuple(described["image_shape"])
-        from ..nn._networks import check_module_arrays
-
         check_module_arrays(lambda: make_decoder(**described), state["decoder"])
         decoder = make_decoder(**described)
         decoder.load_state_dict({name: torch.from_numpy(np.array(p)) for name, p in state["decoder"].items()})
-        codec = {"array": ArrayCodec, "frame": FrameCodec}[state["kind"]].from_state(state["codec"])
         rest = (state["likelihood"], state["n_latent"], state["row_count"], state["component_weights"])
         return cls(codec, decoder.eval(), state["description"], *rest)
 
 
-def _softmax_blocks(output, widths):
-    blocks = np.split(output, np.cumsum(widths)[:-1], axis=1)
-    blocks = [np.exp(block - block.max(axis=1, keepdims=True)) for block in blocks]
-    return [block / block.sum(axis=1, keepdims=True) for block in blocks]
-
-
-def unit_rows(codec, X):
-    """Rows of an array in [0, 1], by the declared or released bounds."""
+def to_unit_box(codec, scaled):
+    """Scaled rows of an array in [0, 1], by the declared or released bounds, float32."""
     low, high = codec.box
-    return ((codec.scale(X) - low) / (high - low)).astype(np.float32)
+    return ((scaled - low) / (high - low)).astype(np.float32)
 
 
 # ---- the fit ------------------------------------------------------------------------------------------------------
-def fit_dp2vae_model(rows, settings, plan, rng, neighboring, stream, ids, chunks):
-    """Make all releases of the fit, after its charge.
+def fit_dp2vae_model(rows, settings, fit):
+    """Make all releases of DP2-VAE: facts, then moments or counts, then the steps of the decoder.
 
     Parameters
     ----------
     rows : ArrayRows or FrameRows
-    settings : dict
-    plan : FitPlan
-        Charged.
-    rng : NoiseGenerator
-    neighboring : str
-    stream : numpy.random.Generator
-        For what needs no privacy: synthetic rows of the start.
-    ids : array or None
-        Of records, for the keyed hash.
-    chunks : (int, int)
-        Subsets at once in stage 1 and in stage 2.
+    settings : DP2VAESettings
+    fit : ChargedFit
 
     Returns
     -------
     DP2VAEModel
     """
-    codec, counts, synthetic = release_facts(rows, settings, plan, rng, neighboring, stream)
-    row_count = float(len(rows)) if neighboring == "replace_one" else max(1.0, float(counts.sum()))
+    codec, counts, synthetic = release_facts(rows, settings, fit)
+    row_count = fit.row_count(len(rows), max(1.0, float(counts.sum())))
     weights = np.maximum(counts, max(1e-3 * float(np.abs(counts).sum()), 1e-9))
-    if isinstance(rows, FrameRows):
-        codes, classes = codec.codes(rows.frame)
-        x, width = codec.one_hot(codes), int(codec.n_levels.sum())
-        classes = np.zeros(len(x), dtype=np.int64) if classes is None else classes
-    else:
-        x, classes = unit_rows(codec, rows.X), rows.codes
-        width = x.shape[1]
-    _say_what_is_rare(settings, codec, weights, row_count)
-    likelihood, name, n_outputs = _make_likelihood(rows, settings, codec, width)
-    encoder, decoder = make_networks(settings, width, codec.n_classes, n_outputs)
-    scratch = start_networks(
-        encoder, decoder, make_scratch(settings, n_outputs, codec.n_classes), synthetic, codec.n_classes, likelihood,
-        settings,
-    )  # fmt: skip
-    noise = _train(
-        (x, classes, ids), (encoder, decoder, scratch), likelihood, codec.n_classes, settings, plan, rng, chunks
-    )
+    _warn_of_what_is_rare(settings.subsets.n_subsets, codec, weights, row_count)
+    x, classes, width = _encoded(rows, codec)
+    likelihood, name, n_outputs = _make_likelihood(rows, settings.networks, codec, width)
+    encoder, decoder = make_networks(settings.networks, width, codec.n_classes, n_outputs)
+    auxiliary = make_auxiliary(settings.networks, n_outputs, codec.n_classes)
+    auxiliary = initialise_networks(encoder, decoder, auxiliary, synthetic, codec.n_classes, likelihood, settings)
+    data, networks = (x, classes, rows.ids), (encoder, decoder, auxiliary)
+    noise = _train(data, networks, likelihood, codec.n_classes, settings, fit)
     description = None
-    if settings["decoder"] is None:
+    if settings.networks.decoder is None:
         description = {
-            "architecture": architecture_of(settings),
+            "architecture": settings.networks.resolved_architecture,
             "n_outputs": n_outputs,
             "n_classes": codec.n_classes,
-            "n_latent": settings["n_components"],
-            "image_shape": None if settings["image_shape"] is None else [int(s) for s in settings["image_shape"]],
+            "n_latent": settings.networks.n_components,
+            "image_shape": None if settings.networks.shape is None else list(settings.networks.shape),
         }
-    return DP2VAEModel(
-        codec, decoder.cpu().eval(), description, name, settings["n_components"], row_count, weights, noise
-    )
+    n_latent = settings.networks.n_components
+    model = DP2VAEModel(codec, decoder.cpu().eval(), description, name, n_latent, row_count, weights)
+    model.gradient_noise = noise
+    return model
+
+
+def release_facts(rows, settings, fit):
+    """Make the releases before the training: facts that were not declared, and moments or counts of the classes.
+
+    Returns
+    -------
+    codec : ArrayCodec or FrameCodec
+    counts : array of shape (n_classes,)
+        Released.
+    synthetic : tuple or None
+        Rows drawn by the released moments, of what latents (None where the model has none), of what classes.
+    """
+    noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
+    if settings.initial_steps is not None:
+        return _release_moments(rows, settings, fit)
+    if isinstance(rows, FrameRows):
+        codec, _ = rows.learn(noise, fit.plan.extra_delta, rng, neighboring)
+        classes = codec.codes(rows.frame)[1]
+    else:
+        sides = None if rows.image_shape is None else min(rows.image_shape[:2])
+        codec = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, n_frequencies=sides)
+        classes = rows.codes
+    counts = np.ones(1)
+    if "counts" in noise:
+        cells = np.zeros(len(rows), dtype=np.int64) if classes is None else classes
+        counts = add_gaussian(histogram(cells, max(codec.n_classes, 1)), noise["counts"], rng, neighboring)
+    return codec, counts, None
+
+
+def _release_moments(rows, settings, fit):
+    """The moments of `MomentSynthesizer`, and synthetic rows drawn by them, which are free to train on."""
+    model = MomentSettings(progress=settings.progress)
+    if isinstance(rows, FrameRows):
+        model = fit_frame_model(rows, model, fit)
+        counts = np.maximum(model.particles.class_counts, 0.0)
+        drawn = spread_components(_INITIAL_ROWS, model.component_weights, fit.stream)
+        return model.codec, counts, (model.codec.one_hot(model.draw(drawn, fit.stream)), None, drawn)
+    model = fit_array_model(rows, model, fit)
+    drawn = spread_components(_INITIAL_ROWS, model.component_weights, fit.stream)
+    x, latents = rows_and_latents(model.generator, drawn, settings.networks.n_components, fit.stream)
+    low, high = model.codec.box
+    return model.codec, model.row_count * model.class_ratio, ((x - low) / (high - low), latents, drawn)
+
+
+def rows_and_latents(generator, classes, n_latent, rng):
+    """Rows of a released generator, and the latents that gave them.
+
+    Parameters
+    ----------
+    generator : LinearGenerator
+    classes : int array of shape (n_rows,)
+    n_latent : int
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    x : float64 array of shape (n_rows, n_features)
+        As `LinearGenerator.sample` draws them.
+    latents : float32 array of shape (n_rows, n_latent)
+        Independent standard normals: positions along the widest directions of the row's class, widest first. What
+        lies along the others is left to chance; latents beyond the directions that there are say nothing.
+    """
+    covariances = full_covariances(generator.mixture)
+    width = covariances.shape[1]
+    components = generator.draw_components(classes, rng)
+    drawn = rng.standard_normal((len(components), max(width, n_latent)))
+    x = np.empty((len(components), len(generator.low)))
+    for k in np.unique(components):
+        values, vectors = np.linalg.eigh(covariances[k])
+        root = (vectors * np.sqrt(np.maximum(values, 0.0)))[:, ::-1]
+        where = np.flatnonzero(components == k)
+        for part in np.array_split(where, -(-len(where) // 8192)):
+            x[part] = generator.decode_clipped(k, drawn[part, :width] @ root.T, rng)
+    return x, drawn[:, :n_latent].astype(np.float32)
+
+
+def initialise_networks(encoder, decoder, auxiliary, synthetic, n_classes, likelihood, settings):
+    """Train the networks on synthetic rows, in place; return the auxiliary decoder of stage 1.
+
+    Parameters
+    ----------
+    encoder, decoder : Module
+    auxiliary : Module or None
+        None: stage 1 begins with a copy of the decoder.
+    synthetic : tuple or None
+        From `release_facts`; None trains nothing.
+    n_classes : int
+    likelihood : object with ``gradient(output, x)``
+    settings : DP2VAESettings
+    """
+    from ..nn._dp2vae_training import train_on_pairs, train_together
+
+    if synthetic is not None and settings.initial_steps:
+        x, latents, codes = synthetic
+        x = np.ascontiguousarray(x, dtype=np.float32)
+        options = {
+            "steps": settings.initial_steps, "learning_rate": _INITIAL_RATE, "batch_size": _INITIAL_BATCH,
+            "seed": settings.networks.seed, "device": settings.device,
+        }  # fmt: skip
+        decoders = [decoder] if auxiliary is None else [decoder, auxiliary]
+        if latents is not None:
+            train_on_pairs(
+                encoder, decoders, (x, latents, codes), n_classes, likelihood, **options, progress=settings.progress
+            )
+        else:
+            train_together(encoder, decoder, x, codes, n_classes, likelihood, **options)
+    return copy.deepcopy(decoder) if auxiliary is None else auxiliary
+
+
+def _encoded(rows, codec):
+    """Rows as the networks take them, their class codes, and their number of columns."""
+    if isinstance(rows, FrameRows):
+        codes, classes = codec.codes(rows.frame)
+        x = codec.one_hot(codes)
+        return x, np.zeros(len(x), dtype=np.int64) if classes is None else classes, int(codec.n_levels.sum())
+    x = to_unit_box(codec, codec.scale(rows.X))
+    return x, rows.codes, x.shape[1]
 
 
 def _make_likelihood(rows, settings, codec, width):
@@ -243,12 +402,11 @@ def _make_likelihood(rows, settings, codec, width):
     return (kind(codec.n_levels.tolist()) if name == "table" else kind()), name, kind.outputs_per_column * width
 
 
-def _say_what_is_rare(settings, codec, weights, row_count):
-    """Tell, from released counts alone, of empty subsets and of classes that most of them do not have."""
-    n_subsets = settings["n_subsets"]
-    if (empty := expected_empty(n_subsets, row_count)) > 0.05:
+def _warn_of_what_is_rare(n_subsets, codec, weights, row_count):
+    """Warn, by released counts alone, of empty subsets and of classes that most of them do not have."""
+    if (empty := math.exp(-row_count / n_subsets)) > 0.05:
         warnings.warn(
-            f"n_subsets={n_subsets} for about {row_count:.0f} rows: some {empty:.0%} of the subsets are empty and "
+            f"n_subsets={n_subsets} for about {row_count:.0f} rows: about {empty:.0%} of the subsets are empty and "
             "contribute nothing but noise",
             UtilityWarning,
             stacklevel=2,
@@ -257,43 +415,43 @@ def _say_what_is_rare(settings, codec, weights, row_count):
         absent = np.exp(-row_count * weights / weights.sum() / n_subsets)
         rare = [repr(c) for c, share in zip(codec.classes, absent) if share > 0.5 >= empty]
         if rare:
-            told = ", ".join(rare[:5]) + (f" and {len(rare) - 5} more" if len(rare) > 5 else "")
+            named = ", ".join(rare[:5]) + (f" and {len(rare) - 5} more" if len(rare) > 5 else "")
             warnings.warn(
-                f"most of the {n_subsets} subsets have no row of the classes {told}: their encoders learn nothing of "
+                f"most of the {n_subsets} subsets have no row of the classes {named}: their encoders learn nothing of "
                 "them; lower n_subsets",
                 UtilityWarning,
                 stacklevel=2,
             )
 
 
-def _train(data, networks, likelihood, n_classes, settings, plan, rng, chunks):
+def _train(data, networks, likelihood, n_classes, settings, fit):
     """Stage 1 and stage 2; the encoders are gone when it returns. Returns what the card says of the noise."""
     from ..dpsgd._subsets import assign_subsets, hash_subsets
     from ..nn._dp2vae_training import EncoderStack, EncoderTraining, SubsetRows, pretrain_encoders, train_decoder
 
-    (x, classes, ids), (encoder, decoder, scratch) = data, networks
-    k = settings["n_subsets"]
+    (x, classes, ids), (encoder, decoder, auxiliary) = data, networks
+    encoders, k, rng = settings.encoders, settings.subsets.n_subsets, fit.rng
     subsets = assign_subsets(len(x), k, rng) if ids is None else hash_subsets(ids, k, rng)
     known = classes >= 0  # a row of a class that was not released is in no subset
     rows = SubsetRows(x[known], classes[known], n_classes, subsets[known], k)
     training = EncoderTraining(
-        key=bytes(rng.random_bytes(16)), steps=settings["pretrain_steps"], batch_size=settings["batch_size"],
-        learning_rate=settings["pretrain_lr"], gradient_bound=settings["gradient_bound"],
-        refine_steps=settings["refine_steps"], device=settings["device"], n_jobs=settings["n_jobs"],
+        key=bytes(rng.random_bytes(16)), steps=encoders.steps, batch_size=encoders.batch_size,
+        learning_rate=_ENCODER_RATE, gradient_bound=settings.subsets.gradient_bound, refine_steps=_REFINE_STEPS,
+        device=settings.device, n_jobs=None,  # joblib's context says how many
     )  # fmt: skip
     parameters = pretrain_encoders(
-        encoder.cpu(), scratch.cpu(), rows, likelihood, training, chunk=chunks[0], progress=settings["progress"]
+        encoder.cpu(), auxiliary.cpu(), rows, likelihood, training, chunk=settings.chunks[0], progress=settings.progress
     )
-    stack = EncoderStack(encoder, parameters, rows, likelihood, training, policy=settings["encoder_update"])
+    stack = EncoderStack(encoder, parameters, rows, likelihood, training, policy=settings.subsets.encoder_update)
     return train_decoder(
         decoder,
         stack,
-        settings["receipt"].cover(subset_plan(settings, plan.noise_multipliers["decoder"])),
+        fit.receipt.cover(settings.subsets.plan(fit.noise["decoder"])),
         rng,
-        learning_rate=settings["lr"],
-        averaging=settings["averaging"],
-        chunk=chunks[1],
-        device=settings["device"],
-        progress=settings["progress"],
-        progress_text=f"(epsilon {plan.epsilon:.3g})",
+        learning_rate=settings.learning_rate,
+        averaging=_AVERAGING,
+        chunk=settings.chunks[1],
+        device=settings.device,
+        progress=settings.progress,
+        progress_text=f"(epsilon {fit.plan.epsilon:.3g})",
     )

@@ -2,17 +2,50 @@
 
 from __future__ import annotations
 
+import functools
+import sys
+from dataclasses import dataclass
 from numbers import Integral, Real
 
-from .._base import PRIVACY_CONSTRAINTS
-from ..accounting import Phase
-from ..data.validation import public_assumptions, validate_input
-from ..tabular import Schema
-from ..utils.validation import MOST_UNITS, Interval, StrOptions, as_sizes, check_model_size, fit_context
-from ._base import BaseSynthesizer
-from ._merf_model import MERFModel, fit_merf_model
+import numpy as np
 
-__all__ = ["DPMERFSynthesizer"]
+from ..accounting import Phase
+from ..data.frames import FrameCodec, FrameRows
+from ..data.sources import add_sums
+from ..data.validation import validate_input
+from ..mechanisms import add_gaussian, class_first_moments
+from ..mechanisms._moments import CLASS_COUNT_WEIGHT as COUNT_WEIGHT
+from ..utils.blocks import exact_product
+from ..utils.file_checks import check_size, check_whole
+from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size, fit_context
+from ._base import DATA_CONSTRAINTS, BaseSynthesizer
+from ._budget import remaining_share
+from ._released import CHUNK_ROWS, ReleasedModel, layers_of, layers_state, level_probabilities
+
+__all__ = ["COUNT_WEIGHT", "DPMERFSynthesizer", "MERFModel", "RandomFeatures", "embedding_sum", "fit_merf_model"]
+
+# Numbers in the generator's batch: rows times blocks times frequencies.
+_BATCH_NUMBERS = 1_000_000
+_MOST_ROWS = 512
+_LEAST_PER_CLASS = 4
+# Seed of the frequencies.
+_FREQUENCIES = 20210225
+# Length scales about the one asked for: a kernel that sees both the coarse and the fine.
+_SPREAD = (0.5, 1.0, 2.0)
+
+
+@dataclass(frozen=True)
+class GeneratorSettings:
+    """The random features, and the generator that is fitted to their released means."""
+
+    n_frequencies: int
+    length_scale: float
+    n_components: int
+    hidden_layer_sizes: tuple
+    steps: int
+    learning_rate: float
+    seed: int
+    progress: bool
 
 
 class DPMERFSynthesizer(BaseSynthesizer):
@@ -24,13 +57,14 @@ class DPMERFSynthesizer(BaseSynthesizer):
     Parameters
     ----------
     epsilon : float or None, default=1.0
-        What a fit costs. ``numpy.inf`` is the non-private reference; None is all that is left of `accountant`.
+        Privacy budget of a fit. ``numpy.inf`` is the non-private reference; None spends all that is left of
+        `accountant`.
     delta : float or None, default=None
-        None is the accountant's, else 1e-5.
+        Failure probability of the guarantee; None is the accountant's, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None is the accountant's, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
-        The books to charge; None: books of its own, with this budget.
+        Accountant that the fit charges; None makes a new one with this budget.
     target, schema, classes, target_type, bounds, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` there is one embedding a
         class; a numeric one is a column like the others.
@@ -44,7 +78,7 @@ class DPMERFSynthesizer(BaseSynthesizer):
         Random frequencies, the same in every fit; twice as many features.
     length_scale : float, default=1.0
         Of the kernel, over the norm of a row (for tables: the root of the number of columns).
-    n_latent : int, default=10
+    n_components : int, default=10
         Of the generator.
     hidden_layer_sizes : sequence of int, default=(200, 200)
         Of the generator.
@@ -53,9 +87,9 @@ class DPMERFSynthesizer(BaseSynthesizer):
     learning_rate : float, default=0.003
         Of Adam, at the start.
     noise : {"secure", "fast"}, default="secure"
-        Source of the noise.
+        Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
-        Of the generator and the sampling stream. Never of the noise: two fits with one seed differ.
+        Seed of the generator and the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool, default=False
         A bar on stderr.
 
@@ -80,7 +114,7 @@ class DPMERFSynthesizer(BaseSynthesizer):
     Notes
     -----
     Against the paper: sums and counts in one query in place of means by a public number of rows, a length scale that
-    is not read off the data, bounds and bins that are paid for, an unbiased discrepancy, and for tables the exact
+    does not follow from the data, bounds and bins that are charged, an unbiased discrepancy, and for tables the exact
     features of the levels that are drawn.
 
     References
@@ -100,22 +134,14 @@ class DPMERFSynthesizer(BaseSynthesizer):
     """
 
     _parameter_constraints = {
-        **PRIVACY_CONSTRAINTS,
-        "target": "no_validation",
-        "schema": [Schema, None],
-        "classes": ["array-like", range, None],
-        "target_type": [StrOptions({"categorical", "numeric"}), None],
-        "bounds": ["array-like", None],
+        **DATA_CONSTRAINTS,
         "l2_bound": [Interval(Real, 1e-12, 1e12, closed="both"), None],
-        "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
-        "on_invalid": [StrOptions({"clip", "raise"})],
         "n_frequencies": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "length_scale": [Interval(Real, 1e-6, 1e6, closed="both")],
-        "n_latent": [Interval(Integral, 1, MOST_UNITS, closed="both")],
+        "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "hidden_layer_sizes": ["array-like"],
         "steps": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
-        "progress": ["boolean"],
     }
     image_shape = None  # of `validate_input`: rows are taken as they are
 
@@ -136,7 +162,7 @@ class DPMERFSynthesizer(BaseSynthesizer):
         on_invalid="clip",
         n_frequencies=500,
         length_scale=1.0,
-        n_latent=10,
+        n_components=10,
         hidden_layer_sizes=(200, 200),
         steps=1000,
         learning_rate=0.003,
@@ -144,27 +170,15 @@ class DPMERFSynthesizer(BaseSynthesizer):
         random_state=None,
         progress=False,
     ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.target = target
-        self.schema = schema
-        self.classes = classes
-        self.target_type = target_type
-        self.bounds = bounds
-        self.l2_bound = l2_bound
-        self.bounds_share = bounds_share
-        self.on_invalid = on_invalid
-        self.n_frequencies = n_frequencies
-        self.length_scale = length_scale
-        self.n_latent = n_latent
-        self.hidden_layer_sizes = hidden_layer_sizes
+        self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
+        self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
+        self.bounds, self.l2_bound = bounds, l2_bound
+        self.bounds_share, self.on_invalid = bounds_share, on_invalid
+        self.n_components = n_components
+        self.n_frequencies, self.length_scale, self.hidden_layer_sizes = n_frequencies, length_scale, hidden_layer_sizes
         self.steps = steps
         self.learning_rate = learning_rate
-        self.noise = noise
-        self.random_state = random_state
-        self.progress = progress
+        self.noise, self.random_state, self.progress = noise, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):
@@ -194,35 +208,287 @@ class DPMERFSynthesizer(BaseSynthesizer):
         event that costs (`epsilon`, `delta`): one Gaussian event for the embeddings of all classes, and one for each
         kind of fact not declared (at its part of `bounds_share`; learned categories also spend a tenth of `delta`).
         """
-        with self._fitting():
-            accountant = self._resolve_accountant()
-            (rows, settings), plan = self._prepare(X, y, accountant)
-            rng = self._charge(accountant, plan)
-            self._set_model(fit_merf_model(rows, settings, plan, rng, accountant.neighboring))
-            self._issue_card(plan, rng, public_assumptions(self, rows))
-        return self
+        return self._fit(X, y)
 
     def _prepare(self, X, y, accountant):
         sizes = as_sizes(self.hidden_layer_sizes, "hidden_layer_sizes")
-        settings = {**self.get_params(deep=False), "hidden_layer_sizes": sizes, "seed": self._seed()}
+        settings = GeneratorSettings(
+            self.n_frequencies, self.length_scale, self.n_components, sizes, self.steps, self.learning_rate,
+            self._seed(), self.progress,
+        )  # fmt: skip
         rows = validate_input(self, X, y)
-        numbers = sum(a * b for a, b in zip((self.n_latent, *sizes), (*sizes, 1)))
-        check_model_size(numbers, n_latent=self.n_latent, hidden_layer_sizes=sizes)
+        numbers = sum(a * b for a, b in zip((self.n_components, *sizes), (*sizes, 1)))
+        check_model_size(numbers, n_components=self.n_components, hidden_layer_class_norms=sizes)
         learned = list(rows.phases(self.bounds_share))
-        rest = 1 - sum(phase.share for phase in learned)
-        if rest <= 0:
-            raise ValueError(f"bounds_share={self.bounds_share} leaves nothing to the embedding")
-        phases = [*learned, Phase("embedding", rest)]
-        plan = self._calibrate(accountant, phases, extra_delta_share=0.1 if rows.learns_classes else 0.0)
-        return (rows, settings), plan
+        rest = remaining_share(learned, f"bounds_share={self.bounds_share} leaves nothing to the embedding")
+        return (rows, settings), self._calibrate_phases(accountant, rows, [*learned, Phase("embedding", rest)])
+
+    def _release(self, rows, settings, fit):
+        return fit_merf_model(rows, settings, fit)
 
     @staticmethod
     def _model_from_state(state):
         return MERFModel.from_state(state)
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        tags.input_tags.allow_nan = False
-        tags.input_tags.categorical = tags.input_tags.string = True
-        return tags
+
+# ---- random features, and their sum over the rows -----------------------------------------------------------------
+class RandomFeatures:
+    """Random Fourier features of a sum of Gaussian kernels; independent of the data.
+
+    Parameters
+    ----------
+    frequencies : array of shape (n_features, n_frequencies)
+
+    Notes
+    -----
+    Every row, wherever it lies, has features of norm 1: half of them are cosines and half sines of the same angles.
+    """
+
+    def __init__(self, frequencies):
+        self.frequencies = np.asarray(frequencies, dtype=np.float64)
+
+    @classmethod
+    def draw(cls, n_features, n_frequencies, length_scale, rng):
+        """Draw frequencies for Gaussian kernels of half, once and twice `length_scale`."""
+        scales = length_scale * np.resize(_SPREAD, n_frequencies)
+        return cls(rng.standard_normal((n_features, n_frequencies)) / scales)
+
+    def __call__(self, rows):
+        """Features of rows, shape (n_samples, 2 * n_frequencies)."""
+        angles = exact_product(rows, self.frequencies)
+        return np.concatenate([np.cos(angles), np.sin(angles)], axis=1) / angles.shape[1] ** 0.5
+
+
+def embedding_sum(rows, class_codes, n_classes, features, *, encode=None, exact=True):
+    """Sum (1, features) over the rows of each class: one query, for a row is in one class alone.
+
+    Parameters
+    ----------
+    rows : array of shape (n_samples, ...)
+    class_codes : array of int of shape (n_samples,)
+        Rows with a code outside the classes are left out.
+    n_classes : int
+    features : RandomFeatures
+    encode : callable, default=None
+        Public or released map of a chunk of rows to what the features are of.
+    exact : bool, default=True
+        On a lattice on which sums are exact; False only without noise.
+
+    Returns
+    -------
+    BoundedSum
+        `value` of shape (n_classes, 1 + 2 * n_frequencies). With w = `COUNT_WEIGHT`, adding a row moves it by at most
+        sqrt(w^2 + 1), which every row attains; replacing one by at most max(2, sqrt(2 (w^2 + 1))).
+    """
+    transform = features if encode is None else lambda chunk: features(encode(chunk))
+    # an embedding is far wider than a row: 32 MB of them at a time
+    chunk_rows = max(16, min(CHUNK_ROWS, (1 << 21) // features.frequencies.shape[1]))
+    return class_first_moments(
+        rows, class_codes, n_classes, count_weight=COUNT_WEIGHT, transform=transform, exact=exact, chunk_rows=chunk_rows
+    )
+
+
+# ---- the released model -------------------------------------------------------------------------------------------
+class MERFModel(ReleasedModel):
+    """Released state of DP-MERF: the codec, the classes' counts, and the generator.
+
+    Parameters
+    ----------
+    codec : ArrayCodec or FrameCodec
+    layers : list of (weight, bias), float32
+        From a standard normal latent beside the one-hot class to rows (logits of levels for tables); ReLU between.
+    n_latent : int
+    row_count : float
+    component_weights : array of shape (n_components,)
+        Released counts of the classes; one without classes.
+    """
+
+    def __init__(self, codec, layers, n_latent, row_count, component_weights):
+        super().__init__(codec, row_count, component_weights)
+        self.layers, self.n_latent = layers, n_latent
+
+    def draw(self, components, rng):
+        """Scaled rows, or codes of levels, of given classes."""
+        components = np.asarray(components, dtype=np.int64)
+        output = np.concatenate(
+            [self._generate(components[i : i + CHUNK_ROWS], rng) for i in range(0, len(components), CHUNK_ROWS)]
+        )
+        if self.kind == "frame":
+            return self.draw_levels(level_probabilities(output, self.codec.n_levels), rng)
+        low, high = self.codec.box
+        return low + (high - low) / (1 + np.exp(-output.astype(np.float64)))
+
+    def _generate(self, components, rng):
+        latent = rng.standard_normal((len(components), self.n_latent)).astype(np.float32)
+        output = np.concatenate([latent, np.eye(len(self.component_weights), dtype=np.float32)[components]], axis=1)
+        for k, (weight, bias) in enumerate(self.layers):
+            output = (np.maximum(output, 0.0) if k else output) @ weight.T + bias
+        return output
+
+    def _state(self):
+        return {"layers": layers_state(self.layers), "n_latent": self.n_latent}
+
+    @classmethod
+    def _restore(cls, codec, state):
+        check_size(check_whole(state["n_latent"], "n_latent", 1), CHUNK_ROWS)
+        rest = (state["n_latent"], state["row_count"], state["component_weights"])
+        return cls(codec, layers_of(state["layers"]), *rest)
+
+
+# ---- the fit ------------------------------------------------------------------------------------------------------
+def fit_merf_model(rows, settings, fit):
+    """Make all releases of DP-MERF, facts that were not declared and the embeddings; fit the generator to them.
+
+    Parameters
+    ----------
+    rows : FrameRows or ArrayRows
+    settings : GeneratorSettings
+    fit : ChargedFit
+
+    Returns
+    -------
+    MERFModel
+    """
+    noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
+    # public, and the same in every fit: two fits can then be compared release by release
+    public = np.random.default_rng(_FREQUENCIES)
+    if isinstance(rows, FrameRows):
+        # bins are as fine as the noise of the embedding allows
+        codec, _ = rows.learn({**noise, "moments": noise["embedding"]}, fit.plan.extra_delta, rng, neighboring)
+        width, unit = int(codec.n_levels.sum()), max(1.0, len(codec.n_levels)) ** 0.5
+    else:
+        codec = rows.learn(noise, fit.plan.extra_delta, rng, neighboring)
+        width, unit = len(codec.scaling.lower), codec.row_norm
+    n_classes = max(codec.n_classes, 1)
+    features = RandomFeatures.draw(width, settings.n_frequencies, settings.length_scale * unit, public)
+    bounded = _sum_of(rows, codec, n_classes, features, exact=noise["embedding"] > 0)
+    released = add_gaussian(bounded, noise["embedding"], rng, neighboring)
+    counts = np.maximum(released[:, 0], max(1.0, 0.05 * float(np.mean(released[:, 0]))))
+    row_count = fit.row_count(len(rows), counts.sum())
+    layers = _fit_generator(
+        released[:, 1:] / counts[:, None], features, codec, settings, np.random.default_rng(settings.seed)
+    )
+    return MERFModel(codec, layers, settings.n_components, row_count, counts)
+
+
+def _sum_of(rows, codec, n_classes, features, *, exact):
+    if not isinstance(rows, FrameRows):
+        return embedding_sum(rows.X, rows.codes, n_classes, features, encode=codec.scale, exact=exact)
+    query = functools.partial(_chunk_sum, codec=codec, n_classes=n_classes, features=features, exact=exact)
+    return rows.source.reduce(query, add_sums)
+
+
+def _chunk_sum(chunk, codec, n_classes, features, exact):
+    codes, class_codes = codec.codes(chunk)
+    class_codes = np.zeros(len(codes), dtype=np.int64) if class_codes is None else class_codes
+
+    def encode(part):  # of any numeric dtype
+        return codec.one_hot(np.asarray(part, dtype=np.int64))
+
+    return embedding_sum(codes, class_codes, n_classes, features, encode=encode, exact=exact)
+
+
+# ---- after the release: post-processing ------------------------------------------------------------------------
+def _fit_generator(target, features, codec, settings, rng):
+    """Fit the generator to the released mean embeddings by their squared distance, the maximum mean discrepancy.
+
+    Parameters
+    ----------
+    target : array of shape (n_classes, 2 * n_frequencies)
+        Released.
+
+    Returns
+    -------
+    list of (weight, bias), float32
+    """
+    import torch
+    from tqdm import tqdm
+
+    n_classes, width = len(target), features.frequencies.shape[0]
+    sizes = [settings.n_components + n_classes, *[int(n) for n in settings.hidden_layer_sizes], width]
+    layers = []
+    for n_in, n_out in zip(sizes, sizes[1:]):  # noqa: RUF007
+        weight = rng.standard_normal((n_out, n_in)) * (2 / n_in) ** 0.5
+        layers.append([torch.tensor(p, dtype=torch.float32, requires_grad=True) for p in (weight, np.zeros(n_out))])
+    near = (np.ones(width), np.zeros(width)) if isinstance(codec, FrameCodec) else _near_the_rows(codec)
+    gain, middle = (torch.tensor(side, dtype=torch.float32) for side in near)
+    levels = codec.n_levels.tolist() if isinstance(codec, FrameCodec) else None
+    embed = _embedder(features, levels, None if levels is not None else codec.box)
+    wanted = torch.tensor(target, dtype=torch.float32)
+    numbers = features.frequencies.shape[1] * (len(levels) if levels else 1)
+    per_class = max(_LEAST_PER_CLASS, min(_MOST_ROWS, _BATCH_NUMBERS // numbers) // n_classes)
+    classes = torch.eye(n_classes).repeat_interleave(per_class, dim=0)
+    draws = torch.Generator().manual_seed(int(settings.seed))
+    steps = settings.steps
+    optimizer = torch.optim.Adam([p for layer in layers for p in layer], lr=settings.learning_rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    bar = tqdm(total=steps, desc="generator", unit="step", disable=not settings.progress, file=sys.stderr)
+    with bar, torch.enable_grad():
+        for _ in range(steps):
+            output = torch.cat([torch.randn(len(classes), settings.n_components, generator=draws), classes], dim=1)
+            for k, (weight, bias) in enumerate(layers):
+                output = torch.nn.functional.linear(torch.relu(output) if k else output, weight, bias)
+            optimizer.zero_grad()
+            _discrepancy(embed(output * gain + middle), wanted, per_class).backward()
+            optimizer.step()
+            schedule.step()
+            bar.update()
+    with torch.no_grad():
+        weight, bias = layers[-1]
+        layers[-1] = [weight * gain[:, None], bias * gain + middle]
+    return [tuple(p.detach().numpy().copy() for p in layer) for layer in layers]
+
+
+def _near_the_rows(codec):
+    """Gain and offset of the generator's output, for which its first rows are about as long as the norm bound allows.
+
+    Features of rows that are many length scales away are unlike all others: no gradient leads from there to the rows.
+    Neither does one where a step moves rows by many length scales.
+    """
+    low, high = codec.box
+    center, width = (low + high) / 2, high - low
+    reach = 0.5 * codec.row_norm
+    step = np.clip(reach / len(low) ** 0.5 / width, 1e-6, 0.25)
+    share = np.clip((center * min(1.0, reach / max(np.linalg.norm(center), 1e-300)) - low) / width, step, 1 - step)
+    gain = step / (share * (1 - share))
+    return np.minimum(gain, 1.0), np.log(share / (1 - share))
+
+
+def _embedder(features, levels, box):
+    """Map of the generator's output to the mean features of the rows that are sampled from it, (n, 2 n_frequencies)."""
+    import torch
+
+    W = torch.tensor(features.frequencies, dtype=torch.float32)
+    scale = W.shape[1] ** -0.5
+    if levels is None:
+        low, high = (torch.tensor(side, dtype=torch.float32) for side in box)
+
+        def embed_rows(output):
+            angles = (low + (high - low) * torch.sigmoid(output)) @ W
+            return torch.cat([angles.cos(), angles.sin()], dim=1) * scale
+
+        return embed_rows
+    cosines, sines = W.cos().split(levels), W.sin().split(levels)
+
+    def embed_levels(output):
+        # levels are drawn independently given the latent, so the characteristic function is a product over the blocks:
+        # exact for the rows that are sampled, where features of the probabilities themselves would not be
+        real, imaginary = torch.ones(len(output), W.shape[1]), torch.zeros(len(output), W.shape[1])
+        for logits, c, s in zip(output.split(levels, dim=1), cosines, sines):
+            p = torch.softmax(logits, dim=1)
+            a, b = p @ c, p @ s
+            real, imaginary = real * a - imaginary * b, real * b + imaginary * a
+        return torch.cat([real, imaginary], dim=1) * scale
+
+    return embed_levels
+
+
+def _discrepancy(embedded, wanted, per_class):
+    """Unbiased squared distance of each class's mean features to the wanted ones, up to a constant; their mean.
+
+    With few rows the plain square counts their scatter as an error, and rewards a generator that collapses.
+    """
+    rows = embedded.view(len(wanted), per_class, -1)
+    total = rows.sum(dim=1)
+    pairs = total.square().sum(dim=1) - rows.square().sum(dim=(1, 2))
+    return (pairs / (per_class * (per_class - 1)) - 2 * (total * wanted).sum(dim=1) / per_class).mean()

@@ -2,29 +2,64 @@
 
 from __future__ import annotations
 
-import inspect
+import warnings
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
-from ..data.validation import public_assumptions
+import numpy as np
+
+from ..accounting import Phase
+from ..data.frames import FrameRows
+from ..exceptions import UtilityWarning
+from ..generators.components import spread_components
+from ..mechanisms import CLUSTER_COUNT_WEIGHT, add_gaussian, cluster_sums, histogram, nearest_centers
 from ..utils.validation import MOST_UNITS, Interval, fit_context
-from ._dpgm_model import DPGMModel, fit_dpgm_model
-from ._dpgm_planning import check_network, plan_phases
-from ._planning import resolve_sampling
-from ._privae_base import VAE_CONSTRAINTS, LikelihoodSynthesizer
-from ._privae_planning import resolve_settings
+from ._budget import COUNT_SHARE, check_device, remaining_share, resolve_sampling
+from ._dp_merf import RandomFeatures
+from ._privae import VAE_CONSTRAINTS, LikelihoodSynthesizer
+from ._released import ReleasedModel
+from ._vae_model import (
+    DEFAULT_AVERAGE,
+    DEFAULT_LEARNING_RATE,
+    VAEModel,
+    VAESettings,
+    check_modules,
+    learn_rows,
+    make_likelihood,
+    network_shape,
+    vae_settings,
+)
 
-__all__ = ["DPGMSynthesizer"]
+__all__ = ["DPGMModel", "DPGMSynthesizer", "find_centers"]
 
-# What `resolve_settings` of the autoencoders knows beside the parameters here.
-_PLAIN = {
-    "divergence": None,
-    "prior": "normal",
-    "n_mixture": None,
-    "alpha": None,
-    "n_groups": None,
-    "l2_bound_group": None,
-    "aggregation": "termwise",
-}
+# Seed of the frequencies: public, and the same in every fit, so that fits can be compared release by release.
+_FREQUENCIES = 20171129
+# Unit of the length scale: the root of the number of columns of a table; columns in the unit box differ by less.
+_ARRAY_UNIT = 0.3
+# Released rows of a cluster below which its sums are noise, in standard deviations of its count.
+_SEEN = 3.0
+# How far apart the halves of a cluster start, over the spread of its rows.
+_APART = 0.1
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """K-means on random features, which releases counts and sums in every step."""
+
+    n_clusters: int
+    steps: int
+    share: float
+    n_frequencies: int
+    length_scale: float
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class DPGMSettings:
+    """The clusters, and the autoencoder of each."""
+
+    clusters: ClusterSettings
+    vae: VAESettings
 
 
 class DPGMSynthesizer(LikelihoodSynthesizer):
@@ -37,13 +72,14 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
     Parameters
     ----------
     epsilon : float or None, default=1.0
-        What a fit costs. ``numpy.inf`` is the non-private reference; None is all that is left of `accountant`.
+        Privacy budget of a fit. ``numpy.inf`` is the non-private reference; None spends all that is left of
+        `accountant`.
     delta : float or None, default=None
-        None is the accountant's, else 1e-5.
+        Failure probability of the guarantee; None is the accountant's, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None is the accountant's, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
-        The books to charge; None: books of its own, with this budget.
+        Accountant that the fit charges; None makes a new one with this budget.
     n_clusters : int, default=5
         Public. With 1 no clusters are looked for: the parameters below that concern them have nothing to act on, their
         share goes to the training, and the model is a `DPVAESynthesizer`'s.
@@ -55,7 +91,7 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         Random frequencies, the same in every fit; clusters are found in twice as many cosines and sines.
     length_scale : float, default=1.0
         Of the kernel of these features, over the root of the number of columns (for arrays .3 of it).
-    n_components, beta, n_monte_carlo, likelihood, l2_bound_sample
+    n_components, beta, likelihood, gradient_bound
         Of each autoencoder, as in `DPVAESynthesizer`.
     target, schema, classes, target_type, bounds, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoders are
@@ -75,11 +111,11 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         ``net__module__decoder``. None: a `DPNet` of `PartitionedVAEModule` with Adam at 5e-3 and a `ParameterAverage`
         of .99.
     noise : {"secure", "fast"}, default="secure"
-        Source of the noise.
+        Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
         Where torch trains.
     random_state : int, RandomState instance or None, default=None
-        Of initialisation and of the sampling stream. Never of the noise: two fits with one seed differ.
+        Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool, default=False
         A bar of steps on stderr.
 
@@ -107,7 +143,8 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
     -----
     Against the paper: counts and sums of an iteration in one query, noise calibrated jointly by privacy loss
     distributions, Poisson sampling at one public rate in place of batches of each cluster, sizes of clusters that are
-    released and not read off the data. A record is in one cluster, so the autoencoders cost what one of them costs.
+    released and do not follow from the data. A record is in one cluster, so the autoencoders cost what one of them
+    costs.
 
     References
     ----------
@@ -148,9 +185,8 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         length_scale=1.0,
         n_components=10,
         beta=1.0,
-        n_monte_carlo=1,
         likelihood="auto",
-        l2_bound_sample=1.0,
+        gradient_bound=1.0,
         target=None,
         schema=None,
         classes=None,
@@ -169,37 +205,18 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         random_state=None,
         progress=False,
     ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.n_clusters = n_clusters
-        self.cluster_steps = cluster_steps
-        self.clusters_share = clusters_share
-        self.n_frequencies = n_frequencies
-        self.length_scale = length_scale
+        self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
+        self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
+        self.bounds, self.image_shape = bounds, image_shape
+        self.bounds_share, self.on_invalid = bounds_share, on_invalid
         self.n_components = n_components
-        self.beta = beta
-        self.n_monte_carlo = n_monte_carlo
         self.likelihood = likelihood
-        self.l2_bound_sample = l2_bound_sample
-        self.target = target
-        self.schema = schema
-        self.classes = classes
-        self.target_type = target_type
-        self.bounds = bounds
-        self.on_invalid = on_invalid
-        self.image_shape = image_shape
-        self.bounds_share = bounds_share
-        self.sampling_rate = sampling_rate
-        self.steps = steps
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.net = net
-        self.noise = noise
-        self.device = device
-        self.random_state = random_state
-        self.progress = progress
+        self.beta = beta
+        self.n_clusters, self.cluster_steps, self.clusters_share = n_clusters, cluster_steps, clusters_share
+        self.n_frequencies, self.length_scale = n_frequencies, length_scale
+        self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
+        self.gradient_bound, self.net = gradient_bound, net
+        self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):
@@ -232,25 +249,24 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         one cluster that it and the released centres say, so its gradient changes one autoencoder (under "replace_one"
         at most two, which costs less than what is charged).
         """
-        with self._fitting():
-            accountant = self._resolve_accountant()
-            (rows, settings), plan = self._prepare(X, y, accountant)
-            rng = self._charge(accountant, plan)
-            settings["receipt"] = self._receipt
-            self._set_model(fit_dpgm_model(rows, settings, plan, rng, accountant.neighboring))
-            self._issue_card(plan, rng, public_assumptions(self, rows), self.model_.gradient_noise)
-        return self
+        return self._fit(X, y)
 
     def _prepare(self, X, y, accountant):
-        defaults = {name: p.default for name, p in inspect.signature(type(self).__init__).parameters.items()}
-        parameters = {name: value for name, value in self.get_params(deep=False).items() if name != "accountant"}
-        settings = {**resolve_settings({**parameters, **_PLAIN}, defaults), "seed": self._seed()}
-        rows = self._read(X, y, settings)
-        settings.update(resolve_sampling(settings, len(rows), accountant.neighboring))
-        phases = plan_phases(rows, settings)
-        plan = self._calibrate(accountant, phases, extra_delta_share=0.1 if rows.learns_classes else 0.0)
-        check_network(settings, rows)
+        vae = vae_settings(self.get_params(deep=False), self._defaults(), self._seed())
+        rows = self._read(X, y)
+        sizes = {"batch_size": self.batch_size, "epochs": self.epochs}
+        vae = replace(vae, training=resolve_sampling(vae.training, len(rows), accountant.neighboring, **sizes))
+        clusters = ClusterSettings(
+            self.n_clusters, self.cluster_steps, self.clusters_share, self.n_frequencies, self.length_scale,
+            vae.network.seed,
+        )  # fmt: skip
+        settings = DPGMSettings(clusters, vae)
+        plan = self._calibrate_phases(accountant, rows, _plan_phases(rows, settings, self.bounds_share))
+        _check_network(settings.vae, rows)
         return (rows, settings), plan
+
+    def _release(self, rows, settings, fit):
+        return fit_dpgm_model(rows, settings, fit)
 
     def _set_model(self, model):
         super()._set_model(model)
@@ -259,3 +275,292 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
     @staticmethod
     def _model_from_state(state):
         return DPGMModel.from_state(state)
+
+
+# ---- budget and network -------------------------------------------------------------------------------------------
+def _plan_phases(rows, settings, bounds_share):
+    """Return the phases of a fit, in the order of their releases: functions of public parameters alone."""
+    clusters, learned = settings.clusters, list(rows.phases(bounds_share))
+    if clusters.n_clusters > 1:
+        learned.append(Phase("clusters", clusters.share, steps=clusters.steps))
+    # under replace_one too: the sizes of the clusters are private where the number of rows is not
+    learned.append(Phase("counts", COUNT_SHARE))
+    message = f"bounds_share={bounds_share} and clusters_share={clusters.share} leave nothing to the training"
+    # one phase for the models of all clusters: see `PartedPlan`
+    return [*learned, settings.vae.training.phase("training", remaining_share(learned, message))]
+
+
+def _make_net(settings, n_parts, n_features, n_labels, likelihood, *, plan=None, scales=(), progress_text=""):
+    """The net of the settings, or the default; `scales` of the gradients of each part, after their release."""
+    from sklearn.base import clone
+
+    from ..nn import DPNet, ParameterAverage, PartitionedVAEModule, ScaledParts
+
+    template = settings.network.template
+    average = [("average", ParameterAverage(DEFAULT_AVERAGE))]
+    default = DPNet(PartitionedVAEModule, lr=DEFAULT_LEARNING_RATE, callbacks=average)
+    net = default if template is None else clone(template)
+    own = net.callbacks if isinstance(net.callbacks, list | tuple) else []
+    # by itself: skorch's set_params fails where there were none
+    net.callbacks = [("scaled_parts", ScaledParts(scales)), *own]
+    return settings.network.set_up(
+        net,
+        plan,
+        progress_text,
+        n_parts=n_parts,
+        n_features=n_features,
+        n_latent=settings.n_components,
+        likelihood=likelihood,
+        beta=settings.beta,
+        n_labels=n_labels,
+        image_shape=settings.image_shape,
+    )
+
+
+def _check_network(settings, rows):
+    """Refuse, before anything is charged, what cannot be trained privately, or at all (see `check_modules`)."""
+    from ..nn import PartitionedVAEModule
+    from ..nn._dp_net import check_template
+
+    check_template(settings.network.template)
+    check_device(settings.network.device)
+    n_features, n_labels, exact = network_shape(rows)
+    # two autoencoders are refused for whatever all of them are
+    net = _make_net(settings, 2, n_features, n_labels, make_likelihood("gaussian"))
+    width = n_features + n_labels + 1
+    check_modules(net, PartitionedVAEModule, lambda module: module.parts[0], settings, width, exact)
+
+
+def training_plan(training, fit, row_count, cluster_sizes):
+    """The DP-SGD plan of a charged fit, for the models of all clusters; its denominators are public or released.
+
+    Parameters
+    ----------
+    training : Training
+    fit : ChargedFit
+    row_count : float
+        Public or released.
+    cluster_sizes : array of shape (n_clusters,)
+        Released.
+
+    Returns
+    -------
+    PartedPlan
+        One sampling rate and one number of steps for all clusters, and for all sizes that they may have.
+    """
+    from ..dpsgd import PartedPlan
+
+    rate = training.sampling_rate
+    return PartedPlan(
+        sampling_rate=rate,
+        steps=training.steps,
+        l2_bound=training.gradient_bound,
+        noise_multiplier=fit.noise["training"],
+        expected_batch_size=max(1.0, rate * row_count),
+        neighboring=fit.neighboring,
+        part_batch_sizes=tuple(max(1.0, rate * float(size)) for size in cluster_sizes),
+    )
+
+
+# ---- the released model -------------------------------------------------------------------------------------------
+class DPGMModel(ReleasedModel):
+    """Released state of DP-GM: one variational autoencoder a cluster, and the sizes of the clusters.
+
+    Parameters
+    ----------
+    parts : list of VAEModel
+        With one codec; their `component_weights` are the released counts of the classes within the cluster.
+    row_count : float
+
+    Attributes
+    ----------
+    cluster_weights : array of shape (n_clusters,)
+        Released shares of the clusters.
+    """
+
+    def __init__(self, parts, row_count):
+        self._counts = np.stack([part.component_weights for part in parts])
+        super().__init__(parts[0].codec, row_count, self._counts.sum(axis=0))
+        self.parts, self.cluster_weights = parts, self._counts.sum(axis=1) / self._counts.sum()
+
+    def draw(self, components, rng):
+        """Vectors of given classes: a cluster by the released counts, a latent, the cluster's decoder."""
+        components = np.asarray(components, dtype=np.int64)
+        clusters = np.empty(len(components), dtype=np.int64)
+        for k in np.unique(components):
+            rows = np.flatnonzero(components == k)
+            clusters[rows] = spread_components(len(rows), self._counts[:, k], rng)
+        decoded = np.empty((len(components), self.parts[0].module.n_features), dtype=np.float32)
+        for k in np.unique(clusters):
+            rows, part = np.flatnonzero(clusters == k), self.parts[k]
+            decoded[rows] = part.decode_mean(part.draw_latents(len(rows), rng), components[rows])
+        return self.parts[0].vectors(decoded, rng)
+
+    def score_samples(self, X, y=None, n_importance=1, random_state=0):
+        """Bound of the log-likelihood of each row: that of the mixture of the autoencoders, by the released sizes."""
+        bounds = np.stack([part.score_samples(X, y, n_importance, random_state) for part in self.parts], axis=1)
+        return np.logaddexp.reduce(bounds + np.log(np.maximum(self.cluster_weights, 1e-300)), axis=1)
+
+    def to_state(self):
+        """Return plain values and arrays for a release file; ValueError for modules of the user's own."""
+        parts = [part.to_state() for part in self.parts]
+        codecs = [part.pop("codec") for part in parts]
+        return {
+            "codec": codecs[0],
+            "row_count": self.row_count,
+            "parts": {str(k): part for k, part in enumerate(parts)},
+        }
+
+    @classmethod
+    def from_state(cls, state):
+        """Rebuild from `to_state`."""
+        states = [state["parts"][str(k)] for k in range(len(state["parts"]))]
+        parts = [VAEModel.from_state({**part, "codec": state["codec"]}) for part in states]
+        for part in parts:  # one codec for all
+            part.codec = parts[0].codec
+        return cls(parts, state["row_count"])
+
+
+# ---- the fit -----------------------------------------------------------------------------------------------------
+def fit_dpgm_model(rows, settings, fit):
+    """Make all releases of DP-GM: facts that were not declared, clusters, their counts, and the steps of DP-SGD.
+
+    Parameters
+    ----------
+    rows : ArrayRows or FrameRows
+    settings : DPGMSettings
+    fit : ChargedFit
+
+    Returns
+    -------
+    DPGMModel
+    """
+    noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
+    vae, n_clusters = settings.vae, settings.clusters.n_clusters
+    codec, x, classes, likelihood, widths = learn_rows(rows, vae, fit)
+    n_features, n_classes = x.shape[1] - codec.n_classes, max(codec.n_classes, 1)
+    clusters = np.zeros(len(x), dtype=np.int64)
+    if n_clusters > 1:
+        features = _random_features(codec, isinstance(rows, FrameRows), n_features, settings.clusters)
+        centers = find_centers(x[:, :n_features], features, settings.clusters, noise["clusters"], rng, neighboring)
+        # from here on each record is in the one cluster that it and the released centres say
+        clusters = nearest_centers(x[:, :n_features], centers, features)
+    cells = clusters if classes is None else np.where(classes >= 0, clusters * n_classes + classes, -1)
+    counts = add_gaussian(histogram(cells, n_clusters * n_classes), noise["counts"], rng, neighboring)
+    row_count = fit.row_count(len(x), max(1.0, float(counts.sum())))
+    floor = max(1e-3 * float(np.abs(counts).sum()) / n_clusters, 1e-9)
+    counts = np.maximum(counts, floor).reshape(n_clusters, n_classes)
+    train = training_plan(vae.training, fit, row_count, counts.sum(axis=1))
+    _warn_of_small_clusters(counts.sum(axis=1), vae.training.sampling_rate)
+    net = _make_net(
+        vae,
+        n_clusters,
+        n_features,
+        codec.n_classes,
+        make_likelihood(likelihood, widths),
+        plan=fit.receipt.cover(train),
+        scales=[train.expected_batch_size / size for size in train.part_batch_sizes],
+        progress_text=f"epsilon {fit.plan.epsilon:.3g}",
+    )
+    net.initialize()
+    net.partial_fit(np.concatenate([x, clusters[:, None].astype(np.float32)], axis=1))
+    parts = [
+        VAEModel(codec, module, likelihood, float(sizes.sum()), sizes)
+        for module, sizes in zip(net.module_.cpu().eval().parts, counts)
+    ]
+    model = DPGMModel(parts, row_count)
+    model.gradient_noise = (net.noise_description_, net.noise_private_)
+    return model
+
+
+def _random_features(codec, frame, n_features, settings):
+    """Random features of rows, the same in every fit with this codec."""
+    unit = codec.row_norm if frame else _ARRAY_UNIT * n_features**0.5
+    scale, public = settings.length_scale * max(unit, 1e-9), np.random.default_rng(_FREQUENCIES)
+    return RandomFeatures.draw(n_features, settings.n_frequencies, scale, public)
+
+
+def find_centers(x, features, settings, noise_multiplier, rng, neighboring):
+    """Release the centres of clusters of the random features of rows: k-means, one Gaussian release an iteration.
+
+    Parameters
+    ----------
+    x : array of shape (n_samples, n_features)
+    features : RandomFeatures
+        Of norm 1.
+    settings : ClusterSettings
+    noise_multiplier : float
+        Of each of the releases.
+    rng : NoiseGenerator
+    neighboring : str
+
+    Returns
+    -------
+    array of shape (n_clusters, d)
+        The first release is the mean of all rows; the first centres lie about it, in directions drawn from the seed.
+    """
+    draws = np.random.default_rng(settings.seed)
+    centers, exact = None, noise_multiplier > 0
+    for _ in range(settings.steps):
+        query = cluster_sums(x, features, centers, exact=exact)
+        released = add_gaussian(query, noise_multiplier, rng, neighboring)
+        sd = noise_multiplier * query.sensitivity(neighboring)
+        if centers is None:
+            centers = _first_centers(released[0, 0], released[0, 1:], sd, settings.n_clusters, draws)
+        else:
+            centers = _next_centers(centers, released[:, 0], released[:, 1:], sd, draws)
+    return centers
+
+
+# ---- functions of what was released -------------------------------------------------------------------------------
+def _first_centers(count, total, sd, n_clusters, draws):
+    """Centres about the mean, as far from it as rows of norm 1 with that mean are on average."""
+    mean = _into_ball(total / max(count, 1.0))
+    directions = _directions(n_clusters, len(mean), draws)
+    return mean + directions * _spread(mean, sd / max(count, 1.0))
+
+
+def _next_centers(centers, counts, sums, sd, draws):
+    """Means of the rows of each cluster; with one that the noise hides, the largest is cut in two."""
+    n_features = sums.shape[1]
+    # the count stands above its noise, and the noise of the mean is shorter than a row
+    seen = counts > max(1.0, sd * max(_SEEN / CLUSTER_COUNT_WEIGHT, n_features**0.5))
+    if not seen.any():
+        return centers
+    sizes, out = np.where(seen, counts, 0.0), centers.copy()
+    out[seen] = [_into_ball(mean) for mean in sums[seen] / counts[seen, None]]
+    for k in np.flatnonzero(~seen):
+        largest = int(sizes.argmax())
+        # to both sides of the mean: half of the rows are then nearer to the one, half to the other
+        shift = _APART * _spread(out[largest], sd / sizes[largest]) * _directions(1, n_features, draws)[0]
+        out[k], out[largest] = out[largest] + shift, out[largest] - shift
+        sizes[largest] /= 2
+        sizes[k] = sizes[largest]
+    return out
+
+
+def _into_ball(mean):
+    return mean / max(1.0, float(np.linalg.norm(mean)))
+
+
+def _spread(mean, noise):
+    """Root-mean-square distance, from their released mean, of rows of norm 1; the mean's own noise taken off."""
+    square = max(float(mean @ mean) - len(mean) * noise**2, 0.0)
+    return max(1.0 - square, 0.01) ** 0.5
+
+
+def _directions(n, n_features, draws):
+    rows = draws.standard_normal((n, n_features))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def _warn_of_small_clusters(sizes, sampling_rate):
+    """Warn, by released counts, of clusters that give less than a row a step."""
+    small = int((sampling_rate * sizes < 1).sum())
+    if small:
+        warnings.warn(
+            f"{small} of {len(sizes)} clusters have, by their released counts, less than one row a step to learn from: "
+            "lower n_clusters or raise sampling_rate",
+            UtilityWarning,
+            stacklevel=4,
+        )

@@ -1,4 +1,4 @@
-"""P3GM on DataFrames: release the tables, fit prior and decoder to them, and keep what sampling needs."""
+"""Models of DataFrames from released moments: the releases, prior and decoder fitted to them, the released model."""
 
 from __future__ import annotations
 
@@ -9,29 +9,24 @@ import numpy as np
 from tqdm import tqdm
 
 from .._types import BoundedSum
-from ..data.frames import FrameCodec
 from ..data.scores import Scores
 from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
 from ..generators.conditioning import FramesGiven
-from ..generators.gaussians import LatentSpace
 from ..generators.product_mixture import TableModel, fit_tables
 from ..generators.scores import ScoreModel, fit_scores
 from ..mechanisms import add_gaussian, unpack_moments, unpack_one_hot_moments
-from ..mixture import GaussianMixtureParameters, dp_em, initial_mixture
-from ..tabular import sample_levels
-from ..utils.blocks import map_blocks
+from ..mixture import GaussianMixtureParameters
 from ..utils.file_checks import check_mixture
-from ._decoder import NetGenerator, decoder_plan, train_decoder
+from ._released import NetGenerator, ReleasedModel
 
 __all__ = ["FrameModel", "fit_frame_model"]
 
 _MOST_COMPONENTS = 30
-_WARM_ROWS = 20_000
 
 
-class FrameModel:
-    """Released state of P3GM on DataFrames.
+class FrameModel(ReleasedModel):
+    """Released state of P3GM and Moment on DataFrames.
 
     Parameters
     ----------
@@ -44,8 +39,6 @@ class FrameModel:
     net : NetGenerator or None
         Decoder trained by DP-SGD.
     """
-
-    kind = "frame"
 
     def __init__(self, codec, particles, row_count, mixture=None, net=None):
         self.codec, self.particles, self.row_count = codec, particles, row_count
@@ -72,46 +65,39 @@ class FrameModel:
         counts = self.particles.class_counts
         return counts / max(counts.sum(), 1e-12)
 
-    def sample(self, components, rng):
-        """A frame, or (frame, y), of rows of given components."""
-        codes = self.codes(components, rng)
-        return self.codec.decode(codes, components if self.codec.n_classes else None, rng)
-
     def given(self, given):
-        """The model, conditioned on the values of some columns."""
+        """The model of rows that have some of their columns as asked for (see `read_evidence`)."""
         return FramesGiven(self, given)
 
-    def codes(self, components, rng):
+    def draw(self, components, rng):
         """Level codes of rows of given components, shape (n_samples, n_blocks)."""
         if self.net is not None:
-            return self._draw_levels(self.net.sample(components, rng), rng)
+            return self._draw_present(self.net.sample(components, rng), rng)
         if self.mixture is None:
             return self.particles.sample(components, rng)
         counts = np.bincount(components, minlength=self.mixture.n_components)
         latent = np.empty((len(components), self.n_latent))
         latent[np.argsort(components, kind="stable")] = self.mixture.sample(len(components), rng, counts=counts)[0]
-        return self._draw_levels(self.particles.decode(latent), rng)
+        return self._draw_present(self.particles.decode(latent), rng)
 
-    def _draw_levels(self, probabilities, rng):
-        # a network was never told which levels are absent
-        blocks = np.split(probabilities * self.particles.present, self.particles.offsets[1:-1], axis=1)
-        return np.stack([sample_levels(block, rng) for block in blocks], axis=1)
+    def _draw_present(self, probabilities, rng):
+        # a network does not know which levels are absent
+        return self.draw_levels(probabilities * self.particles.present, rng)
 
     def encode(self, frame):
         """Latent of rows."""
-        return self.particles.encode(self.codec.one_hot(self._codes(frame)[0]))
+        return self.particles.encode(self.codec.one_hot(self.codes_like_fit(frame)[0]))
 
     def decode(self, latent, rng):
         """Rows from latents; the target is drawn by its released shares."""
         decoder = self.particles if self.net is None else self.net
-        codes = self._draw_levels(decoder.decode(latent), rng)
+        codes = self._draw_present(decoder.decode(latent), rng)
         classes = spread_components(len(latent), self.class_ratio, rng) if self.codec.n_classes else None
-        decoded = self.codec.decode(codes, classes, rng)
-        return decoded[0] if isinstance(decoded, tuple) else decoded
+        return self.rows_of(codes, classes, rng)
 
     def score_samples(self, frame, y=None):
         """Log-likelihood of each row (ELBO with a network)."""
-        codes, classes = self._codes(frame, y)
+        codes, classes = self.codes_like_fit(frame, y)
         if self.net is not None:
             return self.net.elbo(self.codec.one_hot(codes), classes)
         if self.mixture is not None:
@@ -120,17 +106,6 @@ class FrameModel:
             scores = [self.particles.score_samples(codes, np.full(len(codes), k)) for k in range(self.codec.n_classes)]
             return np.logaddexp.reduce(scores, axis=0)
         return self.particles.score_samples(codes, np.zeros(len(codes), dtype=np.int64) if classes is None else classes)
-
-    def _codes(self, frame, y=None):
-        """Level and class codes of rows like those of `fit`; y may be left out where it came apart."""
-        schema = self.codec.encoder.schema_
-        missing = [name for name in schema.names if name not in frame.columns]
-        if self.codec.y != "none" and missing == [schema.names[-1]]:
-            column = schema[missing[0]]
-            filler = column.values[0] if hasattr(column, "values") and column.values else column.bounds[0]
-            codes, classes = self.codec.codes(frame.assign(**{missing[0]: filler if y is None else np.asarray(y)}))
-            return codes, None if y is None else classes
-        return self.codec.codes(frame)
 
     def to_state(self):
         """Return plain values and arrays for a release file."""
@@ -152,54 +127,51 @@ class FrameModel:
         }
 
     @classmethod
-    def from_state(cls, state):
-        """Rebuild from `to_state`."""
+    def _restore(cls, codec, state):
         mixture = state["mixture"] and check_mixture(GaussianMixtureParameters(**state["mixture"]))
         net = None if state["net"] is None else NetGenerator.from_state(state["net"])
         kind = ScoreModel if "scores" in state["particles"] else TableModel
-        codec, particles = FrameCodec.from_state(state["codec"]), kind.from_state(state["particles"])
-        return cls(codec, particles, state["row_count"], mixture, net)
+        return cls(codec, kind.from_state(state["particles"]), state["row_count"], mixture, net)
 
 
-def fit_frame_model(rows, settings, plan, rng, neighboring, stream):
-    """Make all releases of the fit, after its charge.
+def fit_frame_model(rows, model, fit):
+    """Make the releases of DataFrames: facts that were not declared, then tables or scores; fit a model to them.
 
     Parameters
     ----------
     rows : FrameRows
-    settings, plan, rng, neighboring, stream
-        As in `fit_array_model`.
+    model : MomentSettings
+    fit : ChargedFit
 
     Returns
     -------
     FrameModel
+        Without the mixture and the network of P3GM.
     """
-    noise = plan.noise_multipliers
-    alone = settings["prior"] != "mixture" and settings["decoder"] == "released"
-    codec, one_way_share = rows.learn(noise, plan.extra_delta, rng, neighboring, scores=alone)
+    noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
+    codec, one_way_share = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, scores=model.moments_alone)
     scores = Scores.of_codec(codec, rows.importance_of(codec)) if one_way_share == 0 else None
+    tables = rows.moments(codec, one_way_share or 1.0) if scores is None else rows.score_moments(codec, scores)
+    released = unpack(add_gaussian(tables, noise["moments"], rng, neighboring), codec, scores)
+    particles = _fit_prior(released, tables, codec, scores, model, fit)
+    _warn_of_what_is_lost(codec, particles, pairs=scores is not None or one_way_share < 1)
+    return FrameModel(codec, particles, fit.row_count(len(rows), particles.class_counts.sum()))
+
+
+def _fit_prior(released, tables, codec, scores, model, fit):
+    """Prior and decoder from released tables or scores; `tables` gives the scale of their noise alone."""
     wanted = {"auto": _MOST_COMPONENTS, None: int(codec.n_levels.sum())}
     options = {
         "optional": codec.optional_levels,
-        "n_components": wanted.get(settings["n_components"], settings["n_components"]),
+        "n_components": wanted.get(model.n_components, model.n_components),
     }
-    tables = rows.moments(codec, one_way_share or 1.0) if scores is None else rows.score_moments(codec, scores)
-    released = unpack(add_gaussian(tables, noise["moments"], rng, neighboring), codec, scores)
-    if scores is None:
-        sd = unpack(_noise_sd(tables, noise["moments"], neighboring), codec)
-        progress = _bar if settings["progress"] else None
-        particles = fit_tables(released, sd, codec.n_levels, stream, progress=progress, **options)
-    else:
-        sd = noise["moments"] * tables.sensitivity(neighboring)
-        particles = fit_scores(released, sd, scores, stream, **options)
-    _warn_of_what_is_lost(codec, particles, pairs=scores is not None or one_way_share < 1)
-    row_count = float(len(rows)) if neighboring == "replace_one" else float(particles.class_counts.sum())
-    model = FrameModel(codec, particles, row_count)
-    if settings["prior"] == "mixture":
-        model.mixture = _release_mixture(rows, codec, particles, settings, noise, rng, neighboring, stream)
-    if settings["decoder"] == "net":
-        model.net = _train(rows, model, settings, plan, neighboring, stream)
-    return model
+    noise_multiplier = fit.noise["moments"]
+    if scores is not None:
+        sd = noise_multiplier * tables.sensitivity(fit.neighboring)
+        return fit_scores(released, sd, scores, fit.stream, **options)
+    sd = unpack(_noise_sd(tables, noise_multiplier, fit.neighboring), codec)
+    progress = _bar if model.progress else None
+    return fit_tables(released, sd, codec.n_levels, fit.stream, progress=progress, **options)
 
 
 def unpack(packed, codec, scores=None):
@@ -210,10 +182,10 @@ def unpack(packed, codec, scores=None):
 
 
 def _warn_of_what_is_lost(codec, particles, pairs):
-    """Tell, from released values alone, what the noise left nothing of."""
+    """Warn, by released values alone, of what is lost in the noise."""
     if not pairs and len(codec.n_levels) > 1:
         warnings.warn(
-            "too few rows for the noise to tell what columns have to do with one another: they are modelled as "
+            "too few rows for this noise to estimate how columns depend on one another: they are modelled as "
             "independent" + (" within a class" if codec.n_classes else ""),
             UtilityWarning,
             stacklevel=2,
@@ -222,9 +194,9 @@ def _warn_of_what_is_lost(codec, particles, pairs):
         gone = (particles.class_counts == 0) & ~codec.optional_classes
         if gone.any():
             names = [repr(name) for name, lost in zip(codec.classes, gone) if lost]
-            told = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+            named = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
             warnings.warn(
-                f"too few rows for the noise in the classes {told} of {codec.target!r}: taken for absent, they are "
+                f"too few rows for the noise in the classes {named} of {codec.target!r}: taken for absent, they are "
                 "drawn only where asked for by name",
                 UtilityWarning,
                 stacklevel=2,
@@ -245,53 +217,3 @@ def _bar(steps):
 def _noise_sd(tables: BoundedSum, noise_multiplier, neighboring):
     sd = noise_multiplier * tables.sensitivity(neighboring) / np.asarray(tables.weights)
     return np.broadcast_to(sd, (1, len(sd)))
-
-
-def _latents(rows, codec, particles):
-    codes = rows.codes(codec)
-    latent = np.empty((len(codes), len(particles.components)))
-    for part, encoded in map_blocks(lambda chunk: particles.encode(codec.one_hot(chunk)), codes):
-        latent[part] = encoded
-    return latent
-
-
-def _release_mixture(rows, codec, particles, settings, noise, rng, neighboring, stream):
-    """DP-EM in the latent space, whose columns have released variance 1: the ball of radius 2 sqrt(k) is public."""
-    k = len(particles.components)
-    kind = {"radius": 2 * k**0.5, "min_variance": 1e-2}
-    start = initial_mixture(
-        np.zeros(k), np.eye(k), settings["n_mixture"], stream, covariance_type=settings["covariance_type"], **kind
-    )
-    return dp_em(
-        _latents(rows, codec, particles),
-        start,
-        n_iter=settings["em_steps"],
-        noise_multiplier=noise["mixture"],
-        rng=rng,
-        neighboring=neighboring,
-        **kind,
-    )
-
-
-def _train(rows, model, settings, plan, neighboring, stream):
-    codec, particles, mixture = model.codec, model.particles, model.mixture
-    components = spread_components(_WARM_ROWS, model.component_weights, stream)
-    warm = codec.one_hot(model.codes(components, stream))
-    if codec.n_classes:
-        warm = np.concatenate([warm, np.eye(codec.n_classes, dtype=np.float32)[components]], axis=1)
-    if mixture is None:
-        weights = np.maximum(particles.class_counts, 1e-9)
-        covariances = particles.class_covariances + 1e-3 * np.eye(model.n_latent)
-        mixture = GaussianMixtureParameters(weights / weights.sum(), particles.class_means, covariances, "full")
-    return train_decoder(
-        rows.one_hot_with_labels(codec),
-        decoder_plan(settings, plan, model.row_count, neighboring),
-        LatentSpace(particles.mean, particles.components.T / particles.scale),
-        mixture,
-        settings=settings,
-        likelihood="table",
-        widths=codec.n_levels,
-        n_labels=codec.n_classes,
-        warm_rows=warm,
-        progress_text=f"epsilon {plan.epsilon:.3g}",
-    )

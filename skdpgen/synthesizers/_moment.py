@@ -5,21 +5,17 @@ from __future__ import annotations
 from numbers import Integral, Real
 
 import numpy as np
-import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import PRIVACY_CONSTRAINTS
 from ..data.frames import FrameRows
-from ..data.validation import public_assumptions, validate_input
-from ..exceptions import InvalidInputError
+from ..data.validation import validate_input
 from ..generators.components import join_chunks
 from ..generators.constraints import RowConstraint, keep_constraints
-from ..tabular import Schema
-from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context, validate_data, validate_rows
+from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
 from ._array_model import ArrayModel, fit_array_model
-from ._base import BaseSynthesizer
+from ._base import DATA_CONSTRAINTS, BaseSynthesizer
+from ._budget import MomentSettings, plan_moments
 from ._frame_model import FrameModel, fit_frame_model
-from ._planning import plan_fit
 
 __all__ = ["MomentSynthesizer"]
 
@@ -37,13 +33,14 @@ class MomentSynthesizer(BaseSynthesizer):
     Parameters
     ----------
     epsilon : float or None, default=1.0
-        What a fit costs. ``numpy.inf`` is the non-private reference; None is all that is left of `accountant`.
+        Privacy budget of a fit. ``numpy.inf`` is the non-private reference; None spends all that is left of
+        `accountant`.
     delta : float or None, default=None
-        None is the accountant's, else 1e-5.
+        Failure probability of the guarantee; None is the accountant's, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None is the accountant's, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
-        The books to charge; None: books of its own, with this budget.
+        Accountant that the fit charges; None makes a new one with this budget.
     target : column name, list of them, or None, default=None
         DataFrames: the column that the others are modelled by; of several, every combination of levels is a class.
         `sample` then gives one frame.
@@ -52,14 +49,14 @@ class MomentSynthesizer(BaseSynthesizer):
     classes : sequence or None, default=None
         Public classes of y or `target`. None: learned.
     target_type : {"categorical", "numeric"} or None, default=None
-        None: numeric if its dtype is float.
+        Kind of y or `target`; None is numeric if its dtype is float.
     importance : dict or None, default=None
         DataFrames: column name -> how much the error of its tables matters beside 1 for the others, 1e-6 to 1e6;
         public. Tables of two columns weigh as the product.
     constraints : sequence of str or None, default=None
         DataFrames: conditions that every row drawn keeps, such as ``"start <= end"`` or ``"age >= 16 or job ==
         'none'"`` or ``"end - start <= 30"`` (days); public. A row that a missing value leaves open keeps them. Rows
-        that break one are drawn again. They may be changed after the fit: what was released does not hang on them.
+        that break one are drawn again. They may be changed after the fit: what was released does not depend on them.
     bounds : pair (low, high), one pair a column, or None, default=None
         Arrays: public bounds of the values, which are clipped to them. None: learned.
     l2_bound : float or None, default=None
@@ -75,9 +72,9 @@ class MomentSynthesizer(BaseSynthesizer):
         Latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays and 400 for images, None is no
         reduction.
     noise : {"secure", "fast"}, default="secure"
-        Source of the noise.
+        Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
-        Of initialisation and of the sampling stream. Never of the noise: two fits with one seed differ.
+        Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool, default=False
         A bar on stderr.
 
@@ -104,7 +101,7 @@ class MomentSynthesizer(BaseSynthesizer):
     Notes
     -----
     The squared sensitivity of all tables of a DataFrame is the number of tables in one class (weighted): a row has one
-    level in each column and is in one class. Nothing is paid for classes, nor for the levels of a column.
+    level in each column and is in one class. Classes cost nothing, nor do the levels of a column.
 
     Examples
     --------
@@ -119,20 +116,12 @@ class MomentSynthesizer(BaseSynthesizer):
     """
 
     _parameter_constraints = {
-        **PRIVACY_CONSTRAINTS,
-        "target": "no_validation",
-        "schema": [Schema, None],
-        "classes": ["array-like", None],
-        "target_type": [StrOptions({"categorical", "numeric"}), None],
+        **DATA_CONSTRAINTS,
+        "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
         "importance": [dict, None],
         "constraints": [str, list, tuple, None],
-        "bounds": ["array-like", None],
-        "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
         "image_shape": ["array-like", None],
-        "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
-        "on_invalid": [StrOptions({"clip", "raise"})],
         "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both"), StrOptions({"auto"}), None],
-        "progress": ["boolean"],
     }
 
     def __init__(
@@ -158,25 +147,13 @@ class MomentSynthesizer(BaseSynthesizer):
         random_state=None,
         progress=False,
     ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.target = target
-        self.schema = schema
-        self.classes = classes
-        self.target_type = target_type
-        self.importance = importance
-        self.constraints = constraints
-        self.bounds = bounds
-        self.l2_bound = l2_bound
-        self.image_shape = image_shape
-        self.bounds_share = bounds_share
-        self.on_invalid = on_invalid
+        self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
+        self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
+        self.bounds, self.l2_bound, self.image_shape = bounds, l2_bound, image_shape
+        self.bounds_share, self.on_invalid = bounds_share, on_invalid
         self.n_components = n_components
-        self.noise = noise
-        self.random_state = random_state
-        self.progress = progress
+        self.importance, self.constraints = importance, constraints
+        self.noise, self.random_state, self.progress = noise, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):
@@ -207,17 +184,10 @@ class MomentSynthesizer(BaseSynthesizer):
         **Privacy.** The unit is one row, under `neighboring`. Charged before anything is released, as one composed
         event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not declared (at its part of
         `bounds_share`; learned categories also spend a tenth of `delta`), and one for the moments (three for arrays:
-        mean, norms about it, second moments; of images grey pixels too, and cells of the classes where noise is low).
+        mean, norms about it, second moments; of images grey pixels too, and sub-clusters of the classes where noise is
+        low).
         """
-        with self._fitting():
-            accountant = self._resolve_accountant()
-            (rows, settings), plan = self._prepare(X, y, accountant)
-            rng = self._charge(accountant, plan)
-            fit_model = fit_frame_model if isinstance(rows, FrameRows) else fit_array_model
-            model = fit_model(rows, settings, plan, rng, accountant.neighboring, self._sampling_stream)
-            self._set_model(model)
-            self._issue_card(plan, rng, public_assumptions(self, rows))
-        return self
+        return self._fit(X, y)
 
     def _prepare(self, X, y, accountant):
         rows = validate_input(self, X, y)
@@ -226,19 +196,15 @@ class MomentSynthesizer(BaseSynthesizer):
                 RowConstraint(text, rows.schema.names).check(rows.schema)
         else:
             rows.check_components(self.n_components)
-        settings = {
-            "prior": "moments",
-            "decoder": "released",
-            "n_components": self.n_components,
-            "bounds_share": self.bounds_share,
-            "budget_split": None,
-            "progress": self.progress,
-        }
-        extra = 0.1 if rows.learns_classes else 0.0
-        plan = plan_fit(
-            rows, settings, accountant, lambda phases: self._calibrate(accountant, phases, extra_delta_share=extra)
+        model = MomentSettings(self.n_components, self.progress)
+        plan = plan_moments(
+            rows, model, self.bounds_share, accountant, lambda phases: self._calibrate_phases(accountant, rows, phases)
         )
-        return (rows, settings), plan
+        return (rows, model), plan
+
+    def _release(self, rows, settings, fit):
+        """Release the moments; the model is a function of them."""
+        return (fit_frame_model if isinstance(rows, FrameRows) else fit_array_model)(rows, settings, fit)
 
     def _texts(self):
         return (self.constraints,) if isinstance(self.constraints, str) else tuple(self.constraints or ())
@@ -257,8 +223,8 @@ class MomentSynthesizer(BaseSynthesizer):
             "balanced" gives all the same; None is the released one.
         given : dict, default=None
             Column name -> what its value is to be: a value; of categories a list; of numbers and dates a pair
-            ``(low, high)`` with None for an open end; None for a missing value. Rows are drawn from the model's law of
-            such rows, so the other columns follow. Arrays: column index or name -> value.
+            ``(low, high)`` with None for an open end; None for a missing value. Rows are drawn from the model's
+            distribution of such rows, so the other columns follow. Arrays: column index or name -> value.
         random_state : int, RandomState, Generator or None, default=None
             None advances the estimator's own stream, so that two calls differ; an integer repeats.
 
@@ -313,20 +279,7 @@ class MomentSynthesizer(BaseSynthesizer):
     def score(self, X, y=None):
         """Return the mean log-likelihood of rows (higher is better).
 
-        The rows are read unpaid: what comes back is private, and is not to be published.
+        It is computed from the rows given without protection: do not publish it.
         """
         check_is_fitted(self)
-        if self.model_.kind == "frame":
-            if not isinstance(X, pd.DataFrame):
-                raise InvalidInputError("fitted on a DataFrame: expected one")
-            validate_data(self, X, reset=False, skip_check_array=True)
-        else:
-            X = validate_rows(self, X, reset=False)
-        return float(np.mean(self.model_.score_samples(X, y)))
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        tags.input_tags.allow_nan = False
-        tags.input_tags.categorical = tags.input_tags.string = True
-        return tags
+        return float(np.mean(self.model_.score_samples(self._rows_like_fit(X), y)))

@@ -1,56 +1,95 @@
-"""P3GM: a phased private generative model (DP-PCA, a DP mixture in the latent space, a decoder)."""
+"""P3GM: a phased private generative model (DP-PCA, a DP mixture in the latent space, a decoder).
+
+The first phase, the moments, is that of `_array_model` and `_frame_model`; the other two stand below the estimator.
+"""
 
 from __future__ import annotations
 
-import inspect
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
-import pandas as pd
-from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import PRIVACY_CONSTRAINTS
 from ..data.frames import FrameRows
-from ..data.validation import public_assumptions, validate_input
+from ..data.validation import validate_input
 from ..exceptions import InvalidInputError
-from ..tabular import Schema
-from ..utils.validation import (
-    MOST_UNITS,
-    ClassNamePrefixFeaturesOutMixin,
-    Interval,
-    StrOptions,
-    fit_context,
-    validate_data,
-    validate_rows,
-)
+from ..generators.components import spread_components
+from ..generators.gaussians import LatentSpace, LinearGenerator
+from ..mixture import GaussianMixtureParameters, dp_em, initial_mixture
+from ..utils.blocks import map_blocks
+from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
 from ._array_model import ArrayModel, fit_array_model
-from ._base import BaseSynthesizer
-from ._decoder import check_network
+from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer, LatentTransformerMixin
+from ._budget import (
+    MomentSettings,
+    Network,
+    Training,
+    check_device,
+    moment_split,
+    paper_settings,
+    plan_moments,
+    resolve_parameters,
+    resolve_sampling,
+)
 from ._frame_model import FrameModel, fit_frame_model
-from ._planning import plan_fit, resolve_sampling, resolve_settings
+from ._released import NetGenerator
 
 __all__ = ["P3GMSynthesizer"]
 
+# Parameters that act under one value of another alone.
+_ACTS = {
+    **dict.fromkeys(("n_mixture", "covariance_type", "em_steps"), ("prior", ("mixture",))),
+    **dict.fromkeys(
+        (
+            "latent_variance", "likelihood", "sampling_rate", "steps", "batch_size", "epochs",
+            "gradient_bound", "warm_start_steps", "net", "device",
+        ),
+        ("decoder", ("net",)),
+    ),
+}  # fmt: skip
+# Synthetic rows that the network is initialised on, and how many of them are in one of those steps.
+_WARM_ROWS, _WARM_BATCH = 20_000, 256
 
-class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSynthesizer):
+
+@dataclass(frozen=True)
+class MixtureSettings:
+    """The second phase: a mixture by DP-EM, which releases its sums in every step."""
+
+    n_components: int
+    covariance_type: str
+    steps: int
+
+
+@dataclass(frozen=True, eq=False)
+class DecoderSettings:
+    """The third phase: a network trained by DP-SGD on the ELBO."""
+
+    training: Training
+    network: Network
+    likelihood: str
+    latent_variance: str
+    warm_start_steps: int
+
+
+class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
     """Phased private generative model: what one release of moments teaches, and a decoder on top.
 
     Releases the parameters of a generative model of the rows, and nothing else: noisy moments give a DP-PCA and the
-    law of the latents, optionally refined by DP-EM; the decoder follows from them for free, or is trained by DP-SGD.
-    All phases are calibrated together, so that a fit costs exactly (`epsilon`, `delta`), and charged at once.
+    distribution of the latents, optionally refined by DP-EM; the decoder follows from them for free, or is trained by
+    DP-SGD. All phases are calibrated together, so that a fit costs exactly (`epsilon`, `delta`), and charged at once.
 
     Parameters
     ----------
     epsilon : float or None, default=1.0
-        What a fit costs. ``numpy.inf`` is the non-private reference (the paper's PGM); None is all that is left of
-        `accountant`.
+        Privacy budget of a fit. ``numpy.inf`` is the non-private reference (the paper's PGM); None spends all that is
+        left of `accountant`.
     delta : float or None, default=None
-        None is the accountant's, else 1e-5.
+        Failure probability of the guarantee; None is the accountant's, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None is the accountant's, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
-        The books to charge; None: books of its own, with this budget.
+        Accountant that the fit charges; None makes a new one with this budget.
     target : column name or None, default=None
         DataFrames: the column that the others are modelled by. `sample` then gives one frame.
     schema : Schema or None, default=None
@@ -58,7 +97,7 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
     classes : sequence or None, default=None
         Public classes of y or `target`. None: learned.
     target_type : {"categorical", "numeric"} or None, default=None
-        None: numeric if its dtype is float.
+        Kind of y or `target`; None is numeric if its dtype is float.
     bounds : pair (low, high), one pair a column, or None, default=None
         Arrays: public bounds of the values, which are clipped to them. None: learned.
     l2_bound : float or None, default=None
@@ -76,8 +115,9 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
         network or a mixture; None is no reduction.
         Arrays refuse more than they have columns; DataFrames, whose levels may be learned, have as many as there are.
     prior : {"auto", "class_conditional", "gaussian", "mixture"}, default="auto"
-        Law of the latents: of each class of a categorical y, from class-conditional moments ("auto" with such a y); of
-        all rows ("auto" without); or a mixture of Gaussians by DP-EM, y a column like the others, as in the paper.
+        Distribution of the latents: of each class of a categorical y, from class-conditional moments ("auto" with such
+        a y); of all rows ("auto" without); or a mixture of Gaussians by DP-EM, y a column like the others, as in the
+        paper.
     n_mixture : int, default=3
         Gaussians of the "mixture".
     covariance_type : {"full", "diag"}, default="full"
@@ -93,9 +133,7 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
     likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
         "net" on arrays; "auto" is Bernoulli for values that are not negative; "bernoulli" needs
         `bounds` that say so. DataFrames have one
-        categorical law a column.
-    n_monte_carlo : int, default=1
-        "net": latent samples a record.
+        categorical distribution a column.
     sampling_rate : float, default=0.005
         "net": probability of a record to take part in a step; public.
     steps : int, default=1000
@@ -108,17 +146,17 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
         "net": ordinary steps on synthetic rows before the private ones.
     net : DPNet or None, default=None
         "net": a template, cloned, for ``net__lr``, ``net__optimizer``, ``net__module__n_hidden``,
-        ``net__module__decoder``. None: ``DPNet(P3GMModule)``.
+        ``net__module__decoder``, ``net__module__n_monte_carlo``. None: ``DPNet(P3GMModule)``.
     budget_split : (float, float, float) or None, default=None
         Shares of encoder, mixture and decoder in the squared Gaussian-DP parameter; None depends on prior and decoder.
     preset : str or None, default=None
         "paper/mnist", "paper/adult", ...: settings of the paper's Table IV, in place of the parameters they concern.
     noise : {"secure", "fast"}, default="secure"
-        Source of the noise.
+        Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
         "net": where torch trains.
     random_state : int, RandomState instance or None, default=None
-        Of initialisation and of the sampling stream. Never of the noise: two fits with one seed differ.
+        Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool, default=False
         Bars on stderr.
 
@@ -163,16 +201,10 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
     """
 
     _parameter_constraints = {
-        **PRIVACY_CONSTRAINTS,
-        "target": "no_validation",
-        "schema": [Schema, None],
-        "classes": ["array-like", range, None],
-        "target_type": [StrOptions({"categorical", "numeric"}), None],
-        "bounds": ["array-like", None],
+        **DATA_CONSTRAINTS,
+        **TRAINING_CONSTRAINTS,
         "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
         "image_shape": [tuple, list, None],
-        "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
-        "on_invalid": [StrOptions({"clip", "raise"})],
         "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both"), StrOptions({"auto"}), None],
         "prior": [StrOptions({"auto", "class_conditional", "gaussian", "mixture"})],
         "n_mixture": [Interval(Integral, 1, MOST_UNITS, closed="both")],
@@ -181,18 +213,9 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
         "decoder": [StrOptions({"released", "net"})],
         "latent_variance": [StrOptions({"learned", "zero"})],
         "likelihood": [StrOptions({"auto", "bernoulli", "gaussian"})],
-        "n_monte_carlo": [Interval(Integral, 1, MOST_UNITS, closed="both")],
-        "sampling_rate": [Interval(Real, 1e-6, 1, closed="both")],
-        "steps": [Interval(Integral, 1, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left"), None],
-        "epochs": [Interval(Integral, 1, None, closed="left"), None],
-        "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both")],
         "warm_start_steps": [Interval(Integral, 0, None, closed="left")],
-        "net": "no_validation",
         "budget_split": ["array-like", None],
         "preset": [str, None],
-        "device": [str],
-        "progress": ["boolean"],
     }
 
     def __init__(
@@ -219,7 +242,6 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
         decoder="released",
         latent_variance="learned",
         likelihood="auto",
-        n_monte_carlo=1,
         sampling_rate=0.005,
         steps=1000,
         batch_size=None,
@@ -234,41 +256,17 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
         random_state=None,
         progress=False,
     ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.target = target
-        self.schema = schema
-        self.classes = classes
-        self.target_type = target_type
-        self.bounds = bounds
-        self.l2_bound = l2_bound
-        self.image_shape = image_shape
-        self.bounds_share = bounds_share
-        self.on_invalid = on_invalid
-        self.n_components = n_components
-        self.prior = prior
-        self.n_mixture = n_mixture
-        self.covariance_type = covariance_type
-        self.em_steps = em_steps
-        self.decoder = decoder
-        self.latent_variance = latent_variance
-        self.likelihood = likelihood
-        self.n_monte_carlo = n_monte_carlo
-        self.sampling_rate = sampling_rate
-        self.steps = steps
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.gradient_bound = gradient_bound
-        self.warm_start_steps = warm_start_steps
-        self.net = net
-        self.budget_split = budget_split
-        self.preset = preset
-        self.noise = noise
-        self.device = device
-        self.random_state = random_state
-        self.progress = progress
+        self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
+        self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
+        self.bounds, self.l2_bound, self.image_shape = bounds, l2_bound, image_shape
+        self.bounds_share, self.on_invalid = bounds_share, on_invalid
+        self.n_components, self.prior, self.decoder = n_components, prior, decoder
+        self.n_mixture, self.covariance_type, self.em_steps = n_mixture, covariance_type, em_steps
+        self.latent_variance, self.likelihood = latent_variance, likelihood
+        self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
+        self.gradient_bound, self.warm_start_steps, self.net = gradient_bound, warm_start_steps, net
+        self.budget_split, self.preset = budget_split, preset
+        self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):
@@ -297,101 +295,326 @@ class P3GMSynthesizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseSyn
         **Privacy.** The unit is one row, under `neighboring`. Charged before anything is released, as one composed
         event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not declared (at its part of
         `bounds_share`; learned categories also spend a tenth of `delta`); one for the moments (three for arrays: mean,
-        norms about it, second moments; of images grey pixels too, and cells of the classes where noise is low); with
-        "mixture", `em_steps` more; with "net", `steps` Poisson-sampled ones.
+        norms about it, second moments; of images grey pixels too, and sub-clusters of the classes where noise is low);
+        with "mixture", `em_steps` more; with "net", `steps` Poisson-sampled ones.
         """
-        with self._fitting():
-            accountant = self._resolve_accountant()
-            (rows, settings), plan = self._prepare(X, y, accountant)
-            rng = self._charge(accountant, plan)
-            settings["receipt"] = self._receipt
-            fit_model = fit_frame_model if isinstance(rows, FrameRows) else fit_array_model
-            self._set_model(fit_model(rows, settings, plan, rng, accountant.neighboring, self._sampling_stream))
-            self._issue_card(plan, rng, public_assumptions(self, rows), self.model_.gradient_noise)
-        return self
+        return self._fit(X, y)
 
     def _prepare(self, X, y, accountant):
-        settings = {**resolve_settings(self.get_params(deep=False), self._defaults()), "seed": self._seed()}
-        rows = self._read(X, y, settings)
-        settings.update(resolve_sampling(settings, len(rows), accountant.neighboring))
-        extra = 0.1 if rows.learns_classes else 0.0
-        plan = plan_fit(
-            rows, settings, accountant, lambda phases: self._calibrate(accountant, phases, extra_delta_share=extra)
+        parameters = resolve_parameters(
+            self.get_params(deep=False), self._defaults(), presets=paper_settings, acts=_ACTS
         )
-        if settings["decoder"] == "net":
-            check_network(settings, *rows.network_shape(settings["n_components"]))
-        return (rows, settings), plan
+        split = moment_split(parameters["budget_split"])
+        model = _settings(parameters, self._seed())
+        rows = self._read(X, y, parameters)
+        if model.decoder is not None:
+            sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
+            training = resolve_sampling(model.decoder.training, len(rows), accountant.neighboring, **sizes)
+            model = replace(model, decoder=replace(model.decoder, training=training))
+        plan = plan_moments(
+            rows, model, self.bounds_share, accountant,
+            lambda phases: self._calibrate_phases(accountant, rows, phases), split=split,
+        )  # fmt: skip
+        if model.decoder is not None:
+            _check_network(model.decoder, *rows.network_shape(model.n_components))
+        return (rows, model), plan
 
-    @classmethod
-    def _defaults(cls):
-        return {name: p.default for name, p in inspect.signature(cls.__init__).parameters.items() if name != "self"}
-
-    def _read(self, X, y, settings):
+    def _read(self, X, y, parameters):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""
-        conditional = settings["prior"] in ("auto", "class_conditional")
-        rows = validate_input(self, X, y, conditional=conditional)
+        prior, likelihood = parameters["prior"], parameters["likelihood"]
+        rows = validate_input(self, X, y, conditional=prior in ("auto", "class_conditional"))
         if isinstance(rows, FrameRows):
-            if settings["likelihood"] != "auto":
-                raise ValueError("likelihood= is for arrays: a DataFrame has one categorical law a column")
-            if not rows.source.in_memory and (settings["prior"] == "mixture" or settings["decoder"] == "net"):
+            if likelihood != "auto":
+                raise ValueError("likelihood= is for arrays: a DataFrame has one categorical distribution a column")
+            if not rows.source.in_memory and (prior == "mixture" or parameters["decoder"] == "net"):
                 raise InvalidInputError('prior="mixture" and decoder="net" need the rows in memory, as one DataFrame')
             classes = rows.target is not None
         else:
             lowest = None if rows.bounds is None else rows.bounds[0]
-            if settings["likelihood"] == "bernoulli" and (lowest is None or not (lowest >= 0).all()):
+            if likelihood == "bernoulli" and (lowest is None or not (lowest >= 0).all()):
                 raise ValueError('likelihood="bernoulli" needs declared bounds that are not negative, and no numeric y')
             classes = rows.conditional and rows.labels is not None and not rows.numeric_target
-            rows.check_components(settings["n_components"])
-        if settings["prior"] == "class_conditional" and not classes:
+            rows.check_components(parameters["n_components"])
+        if prior == "class_conditional" and not classes:
             raise InvalidInputError('prior="class_conditional" needs a categorical y or target')
-        if settings["prior"] == "auto":
-            settings["prior"] = "class_conditional" if classes else "gaussian"
         return rows
 
+    def _release(self, rows, settings, fit):
+        """Release the moments; the sums of DP-EM; the steps of DP-SGD: each if the model has that phase."""
+        if isinstance(rows, FrameRows):
+            model = fit_frame_model(rows, settings, fit)
+            if settings.mixture is not None:
+                model.mixture = _release_frame_mixture(rows, model, settings.mixture, fit)
+            if settings.decoder is not None:
+                model.net = _train_on_frame(rows, model, settings.decoder, fit)
+            return model
+        model = fit_array_model(rows, settings, fit)
+        if settings.mixture is not None:
+            model = _with_mixture(model, _release_array_mixture(rows, model, settings.mixture, fit))
+        if settings.decoder is not None:
+            model.generator = _train_on_array(rows, model, settings.decoder, fit)
+        return model
+
     # ---- using the model -------------------------------------------------------------------------------------
-    def transform(self, X):
-        """Return the latent of rows, shape (n_samples, n_components).
-
-        A value for each record given: private, and not a release.
-        """
-        check_is_fitted(self)
-        return self.model_.encode(self._rows_like_fit(X))
-
-    def inverse_transform(self, X):
-        """Return rows (a DataFrame where one was fitted) from latents; levels are drawn from their distribution."""
-        check_is_fitted(self)
-        latent = np.asarray(X, dtype=np.float64)
-        if latent.ndim != 2 or latent.shape[1] != self.model_.n_latent:
-            raise ValueError(f"expected an array of shape (n_samples, {self.model_.n_latent}); got {latent.shape}")
-        return self.model_.decode(latent, self._sampling_stream)
-
     def score(self, X, y=None):
         """Return the mean log-likelihood of rows, or the ELBO with "net" (higher is better).
 
-        The rows are read unpaid: what comes back is private, and is not to be published.
+        It is computed from the rows given without protection: do not publish it.
         """
         check_is_fitted(self)
         return float(np.mean(self.model_.score_samples(self._rows_like_fit(X), y)))
-
-    def _rows_like_fit(self, X):
-        if isinstance(X, pd.DataFrame) and self.model_.kind == "frame":
-            validate_data(self, X, reset=False, skip_check_array=True)
-            return X
-        if self.model_.kind == "frame":
-            raise InvalidInputError("fitted on a DataFrame: expected one")
-        return validate_rows(self, X, reset=False)
 
     @staticmethod
     def _model_from_state(state):
         return {"array": ArrayModel, "frame": FrameModel}[state["kind"]].from_state(state)
 
-    @property
-    def _n_features_out(self):
-        return self.model_.n_latent
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        tags.input_tags.allow_nan = False
-        tags.input_tags.categorical = tags.input_tags.string = True
-        return tags
+def _settings(parameters, seed):
+    """The settings of a model, from resolved parameters of the synthesizer."""
+    mixture = decoder = None
+    if parameters["prior"] == "mixture":
+        mixture = MixtureSettings(parameters["n_mixture"], parameters["covariance_type"], parameters["em_steps"])
+    if parameters["decoder"] == "net":
+        decoder = DecoderSettings(
+            Training(parameters["sampling_rate"], parameters["steps"], parameters["gradient_bound"]),
+            Network.of(parameters, seed),
+            *(parameters[name] for name in ("likelihood", "latent_variance", "warm_start_steps")),
+        )
+    return MomentSettings(parameters["n_components"], parameters["progress"], mixture, decoder)
+
+
+# ---- the second phase: DP-EM in the latent space ------------------------------------------------------------------
+def _release_array_mixture(rows, model, mixture, fit):
+    """DP-EM, initialised by draws from the one Gaussian of the moments."""
+    space, covariance = model.generator.space, model.generator.mixture.covariances[0]
+    radius = 2 * float(np.trace(covariance)) ** 0.5
+    floor = 1e-2 * float(np.trace(covariance)) / len(covariance)
+    latent = np.empty((len(rows.X), space.basis.shape[1]))
+    for part, encoded in map_blocks(lambda chunk: space.encode(model.codec.scale(chunk)), rows.X):
+        latent[part] = encoded
+    return _release_mixture(latent, covariance, mixture, fit, radius=radius, min_variance=floor)
+
+
+def _release_frame_mixture(rows, model, mixture, fit):
+    """DP-EM where the latents' columns have released variance 1: the ball of radius 2 sqrt(k) is public."""
+    codes, k = rows.codes(model.codec), model.n_latent
+    latent = np.empty((len(codes), k))
+    for part, encoded in map_blocks(lambda chunk: model.particles.encode(model.codec.one_hot(chunk)), codes):
+        latent[part] = encoded
+    return _release_mixture(latent, np.eye(k), mixture, fit, radius=2 * k**0.5, min_variance=1e-2)
+
+
+def _release_mixture(latent, covariance, mixture, fit, **kind):
+    """One release (`mixture`) for each step of DP-EM on private latents."""
+    initial = initial_mixture(
+        np.zeros(len(covariance)),
+        covariance,
+        mixture.n_components,
+        fit.stream,
+        covariance_type=mixture.covariance_type,
+        **kind,
+    )
+    return dp_em(
+        latent,
+        initial,
+        n_iter=mixture.steps,
+        noise_multiplier=fit.noise["mixture"],
+        rng=fit.rng,
+        neighboring=fit.neighboring,
+        **kind,
+    )
+
+
+def _with_mixture(model, mixture):
+    """The model of arrays with a released mixture as its prior."""
+    old = model.generator
+    means, dither = old.space.decode(mixture.means), float(old.dither[0])
+    generator = LinearGenerator(old.space, mixture, means, old.low, old.high, old.variance_gain, dither)
+    return ArrayModel(model.codec, generator, model.row_count, mixture.weights, model.residual_variance)
+
+
+# ---- the third phase: a network trained by DP-SGD on the ELBO -----------------------------------------------------
+def _train_on_array(rows, model, decoder, fit):
+    codec, generator = model.codec, model.generator
+    components = spread_components(_WARM_ROWS, generator.mixture.weights, fit.stream)
+    likelihood = decoder.likelihood
+    if likelihood == "auto":
+        likelihood = "bernoulli" if (codec.box[0] >= 0).all() else "gaussian"
+    return train_decoder(
+        rows.scaled_with_labels(codec),
+        decoder_plan(decoder.training, fit, model.row_count),
+        generator.space,
+        generator.mixture,
+        decoder=decoder,
+        likelihood=likelihood,
+        widths=None,
+        n_labels=codec.n_classes,
+        warm_rows=_with_labels(generator.sample(components, fit.stream), components, codec.n_classes),
+        progress_text=f"epsilon {fit.plan.epsilon:.3g}",
+    )
+
+
+def _train_on_frame(rows, model, decoder, fit):
+    codec, particles, mixture = model.codec, model.particles, model.mixture
+    components = spread_components(_WARM_ROWS, model.component_weights, fit.stream)
+    warm = _with_labels(codec.one_hot(model.draw(components, fit.stream)), components, codec.n_classes)
+    if mixture is None:
+        weights = np.maximum(particles.class_counts, 1e-9)
+        covariances = particles.class_covariances + 1e-3 * np.eye(model.n_latent)
+        mixture = GaussianMixtureParameters(weights / weights.sum(), particles.class_means, covariances, "full")
+    return train_decoder(
+        rows.one_hot_with_labels(codec),
+        decoder_plan(decoder.training, fit, model.row_count),
+        LatentSpace(particles.mean, particles.components.T / particles.scale),
+        mixture,
+        decoder=decoder,
+        likelihood="table",
+        widths=codec.n_levels,
+        n_labels=codec.n_classes,
+        warm_rows=warm,
+        progress_text=f"epsilon {fit.plan.epsilon:.3g}",
+    )
+
+
+def _with_labels(rows, components, n_labels):
+    return np.concatenate([rows, np.eye(n_labels, dtype=np.float32)[components]], axis=1) if n_labels else rows
+
+
+def decoder_plan(training, fit, row_count):
+    """The DP-SGD plan of a charged fit; its denominator is public or released."""
+    from ..dpsgd import DPSGDPlan
+
+    train = DPSGDPlan(
+        sampling_rate=training.sampling_rate,
+        steps=training.steps,
+        l2_bound=training.gradient_bound,
+        noise_multiplier=fit.noise["decoder"],
+        expected_batch_size=max(1.0, training.sampling_rate * row_count),
+        neighboring=fit.neighboring,
+    )
+    return fit.receipt.cover(train)
+
+
+def train_decoder(rows, plan, space, mixture, *, decoder, likelihood, widths, n_labels, warm_rows, progress_text):
+    """Train P3GM's network on private rows under a plan that was charged; returns what may be released of it.
+
+    Parameters
+    ----------
+    rows : array of shape (n_samples, n_features [+ n_labels]), float32
+        Private; trailing one-hot columns say which component of the prior a row belongs to.
+    plan : DPSGDPlan
+    space : LatentSpace
+    mixture : GaussianMixtureParameters
+        The released prior.
+    decoder : DecoderSettings
+    likelihood : {"bernoulli", "gaussian", "table"}
+    widths : array of int or None
+        Number of levels of each block, for "table".
+    n_labels : int
+    warm_rows : array like `rows`
+        Synthetic rows from the released prior and decoder.
+    progress_text : str
+
+    Returns
+    -------
+    NetGenerator
+    """
+    import torch
+
+    net = _make_net(decoder, space, mixture, likelihood, widths, n_labels, plan=plan, progress_text=progress_text)
+    net.initialize()
+    if decoder.warm_start_steps:
+        _warm_start(net.module_, torch.from_numpy(warm_rows), decoder.warm_start_steps, decoder.network.seed)
+    net.partial_fit(rows)
+    module = net.module_.cpu().eval()
+    generator = NetGenerator(space, mixture, _layers(module.decoder), likelihood, widths, module)
+    generator.noise = (net.noise_description_, net.noise_private_)
+    return generator
+
+
+def _make_net(decoder, space, mixture, likelihood, widths, n_labels, *, plan, progress_text):
+    """The net of the settings, or the default, given what was released."""
+    from ..nn import BernoulliLikelihood, DPNet, GaussianLikelihood, MixturePrior, P3GMModule, TableLikelihood
+
+    likelihoods = {"bernoulli": BernoulliLikelihood, "gaussian": GaussianLikelihood}
+    return decoder.network.make(
+        lambda: DPNet(P3GMModule),
+        plan,
+        progress_text,
+        basis=space.basis.copy(),  # eigenvectors may lie backwards in memory, which torch refuses
+        center=space.center.copy(),
+        prior=MixturePrior(mixture.weights, mixture.means, mixture.covariances),
+        likelihood=TableLikelihood(widths) if likelihood == "table" else likelihoods[likelihood](),
+        n_labels=n_labels,
+        latent_variance=decoder.latent_variance,
+    )
+
+
+def _check_network(decoder, n_features, n_latent, exact):
+    """Refuse, before anything is charged, a network that cannot be trained privately, or at all.
+
+    Parameters
+    ----------
+    decoder : DecoderSettings
+    n_features, n_latent : int
+        Columns and latents of the network.
+    exact : bool
+        Whether they are those of the fit; if not, only the kind of the layers is checked.
+
+    Raises
+    ------
+    ValueError
+        For what is no DPNet, BatchNorm, LBFGS, a module of other shapes, a device that is not there.
+    """
+    from ..dpsgd import check_module, check_optimizer
+    from ..nn._dp_net import check_template
+
+    check_template(decoder.network.template)
+    check_device(decoder.network.device)
+    prior = GaussianMixtureParameters(np.ones(1), np.zeros((1, n_latent)), np.eye(n_latent)[None], "full")
+    space = LatentSpace(np.zeros(n_features), np.eye(n_features)[:, :n_latent])
+    likelihood = "gaussian" if decoder.likelihood == "auto" else decoder.likelihood
+    net = _make_net(decoder, space, prior, likelihood, None, 0, plan=None, progress_text="")
+    check_optimizer(net.optimizer)
+    net.initialize()
+    check_module(net.module_)
+    if exact:
+        try:
+            net.check(np.zeros((4, n_features), dtype=np.float32))
+        except RuntimeError as error:  # shapes that do not fit one another
+            raise ValueError(f"the network does not fit {n_latent} latents and {n_features} columns: {error}") from None
+
+
+def _warm_start(module, rows, steps, seed):
+    """Ordinary training on synthetic rows; draws, dropout's too, follow the seed alone."""
+    import torch
+
+    from ..dpsgd._seeding import torch_seeded
+
+    device = next(module.parameters()).device
+    generator = torch.Generator().manual_seed(int(seed))
+    optimizer = torch.optim.Adam([p for p in module.parameters() if p.requires_grad], lr=1e-3)
+    shape = getattr(module, "noise_shape", None)
+    module.train()
+    for step in range(steps):
+        batch = rows[torch.randint(len(rows), (_WARM_BATCH,), generator=generator)].to(device)
+        noise = None if shape is None else torch.randn(_WARM_BATCH, *shape, generator=generator).to(device)
+        optimizer.zero_grad()
+        with torch_seeded(int(seed) + step, device):
+            module(batch, noise).mean().backward()
+        optimizer.step()
+
+
+def _layers(decoder):
+    """Weights of a stack of linear layers with ReLU between them, None for anything else."""
+    from torch import nn
+
+    if not isinstance(decoder, nn.Sequential):
+        return None
+    parts = list(decoder)
+    if (
+        not all(isinstance(part, nn.ReLU if i % 2 else nn.Linear) for i, part in enumerate(parts))
+        or len(parts) % 2 == 0
+    ):
+        return None
+    return [(part.weight.detach().numpy().copy(), part.bias.detach().numpy().copy()) for part in parts[::2]]

@@ -1,13 +1,163 @@
-"""PriVAE: a private variational autoencoder with a divergence of random groups of records."""
+"""PriVAE, a private variational autoencoder with a divergence of random groups of records; and DP-VAE, without one."""
 
 from __future__ import annotations
 
 from numbers import Integral, Real
 
-from ..utils.validation import MOST_UNITS, HasMethods, Interval, StrOptions
-from ._privae_base import VAE_CONSTRAINTS, BaseVAESynthesizer
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["PriVAESynthesizer"]
+from ..data.arrays import ArrayRows, check_image_shape
+from ..data.frames import FrameRows
+from ..exceptions import InvalidInputError
+from ..tabular._schema import check_unique
+from ..utils.validation import MOST_UNITS, HasMethods, Interval, StrOptions, fit_context, validate_data, validate_rows
+from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer, LatentTransformerMixin
+from ._vae_model import (
+    VAEModel,
+    check_network,
+    fit_vae_model,
+    network_shape,
+    plan_phases,
+    resolve_training,
+    vae_settings,
+)
+
+__all__ = ["VAE_CONSTRAINTS", "DPVAESynthesizer", "LikelihoodSynthesizer", "PriVAESynthesizer"]
+
+
+VAE_CONSTRAINTS = {
+    **DATA_CONSTRAINTS,
+    **TRAINING_CONSTRAINTS,
+    "image_shape": [tuple, list, None],
+    "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
+    "beta": [Interval(Real, 0, None, closed="left")],
+    "likelihood": [StrOptions({"auto", "bernoulli", "gaussian", "laplace"})],
+}
+
+
+class LikelihoodSynthesizer(BaseSynthesizer):
+    """Base of the synthesizers whose model bounds the likelihood of rows: input validation and scores."""
+
+    def _read(self, X, y):
+        """Validate the data; what is private stays in the object that comes back, and goes with it."""
+        shared = {name: getattr(self, name) for name in ("classes", "target_type", "on_invalid")}
+        if isinstance(X, pd.DataFrame):
+            self._refuse(("bounds", "image_shape"), "for arrays; a DataFrame takes a schema")
+            if self.likelihood != "auto":
+                raise ValueError("likelihood= is for arrays: a DataFrame has one categorical distribution a column")
+            check_unique(X.columns)
+            validate_data(self, X, skip_check_array=True)
+            return FrameRows(X, y, target=self.target, schema=self.schema, **shared)
+        self._refuse(("schema", "target"), "for DataFrames; an array takes bounds and y")
+        X = validate_rows(self, X, order=None)
+        shape = check_image_shape(self.image_shape, X.shape[1])
+        # no row is clipped as a whole, its gradient is: the norm bound is that of the unit box
+        box = float(X.shape[1] + 1) ** 0.5
+        rows = ArrayRows(X, y, bounds=self.bounds, l2_bound=box, image_shape=None, **shared)
+        if shape is not None and rows.numeric_target:
+            raise InvalidInputError("images take classes as y, not numbers")
+        lowest = None if rows.bounds is None else rows.bounds[0]
+        if self.likelihood == "bernoulli" and (lowest is None or not (lowest >= 0).all()):
+            raise ValueError('likelihood="bernoulli" needs declared bounds that are not negative, and no numeric y')
+        return rows
+
+    def _refuse(self, names, why):
+        refused = [name for name in names if getattr(self, name) is not None]
+        if refused:
+            raise InvalidInputError(f"{', '.join(refused)}: {why}")
+
+    def score_samples(self, X, y=None, *, n_importance=1):
+        """Return the importance-weighted bound of the log-likelihood of each row, shape (n_samples,).
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,), default=None
+            None sums over the classes, where the model has them.
+        n_importance : int, default=1
+            Samples; 1 is an estimate of the ELBO, more are nearer to the log-likelihood.
+
+        Notes
+        -----
+        It is computed from the rows given without protection: do not publish it.
+        """
+        check_is_fitted(self)
+        return self.model_.score_samples(self._rows_like_fit(X), y, n_importance)
+
+    def score(self, X, y=None):
+        """Return the mean of `score_samples` (higher is better): private, and not to be published."""
+        return float(np.mean(self.score_samples(X, y)))
+
+
+class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
+    """Base of the private variational autoencoders; a subclass has the constructor's parameters."""
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Release a generative model of the rows: encoder, decoder and prior.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features)
+            One row a person. Arrays hold finite numbers.
+        y : array-like of shape (n_samples,), default=None
+            Labels; `sample` then gives (X, y). With `target`, an error.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, InvalidInputError, SchemaError
+            Parameters contradict one another, or the data do not fit what was declared; nothing was charged.
+        BudgetExceededError
+            The accountant does not allow the fit; nothing was charged.
+
+        Notes
+        -----
+        **Privacy.** The unit is one row, under `neighboring`. Charged before anything is released, as one composed
+        event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not declared (at its part of
+        `bounds_share`; learned categories also spend a tenth of `delta`), one for the counts of the classes (of all
+        rows, without classes; none where only the public number of rows is needed), and `steps` Poisson-sampled ones.
+        """
+        return self._fit(X, y)
+
+    def _prepare(self, X, y, accountant):
+        settings = vae_settings(self.get_params(deep=False), self._defaults(), self._seed())
+        rows = self._read(X, y)
+        sizes = {"batch_size": self.batch_size, "epochs": self.epochs}
+        settings = resolve_training(settings, len(rows), accountant.neighboring, **sizes)
+        phases = plan_phases(rows, settings, self.bounds_share, accountant.neighboring)
+        plan = self._calibrate_phases(accountant, rows, phases)
+        check_network(settings, *network_shape(rows))
+        return (rows, settings), plan
+
+    def _release(self, rows, settings, fit):
+        return fit_vae_model(rows, settings, fit)
+
+    def reconstruct(self, X, y=None):
+        """Return rows encoded and decoded again: private values of these rows, and not a release.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,), default=None
+            Their classes, if the model has them; None takes the most likely ones.
+
+        Returns
+        -------
+        DataFrame or array
+            The columns of X; levels of tables are drawn from their distribution.
+        """
+        check_is_fitted(self)
+        return self.model_.reconstruct(self._rows_like_fit(X), y, self._sampling_stream)
+
+    @staticmethod
+    def _model_from_state(state):
+        return VAEModel.from_state(state)
 
 
 class PriVAESynthesizer(BaseVAESynthesizer):
@@ -21,44 +171,41 @@ class PriVAESynthesizer(BaseVAESynthesizer):
     Parameters
     ----------
     epsilon : float or None, default=1.0
-        What a fit costs. ``numpy.inf`` is the non-private reference (a VAE); None is all that is left of `accountant`.
+        Privacy budget of a fit. ``numpy.inf`` is the non-private reference (a VAE); None spends all that is left of
+        `accountant`.
     delta : float or None, default=None
-        None is the accountant's, else 1e-5.
+        Failure probability of the guarantee; None is the accountant's, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None is the accountant's, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
-        The books to charge; None: books of its own, with this budget.
-    divergence : {{"mmd", "kl_prior"}}, callable or None, default=None
-        D of the batch-wise term ``alpha D(q(z), p(z))``, q the law of the latents of a random group of records: "mmd"
+        Accountant that the fit charges; None makes a new one with this budget.
+    divergence : {"mmd", "kl_prior"}, callable or None, default=None
+        D of the batch-wise term ``alpha D(q(z), p(z))``, q the distribution of the latents of a random group: "mmd"
         is the dimension-wise MMD with a sum of Cauchy kernels, "kl_prior" is KL(p || q) by samples of the prior; a
         function of (latents of a group, prior samples), see `skdpgen.nn.UserDivergence` for what it may depend on. None
         is the ordinary loss of a VAE.
-    prior : {{"normal", "sparse", "mixture"}} or module, default="normal"
-        Law of the latents: standard normal; spike and slab; a mixture of Gaussians with learned means; or a module such
-        as ``skdpgen.nn.GaussianMixturePrior(means, variance)``.
-    n_mixture : int or None, default=None
-        "mixture": number of Gaussians; None is 10.
+    prior : {"normal", "sparse", "mixture"} or module, default="normal"
+        Distribution of the latents: standard normal; spike and slab; a mixture of Gaussians with learned means; or a
+        module such as ``skdpgen.nn.GaussianMixturePrior(means, variance)``.
     alpha : float or None, default=None
         Weight of the divergence, before its gradient is clipped; None is 10.
     n_groups : int or None, default=None
         Random groups of a step, of which each has a gradient. More of them make the noise smaller, and the divergence
         is that of fewer latents; None: as many as let a group have 16 records, by the public or released row count.
-    l2_bound_group : float or None, default=None
+    group_gradient_bound : float or None, default=None
         Norm to which the gradient of one group is clipped (C2 of the paper); None is ``C1 b / (8 B)`` with the released
         B, at which the groups make a fifth of the noise.
-    aggregation : {{"termwise", "micro", "batch"}}, default="termwise"
-        "micro" and "batch" are what the paper compares with, at their true sensitivities: gradients that hang on the
+    aggregation : {"termwise", "micro", "batch"}, default="termwise"
+        "micro" and "batch" are what the paper compares with, at their true sensitivities: gradients that depend on the
         whole batch, under noise that no average makes smaller.
     n_components : int, default=10
         Latent dimensions.
     beta : float, default=1.0
         Weight of KL(q(z|x) || p(z)) of each record.
-    n_monte_carlo : int, default=1
-        Latent samples a record; more cost time, and nothing else.
     likelihood : {"auto", "bernoulli", "gaussian", "laplace"}, default="auto"
         Of arrays; "auto" is Bernoulli for values that are not negative, else Gaussian; "bernoulli" needs `bounds` that
-        say so. DataFrames have one categorical law a column.
-    l2_bound_sample : float, default=1.0
+        say so. DataFrames have one categorical distribution a column.
+    gradient_bound : float, default=1.0
         Norm to which the gradient of one record is clipped (C1 of the paper).
     target, schema, classes, target_type, bounds, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoder is
@@ -77,11 +224,11 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         A template, cloned, for ``net__lr``, ``net__optimizer``, ``net__module__n_hidden``, ``net__module__encoder``,
         ``net__module__decoder``. None: a `DPNet` of `PriVAEModule` with Adam at 5e-3 and a `ParameterAverage` of .99.
     noise : {"secure", "fast"}, default="secure"
-        Source of the noise.
+        Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
         Where torch trains.
     random_state : int, RandomState instance or None, default=None
-        Of initialisation and of the sampling stream. Never of the noise: two fits with one seed differ.
+        Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool, default=False
         A bar of steps on stderr.
 
@@ -129,10 +276,9 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         **VAE_CONSTRAINTS,
         "divergence": [StrOptions({"mmd", "kl_prior"}), callable, None],
         "prior": [StrOptions({"normal", "sparse", "mixture"}), HasMethods(["log_prob", "sample"])],
-        "n_mixture": [Interval(Integral, 1, MOST_UNITS, closed="both"), None],
         "alpha": [Interval(Real, 0, None, closed="left"), None],
         "n_groups": [Interval(Integral, 1, 2**20, closed="both"), None],
-        "l2_bound_group": [Interval(Real, 1e-12, 1e12, closed="both"), None],
+        "group_gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both"), None],
         "aggregation": [StrOptions({"termwise", "micro", "batch"})],
     }
 
@@ -145,16 +291,14 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         accountant=None,
         divergence=None,
         prior="normal",
-        n_mixture=None,
         alpha=None,
         n_groups=None,
-        l2_bound_group=None,
+        group_gradient_bound=None,
         aggregation="termwise",
         n_components=10,
         beta=1.0,
-        n_monte_carlo=1,
         likelihood="auto",
-        l2_bound_sample=1.0,
+        gradient_bound=1.0,
         target=None,
         schema=None,
         classes=None,
@@ -173,36 +317,137 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         random_state=None,
         progress=False,
     ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.divergence = divergence
-        self.prior = prior
-        self.n_mixture = n_mixture
-        self.alpha = alpha
-        self.n_groups = n_groups
-        self.l2_bound_group = l2_bound_group
-        self.aggregation = aggregation
-        self.n_components = n_components
-        self.beta = beta
-        self.n_monte_carlo = n_monte_carlo
+        self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
+        self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
+        self.bounds, self.image_shape = bounds, image_shape
+        self.bounds_share, self.on_invalid = bounds_share, on_invalid
+        self.n_components, self.prior = n_components, prior
         self.likelihood = likelihood
-        self.l2_bound_sample = l2_bound_sample
-        self.target = target
-        self.schema = schema
-        self.classes = classes
-        self.target_type = target_type
-        self.bounds = bounds
-        self.on_invalid = on_invalid
-        self.image_shape = image_shape
-        self.bounds_share = bounds_share
-        self.sampling_rate = sampling_rate
-        self.steps = steps
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.net = net
-        self.noise = noise
-        self.device = device
-        self.random_state = random_state
-        self.progress = progress
+        self.beta = beta
+        self.divergence, self.alpha = divergence, alpha
+        self.n_groups, self.group_gradient_bound, self.aggregation = n_groups, group_gradient_bound, aggregation
+        self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
+        self.gradient_bound, self.net = gradient_bound, net
+        self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
+
+
+class DPVAESynthesizer(BaseVAESynthesizer):
+    """Variational autoencoder trained by DP-SGD: `PriVAESynthesizer` without divergence, under a standard normal prior.
+
+    Releases encoder, decoder and prior: each step sums the clipped gradients of single records and adds noise.
+
+    Parameters
+    ----------
+    epsilon : float or None, default=1.0
+        Privacy budget of a fit. ``numpy.inf`` is the non-private reference (a VAE); None spends all that is left of
+        `accountant`.
+    delta : float or None, default=None
+        Failure probability of the guarantee; None is the accountant's, else 1e-5.
+    neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
+        Neighbouring relation; None is the accountant's, else "add_or_remove_one".
+    accountant : PrivacyAccountant or None, default=None
+        Accountant that the fit charges; None makes a new one with this budget.
+    n_components : int, default=10
+        Latent dimensions.
+    beta : float, default=1.0
+        Weight of KL(q(z|x) || p(z)) of each record.
+    likelihood : {"auto", "bernoulli", "gaussian", "laplace"}, default="auto"
+        Of arrays; "auto" is Bernoulli for values that are not negative, else Gaussian; "bernoulli" needs `bounds` that
+        say so. DataFrames have one categorical distribution a column.
+    gradient_bound : float, default=1.0
+        Norm to which the gradient of one record is clipped.
+    target, schema, classes, target_type, bounds, on_invalid
+        As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoder is
+        conditional on the class; a numeric one is a column like the others.
+    image_shape : (height, width) or (height, width, channels) or None, default=None
+        Arrays: rows are images, and the nets convolutional.
+    bounds_share : float, default=0.05
+        Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
+    sampling_rate : float, default=0.02
+        Probability of a record to take part in a step; public.
+    steps : int, default=500
+        Steps of DP-SGD; public.
+    batch_size, epochs : int or None, default=None
+        Under "replace_one" alone, where the number of rows is public: set `sampling_rate` and `steps` by it.
+    net : DPNet or None, default=None
+        A template, cloned, for ``net__lr``, ``net__optimizer``, ``net__module__n_hidden``, ``net__module__encoder``,
+        ``net__module__decoder``. None: a `DPNet` of `PriVAEModule` with Adam at 5e-3 and a `ParameterAverage` of .99.
+    noise : {"secure", "fast"}, default="secure"
+        Source of the noise: a cryptographic generator, or a faster one.
+    device : str, default="cpu"
+        Where torch trains.
+    random_state : int, RandomState instance or None, default=None
+        Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
+    progress : bool, default=False
+        A bar of steps on stderr.
+
+    Attributes
+    ----------
+    accountant_ : PrivacyAccountant
+        What the fit charged.
+    card_ : PrivacyCard
+    classes_, class_ratio_ : arrays
+        Released or declared classes and their released shares, with a categorical y or `target`.
+    row_count_ : float
+        Released number of rows: what ``sample()`` draws.
+    schema_ : Schema
+        Of DataFrames: declared or released bounds and categories, y last.
+    bounds_ : array of shape (n_features, 2)
+        Of arrays: declared or released bounds of each column.
+    model_ : object
+        Released state: codec, encoder, decoder, prior.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from skdpgen import DPVAESynthesizer
+    >>> X, y = load_digits(return_X_y=True)
+    >>> synth = DPVAESynthesizer(3.0, bounds=(0, 16), classes=range(10), sampling_rate=0.05, steps=20).fit(X, y)
+    >>> X_new, y_new = synth.sample(500)
+    >>> X_new.shape, y_new.shape
+    ((500, 64), (500,))
+    """
+
+    _parameter_constraints = VAE_CONSTRAINTS
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        delta=None,
+        *,
+        neighboring=None,
+        accountant=None,
+        n_components=10,
+        beta=1.0,
+        likelihood="auto",
+        gradient_bound=1.0,
+        target=None,
+        schema=None,
+        classes=None,
+        target_type=None,
+        bounds=None,
+        on_invalid="clip",
+        image_shape=None,
+        bounds_share=0.05,
+        sampling_rate=0.02,
+        steps=500,
+        batch_size=None,
+        epochs=None,
+        net=None,
+        noise="secure",
+        device="cpu",
+        random_state=None,
+        progress=False,
+    ):
+        self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
+        self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
+        self.bounds, self.image_shape = bounds, image_shape
+        self.bounds_share, self.on_invalid = bounds_share, on_invalid
+        self.n_components = n_components
+        self.likelihood = likelihood
+        self.beta = beta
+        self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
+        self.gradient_bound, self.net = gradient_bound, net
+        self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress

@@ -26,7 +26,7 @@ def turning(latents, prior_samples):
 
 def _turned(**parameters):
     # a group's gradient is all that counts: C2 B/b is 50,000 times C1
-    bounds = {"n_groups": 1, "l2_bound_sample": 1e-3, "l2_bound_group": 1.0}
+    bounds = {"n_groups": 1, "gradient_bound": 1e-3, "group_gradient_bound": 1.0}
     return PriVAESynthesizer(divergence=turning, **{**STEP, **bounds, **parameters})
 
 
@@ -68,7 +68,7 @@ def test_half_the_noise_of_dp_sgd_is_found(monkeypatch):
 
 def test_gradients_that_are_not_clipped_are_found(monkeypatch):
     patch_source(monkeypatch, ClippedSum._factors, ("math.isinf(self.clip_norm)", "True"))
-    long = DPVAESynthesizer(l2_bound_sample=1e-3, **STEP)
+    long = DPVAESynthesizer(gradient_bound=1e-3, **STEP)
     assert audit(long, X, n_runs=2, confidence=0.999, method="scale").broken
 
 

@@ -15,8 +15,7 @@ from benchmarks.checkpoints import checkpoint_benchmark
 from benchmarks.figures import components_benchmark, split_benchmark
 from benchmarks.models import BASELINES, MODELS, find_model
 from skdpgen import datasets
-from skdpgen.synthesizers._planning import resolve_settings
-from skdpgen.synthesizers._presets import paper_settings
+from skdpgen.synthesizers._budget import paper_settings, resolve_parameters
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 ONE = {"logistic_regression": LogisticRegression(max_iter=1000)}
@@ -137,7 +136,10 @@ def test_a_sweep_replaces_what_the_preset_sets_and_nothing_else(name, monkeypatc
     for (data, model), parameter in zip(swept, ("budget_split", "n_components")):
         made, preset = model.make(data, epsilon=1.0), find_model(name).make(data, epsilon=1.0)
         assert made.epsilon == preset.epsilon
-        ours, papers = (resolve_settings(one.get_params(deep=False), one._defaults()) for one in (made, preset))
+        ours, papers = (
+            resolve_parameters(one.get_params(deep=False), one._defaults(), presets=paper_settings)
+            for one in (made, preset)
+        )
         different = {key for key in ours if ours[key] is not papers[key] and ours[key] != papers[key]}
         assert different == {"preset", parameter}
     encoder, mixture, decoder = swept[0][1].settings["budget_split"]

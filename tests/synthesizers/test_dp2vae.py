@@ -20,8 +20,9 @@ from skdpgen.accounting import describe_event, epsilon_pld
 from skdpgen.exceptions import BudgetExceededError, InvalidInputError, UtilityWarning
 from skdpgen.nn import _dp2vae
 from skdpgen.nn._dp2vae_training import EncoderStack, SubsetRows
-from skdpgen.synthesizers import _dp2vae_model, _dp2vae_planning
-from skdpgen.synthesizers._dp2vae_start import rows_and_latents
+from skdpgen.synthesizers import _dp2vae as _dp2vae_estimator
+from skdpgen.synthesizers import _dp2vae_model
+from skdpgen.synthesizers._dp2vae_model import rows_and_latents
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 
@@ -127,7 +128,9 @@ def test_latents_are_the_widest_directions_of_the_rows_drawn_from_them():
 
 
 def test_a_start_from_moments_draws_digits_that_a_random_start_cannot():
-    model = DP2VAESynthesizer(30.0, **{**IMAGES, "n_components": 8, "start_steps": 400, "steps": 1, "lr": 1e-6})
+    model = DP2VAESynthesizer(
+        30.0, **{**IMAGES, "n_components": 8, "start_steps": 400, "steps": 1, "learning_rate": 1e-6}
+    )
     images, labels = model.fit(X, Y).sample(1000)
     score = LogisticRegression(max_iter=300).fit(images / 16, labels).score(X / 16, Y)
     random = DP2VAESynthesizer(30.0, **SMALL, bounds=(0, 16), classes=range(10), image_shape=(8, 8), start="random")
@@ -236,7 +239,6 @@ SHARED = _Own(3, 3)
     [
         ({"subsets_per_step": 21}, "more than"),
         ({"sampler": "one_of_k", "subsets_per_step": 2}, "no sound cost"),
-        ({"encoder_update": "frozen", "refine_steps": 3}, "refine_steps"),
         ({"start": "random"}, "start_steps"),
         ({"budget_split": (1, 0)}, "two positive shares"),
         ({"decoder": nn.Sequential(nn.Linear(12, 64), nn.BatchNorm1d(64))}, "GroupNorm"),
@@ -245,7 +247,7 @@ SHARED = _Own(3, 3)
         ({"encoder": _Own(5, 4)}, "does not take rows"),
         ({"encoder": _Own(74, 4), "decoder": _Own(12, 64), "architecture": "mlp"}, "does nothing"),
         ({"n_subsets": 10**9}, "'n_subsets' parameter"),
-        ({"chunk_size": 10**7}, "chunk_size"),
+        ({"max_memory": 1e-9}, "max_memory"),
         ({"device": "nowhere"}, "cannot be used"),
         ({"preset": "paper/letters"}, "preset must be"),
         ({"preset": "paper/mnist"}, "leave out"),
@@ -266,12 +268,8 @@ def test_bad_combinations_are_refused_before_anything_is_charged(parameters, tol
 
 def test_stage_2_takes_fewer_subsets_at_once_where_its_decoder_is_the_larger_one():
     model = DP2VAESynthesizer(3.0, **IMAGES)
-    chunks = [
-        model.set_params(chunk_size=size, max_memory=0.01)._prepare(X, Y, PrivacyAccountant(3.0))[0][3]
-        for size in (None, 5)
-    ]
-    assert chunks[0][0] > chunks[0][1] >= 1
-    assert chunks[1] == (5, 5)
+    chunks = model.set_params(max_memory=0.01)._prepare(X, Y, PrivacyAccountant(3.0))[0][1].chunks
+    assert chunks[0] > chunks[1] >= 1
 
 
 def test_ids_that_are_row_numbers_are_refused():
@@ -308,8 +306,8 @@ def test_the_papers_presets_are_priced_as_what_they_are():
 @pytest.mark.parametrize("preset", ["paper/fashion_mnist", "paper/celeba"])
 def test_the_papers_presets_fit_images_of_their_kind(preset, monkeypatch):
     """All but their sizes: few subsets and steps, narrow layers."""
-    small = {**_dp2vae_planning.PRESETS[preset], "n_subsets": 5, "steps": 2}
-    monkeypatch.setitem(_dp2vae_planning.PRESETS, preset, small)
+    small = {**_dp2vae_estimator.PRESETS[preset], "n_subsets": 5, "steps": 2}
+    monkeypatch.setitem(_dp2vae_estimator.PRESETS, preset, small)
     monkeypatch.setattr(_dp2vae, "_CHANNELS", {"conv_28": (6, 4), "conv_faces": (6, 4, 4)})
     shape = (12, 12, 3) if preset == "paper/celeba" else (12, 12)
     x = np.random.default_rng(0).integers(0, 256, (60, int(np.prod(shape))))

@@ -23,7 +23,7 @@ from skdpgen.accounting import describe_event
 from skdpgen.exceptions import InvalidInputError, UtilityWarning
 from skdpgen.mechanisms import nearest_centers
 from skdpgen.nn import DPNet, PartitionedVAEModule
-from skdpgen.synthesizers import _dpgm_model
+from skdpgen.synthesizers import _dpgm
 from skdpgen.tabular import Categorical, Numeric, Schema
 
 RNG = np.random.default_rng(11)
@@ -54,7 +54,7 @@ def sizes_of_clusters_are_released(relation):
         return codes
 
     patch = pytest.MonkeyPatch()
-    patch.setattr(_dpgm_model, "nearest_centers", counted)
+    patch.setattr(_dpgm, "nearest_centers", counted)
     try:
         with Audit() as audit:
             fitted = quietly(lambda: make(neighboring=relation, sampling_rate=0.05, bounds=(0, 1)).fit(X))
@@ -199,7 +199,7 @@ def test_clusters_without_rows_do_no_harm(n_rows, relation):
 
 def test_small_clusters_warn_from_released_counts():
     with pytest.warns(UtilityWarning, match="2 of 3 clusters have, by their released counts"):
-        _dpgm_model._warn_of_small_clusters(np.array([9.0, 0.1, 11.0]), {"sampling_rate": 0.1})
+        _dpgm._warn_of_small_clusters(np.array([9.0, 0.1, 11.0]), 0.1)
 
 
 def test_batch_size_and_epochs_are_for_a_public_number_of_rows():
@@ -266,9 +266,9 @@ def test_bad_input_is_refused_before_any_charge(name):
         ("length_scale", 3.0),
         ("n_components", 3),
         ("beta", 0.5),
-        ("n_monte_carlo", 2),
+        ("net", net(n_monte_carlo=2)),
         ("likelihood", "gaussian"),
-        ("l2_bound_sample", 0.01),
+        ("gradient_bound", 0.01),
         ("sampling_rate", 0.5),
         ("steps", 4),
     ],
@@ -281,7 +281,7 @@ def test_no_parameter_is_inert(name, value):
     for changed in ({}, {name: value}):
         with seeded_noise(quiet=True, repeat=True):
             # the noise, seeded alike, matters where it is a share of the budget or a clip that is tried
-            epsilon = 3.0 if name in ("clusters_share", "l2_bound_sample") else np.inf
+            epsilon = 3.0 if name in ("clusters_share", "gradient_bound") else np.inf
             synth = quietly(lambda: make(epsilon, bounds=(0, 1), **changed).fit(X[::10]))  # noqa: B023
             drawn.append(synth.sample(20, random_state=0))
     assert not np.array_equal(*drawn)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from _claims import RELATIONS, assert_noise_at_scale, assert_sensitivity
 from sklearn.cluster import KMeans
 
 from skdpgen.mechanisms import CLUSTER_COUNT_WEIGHT, add_gaussian, cluster_sums, exact_value, nearest_centers
-from skdpgen.synthesizers import _dpgm_model
-from skdpgen.synthesizers._merf_model import RandomFeatures
+from skdpgen.synthesizers import _dpgm
+from skdpgen.synthesizers._dp_merf import RandomFeatures
 from skdpgen.utils.noise import make_noise_generator
 
 AR, RO = RELATIONS
@@ -76,10 +78,9 @@ def test_without_noise_the_centres_are_those_of_scikit_learn(rng):
     blobs = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
     X = np.concatenate([blob + 0.1 * rng.normal(size=(100, 2)) for blob in blobs])
     features = RandomFeatures.draw(2, 15, 0.5, rng)
-    settings, secure = {"n_clusters": 4, "cluster_steps": 6, "seed": 1}, make_noise_generator("secure")
-    found = _dpgm_model.find_centers(X, features, settings, 0.0, secure, AR)
-    settings["cluster_steps"] = 1
-    first = _dpgm_model.find_centers(X, features, settings, 0.0, secure, AR)
+    settings, secure = _dpgm.ClusterSettings(4, 6, 0.1, 15, 0.5, seed=1), make_noise_generator("secure")
+    found = _dpgm.find_centers(X, features, settings, 0.0, secure, AR)
+    first = _dpgm.find_centers(X, features, replace(settings, steps=1), 0.0, secure, AR)
     assert np.linalg.norm(first - features(X).mean(axis=0), axis=1) == pytest.approx(
         np.full(4, (1 - np.square(features(X).mean(axis=0)).sum()) ** 0.5)
     )
@@ -90,10 +91,10 @@ def test_without_noise_the_centres_are_those_of_scikit_learn(rng):
 def test_for_a_cluster_that_the_noise_hides_the_largest_is_cut_in_two():
     centers = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
     sums = np.array([[50.0, 10.0], [3.0, 900.0], [-0.1, 0.2]])
-    moved = _dpgm_model._next_centers(centers, np.array([60.0, 1000.0, -3.0]), sums, 0.5, np.random.default_rng(0))
+    moved = _dpgm._next_centers(centers, np.array([60.0, 1000.0, -3.0]), sums, 0.5, np.random.default_rng(0))
     np.testing.assert_allclose(moved[0], sums[0] / 60)
     np.testing.assert_allclose((moved[1] + moved[2]) / 2, sums[1] / 1000)
     assert 0.05 < np.linalg.norm(moved[2] - moved[1]) < 0.2
     # where the noise hides every cluster, they stay
-    hidden = _dpgm_model._next_centers(centers, np.full(3, 60.0), sums, 500.0, np.random.default_rng(0))
+    hidden = _dpgm._next_centers(centers, np.full(3, 60.0), sums, 500.0, np.random.default_rng(0))
     np.testing.assert_array_equal(hidden, centers)

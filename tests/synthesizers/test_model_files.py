@@ -12,6 +12,7 @@ import skdpgen
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, Schema
 from skdpgen.exceptions import DetachedAccountantError, PrivacyLeakWarning
 from skdpgen.nn import DPNet, P3GMModule
+from skdpgen.synthesizers import _base
 from skdpgen.tabular import Categorical, Numeric
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
@@ -211,3 +212,14 @@ def test_a_model_is_loaded_whatever_budget_its_accountant_had(epsilon, delta, tm
     made = MomentSynthesizer(epsilon=None, bounds=(-1, 1), accountant=books).fit(X)
     made.save(tmp_path / "model.safetensors")
     assert skdpgen.load(tmp_path / "model.safetensors").sample(3, random_state=0).shape == (3, 4)
+
+
+def test_parameters_of_earlier_files_have_the_names_of_today():
+    told = {"l2_bound_sample": 0.3, "l2_bound_group": 0.1, "n_mixture": 4}
+    for name, parameters, expected in (
+        ("PriVAESynthesizer", told, {"gradient_bound": 0.3, "group_gradient_bound": 0.1}),
+        ("DP2VAESynthesizer", {"lr": 1e-3, "chunk_size": 7}, {"learning_rate": 1e-3}),
+        ("DPMERFSynthesizer", {"n_latent": 3}, {"n_components": 3}),
+    ):
+        defaults = getattr(skdpgen, name)().get_params(deep=False)
+        assert _base._restored({"model": {"name": name, "parameters": parameters}}, defaults, name) == expected

@@ -17,7 +17,7 @@ from skdpgen.accounting import describe_event, gaussian_event
 from skdpgen.datasets import make_pinwheel
 from skdpgen.exceptions import DetachedAccountantError, InvalidInputError, UtilityWarning
 from skdpgen.nn import DPNet, GaussianMixturePrior, PriVAEModule
-from skdpgen.synthesizers._privae_planning import training_plan
+from skdpgen.synthesizers._vae_model import training_plan, vae_settings
 
 X, Y = load_digits(return_X_y=True)
 X, Y = X[:600], Y[:600]
@@ -44,10 +44,10 @@ def frame(n=300):
 ARRAYS = {
     "no divergence": {"divergence": None},
     "mmd": {},
-    "kl_prior": {"divergence": "kl_prior", "beta": 0.0, "n_monte_carlo": 2},
+    "kl_prior": {"divergence": "kl_prior", "beta": 0.0, "net": net(n_monte_carlo=2)},
     "own": {"divergence": lambda z, p: (z.mean(0) - p.mean(0)).square().sum()},
     "sparse": {"prior": "sparse"},
-    "mixture": {"prior": "mixture", "n_mixture": 3},
+    "mixture": {"prior": "mixture"},
     "own prior": {"prior": GaussianMixturePrior(np.eye(3), 0.1)},
     "images": {"image_shape": (8, 8)},
     "micro": {"aggregation": "micro", "n_groups": None},
@@ -178,8 +178,8 @@ def test_without_noise_the_model_learns_the_pinwheel():
     points, _ = make_pinwheel(400, random_state=0)
     synth = PriVAESynthesizer(
         np.inf, divergence="kl_prior", prior=GaussianMixturePrior(CORNERS, 0.03), alpha=3.0, n_groups=1, n_components=2,
-        likelihood="gaussian", bounds=(-2.5, 2.5), sampling_rate=0.5, steps=150, n_monte_carlo=2, random_state=0,
-        net=DPNet(PriVAEModule, module__n_hidden=50, lr=0.01),
+        likelihood="gaussian", bounds=(-2.5, 2.5), sampling_rate=0.5, steps=150, random_state=0,
+        net=DPNet(PriVAEModule, module__n_hidden=50, module__n_monte_carlo=2, lr=0.01),
     ).fit(points)  # fmt: skip
     error = np.square(synth.reconstruct(points) - points).sum(axis=1).mean()
     assert error < 0.3 * points.var(axis=0).sum()
@@ -216,14 +216,11 @@ def test_dp_vae_is_privae_without_divergence():
 
 
 def test_by_default_groups_have_sixteen_records_and_a_fifth_of_the_noise():
-    given = {
-        "divergence": "mmd", "n_groups": None, "l2_bound_group": None, "l2_bound_sample": 2.0, "sampling_rate": 0.1,
-        "steps": 5, "aggregation": "termwise",
-    }  # fmt: skip
+    model = PriVAESynthesizer(divergence="mmd", gradient_bound=2.0, sampling_rate=0.1, steps=5)
+    settings = vae_settings(model.get_params(deep=False), model._defaults(), seed=0)
+    fit = SimpleNamespace(noise={"training": 1.0}, neighboring="add_or_remove_one")
     for row_count, n_groups in ((1600.0, 10), (40.0, 1)):
-        plan, enough = training_plan(
-            given, SimpleNamespace(noise_multipliers={"training": 1.0}), row_count, "add_or_remove_one"
-        )
+        plan, enough = training_plan(settings, fit, row_count)
         assert enough
         assert plan.n_groups == n_groups
         assert plan.sample_bound == pytest.approx(0.8 * plan.l2_bound)
@@ -248,13 +245,15 @@ class NoSample(nn.Module):
 REFUSED = {
     "alpha without a divergence": ({"divergence": None, "alpha": 2.0}, "alpha= is used with divergence="),
     "groups without a divergence": ({"divergence": None, "n_groups": 4}, "n_groups= is used with divergence="),
-    "group bound without one": ({"divergence": None, "l2_bound_group": 0.1}, "l2_bound_group= is used"),
+    "group bound without one": ({"divergence": None, "group_gradient_bound": 0.1}, "group_gradient_bound= is used"),
     "aggregation without one": ({"divergence": None, "aggregation": "batch"}, "aggregation= is used"),
     "a divergence without alpha": ({"alpha": 0.0}, "alpha=0"),
     "no prior at all": ({"divergence": None, "beta": 0.0}, "beta=0"),
     "groups in a whole batch": ({"aggregation": "batch", "n_groups": 4}, "termwise"),
-    "a group bound in a whole batch": ({"aggregation": "micro", "n_groups": None, "l2_bound_group": 0.1}, "termwise"),
-    "mixture size of another prior": ({"n_mixture": 4}, "n_mixture= is used"),
+    "a group bound in a whole batch": (
+        {"aggregation": "micro", "n_groups": None, "group_gradient_bound": 0.1},
+        "termwise",
+    ),
     "groups beyond the batch": ({"n_groups": 70, "neighboring": "replace_one"}, "to be expected"),
     "groups too small": ({"n_groups": 40, "neighboring": "replace_one"}, "at least 2"),
     "an unknown divergence": ({"divergence": "tv"}, "divergence"),
@@ -289,7 +288,10 @@ def test_bad_input_is_refused_before_any_charge(name):
 
 def test_what_does_not_suit_a_table_is_refused_before_any_charge():
     books = PrivacyAccountant(100.0)
-    for parameters, message in (({"bounds": (0, 1)}, "schema"), ({"likelihood": "laplace"}, "categorical law")):
+    for parameters, message in (
+        ({"bounds": (0, 1)}, "schema"),
+        ({"likelihood": "laplace"}, "categorical distribution"),
+    ):
         with pytest.raises(ValueError, match=message):
             make(**parameters, accountant=books).fit(frame())
     assert not books.charges

@@ -16,8 +16,8 @@ from skdpgen import DP2VAESynthesizer, DPVAESynthesizer, MomentSynthesizer, P3GM
 from skdpgen.model_selection._scoring import bounded_score, score_terms
 from skdpgen.nn import DPNet, P3GMModule
 from skdpgen.nn._modules import fixed_normals
-from skdpgen.synthesizers._decoder import NetGenerator
-from skdpgen.synthesizers._privae_model import PriVAEModel
+from skdpgen.synthesizers._released import NetGenerator
+from skdpgen.synthesizers._vae_model import VAEModel
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(500, 4)).clip(-3, 3)
@@ -107,7 +107,7 @@ MUTANTS = [
         "a stream of draws along the rows",
         [CLAIMS["PriVAE"], CLAIMS["PriVAE, by class"], CLAIMS["DP-VAE"]],
         (
-            PriVAEModel._bound,
+            VAEModel._bound,
             ("bounds = []", "bounds = []; generator = torch.Generator().manual_seed(0)"),
             ("draw.expand(len(part), *draw.shape)", FRESH),
         ),
@@ -116,7 +116,7 @@ MUTANTS = [
         "a score relative to the mean of all",
         [CLAIMS["PriVAE"]],
         (
-            PriVAEModel._bound,
+            VAEModel._bound,
             ("np.concatenate(bounds).astype(np.float64)", "np.concatenate(bounds) - np.concatenate(bounds).mean()"),
         ),
     ),

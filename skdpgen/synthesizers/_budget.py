@@ -1,0 +1,383 @@
+"""Settings and budgets of fits: which releases a model makes, at which share; the published settings of P3GM.
+
+Everything here follows from public parameters alone, except `ChargedFit`, which a charge hands to the releases.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from numbers import Real
+
+import numpy as np
+
+from ..accounting import FitPlan, Phase, gaussian_mu
+from ..utils.validation import as_numbers
+
+__all__ = [
+    "COUNT_SHARE",
+    "P3GM_PAPER_ROWS",
+    "ChargedFit",
+    "MomentSettings",
+    "Network",
+    "Training",
+    "check_device",
+    "moment_phases",
+    "moment_split",
+    "paper_settings",
+    "plan_moments",
+    "remaining_share",
+    "resolve_parameters",
+    "resolve_sampling",
+]
+
+# Share of the budget for the number of rows and the counts of the classes, where no moments hold them. Gradients are
+# divided by them, and `sample` draws by them.
+COUNT_SHARE = 0.02
+
+# Noise multiplier of the second moments up to which half of their budget is better spent on sub-clusters of classes.
+_MOST_NOISE_OF_CELLS = 1.0
+
+# Shares of the budget (encoder, mixture, decoder) by prior and decoder. Where DP-SGD trains the decoder from a mixture
+# prior, moments need little; where the moments are the whole model, they get all.
+_SPLITS = {
+    (False, False): (1.0, 0.0, 0.0),
+    (True, False): (0.5, 0.5, 0.0),
+    (False, True): (0.6, 0.0, 0.4),
+    (True, True): (0.1, 0.15, 0.75),
+}
+
+
+# ---- what a fit carries -------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Training:
+    """DP-SGD: what one record may do to a step, and how often.
+
+    Parameters
+    ----------
+    sampling_rate : float
+        Probability of a record to take part in a step.
+    steps : int
+    gradient_bound : float
+        Norm to which the gradient of one record is clipped.
+    """
+
+    sampling_rate: float
+    steps: int
+    gradient_bound: float
+
+    def phase(self, label, share):
+        """The phase of these steps."""
+        return Phase(label, share, steps=self.steps, sampling_rate=self.sampling_rate)
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """How networks are trained, whatever they model.
+
+    Parameters
+    ----------
+    template : DPNet or None
+        Cloned; None is the default of the synthesizer.
+    noise, device : str
+    seed : int
+        Of the initialisation.
+    progress : bool
+    """
+
+    template: object | None
+    noise: str
+    device: str
+    seed: int
+    progress: bool
+
+    @classmethod
+    def of(cls, parameters, seed):
+        """From the parameters of a synthesizer."""
+        return cls(parameters["net"], parameters["noise"], parameters["device"], seed, parameters["progress"])
+
+    def make(self, default, plan, progress_text, **module):
+        """The net of one fit: the template, or ``default()``, with a plan and parameters of its module."""
+        from sklearn.base import clone
+
+        net = default() if self.template is None else clone(self.template)
+        return self.set_up(net, plan, progress_text, **module)
+
+    def set_up(self, net, plan, progress_text, **module):
+        """Give a net its plan and the parameters of its module."""
+        return net.set_params(
+            plan=plan,
+            noise=self.noise,
+            device=self.device,
+            random_state=self.seed,
+            progress_text=progress_text,
+            verbose=2 if self.progress else 0,
+            **{f"module__{name}": value for name, value in module.items()},
+        )
+
+
+@dataclass(frozen=True)
+class MomentSettings:
+    """What is made of released moments: of P3GM, Moment, and the initialisation of DP2-VAE.
+
+    Parameters
+    ----------
+    n_components : int, "auto" or None
+        Latent dimensions; None is no reduction.
+    progress : bool
+    mixture : MixtureSettings or None
+        Prior by DP-EM; None is the Gaussians of the moments.
+    decoder : DecoderSettings or None
+        Trained by DP-SGD; None is the function of the released moments.
+    """
+
+    n_components: int | str | None = "auto"
+    progress: bool = False
+    mixture: object | None = None
+    decoder: object | None = None
+
+    @property
+    def moments_alone(self):
+        """Whether the released moments are the whole model."""
+        return self.mixture is None and self.decoder is None
+
+    def has_class_sizes(self, rows):
+        """Whether norms are released class by class: for Gaussians of rows of numbers; public."""
+        return rows.may_have_class_norms and self.moments_alone
+
+
+@dataclass(frozen=True, eq=False)
+class ChargedFit:
+    """What the releases of a fit need, once it is charged.
+
+    Parameters
+    ----------
+    plan : FitPlan
+        As it was charged.
+    rng : NoiseGenerator
+        The noise of all releases.
+    neighboring : str
+    receipt : Receipt
+        Covers the plans of DP-SGD.
+    stream : numpy.random.Generator
+        For what needs no privacy: initialisation of EM, synthetic rows. It may follow `random_state`.
+    """
+
+    plan: FitPlan
+    rng: object
+    neighboring: str
+    receipt: object
+    stream: np.random.Generator
+
+    @property
+    def noise(self):
+        """Noise multiplier of each release, by its label."""
+        return self.plan.noise_multipliers
+
+    def row_count(self, n_rows, released):
+        """Number of rows: the exact one where it is public, else a released one."""
+        return float(n_rows) if self.neighboring == "replace_one" else float(released)
+
+
+# ---- parameters ---------------------------------------------------------------------------------------------------
+def resolve_parameters(parameters, defaults, *, presets=None, acts=None):
+    """Return the parameters of a synthesizer, a preset's in the place of those it concerns.
+
+    Parameters
+    ----------
+    parameters, defaults : dict
+        What was asked for, and the constructor's defaults.
+    presets : callable, default=None
+        Name of a preset -> its parameters; ValueError for an unknown one.
+    acts : dict, default=None
+        Name of a parameter -> (name of another, its values under which the first has an effect).
+
+    Raises
+    ------
+    ValueError
+        Parameters that contradict one another, or that would do nothing in this combination.
+    """
+    settings = {name: value for name, value in parameters.items() if name != "accountant"}
+    given = {name for name in settings if name in defaults and not _same(settings[name], defaults[name])}
+    if settings.get("preset") is not None:
+        preset = presets(settings["preset"])
+        if both := sorted(name for name in given & preset.keys() if not _same(settings[name], preset[name])):
+            raise ValueError(f"preset={settings['preset']!r} sets {', '.join(both)}: leave out the one or the other")
+        settings.update(preset)
+    for name, (switch, values) in (acts or {}).items():
+        if name in given and settings[switch] not in values:
+            raise ValueError(f"{name}= is used with {switch}={' or '.join(map(repr, values))} alone")
+    for name, other in (("sampling_rate", "batch_size"), ("steps", "epochs")):
+        if "epochs" in settings and settings[other] is not None and name in given:
+            raise ValueError(f"{name} and {other} set the same thing: give one of them")
+    if settings["image_shape"] is not None and settings["target"] is not None:
+        raise ValueError("image_shape is for arrays, target for DataFrames")
+    return settings
+
+
+def _same(one, other):
+    plain = (str, Real, tuple)  # arrays and objects are never a default
+    return one is other or (isinstance(one, plain) and isinstance(other, plain) and one == other)
+
+
+def resolve_sampling(training, n_rows, neighboring, *, batch_size=None, epochs=None):
+    """Return a `Training` as `batch_size` and `epochs` set it, where the number of rows is public."""
+    if batch_size is None and epochs is None:
+        return training
+    if neighboring != "replace_one":
+        raise ValueError(
+            "batch_size and epochs need the number of rows, which is private under add_or_remove_one: "
+            "give sampling_rate and steps"
+        )
+    rate = training.sampling_rate if batch_size is None else min(1.0, batch_size / n_rows)
+    steps = training.steps if epochs is None else math.ceil(epochs / rate)
+    return replace(training, sampling_rate=rate, steps=steps)
+
+
+def check_device(device):
+    """Raise ValueError for a device that torch does not have."""
+    import torch
+
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device={device!r} cannot be used: {str(error).splitlines()[0]}") from None
+
+
+# ---- phases -------------------------------------------------------------------------------------------------------
+def remaining_share(learned, message):
+    """Share of the budget that the phases of learned facts leave; ValueError with `message` where that is nothing."""
+    rest = 1 - sum(phase.share for phase in learned)
+    if rest <= 0:
+        raise ValueError(message)
+    return rest
+
+
+def moment_split(budget_split):
+    """Return `budget_split` of P3GM as three shares that sum to 1, or None."""
+    if budget_split is None:
+        return None
+    split = as_numbers(budget_split, "budget_split")
+    least = 1e-6 * split.max(initial=0)
+    if split.shape != (3,) or not 0 < split.sum() < np.inf or not ((split == 0) | (split >= least)).all():
+        raise ValueError(
+            "budget_split must be three shares (encoder, mixture, decoder), not negative: each 0, or a millionth "
+            "of the largest at least"
+        )
+    return tuple(split / split.sum())
+
+
+def plan_moments(rows, model, bounds_share, accountant, calibrate, *, split=None):
+    """Return the calibrated plan of a fit of P3GM or Moment; at low noise, classes of images have sub-clusters.
+
+    A fit within another, whose phases are planned before its noise is known, has none.
+
+    Parameters
+    ----------
+    rows, model, bounds_share, split
+        As for `moment_phases`.
+    accountant : PrivacyAccountant
+    calibrate : callable
+        Phases -> FitPlan; charges nothing.
+    """
+    plan = calibrate(moment_phases(rows, model, bounds_share, split=split))
+    wanted = rows.may_have_subclusters and not accountant.fixed_phases and model.decoder is None
+    cells = wanted and plan.noise_multipliers["moments"] <= _MOST_NOISE_OF_CELLS
+    return calibrate(moment_phases(rows, model, bounds_share, split=split, cells=True)) if cells else plan
+
+
+def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
+    """Return the phases of a fit of P3GM or Moment, in the order of their releases.
+
+    Parameters
+    ----------
+    rows : ArrayRows or FrameRows
+        Only what is public of them: which facts were declared.
+    model : MomentSettings
+        Which phases the model has.
+    bounds_share : float
+        Share of each kind of fact that is learned.
+    split : tuple of three floats, default=None
+        Shares of encoder, mixture and decoder in the rest; None depends on which of them there are.
+    cells : bool, default=False
+        Half of the encoder's share is for the moments of sub-clusters of the classes.
+
+    Returns
+    -------
+    list of Phase
+    """
+    mixture, net = model.mixture is not None, model.decoder is not None
+    split = _SPLITS[mixture, net] if split is None else split
+    for share, used, name in zip(split, (True, mixture, net), ("encoder", "mixture", "decoder")):
+        if used and not share > 0:
+            raise ValueError(f"budget_split gives nothing to the {name}, which this model has")
+        if share > 0 and not used:
+            raise ValueError(f"budget_split gives a share to the {name}, which this model does not have")
+    learned = rows.phases(bounds_share)
+    rest = remaining_share(learned, f"bounds_share={bounds_share} leaves nothing to the model") / sum(split)
+    encoder, em, decoder = (share * rest for share in split)
+    sizes = model.has_class_sizes(rows)
+    phases = [*learned, *rows.encoder_phases(encoder / 2 if cells else encoder, class_norms=sizes)]
+    if cells:
+        phases.append(Phase("cells", encoder / 2))
+    if mixture:
+        phases.append(Phase("mixture", em, steps=model.mixture.steps))
+    if net:
+        phases.append(model.decoder.training.phase("decoder", decoder))
+    return phases
+
+
+# ---- published settings of P3GM -----------------------------------------------------------------------------------
+# Table IV: noise multiplier, epochs, batch size; training rows of the paper (9/10 of N); None: no reduction by PCA.
+P3GM_PAPER_ROWS = {
+    "credit": {"noise_multiplier": 2.1, "epochs": 15, "batch_size": 100, "rows": 256_326, "n_components": None},
+    "adult": {"noise_multiplier": 1.4, "epochs": 5, "batch_size": 200, "rows": 40_700, "n_components": 10},
+    "isolet": {"noise_multiplier": 1.6, "epochs": 2, "batch_size": 100, "rows": 7_017, "n_components": 10},
+    "esr": {"noise_multiplier": 1.4, "epochs": 2, "batch_size": 100, "rows": 10_350, "n_components": 10},
+    "mnist": {"noise_multiplier": 1.4, "epochs": 4, "batch_size": 300, "rows": 63_000, "n_components": 10},
+    "fashion_mnist": {"noise_multiplier": 1.4, "epochs": 4, "batch_size": 300, "rows": 63_000, "n_components": 10},
+}
+
+
+def paper_settings(preset):
+    """Parameters of P3GMSynthesizer that the paper's Table IV sets for a data set.
+
+    The split is that of the paper at (1, 1e-5): epsilon .1 for the PCA, the noise multiplier of Table IV for DP-SGD,
+    and the rest for EM; all three are then scaled together to the budget asked for.
+
+    Parameters
+    ----------
+    preset : str
+        "paper/adult" and so on; "paper" alone is "paper/mnist".
+
+    Returns
+    -------
+    dict
+
+    References
+    ----------
+    Takagi, Takahashi, Cao, Yoshikawa, "P3GM", ICDE 2021, Table IV.
+    """
+    kind, _, name = preset.partition("/")
+    row = P3GM_PAPER_ROWS.get(name or "mnist")
+    if kind != "paper" or row is None:
+        raise ValueError(
+            f"preset must be 'paper' or one of {', '.join(f'paper/{n}' for n in P3GM_PAPER_ROWS)}; got {preset!r}"
+        )
+    rate = row["batch_size"] / row["rows"]
+    steps = round(row["epochs"] / rate)
+    whole = gaussian_mu(1.0, 1e-5) ** 2
+    encoder = gaussian_mu(0.1, 1e-5) ** 2 / whole
+    decoder = rate**2 * steps * math.expm1(row["noise_multiplier"] ** -2) / whole
+    return {
+        "prior": "mixture",
+        "n_mixture": 3,
+        "covariance_type": "diag",
+        "em_steps": 20,
+        "n_components": row["n_components"],
+        "decoder": "net",
+        "latent_variance": "learned",
+        "sampling_rate": rate,
+        "steps": steps,
+        "budget_split": (encoder, max(1 - encoder - decoder, 0.05), decoder),
+    }

@@ -1,0 +1,579 @@
+"""Private variational autoencoders: their settings, budget, releases and released model."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..accounting import Phase
+from ..data.frames import FrameRows
+from ..exceptions import InvalidInputError, UtilityWarning
+from ..generators.components import spread_components
+from ..mechanisms import add_gaussian, histogram
+from ..utils.file_checks import check_size
+from ._budget import COUNT_SHARE, Network, Training, check_device, remaining_share, resolve_parameters, resolve_sampling
+from ._released import CHUNK_ROWS, ReleasedModel
+
+__all__ = [
+    "DEFAULT_AVERAGE",
+    "DEFAULT_LEARNING_RATE",
+    "GroupSettings",
+    "VAEModel",
+    "VAESettings",
+    "fit_vae_model",
+    "has_classes",
+    "learn_rows",
+    "make_likelihood",
+    "plan_phases",
+    "training_plan",
+    "vae_settings",
+]
+
+_ALPHA = 10.0
+# Gaussians of prior="mixture".
+_MIXTURE = 10
+# Records that a group is to be expected to have: its divergence is that of so few latents, but the mean over many small
+# groups has little noise, for a record moves one of them alone. And the part of the groups in the noise of a step.
+_GROUP_SIZE, _GROUP_SHARE = 16, 0.2
+# Of the default net: steps as long as noisy gradients bear, and an average of the released parameters over about 100 of
+# them, which takes away much of the noise.
+DEFAULT_LEARNING_RATE, DEFAULT_AVERAGE = 5e-3, 0.99
+
+
+# ---- settings -----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class GroupSettings:
+    """The divergence of random groups of records.
+
+    Parameters
+    ----------
+    divergence : str or callable
+    alpha : float
+    n_groups : int or None
+        None follows from the public or released row count.
+    gradient_bound : float or None
+        Norm to which the gradient of one group is clipped; None follows from the released row count.
+    aggregation : {"termwise", "micro", "batch"}
+    """
+
+    divergence: object
+    alpha: float = _ALPHA
+    n_groups: int | None = None
+    gradient_bound: float | None = None
+    aggregation: str = "termwise"
+
+    def make(self, expected_group_size=1.0):
+        """The divergence as a module."""
+        from ..nn._divergences import make_divergence
+
+        return make_divergence(self.divergence, expected_group_size)
+
+    @property
+    def smallest(self):
+        """Fewest records of a group."""
+        return self.make().min_group_size
+
+    def count(self, expected_batch_size):
+        """Number of groups of a step; by default by the expected batch size, which is public or released."""
+        return self.n_groups or max(1, int(expected_batch_size // _GROUP_SIZE))
+
+
+@dataclass(frozen=True, eq=False)
+class VAESettings:
+    """A variational autoencoder and its training."""
+
+    n_components: int
+    beta: float
+    likelihood: str
+    image_shape: tuple | None
+    training: Training
+    network: Network
+    prior: object = "normal"
+    groups: GroupSettings | None = None
+
+    def make_prior(self):
+        """The prior; a module of the user's own as a copy: training must not change a parameter of the estimator."""
+        import torch
+
+        from ..nn import GaussianMixturePrior, NormalPrior, SparsePrior
+
+        if self.prior == "normal":
+            return NormalPrior()
+        if self.prior == "sparse":
+            return SparsePrior()
+        if self.prior == "mixture":
+            generator = torch.Generator().manual_seed(self.network.seed)
+            means = torch.randn((_MIXTURE, self.n_components), generator=generator)
+            return GaussianMixturePrior(means, variance=0.25, learned=True)
+        return copy.deepcopy(self.prior)
+
+
+def vae_settings(parameters, defaults, seed):
+    """Return the `VAESettings` of a synthesizer's parameters; those that it does not have are at their defaults.
+
+    Raises
+    ------
+    ValueError
+        Parameters that contradict one another, or that would do nothing in this combination.
+    """
+    given = resolve_parameters(parameters, defaults)
+    shared = {name: given[name] for name in ("n_components", "beta", "likelihood", "image_shape")}
+    shared["training"] = Training(given["sampling_rate"], given["steps"], given["gradient_bound"])
+    shared["network"] = Network.of(given, seed)
+    groups = {name: given.get(name) for name in ("alpha", "n_groups", "group_gradient_bound")}
+    aggregation, divergence = given.get("aggregation", "termwise"), given.get("divergence")
+    whole = aggregation != "termwise"
+    if divergence is None:
+        for name, value in {**groups, "aggregation": aggregation if whole else None}.items():
+            if value is not None:
+                raise ValueError(f"{name}= is used with divergence= alone")
+        if given["beta"] == 0:
+            raise ValueError("beta=0 without a divergence leaves the latents without a prior")
+    else:
+        if groups["alpha"] == 0:
+            raise ValueError("alpha=0 leaves the divergence without effect: give divergence=None")
+        for name in ("n_groups", "group_gradient_bound"):
+            if whole and groups[name] is not None:
+                raise ValueError(f'{name}= is used with aggregation="termwise" alone')
+        alpha = _ALPHA if groups["alpha"] is None else groups["alpha"]
+        n_groups = 1 if whole else groups["n_groups"]
+        shared["groups"] = GroupSettings(divergence, alpha, n_groups, groups["group_gradient_bound"], aggregation)
+    return VAESettings(**shared, prior=given.get("prior", "normal"))
+
+
+def resolve_training(settings, n_rows, neighboring, **sizes):
+    """Set rate and steps by a public number of rows; refuse more groups than records to expect of it."""
+    settings = replace(settings, training=resolve_sampling(settings.training, n_rows, neighboring, **sizes))
+    if settings.groups is None or neighboring != "replace_one":
+        return settings
+    expected = settings.training.sampling_rate * n_rows
+    n_groups, smallest = settings.groups.count(expected), settings.groups.smallest
+    if expected < n_groups * smallest:
+        raise InvalidInputError(
+            f"n_groups={n_groups} groups of at least {smallest} need {n_groups * smallest} records a step; "
+            f"{expected:.4g} are to be expected (of batch_size, or sampling_rate)"
+        )
+    return settings
+
+
+# ---- budget -------------------------------------------------------------------------------------------------------
+def plan_phases(rows, settings, bounds_share, neighboring):
+    """Return the phases of a fit, in the order of their releases."""
+    learned = list(rows.phases(bounds_share))
+    if neighboring != "replace_one" or has_classes(rows):
+        learned.append(Phase("counts", COUNT_SHARE))
+    rest = remaining_share(learned, f"bounds_share={bounds_share} leaves nothing to the training")
+    return [*learned, settings.training.phase("training", rest)]
+
+
+def has_classes(rows):
+    """Whether the model is conditional on classes; public."""
+    if isinstance(rows, FrameRows):
+        return rows.target is not None
+    return rows.labels is not None and not rows.numeric_target
+
+
+def network_shape(rows):
+    """Columns and classes of the network, and whether they are known before levels are learned; public."""
+    if isinstance(rows, FrameRows):
+        return 2 * len(rows.schema), 2 if has_classes(rows) else 0, False
+    return rows.X.shape[1], len(rows.labels.classes or (0, 1)) if has_classes(rows) else 0, True
+
+
+def training_plan(settings, fit, row_count):
+    """The DP-SGD plan of a charged fit; its denominators are public or released.
+
+    Parameters
+    ----------
+    settings : VAESettings
+    fit : ChargedFit
+    row_count : float
+        Public or released.
+
+    Returns
+    -------
+    DPSGDPlan, bool
+        The flag is whether a group may be expected to have as many records as the divergence needs.
+    """
+    from ..dpsgd import DPSGDPlan, TermwisePlan, WholeBatchPlan
+
+    training, groups = settings.training, settings.groups
+    expected = max(1.0, training.sampling_rate * row_count)
+    shared = {
+        "sampling_rate": training.sampling_rate,
+        "steps": training.steps,
+        "noise_multiplier": fit.noise["training"],
+        "neighboring": fit.neighboring,
+    }
+    if groups is None:
+        return DPSGDPlan(l2_bound=training.gradient_bound, expected_batch_size=expected, **shared), True
+    n_groups = groups.count(expected)
+    floor = float(n_groups * groups.smallest)
+    enough, shared["expected_batch_size"] = expected >= floor, max(expected, floor)
+    if groups.aggregation != "termwise":
+        bound = training.gradient_bound
+        return WholeBatchPlan(gradient_bound=bound, aggregation=groups.aggregation, **shared), enough
+    bounds = {"sample_bound": training.gradient_bound, "group_bound": groups.gradient_bound}
+    if bounds["group_bound"] is None:  # 2 C2/b is this share of C1/B + 2 C2/b
+        weight = _GROUP_SHARE / (1 - _GROUP_SHARE)
+        bounds["group_bound"] = weight * bounds["sample_bound"] * n_groups / (2 * shared["expected_batch_size"])
+    return TermwisePlan(**bounds, n_groups=n_groups, **shared), enough
+
+
+# ---- network ------------------------------------------------------------------------------------------------------
+def make_likelihood(name, widths=None):
+    """A likelihood of its name."""
+    from ..nn import BernoulliLikelihood, GaussianLikelihood, LaplaceLikelihood, TableLikelihood
+
+    if name == "table":
+        return TableLikelihood(widths)
+    return {"bernoulli": BernoulliLikelihood, "gaussian": GaussianLikelihood, "laplace": LaplaceLikelihood}[name]()
+
+
+def make_net(settings, n_features, n_labels, likelihood, *, plan=None, progress_text=""):
+    """The net of the settings, or the default."""
+    from ..nn import DPNet, ParameterAverage, PriVAEModule
+
+    groups = settings.groups
+    expected = 1.0 if plan is None else plan.expected_batch_size / getattr(plan, "n_groups", 1)
+    average = [("average", ParameterAverage(DEFAULT_AVERAGE))]
+    return settings.network.make(
+        lambda: DPNet(PriVAEModule, lr=DEFAULT_LEARNING_RATE, callbacks=average),
+        plan,
+        progress_text,
+        n_features=n_features,
+        n_latent=settings.n_components,
+        likelihood=likelihood,
+        prior=settings.make_prior(),
+        divergence=None if groups is None else groups.make(expected),
+        alpha=0.0 if groups is None else groups.alpha,
+        beta=settings.beta,
+        n_labels=n_labels,
+        image_shape=settings.image_shape,
+    )
+
+
+def check_network(settings, n_features, n_labels, exact):
+    """Refuse, before anything is charged, what cannot be trained privately, or at all.
+
+    Parameters
+    ----------
+    settings : VAESettings
+    n_features, n_labels : int
+    exact : bool
+        Whether they are those of the fit; if not, of modules of the user's own only the kinds of the layers are
+        checked.
+
+    Raises
+    ------
+    ValueError
+        For what is no DPNet, BatchNorm, LBFGS, modules of other shapes, a device that is not there; a prior of another
+        dimension; a divergence that is not one finite number, or that reaches other groups.
+    """
+    from ..nn import PriVAEModule
+    from ..nn._divergences import check_divergence
+    from ..nn._dp_net import check_template
+    from ..nn._priors import check_prior
+
+    check_template(settings.network.template)
+    check_device(settings.network.device)
+    check_prior(settings.make_prior(), settings.n_components)
+    if settings.groups is not None:
+        check_divergence(settings.groups.make(), settings.n_components)
+    net = make_net(settings, n_features, n_labels, make_likelihood("gaussian"))
+    width = n_features + n_labels
+    check_modules(net, PriVAEModule, lambda module: module, settings, width, exact, groups=settings.groups is not None)
+
+
+def check_modules(net, kind, autoencoder, settings, width, exact, **options):
+    """Refuse a net whose optimizer or modules cannot be trained privately, or do not fit rows of `width` columns."""
+    from ..dpsgd import check_module, check_optimizer
+
+    check_optimizer(net.optimizer)
+    net.initialize()
+    if not isinstance(net.module_, kind):
+        raise InvalidInputError(f"the net's module must be a {kind.__name__}; got {type(net.module_).__name__}")
+    check_module(net.module_)
+    if exact or autoencoder(net.module_).architecture is not None:  # nets that are made for any number of columns
+        try:
+            net.check(np.zeros((4, width), np.float32), **options)
+        except RuntimeError as error:  # shapes that do not fit one another
+            raise ValueError(
+                f"the network does not fit {settings.n_components} latents and rows of {width} columns: {error}"
+            ) from None
+
+
+# ---- the released model -------------------------------------------------------------------------------------------
+class VAEModel(ReleasedModel):
+    """Released state of a private variational autoencoder: encoder, decoder and prior.
+
+    Parameters
+    ----------
+    codec : ArrayCodec or FrameCodec
+    module : PriVAEModule
+        On the CPU, in evaluation mode, its divergence dropped.
+    likelihood : {"bernoulli", "gaussian", "laplace", "table"}
+    row_count : float
+    component_weights : array of shape (n_components,)
+        Of classes, where the model is conditional on them, else one.
+    """
+
+    def __init__(self, codec, module, likelihood, row_count, component_weights):
+        super().__init__(codec, row_count, component_weights)
+        self.module, self.likelihood = module, likelihood
+
+    @property
+    def n_latent(self):
+        """Number of latent dimensions."""
+        return self.module.n_latent
+
+    # ---- rows out ------------------------------------------------------------------------------------------------
+    def draw(self, components, rng):
+        """Scaled rows, or codes of levels, of given classes: latents from the prior, through the decoder."""
+        return self.vectors(self.decode_mean(self.draw_latents(len(components), rng), components), rng)
+
+    def vectors(self, decoded, rng):
+        """Scaled rows in their box, or codes drawn from the probabilities of levels."""
+        return np.clip(decoded, *self.codec.box) if self.kind == "array" else self.draw_levels(decoded, rng)
+
+    def draw_latents(self, n, rng):
+        """Draws of the prior, shape (n, n_latent)."""
+        import torch
+
+        normals = torch.from_numpy(rng.standard_normal((n, 1, 2, self.n_latent))).float()
+        with torch.inference_mode():
+            parts = [self.module.prior.sample(part)[:, 0].numpy() for part in normals.split(CHUNK_ROWS)]
+        return np.concatenate(parts)
+
+    def decode(self, latent, rng, classes=None):
+        """Rows from latents, those of y left out; classes that are not given are drawn by their released shares."""
+        if self.codec.n_classes and classes is None:
+            classes = spread_components(len(latent), self.class_ratio, rng)
+        return self.rows_of(self.vectors(self.decode_mean(latent, classes), rng), classes, rng)
+
+    def decode_mean(self, latent, classes):
+        """Mean of scaled rows, or probabilities of levels, shape (n, n_features)."""
+        import torch
+
+        z = torch.from_numpy(np.ascontiguousarray(latent, dtype=np.float32))
+        labels = None
+        if self.codec.n_classes:
+            labels = torch.from_numpy(np.eye(self.codec.n_classes, dtype=np.float32)[classes])
+        with torch.inference_mode():
+            parts = []
+            for i in range(0, len(z), CHUNK_ROWS):
+                part = self.module.decode(z[i : i + CHUNK_ROWS], None if labels is None else labels[i : i + CHUNK_ROWS])
+                parts.append(self.module.likelihood.mean(part).numpy())
+        return np.concatenate(parts) if parts else np.zeros((0, self.module.n_features), dtype=np.float32)
+
+    # ---- rows in ---------------------------------------------------------------------------------------------
+    def encode(self, X):
+        """Mean of the encoder's Gaussian for rows, shape (n, n_latent)."""
+        import torch
+
+        x, _ = self._scaled(X, None)
+        with torch.inference_mode():
+            parts = [self.module.encode(part)[0].numpy() for part in torch.from_numpy(x).split(CHUNK_ROWS)]
+        return np.concatenate(parts).astype(np.float64)
+
+    def reconstruct(self, X, y, rng):
+        """Rows as the model remembers them; a class that is not given is the most likely one."""
+        x, classes = self._scaled(X, y)
+        if self.codec.n_classes:
+            classes = self._fill_classes(x, classes)
+        return self.decode(self.encode(X), rng, classes)
+
+    def score_samples(self, X, y=None, n_importance=1, random_state=0):
+        """Importance-weighted bound of the log-likelihood of each row (with one sample: the ELBO's integrand)."""
+        x, classes = self._scaled(X, y)
+        if not self.codec.n_classes:
+            return self._bound(x, n_importance, random_state)
+        by_class = self._bound_by_class(x, n_importance, random_state) + np.log(np.maximum(self.class_ratio, 1e-300))
+        whole = np.logaddexp.reduce(by_class, axis=1)
+        if classes is None:
+            return whole
+        known = by_class[np.arange(len(x)), np.maximum(classes, 0)]
+        return np.where(classes < 0, whole, known)
+
+    def _fill_classes(self, x, classes):
+        best = self._bound_by_class(x, 1, 0).argmax(axis=1)
+        return best if classes is None else np.where(classes < 0, best, classes)
+
+    def _bound_by_class(self, x, n_importance, random_state):
+        labels = np.eye(self.codec.n_classes, dtype=np.float32)
+        parts = [
+            self._bound(np.hstack([x, np.broadcast_to(label, (len(x), len(label)))]), n_importance, random_state)
+            for label in labels
+        ]
+        return np.stack(parts, axis=1)
+
+    def _bound(self, x, n_importance, random_state):
+        import torch
+
+        from ..nn._modules import DRAWS, fixed_normals, in_double
+
+        # the same draws for all rows: the bound of a row is a function of that row alone
+        n_draws, module = max(1, DRAWS // n_importance), in_double(self.module)
+        draws = fixed_normals(n_draws * n_importance, (self.n_latent,), random_state)
+        draws = draws.view(n_draws, n_importance, self.n_latent)
+        rows = max(1, CHUNK_ROWS // n_importance)
+        bounds = []
+        with torch.inference_mode():
+            for part in torch.from_numpy(np.ascontiguousarray(x, dtype=np.float64)).split(rows):
+                each = [module.importance_bound(part, draw.expand(len(part), *draw.shape)) for draw in draws]
+                bounds.append(torch.stack(each).mean(0).numpy())
+        return np.concatenate(bounds).astype(np.float64)
+
+    def _scaled(self, X, y):
+        """Rows as the encoder takes them, float32, and class codes (None where y is not known)."""
+        lacks_y = self.kind == "array" and X.shape[1] < len(self.codec.scaling.lower)
+        filler = np.asarray(y, dtype=np.float64).reshape(-1, 1) if lacks_y and y is not None else None
+        x, classes = self.vectors_like_fit(X, y, filler)
+        return x.astype(np.float32, copy=False), classes
+
+    # ---- files -----------------------------------------------------------------------------------------------
+    def _state(self):
+        module = self.module
+        prior = _describe_prior(module.prior)
+        if module.architecture is None or prior is None:
+            raise ValueError("a model with modules of your own cannot be saved: files hold no code")
+        shape = module.architecture["image_shape"]
+        return {
+            "likelihood": self.likelihood,
+            "n_features": module.n_features,
+            "n_latent": module.n_latent,
+            "n_labels": module.n_labels,
+            "architecture": {**module.architecture, "image_shape": None if shape is None else list(shape)},
+            "prior": prior,
+            "layers": {name: value.numpy().copy() for name, value in module.state_dict().items()},
+        }
+
+    @classmethod
+    def _restore(cls, codec, state):
+        import torch
+
+        from ..nn import PriVAEModule
+        from ..nn._networks import check_module_arrays
+
+        check_size(state["n_latent"], state["prior"].get("n_mixture", 1))
+        shape = state["architecture"]["image_shape"]
+
+        def make():
+            with torch.device("cpu"):  # a prior computes with numbers of its own
+                prior = _prior_of(state["prior"], state["n_latent"])
+            return PriVAEModule(
+                state["n_features"],
+                state["n_latent"],
+                make_likelihood(state["likelihood"], codec.n_levels if state["kind"] == "frame" else None),
+                prior=prior,
+                n_labels=state["n_labels"],
+                **{**state["architecture"], "image_shape": None if shape is None else tuple(shape)},
+            )
+
+        check_module_arrays(make, state["layers"])
+        module = make()
+        module.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in state["layers"].items()})
+        return cls(codec, module.eval(), state["likelihood"], state["row_count"], state["component_weights"])
+
+
+def _describe_prior(prior):
+    """What a file holds of a prior beside its tensors; None for a module of the user's own."""
+    from ..nn import GaussianMixturePrior, NormalPrior, SparsePrior
+
+    if type(prior) is NormalPrior:
+        return {"kind": "normal"}
+    if type(prior) is SparsePrior:
+        return {"kind": "sparse", "sparsity": prior.sparsity, "spike_variance": prior.spike_variance}
+    if type(prior) is GaussianMixturePrior:
+        fields = {"n_mixture": prior.n_mixture, "variance": prior.variance, "learned": prior.learned}
+        return {"kind": "mixture", **fields}
+    return None
+
+
+def _prior_of(state, n_latent):
+    from ..nn import GaussianMixturePrior, NormalPrior, SparsePrior
+
+    if state["kind"] == "sparse":
+        return SparsePrior(state["sparsity"], state["spike_variance"])
+    if state["kind"] == "mixture":
+        return GaussianMixturePrior(np.zeros((state["n_mixture"], n_latent)), state["variance"], state["learned"])
+    return NormalPrior()
+
+
+# ---- the fit ------------------------------------------------------------------------------------------------------
+def learn_rows(rows, settings, fit):
+    """Release what was not declared of the rows, and encode them for a network.
+
+    Parameters
+    ----------
+    rows : ArrayRows or FrameRows
+    settings : VAESettings
+    fit : ChargedFit
+
+    Returns
+    -------
+    codec : ArrayCodec or FrameCodec
+    x : float32 array of shape (n_samples, n_features + n_classes)
+    classes : int array of shape (n_samples,) or None
+        Negative for rows of no class.
+    likelihood : str
+    widths : array or None
+        Levels of each block of a table.
+    """
+    facts = (fit.noise, fit.plan.extra_delta, fit.rng, fit.neighboring)
+    if isinstance(rows, FrameRows):
+        codec, _ = rows.learn(*facts)
+        return codec, rows.one_hot_with_labels(codec), codec.codes(rows.frame)[1], "table", codec.n_levels
+    codec, likelihood = rows.learn(*facts), settings.likelihood
+    if likelihood == "auto":
+        likelihood = "bernoulli" if (codec.box[0] >= 0).all() else "gaussian"
+    return codec, rows.scaled_with_labels(codec), rows.codes, likelihood, None
+
+
+def fit_vae_model(rows, settings, fit):
+    """Make all releases of a VAE: facts that were not declared, counts of the classes, and the steps of DP-SGD.
+
+    Parameters
+    ----------
+    rows : ArrayRows or FrameRows
+    settings : VAESettings
+    fit : ChargedFit
+
+    Returns
+    -------
+    VAEModel
+    """
+    noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
+    codec, x, classes, likelihood, widths = learn_rows(rows, settings, fit)
+    counts = np.ones(1)
+    if "counts" in noise:
+        cells = np.zeros(len(x), dtype=np.int64) if classes is None else classes
+        counts = add_gaussian(histogram(cells, max(codec.n_classes, 1)), noise["counts"], rng, neighboring)
+    row_count = fit.row_count(len(x), max(1.0, float(counts.sum())))
+    weights = np.maximum(counts, max(1e-3 * float(np.abs(counts).sum()), 1e-9))
+    train, enough = training_plan(settings, fit, row_count)
+    if not enough:
+        warnings.warn(
+            f"few records a step for {getattr(train, 'n_groups', 1)} groups: most are smaller than the divergence "
+            "needs; lower n_groups or raise sampling_rate",
+            UtilityWarning,
+            stacklevel=2,
+        )
+    net = make_net(
+        settings,
+        x.shape[1] - codec.n_classes,
+        codec.n_classes,
+        make_likelihood(likelihood, widths),
+        plan=fit.receipt.cover(train),
+        progress_text=f"epsilon {fit.plan.epsilon:.3g}",
+    )
+    net.initialize()
+    net.partial_fit(x)
+    module = net.module_.cpu().eval()
+    module.divergence = None  # a function of the user's own has no place in a released model
+    model = VAEModel(codec, module, likelihood, row_count, weights)
+    model.gradient_noise = (net.noise_description_, net.noise_private_)
+    return model
