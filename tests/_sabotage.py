@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from _rewriting import rewrite
 
 import skdpgen.nn
 import skdpgen.nn._dp2vae_training  # imported by fits alone
@@ -45,11 +46,7 @@ def patch_source(monkeypatch, function, *edits):
         Each `old` must occur once: sabotage that no longer applies fails instead of passing for caught.
     """
     function = inspect.unwrap(getattr(function, "fget", None) or function)
-    source = textwrap.dedent(inspect.getsource(function))
-    for old, new in edits:
-        assert source.count(old) == 1, f"{function.__qualname__} has {source.count(old)} times {old!r}"
-        source = source.replace(old, new)
-    tree = ast.parse(source)
+    tree = _edited(function, textwrap.dedent(inspect.getsource(function)), edits)
     tree.body[0].decorator_list = []
     if "__class__" in function.__code__.co_freevars:  # super() needs a class around it
         around = ast.parse("class Around: pass")
@@ -57,6 +54,21 @@ def patch_source(monkeypatch, function, *edits):
     ast.fix_missing_locations(tree)
     code = compile(tree, "<sabotage>", "exec")
     monkeypatch.setattr(function, "__code__", _find(code, function.__name__))
+
+
+def _edited(function, source, edits):
+    """The syntax tree of a function after its edits: by patterns, or by text where an edit is no whole expression."""
+    tree = ast.parse(source)
+    try:
+        for old, new in edits:
+            tree = rewrite(tree, old, new, function.__qualname__)
+        return tree
+    except (SyntaxError, AssertionError):
+        pass
+    for old, new in edits:
+        assert source.count(old) == 1, f"{function.__qualname__} has {source.count(old)} times {old!r}"
+        source = source.replace(old, new)
+    return ast.parse(source)
 
 
 def _find(code, name):
