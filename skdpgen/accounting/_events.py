@@ -427,6 +427,24 @@ def releases(event: DpEvent) -> tuple[Release, ...]:
     )
 
 
+def _checked(rows: tuple[Any, ...]) -> tuple[Release, ...]:
+    """Return releases that were given as such; ValueError for others than `releases` makes, whose cost is not known."""
+    if not all(isinstance(row, Release) and row == _made_again(row) for row in rows):
+        raise ValueError("the cost of these releases is not known: give an event")
+    return _composed([rows])
+
+
+def _made_again(row: Release) -> Release | None:
+    if row.mechanism == "gaussian":
+        return checked_release("gaussian", row.noise_multiplier, None, row.count)
+    if row.mechanism in ("poisson_gaussian", *SUBSET_MECHANISMS):
+        return checked_release(row.mechanism, row.noise_multiplier, row.sampling_rate, row.count)
+    if row.mechanism == "repeat_and_select" and isinstance(row.repeated, Repetition):
+        alternatives = [_checked(part) for part in row.repeated.alternatives]
+        return _repetition(alternatives, row.repeated.runs, row.repeated.mean, row.count)
+    return Release("non_private", 0.0, None, 1)
+
+
 def _times(rows: tuple[Release, ...], count: int) -> tuple[Release, ...]:
     if any(row.mechanism == "non_private" for row in rows):
         return rows
@@ -605,7 +623,8 @@ class Charge:
     label : str
         Name of what is charged, for the reader of the ledger; not empty, and public.
     event : dp_accounting.DpEvent
-        What is released. The charge holds its releases, so that equal mechanisms compare equal.
+        What is released. The charge holds its releases, so that equal mechanisms compare equal. A tuple of releases
+        is checked as an event is.
     extra_delta : float, default=0.0
         Probability, in [0, 1), that a threshold rule spends beside the event.
 
@@ -640,7 +659,7 @@ class Charge:
         if not 0 <= extra_delta < 1:
             raise ValueError(f"extra_delta must lie in [0, 1); got {extra_delta!r}")
         object.__setattr__(self, "label", label)
-        object.__setattr__(self, "releases", event if isinstance(event, tuple) else releases(event))
+        object.__setattr__(self, "releases", _checked(event) if type(event) is tuple else releases(event))
         object.__setattr__(self, "extra_delta", float(extra_delta))
 
     @property

@@ -1,6 +1,7 @@
 """Events, and the trip to JSON and back."""
 
 import json
+import math
 import subprocess
 import sys
 
@@ -10,6 +11,8 @@ import pytest
 
 from skdpgen.accounting import (
     Charge,
+    FitPlan,
+    PrivacyAccountant,
     compose_events,
     describe_event,
     event_from_json,
@@ -18,6 +21,7 @@ from skdpgen.accounting import (
     non_private_event,
     poisson_gaussian_event,
 )
+from skdpgen.accounting._events import Release, Repetition
 
 EVENTS = [
     gaussian_event(1 / 3),
@@ -81,6 +85,38 @@ def test_sampling_rate_must_lie_in_the_unit_interval(bad):
 def test_what_cannot_be_priced_cannot_be_charged(event):
     with pytest.raises(ValueError, match=r"is not known|positive finite|at least one"):
         Charge("x", event)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        (),
+        ("gaussian",),
+        (Release("gaussian", 1.0, None, -5),),  # would give budget back
+        (Release("gaussian", 1e30, None, 1),),
+        (Release("gaussian", math.nan, None, 1),),
+        (Release("gaussian", 1.0, 1e-3, 1),),
+        (Release("free", 1.0, None, 1),),
+        (Release("poisson_gaussian", 1.0, 1.5, 1),),
+        (
+            Release(
+                "repeat_and_select", None, None, 1, Repetition("poisson", -1.0, ((Release("gaussian", 1, None, 1),),))
+            ),
+        ),
+    ],
+)
+def test_releases_are_checked_as_events_are(rows):
+    accountant = PrivacyAccountant(1.0)
+    plan = FitPlan("x", (), {}, rows, 0.0, 1.0, 1e-5, "add_or_remove_one")
+    for charge in (lambda: accountant.charge(rows, "x"), lambda: Charge("x", rows), lambda: accountant.plan([plan])):
+        with pytest.raises(ValueError, match=r"is not known|whole number|must|at least one"):
+            charge()
+    assert not accountant.entries
+
+
+def test_one_release_is_no_list_of_them():
+    with pytest.raises(ValueError, match="is not known"):
+        Charge("x", Release("gaussian", 1.0, None, 1))
 
 
 @pytest.mark.parametrize(
