@@ -18,7 +18,7 @@ from .exceptions import PrivacyLeakWarning
 from .utils.noise import make_noise_generator
 from .utils.validation import (
     EXACT_SCORES,
-    OWN_BOOKS,
+    SEPARATE_LEDGERS,
     Interval,
     Options,
     StrOptions,
@@ -117,7 +117,7 @@ class PrivateEstimator(BaseEstimator):
                 warnings.simplefilter("always")
                 yield
                 if inside_search():
-                    own = OWN_BOOKS if self.accountant is None else ""
+                    own = SEPARATE_LEDGERS if self.accountant is None else ""
                     warnings.warn(EXACT_SCORES + own, PrivacyLeakWarning, stacklevel=4)
             vars(self).pop("_receipt", None)  # of this fit alone
         except BaseException:

@@ -374,7 +374,7 @@ def _by_likelihood(estimator, first, seen, one, other, *, n_runs, confidence, no
 
 
 def audit_one_run(estimator, X, *, canaries=None, confidence=0.95, guesses=None, rng=None):
-    """Bound epsilon from below by one fit in which each of many canaries is included by an independent coin.
+    """Bound epsilon from below by one fit that includes each of many canaries with probability 1/2, independently.
 
     Parameters
     ----------
@@ -388,7 +388,7 @@ def audit_one_run(estimator, X, *, canaries=None, confidence=0.95, guesses=None,
     guesses : int or None, default=None
         How many of the most telling scores are guessed on; None is a fifth.
     rng : numpy.random.Generator or None, default=None
-        Of canaries and coins.
+        Source of the canaries and of the choice of those that are included; None: seeded by the operating system.
 
     Returns
     -------
@@ -397,8 +397,8 @@ def audit_one_run(estimator, X, *, canaries=None, confidence=0.95, guesses=None,
     Raises
     ------
     ValueError
-        Under replace_one, whose neighbours no coin gives: a canary is there or is not. For other releases than one
-        plain one.
+        Under replace_one: leaving a canary out gives no neighbour of that relation. Or if the estimator makes other
+        releases than one plain one.
 
     Notes
     -----
@@ -540,8 +540,8 @@ _BEFORE = 0.2
 
 
 def audit_training(plan, *, delta=1e-5, canaries=20_000, guesses=None, confidence=0.95, noise_scale=1.0, rng=None):
-    """Bound epsilon of DP-SGD from below by one training in which each of many canaries is included by an independent
-    coin.
+    """Bound epsilon of DP-SGD from below by one training in which each of many canaries is included
+    with probability 1/2, independently.
 
     The net is linear: each canary has a separate parameter, and its gradient lies along it, far beyond the bound. So
     canaries do not hide each other, and the released gradients of a parameter depend on whether its canary was
@@ -560,7 +560,7 @@ def audit_training(plan, *, delta=1e-5, canaries=20_000, guesses=None, confidenc
     noise_scale : float, default=1.0
         Noise of the training over that of the plan; with 0.5 the claim is to be refuted.
     rng : numpy.random.Generator or None, default=None
-        Of the coins.
+        Source of the choice of the canaries that are included; None: seeded by the operating system.
 
     Returns
     -------

@@ -179,7 +179,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
             self.scaling_ = learn_scaling(X, bounds, self.l2_bound, plan.noise_multipliers, rng, accountant.neighboring)
             noise_norm = self._release(X, plan, rng, accountant.neighboring)
             self._issue_card(plan, rng, self._public_assumptions())
-        self._warn_if_drowned(noise_norm)
+        self._warn_of_noise(noise_norm)
         return self
 
     def _prepare(self, X, y, accountant):
@@ -241,7 +241,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         sd = noise_multiplier * sums.sensitivity(neighboring) * l2_bound**2 / fitted.count
         return sd * 2**0.5 * scaling.scale.max() * np.linalg.norm(scaling.scale)
 
-    def _warn_if_drowned(self, noise_norm):
+    def _warn_of_noise(self, noise_norm):
         """Warn, from released values alone, where the last component is noise; not where all of them are kept."""
         least = self.explained_variance_[-1]
         if self.n_components is not None and noise_norm > least:

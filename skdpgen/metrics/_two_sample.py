@@ -91,9 +91,9 @@ def pmse(real, synthetic, *, schema=None):
     **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it.
 
     With k - 1 independent columns and N rows of which a share c is synthetic, two independent samples of one
-    distribution give (k - 1) c (1 - c) / N on average, as the projection of N coins on k - 1 directions; `ratio` is
-    over that. (The reference takes the real rows for given, which leaves 1 - c of it.) More columns than rows leave it
-    without meaning.
+    distribution give (k - 1) c (1 - c) / N on average, as the projection of N independent binary variables on k - 1
+    directions; `ratio` is the pMSE over that. (The reference treats the real rows as given, which leaves 1 - c of it.)
+    With more columns than rows it has no meaning.
 
     References
     ----------

@@ -271,7 +271,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         # An eigenvalue below the noise of the covariance is arbitrary and may be zero: a nearly singular class gives
         # rows beside its plane a density of almost zero.
         blur = _NOISE_FLOOR * noise / np.maximum(released.count, min_count)
-        _warn_if_drowned(released, noise, min_count, radius)
+        _warn_of_noise(released, noise, min_count, radius)
         return class_gaussians(
             released,
             shrinkage=self.shrinkage,
@@ -456,16 +456,16 @@ def _series_maker(y):
     return partial(pd.Series, name=y.name, dtype=dtype)
 
 
-def _warn_if_drowned(released, noise, min_count, radius):
+def _warn_of_noise(released, noise, min_count, radius):
     """Warn, from released values alone, where the noise on most covariances is as large as they are."""
     count = np.maximum(released.count, min_count)
     mean = released.sum / count[:, None]
     variance = np.trace(released.second, axis1=1, axis2=2) / count - np.einsum("ki,ki->k", mean, mean)
     # norm of the symmetric noise on a matrix of moments
-    drowned = variance < noise / count * radius**2 * (2 * mean.shape[1]) ** 0.5
-    if 2 * drowned.sum() > len(drowned):
+    hidden = variance < noise / count * radius**2 * (2 * mean.shape[1]) ** 0.5
+    if 2 * hidden.sum() > len(hidden):
         warnings.warn(
-            f"the noise on the covariances is as large as they are in {drowned.sum()} of {len(drowned)} Gaussians: "
+            f"the noise on the covariances is as large as they are in {hidden.sum()} of {len(hidden)} Gaussians: "
             "more epsilon, more rows, fewer columns (DPPCA before it) or tighter bounds= would help",
             UtilityWarning,
             stacklevel=5,

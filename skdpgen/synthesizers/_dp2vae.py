@@ -1,4 +1,4 @@
-"""DP2-VAE: encoders trained on private rows without noise and thrown away, a decoder trained with noise and kept."""
+"""DP2-VAE: encoders trained on private rows without noise and deleted, a decoder trained with noise and kept."""
 
 from __future__ import annotations
 
@@ -228,8 +228,9 @@ class DP2VAESynthesizer(BaseSynthesizer):
         "patches" (images) is a convolution of 4 x 4 patches and two dense layers, small enough for thousands of
         encoders on a laptop; "mlp" one hidden layer; the others are the paper's for 28 x 28 and for faces.
     encoder, decoder : Module or None, default=None
-        Templates of your own, copied: ``encoder(rows, one_hot)`` gives means and log-variances of `n_components`
-        latents, ``decoder(latents, one_hot)`` what the likelihood takes. No BatchNorm, no dropout, nothing shared.
+        Your templates, which the fit copies: ``encoder(rows, one_hot)`` gives means and log-variances of
+        `n_components` latents, ``decoder(latents, one_hot)`` what the likelihood takes. No BatchNorm,
+        no dropout, no shared parameters.
     target, schema, classes, target_type, bounds, image_shape, bounds_share, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoder is
         conditional on the class.
@@ -518,7 +519,7 @@ def check_networks(settings, rows):
     if per_column > 1 and networks.decoder is None and (name := networks.resolved_architecture) != "mlp":
         raise ValueError(
             f"architecture={name!r} gives one number a pixel, and likelihood={networks.likelihood!r} takes "
-            f'{per_column}: use likelihood="bernoulli", architecture="mlp" or a decoder of your own'
+            f'{per_column}: use likelihood="bernoulli", architecture="mlp" or pass decoder='
         )
     n_outputs = n_features * per_column
     with torch_seeded(networks.seed):

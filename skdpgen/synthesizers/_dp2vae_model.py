@@ -309,7 +309,7 @@ def _release_moments(rows, settings, fit):
     model = MomentSettings(progress=settings.progress)
     if isinstance(rows, FrameRows):
         model = fit_frame_model(rows, model, fit)
-        counts = np.maximum(model.particles.class_counts, 0.0)
+        counts = np.maximum(model.latent_model.class_counts, 0.0)
         drawn = spread_components(_INITIAL_ROWS, model.component_weights, fit.stream)
         return model.codec, counts, (model.codec.one_hot(model.draw(drawn, fit.stream)), None, drawn)
     model = fit_array_model(rows, model, fit)

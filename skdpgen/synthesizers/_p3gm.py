@@ -399,7 +399,7 @@ def _release_frame_mixture(rows, model, mixture, fit):
     """DP-EM where the latents' columns have released variance 1: the ball of radius 2 sqrt(k) is public."""
     codes, k = rows.codes(model.codec), model.n_latent
     latent = np.empty((len(codes), k))
-    for part, encoded in map_blocks(lambda chunk: model.particles.encode(model.codec.one_hot(chunk)), codes):
+    for part, encoded in map_blocks(lambda chunk: model.latent_model.encode(model.codec.one_hot(chunk)), codes):
         latent[part] = encoded
     return _release_mixture(latent, np.eye(k), mixture, fit, radius=2 * k**0.5, min_variance=1e-2)
 
@@ -455,17 +455,17 @@ def _train_on_array(rows, model, decoder, fit):
 
 
 def _train_on_frame(rows, model, decoder, fit):
-    codec, particles, mixture = model.codec, model.particles, model.mixture
+    codec, latent_model, mixture = model.codec, model.latent_model, model.mixture
     components = spread_components(_WARM_ROWS, model.component_weights, fit.stream)
     warm = _with_labels(codec.one_hot(model.draw(components, fit.stream)), components, codec.n_classes)
     if mixture is None:
-        weights = np.maximum(particles.class_counts, 1e-9)
-        covariances = particles.class_covariances + 1e-3 * np.eye(model.n_latent)
-        mixture = GaussianMixtureParameters(weights / weights.sum(), particles.class_means, covariances, "full")
+        weights = np.maximum(latent_model.class_counts, 1e-9)
+        covariances = latent_model.class_covariances + 1e-3 * np.eye(model.n_latent)
+        mixture = GaussianMixtureParameters(weights / weights.sum(), latent_model.class_means, covariances, "full")
     return train_decoder(
         rows.one_hot_with_labels(codec),
         decoder_plan(decoder.training, fit, model.row_count),
-        LatentSpace(particles.mean, particles.components.T / particles.scale),
+        LatentSpace(latent_model.mean, latent_model.components.T / latent_model.scale),
         mixture,
         decoder=decoder,
         likelihood="table",
