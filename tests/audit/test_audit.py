@@ -258,7 +258,7 @@ def test_a_plan_tells_the_cost_and_what_can_be_said():
         (DPPCA(**PUBLIC), {"n_runs": 1}, "n_runs"),
         (DPPCA(**PUBLIC), {"confidence": 1.0}, "confidence"),
         (DPPCA(**PUBLIC), {"method": "guess"}, "method"),
-        (DPPCA(accountant=PrivacyAccountant(10.0)), {}, "without an accountant"),
+        (DPPCA(accountant=PrivacyAccountant(10.0)), {}, "accountant=None"),
         (_Foreign(**PUBLIC), {"method": "scale"}, "releases that can be seen"),
     ],
 )

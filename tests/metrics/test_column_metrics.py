@@ -176,7 +176,7 @@ def test_every_metric_and_picture_says_what_showing_it_would_tell():
         assert "**Leak.**" in inspect.getdoc(public), name
         assert len(leak_note(public)) > 20, name
         assert "\n" not in leak_note(public)
-    assert "noise" in leak_note(two_way_tvd)
+    assert "do not publish" in leak_note(two_way_tvd)
     assert leak_note(lambda: None).startswith("Take it to read real rows")
 
 
