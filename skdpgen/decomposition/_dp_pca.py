@@ -46,9 +46,9 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
     epsilon : float or None, default=1.0
         Budget of a fit. ``numpy.inf`` is the non-private reference; None is all that is left of `accountant`.
     delta : float or None, default=None
-        None is the accountant's, else 1e-5.
+        Delta of the (epsilon, delta) guarantee; None: that of `accountant`, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
         Accountant to charge; None: a separate accountant with this budget.
     bounds : pair (low, high), one pair a column, or None, default=None
@@ -73,7 +73,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
     Attributes
     ----------
     components_ : array of shape (n_components_, n_features_in_)
-        Orthonormal, by decreasing variance.
+        Principal axes, orthonormal, by decreasing variance.
     mean_ : array of shape (n_features_in_,)
     explained_variance_, explained_variance_ratio_ : arrays of shape (n_components_,)
     noise_variance_ : float

@@ -55,9 +55,9 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
     epsilon : float or None, default=1.0
         Budget of a fit. ``numpy.inf`` is the non-private reference; None is all that is left of `accountant`.
     delta : float or None, default=None
-        None is the accountant's, else 1e-5.
+        Delta of the (epsilon, delta) guarantee; None: that of `accountant`, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
         Accountant to charge; None: a separate accountant with this budget.
     n_iter : int, default=8

@@ -50,7 +50,7 @@ class NetworkSettings:
     encoder, decoder : Module or None
         Templates of the user's own.
     n_components : int
-        Latent dimensions.
+        Number of latent dimensions.
     image_shape : tuple or None
     likelihood : str
     seed : int

@@ -16,7 +16,7 @@ __all__ = ["sample_pipeline"]
 
 
 def sample_pipeline(pipeline, n_samples=None, *, random_state=None, public_steps=()):
-    """Sample the last step of a fitted pipeline and take the rows back through the others.
+    """Sample the last step of a fitted pipeline, and map the rows back through the earlier steps.
 
     Post-processing of what the steps released: it charges nothing. So a step that learned from the rows without a
     charge is refused: a `StandardScaler` would give away the exact mean of each column, a `QuantileTransformer` real

@@ -286,7 +286,7 @@ def save_state(path, model, state):
 
 
 def load(path):
-    """Read a released model: an estimator that samples, with a detached copy of the accountant it was fitted under.
+    """Load a released model: a synthesizer that samples, with a detached copy of the accountant that its fit charged.
 
     Parameters
     ----------
