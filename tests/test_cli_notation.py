@@ -58,7 +58,7 @@ def test_a_german_table_is_read_for_what_it_is(table):
     assert schema["born"].resolution == "D"
 
 
-@pytest.mark.filterwarnings("ignore:taken for text, though")  # "other" among codes
+@pytest.mark.filterwarnings("ignore:read as text, although")  # "other" among codes
 def test_synthetic_rows_are_written_as_the_real_ones_are(table, capsys):
     arguments = [
         "synthesize",
@@ -118,7 +118,7 @@ def test_numbers(tmp_path, texts, notation, values):
     assert pd.api.types.is_integer_dtype(column.dtype) == all(isinstance(value, int) for value in values)
 
 
-@pytest.mark.filterwarnings("ignore:taken for text")
+@pytest.mark.filterwarnings("ignore:read as text")
 @pytest.mark.parametrize(
     "texts",
     [["1.23", "4.56"], ["12.34.567", "1"], ["1.2345", "1"], ["1..000", "1"], ["x1.000", "1.000"], ["9" * 30, "1"]],

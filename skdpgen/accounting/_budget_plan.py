@@ -102,7 +102,7 @@ class BudgetPlan:
         if isinstance(n_rows, bool) or n_rows < 1:
             raise ValueError(f"n_rows must be positive; got {n_rows!r}")
         if len({plan.neighboring for plan in plans}) > 1:
-            raise ValueError("the plans differ in neighboring: one accountant has one relation")
+            raise ValueError("the plans of one budget must have the same neighboring")
         relation, delta = plans[0].neighboring, max(plan.delta for plan in plans)
         rows = tuple(row for plan in plans for row in _phases(plan, n_rows))
         curve = tuple((d, epsilon_pld(plans, d, relation)) for d in _DELTAS)

@@ -84,7 +84,7 @@ class AuditPlan:
         return (
             f"{self.n_runs} runs with the canary and as many without ({self.n_fits} fits), about {self.seconds:.3g} s; "
             f"claimed epsilon {self.epsilon_claimed:g} at delta {self.delta:g}; an honest estimator can be expected to "
-            f"show {self.epsilon_expected:.3g} (with confidence {self.confidence:g}); nothing can be said of claims "
+            f"show {self.epsilon_expected:.3g} (with confidence {self.confidence:g}); the audit cannot test claims "
             f"below {self.epsilon_least:.3g}"
         )
 
@@ -304,7 +304,7 @@ def audit_neighbours(
         judged = n_runs - _n_before(directions, gradient, n_runs)
         if method == "counts" and expected_bound(epsilon, delta, judged, confidence) <= 0:
             raise ValueError(
-                f"with {n_runs} runs nothing can be said of a claim of epsilon {epsilon:g}: only of claims from "
+                f"with {n_runs} runs the audit cannot test a claim of epsilon {epsilon:g}, only claims from "
                 f"{least_claim(delta, judged, confidence):.3g} on; raise n_runs or epsilon"
             )
         measure = _measure(directions, statistic, gradient)

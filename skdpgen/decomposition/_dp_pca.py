@@ -187,7 +187,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         self._check_n_components(X.shape[1])
         bounds = check_bounds(self.bounds, X.shape[1])
         if self.centering == "joint" and self.residual_bound != _RESIDUAL_BOUND:
-            raise ValueError('residual_bound is used with centering="two_round" alone; leave it out')
+            raise ValueError('residual_bound is used only with centering="two_round": leave it out')
         if self.l2_bound is not None:
             check_bound(check_bound(self.l2_bound) * self.residual_bound, "l2_bound * residual_bound")
         if self.on_invalid == "raise":

@@ -233,9 +233,9 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         if self.on_invalid == "raise":
             check_inside(X, bounds)
         if self.classes is not None and y is None:
-            raise ValueError("classes is used with y alone: give y, or leave it out")
+            raise ValueError("classes is used only with y: give y, or leave classes out")
         if self.means_init is not None and (y is not None or self.n_components == 1):
-            raise ValueError("means_init is used without y and with n_components above 1 alone: leave it out")
+            raise ValueError("means_init is used only without y and with n_components above 1: leave it out")
         means_init = self._check_means_init(X.shape[1])
         labels = None if y is None else _check_y(y, len(X))
         classes = None if labels is None or self.classes is None else sorted_classes(self.classes)

@@ -99,7 +99,7 @@ class BaseSynthesizer(PrivateEstimator):
         if self.model_.kind == "array":
             return validate_rows(self, X, reset=False)
         if not isinstance(X, pd.DataFrame):
-            raise InvalidInputError("fitted on a DataFrame: expected one")
+            raise InvalidInputError("the model was fitted on a DataFrame: give a DataFrame")
         validate_data(self, X, reset=False, skip_check_array=True)
         return X
 
@@ -273,8 +273,8 @@ class BaseSynthesizer(PrivateEstimator):
         super()._issue_card(plan, rng, public_assumptions, gradient_noise)
         if plan.delta * self.row_count_ >= 1:
             warnings.warn(
-                f"delta={plan.delta:g} is not below one row in {self.row_count_:.0f}: a mechanism that publishes a row "
-                "or two as they are would keep that promise. Take a delta far below 1 / rows",
+                f"delta={plan.delta:g} is not below one row in {self.row_count_:.0f}: at such a delta, a mechanism "
+                "that publishes one or two rows unchanged satisfies the definition. Choose a delta far below 1 / rows",
                 PrivacyLeakWarning,
                 stacklevel=5,  # _issue_card, _fit, fit, its context, the caller
             )

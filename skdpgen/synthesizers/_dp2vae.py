@@ -128,7 +128,7 @@ def dp2vae_settings(parameters, defaults, seed):
     """
     given = resolve_parameters(parameters, defaults, presets=_preset, acts=_ACTS)
     if given["encoder"] is not None and given["decoder"] is not None and given["architecture"] != "auto":
-        raise ValueError("architecture= does nothing beside encoder= and decoder=")
+        raise ValueError("architecture= has no effect with encoder= and decoder=: leave it out")
     per_step = given["subsets_per_step"]
     if per_step is None:
         per_step = min(1 if given["sampler"] == "one_of_k" else _DEFAULT_PER_STEP, given["n_subsets"])

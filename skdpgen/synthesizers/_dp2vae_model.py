@@ -205,7 +205,7 @@ class DP2VAEModel(ReleasedModel):
 
     def _state(self):
         if self.description is None:
-            raise ValueError("a model whose decoder is a module of your own cannot be saved: files hold no code")
+            raise ValueError("a model with your own decoder module cannot be saved: model files hold no code")
         return {
             "description": self.description,
             "decoder": {name: p.detach().numpy().copy() for name, p in self.decoder.named_parameters()},

@@ -197,8 +197,8 @@ def _warn_of_what_is_lost(codec, latent_model, pairs):
             names = [repr(name) for name, lost in zip(codec.classes, gone) if lost]
             named = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
             warnings.warn(
-                f"too few rows for the noise in the classes {named} of {codec.target!r}: taken for absent, they are "
-                "drawn only where asked for by name",
+                f"the noise hides the classes {named} of {codec.target!r}: the model treats them as absent, and "
+                "samples them only where y or class_ratio names them",
                 UtilityWarning,
                 stacklevel=2,
             )

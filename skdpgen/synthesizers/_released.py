@@ -226,7 +226,7 @@ class NetGenerator:
     def to_state(self):
         """Return arrays for a release file; ValueError for a decoder that is a module of the user's own."""
         if self.layers is None:
-            raise ValueError("a model whose decoder is a module of your own cannot be saved: files hold no code")
+            raise ValueError("a model with your own decoder module cannot be saved: model files hold no code")
         return {
             "center": self.space.center,
             "basis": self.space.basis,
