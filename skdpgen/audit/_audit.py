@@ -61,14 +61,14 @@ class AuditPlan:
     seconds : float
         Seconds of one fit, times `n_fits`.
     epsilon_claimed, delta : float
-        Of a fit.
+        Claim of one fit.
     epsilon_expected : float
         Lower bound to expect of an honest estimator whose noise is Gaussian and whose canary attains the sensitivity.
     epsilon_least : float
-        Smallest claim at which so many runs say anything.
+        Smallest claim that this number of runs can test.
     confidence : float
     n_runs : int
-        Fits with the canary, and as many without; the others are made with the noise off.
+        Number of fits with the canary, and of fits without; the remaining fits are made with the noise off.
     """
 
     n_fits: int
@@ -91,7 +91,7 @@ class AuditPlan:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What an audit found.
+    """Result of an audit: a lower bound of epsilon, and how it was found.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class AuditResult:
     n_fits : int
     seconds : float
     details : dict
-        Errors, shifts or guesses from which the bound is computed.
+        Errors, shifts or guesses from which the bound was computed.
     """
 
     epsilon_lower: float
@@ -200,7 +200,7 @@ def audit(
     X, y
         Dummy or synthetic rows, **not private** ones: they are fitted many times, and no ledger of yours is charged.
     n_runs : int, default=200
-        Fits without the canary, and as many with it.
+        Number of fits without the canary, and of fits with it.
     confidence : float, default=0.95
     method : {"likelihood", "counts", "shift", "scale", "distribution_free"} or None, default=None
         "likelihood": the log-likelihood ratio of all Gaussian releases of a fit together, each given the earlier ones;
@@ -230,8 +230,8 @@ def audit(
     Raises
     ------
     ValueError
-        Where nothing could be said: too few runs for the claim, a fit without noise, or a method that does not hold
-        for what is released.
+        If the audit cannot test the claim: too few runs, a fit without noise, or a method that is not valid for these
+        releases.
 
     Notes
     -----
@@ -386,7 +386,7 @@ def audit_one_run(estimator, X, *, canaries=None, confidence=0.95, guesses=None,
         None: 500 random directions, as far out as the bounds allow and farther.
     confidence : float, default=0.95
     guesses : int or None, default=None
-        How many of the most telling scores are guessed on; None is a fifth.
+        Number of guesses, made on the lowest and the highest scores; None: a fifth of the canaries.
     rng : numpy.random.Generator or None, default=None
         Source of the canaries and of the choice of those that are included; None: seeded by the operating system.
 
@@ -554,9 +554,10 @@ def audit_training(plan, *, delta=1e-5, canaries=20_000, guesses=None, confidenc
     delta : float, default=1e-5
     canaries : int, default=20000
     guesses : int or None, default=None
-        How many of the most telling scores are guessed on; None is what serves a Gaussian mechanism of the claim best.
+        Number of guesses, made on the lowest and the highest scores; None: the number that gives the largest bound for
+        a Gaussian mechanism of the claim.
     confidence : float, default=0.95
-        Of each of the two bounds.
+        Confidence of each of the two bounds.
     noise_scale : float, default=1.0
         Noise of the training over that of the plan; with 0.5 the claim is to be refuted.
     rng : numpy.random.Generator or None, default=None

@@ -26,20 +26,20 @@ def detection_auroc(real, synthetic, *, schema=None, classifier=None, n_folds=3,
     Parameters
     ----------
     real, synthetic : DataFrame, array of shape (n_rows, ...), or pair (X, y)
-        With the same columns.
+        Tables with the same columns.
     schema : Schema, default=None
         Declares which columns are categories; None infers it from the dtypes of `real`.
     classifier : classifier, default=None
         None is scikit-learn's histogram gradient boosting.
     n_folds : int, default=3
-        Of cross-validation.
+        Number of folds of the cross-validation.
     random_state : int, RandomState or None, default=0
-        Of the folds and the default classifier.
+        Seed of the folds and of the default classifier.
 
     Returns
     -------
     auroc : float
-        .5: no better than a guess. 1: every row is recognised. Values below .5 are chance.
+        .5: no better than guessing. 1: every synthetic row is recognised. Values below .5 occur by chance.
 
     Notes
     -----
@@ -147,7 +147,7 @@ def prdc(real, synthetic, *, n_neighbors=5, extractor=None, schema=None):
         Distances are Euclidean: of arrays as they are (flattened), of frames standardised and one-hot by the real
         rows. As many rows of each make precision and recall comparable.
     n_neighbors : int, default=5
-        k.
+        Number of neighbours, k.
     extractor : callable, default=None
         Maps both to features of shape (n_rows, n_features) first, for example those of a classifier of images.
     schema : Schema, default=None
