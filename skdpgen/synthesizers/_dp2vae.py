@@ -386,7 +386,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
         X : DataFrame or array-like of shape (n_samples, n_features)
             Arrays hold finite numbers.
         y : array-like of shape (n_samples,), default=None
-            Labels; `sample` then gives (X, y). With `target`, an error.
+            Labels; `sample` then returns (X, y). Not allowed with `target`.
 
         Returns
         -------

@@ -48,7 +48,7 @@ class NetworkSettings:
     ----------
     architecture : str
     encoder, decoder : Module or None
-        Templates of the user's own.
+        Templates that the user gave.
     n_components : int
         Number of latent dimensions.
     image_shape : tuple or None
@@ -133,7 +133,7 @@ class DP2VAEModel(ReleasedModel):
     decoder : Module
         (latent, one-hot class) to what the likelihood takes; on the CPU, in evaluation mode.
     description : dict or None
-        Parameters of `make_decoder`; None for a module of the user's own.
+        Parameters of `make_decoder`; None for a module that the user gave.
     likelihood : {"bernoulli", "gaussian", "table"}
     n_latent : int
     row_count : float

@@ -187,9 +187,9 @@ class DPMERFSynthesizer(BaseSynthesizer):
         Parameters
         ----------
         X : DataFrame or array-like of shape (n_samples, n_features)
-            One row a person. Arrays hold finite numbers.
+            Rows, one for each person. Arrays hold finite numbers.
         y : array-like of shape (n_samples,), default=None
-            Labels; `sample` then gives (X, y). With `target`, an error.
+            Labels; `sample` then returns (X, y). Not allowed with `target`.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""MomentSynthesizer: a generator fitted for free to one Gaussian release of moments."""
+"""MomentSynthesizer: a generator fitted, as post-processing, to one Gaussian release of moments."""
 
 from __future__ import annotations
 
@@ -164,11 +164,11 @@ class MomentSynthesizer(BaseSynthesizer):
         Parameters
         ----------
         X : DataFrame, chunks of one, or array-like of shape (n_samples, n_features)
-            One row a person. Chunks are a list of DataFrames with the same columns, a function that returns an iterable
-            of them (called several times), a path or list of paths of Parquet files, or a dask DataFrame, whose
-            partitions are summed where they lie. Arrays hold finite numbers.
+            Rows, one for each person. Chunks are a list of DataFrames with the same columns, a function that returns an
+            iterable of them (called several times), a path or list of paths of Parquet files, or a dask DataFrame,
+            whose partitions are summed where they lie. Arrays hold finite numbers.
         y : array-like of shape (n_samples,), default=None
-            Labels, for rows in memory; `sample` then gives (X, y). With `target`, an error.
+            Labels, for rows in memory; `sample` then returns (X, y). Not allowed with `target`.
 
         Returns
         -------
@@ -217,38 +217,39 @@ class MomentSynthesizer(BaseSynthesizer):
         Parameters
         ----------
         n_samples : int, default=None
-            None is the released row count (the length of `y`, if given).
+            Number of rows; None: the released row count, or the length of `y` if that is given.
         y : array-like of shape (n_samples,), default=None
             Class of each row; with several targets a DataFrame, or a sequence of tuples.
         class_ratio : dict, array or "balanced", default=None
             Share of each class, by class (a tuple of values with several targets) or in the shape of `class_ratio_`;
-            "balanced" gives all the same; None is the released one.
+            "balanced" gives all classes the same share; None: the released shares.
         given : dict, default=None
-            Column name -> what its value is to be: a value; of categories a list; of numbers and dates a pair
-            ``(low, high)`` with None for an open end; None for a missing value. Rows are drawn from the model's
-            distribution of such rows, so the other columns follow. Arrays: column index or name -> value.
+            Values of selected columns, {name: condition}. A condition is a value, a list of categories, a pair ``(low,
+            high)`` of numbers or dates with None for an open end, or None for a missing value. The other columns are
+            drawn from their distribution given these conditions. Arrays: {column index or name: value}.
         random_state : int, RandomState, Generator or None, default=None
-            None advances the estimator's own stream, so that two calls differ; an integer repeats.
+            Seed of the draw. None: the next values of the estimator's stream, so that two calls differ; an integer
+            gives the same rows in each call.
 
         Returns
         -------
         DataFrame or array, or (X, y)
-            The kind of thing that was fitted; a pair if it was fitted with y.
+            Rows of the kind that was fitted; a pair if `fit` was given y.
 
         Raises
         ------
         ValueError
-            The model has no rows of what is asked for, or too few that keep the constraints.
+            The model has no rows that satisfy `given` or `y`, or too few that satisfy the constraints.
         """
         return join_chunks(
             self.sample_chunks(n_samples, y=y, class_ratio=class_ratio, given=given, random_state=random_state)
         )
 
     def sample_chunks(self, n_samples=None, *, y=None, class_ratio=None, given=None, random_state=None):
-        """Draw synthetic rows a part at a time, for more of them than memory holds: charges nothing.
+        """Draw synthetic rows in chunks, when they do not fit into memory: charges nothing.
 
         Joined, the chunks are what `sample` with these arguments returns, row for row. Each has at most 100,000 rows,
-        and fewer of more than 167 columns (2**24 values): this is part of what a seed means.
+        and fewer if there are more than 167 columns (2**24 values). The rows of a seed depend on these numbers.
 
         Parameters
         ----------

@@ -224,7 +224,7 @@ class NetGenerator:
         return np.concatenate(scores) if scores else np.zeros(0)
 
     def to_state(self):
-        """Return arrays for a release file; ValueError for a decoder that is a module of the user's own."""
+        """Return arrays for a release file; ValueError for a decoder module that the user gave."""
         if self.layers is None:
             raise ValueError("a model with your own decoder module cannot be saved: model files hold no code")
         return {

@@ -95,7 +95,7 @@ class VAESettings:
     groups: GroupSettings | None = None
 
     def make_prior(self):
-        """The prior; a module of the user's own as a copy: training must not change a parameter of the estimator."""
+        """The prior; a module that the user gave, as a copy: training must not change a parameter of the estimator."""
         import torch
 
         from ..nn import GaussianMixturePrior, NormalPrior, SparsePrior
@@ -482,7 +482,7 @@ class VAEModel(ReleasedModel):
 
 
 def _describe_prior(prior):
-    """What a file holds of a prior beside its tensors; None for a module of the user's own."""
+    """What a file holds of a prior beside its tensors; None for a module that the user gave."""
     from ..nn import GaussianMixturePrior, NormalPrior, SparsePrior
 
     if type(prior) is NormalPrior:

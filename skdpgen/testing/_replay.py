@@ -320,7 +320,7 @@ def _file(estimator):
         path = Path(folder) / "model.safetensors"
         try:
             estimator.save(path)
-        except ValueError as error:  # a module of the user's own
+        except ValueError as error:  # a module that the user gave
             return [("refused", str(error))]
         return [("bytes", path.read_bytes())]
 
