@@ -269,7 +269,7 @@ class _NoInverse:
 
 def test_all_that_is_left_cannot_be_planned():
     accountant = PrivacyAccountant(1.0)
-    with pytest.raises(ValueError, match="give epsilon a number"):
+    with pytest.raises(ValueError, match="set epsilon to a number"):
         P3GMSynthesizer(epsilon=None, accountant=accountant).plan(np.zeros((9, 2)))
     assert accountant.charges == ()
 
