@@ -131,7 +131,7 @@ def test_what_is_no_number_in_this_notation_stays_text(tmp_path, texts):
 
 def test_one_text_among_formatted_numbers_is_hinted_at(tmp_path):
     pd.DataFrame({"x": ["1.234,5"] * 9 + ["k.A."], "town": "a"}).to_csv(tmp_path / "a.csv", index=False)
-    with pytest.warns(UserWarning, match="all values but a text that is no number are numbers: 'x'"):
+    with pytest.warns(UserWarning, match="all values but one text are numbers: 'x'"):
         read_table(tmp_path / "a.csv", decimal=",", thousands=".")
     frame = read_table(tmp_path / "a.csv", decimal=",", thousands=".", missing_values=["k.A."])
     assert frame["x"].dropna().tolist() == [1234.5] * 9

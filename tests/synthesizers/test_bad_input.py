@@ -151,7 +151,7 @@ PARAMETERS = {
     "a preset and what it sets": ({"preset": "paper/adult", "n_components": 2}, "sets n_components"),
     "steps and epochs": ({**NET, "epochs": 2}, "steps and epochs"),
     "sampling_rate and batch_size": ({**NET, "batch_size": 2}, "sampling_rate and batch_size"),
-    "a net and no decoder": ({"net": DPNet(P3GMModule)}, "decoder='net' alone"),
+    "a net and no decoder": ({"net": DPNet(P3GMModule)}, "only with decoder='net'"),
     "no net": ({**NET, "net": "a net"}, "must be a DPNet"),
     "no such device": ({**NET, "device": "nothing"}, "device"),
     "BatchNorm": (
