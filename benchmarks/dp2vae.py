@@ -333,7 +333,7 @@ _ROWS, _BATCH, _LATENT = 24, 8, 20
 def dp2vae_speed(*, n_subsets=2500, steps=20, data=None, quick=False):
     """Yield the cost of stage 1 on MNIST, 24 rows a subset: all encoders together, and 50 one after another.
 
-    Both ways train the same networks: the encoder of the default architecture, and the decoder that is thrown away.
+    Both ways train the same networks: the encoder of the default architecture, and the decoder that is deleted.
 
     Parameters
     ----------
@@ -389,25 +389,25 @@ def _together(images, labels, k, steps):
     from skdpgen.nn._dp2vae_training import EncoderTraining, SubsetRows, default_chunk, pretrain_encoders
     from skdpgen.utils.noise import make_noise_generator
 
-    rng, likelihood, (encoder, scratch) = make_noise_generator(), LIKELIHOODS["bernoulli"](), _networks()
+    rng, likelihood, (encoder, auxiliary) = make_noise_generator(), LIKELIHOODS["bernoulli"](), _networks()
     x = (images / 255).astype(np.float32)
     rows = SubsetRows(x, labels.astype(np.int64), 10, assign_subsets(len(x), k, rng), k)
-    sizes = [sum(p.numel() for p in net.parameters()) for net in (encoder, scratch)]
+    sizes = [sum(p.numel() for p in net.parameters()) for net in (encoder, auxiliary)]
     chunk = default_chunk(*sizes, "cpu", 4 * 2**30, _BATCH, 784)[0]
     training = EncoderTraining(bytes(rng.random_bytes(16)), steps, _BATCH, learning_rate=1e-3, gradient_bound=1.0)
-    pretrain_encoders(encoder, scratch, rows.part(0, 1), likelihood, training, chunk=chunk)  # libraries load
+    pretrain_encoders(encoder, auxiliary, rows.part(0, 1), likelihood, training, chunk=chunk)  # libraries load
     start, started = perf_counter(), process_time()
-    pretrain_encoders(encoder, scratch, rows, likelihood, training, chunk=chunk)
+    pretrain_encoders(encoder, auxiliary, rows, likelihood, training, chunk=chunk)
     return {**_lap(start, started, k * steps), "peak_gib": peak_mib() / 2**10}
 
 
 def _one_by_one(images, few, steps):
-    encoder, scratch = _networks()
+    encoder, auxiliary = _networks()
     x = (images / 255).astype(np.float32)
-    _train_one(encoder, scratch, x[:_ROWS], 3)  # libraries load
+    _train_one(encoder, auxiliary, x[:_ROWS], 3)  # libraries load
     start, started = perf_counter(), process_time()
     for i in range(few):
-        _train_one(encoder, scratch, x[_ROWS * i : _ROWS * (i + 1)], steps)
+        _train_one(encoder, auxiliary, x[_ROWS * i : _ROWS * (i + 1)], steps)
     return _lap(start, started, few * steps)
 
 

@@ -53,7 +53,7 @@ def run_benchmark(name, *, output=None, only_finished=False, **options):
     Returns
     -------
     list of dict
-        What the benchmark tells of each result, and ``benchmark``, ``cell`` (what was run), ``part`` and ``complete``
+        Figures of the benchmark for each result, and ``benchmark``, ``cell`` (what was run), ``part`` and ``complete``
         (which of its results, and whether the last), ``seconds``, ``peak_mib`` (largest resident size in these
         seconds; where the system cannot tell it apart, of the process so far; the processes of a peer are apart, in
         ``peer.fit.peak_mib`` and ``peer.sample.peak_mib``) and ``versions``.

@@ -97,7 +97,7 @@ def privae_theory_benchmark(asked=(1.0, 10.0), delta=1e-5):
     Parameters
     ----------
     asked : sequence of float, default=(1, 10)
-        For each epsilon, what the paper's noise costs in truth where it was asked.
+        Epsilons that the paper asks for; a row states what the noise of the paper costs at each.
     delta : float, default=1e-5
 
     Yields

@@ -18,7 +18,7 @@ from .exceptions import PrivacyLeakWarning
 from .utils.noise import make_noise_generator
 from .utils.validation import (
     EXACT_SCORES,
-    OWN_BOOKS,
+    SEPARATE_LEDGERS,
     Interval,
     Options,
     StrOptions,
@@ -117,7 +117,7 @@ class PrivateEstimator(BaseEstimator):
                 warnings.simplefilter("always")
                 yield
                 if inside_search():
-                    own = OWN_BOOKS if self.accountant is None else ""
+                    own = SEPARATE_LEDGERS if self.accountant is None else ""
                     warnings.warn(EXACT_SCORES + own, PrivacyLeakWarning, stacklevel=4)
             vars(self).pop("_receipt", None)  # of this fit alone
         except BaseException:
@@ -226,9 +226,9 @@ class PrivateEstimator(BaseEstimator):
         """Refuse a model with a number that is not finite; it is released, so the error reveals nothing more."""
         if not is_finite(self._released()):
             raise FloatingPointError(
-                f"{type(self).__name__} ended in values that are not finite, and is discarded. The charge stays: "
-                f"{plan.label!r}, epsilon={plan.epsilon:g} at delta={plan.delta:g}. A learning rate or a bound "
-                "far from the scale of the data does this"
+                f"the fit of {type(self).__name__} gave values that are not finite, and its model is discarded. The "
+                f"charge stays: {plan.label!r}, epsilon={plan.epsilon:g} at delta={plan.delta:g}. Check the learning "
+                "rate and the bounds: they may be far from the scale of the data"
             )
 
     def _released(self):

@@ -208,7 +208,7 @@ def fits_under_one_seed_differ(name):
 
 def _released(fitted):
     if isinstance(fitted, MomentSynthesizer | P3GMSynthesizer):
-        generator = getattr(fitted.model_, "generator", None) or fitted.model_.particles
+        generator = getattr(fitted.model_, "generator", None) or fitted.model_.latent_model
         space = getattr(generator, "space", None)
         return [fitted.model_.row_count, generator.mean if space is None else space.center]
     return [fitted.mean_, fitted.components_] if isinstance(fitted, DPPCA) else [fitted.means_, fitted.weights_]

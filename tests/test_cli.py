@@ -252,7 +252,7 @@ def test_declaring_values_public_warns():
         known = declare_public(schema, frame, ["day", "flag"])
     assert known["day"].complete
     assert declare_public(schema, frame, ["flag"]) == schema  # two values are all there can be
-    for name, message in (("one", "makes no bounds"), ("none", "no value")):
+    for name, message in (("one", "gives no bounds"), ("none", "no value")):
         with pytest.raises(ValueError, match=message):
             declare_public(schema, frame, [name])
 
@@ -339,7 +339,7 @@ def test_no_bar_goes_to_a_stderr_that_is_no_terminal(table, capsys):
 
 def test_schema_says_what_is_to_be_edited(table, capsys):
     main(["schema", table])
-    assert 'set "missing" to false' in capsys.readouterr().err
+    assert 'Set "missing" to false' in capsys.readouterr().err
 
 
 def test_bench_outside_a_checkout_says_in_one_line_where_the_benchmarks_are(monkeypatch, capsys, tmp_path):

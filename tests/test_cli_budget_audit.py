@@ -50,7 +50,7 @@ def test_a_file_and_an_array_are_planned_and_drawn(tmp_path, capsys):
         (["budget", "--columns", "3", "--set", "epsilon"], "NAME=VALUE"),
         (["budget", "--columns", "3", "--set", "nothing=1"], "no parameter nothing"),
         (["audit", "Nothing"], "MODEL must be one of"),
-        (["audit", "DPPCA", "--epsilon", "1", "--runs", "20"], "nothing can be said of a claim of epsilon 1"),
+        (["audit", "DPPCA", "--epsilon", "1", "--runs", "20"], "the audit cannot test a claim of epsilon 1"),
         (["audit", "DPPCA", "--columns", "0"], "--columns"),
         (["audit", "DPPCA", "--set", "nothing=1"], "DPPCA has no parameter nothing"),
         (["audit", "DPPCA", "--rows", "0"], "--rows"),

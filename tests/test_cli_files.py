@@ -117,7 +117,7 @@ def test_a_table_without_gaps_gets_none_and_its_integers_stay_integers(table, ca
     assert set(drawn["town"]) == {"north", "south", "?"}
 
 
-@pytest.mark.filterwarnings("ignore:taken for text, of which")
+@pytest.mark.filterwarnings("ignore:read as text, from which")
 @pytest.mark.parametrize(
     ("form", "resolution"), [("%Y-%m-%d", "D"), ("%Y-%m-%dT%H:%M", "min"), ("%Y-%m-%d %H:%M:%S", "s")]
 )
@@ -343,7 +343,7 @@ def test_rows_go_to_a_file(table, capsys):
 )
 def test_formatted_numbers_and_dates_are_said_before_the_charge(tmp_path, values):
     pd.DataFrame({"pay": values * 5, "town": ["a", "b"] * 5}).to_csv(tmp_path / "a.csv", index=False)
-    with pytest.warns(UserWarning, match="taken for text, of which next to nothing can be learned: 'pay'[.] ") as said:
+    with pytest.warns(UserWarning, match="read as text, from which almost nothing can be learned: 'pay'[.] ") as said:
         read_table(tmp_path / "a.csv")
     assert not any(value in str(warning.message) for warning in said for value in values)
 

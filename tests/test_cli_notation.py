@@ -58,7 +58,7 @@ def test_a_german_table_is_read_for_what_it_is(table):
     assert schema["born"].resolution == "D"
 
 
-@pytest.mark.filterwarnings("ignore:taken for text, though")  # "other" among codes
+@pytest.mark.filterwarnings("ignore:read as text, although")  # "other" among codes
 def test_synthetic_rows_are_written_as_the_real_ones_are(table, capsys):
     arguments = [
         "synthesize",
@@ -118,7 +118,7 @@ def test_numbers(tmp_path, texts, notation, values):
     assert pd.api.types.is_integer_dtype(column.dtype) == all(isinstance(value, int) for value in values)
 
 
-@pytest.mark.filterwarnings("ignore:taken for text")
+@pytest.mark.filterwarnings("ignore:read as text")
 @pytest.mark.parametrize(
     "texts",
     [["1.23", "4.56"], ["12.34.567", "1"], ["1.2345", "1"], ["1..000", "1"], ["x1.000", "1.000"], ["9" * 30, "1"]],
@@ -131,7 +131,7 @@ def test_what_is_no_number_in_this_notation_stays_text(tmp_path, texts):
 
 def test_one_text_among_formatted_numbers_is_hinted_at(tmp_path):
     pd.DataFrame({"x": ["1.234,5"] * 9 + ["k.A."], "town": "a"}).to_csv(tmp_path / "a.csv", index=False)
-    with pytest.warns(UserWarning, match="all values but a text that is no number are numbers: 'x'"):
+    with pytest.warns(UserWarning, match="all values but one text are numbers: 'x'"):
         read_table(tmp_path / "a.csv", decimal=",", thousands=".")
     frame = read_table(tmp_path / "a.csv", decimal=",", thousands=".", missing_values=["k.A."])
     assert frame["x"].dropna().tolist() == [1234.5] * 9

@@ -21,7 +21,7 @@ from skdpgen.tabular._frames import level_codes
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
-    pytest.mark.filterwarnings("ignore:taken for text"),
+    pytest.mark.filterwarnings("ignore:read as text"),
 ]
 
 N = 300

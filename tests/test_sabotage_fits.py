@@ -357,7 +357,7 @@ MUTANTS = [
         [*_count("frame"), *_kept("frame")],
         (
             _frame_model.fit_frame_model,
-            ("fit.row_count(len(rows), particles.class_counts.sum())", "float(len(rows))"),
+            ("fit.row_count(len(rows), latent_model.class_counts.sum())", "float(len(rows))"),
         ),
     ),
     (

@@ -19,7 +19,7 @@ __all__ = ["AIM", "DPCTGAN", "MST", "PATECTGAN", "PEERS", "PYTHON_VARIABLE", "Pe
 
 # A tenth of the budget for the bins of numbers, as the pipelines' defaults have it.
 _SETTINGS = {"processing_share": 0.1}
-_UNPAID = (
+_UNCHARGED = (
     "the exact number of rows (number of bins, threshold of their tree)",
     "which columns hold a single value: copied as they are",
 )
@@ -31,7 +31,7 @@ class AIM(Peer):
     name, package, model = "AIM", "dpmm", "AIM"
     # MiB: the default of AIM's own class, which the pipeline lifts
     settings = {**_SETTINGS, "max_model_size": 80}
-    unpaid = _UNPAID
+    uncharged = _UNCHARGED
 
 
 class MST(Peer):
@@ -39,7 +39,7 @@ class MST(Peer):
 
     name, package, model = "MST", "dpmm", "MST"
     settings = _SETTINGS
-    unpaid = _UNPAID
+    uncharged = _UNCHARGED
 
 
 class PrivBayes(Peer):
@@ -47,8 +47,8 @@ class PrivBayes(Peer):
 
     name, package, model = "PrivBayes", "dpmm", "PrivBayes"
     settings = _SETTINGS
-    unpaid = (
-        *_UNPAID,
+    uncharged = (
+        *_UNCHARGED,
         "part of the choice of the network: it scores parents by mutual information in bits over the mean of the "
         "entropies, with the sensitivity of mutual information in nats",
     )
@@ -58,7 +58,7 @@ class DPCTGAN(Peer):
     """DP-CTGAN by smartnoise-synth: a conditional GAN, its discriminator trained by DP-SGD (Rosenblatt et al. 2020)."""
 
     name, package, model = "DP-CTGAN", "smartnoise-synth", "DPCTGAN"
-    unpaid = (
+    uncharged = (
         "the exact frequencies of all categories: it draws its conditions from them, in training and in sampling",
         "the end of training: checked between epochs, after the budget is exceeded",
         "amplification: batches of 500 are drawn with replacement, accounted as Poisson samples",
@@ -69,7 +69,7 @@ class PATECTGAN(Peer):
     """PATE-CTGAN by smartnoise-synth: a conditional GAN with teachers on parts of the rows (Rosenblatt et al. 2020)."""
 
     name, package, model = "PATE-CTGAN", "smartnoise-synth", "PATECTGAN"
-    unpaid = (
+    uncharged = (
         "nearly all: its teachers and its student are one and the same network, trained on real rows without noise; "
         "that network trains the generator; the noisy votes that it accounts for are not its only way to the rows",
         "the exact frequencies of all categories; sampling draws its conditions from real rows",

@@ -79,7 +79,7 @@ class Peer:
     Parameters
     ----------
     epsilon, delta : float
-        Budget that is given to the peer; `unpaid` lists what it reads beyond that budget.
+        Budget that is given to the peer; `uncharged` lists what it reads beyond that budget.
     target : str, default=None
         Ignored: the peers treat the target as any other column.
     schema : Schema, default=None
@@ -104,7 +104,7 @@ class Peer:
     name = package = model = ""
     settings = {}
     # what the peer computes from private rows without protection, by its source
-    unpaid = ()
+    uncharged = ()
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class Peer:
         answer, files = self._work(job, {"table.npz": arrays}, "model.pkl")
         self._model, self._schema, self._as_array = files, schema, y is not None
         self.details_ = {
-            "peer": {"package": self.package, "settings": self.settings, "unpaid": list(self.unpaid), "fit": answer}
+            "peer": {"package": self.package, "settings": self.settings, "unpaid": list(self.uncharged), "fit": answer}
         }
         return self
 

@@ -27,12 +27,12 @@ def run(folder):
     if job["task"] == "fit":
         with np.load(folder / "table.npz", allow_pickle=False) as arrays:
             frame = pd.DataFrame({name: arrays[name] for name in arrays.files})
-        model, told = package["fit"](frame, job)
+        model, reported = package["fit"](frame, job)
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
         (folder / "model.pkl").write_bytes(pickle.dumps(model))
     else:
         # written by this very script a moment ago, in a folder that only this user can open
-        model, told = pickle.loads((folder / "model.pkl").read_bytes()), {}
+        model, reported = pickle.loads((folder / "model.pkl").read_bytes()), {}
         frame = package["sample"](model, job)
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
         np.savez(folder / "table.npz", **{name: frame[name].to_numpy() for name in frame})
@@ -42,7 +42,7 @@ def run(folder):
         "cpu_seconds": cpu,
         "peak_mib": peak_mib(),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in names}},
-        **told,
+        **reported,
     }
     (folder / "answer.json").write_text(json.dumps(answer), encoding="utf-8")
 

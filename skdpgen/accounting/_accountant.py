@@ -376,8 +376,8 @@ class PrivacyAccountant:
         Returns
         -------
         float
-            By PLD as long as all was declared in one batch; the filter's book value afterwards. Infinity
-            when something was not private or the thresholds have spent more than `delta`.
+            By PLD as long as all charges were declared in one batch; afterwards the sum that the filter counts.
+            Infinity if a release was not private, or if the thresholds have spent more than `delta`.
         """
         return self._filter.spent(self._ledger.read(self._filter), delta)
 

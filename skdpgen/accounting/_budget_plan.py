@@ -102,7 +102,7 @@ class BudgetPlan:
         if isinstance(n_rows, bool) or n_rows < 1:
             raise ValueError(f"n_rows must be positive; got {n_rows!r}")
         if len({plan.neighboring for plan in plans}) > 1:
-            raise ValueError("the plans differ in neighboring: one accountant has one relation")
+            raise ValueError("the plans of one budget must have the same neighboring")
         relation, delta = plans[0].neighboring, max(plan.delta for plan in plans)
         rows = tuple(row for plan in plans for row in _phases(plan, n_rows))
         curve = tuple((d, epsilon_pld(plans, d, relation)) for d in _DELTAS)
@@ -141,7 +141,9 @@ class BudgetPlan:
         total = f"{self.n_rows} rows, {self.neighboring}: epsilon {self.epsilon:.4g} at delta {self.delta:.3g}"
         silent = "no signal/noise: the event does not say how many subsets a step adds up"
         blank = [silent] if any(row.signal_to_noise is None for row in self.phases) else []
-        return "\n".join([*table, *blank, "", total, *curve, "nothing was charged"])
+        infinite = any(math.isinf(epsilon) for _, epsilon in self.curve) and not math.isinf(self.epsilon)
+        spent = ["inf: the thresholds of learned categories alone spend as much delta"] if infinite else []
+        return "\n".join([*table, *blank, "", total, *curve, *spent, "nothing was charged"])
 
     def plot(self, path=None):
         """Draw the split of the budget, and epsilon against delta.

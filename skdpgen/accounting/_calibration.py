@@ -51,7 +51,7 @@ class Phase:
     mechanism : str, default="poisson_gaussian"
         Sampler of the steps: of the units independently, or of subsets of them (see `subset_gaussian_event`).
     signal : float, default=None
-        Largest possible sum of a step, over what the noise is a multiple of; None: the expected number of rows in it.
+        Largest possible sum of a step, relative to its sensitivity; None: the expected number of rows in the step.
 
     Raises
     ------
@@ -120,9 +120,9 @@ class FitPlan:
     label : str
     phases : tuple of Phase
     noise_multipliers : mapping of str to float
-        By phase label; 0.0 for every phase when epsilon is infinite.
+        Noise multiplier of each phase, by label; 0.0 when epsilon is infinite.
     releases : tuple of Release
-        Those of all phases; `event` is their dp-accounting event.
+        Releases of all phases; `event` is their dp-accounting event.
     epsilon, delta, extra_delta : float
         Cost of the fit alone; extra_delta is the part of delta that threshold rules spend.
     neighboring : {"add_or_remove_one", "replace_one"}
@@ -234,11 +234,11 @@ def noise_multiplier_for(
     Parameters
     ----------
     make_event : callable
-        From a noise multiplier to an event; more noise must lower the cost.
+        Function that maps a noise multiplier to an event; more noise must lower the cost.
     epsilon : float
-        Positive and finite.
+        Epsilon to reach; positive and finite.
     delta : float
-        In (0, 1).
+        Delta of the guarantee, in (0, 1).
     neighboring : {"add_or_remove_one", "replace_one"}
     extra_delta : float, default=0.0
         Part of `delta` that threshold rules spend beside the event.
@@ -356,11 +356,11 @@ def calibrate(
     Parameters
     ----------
     phases : iterable of Phase
-        Labels must differ.
+        Phases of the fit, with different labels.
     epsilon : float
-        Positive; infinity gives a plan without noise, whose event is not private.
+        Epsilon of the fit; positive. Infinity gives a plan without noise, whose event is not private.
     delta : float
-        In (0, 1).
+        Delta of the guarantee, in (0, 1).
     neighboring : {"add_or_remove_one", "replace_one"}
     label : str
         Name of the fit in the ledger.

@@ -98,7 +98,7 @@ class PrivacyCard:
     """
 
     def __init__(self, content: Mapping[str, Any]):
-        _check_fields(content, _FIELDS, "card")
+        _check_fields(content, _FIELDS, "not a privacy card of skdpgen")
         _check_fields(content["model"], ("name", "parameters"), "model")
         _check_fields(content["fit"], _FIT_FIELDS, "fit")
         _check_fields(content["ledger"], _LEDGER_FIELDS, "ledger")
@@ -214,7 +214,7 @@ class PrivacyCard:
         try:
             content = read_json(text, most_bytes=_MOST_BYTES)
         except ValueError as error:
-            raise ValueError(f"a privacy card is JSON, and this is not: {error}") from None
+            raise ValueError(f"not a privacy card, which is JSON: {error}") from None
         return cls(content)
 
     def save(self, path: str | os.PathLike) -> None:

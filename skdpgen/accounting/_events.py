@@ -238,7 +238,7 @@ def repeat_and_select_event(one_of: Sequence[DpEvent], runs: str, mean: float) -
     runs : {"poisson", "logarithmic"}
         Distribution of the number of runs. Poisson may draw zero; a fixed public result then stands for the best.
     mean : float
-        Its mean, from 1 to 1e6.
+        Mean number of runs, from 1 to 1e6.
 
     Returns
     -------
@@ -621,7 +621,7 @@ class Charge:
     Parameters
     ----------
     label : str
-        Name of what is charged, for the reader of the ledger; not empty, and public.
+        Name of the charge in the ledger; not empty, and public.
     event : dp_accounting.DpEvent
         What is released. The charge holds its releases, so that equal mechanisms compare equal. A tuple of releases
         is checked as an event is.

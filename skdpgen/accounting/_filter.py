@@ -119,8 +119,8 @@ class PrivacyFilter:
     is dominated by the same composition whatever comes next (by induction, composition being commutative), and not
     running a mechanism is a post-processing of running it.
 
-    *Meaning of the epsilon spent.* When charges were chosen adaptively the guarantee is the budget: an
-    RDP sum that stopped lower is the book value, not a separate guarantee.
+    *Meaning of the epsilon spent.* When charges were chosen adaptively, the guarantee is the budget: an
+    RDP sum that stopped lower is what was counted, not a separate guarantee.
 
     References
     ----------
@@ -273,7 +273,7 @@ class PrivacyFilter:
         return True
 
     def spent(self, entries: Sequence[Entry], delta: float | None = None) -> float:
-        """Epsilon spent, at the budget's delta or another: PLD for one batch, the filter's book value for more."""
+        """Epsilon spent, at the budget's delta or another: PLD for one batch, the filter's sum for more."""
         delta = self.delta if delta is None else check_delta(delta)
         charges = [entry.charge for entry in entries]
         if self.alpha is None or len({entry.batch for entry in entries}) <= 1:

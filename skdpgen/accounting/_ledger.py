@@ -133,7 +133,9 @@ def turn(deadline: float):
         )
     lock = _turns.lock
     if not lock.acquire(timeout=max(deadline - time.monotonic(), 0)):
-        raise LedgerError("other threads of this process used ledger files all the time; nothing was charged")
+        raise LedgerError(
+            "timed out, because other threads of this process use ledger files: try again; nothing was charged"
+        )
     _turns.depth += 1
     try:
         yield

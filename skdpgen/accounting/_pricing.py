@@ -145,7 +145,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     epsilon : float
         At least 0.
     delta : float
-        In (0, 1).
+        Delta of the guarantee, in (0, 1).
 
     Returns
     -------
@@ -482,9 +482,9 @@ def epsilon_pld(charges_or_events, delta: float, neighboring: str) -> float:
     Parameters
     ----------
     charges_or_events : event, Charge, FitPlan, or iterable of them
-        Composed in one go. The extra deltas of charges are taken off `delta` first.
+        Releases to compose. The extra deltas of charges are subtracted from `delta` first.
     delta : float
-        In (0, 1).
+        Delta of the guarantee, in (0, 1).
     neighboring : {"add_or_remove_one", "replace_one"}
 
     Returns
@@ -556,7 +556,7 @@ def epsilon_rdp(charges_or_events, delta: float, neighboring: str) -> float | No
     ----------
     charges_or_events : event, Charge, FitPlan, or iterable of them
     delta : float
-        In (0, 1).
+        Delta of the guarantee, in (0, 1).
     neighboring : {"add_or_remove_one", "replace_one"}
 
     Returns

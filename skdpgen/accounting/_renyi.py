@@ -102,7 +102,7 @@ def closed_form_rdp(mechanism: str, sampling_rate: float, noise_multiplier: floa
     mechanism : str
         "poisson_gaussian" or one of `SUBSET_MECHANISMS`.
     sampling_rate : float
-        In (0, 1).
+        Delta of the guarantee, in (0, 1).
     noise_multiplier : float
     alpha : float
         Order, > 1.
@@ -173,7 +173,7 @@ def poisson_rdp(sampling_rate: float, noise_multiplier: float, alpha: float, nei
     Parameters
     ----------
     sampling_rate : float
-        In (0, 1).
+        Delta of the guarantee, in (0, 1).
     noise_multiplier : float
         Standard deviation over the bound of one unit's contribution.
     alpha : float

@@ -61,14 +61,14 @@ class AuditPlan:
     seconds : float
         Seconds of one fit, times `n_fits`.
     epsilon_claimed, delta : float
-        Of a fit.
+        Claim of one fit.
     epsilon_expected : float
         Lower bound to expect of an honest estimator whose noise is Gaussian and whose canary attains the sensitivity.
     epsilon_least : float
-        Smallest claim at which so many runs say anything.
+        Smallest claim that this number of runs can test.
     confidence : float
     n_runs : int
-        Fits with the canary, and as many without; the others are made with the noise off.
+        Number of fits with the canary, and of fits without; the remaining fits are made with the noise off.
     """
 
     n_fits: int
@@ -84,14 +84,14 @@ class AuditPlan:
         return (
             f"{self.n_runs} runs with the canary and as many without ({self.n_fits} fits), about {self.seconds:.3g} s; "
             f"claimed epsilon {self.epsilon_claimed:g} at delta {self.delta:g}; an honest estimator can be expected to "
-            f"show {self.epsilon_expected:.3g} (with confidence {self.confidence:g}); nothing can be said of claims "
+            f"show {self.epsilon_expected:.3g} (with confidence {self.confidence:g}); the audit cannot test claims "
             f"below {self.epsilon_least:.3g}"
         )
 
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What an audit found.
+    """Result of an audit: a lower bound of epsilon, and how it was found.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class AuditResult:
     n_fits : int
     seconds : float
     details : dict
-        Errors, shifts or guesses from which the bound is computed.
+        Errors, shifts or guesses from which the bound was computed.
     """
 
     epsilon_lower: float
@@ -200,7 +200,7 @@ def audit(
     X, y
         Dummy or synthetic rows, **not private** ones: they are fitted many times, and no ledger of yours is charged.
     n_runs : int, default=200
-        Fits without the canary, and as many with it.
+        Number of fits without the canary, and of fits with it.
     confidence : float, default=0.95
     method : {"likelihood", "counts", "shift", "scale", "distribution_free"} or None, default=None
         "likelihood": the log-likelihood ratio of all Gaussian releases of a fit together, each given the earlier ones;
@@ -230,8 +230,8 @@ def audit(
     Raises
     ------
     ValueError
-        Where nothing could be said: too few runs for the claim, a fit without noise, or a method that does not hold
-        for what is released.
+        If the audit cannot test the claim: too few runs, a fit without noise, or a method that is not valid for these
+        releases.
 
     Notes
     -----
@@ -304,7 +304,7 @@ def audit_neighbours(
         judged = n_runs - _n_before(directions, gradient, n_runs)
         if method == "counts" and expected_bound(epsilon, delta, judged, confidence) <= 0:
             raise ValueError(
-                f"with {n_runs} runs nothing can be said of a claim of epsilon {epsilon:g}: only of claims from "
+                f"with {n_runs} runs the audit cannot test a claim of epsilon {epsilon:g}, only claims from "
                 f"{least_claim(delta, judged, confidence):.3g} on; raise n_runs or epsilon"
             )
         measure = _measure(directions, statistic, gradient)
@@ -374,7 +374,7 @@ def _by_likelihood(estimator, first, seen, one, other, *, n_runs, confidence, no
 
 
 def audit_one_run(estimator, X, *, canaries=None, confidence=0.95, guesses=None, rng=None):
-    """Bound epsilon from below by one fit in which each of many canaries is included by an independent coin.
+    """Bound epsilon from below by one fit that includes each of many canaries with probability 1/2, independently.
 
     Parameters
     ----------
@@ -386,9 +386,9 @@ def audit_one_run(estimator, X, *, canaries=None, confidence=0.95, guesses=None,
         None: 500 random directions, as far out as the bounds allow and farther.
     confidence : float, default=0.95
     guesses : int or None, default=None
-        How many of the most telling scores are guessed on; None is a fifth.
+        Number of guesses, made on the lowest and the highest scores; None: a fifth of the canaries.
     rng : numpy.random.Generator or None, default=None
-        Of canaries and coins.
+        Source of the canaries and of the choice of those that are included; None: seeded by the operating system.
 
     Returns
     -------
@@ -397,8 +397,8 @@ def audit_one_run(estimator, X, *, canaries=None, confidence=0.95, guesses=None,
     Raises
     ------
     ValueError
-        Under replace_one, whose neighbours no coin gives: a canary is there or is not. For other releases than one
-        plain one.
+        Under replace_one: leaving a canary out gives no neighbour of that relation. Or if the estimator makes other
+        releases than one plain one.
 
     Notes
     -----
@@ -540,8 +540,8 @@ _BEFORE = 0.2
 
 
 def audit_training(plan, *, delta=1e-5, canaries=20_000, guesses=None, confidence=0.95, noise_scale=1.0, rng=None):
-    """Bound epsilon of DP-SGD from below by one training in which each of many canaries is included by an independent
-    coin.
+    """Bound epsilon of DP-SGD from below by one training in which each of many canaries is included
+    with probability 1/2, independently.
 
     The net is linear: each canary has a separate parameter, and its gradient lies along it, far beyond the bound. So
     canaries do not hide each other, and the released gradients of a parameter depend on whether its canary was
@@ -554,13 +554,14 @@ def audit_training(plan, *, delta=1e-5, canaries=20_000, guesses=None, confidenc
     delta : float, default=1e-5
     canaries : int, default=20000
     guesses : int or None, default=None
-        How many of the most telling scores are guessed on; None is what serves a Gaussian mechanism of the claim best.
+        Number of guesses, made on the lowest and the highest scores; None: the number that gives the largest bound for
+        a Gaussian mechanism of the claim.
     confidence : float, default=0.95
-        Of each of the two bounds.
+        Confidence of each of the two bounds.
     noise_scale : float, default=1.0
         Noise of the training over that of the plan; with 0.5 the claim is to be refuted.
     rng : numpy.random.Generator or None, default=None
-        Of the coins.
+        Source of the choice of the canaries that are included; None: seeded by the operating system.
 
     Returns
     -------

@@ -146,7 +146,7 @@ def mu_from_scale(directions, noise, confidence=0.95, freedom=None):
 
 
 def epsilon_from_guesses(correct, guesses, canaries, delta, confidence=0.95):
-    """Lower bound of epsilon from one run with many canaries, each included or left out by an independent coin.
+    """Lower bound of epsilon from one run with many canaries, each included with probability 1/2, independently.
 
     Parameters
     ----------

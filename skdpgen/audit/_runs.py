@@ -447,7 +447,7 @@ def fit_distances(estimator, one, other, n_runs, *, n_releases, gradient=False, 
     pilot = follow_path(estimator, one, one, other, gradient, n_releases)
     weights = np.array([_norm((moved - base) / _positive(sd)) for _, base, moved, sd, _ in pilot.steps])
     if not weights.any():
-        raise ValueError("the canary adds nothing to any release: it lies where the estimator does not look")
+        raise ValueError("the canary changes no release: give a canary that the estimator does not ignore")
     weights /= _norm(weights)
     sides = []
     for data, from_one in ((one, False), (other, True)):

@@ -12,12 +12,12 @@ COMMANDS = {
     "sample": "draw rows from a released model",
     "demo": "synthesize real data that ship with scikit-learn; no file needed",
     "schema": "write a schema to edit, from the columns of a table",
-    "budget": "plan a fit: noise of each phase, signal to noise, epsilon curve; nothing is charged",
+    "budget": "show the noise and the cost of each phase of a fit in advance; nothing is charged",
     "verify": "recompute the epsilon of a privacy card or of a ledger from its events alone; exit code 1 if the fit is "
     "not private",
-    "audit": "test a model: a lower bound of its epsilon, from fits of dummy rows",
+    "audit": "test the claim of a model: a lower bound of its epsilon, measured by many fits of dummy rows",
     "report": "compare synthetic with real rows on one HTML page, which must not be published",
-    "bench": "run a benchmark; one JSON line a result (needs a checkout of the repository)",
+    "bench": "run a benchmark and print one JSON line for each result (needs a checkout of the repository)",
 }
 
 

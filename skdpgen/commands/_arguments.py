@@ -42,7 +42,7 @@ def add_reading(parser):
     parser.add_argument(
         "--header",
         action="store_true",
-        help="the first line holds column names, though some look like numbers or dates",
+        help="the first line holds column names, even if they look like numbers or dates",
     )
 
 
@@ -58,18 +58,18 @@ def reading(arguments):
     }
 
 
-def add_budget(parser, epsilon=1.0, default="1"):
+def add_budget(parser, epsilon=1.0, default="1", ledger=False):
+    """Options of the budget; `ledger` says whether the command may charge a ledger file."""
+    of_ledger = "that of the ledger, else " if ledger else ""
     parser.add_argument(
         "--epsilon", type=float, default=epsilon, metavar="E", help=f"privacy budget epsilon (default: {default})"
     )
-    parser.add_argument(
-        "--delta", type=float, metavar="D", help="privacy budget delta (default: that of the ledger, else 1e-5)"
-    )
+    parser.add_argument("--delta", type=float, metavar="D", help=f"privacy budget delta (default: {of_ledger}1e-5)")
     parser.add_argument(
         "--neighboring",
         choices=NEIGHBORING,
         metavar="R",
-        help=f"neighbouring relation, {' or '.join(NEIGHBORING)} (default: that of the ledger, else {NEIGHBORING[0]})",
+        help=f"neighbouring relation, {' or '.join(NEIGHBORING)} (default: {of_ledger}{NEIGHBORING[0]})",
     )
 
 
@@ -88,7 +88,7 @@ def add_settings(parser):
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="parameter of the model: a Python literal, or text; repeatable",
+        help="parameter of the model, such as n_components=20: a Python literal, or text; repeatable",
     )
 
 
@@ -131,7 +131,7 @@ def find_models(option, given=None):
 
     from .._base import PrivateEstimator
 
-    def is_model(found):  # a search has no fit of its own
+    def is_model(found):  # a search only runs the fits of others
         is_estimator = isinstance(found, type) and issubclass(found, PrivateEstimator)
         return is_estimator and "estimator" not in found._get_param_names()
 
@@ -140,7 +140,8 @@ def find_models(option, given=None):
         return names
     for name in given:
         if name not in names:
-            raise ValueError(f"{option} must be one of {', '.join(names)}; got {name}")
+            others = ", all, or DPNet alone" if option == "MODEL" else ""
+            raise ValueError(f"{option} must be one of {', '.join(names)}{others}; got {name}")
     return given
 
 
@@ -150,5 +151,7 @@ def make_model(name, parameters):
 
     estimator = getattr(skdpgen, name)()
     if unknown := sorted(set(parameters) - set(estimator.get_params(deep=False))):
-        raise ValueError(f"{name} has no parameter {', '.join(unknown)}")
+        raise ValueError(
+            f"{name} has no parameter {', '.join(unknown)}; it has {', '.join(estimator.get_params(deep=False))}"
+        )
     return estimator.set_params(**parameters)

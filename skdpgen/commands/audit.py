@@ -27,7 +27,7 @@ def add(command):
         "model",
         metavar="MODEL",
         nargs="+",
-        help="estimators of this package: DPPCA, DPGaussianMixture, ...; or: all; or: DPNet, one training by DP-SGD "
+        help="estimators of this package, such as DPPCA; or all; or DPNet, which is one training by DP-SGD "
         "among many canaries (--set steps=, sampling_rate=; n_groups= for term-wise DP-SGD)",
     )
     command.add_argument(
@@ -49,11 +49,13 @@ def add(command):
         help="number of noisy fits in all, half of them with the canary; without --method this selects --method "
         "likelihood, for which several hundred fits are enough at any epsilon",
     )
-    command.add_argument("--confidence", type=float, default=0.95, metavar="C", help="of the bound (default: 0.95)")
+    command.add_argument(
+        "--confidence", type=float, default=0.95, metavar="C", help="confidence of the bound (default: 0.95)"
+    )
     command.add_argument(
         "--method",
         choices=["likelihood", "counts", "shift", "scale", "distribution_free"],
-        help="default: chosen by the events that were charged; scale needs only ten runs",
+        help="how fits are compared (default: chosen by the events that were charged); scale needs only ten runs",
     )
     command.add_argument(
         "--columns",

@@ -15,22 +15,31 @@ def add(command):
         nargs="?",
         help="CSV or Parquet file, whose columns and kinds are read; or give --schema and --rows",
     )
-    command.add_argument("--model", default="P3GMSynthesizer", metavar="MODEL", help="default: P3GMSynthesizer")
+    command.add_argument(
+        "--model",
+        default="P3GMSynthesizer",
+        metavar="MODEL",
+        help="estimator of this package (default: P3GMSynthesizer)",
+    )
     add_budget(command)
-    command.add_argument("--target", metavar="COLUMN")
+    command.add_argument(
+        "--target",
+        metavar="COLUMN",
+        help="column on which the model of the others is conditional, such as a class label",
+    )
     command.add_argument(
         "--schema",
         metavar="S.json",
-        help="public facts on the columns; a fact that is not declared is learned, and charged",
+        help="public facts about the columns; a fact that it does not declare is learned and charged",
     )
     command.add_argument(
-        "--rows", type=int, default=10_000, metavar="N", help="number of rows, a public guess (default: 10000)"
+        "--rows", type=int, default=10_000, metavar="N", help="public estimate of the number of rows (default: 10000)"
     )
     command.add_argument("--columns", type=int, metavar="K", help="plan for an array of K columns, not for a table")
     add_settings(command)
     add_reading(command)
-    command.add_argument("--plot", metavar="PLAN.png", help="draw the split and the epsilon curve")
-    command.add_argument("--json", action="store_true")
+    command.add_argument("--plot", metavar="PLAN.png", help="picture to write, of the split and the epsilon curve")
+    command.add_argument("--json", action="store_true", help="print one JSON line")
 
 
 def run(arguments):

@@ -27,13 +27,20 @@ publish the synthetic rows, the model and the card, and nothing else."""
 
 def add(command):
     """Register the options."""
-    command.add_argument("--dataset", default="all", choices=["all", "digits", "breast_cancer", "adult"])
+    command.add_argument(
+        "--dataset",
+        default="all",
+        choices=["all", "digits", "breast_cancer", "adult"],
+        help="data to fit (default: all, which is digits and breast_cancer)",
+    )
     add_budget(command, None, "3 for the small tables, 1 for Adult")
     command.add_argument("--data", metavar="DIR", help="folder of adult.csv.gz (default: SKDPGEN_DATA)")
     command.add_argument(
         "--seed", type=int, metavar="S", help="seed of initialisation and sampling, never of the noise"
     )
-    command.add_argument("--output", default="skdpgen-demo", metavar="DIR", help="folder (default: skdpgen-demo)")
+    command.add_argument(
+        "--output", default="skdpgen-demo", metavar="DIR", help="folder to write (default: skdpgen-demo)"
+    )
 
 
 def run(arguments):

@@ -44,7 +44,12 @@ def add(command):
     )
     add_reading(command)
     command.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the choice of rows (default: 0)")
-    command.add_argument("--output", default="skdpgen-report.html", metavar="REPORT.html")
+    command.add_argument(
+        "--output",
+        default="skdpgen-report.html",
+        metavar="REPORT.html",
+        help="page to write (default: skdpgen-report.html)",
+    )
 
 
 def run(arguments):

@@ -9,13 +9,13 @@ __all__ = ["add", "run"]
 
 def add(command):
     """Register the options."""
-    command.add_argument("model", metavar="M.safetensors")
+    command.add_argument("model", metavar="M.safetensors", help="released model, as written by synthesize --save-model")
     command.add_argument("--rows", type=int, metavar="N", help="number of rows (default: the released row count)")
-    command.add_argument("--seed", type=int, metavar="S", help="seed of the draw")
+    command.add_argument("--seed", type=int, metavar="S", help="seed of the draw (default: a new one in each run)")
     command.add_argument("--separator", metavar="C", help="separator of the fields of OUT.csv (default: comma)")
     command.add_argument("--decimal", metavar="C", default=".", help="decimal mark: . or , (default: .)")
     add_escaping(command)
-    command.add_argument("--output", required=True, metavar="OUT.csv")
+    command.add_argument("--output", required=True, metavar="OUT.csv", help="CSV or Parquet file to write")
 
 
 def run(arguments):

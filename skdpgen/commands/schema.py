@@ -11,7 +11,7 @@ __all__ = ["add", "run"]
 
 def add(command):
     """Register the options."""
-    command.add_argument("input", metavar="INPUT")
+    command.add_argument("input", metavar="INPUT", help="CSV or Parquet file")
     add_reading(command)
     command.add_argument(
         "--public",
@@ -21,7 +21,7 @@ def add(command):
         help="declare that the bounds or categories of this column in the file are public ('*' for all columns); "
         "repeatable",
     )
-    command.add_argument("--output", metavar="S.json", help="default: stdout")
+    command.add_argument("--output", metavar="S.json", help="schema to write (default: stdout)")
 
 
 def run(arguments):
@@ -35,10 +35,9 @@ def run(arguments):
     schema = Schema.from_kinds(frame)
     schema = declare_public(schema, frame, list(schema) if "*" in arguments.public else arguments.public)
     print(
-        "skdpgen: this file declares the names and kinds of the columns as public. Check them; add bounds and "
-        "categories "
-        'that are public knowledge (null is learned, and charged); set "missing" to false for a column that cannot '
-        "have missing values",
+        "skdpgen: the schema declares the names and kinds of the columns as public. Check them. Replace null by bounds "
+        'or categories that are public knowledge, such as [0, 120], ["2020-01-01", "2024-12-31"] or ["yes", "no"]; '
+        'what stays null is learned, and charged. Set "missing" to false for a column that cannot have missing values',
         file=sys.stderr,
     )
     if arguments.output:

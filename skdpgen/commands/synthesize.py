@@ -30,17 +30,21 @@ def add(command):
         "--model",
         choices=sorted(_MODELS),
         default="p3gm",
-        help="p3gm (default); or moment: one-way and two-way tables only, in seconds, from Parquet a part at a time",
+        help="p3gm (default), or moment: from one-way and two-way tables alone; it reads Parquet a part at a time",
     )
-    add_budget(command)
+    add_budget(command, ledger=True)
     command.add_argument(
-        "--ledger", metavar="BUDGET.db", help="charge a ledger file; it is created if it does not exist"
+        "--ledger",
+        metavar="BUDGET.db",
+        help="ledger file to charge, shared by all fits on these rows; created if it does not exist",
     )
     command.add_argument(
         "--budget", type=float, metavar="E", help="epsilon of a new ledger (default: the epsilon of this fit)"
     )
     command.add_argument(
-        "--target", metavar="COLUMN", help="column that the others are modelled by, for example a class label"
+        "--target",
+        metavar="COLUMN",
+        help="column on which the model of the others is conditional, such as a class label",
     )
     command.add_argument(
         "--schema", metavar="S.json", help="public facts; a fact that it does not declare is learned and charged"
@@ -58,9 +62,9 @@ def add(command):
         "--seed", type=int, metavar="S", help="seed of initialisation and sampling, never of the noise"
     )
     add_escaping(command)
-    command.add_argument("--output", required=True, metavar="OUT.csv")
-    command.add_argument("--card", metavar="CARD.json", help="write the privacy card")
-    command.add_argument("--save-model", metavar="M.safetensors", help="write the released model")
+    command.add_argument("--output", required=True, metavar="OUT.csv", help="CSV or Parquet file to write")
+    command.add_argument("--card", metavar="CARD.json", help="privacy card to write")
+    command.add_argument("--save-model", metavar="M.safetensors", help="released model to write")
 
 
 def _check_kinds(rows, schema, declared_public):
@@ -127,9 +131,11 @@ def run(arguments):
             "--budget out"
         )
     model, settings = getattr(skdpgen, _MODELS[arguments.model]), read_settings(arguments.set)
-    if refused := sorted(set(settings) - (set(model().get_params(deep=False)) - set(_OPTIONS))):
+    accepted = set(model().get_params(deep=False)) - set(_OPTIONS)
+    if refused := sorted(set(settings) - accepted):
         raise ValueError(
-            f"--set: {model.__name__} takes no {', '.join(refused)} here; see its documentation for its parameters"
+            f"--set: {model.__name__} takes no {', '.join(refused)} here; it takes {', '.join(sorted(accepted))}; "
+            "for epsilon, target and the like use their own options"
         )
     options = reading(arguments)
     check_input(arguments.input, **options)

@@ -56,7 +56,10 @@ def _verify_card(arguments):
     def shown(text):  # a text of the card can neither begin a new line nor send commands to a terminal
         return one_line(printable(text))
 
-    card = PrivacyCard.load(arguments.card)
+    try:
+        card = PrivacyCard.load(arguments.card)
+    except ValueError as error:
+        raise ValueError(f"{arguments.card}: {error}") from None
     computed = card.verify()
     fit, ledger = computed["fit"], computed["ledger"]
     print(f"{shown(arguments.card)}: consistent; recomputed from its events alone:")

@@ -295,14 +295,14 @@ def with_dates(frame, declared, notation=Notation()):
             formatted.append(repr(name))
     if almost:
         warnings.warn(
-            f"taken for text, though all values but a text that is no number are numbers: {', '.join(almost)}. If that "
+            f"read as text, although all values but one text are numbers: {', '.join(almost)}. If that "
             "text stands for a missing value, give it as --missing TEXT",
             UserWarning,
             stacklevel=4,
         )
     if formatted:
         warnings.warn(
-            f"taken for text, of which next to nothing can be learned: {', '.join(formatted)}. All values look like "
+            f"read as text, from which almost nothing can be learned: {', '.join(formatted)}. All values look like "
             "numbers with signs or separators, or like dates and times in another format: say how they are written by "
             "--decimal, --thousands or --dates, or write them as 1234.5, 2024-01-31 or 2024-01-31T12:00 first",
             UserWarning,

@@ -275,7 +275,7 @@ class FrameRows:
         self.target = (targets if several else targets[0]) if targets else None
         self._targets = targets
         if len(targets) == len(schema):
-            raise InvalidInputError("the frame has no column beside the target: add columns to model")
+            raise InvalidInputError("the frame has no column except the target: add columns to model")
         self.most_bins, self.most_categories = _room(schema, targets)
         checked = functools.partial(
             _checked, schema=schema, on_invalid=on_invalid, whole=source.one_slice, apart=not source.in_memory

@@ -212,7 +212,9 @@ def learn_classes(values, noise_multiplier, delta, rng, neighboring, *, key=None
     kept = release_names(observed, counts, noise_multiplier, delta, rng, neighboring)
     if not kept:
         warnings.warn(
-            "the noise hides every class of y; one stands for all: declare classes=", UtilityWarning, stacklevel=4
+            "the noise hides every class of y, so the model has a single class: declare classes=",
+            UtilityWarning,
+            stacklevel=4,
         )
     return tuple(kept)
 

@@ -168,7 +168,9 @@ def _learn_bounds(X, noise_multiplier, rng, neighboring):
     ranges = [found or pooled for found in octave_ranges(np.array(columns), sd, n_features)]
     if None in ranges:
         warnings.warn(
-            "the noise hides the range of every column; (-1, 1) is taken: declare bounds=", UtilityWarning, stacklevel=4
+            "the noise hides the range of every column, so the fit uses (-1, 1): declare bounds=",
+            UtilityWarning,
+            stacklevel=4,
         )
         ranges = [octave_cells([-0.5, 0.5])] * n_features  # the cells that end at -1 and 1
     if any(first == 0 or last == N_OCTAVE_CELLS - 1 for first, last in ranges):
@@ -237,7 +239,9 @@ def bound_of_norms(noisy, sd, edges, largest, count=None):
     above = np.flatnonzero((tail > (1 - _UNCLIPPED) * rows + noise) & (noise < 0.5 * rows))
     if not above.size:
         warnings.warn(
-            "the noise hides the norms of the rows; half the largest possible is taken", UtilityWarning, stacklevel=5
+            "the noise hides the norms of the rows, so the fit uses half the largest possible norm: declare l2_bound=",
+            UtilityWarning,
+            stacklevel=5,
         )
         return largest / 2
     return edges[min(above[-1], len(edges) - 1)]

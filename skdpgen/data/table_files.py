@@ -357,7 +357,9 @@ def check_apart(*paths):
     paths = [path for path in paths if path is not None]
     for one, other in itertools.combinations(paths, 2):
         if os.path.realpath(one) == os.path.realpath(other):
-            raise InvalidInputError(f"{other}: is read or written under two options: one would overwrite the other")
+            raise InvalidInputError(
+                f"{other}: is named by two options, and one would overwrite the other: give different files"
+            )
 
 
 def check_output(path, *, table=False):
@@ -533,8 +535,8 @@ def declare_public(schema, frame, names):
         warnings.warn(
             "the bounds or categories of "
             + ", ".join(repr(column.name) for column in columns)
-            + " are those seen in the file, without noise, and whatever is made with this schema shows them: "
-            "keep them only if they are public knowledge, else edit the schema",
+            + " are those of the file, without noise, and every model and card made with this schema publishes them: "
+            "leave them in the schema only if they are public knowledge",
             PrivacyLeakWarning,
             stacklevel=2,
         )
@@ -547,7 +549,9 @@ def _complete(column, values):
             raise SchemaError(f"column {column.name!r}: has no value; write its categories into the schema")
         return replace(column, categories=tuple(sorted(values.unique().tolist())))
     if values.nunique() < 2:
-        raise SchemaError(f"column {column.name!r}: one value makes no bounds; write them into the schema")
+        raise SchemaError(
+            f"column {column.name!r}: all values are equal, which gives no bounds: write bounds into the schema"
+        )
     low, high = values.min(), values.max()
     if isinstance(column, Datetime):
         low, high = low.isoformat(), high.isoformat()

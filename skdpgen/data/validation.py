@@ -36,12 +36,16 @@ def validate_input(estimator, X, y, *, conditional=True):
     }
     source = open_source(X)
     if source is not None:
-        _refuse(estimator, ("bounds", "l2_bound", "image_shape"), "for arrays; a DataFrame takes a schema")
+        _refuse(estimator, ("bounds", "l2_bound", "image_shape"), "for arrays; for a DataFrame, declare schema=")
         check_unique(source.head.columns)
         validate_data(estimator, source.head, skip_check_array=True)
         shared["importance"] = getattr(estimator, "importance", None)
         return FrameRows(source, y, target=estimator.target, schema=estimator.schema, **shared)
-    _refuse(estimator, ("schema", "target", "importance", "constraints"), "for DataFrames; an array takes bounds and y")
+    _refuse(
+        estimator,
+        ("schema", "target", "importance", "constraints"),
+        "for DataFrames; for an array, declare bounds= and give y",
+    )
     X = validate_rows(estimator, X, order=None)
     return ArrayRows(
         X, y, bounds=estimator.bounds, l2_bound=estimator.l2_bound, image_shape=estimator.image_shape, **shared
@@ -51,7 +55,8 @@ def validate_input(estimator, X, y, *, conditional=True):
 def _refuse(estimator, names, why):
     refused = [name for name in names if getattr(estimator, name, None) is not None]
     if refused:
-        raise InvalidInputError(f"{', '.join(refused)}: {why}")
+        named = ", ".join(f"{name}=" for name in refused)
+        raise InvalidInputError(f"leave out {named}, which {'is' if len(refused) == 1 else 'are'} {why}")
 
 
 def public_assumptions(estimator, rows):

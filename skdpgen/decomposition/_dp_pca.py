@@ -46,9 +46,9 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
     epsilon : float or None, default=1.0
         Budget of a fit. ``numpy.inf`` is the non-private reference; None is all that is left of `accountant`.
     delta : float or None, default=None
-        None is the accountant's, else 1e-5.
+        Delta of the (epsilon, delta) guarantee; None: that of `accountant`, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
         Accountant to charge; None: a separate accountant with this budget.
     bounds : pair (low, high), one pair a column, or None, default=None
@@ -73,7 +73,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
     Attributes
     ----------
     components_ : array of shape (n_components_, n_features_in_)
-        Orthonormal, by decreasing variance.
+        Principal axes, orthonormal, by decreasing variance.
     mean_ : array of shape (n_features_in_,)
     explained_variance_, explained_variance_ratio_ : arrays of shape (n_components_,)
     noise_variance_ : float
@@ -179,7 +179,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
             self.scaling_ = learn_scaling(X, bounds, self.l2_bound, plan.noise_multipliers, rng, accountant.neighboring)
             noise_norm = self._release(X, plan, rng, accountant.neighboring)
             self._issue_card(plan, rng, self._public_assumptions())
-        self._warn_if_drowned(noise_norm)
+        self._warn_of_noise(noise_norm)
         return self
 
     def _prepare(self, X, y, accountant):
@@ -187,7 +187,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         self._check_n_components(X.shape[1])
         bounds = check_bounds(self.bounds, X.shape[1])
         if self.centering == "joint" and self.residual_bound != _RESIDUAL_BOUND:
-            raise ValueError('residual_bound is used with centering="two_round" alone; leave it out')
+            raise ValueError('residual_bound is used only with centering="two_round": leave it out')
         if self.l2_bound is not None:
             check_bound(check_bound(self.l2_bound) * self.residual_bound, "l2_bound * residual_bound")
         if self.on_invalid == "raise":
@@ -241,7 +241,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         sd = noise_multiplier * sums.sensitivity(neighboring) * l2_bound**2 / fitted.count
         return sd * 2**0.5 * scaling.scale.max() * np.linalg.norm(scaling.scale)
 
-    def _warn_if_drowned(self, noise_norm):
+    def _warn_of_noise(self, noise_norm):
         """Warn, from released values alone, where the last component is noise; not where all of them are kept."""
         least = self.explained_variance_[-1]
         if self.n_components is not None and noise_norm > least:

@@ -88,7 +88,7 @@ class FramesGiven:
     def __init__(self, model, given):
         self._conditions = _conditions(model.codec, given)
         self.codec, self.row_count = model.codec, model.row_count
-        self._model = model.particles
+        self._model = model.latent_model
         levels, classes = self._conditions.levels, self._conditions.classes
         chance = self._model.likelihood(levels).mean(axis=1) if len(levels) else 1.0
         self._possible = classes * chance > 0

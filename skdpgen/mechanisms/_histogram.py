@@ -148,7 +148,7 @@ def class_norm_histogram(norms, codes, n_classes, edges):
     Returns
     -------
     BoundedSum
-        `value` of shape (n_classes * (n_edges + 1),), the classes one after another. A row is in one cell of one class:
+        `value` of shape (n_classes * (n_edges + 1),), the classes one after another. A row is in one bin of one class:
         sensitivity 1, or sqrt(2) when a row is replaced.
     """
     codes, n_cells = np.asarray(codes), len(edges) + 1

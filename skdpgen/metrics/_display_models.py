@@ -219,7 +219,7 @@ def released_mixture(estimator):
             found = getattr(holder, name, None)
             if all(hasattr(found, part) for part in ("weights", "means", "covariances")):
                 return found
-    moments = getattr(model, "particles", None)  # of a table without a mixture: the released moments of each class
+    moments = getattr(model, "latent_model", None)  # of a table without a mixture: the released moments of each class
     if hasattr(moments, "class_means") and hasattr(estimator, "transform"):
         weights = moments.class_counts / max(float(moments.class_counts.sum()), 1e-12)
         return SimpleNamespace(weights=weights, means=moments.class_means, covariances=moments.class_covariances)

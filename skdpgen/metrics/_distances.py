@@ -278,24 +278,24 @@ def three_way_tvd(real, synthetic, schema=None, *, n_bins=10, bounds=None, max_t
 
 
 def marginal_tvd(real, synthetic, schema=None, *, n_way=2, n_bins=10, bounds=None, max_tables=None, random_state=None):
-    """Total variation distance of the `n_way` tables of counts, averaged over all sets of so many columns.
+    """Total variation distance of the `n_way` tables of counts, averaged over all sets of `n_way` columns.
 
     Parameters
     ----------
     real, synthetic : DataFrame, array of shape (n_rows, n_columns), or pair (X, y)
-        With the same columns; rows need not be as many.
+        Tables with the same columns; the numbers of rows may differ.
     schema : Schema, default=None
-        Public bounds and categories. Where there is none, bins follow the range and values of `real` itself: the
-        figure then depends on the data, and cannot be compared between tables.
+        Public bounds and categories. None: the bins follow the range and values of `real`, so figures cannot be
+        compared between tables.
     n_way : int, default=2
     n_bins : int, default=10
         Equal bins of a numeric or date column over its bounds. Missing values are a separate cell.
     bounds : pair, or one pair a column, default=None
-        Public bounds of an array's columns, in place of a schema.
+        Public bounds of the columns of an array, instead of a schema.
     max_tables : int, default=None
-        Average over so many tables, drawn at random, where there are more; None takes all.
+        Largest number of tables to average over, drawn at random; None: all tables.
     random_state : int or None, default=None
-        Of that draw.
+        Seed of the draw of tables.
 
     Returns
     -------

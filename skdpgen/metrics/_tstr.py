@@ -204,9 +204,9 @@ def make_tstr_scorer(estimator=None, *, target=None, positive=None, scoring=None
     scoring : str or callable, default=None
         Scorer of scikit-learn, for example "roc_auc"; None is that with `positive`, else the estimator's ``score``.
     n_samples : int, default=None
-        Synthetic rows; None is the released row count.
+        Number of synthetic rows; None: the released row count.
     random_state : int or None, default=0
-        Of the draw.
+        Seed of the draw of synthetic rows.
 
     Returns
     -------

@@ -26,20 +26,20 @@ def detection_auroc(real, synthetic, *, schema=None, classifier=None, n_folds=3,
     Parameters
     ----------
     real, synthetic : DataFrame, array of shape (n_rows, ...), or pair (X, y)
-        With the same columns.
+        Tables with the same columns.
     schema : Schema, default=None
         Declares which columns are categories; None infers it from the dtypes of `real`.
     classifier : classifier, default=None
         None is scikit-learn's histogram gradient boosting.
     n_folds : int, default=3
-        Of cross-validation.
+        Number of folds of the cross-validation.
     random_state : int, RandomState or None, default=0
-        Of the folds and the default classifier.
+        Seed of the folds and of the default classifier.
 
     Returns
     -------
     auroc : float
-        .5: no better than a guess. 1: every row is recognised. Values below .5 are chance.
+        .5: no better than guessing. 1: every synthetic row is recognised. Values below .5 occur by chance.
 
     Notes
     -----
@@ -91,9 +91,9 @@ def pmse(real, synthetic, *, schema=None):
     **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it.
 
     With k - 1 independent columns and N rows of which a share c is synthetic, two independent samples of one
-    distribution give (k - 1) c (1 - c) / N on average, as the projection of N coins on k - 1 directions; `ratio` is
-    over that. (The reference takes the real rows for given, which leaves 1 - c of it.) More columns than rows leave it
-    without meaning.
+    distribution give (k - 1) c (1 - c) / N on average, as the projection of N independent binary variables on k - 1
+    directions; `ratio` is the pMSE over that. (The reference treats the real rows as given, which leaves 1 - c of it.)
+    With more columns than rows it has no meaning.
 
     References
     ----------
@@ -147,7 +147,7 @@ def prdc(real, synthetic, *, n_neighbors=5, extractor=None, schema=None):
         Distances are Euclidean: of arrays as they are (flattened), of frames standardised and one-hot by the real
         rows. As many rows of each make precision and recall comparable.
     n_neighbors : int, default=5
-        k.
+        Number of neighbours, k.
     extractor : callable, default=None
         Maps both to features of shape (n_rows, n_features) first, for example those of a classifier of images.
     schema : Schema, default=None

@@ -55,9 +55,9 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
     epsilon : float or None, default=1.0
         Budget of a fit. ``numpy.inf`` is the non-private reference; None is all that is left of `accountant`.
     delta : float or None, default=None
-        None is the accountant's, else 1e-5.
+        Delta of the (epsilon, delta) guarantee; None: that of `accountant`, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
         Accountant to charge; None: a separate accountant with this budget.
     n_iter : int, default=8
@@ -233,9 +233,9 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         if self.on_invalid == "raise":
             check_inside(X, bounds)
         if self.classes is not None and y is None:
-            raise ValueError("classes is used with y alone: give y, or leave it out")
+            raise ValueError("classes is used only with y: give y, or leave classes out")
         if self.means_init is not None and (y is not None or self.n_components == 1):
-            raise ValueError("means_init is used without y and with n_components above 1 alone: leave it out")
+            raise ValueError("means_init is used only without y and with n_components above 1: leave it out")
         means_init = self._check_means_init(X.shape[1])
         labels = None if y is None else _check_y(y, len(X))
         classes = None if labels is None or self.classes is None else sorted_classes(self.classes)
@@ -271,7 +271,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         # An eigenvalue below the noise of the covariance is arbitrary and may be zero: a nearly singular class gives
         # rows beside its plane a density of almost zero.
         blur = _NOISE_FLOOR * noise / np.maximum(released.count, min_count)
-        _warn_if_drowned(released, noise, min_count, radius)
+        _warn_of_noise(released, noise, min_count, radius)
         return class_gaussians(
             released,
             shrinkage=self.shrinkage,
@@ -456,16 +456,16 @@ def _series_maker(y):
     return partial(pd.Series, name=y.name, dtype=dtype)
 
 
-def _warn_if_drowned(released, noise, min_count, radius):
+def _warn_of_noise(released, noise, min_count, radius):
     """Warn, from released values alone, where the noise on most covariances is as large as they are."""
     count = np.maximum(released.count, min_count)
     mean = released.sum / count[:, None]
     variance = np.trace(released.second, axis1=1, axis2=2) / count - np.einsum("ki,ki->k", mean, mean)
     # norm of the symmetric noise on a matrix of moments
-    drowned = variance < noise / count * radius**2 * (2 * mean.shape[1]) ** 0.5
-    if 2 * drowned.sum() > len(drowned):
+    hidden = variance < noise / count * radius**2 * (2 * mean.shape[1]) ** 0.5
+    if 2 * hidden.sum() > len(hidden):
         warnings.warn(
-            f"the noise on the covariances is as large as they are in {drowned.sum()} of {len(drowned)} Gaussians: "
+            f"the noise on the covariances is as large as they are in {hidden.sum()} of {len(hidden)} Gaussians: "
             "more epsilon, more rows, fewer columns (DPPCA before it) or tighter bounds= would help",
             UtilityWarning,
             stacklevel=5,

@@ -121,12 +121,12 @@ class _ForwardsToBest:
 
 
 class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateEstimator):
-    """Search of hyper-parameters that releases one fitted model, and charges one search.
+    """Private hyper-parameter search: it releases the best fitted model, and charges the whole search once.
 
-    Releases the best of a random number of runs: its model, its parameters and its noisy score. A run tries a
-    candidate drawn at random from a list fixed in advance: it fits it to the rows of all folds but one, and scores it
-    on that one, or on rows that the caller declares public. How many runs there were, their scores and their models
-    are destroyed. The noise of all runs is calibrated so that the search as a whole costs (`epsilon`, `delta`).
+    Releases the best of a random number of runs: its model, its parameters and its noisy score. A run draws a candidate
+    at random from a list fixed in advance, fits it to the rows that are not held out, and scores it on the held-out
+    rows, or on rows that the caller declares public. The number of runs, their other scores and their other models are
+    deleted. The noise of all runs is calibrated so that the search as a whole costs (`epsilon`, `delta`).
 
     Parameters
     ----------
@@ -169,19 +169,19 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         Fitted to all rows that were not held out. `sample`, `transform`, `save` and so on are forwarded to it.
     best_params_ : dict
     best_index_ : int
-        In ``cv_results_["params"]``.
+        Index of the best candidate in ``cv_results_["params"]``.
     best_score_ : float
         Noisy mean term of a record of the best run; exact on public data.
     cv_results_ : dict
-        "params" alone, the candidates: their scores do not leave the search.
+        Only "params", the candidates: their scores are not released.
     accountant_, card_
         As in every estimator: one charge, one card.
 
     Notes
     -----
-    What is not released must not become known in another way. The *time* that a search takes depends on the number of
-    runs: publish neither. Warnings are those of the best run. An error in the fit of a run ends the search without a
-    model; the charge stays. The list of candidates and its order must not depend on the data.
+    Do not publish the *time* that a search takes, nor the number of its runs: the number is not released, and the time
+    depends on it. Warnings are those of the best run. An error in the fit of a run ends the search without a model; the
+    charge stays. The list of candidates and its order must not depend on the data.
 
     A record is in the fit or in the score, not in both: a run costs the larger of the two, so the score adds nothing.
 

@@ -99,7 +99,7 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
     noise : {"secure", "fast"}, default="secure"
         Source of the noise.
     device : str, default="cpu"
-        Where torch trains.
+        Torch device of the training, such as "cpu" or "cuda".
     random_state : int, RandomState instance or None, default=None
         Seed of the initial parameters, never of the noise: two fits with one seed differ.
     progress : bool, default=False

@@ -66,7 +66,7 @@ class EncoderTraining:
     refine_steps : int, default=1
         Steps of one refreshment in stage 2.
     device : str, default="cpu"
-        Where torch trains.
+        Torch device of the training, such as "cpu" or "cuda".
     n_jobs : int, default=1
         Processes of stage 1.
     """
@@ -465,7 +465,7 @@ def train_decoder(
     rng : NoiseGenerator
         Draws subsets and noise.
     learning_rate : float
-        Of Adam on the noisy gradient; it falls linearly to zero.
+        Learning rate of Adam on the noisy gradient; it falls linearly to zero.
     averaging : float
         Decay of the exponential average of the parameters that is released; 0 releases the last parameters.
     chunk : int

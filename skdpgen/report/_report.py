@@ -67,11 +67,11 @@ def build_report(
     Parameters
     ----------
     real, synthetic : DataFrame, array of shape (n_rows, n_columns), or pair (X, y)
-        With the same columns, in any order.
+        Tables with the same columns, in any order.
     schema : Schema, default=None
         Public bounds and categories, of all columns; None takes the real range, and the page says so.
     card : PrivacyCard, default=None
-        Of the fit behind the synthetic rows; it is verified. None takes that of `model`.
+        Privacy card of the fit that made the synthetic rows; it is verified. None: the card of `model`.
     model : fitted synthesizer, default=None
         As ``skdpgen.load`` reads it: its latent space is drawn with the released mixture, and with the real rows where
         they can be encoded.
@@ -83,7 +83,7 @@ def build_report(
     target : column name, default=None
         Column to predict by a model trained on synthetic rows.
     positive : scalar, default=None
-        Its positive class. None: the rarer of two classes; more classes, or numbers, are scored as they are.
+        Positive class of the target. None: the rarer of two classes; other targets are scored as they are.
     test : as `real`, default=None
         Real rows that were not fitted, to test on; None holds out a third of `real`, which the synthesizer may have
         seen, and the page says so.
@@ -91,11 +91,11 @@ def build_report(
         None is histogram gradient boosting.
     title : str
     max_rows : int, default=20000
-        Rows of each table that are read; of more, so many at random, and the page says so.
+        Largest number of rows used of each table, drawn at random if there are more; the page says so.
     max_columns : int, default=40
-        Columns in tables over pairs; of more, the first ones, and the page says so.
+        Largest number of columns in tables of pairs, the first ones if there are more; the page says so.
     random_state : int, default=0
-        Of rows and folds.
+        Seed of the choice of rows and of folds.
 
     Returns
     -------

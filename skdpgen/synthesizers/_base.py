@@ -99,7 +99,7 @@ class BaseSynthesizer(PrivateEstimator):
         if self.model_.kind == "array":
             return validate_rows(self, X, reset=False)
         if not isinstance(X, pd.DataFrame):
-            raise InvalidInputError("fitted on a DataFrame: expected one")
+            raise InvalidInputError("the model was fitted on a DataFrame: give a DataFrame")
         validate_data(self, X, reset=False, skip_check_array=True)
         return X
 
@@ -110,28 +110,29 @@ class BaseSynthesizer(PrivateEstimator):
         Parameters
         ----------
         n_samples : int, default=None
-            None is the released row count (the length of `y`, if given).
+            Number of rows; None: the released row count, or the length of `y` if that is given.
         y : array-like of shape (n_samples,), default=None
             Class of each row, for a class-conditional model.
         class_ratio : dict, array of shape (n_classes,) or "balanced", default=None
-            Share of each class, by class or in the order of `classes_`; "balanced" gives all the same; None is the
-            released one.
+            Share of each class, by class or in the order of `classes_`; "balanced" gives all classes the same share;
+            None: the released shares.
         random_state : int, RandomState, Generator or None, default=None
-            None advances the estimator's own stream, so that two calls differ; an integer repeats.
+            Seed of the draw. None: the next values of the estimator's stream, so that two calls differ; an integer
+            gives the same rows in each call.
 
         Returns
         -------
         DataFrame or array, or (X, y)
-            The kind of thing that was fitted; a pair if it was fitted with y. For more rows than memory holds see
+            Rows of the kind that was fitted; a pair if `fit` was given y. For more rows than memory holds see
             `sample_chunks`.
         """
         return join_chunks(self.sample_chunks(n_samples, y=y, class_ratio=class_ratio, random_state=random_state))
 
     def sample_chunks(self, n_samples=None, *, y=None, class_ratio=None, random_state=None):
-        """Draw synthetic rows a part at a time, for more of them than memory holds: charges nothing.
+        """Draw synthetic rows in chunks, when they do not fit into memory: charges nothing.
 
         Joined, the chunks are what `sample` with these arguments returns, row for row. Each has at most 100,000 rows,
-        and fewer of more than 167 columns (2**24 values): this is part of what a seed means.
+        and fewer if there are more than 167 columns (2**24 values). The rows of a seed depend on these numbers.
 
         Parameters
         ----------
@@ -233,7 +234,7 @@ class BaseSynthesizer(PrivateEstimator):
         Parameters
         ----------
         path : str or Path
-            Read it back by ``skdpgen.load``.
+            File to write, ending in .safetensors; ``skdpgen.load`` reads it.
         """
         check_is_fitted(self)
         save_state(path, type(self).__name__, self._to_state())
@@ -273,8 +274,8 @@ class BaseSynthesizer(PrivateEstimator):
         super()._issue_card(plan, rng, public_assumptions, gradient_noise)
         if plan.delta * self.row_count_ >= 1:
             warnings.warn(
-                f"delta={plan.delta:g} is not below one row in {self.row_count_:.0f}: a mechanism that publishes a row "
-                "or two as they are would keep that promise. Take a delta far below 1 / rows",
+                f"delta={plan.delta:g} is not below one row in {self.row_count_:.0f}: at such a delta, a mechanism "
+                "that publishes one or two rows unchanged satisfies the definition. Choose a delta far below 1 / rows",
                 PrivacyLeakWarning,
                 stacklevel=5,  # _issue_card, _fit, fit, its context, the caller
             )
@@ -315,9 +316,10 @@ class LatentTransformerMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """`transform` to latents and `inverse_transform` from them, for models that release an encoder."""
 
     def transform(self, X):
-        """Return the latent of rows, shape (n_samples, n_components).
+        """Return the latents of rows, shape (n_samples, n_components).
 
-        The encoder is released. The latent of a record is a value of that record: private, and not a release.
+        The encoder is released. The latent of a record is computed from that record without protection: do not publish
+        it.
         """
         check_is_fitted(self)
         return self.model_.encode(self._rows_like_fit(X))

@@ -206,7 +206,7 @@ def resolve_parameters(parameters, defaults, *, presets=None, acts=None):
         settings.update(preset)
     for name, (switch, values) in (acts or {}).items():
         if name in given and settings[switch] not in values:
-            raise ValueError(f"{name}= is used with {switch}={' or '.join(map(repr, values))} alone")
+            raise ValueError(f"{name}= is used only with {switch}={' or '.join(map(repr, values))}")
     for name, other in (("sampling_rate", "batch_size"), ("steps", "epochs")):
         if "epochs" in settings and settings[other] is not None and name in given:
             raise ValueError(f"{name} and {other} set the same thing: give one of them")

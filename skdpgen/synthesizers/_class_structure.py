@@ -14,7 +14,7 @@ __all__ = ["release_class_norms", "release_subclusters", "subcluster_codes", "su
 
 
 def release_class_norms(norms, codes, n_classes, largest, noise_multiplier, rng, neighboring, *, count=None):
-    """Release the norm distribution of each class: one histogram, in which a row is in one cell of one class.
+    """Release the norm distribution of each class: one histogram, in which a row is in one bin of one class.
 
     `norms` and `codes` (the class of each row; rows with another code are left out) are private, `largest` and `count`
     (see `learn_norm_bound`) are public or released. Returns `ClassNorms`.

@@ -1,4 +1,4 @@
-"""DP2-VAE: encoders trained on private rows without noise and thrown away, a decoder trained with noise and kept."""
+"""DP2-VAE: encoders trained on private rows without noise and deleted, a decoder trained with noise and kept."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def dp2vae_settings(parameters, defaults, seed):
     """
     given = resolve_parameters(parameters, defaults, presets=_preset, acts=_ACTS)
     if given["encoder"] is not None and given["decoder"] is not None and given["architecture"] != "auto":
-        raise ValueError("architecture= does nothing beside encoder= and decoder=")
+        raise ValueError("architecture= has no effect with encoder= and decoder=: leave it out")
     per_step = given["subsets_per_step"]
     if per_step is None:
         per_step = min(1 if given["sampler"] == "one_of_k" else _DEFAULT_PER_STEP, given["n_subsets"])
@@ -169,12 +169,12 @@ def plan_phases(rows, settings, bounds_share, neighboring):
 
 # ---- the estimator ------------------------------------------------------------------------------------------------
 class DP2VAESynthesizer(BaseSynthesizer):
-    """Conditional VAE of which the decoder alone is private, and alone is released.
+    """DP2-VAE: a conditional VAE that trains encoders on private subsets without noise and releases the decoder alone.
 
     The rows are split into subsets. Stage 1 trains an encoder on each, without noise. Stage 2 trains one decoder with
-    noise: a step draws subsets, clips the mean gradient of each, and releases their noisy sum; the encoders only feed
-    it, and are gone when `fit` returns. All releases are calibrated together, so that a fit costs exactly
-    (`epsilon`, `delta`), and charged at once.
+    noise: a step draws subsets, clips the mean gradient of each, and releases their noisy sum; the encoders only give
+    it its inputs, and are deleted before `fit` returns. All releases are calibrated together and charged before the
+    first of them: a fit costs (`epsilon`, `delta`).
 
     Parameters
     ----------
@@ -182,85 +182,90 @@ class DP2VAESynthesizer(BaseSynthesizer):
         Privacy budget of a fit. ``numpy.inf`` is the non-private reference; None spends all that is left of
         `accountant`.
     delta : float or None, default=None
-        Failure probability of the guarantee; None is the accountant's, else 1e-5.
+        Delta of the (epsilon, delta) guarantee; None: that of `accountant`, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        Neighbouring relation; None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
         Accountant that the fit charges; None makes a new one with this budget.
     n_subsets : int, default=2500
-        K; public, and not to be derived from the number of rows. The noise on a step falls with it.
+        Number of subsets, K; public: do not derive it from the number of rows. More subsets mean less noise in a step.
     id_column : column name (DataFrames), column number (arrays) or None, default=None
-        Puts each record into a subset by a hash of its id under a secret key, and leaves the column out of the model.
-        Ids are unique, say nothing of the record and are no row numbers; the unit stays one row. Not under
-        replace_one, where a changed id would move two subsets. None: every record draws its subset.
+        Column of ids: a hash of the id under a secret key puts each record into a subset, and the model leaves the
+        column out. Ids must be unique, independent of the rest of the record, and not row numbers. The unit of privacy
+        stays one row. Not allowed under "replace_one", where a changed id would move two subsets. None: every record
+        draws its subset at random.
     sampler : {"poisson", "one_of_k", "balanced"}, default="poisson"
-        Subsets of a step: each with probability `subsets_per_step` / K; exactly one; or a public schedule.
+        How each step chooses its subsets: each with probability `subsets_per_step` / K; exactly one; or by a public
+        schedule.
     subsets_per_step : int or None, default=None
-        None is 50 (all there are, if fewer), and 1 for "one_of_k".
+        Expected number of subsets in a step; None: 50 (K if that is smaller), and 1 for "one_of_k".
     encoder_update : {"stateless", "frozen", "round_robin", "on_query"}, default="stateless"
-        What becomes of an encoder in stage 2: refined for one step on a copy that is dropped; nothing; refreshed
-        in turn, whatever was drawn; or trained whenever its subset is drawn. The last is the paper's, and has no
-        amplification by sampling (see the page "DP2-VAE" of the documentation): much more noise.
+        How encoders change in stage 2. "stateless": a copy is trained for one step and discarded. "frozen": not at all.
+        "round_robin": they are trained in turn, independently of the draws. "on_query": an encoder is trained whenever
+        its subset is drawn, as in the paper; this excludes amplification by sampling (see the page "DP2-VAE" of the
+        documentation) and needs much more noise.
     pretrain_steps : int, default=20
-        Stage 1, each encoder.
+        Training steps of each encoder in stage 1.
     batch_size : int, default=8
         Rows of a subset in one gradient, drawn with replacement.
     steps : int, default=200
-        Stage 2; public. A decoder that starts from random parameters wants more.
+        Steps of stage 2; public. A decoder with random initial parameters needs more.
     learning_rate : float, default=2e-4
-        Of Adam on the noisy gradient; it falls linearly to zero.
+        Learning rate of Adam on the noisy gradient; it falls linearly to zero.
     gradient_bound : float, default=1.0
         Norm to which gradients are clipped: of the decoder, the mean over a batch of one subset.
     start : {"moments", "random"}, default="moments"
-        Where decoder and encoders start: from training on synthetic rows drawn by released class moments (a part of the
-        budget), or from random parameters, as in the paper. Of arrays the latents of these rows are known: the decoder
-        learns the row of a latent, the encoder the latent of a row.
+        Initialisation of decoder and encoders. "moments": training on synthetic rows drawn from released class moments,
+        which cost a part of the budget. "random": random parameters, as in the paper. For arrays the latents of the
+        synthetic rows are known: the decoder learns to map a latent to its row, and the encoder a row to its latent.
     start_steps : int, default=3000
-        "moments": steps of that training, which costs nothing more.
+        "moments": steps of the training on synthetic rows, which costs no further privacy.
     budget_split : (float, float) or None, default=None
-        "moments": shares of moments and decoder; None is (.5, .5).
+        "moments": shares of moments and decoder in the budget; None: (.5, .5).
     n_components : int, default=20
-        Latent dimensions.
+        Number of latent dimensions.
     likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
-        Of arrays: "bernoulli" for images, else "gaussian" with a learned scale. DataFrames have one categorical
-        distribution a column.
+        Distribution of the values of arrays; "auto" is "bernoulli" for images, else "gaussian" with a learned scale.
+        DataFrames have one categorical distribution a column.
     architecture : {"auto", "patches", "mlp", "conv_28", "conv_faces"}, default="auto"
         "patches" (images) is a convolution of 4 x 4 patches and two dense layers, small enough for thousands of
         encoders on a laptop; "mlp" one hidden layer; the others are the paper's for 28 x 28 and for faces.
     encoder, decoder : Module or None, default=None
-        Templates of your own, copied: ``encoder(rows, one_hot)`` gives means and log-variances of `n_components`
-        latents, ``decoder(latents, one_hot)`` what the likelihood takes. No BatchNorm, no dropout, nothing shared.
+        Your templates, which the fit copies: ``encoder(rows, one_hot)`` gives means and log-variances of
+        `n_components` latents, ``decoder(latents, one_hot)`` what the likelihood takes. No BatchNorm,
+        no dropout, no shared parameters.
     target, schema, classes, target_type, bounds, image_shape, bounds_share, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoder is
         conditional on the class.
     l2_bound : float or None, default=None
-        "moments", arrays: bound of the norm of a scaled row; None is learned.
+        "moments", arrays: public bound of the norm of a row after its columns are scaled to the unit box. None:
+        learned.
     preset : {"paper/mnist", "paper/fashion_mnist", "paper/celeba"} or None, default=None
-        The paper's settings, at their true cost.
+        Settings of the paper, charged at their true cost.
     max_memory : float, default=4.0
-        GiB that encoders may take.
+        Largest memory of the encoders, in GiB.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
-        Where torch trains.
+        Torch device of the training, such as "cpu" or "cuda".
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool, default=False
-        Bars on stderr.
+        Whether to show progress bars on stderr.
 
     Attributes
     ----------
     accountant_ : PrivacyAccountant
-        What the fit charged.
+        Accountant that the fit charged.
     card_ : PrivacyCard
     classes_, class_ratio_ : arrays
         Released or declared classes and their released shares, with a categorical y or `target`.
     row_count_ : float
-        Released number of rows: what ``sample()`` draws.
+        Released number of rows; ``sample()`` draws as many.
     schema_ : Schema
-        Of DataFrames: declared or released bounds and categories, y last.
+        DataFrames: schema with the declared or released bounds and categories; y is the last column.
     bounds_ : array of shape (n_features, 2)
-        Of arrays: declared or released bounds of each column.
+        Arrays: declared or released bounds of each column.
     model_ : object
         Released state: codec and decoder.
     n_features_in_, feature_names_in_
@@ -268,7 +273,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
 
     Notes
     -----
-    There is no `transform`: encoders are trained without noise, and nothing of them is kept.
+    There is no `transform`: encoders are trained without noise and deleted.
 
     References
     ----------
@@ -381,7 +386,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
         X : DataFrame or array-like of shape (n_samples, n_features)
             Arrays hold finite numbers.
         y : array-like of shape (n_samples,), default=None
-            Labels; `sample` then gives (X, y). With `target`, an error.
+            Labels; `sample` then returns (X, y). Not allowed with `target`.
 
         Returns
         -------
@@ -518,7 +523,7 @@ def check_networks(settings, rows):
     if per_column > 1 and networks.decoder is None and (name := networks.resolved_architecture) != "mlp":
         raise ValueError(
             f"architecture={name!r} gives one number a pixel, and likelihood={networks.likelihood!r} takes "
-            f'{per_column}: use likelihood="bernoulli", architecture="mlp" or a decoder of your own'
+            f'{per_column}: use likelihood="bernoulli", architecture="mlp" or pass decoder='
         )
     n_outputs = n_features * per_column
     with torch_seeded(networks.seed):

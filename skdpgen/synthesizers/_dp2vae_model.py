@@ -48,9 +48,9 @@ class NetworkSettings:
     ----------
     architecture : str
     encoder, decoder : Module or None
-        Templates of the user's own.
+        Templates that the user gave.
     n_components : int
-        Latent dimensions.
+        Number of latent dimensions.
     image_shape : tuple or None
     likelihood : str
     seed : int
@@ -133,7 +133,7 @@ class DP2VAEModel(ReleasedModel):
     decoder : Module
         (latent, one-hot class) to what the likelihood takes; on the CPU, in evaluation mode.
     description : dict or None
-        Parameters of `make_decoder`; None for a module of the user's own.
+        Parameters of `make_decoder`; None for a module that the user gave.
     likelihood : {"bernoulli", "gaussian", "table"}
     n_latent : int
     row_count : float
@@ -205,7 +205,7 @@ class DP2VAEModel(ReleasedModel):
 
     def _state(self):
         if self.description is None:
-            raise ValueError("a model whose decoder is a module of your own cannot be saved: files hold no code")
+            raise ValueError("a model with your own decoder module cannot be saved: model files hold no code")
         return {
             "description": self.description,
             "decoder": {name: p.detach().numpy().copy() for name, p in self.decoder.named_parameters()},
@@ -309,7 +309,7 @@ def _release_moments(rows, settings, fit):
     model = MomentSettings(progress=settings.progress)
     if isinstance(rows, FrameRows):
         model = fit_frame_model(rows, model, fit)
-        counts = np.maximum(model.particles.class_counts, 0.0)
+        counts = np.maximum(model.latent_model.class_counts, 0.0)
         drawn = spread_components(_INITIAL_ROWS, model.component_weights, fit.stream)
         return model.codec, counts, (model.codec.one_hot(model.draw(drawn, fit.stream)), None, drawn)
     model = fit_array_model(rows, model, fit)

@@ -49,7 +49,7 @@ class GeneratorSettings:
 
 
 class DPMERFSynthesizer(BaseSynthesizer):
-    """Kernel mean embedding with random features: one release for all classes, then a generator for free.
+    """DP-MERF: a generator fitted to noisy kernel mean embeddings of the classes with random features.
 
     Releases, for each class, the noisy sum of random Fourier features of its rows, and nothing else: a network is
     fitted to it by the maximum mean discrepancy, as post-processing.
@@ -60,52 +60,52 @@ class DPMERFSynthesizer(BaseSynthesizer):
         Privacy budget of a fit. ``numpy.inf`` is the non-private reference; None spends all that is left of
         `accountant`.
     delta : float or None, default=None
-        Failure probability of the guarantee; None is the accountant's, else 1e-5.
+        Delta of the (epsilon, delta) guarantee; None: that of `accountant`, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        Neighbouring relation; None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
         Accountant that the fit charges; None makes a new one with this budget.
     target, schema, classes, target_type, bounds, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` there is one embedding a
         class; a numeric one is a column like the others.
     l2_bound : float or None, default=None
-        Arrays: about the largest norm of a row after its columns are scaled to the unit box, the unit of
-        `length_scale`; nothing is clipped to it. None: learned.
+        Arrays: approximate largest norm of a row after its columns are scaled to the unit box; it is the unit of
+        `length_scale`, and no row is clipped to it. None: learned.
     bounds_share : float, default=0.05
         Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
         Half of it for the row norm.
     n_frequencies : int, default=500
-        Random frequencies, the same in every fit; twice as many features.
+        Number of random frequencies, the same in every fit; there are twice as many features.
     length_scale : float, default=1.0
-        Of the kernel, over the norm of a row (for tables: the root of the number of columns).
+        Length scale of the kernel, relative to the norm of a row (tables: to the root of the number of columns).
     n_components : int, default=10
-        Of the generator.
+        Number of latent dimensions of the generator.
     hidden_layer_sizes : sequence of int, default=(200, 200)
-        Of the generator.
+        Widths of the hidden layers of the generator.
     steps : int, default=1000
-        Of the generator's training on what was released; they cost nothing.
+        Training steps of the generator on released values; they cost no privacy.
     learning_rate : float, default=0.003
-        Of Adam, at the start.
+        Initial learning rate of Adam.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
         Seed of the generator and the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool, default=False
-        A bar on stderr.
+        Whether to show a progress bar on stderr.
 
     Attributes
     ----------
     accountant_ : PrivacyAccountant
-        What the fit charged.
+        Accountant that the fit charged.
     card_ : PrivacyCard
     classes_, class_ratio_ : arrays
         Released or declared classes and their released shares, with a categorical y or `target`.
     row_count_ : float
-        Released number of rows: what ``sample()`` draws.
+        Released number of rows; ``sample()`` draws as many.
     schema_ : Schema
-        Of DataFrames: declared or released bounds and categories, y last.
+        DataFrames: schema with the declared or released bounds and categories; y is the last column.
     bounds_ : array of shape (n_features, 2)
-        Of arrays: declared or released bounds of each column.
+        Arrays: declared or released bounds of each column.
     model_ : object
         Released state: codec and generator.
     n_features_in_, feature_names_in_
@@ -187,9 +187,9 @@ class DPMERFSynthesizer(BaseSynthesizer):
         Parameters
         ----------
         X : DataFrame or array-like of shape (n_samples, n_features)
-            One row a person. Arrays hold finite numbers.
+            Rows, one for each person. Arrays hold finite numbers.
         y : array-like of shape (n_samples,), default=None
-            Labels; `sample` then gives (X, y). With `target`, an error.
+            Labels; `sample` then returns (X, y). Not allowed with `target`.
 
         Returns
         -------

@@ -63,7 +63,7 @@ class DPGMSettings:
 
 
 class DPGMSynthesizer(LikelihoodSynthesizer):
-    """Mixture of generative networks: k-means on random features, then a variational autoencoder a cluster.
+    """DP-GM: private k-means on random features, then one variational autoencoder for each cluster.
 
     Releases noisy counts and sums of the rows of each cluster in every iteration, the counts of the clusters, and all
     autoencoders: each step sums the clipped gradients of single records, each in the block of the autoencoder of its
@@ -75,65 +75,66 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         Privacy budget of a fit. ``numpy.inf`` is the non-private reference; None spends all that is left of
         `accountant`.
     delta : float or None, default=None
-        Failure probability of the guarantee; None is the accountant's, else 1e-5.
+        Delta of the (epsilon, delta) guarantee; None: that of `accountant`, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        Neighbouring relation; None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
         Accountant that the fit charges; None makes a new one with this budget.
     n_clusters : int, default=5
-        Public. With 1 no clusters are looked for: the parameters below that concern them have nothing to act on, their
-        share goes to the training, and the model is a `DPVAESynthesizer`'s.
+        Number of clusters; public. With 1 there is no k-means: its parameters below have no effect, its share goes to
+        the training, and the model is that of `DPVAESynthesizer`.
     cluster_steps : int, default=5
-        Releases of k-means. The first is the mean of all rows, about which the first centres lie.
+        Number of releases of k-means. The first is the mean of all rows; the initial centres lie around it.
     clusters_share : float, default=0.1
-        Their share of the budget.
+        Share of the budget for k-means.
     n_frequencies : int, default=20
-        Random frequencies, the same in every fit; clusters are found in twice as many cosines and sines.
+        Number of random frequencies, the same in every fit; k-means runs on their cosines and sines.
     length_scale : float, default=1.0
-        Of the kernel of these features, over the root of the number of columns (for arrays .3 of it).
+        Length scale of the kernel, relative to the root of the number of columns (arrays: to .3 of that root).
     n_components, beta, likelihood, gradient_bound
         Of each autoencoder, as in `DPVAESynthesizer`.
     target, schema, classes, target_type, bounds, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoders are
         conditional on the class, and clusters are found without it; a numeric one is a column like the others.
     image_shape : (height, width) or (height, width, channels) or None, default=None
-        Arrays: rows are images, and the nets convolutional.
+        Arrays: shape of an image, if rows are images; the networks are then convolutional.
     bounds_share : float, default=0.05
         Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
     sampling_rate : float, default=0.02
-        Probability of a record to take part in a step; public, and the same in all clusters.
+        Probability that a record takes part in a step; public, and the same in all clusters.
     steps : int, default=500
         Steps of DP-SGD, of all autoencoders together; public.
     batch_size, epochs : int or None, default=None
-        Under "replace_one" alone, where the number of rows is public: set `sampling_rate` and `steps` by it.
+        Expected number of records in a step, and number of passes over the rows; they set `sampling_rate` and `steps`.
+        Only under "replace_one", where the number of rows is public.
     net : DPNet or None, default=None
-        A template, cloned, for ``net__lr``, ``net__optimizer``, ``net__module__n_hidden``, ``net__module__encoder``,
-        ``net__module__decoder``. None: a `DPNet` of `PartitionedVAEModule` with Adam at 5e-3 and a `ParameterAverage`
-        of .99.
+        `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
+        ``net__module__n_hidden``, ``net__module__encoder``, ``net__module__decoder``. None: a `DPNet` of
+        `PartitionedVAEModule` with Adam at 5e-3 and a `ParameterAverage` of .99.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
-        Where torch trains.
+        Torch device of the training, such as "cpu" or "cuda".
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool, default=False
-        A bar of steps on stderr.
+        Whether to show a progress bar of the steps on stderr.
 
     Attributes
     ----------
     accountant_ : PrivacyAccountant
-        What the fit charged.
+        Accountant that the fit charged.
     card_ : PrivacyCard
     cluster_weights_ : array of shape (n_clusters,)
         Released shares of the clusters, by which `sample` draws them.
     classes_, class_ratio_ : arrays
         Released or declared classes and their released shares, with a categorical y or `target`.
     row_count_ : float
-        Released number of rows: what ``sample()`` draws.
+        Released number of rows; ``sample()`` draws as many.
     schema_ : Schema
-        Of DataFrames: declared or released bounds and categories, y last.
+        DataFrames: schema with the declared or released bounds and categories; y is the last column.
     bounds_ : array of shape (n_features, 2)
-        Of arrays: declared or released bounds of each column.
+        Arrays: declared or released bounds of each column.
     model_ : object
         Released state: codec and autoencoders.
     n_features_in_, feature_names_in_
@@ -225,9 +226,9 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         Parameters
         ----------
         X : DataFrame or array-like of shape (n_samples, n_features)
-            One row a person. Arrays hold finite numbers.
+            Rows, one for each person. Arrays hold finite numbers.
         y : array-like of shape (n_samples,), default=None
-            Labels; `sample` then gives (X, y). With `target`, an error.
+            Labels; `sample` then returns (X, y). Not allowed with `target`.
 
         Returns
         -------

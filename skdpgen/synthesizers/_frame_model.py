@@ -31,7 +31,7 @@ class FrameModel(ReleasedModel):
     Parameters
     ----------
     codec : FrameCodec
-    particles : TableModel or ScoreModel
+    latent_model : TableModel or ScoreModel
         Latent space, decoder, and the prior of a model without mixture and network.
     row_count : float
     mixture : GaussianMixtureParameters or None
@@ -40,19 +40,19 @@ class FrameModel(ReleasedModel):
         Decoder trained by DP-SGD.
     """
 
-    def __init__(self, codec, particles, row_count, mixture=None, net=None):
-        self.codec, self.particles, self.row_count = codec, particles, row_count
+    def __init__(self, codec, latent_model, row_count, mixture=None, net=None):
+        self.codec, self.latent_model, self.row_count = codec, latent_model, row_count
         self.mixture, self.net = mixture, net
 
     @property
     def n_latent(self):
         """Number of latent dimensions."""
-        return len(self.particles.components)
+        return len(self.latent_model.components)
 
     @property
     def component_weights(self):
         """Shares of the classes, or of the Gaussians of a mixture."""
-        return self.particles.class_counts if self.mixture is None else self.mixture.weights
+        return self.latent_model.class_counts if self.mixture is None else self.mixture.weights
 
     @property
     def gradient_noise(self):
@@ -62,7 +62,7 @@ class FrameModel(ReleasedModel):
     @property
     def class_ratio(self):
         """Released share of each class."""
-        counts = self.particles.class_counts
+        counts = self.latent_model.class_counts
         return counts / max(counts.sum(), 1e-12)
 
     def given(self, given):
@@ -74,38 +74,39 @@ class FrameModel(ReleasedModel):
         if self.net is not None:
             return self._draw_present(self.net.sample(components, rng), rng)
         if self.mixture is None:
-            return self.particles.sample(components, rng)
+            return self.latent_model.sample(components, rng)
         counts = np.bincount(components, minlength=self.mixture.n_components)
         latent = np.empty((len(components), self.n_latent))
         latent[np.argsort(components, kind="stable")] = self.mixture.sample(len(components), rng, counts=counts)[0]
-        return self._draw_present(self.particles.decode(latent), rng)
+        return self._draw_present(self.latent_model.decode(latent), rng)
 
     def _draw_present(self, probabilities, rng):
         # a network does not know which levels are absent
-        return self.draw_levels(probabilities * self.particles.present, rng)
+        return self.draw_levels(probabilities * self.latent_model.present, rng)
 
     def encode(self, frame):
         """Latent of rows."""
-        return self.particles.encode(self.codec.one_hot(self.codes_like_fit(frame)[0]))
+        return self.latent_model.encode(self.codec.one_hot(self.codes_like_fit(frame)[0]))
 
     def decode(self, latent, rng):
         """Rows from latents; the target is drawn by its released shares."""
-        decoder = self.particles if self.net is None else self.net
+        decoder = self.latent_model if self.net is None else self.net
         codes = self._draw_present(decoder.decode(latent), rng)
         classes = spread_components(len(latent), self.class_ratio, rng) if self.codec.n_classes else None
         return self.rows_of(codes, classes, rng)
 
     def score_samples(self, frame, y=None):
         """Log-likelihood of each row (ELBO with a network)."""
+        latent = self.latent_model
         codes, classes = self.codes_like_fit(frame, y)
         if self.net is not None:
             return self.net.elbo(self.codec.one_hot(codes), classes)
         if self.mixture is not None:
-            return self.mixture.log_prob(self.particles.encode(self.codec.one_hot(codes)))
+            return self.mixture.log_prob(latent.encode(self.codec.one_hot(codes)))
         if classes is None and self.codec.n_classes:
-            scores = [self.particles.score_samples(codes, np.full(len(codes), k)) for k in range(self.codec.n_classes)]
+            scores = [latent.score_samples(codes, np.full(len(codes), k)) for k in range(self.codec.n_classes)]
             return np.logaddexp.reduce(scores, axis=0)
-        return self.particles.score_samples(codes, np.zeros(len(codes), dtype=np.int64) if classes is None else classes)
+        return latent.score_samples(codes, np.zeros(len(codes), dtype=np.int64) if classes is None else classes)
 
     def to_state(self):
         """Return plain values and arrays for a release file."""
@@ -113,7 +114,7 @@ class FrameModel(ReleasedModel):
         return {
             "kind": self.kind,
             "codec": self.codec.to_state(),
-            "particles": self.particles.to_state(),
+            "particles": self.latent_model.to_state(),
             "row_count": self.row_count,
             "mixture": None
             if mixture is None
@@ -153,9 +154,9 @@ def fit_frame_model(rows, model, fit):
     scores = Scores.of_codec(codec, rows.importance_of(codec)) if one_way_share == 0 else None
     tables = rows.moments(codec, one_way_share or 1.0) if scores is None else rows.score_moments(codec, scores)
     released = unpack(add_gaussian(tables, noise["moments"], rng, neighboring), codec, scores)
-    particles = _fit_prior(released, tables, codec, scores, model, fit)
-    _warn_of_what_is_lost(codec, particles, pairs=scores is not None or one_way_share < 1)
-    return FrameModel(codec, particles, fit.row_count(len(rows), particles.class_counts.sum()))
+    latent_model = _fit_prior(released, tables, codec, scores, model, fit)
+    _warn_of_what_is_lost(codec, latent_model, pairs=scores is not None or one_way_share < 1)
+    return FrameModel(codec, latent_model, fit.row_count(len(rows), latent_model.class_counts.sum()))
 
 
 def _fit_prior(released, tables, codec, scores, model, fit):
@@ -181,7 +182,7 @@ def unpack(packed, codec, scores=None):
     return unpack_moments(packed, scores.matrix.shape[1], scores.l2_bound)
 
 
-def _warn_of_what_is_lost(codec, particles, pairs):
+def _warn_of_what_is_lost(codec, latent_model, pairs):
     """Warn, by released values alone, of what is lost in the noise."""
     if not pairs and len(codec.n_levels) > 1:
         warnings.warn(
@@ -191,13 +192,13 @@ def _warn_of_what_is_lost(codec, particles, pairs):
             stacklevel=2,
         )
     if codec.n_classes:
-        gone = (particles.class_counts == 0) & ~codec.optional_classes
+        gone = (latent_model.class_counts == 0) & ~codec.optional_classes
         if gone.any():
             names = [repr(name) for name, lost in zip(codec.classes, gone) if lost]
             named = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
             warnings.warn(
-                f"too few rows for the noise in the classes {named} of {codec.target!r}: taken for absent, they are "
-                "drawn only where asked for by name",
+                f"the noise hides the classes {named} of {codec.target!r}: the model treats them as absent, and "
+                "samples them only where y or class_ratio names them",
                 UtilityWarning,
                 stacklevel=2,
             )

@@ -1,4 +1,4 @@
-"""MomentSynthesizer: a generator fitted for free to one Gaussian release of moments."""
+"""MomentSynthesizer: a generator fitted, as post-processing, to one Gaussian release of moments."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["MomentSynthesizer"]
 
 
 class MomentSynthesizer(BaseSynthesizer):
-    """A generative model fitted, for free, to one release of moments: all tables of two columns, in each class.
+    """Generative model fitted to the noisy moments of each class: one-way and two-way tables, or means and covariances.
 
     Releases noisy class-conditional moments and nothing else: for a DataFrame the one-way and two-way tables of its
-    columns within every class (all classes together cost what one costs), for an array the means and second moments
-    of every class. Everything after that, a latent mixture fitted to the released moments by their known noise, is
-    post-processing and costs nothing. No network is trained; a fit takes seconds. It is the class-conditional prior
-    of `P3GMSynthesizer`, with more ways in (chunks, Parquet files, dask) and more ways out (rows given some of their
-    columns, rows that keep constraints).
+    columns within every class (all classes together cost what one costs), for an array the means and second moments of
+    every class. Everything after that is post-processing and costs nothing: a latent mixture is fitted to the released
+    moments, with their known noise. No network is trained; a fit takes seconds. It is the class-conditional prior of
+    `P3GMSynthesizer`, with more kinds of input (chunks, Parquet files, dask) and of output (rows given the values of
+    selected columns, rows that satisfy constraints).
 
     Parameters
     ----------
@@ -36,63 +36,65 @@ class MomentSynthesizer(BaseSynthesizer):
         Privacy budget of a fit. ``numpy.inf`` is the non-private reference; None spends all that is left of
         `accountant`.
     delta : float or None, default=None
-        Failure probability of the guarantee; None is the accountant's, else 1e-5.
+        Delta of the (epsilon, delta) guarantee; None: that of `accountant`, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        Neighbouring relation; None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
         Accountant that the fit charges; None makes a new one with this budget.
     target : column name, list of them, or None, default=None
-        DataFrames: the column that the others are modelled by; of several, every combination of levels is a class.
-        `sample` then gives one frame.
+        DataFrames: column on which the model of the other columns is conditional, such as a class label; with several,
+        every combination of levels is a class. `sample` then gives one frame.
     schema : Schema or None, default=None
         DataFrames: public facts. What it leaves open is learned under the same budget.
     classes : sequence or None, default=None
-        Public classes of y or `target`. None: learned.
+        Public classes of y or `target`. None: learned, charged to the same budget.
     target_type : {"categorical", "numeric"} or None, default=None
         Kind of y or `target`; None is numeric if its dtype is float.
     importance : dict or None, default=None
-        DataFrames: column name -> how much the error of its tables matters beside 1 for the others, 1e-6 to 1e6;
-        public. Tables of two columns weigh as the product.
+        DataFrames: weights of columns, {name: weight}, from 1e-6 to 1e6; public. The error of the tables of a column
+        counts with its weight; a column that is not named has weight 1. A table of two columns has the product of their
+        weights.
     constraints : sequence of str or None, default=None
-        DataFrames: conditions that every row drawn keeps, such as ``"start <= end"`` or ``"age >= 16 or job ==
-        'none'"`` or ``"end - start <= 30"`` (days); public. A row that a missing value leaves open keeps them. Rows
-        that break one are drawn again. They may be changed after the fit: what was released does not depend on them.
+        DataFrames: conditions that every synthetic row satisfies, such as ``"start <= end"`` or ``"age >= 16 or job ==
+        'none'"`` or ``"end - start <= 30"`` (days); public. A condition that a missing value leaves undecided counts as
+        satisfied. Rows that violate one are drawn again. You may change them after the fit: no release depends on them.
     bounds : pair (low, high), one pair a column, or None, default=None
         Arrays: public bounds of the values, which are clipped to them. None: learned.
     l2_bound : float or None, default=None
         Arrays: public bound of the norm of a row after its columns are scaled to the unit box. None: learned.
     image_shape : (height, width) or (height, width, channels) or None, default=None
-        Arrays: rows are images. Their moments are taken over the low frequencies of a cosine basis.
+        Arrays: shape of an image, if rows are images; the moments are then those of the low frequencies of a cosine
+        basis.
     bounds_share : float, default=0.05
         Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
         Half of it for the row norm, a fifth for the number of rows of a table without numbers.
     on_invalid : {"clip", "raise"}, default="clip"
-        What to do with values outside declared bounds.
+        Whether values outside declared bounds are clipped or refused.
     n_components : int, "auto" or None, default="auto"
-        Latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays and 400 for images, None is no
+        Number of latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays and 400 for images, None is no
         reduction.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool, default=False
-        A bar on stderr.
+        Whether to show a progress bar on stderr.
 
     Attributes
     ----------
     accountant_ : PrivacyAccountant
-        What the fit charged.
+        Accountant that the fit charged.
     card_ : PrivacyCard
     classes_ : array, or list of arrays
         Released or declared classes; a list with several targets.
     class_ratio_ : array
         Released share of each class, with an axis a target.
     row_count_ : float
-        Released number of rows: what ``sample()`` draws.
+        Released number of rows; ``sample()`` draws as many.
     schema_ : Schema
-        Of DataFrames: declared or released bounds and categories, y last.
+        DataFrames: schema with the declared or released bounds and categories; y is the last column.
     bounds_ : array of shape (n_features, 2)
-        Of arrays: declared or released bounds of each column.
+        Arrays: declared or released bounds of each column.
     model_ : object
         Released state.
     n_features_in_, feature_names_in_
@@ -101,7 +103,7 @@ class MomentSynthesizer(BaseSynthesizer):
     Notes
     -----
     The squared sensitivity of all tables of a DataFrame is the number of tables in one class (weighted): a row has one
-    level in each column and is in one class. Classes cost nothing, nor do the levels of a column.
+    level in each column and is in one class. So more classes or levels do not raise the cost.
 
     Examples
     --------
@@ -162,11 +164,11 @@ class MomentSynthesizer(BaseSynthesizer):
         Parameters
         ----------
         X : DataFrame, chunks of one, or array-like of shape (n_samples, n_features)
-            One row a person. Chunks are a list of DataFrames with the same columns, a function that returns an iterable
-            of them (called several times), a path or list of paths of Parquet files, or a dask DataFrame, whose
-            partitions are summed where they lie. Arrays hold finite numbers.
+            Rows, one for each person. Chunks are a list of DataFrames with the same columns, a function that returns an
+            iterable of them (called several times), a path or list of paths of Parquet files, or a dask DataFrame,
+            whose partitions are summed where they lie. Arrays hold finite numbers.
         y : array-like of shape (n_samples,), default=None
-            Labels, for rows in memory; `sample` then gives (X, y). With `target`, an error.
+            Labels, for rows in memory; `sample` then returns (X, y). Not allowed with `target`.
 
         Returns
         -------
@@ -215,38 +217,39 @@ class MomentSynthesizer(BaseSynthesizer):
         Parameters
         ----------
         n_samples : int, default=None
-            None is the released row count (the length of `y`, if given).
+            Number of rows; None: the released row count, or the length of `y` if that is given.
         y : array-like of shape (n_samples,), default=None
             Class of each row; with several targets a DataFrame, or a sequence of tuples.
         class_ratio : dict, array or "balanced", default=None
             Share of each class, by class (a tuple of values with several targets) or in the shape of `class_ratio_`;
-            "balanced" gives all the same; None is the released one.
+            "balanced" gives all classes the same share; None: the released shares.
         given : dict, default=None
-            Column name -> what its value is to be: a value; of categories a list; of numbers and dates a pair
-            ``(low, high)`` with None for an open end; None for a missing value. Rows are drawn from the model's
-            distribution of such rows, so the other columns follow. Arrays: column index or name -> value.
+            Values of selected columns, {name: condition}. A condition is a value, a list of categories, a pair ``(low,
+            high)`` of numbers or dates with None for an open end, or None for a missing value. The other columns are
+            drawn from their distribution given these conditions. Arrays: {column index or name: value}.
         random_state : int, RandomState, Generator or None, default=None
-            None advances the estimator's own stream, so that two calls differ; an integer repeats.
+            Seed of the draw. None: the next values of the estimator's stream, so that two calls differ; an integer
+            gives the same rows in each call.
 
         Returns
         -------
         DataFrame or array, or (X, y)
-            The kind of thing that was fitted; a pair if it was fitted with y.
+            Rows of the kind that was fitted; a pair if `fit` was given y.
 
         Raises
         ------
         ValueError
-            The model has no rows of what is asked for, or too few that keep the constraints.
+            The model has no rows that satisfy `given` or `y`, or too few that satisfy the constraints.
         """
         return join_chunks(
             self.sample_chunks(n_samples, y=y, class_ratio=class_ratio, given=given, random_state=random_state)
         )
 
     def sample_chunks(self, n_samples=None, *, y=None, class_ratio=None, given=None, random_state=None):
-        """Draw synthetic rows a part at a time, for more of them than memory holds: charges nothing.
+        """Draw synthetic rows in chunks, when they do not fit into memory: charges nothing.
 
         Joined, the chunks are what `sample` with these arguments returns, row for row. Each has at most 100,000 rows,
-        and fewer of more than 167 columns (2**24 values): this is part of what a seed means.
+        and fewer if there are more than 167 columns (2**24 values). The rows of a seed depend on these numbers.
 
         Parameters
         ----------

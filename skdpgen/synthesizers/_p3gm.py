@@ -73,11 +73,12 @@ class DecoderSettings:
 
 
 class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
-    """Phased private generative model: what one release of moments teaches, and a decoder on top.
+    """P3GM: a generative model from noisy moments, with an optional mixture by DP-EM and an optional decoder by DP-SGD.
 
     Releases the parameters of a generative model of the rows, and nothing else: noisy moments give a DP-PCA and the
-    distribution of the latents, optionally refined by DP-EM; the decoder follows from them for free, or is trained by
-    DP-SGD. All phases are calibrated together, so that a fit costs exactly (`epsilon`, `delta`), and charged at once.
+    distribution of the latents, optionally refined by DP-EM; the decoder is computed from them at no further cost, or
+    trained by DP-SGD. All phases are calibrated together and charged before the first of them: a fit costs (`epsilon`,
+    `delta`).
 
     Parameters
     ----------
@@ -85,17 +86,18 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
         Privacy budget of a fit. ``numpy.inf`` is the non-private reference (the paper's PGM); None spends all that is
         left of `accountant`.
     delta : float or None, default=None
-        Failure probability of the guarantee; None is the accountant's, else 1e-5.
+        Delta of the (epsilon, delta) guarantee; None: that of `accountant`, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        Neighbouring relation; None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
         Accountant that the fit charges; None makes a new one with this budget.
     target : column name or None, default=None
-        DataFrames: the column that the others are modelled by. `sample` then gives one frame.
+        DataFrames: column on which the model of the other columns is conditional, such as a class label. `sample` then
+        gives one frame.
     schema : Schema or None, default=None
         DataFrames: public facts. What it leaves open is learned under the same budget.
     classes : sequence or None, default=None
-        Public classes of y or `target`. None: learned.
+        Public classes of y or `target`. None: learned, charged to the same budget.
     target_type : {"categorical", "numeric"} or None, default=None
         Kind of y or `target`; None is numeric if its dtype is float.
     bounds : pair (low, high), one pair a column, or None, default=None
@@ -103,50 +105,52 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
     l2_bound : float or None, default=None
         Arrays: public bound of the norm of a row after its columns are scaled to the unit box. None: learned.
     image_shape : (height, width) or (height, width, channels) or None, default=None
-        Arrays: rows are images. Their moments are taken over the low frequencies of a cosine basis.
+        Arrays: shape of an image, if rows are images; the moments are then those of the low frequencies of a cosine
+        basis.
     bounds_share : float, default=0.05
         Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
         Half of it for the row norm, a fifth for the number of rows of a table without numbers. Whatever is declared
         leaves its share to the moments.
     on_invalid : {"clip", "raise"}, default="clip"
-        What to do with values outside declared bounds.
+        Whether values outside declared bounds are clipped or refused.
     n_components : int, "auto" or None, default="auto"
-        Latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays, and 400 for images without a
-        network or a mixture; None is no reduction.
-        Arrays refuse more than they have columns; DataFrames, whose levels may be learned, have as many as there are.
+        Number of latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays, and 400 for images without a
+        network or a mixture; None is no reduction. Arrays refuse more than they have columns; DataFrames, whose levels
+        may be learned, have as many as there are.
     prior : {"auto", "class_conditional", "gaussian", "mixture"}, default="auto"
-        Distribution of the latents: of each class of a categorical y, from class-conditional moments ("auto" with such
-        a y); of all rows ("auto" without); or a mixture of Gaussians by DP-EM, y a column like the others, as in the
-        paper.
+        Distribution of the latents. "class_conditional": one for each class of a categorical y, from the moments of the
+        class. "gaussian": one for all rows, from their moments. "mixture": a mixture of Gaussians by DP-EM, with y as a
+        column like the others, as in the paper. "auto": "class_conditional" with a categorical y, else "gaussian".
     n_mixture : int, default=3
-        Gaussians of the "mixture".
+        "mixture": number of Gaussians.
     covariance_type : {"full", "diag"}, default="full"
-        Of the "mixture".
+        "mixture": type of the covariances.
     em_steps : int, default=8
-        Steps of DP-EM, each one release.
+        "mixture": number of DP-EM steps; each is one release.
     decoder : {"released", "net"}, default="released"
         "released" is a function of the released moments: for arrays the inverse PCA, for tables a log-linear decoder
         fitted to all released one-way and two-way tables. "net" is a network trained by DP-SGD on the ELBO,
         warm-started on rows sampled from the former.
     latent_variance : {"learned", "zero"}, default="learned"
-        "net": the encoder's variance; "zero" is the paper's AE.
+        "net": variance of the encoder; "zero" is the autoencoder of the paper.
     likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
-        "net" on arrays; "auto" is Bernoulli for values that are not negative; "bernoulli" needs
-        `bounds` that say so. DataFrames have one
-        categorical distribution a column.
+        "net", arrays: distribution of the values; "auto" is Bernoulli for values that are not negative; "bernoulli"
+        needs `bounds` that say so. DataFrames have one categorical distribution a column.
     sampling_rate : float, default=0.005
-        "net": probability of a record to take part in a step; public.
+        "net": probability that a record takes part in a step; public.
     steps : int, default=1000
         "net": steps of DP-SGD; public.
     batch_size, epochs : int or None, default=None
-        Under "replace_one" alone, where the number of rows is public: set `sampling_rate` and `steps` by it.
+        Expected number of records in a step, and number of passes over the rows; they set `sampling_rate` and `steps`.
+        Only under "replace_one", where the number of rows is public.
     gradient_bound : float, default=1.0
         "net": norm to which the gradient of one record is clipped.
     warm_start_steps : int, default=500
         "net": ordinary steps on synthetic rows before the private ones.
     net : DPNet or None, default=None
-        "net": a template, cloned, for ``net__lr``, ``net__optimizer``, ``net__module__n_hidden``,
-        ``net__module__decoder``, ``net__module__n_monte_carlo``. None: ``DPNet(P3GMModule)``.
+        "net": `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
+        ``net__module__n_hidden``, ``net__module__decoder``, ``net__module__n_monte_carlo``. None:
+        ``DPNet(P3GMModule)``.
     budget_split : (float, float, float) or None, default=None
         Shares of encoder, mixture and decoder in the squared Gaussian-DP parameter; None depends on prior and decoder.
     preset : str or None, default=None
@@ -154,27 +158,27 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
-        "net": where torch trains.
+        "net": torch device of the training, such as "cpu" or "cuda".
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool, default=False
-        Bars on stderr.
+        Whether to show progress bars on stderr.
 
     Attributes
     ----------
     accountant_ : PrivacyAccountant
-        What the fit charged.
+        Accountant that the fit charged.
     card_ : PrivacyCard
     classes_ : array
         Released or declared classes, with a class-conditional prior.
     class_ratio_ : array
         Released share of each class.
     row_count_ : float
-        Released number of rows: what ``sample()`` draws.
+        Released number of rows; ``sample()`` draws as many.
     schema_ : Schema
-        Of DataFrames: declared or released bounds and categories, y last.
+        DataFrames: schema with the declared or released bounds and categories; y is the last column.
     bounds_ : array of shape (n_features, 2)
-        Of arrays: declared or released bounds of each column.
+        Arrays: declared or released bounds of each column.
     model_ : object
         Released state: codec, latent space, prior, decoder.
     n_features_in_, feature_names_in_
@@ -275,9 +279,9 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
         Parameters
         ----------
         X : DataFrame or array-like of shape (n_samples, n_features)
-            One row a person. Arrays hold finite numbers.
+            Rows, one for each person. Arrays hold finite numbers.
         y : array-like of shape (n_samples,), default=None
-            Labels; `sample` then gives (X, y). With `target`, an error.
+            Labels; `sample` then returns (X, y). Not allowed with `target`.
 
         Returns
         -------
@@ -399,7 +403,7 @@ def _release_frame_mixture(rows, model, mixture, fit):
     """DP-EM where the latents' columns have released variance 1: the ball of radius 2 sqrt(k) is public."""
     codes, k = rows.codes(model.codec), model.n_latent
     latent = np.empty((len(codes), k))
-    for part, encoded in map_blocks(lambda chunk: model.particles.encode(model.codec.one_hot(chunk)), codes):
+    for part, encoded in map_blocks(lambda chunk: model.latent_model.encode(model.codec.one_hot(chunk)), codes):
         latent[part] = encoded
     return _release_mixture(latent, np.eye(k), mixture, fit, radius=2 * k**0.5, min_variance=1e-2)
 
@@ -455,17 +459,17 @@ def _train_on_array(rows, model, decoder, fit):
 
 
 def _train_on_frame(rows, model, decoder, fit):
-    codec, particles, mixture = model.codec, model.particles, model.mixture
+    codec, latent_model, mixture = model.codec, model.latent_model, model.mixture
     components = spread_components(_WARM_ROWS, model.component_weights, fit.stream)
     warm = _with_labels(codec.one_hot(model.draw(components, fit.stream)), components, codec.n_classes)
     if mixture is None:
-        weights = np.maximum(particles.class_counts, 1e-9)
-        covariances = particles.class_covariances + 1e-3 * np.eye(model.n_latent)
-        mixture = GaussianMixtureParameters(weights / weights.sum(), particles.class_means, covariances, "full")
+        weights = np.maximum(latent_model.class_counts, 1e-9)
+        covariances = latent_model.class_covariances + 1e-3 * np.eye(model.n_latent)
+        mixture = GaussianMixtureParameters(weights / weights.sum(), latent_model.class_means, covariances, "full")
     return train_decoder(
         rows.one_hot_with_labels(codec),
         decoder_plan(decoder.training, fit, model.row_count),
-        LatentSpace(particles.mean, particles.components.T / particles.scale),
+        LatentSpace(latent_model.mean, latent_model.components.T / latent_model.scale),
         mixture,
         decoder=decoder,
         likelihood="table",

@@ -16,7 +16,7 @@ __all__ = ["sample_pipeline"]
 
 
 def sample_pipeline(pipeline, n_samples=None, *, random_state=None, public_steps=()):
-    """Sample the last step of a fitted pipeline and take the rows back through the others.
+    """Sample the last step of a fitted pipeline, and map the rows back through the earlier steps.
 
     Post-processing of what the steps released: it charges nothing. So a step that learned from the rows without a
     charge is refused: a `StandardScaler` would give away the exact mean of each column, a `QuantileTransformer` real
@@ -67,8 +67,9 @@ def sample_pipeline(pipeline, n_samples=None, *, random_state=None, public_steps
         if name not in public and not _holds_nothing_private(step):
             raise ValueError(
                 f"step {name!r} ({type(step).__name__}) learned from the rows, and nothing was charged for it: its "
-                "inverse would give that away, and the fits after it promise less than their cards say. Leave it out "
-                f"(private steps take bounds=), or give public_steps=({name!r},) if it was fitted on public rows alone"
+                "inverse_transform would reveal that, and the guarantee on the cards of later fits would not hold. "
+                f"Leave it out (private steps take bounds=), or give public_steps=({name!r},) if it was fitted on "
+                "public rows alone"
             )
     check_is_fitted(generator)
     drawn = generator.sample(n_samples, random_state=random_state)

@@ -44,13 +44,13 @@ class LikelihoodSynthesizer(BaseSynthesizer):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""
         shared = {name: getattr(self, name) for name in ("classes", "target_type", "on_invalid")}
         if isinstance(X, pd.DataFrame):
-            self._refuse(("bounds", "image_shape"), "for arrays; a DataFrame takes a schema")
+            self._refuse(("bounds", "image_shape"), "for arrays; for a DataFrame, declare schema=")
             if self.likelihood != "auto":
                 raise ValueError("likelihood= is for arrays: a DataFrame has one categorical distribution a column")
             check_unique(X.columns)
             validate_data(self, X, skip_check_array=True)
             return FrameRows(X, y, target=self.target, schema=self.schema, **shared)
-        self._refuse(("schema", "target"), "for DataFrames; an array takes bounds and y")
+        self._refuse(("schema", "target"), "for DataFrames; for an array, declare bounds= and give y")
         X = validate_rows(self, X, order=None)
         shape = check_image_shape(self.image_shape, X.shape[1])
         # no row is clipped as a whole, its gradient is: the norm bound is that of the unit box
@@ -66,7 +66,8 @@ class LikelihoodSynthesizer(BaseSynthesizer):
     def _refuse(self, names, why):
         refused = [name for name in names if getattr(self, name) is not None]
         if refused:
-            raise InvalidInputError(f"{', '.join(refused)}: {why}")
+            named = ", ".join(f"{name}=" for name in refused)
+            raise InvalidInputError(f"leave out {named}, which {'is' if len(refused) == 1 else 'are'} {why}")
 
     def score_samples(self, X, y=None, *, n_importance=1):
         """Return the importance-weighted bound of the log-likelihood of each row, shape (n_samples,).
@@ -101,9 +102,9 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
         Parameters
         ----------
         X : DataFrame or array-like of shape (n_samples, n_features)
-            One row a person. Arrays hold finite numbers.
+            Rows, one for each person. Arrays hold finite numbers.
         y : array-like of shape (n_samples,), default=None
-            Labels; `sample` then gives (X, y). With `target`, an error.
+            Labels; `sample` then returns (X, y). Not allowed with `target`.
 
         Returns
         -------
@@ -161,12 +162,12 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
 
 
 class PriVAESynthesizer(BaseVAESynthesizer):
-    """Private VAE whose latents are held to a prior by a divergence of many records at once.
+    """PriVAE: a VAE by term-wise DP-SGD, whose loss has a divergence of the latents of many records from a prior.
 
     Releases encoder, decoder and prior, trained by term-wise DP-SGD: each step sums the clipped gradients of single
     records (reconstruction and KL) and of random groups of records (the divergence) and adds one draw of noise, for
-    what one record can change in both. All phases are calibrated together, so that a fit costs exactly
-    (`epsilon`, `delta`), and charged at once.
+    what one record can change in both. All phases are calibrated together and charged before the first of them: a fit
+    costs (`epsilon`, `delta`).
 
     Parameters
     ----------
@@ -174,77 +175,79 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         Privacy budget of a fit. ``numpy.inf`` is the non-private reference (a VAE); None spends all that is left of
         `accountant`.
     delta : float or None, default=None
-        Failure probability of the guarantee; None is the accountant's, else 1e-5.
+        Delta of the (epsilon, delta) guarantee; None: that of `accountant`, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        Neighbouring relation; None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
         Accountant that the fit charges; None makes a new one with this budget.
     divergence : {"mmd", "kl_prior"}, callable or None, default=None
-        D of the batch-wise term ``alpha D(q(z), p(z))``, q the distribution of the latents of a random group: "mmd"
-        is the dimension-wise MMD with a sum of Cauchy kernels, "kl_prior" is KL(p || q) by samples of the prior; a
-        function of (latents of a group, prior samples), see `skdpgen.nn.UserDivergence` for what it may depend on. None
-        is the ordinary loss of a VAE.
+        Divergence D of the batch-wise term ``alpha D(q(z), p(z))``, where q is the distribution of the latents of a
+        random group: "mmd" is the dimension-wise MMD with a sum of Cauchy kernels, "kl_prior" is KL(p || q) by samples
+        of the prior; a function of (latents of a group, prior samples), see `skdpgen.nn.UserDivergence` for what it may
+        depend on. None: the ordinary loss of a VAE.
     prior : {"normal", "sparse", "mixture"} or module, default="normal"
-        Distribution of the latents: standard normal; spike and slab; a mixture of Gaussians with learned means; or a
-        module such as ``skdpgen.nn.GaussianMixturePrior(means, variance)``.
+        Prior of the latents: standard normal; spike and slab; a mixture of Gaussians with learned means; or a module
+        such as ``skdpgen.nn.GaussianMixturePrior(means, variance)``.
     alpha : float or None, default=None
         Weight of the divergence, before its gradient is clipped; None is 10.
     n_groups : int or None, default=None
-        Random groups of a step, of which each has a gradient. More of them make the noise smaller, and the divergence
-        is that of fewer latents; None: as many as let a group have 16 records, by the public or released row count.
+        Number of random groups in a step; each has one gradient. With more groups the noise is smaller, and the
+        divergence uses fewer latents. None: so many that a group has 16 records, by the public or released row count.
     group_gradient_bound : float or None, default=None
         Norm to which the gradient of one group is clipped (C2 of the paper); None is ``C1 b / (8 B)`` with the released
         B, at which the groups make a fifth of the noise.
     aggregation : {"termwise", "micro", "batch"}, default="termwise"
-        "micro" and "batch" are what the paper compares with, at their true sensitivities: gradients that depend on the
-        whole batch, under noise that no average makes smaller.
+        How gradients are aggregated. "micro" and "batch" are the baselines of the paper, at their true sensitivities:
+        their gradients depend on the whole batch, and no average makes the noise smaller.
     n_components : int, default=10
-        Latent dimensions.
+        Number of latent dimensions.
     beta : float, default=1.0
         Weight of KL(q(z|x) || p(z)) of each record.
     likelihood : {"auto", "bernoulli", "gaussian", "laplace"}, default="auto"
-        Of arrays; "auto" is Bernoulli for values that are not negative, else Gaussian; "bernoulli" needs `bounds` that
-        say so. DataFrames have one categorical distribution a column.
+        Distribution of the values of arrays; "auto" is Bernoulli for values that are not negative, else Gaussian;
+        "bernoulli" needs `bounds` that say so. DataFrames have one categorical distribution a column.
     gradient_bound : float, default=1.0
         Norm to which the gradient of one record is clipped (C1 of the paper).
     target, schema, classes, target_type, bounds, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoder is
         conditional on the class; a numeric one is a column like the others.
     image_shape : (height, width) or (height, width, channels) or None, default=None
-        Arrays: rows are images, and the nets convolutional.
+        Arrays: shape of an image, if rows are images; the networks are then convolutional.
     bounds_share : float, default=0.05
         Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
     sampling_rate : float, default=0.02
-        Probability of a record to take part in a step; public.
+        Probability that a record takes part in a step; public.
     steps : int, default=500
         Steps of DP-SGD; public.
     batch_size, epochs : int or None, default=None
-        Under "replace_one" alone, where the number of rows is public: set `sampling_rate` and `steps` by it.
+        Expected number of records in a step, and number of passes over the rows; they set `sampling_rate` and `steps`.
+        Only under "replace_one", where the number of rows is public.
     net : DPNet or None, default=None
-        A template, cloned, for ``net__lr``, ``net__optimizer``, ``net__module__n_hidden``, ``net__module__encoder``,
-        ``net__module__decoder``. None: a `DPNet` of `PriVAEModule` with Adam at 5e-3 and a `ParameterAverage` of .99.
+        `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
+        ``net__module__n_hidden``, ``net__module__encoder``, ``net__module__decoder``. None: a `DPNet` of `PriVAEModule`
+        with Adam at 5e-3 and a `ParameterAverage` of .99.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
-        Where torch trains.
+        Torch device of the training, such as "cpu" or "cuda".
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool, default=False
-        A bar of steps on stderr.
+        Whether to show a progress bar of the steps on stderr.
 
     Attributes
     ----------
     accountant_ : PrivacyAccountant
-        What the fit charged.
+        Accountant that the fit charged.
     card_ : PrivacyCard
     classes_, class_ratio_ : arrays
         Released or declared classes and their released shares, with a categorical y or `target`.
     row_count_ : float
-        Released number of rows: what ``sample()`` draws.
+        Released number of rows; ``sample()`` draws as many.
     schema_ : Schema
-        Of DataFrames: declared or released bounds and categories, y last.
+        DataFrames: schema with the declared or released bounds and categories; y is the last column.
     bounds_ : array of shape (n_features, 2)
-        Of arrays: declared or released bounds of each column.
+        Arrays: declared or released bounds of each column.
     model_ : object
         Released state: codec, encoder, decoder, prior.
     n_features_in_, feature_names_in_
@@ -342,58 +345,60 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         Privacy budget of a fit. ``numpy.inf`` is the non-private reference (a VAE); None spends all that is left of
         `accountant`.
     delta : float or None, default=None
-        Failure probability of the guarantee; None is the accountant's, else 1e-5.
+        Delta of the (epsilon, delta) guarantee; None: that of `accountant`, else 1e-5.
     neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        Neighbouring relation; None is the accountant's, else "add_or_remove_one".
+        Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
         Accountant that the fit charges; None makes a new one with this budget.
     n_components : int, default=10
-        Latent dimensions.
+        Number of latent dimensions.
     beta : float, default=1.0
         Weight of KL(q(z|x) || p(z)) of each record.
     likelihood : {"auto", "bernoulli", "gaussian", "laplace"}, default="auto"
-        Of arrays; "auto" is Bernoulli for values that are not negative, else Gaussian; "bernoulli" needs `bounds` that
-        say so. DataFrames have one categorical distribution a column.
+        Distribution of the values of arrays; "auto" is Bernoulli for values that are not negative, else Gaussian;
+        "bernoulli" needs `bounds` that say so. DataFrames have one categorical distribution a column.
     gradient_bound : float, default=1.0
         Norm to which the gradient of one record is clipped.
     target, schema, classes, target_type, bounds, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoder is
         conditional on the class; a numeric one is a column like the others.
     image_shape : (height, width) or (height, width, channels) or None, default=None
-        Arrays: rows are images, and the nets convolutional.
+        Arrays: shape of an image, if rows are images; the networks are then convolutional.
     bounds_share : float, default=0.05
         Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
     sampling_rate : float, default=0.02
-        Probability of a record to take part in a step; public.
+        Probability that a record takes part in a step; public.
     steps : int, default=500
         Steps of DP-SGD; public.
     batch_size, epochs : int or None, default=None
-        Under "replace_one" alone, where the number of rows is public: set `sampling_rate` and `steps` by it.
+        Expected number of records in a step, and number of passes over the rows; they set `sampling_rate` and `steps`.
+        Only under "replace_one", where the number of rows is public.
     net : DPNet or None, default=None
-        A template, cloned, for ``net__lr``, ``net__optimizer``, ``net__module__n_hidden``, ``net__module__encoder``,
-        ``net__module__decoder``. None: a `DPNet` of `PriVAEModule` with Adam at 5e-3 and a `ParameterAverage` of .99.
+        `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
+        ``net__module__n_hidden``, ``net__module__encoder``, ``net__module__decoder``. None: a `DPNet` of `PriVAEModule`
+        with Adam at 5e-3 and a `ParameterAverage` of .99.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
-        Where torch trains.
+        Torch device of the training, such as "cpu" or "cuda".
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool, default=False
-        A bar of steps on stderr.
+        Whether to show a progress bar of the steps on stderr.
 
     Attributes
     ----------
     accountant_ : PrivacyAccountant
-        What the fit charged.
+        Accountant that the fit charged.
     card_ : PrivacyCard
     classes_, class_ratio_ : arrays
         Released or declared classes and their released shares, with a categorical y or `target`.
     row_count_ : float
-        Released number of rows: what ``sample()`` draws.
+        Released number of rows; ``sample()`` draws as many.
     schema_ : Schema
-        Of DataFrames: declared or released bounds and categories, y last.
+        DataFrames: schema with the declared or released bounds and categories; y is the last column.
     bounds_ : array of shape (n_features, 2)
-        Of arrays: declared or released bounds of each column.
+        Arrays: declared or released bounds of each column.
     model_ : object
         Released state: codec, encoder, decoder, prior.
     n_features_in_, feature_names_in_

@@ -224,9 +224,9 @@ class NetGenerator:
         return np.concatenate(scores) if scores else np.zeros(0)
 
     def to_state(self):
-        """Return arrays for a release file; ValueError for a decoder that is a module of the user's own."""
+        """Return arrays for a release file; ValueError for a decoder module that the user gave."""
         if self.layers is None:
-            raise ValueError("a model whose decoder is a module of your own cannot be saved: files hold no code")
+            raise ValueError("a model with your own decoder module cannot be saved: model files hold no code")
         return {
             "center": self.space.center,
             "basis": self.space.basis,
@@ -286,7 +286,7 @@ def save_state(path, model, state):
 
 
 def load(path):
-    """Read a released model: an estimator that samples, with a detached copy of the accountant it was fitted under.
+    """Load a released model: a synthesizer that samples, with a detached copy of the accountant that its fit charged.
 
     Parameters
     ----------

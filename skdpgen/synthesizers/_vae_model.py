@@ -95,7 +95,7 @@ class VAESettings:
     groups: GroupSettings | None = None
 
     def make_prior(self):
-        """The prior; a module of the user's own as a copy: training must not change a parameter of the estimator."""
+        """The prior; a module that the user gave, as a copy: training must not change a parameter of the estimator."""
         import torch
 
         from ..nn import GaussianMixturePrior, NormalPrior, SparsePrior
@@ -129,15 +129,17 @@ def vae_settings(parameters, defaults, seed):
     if divergence is None:
         for name, value in {**groups, "aggregation": aggregation if whole else None}.items():
             if value is not None:
-                raise ValueError(f"{name}= is used with divergence= alone")
+                raise ValueError(f"{name}= is used only with divergence=: leave it out")
         if given["beta"] == 0:
-            raise ValueError("beta=0 without a divergence leaves the latents without a prior")
+            raise ValueError(
+                "beta=0 without a divergence leaves the latents without a prior: give beta > 0, or a divergence"
+            )
     else:
         if groups["alpha"] == 0:
             raise ValueError("alpha=0 leaves the divergence without effect: give divergence=None")
         for name in ("n_groups", "group_gradient_bound"):
             if whole and groups[name] is not None:
-                raise ValueError(f'{name}= is used with aggregation="termwise" alone')
+                raise ValueError(f'{name}= is used only with aggregation="termwise": leave it out')
         alpha = _ALPHA if groups["alpha"] is None else groups["alpha"]
         n_groups = 1 if whole else groups["n_groups"]
         shared["groups"] = GroupSettings(divergence, alpha, n_groups, groups["group_gradient_bound"], aggregation)
@@ -439,7 +441,7 @@ class VAEModel(ReleasedModel):
         module = self.module
         prior = _describe_prior(module.prior)
         if module.architecture is None or prior is None:
-            raise ValueError("a model with modules of your own cannot be saved: files hold no code")
+            raise ValueError("a model with your own modules cannot be saved: model files hold no code")
         shape = module.architecture["image_shape"]
         return {
             "likelihood": self.likelihood,
@@ -480,7 +482,7 @@ class VAEModel(ReleasedModel):
 
 
 def _describe_prior(prior):
-    """What a file holds of a prior beside its tensors; None for a module of the user's own."""
+    """What a file holds of a prior beside its tensors; None for a module that the user gave."""
     from ..nn import GaussianMixturePrior, NormalPrior, SparsePrior
 
     if type(prior) is NormalPrior:

@@ -54,7 +54,7 @@ _MAYBE_OCCUPIED = 0.05
 # Most learned categories of one column.
 MAX_CATEGORIES = 200
 # Rows, in standard deviations of the noise on one cell, below which a fine histogram is too noisy.
-_DROWNED = 60
+_NOISY_BELOW = 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,8 +218,8 @@ def _warn_of_poor_bounds(learned, nothing, beyond):
     """Warn, from released counts alone, of columns at the end of the grid and of those that the noise hides."""
     if beyond:
         warnings.warn(
-            f"the rows reach the end of the range in which bounds are looked for (numbers to {LARGEST:.2g}, dates from "
-            f"{_YEARS[0]} to {_YEARS[-1] - 1}), and what lies beyond is clipped to it: declare the bounds of "
+            f"the rows reach the end of the range in which the fit looks for bounds (numbers to {LARGEST:.2g}, dates "
+            f"from {_YEARS[0]} to {_YEARS[-1] - 1}), and values beyond it are clipped: declare the bounds of "
             f"{', '.join(beyond)}",
             UtilityWarning,
             stacklevel=3,
@@ -227,11 +227,11 @@ def _warn_of_poor_bounds(learned, nothing, beyond):
     if nothing:
         texts = [repr(column.name) for column in learned if isinstance(column, Categorical) and not column.categories]
         warnings.warn(
-            f"too few rows or too little budget to learn anything of {', '.join(nothing)}: declare their bounds or "
-            "categories, if those are public"
+            f"too few rows or too little budget to learn the bounds or categories of {', '.join(nothing)}: declare "
+            "them, if they are public"
             + (
-                f". In {', '.join(texts)} no value is shared by enough rows: a column of unique values (ids, free "
-                "text) cannot be kept private and is better dropped; whole numbers are numbers, and no classes, by "
+                f". In {', '.join(texts)} no value is shared by enough rows: drop a column of unique values (ids, "
+                "free text), which cannot be released privately; for a target of whole numbers, set "
                 'target_type="numeric"'
                 if texts
                 else ""
@@ -379,7 +379,7 @@ def bins_from_histogram(noisy, schema, noise_sd, max_bins=32) -> dict[str, Binni
         anywhere.
     """
     columns, sizes = _numeric_columns(schema)
-    if np.sum(noisy) / len(columns) < _DROWNED * noise_sd:
+    if np.sum(noisy) / len(columns) < _NOISY_BELOW * noise_sd:
         return {column.name: Binning.equal_width(column, max_bins) for column in columns}
     parts = split_histogram(noisy, sizes)
     return {

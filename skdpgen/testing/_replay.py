@@ -33,8 +33,8 @@ class _AlikeNoise(NoiseGenerator):
     Each call has a separate stream, by its place among the calls of its kind, and a longer draw begins as a shorter
     one does: that of a row does not follow from how many rows there are. With `aligned`, a step of DP-SGD takes all
     records, each has the same normals, wherever it stands, and its group follows from its place in a physical batch
-    alone, of which there may be one more: what a record adds to a sum can then be compared. With `level`, the coins of
-    all records fall alike, so that rows may change places.
+    alone, of which there may be one more: what a record adds to a sum can then be compared. With `level`, the random
+    choices of all records are equal, so that rows may change places.
     """
 
     def __init__(self, place, aligned, level):
@@ -320,7 +320,7 @@ def _file(estimator):
         path = Path(folder) / "model.safetensors"
         try:
             estimator.save(path)
-        except ValueError as error:  # a module of the user's own
+        except ValueError as error:  # a module that the user gave
             return [("refused", str(error))]
         return [("bytes", path.read_bytes())]
 

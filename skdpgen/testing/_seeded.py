@@ -21,9 +21,9 @@ def seeded_noise(seed=0, *, quiet=False, repeat=False):
     seed : int, default=0
         The same seed and the same order of fits give the same noise. Each fit in the block draws different noise.
     quiet : bool, default=False
-        Say nothing. Otherwise each fit issues a `PrivacyLeakWarning`.
+        Whether to suppress the `PrivacyLeakWarning` that each fit issues.
     repeat : bool, default=False
-        Give every fit in the block the same noise: for checks that compare two fits.
+        Whether all fits in the block have the same noise, for checks that compare two fits.
 
     Warns
     -----

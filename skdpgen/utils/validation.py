@@ -20,7 +20,7 @@ __all__ = [
     "MAX_ROWS",
     "MOST_NUMBERS",
     "MOST_UNITS",
-    "OWN_BOOKS",
+    "SEPARATE_LEDGERS",
     "ClassNamePrefixFeaturesOutMixin",
     "HasMethods",
     "Hidden",
@@ -323,7 +323,7 @@ EXACT_SCORES = (
     "best_params_ and the scores of a cross-validation are computed from private rows without protection; "
     "do not publish them. skdpgen.PrivateSearchCV charges its choice"
 )
-OWN_BOOKS = "; without accountant= each fit has a separate ledger, and their costs are not added up"
+SEPARATE_LEDGERS = "; without accountant= each fit has a separate ledger, and their costs are not added up"
 
 
 def inside_search():

@@ -111,7 +111,7 @@ def test_what_is_no_plan_is_refused():
     for wrong, message in (
         ([], "at least one FitPlan"),
         ("plan", "at least one FitPlan"),
-        ([plan, other], "one relation"),
+        ([plan, other], "same neighboring"),
     ):
         with pytest.raises(ValueError, match=message):
             BudgetPlan.of(wrong, n_rows=10)

@@ -190,7 +190,7 @@ def test_a_card_of_a_detached_accountant_still_prints_the_price():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "is JSON, and this is not"),
+        ("", "not a privacy card"),
         ("[1]", "expected a JSON object"),
         ("{}", "missing fields"),
     ],

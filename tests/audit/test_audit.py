@@ -253,7 +253,7 @@ def test_a_plan_tells_the_cost_and_what_can_be_said():
 @pytest.mark.parametrize(
     ("estimator", "options", "message"),
     [
-        (DPPCA(**{**PUBLIC, "epsilon": 1.0}), {"n_runs": 30}, "nothing can be said of a claim of epsilon 1"),
+        (DPPCA(**{**PUBLIC, "epsilon": 1.0}), {"n_runs": 30}, "the audit cannot test a claim of epsilon 1"),
         (DPPCA(**{**PUBLIC, "epsilon": np.inf}), {}, "a fit without noise"),
         (DPPCA(**PUBLIC), {"n_runs": 1}, "n_runs"),
         (DPPCA(**PUBLIC), {"confidence": 1.0}, "confidence"),

@@ -198,16 +198,16 @@ def test_the_package_and_the_adapters_import_no_peer():
     assert done.returncode == 0, done.stderr
 
 
-def test_every_peer_says_what_it_takes_unpaid():
+def test_every_peer_says_what_it_takes_uncharged():
     assert list(PEERS) == ["AIM", "MST", "PrivBayes", "DP-CTGAN", "PATE-CTGAN"]
     for name, peer in PEERS.items():
         assert peer.name == name
-        assert peer.unpaid
-        assert all(isinstance(text, str) and len(text) > 20 for text in peer.unpaid)
+        assert peer.uncharged
+        assert all(isinstance(text, str) and len(text) > 20 for text in peer.uncharged)
     assert find_peer("P3GMSynthesizer") is None
 
 
-def test_a_peer_stands_in_the_table_with_versions_and_what_it_takes_unpaid(script, monkeypatch):
+def test_a_peer_stands_in_the_table_with_versions_and_what_it_takes_uncharged(script, monkeypatch):
     script(ECHO)
     bunch = datasets.load_breast_cancer_table()
     size = np.where(bunch.frame["mean radius"] > 15, "large", "small").astype(object)
@@ -225,7 +225,7 @@ def test_a_peer_stands_in_the_table_with_versions_and_what_it_takes_unpaid(scrip
     assert result["two_way_tvd"] == 0
     assert result["auroc"] > 0.9
     assert result["epsilon"] is None
-    assert result["peer"]["unpaid"] == list(DPCTGAN.unpaid)
+    assert result["peer"]["unpaid"] == list(DPCTGAN.uncharged)
     assert result["peer"]["fit"]["versions"] == {"peer": "1.2"}
     json.dumps(result["peer"])
 

@@ -31,8 +31,8 @@ def test_counts_below_the_threshold_change_nothing(hidden, monkeypatch):
     reference = _fit(frame, monkeypatch, 1.0)
     other = _fit(frame, monkeypatch, hidden)
     assert other.model_.codec.encoder.schema_ == reference.model_.codec.encoder.schema_
-    for name, value in reference.model_.particles.to_state().items():
-        np.testing.assert_array_equal(other.model_.particles.to_state()[name], value)
+    for name, value in reference.model_.latent_model.to_state().items():
+        np.testing.assert_array_equal(other.model_.latent_model.to_state()[name], value)
 
 
 def test_the_row_count_of_a_table_without_numbers_is_paid_for_by_itself():

@@ -125,7 +125,7 @@ def test_kinds_of_categories_that_differ_between_slices_are_refused_before_the_c
 @pytest.mark.parametrize("synthesizer", [MomentSynthesizer, P3GMSynthesizer, DPMERFSynthesizer])
 def test_a_frame_of_the_target_alone_is_refused_before_the_charge(synthesizer):
     books = PrivacyAccountant(5.0)
-    with pytest.raises(InvalidInputError, match="no column beside the target"):
+    with pytest.raises(InvalidInputError, match="no column except the target"):
         synthesizer(1.0, accountant=books, target="ill").fit(FRAME[["ill"]])
     assert not books.charges
 

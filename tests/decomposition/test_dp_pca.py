@@ -118,7 +118,7 @@ def test_constant_columns_and_few_rows_are_fitted(X, epsilon):
     assert np.isfinite(pca.transform(X)).all()
 
 
-def test_drowned_components_are_said_to_be_noise():
+def test_components_that_noise_hides_are_said_to_be_noise():
     with pytest.warns(UtilityWarning, match="noise"), seeded_noise(quiet=True):
         DPPCA(2, epsilon=0.1, bounds=(-9, 9)).fit(_wide(100))
 

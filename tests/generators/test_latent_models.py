@@ -114,7 +114,7 @@ def _zeros_like(moments):
     return OneHotMoments(*(None if a is None else np.zeros_like(a) for a in moments))
 
 
-def test_particles_fitted_to_exact_tables_sample_tables_near_them(rng):
+def test_support_points_fitted_to_exact_tables_sample_tables_near_them(rng):
     codes, y, levels = _table(rng)
     released = _released(codes, y, levels)
     model = fit_tables(released, _zeros_like(released), levels, rng)
@@ -125,7 +125,7 @@ def test_particles_fitted_to_exact_tables_sample_tables_near_them(rng):
     assert model.score_samples(codes, y).mean() > model.score_samples(rng.permuted(codes, axis=0), y).mean()
 
 
-def test_without_pairs_particles_are_the_marginals_of_each_class(rng):
+def test_without_pairs_support_points_are_the_marginals_of_each_class(rng):
     codes, y, levels = _table(rng)
     released = _released(codes, y, levels, share=1.0)
     assert released.pairs is None

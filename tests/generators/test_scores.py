@@ -46,7 +46,7 @@ def fitted():
 
 
 def test_a_wide_table_keeps_marginals_correlations_and_what_they_say_of_the_target(fitted):
-    assert isinstance(fitted.model_.particles, ScoreModel)
+    assert isinstance(fitted.model_.latent_model, ScoreModel)
     drawn = fitted.sample(20_000, random_state=0)
     assert drawn["c1"].isna().mean() == pytest.approx(0.2, abs=0.1)
     assert set(drawn["c2"]) == {"low", "middle", "high"}
@@ -77,7 +77,7 @@ def test_a_wide_model_is_saved_scored_and_conditioned_like_others(fitted, tmp_pa
 
 def test_latents_of_a_model_of_scores_go_there_and_back():
     synth = P3GMSynthesizer(0.3, schema=SCHEMA, target="label").fit(FRAME)
-    assert isinstance(synth.model_.particles, ScoreModel)
+    assert isinstance(synth.model_.latent_model, ScoreModel)
     latent = synth.transform(FRAME[:2000])
     assert latent.shape == (2000, synth.model_.n_latent)
     back = synth.inverse_transform(latent)
@@ -89,7 +89,7 @@ def test_a_small_table_of_few_columns_is_told_by_its_one_way_tables():
     small = SCHEMA.select(["c0", "c1", "c2", "c3", "label"])
     with seeded_noise(3, quiet=True), pytest.warns(UtilityWarning, match="independent within a class"):
         synth = MomentSynthesizer(0.2, schema=small, target="label").fit(FRAME[list(small.names)][:1500])
-    assert not isinstance(synth.model_.particles, ScoreModel)
+    assert not isinstance(synth.model_.latent_model, ScoreModel)
 
 
 def _scores(importance=(1.0, 1.0, 1.0)):
@@ -169,4 +169,4 @@ def test_too_many_scores_are_left_to_one_way_tables(monkeypatch):
     monkeypatch.setattr(scores, "_MOST_SCORES", 10)
     with pytest.warns(UtilityWarning, match="independent"):
         synth = MomentSynthesizer(0.3, schema=SCHEMA, target="label").fit(FRAME[:20_000])
-    assert not isinstance(synth.model_.particles, ScoreModel)
+    assert not isinstance(synth.model_.latent_model, ScoreModel)

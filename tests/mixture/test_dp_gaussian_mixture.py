@@ -302,9 +302,9 @@ def test_no_class_is_thinner_than_the_noise_of_its_covariance():
 @pytest.mark.parametrize(
     ("parameters", "y", "message"),
     [
-        ({"classes": [0, 1, 2]}, None, "classes is used with y"),
-        ({"means_init": [[0.0, 0.0]]}, None, "means_init is used without y"),
-        ({"means_init": [[0.0, 0.0]] * 2, "n_components": 2}, Y, "means_init is used without y"),
+        ({"classes": [0, 1, 2]}, None, "classes is used only with y"),
+        ({"means_init": [[0.0, 0.0]]}, None, "means_init is used only without y"),
+        ({"means_init": [[0.0, 0.0]] * 2, "n_components": 2}, Y, "means_init is used only without y"),
         ({"bounds_share": 0.7}, None, "leaves no budget"),
     ],
 )

@@ -102,7 +102,7 @@ FRAMES = {
     "target and y": ({"target": "ill"}, (FRAME, Y), "not both"),
     "y named as a column": ({}, (FRAME, pd.Series(Y, name="town")), "name 'town'"),
     "another length of y": ({}, (FRAME, Y[:-1]), "y must have shape"),
-    "bounds for a frame": ({"bounds": (0, 1)}, (FRAME,), "takes a schema"),
+    "bounds for a frame": ({"bounds": (0, 1)}, (FRAME,), "declare schema="),
     "image of a frame": ({"image_shape": (1, 3), "target": "ill"}, (FRAME,), "for arrays"),
     "classes twice declared": ({"schema": SCHEMA, "target": "town", "classes": ["a"]}, (FRAME,), "one of them"),
     "classes of numbers": ({"target": "age", "target_type": "numeric", "classes": [1]}, (FRAME,), "categorical target"),
@@ -145,13 +145,13 @@ PARAMETERS = {
     "batch_size without a public count": ({"decoder": "net", "batch_size": 10}, "private under add_or_remove_one"),
     "epochs without a public count": ({"decoder": "net", "epochs": 10}, "private under add_or_remove_one"),
     "sampling_rate above 1": ({"sampling_rate": 1.5}, "sampling_rate"),
-    "steps and no decoder": ({"steps": 5}, "steps= is used with"),
-    "a device and no decoder": ({"device": "cpu:0"}, "device= is used with"),
-    "em_steps without a mixture": ({"em_steps": 3}, "em_steps= is used with"),
+    "steps and no decoder": ({"steps": 5}, "steps= is used only with"),
+    "a device and no decoder": ({"device": "cpu:0"}, "device= is used only with"),
+    "em_steps without a mixture": ({"em_steps": 3}, "em_steps= is used only with"),
     "a preset and what it sets": ({"preset": "paper/adult", "n_components": 2}, "sets n_components"),
     "steps and epochs": ({**NET, "epochs": 2}, "steps and epochs"),
     "sampling_rate and batch_size": ({**NET, "batch_size": 2}, "sampling_rate and batch_size"),
-    "a net and no decoder": ({"net": DPNet(P3GMModule)}, "decoder='net' alone"),
+    "a net and no decoder": ({"net": DPNet(P3GMModule)}, "only with decoder='net'"),
     "no net": ({**NET, "net": "a net"}, "must be a DPNet"),
     "no such device": ({**NET, "device": "nothing"}, "device"),
     "BatchNorm": (
@@ -266,7 +266,7 @@ def test_rows_unlike_those_of_fit_are_refused():
         (FRAME[["age", "town"]], "missing"),
         (FRAME.assign(more=1), "unseen at fit"),
         (_cell("town", SECRET), "declared categories"),
-        (FRAME.to_numpy(), "expected one"),
+        (FRAME.to_numpy(), "give a DataFrame"),
     ):
         with pytest.raises(ValueError, match=message) as caught:
             synth.transform(wrong)

@@ -245,7 +245,7 @@ SHARED = _Own(3, 3)
         ({"encoder": SHARED, "decoder": SHARED}, "common to all encoders"),
         ({"decoder": _Own(2 + 10, 7)}, "must give 64 numbers"),
         ({"encoder": _Own(5, 4)}, "does not take rows"),
-        ({"encoder": _Own(74, 4), "decoder": _Own(12, 64), "architecture": "mlp"}, "does nothing"),
+        ({"encoder": _Own(74, 4), "decoder": _Own(12, 64), "architecture": "mlp"}, "has no effect"),
         ({"n_subsets": 10**9}, "'n_subsets' parameter"),
         ({"max_memory": 1e-9}, "max_memory"),
         ({"device": "nowhere"}, "cannot be used"),

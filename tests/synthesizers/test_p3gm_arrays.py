@@ -265,7 +265,7 @@ def test_parameters_of_the_net_are_passed_on():
     own = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3))
     synth.set_params(net__module__decoder=own).fit(X)
     assert synth.sample(5).shape == (5, 3)
-    with pytest.raises(ValueError, match="module of your own cannot be saved"):
+    with pytest.raises(ValueError, match="your own decoder module cannot be saved"):
         synth.save("never.safetensors")
 
 

@@ -243,8 +243,8 @@ class NoSample(nn.Module):
 
 
 REFUSED = {
-    "alpha without a divergence": ({"divergence": None, "alpha": 2.0}, "alpha= is used with divergence="),
-    "groups without a divergence": ({"divergence": None, "n_groups": 4}, "n_groups= is used with divergence="),
+    "alpha without a divergence": ({"divergence": None, "alpha": 2.0}, "alpha= is used only with divergence="),
+    "groups without a divergence": ({"divergence": None, "n_groups": 4}, "n_groups= is used only with divergence="),
     "group bound without one": ({"divergence": None, "group_gradient_bound": 0.1}, "group_gradient_bound= is used"),
     "aggregation without one": ({"divergence": None, "aggregation": "batch"}, "aggregation= is used"),
     "a divergence without alpha": ({"alpha": 0.0}, "alpha=0"),
