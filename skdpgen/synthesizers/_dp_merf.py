@@ -218,7 +218,7 @@ class DPMERFSynthesizer(BaseSynthesizer):
         )  # fmt: skip
         rows = validate_input(self, X, y)
         numbers = sum(a * b for a, b in zip((self.n_components, *sizes), (*sizes, 1)))
-        check_model_size(numbers, n_components=self.n_components, hidden_layer_class_norms=sizes)
+        check_model_size(numbers, n_components=self.n_components, hidden_layer_sizes=sizes)
         learned = list(rows.phases(self.bounds_share))
         rest = remaining_share(learned, f"bounds_share={self.bounds_share} leaves nothing to the embedding")
         return (rows, settings), self._calibrate_phases(accountant, rows, [*learned, Phase("embedding", rest)])
