@@ -186,13 +186,50 @@ NOISE, COUNT = 'plan.noise_multipliers["network"]', "histogram(np.zeros(n_rows, 
 RATE = "sampling_rate=self.sampling_rate"
 # (sabotage, claims that catch it, (function, (old, new)))
 MUTANTS = [
-    ("the exact number of rows divides", LEDGER, (DPNetClassifier._train, ("rate * rows", "rate * len(X)"))),
-    ("less noise than charged", LEDGER, (DPNetClassifier._train, (NOISE, NOISE + " / 2"))),
-    ("more steps than charged", LEDGER, (DPNetClassifier._train, ("steps=self.steps", "steps=self.steps + 1"))),
-    ("records drawn more often than charged", LEDGER, (DPNetClassifier._train, (RATE, RATE + " * 2"))),
-    ("the exact number of rows", LEDGER, (_classifier._row_count, (COUNT, COUNT + "; noise_multiplier = 0.0"))),
-    ("a training that was not paid", LEDGER, (DPNetClassifier._train, (TRAIN, UNPAID + TRAIN))),
-    ("rows are kept", KEPT, (DPNetClassifier._train, (TRAIN, "self._rows = scaled; " + TRAIN))),
+    (
+        "the exact number of rows divides",
+        LEDGER,
+        (DPNetClassifier._train, ("self.sampling_rate * $rows", "self.sampling_rate * len($1)")),
+    ),
+    (
+        "less noise than charged",
+        LEDGER,
+        (DPNetClassifier._train, ("$plan.noise_multipliers['network']", "$plan.noise_multipliers['network'] / 2")),
+    ),
+    ("more steps than charged", LEDGER, (DPNetClassifier._train, ("self.steps", "self.steps + 1"))),
+    (
+        "records drawn more often than charged",
+        LEDGER,
+        (
+            DPNetClassifier._train,
+            (
+                "DPSGDPlan($rest, sampling_rate=self.sampling_rate)",
+                "DPSGDPlan($rest, sampling_rate=self.sampling_rate * 2)",
+            ),
+        ),
+    ),
+    ("the exact number of rows", LEDGER, (_classifier._row_count, ("$start", "$2 = 0.0"))),
+    (
+        "a training that was not paid",
+        LEDGER,
+        (
+            DPNetClassifier._train,
+            (
+                "$net = self._make_net($width, $n_classes, self._receipt.cover($plan))",
+                "$net = self._make_net($width, $n_classes, self._receipt.cover($plan))\n"
+                "unpaid = self._make_net($width, $n_classes, replace($plan, steps=1))",
+            ),
+            ("return $net.fit($rest)", "unpaid.fit($rest)\nreturn $net.fit($rest)"),
+        ),
+    ),
+    (
+        "rows are kept",
+        KEPT,
+        (
+            DPNetClassifier._train,
+            ("return $net.fit($rows, $rest)", "self._rows = $rows\nreturn $net.fit($rows, $rest)"),
+        ),
+    ),
 ]
 
 

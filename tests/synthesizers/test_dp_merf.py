@@ -220,12 +220,57 @@ UNPAID = "add_gaussian(bounded, 9.0, rng, neighboring); "
 KEEP = "codec.scaling.__dict__['rows'] = rows.X; layers ="
 # (sabotage, claims that catch it, (function, (old, new)))
 MUTANTS = [
-    ("a sensitivity without the count", SENSITIVITY, (embedding_sum, ("class_first_moments(", "_cheaper("))),
-    ("features that are too short", SENSITIVITY, (RandomFeatures.__call__, ("** 0.5", "** 0.5 / 2"))),
-    ("an embedding that was not paid", LEDGER, (FIT, (RELEASE, UNPAID + RELEASE))),
-    ("less noise than charged", LEDGER, (FIT, (NOISE, NOISE.replace("]", "] / 2")))),
-    ("the exact number of rows", HIDDEN, (FIT, ("fit.row_count(len(rows), counts.sum())", "float(len(rows))"))),
-    ("rows are kept", KEPT, (FIT, ("layers =", KEEP))),
+    (
+        "a sensitivity without the count",
+        SENSITIVITY,
+        (embedding_sum, ("class_first_moments($rest)", "_cheaper($rest)")),
+    ),
+    (
+        "features that are too short",
+        SENSITIVITY,
+        (
+            RandomFeatures.__call__,
+            (
+                "np.concatenate([np.cos($angles), np.sin($angles)], axis=1) / $angles.shape[1] ** 0.5",
+                "np.concatenate([np.cos($angles), np.sin($angles)], axis=1) / $angles.shape[1] ** 0.5 / 2",
+            ),
+        ),
+    ),
+    (
+        "an embedding that was not paid",
+        LEDGER,
+        (
+            FIT,
+            (
+                "$released = add_gaussian($query, $noise, $rng, $neighboring)",
+                "add_gaussian($query, 9.0, $rng, $neighboring)\n"
+                "$released = add_gaussian($query, $noise, $rng, $neighboring)",
+            ),
+        ),
+    ),
+    (
+        "less noise than charged",
+        LEDGER,
+        (
+            FIT,
+            (
+                "add_gaussian($bounded, $noise['embedding'], $rest)",
+                "add_gaussian($bounded, $noise['embedding'] / 2, $rest)",
+            ),
+        ),
+    ),
+    ("the exact number of rows", HIDDEN, (FIT, ("$fit.row_count(len($rows), $counts.sum())", "float(len($rows))"))),
+    (
+        "rows are kept",
+        KEPT,
+        (
+            FIT,
+            (
+                "$layers = _fit_generator($shares, $features, $codec, $rest)",
+                "$codec.scaling.__dict__['rows'] = $1.X\n$layers = _fit_generator($shares, $features, $codec, $rest)",
+            ),
+        ),
+    ),
 ]
 
 

@@ -94,22 +94,32 @@ def test_more_importance_samples_give_a_closer_bound():
 
 
 FRESH = "torch.randn((len(part), *draw.shape), generator=generator, dtype=torch.float64)"
-STREAM = ("module, scores = in_double(self.module), []", "generator = torch.Generator().manual_seed(0); "
-          "module, scores = in_double(self.module), []")  # fmt: skip
+STREAM = ("$start", "import torch as fresh\n"
+"generator = fresh.Generator().manual_seed(0)")  # fmt: skip
 CLAIMS = {name: Claim(a_joining_record_moves_the_score_by_its_own_term, name) for name in MODELS}
 MUTANTS = [
     (
         "a stream of draws along the rows",
         [CLAIMS["P3GM, net"], CLAIMS["P3GM, net of a frame"]],
-        (NetGenerator.elbo, STREAM, ("draw.expand(len(part), *shape)", FRESH)),
+        (
+            NetGenerator.elbo,
+            STREAM,
+            (
+                "$draw.expand(len($part), *$shape)",
+                "fresh.randn((len($part), *$draw.shape), generator=generator, dtype=fresh.float64)",
+            ),
+        ),
     ),
     (
         "a stream of draws along the rows",
         [CLAIMS["PriVAE"], CLAIMS["PriVAE, by class"], CLAIMS["DP-VAE"]],
         (
             VAEModel._bound,
-            ("bounds = []", "bounds = []; generator = torch.Generator().manual_seed(0)"),
-            ("draw.expand(len(part), *draw.shape)", FRESH),
+            ("$start", "import torch as fresh\ngenerator = fresh.Generator().manual_seed(0)"),
+            (
+                "$draw.expand(len($part), *$draw.shape)",
+                "fresh.randn((len($part), *$draw.shape), generator=generator, dtype=fresh.float64)",
+            ),
         ),
     ),
     (
@@ -117,7 +127,7 @@ MUTANTS = [
         [CLAIMS["PriVAE"]],
         (
             VAEModel._bound,
-            ("np.concatenate(bounds).astype(np.float64)", "np.concatenate(bounds) - np.concatenate(bounds).mean()"),
+            ("np.concatenate($bounds).astype(np.float64)", "np.concatenate($bounds) - np.concatenate($bounds).mean()"),
         ),
     ),
 ]
