@@ -24,7 +24,7 @@ from skdpgen.dpsgd._subsets import subset_draws
 from skdpgen.exceptions import BudgetExceededError
 from skdpgen.mechanisms import add_gaussian, select_above
 
-__all__ = ["Audit", "Claim", "assert_caught", "mutant_ids", "patch_source", "quietly"]
+__all__ = ["Audit", "Claim", "after", "assert_caught", "before", "mutant_ids", "patch_source", "quietly"]
 
 _TESTS = Path(__file__).parent
 
@@ -55,6 +55,16 @@ def patch_source(monkeypatch, function, *edits):
     ast.fix_missing_locations(tree)
     code = compile(tree, "<sabotage>", "exec")
     monkeypatch.setattr(function, "__code__", _find(code, function.__name__))
+
+
+def before(pattern, statements):
+    """The edit that puts statements before those that match a pattern."""
+    return pattern, f"{statements}\n{pattern}"
+
+
+def after(pattern, statements):
+    """The edit that puts statements after those that match a pattern."""
+    return pattern, f"{pattern}\n{statements}"
 
 
 def _edited(function, edits):

@@ -140,6 +140,7 @@ NET_STATE = Claim(test_dp_net.test_no_private_state_outlives_fit)
 NET_NOISE = Claim(test_dp_net.test_released_gradients_carry_noise_of_the_plan)
 
 
+SD, STEP_SD = "$noise * $query.sensitivity($relation)", "self.noise_multiplier * $query.l2_bound"
 SEEDED = "type(make_noise_generator())('seeded', seed=0)"
 COPIED = "return PrivacyAccountant(self.epsilon, self.delta, self.neighboring)"
 
@@ -152,8 +153,8 @@ MUTANTS = [
         (
             add_gaussian,
             (
-                "$noise_multiplier * $bounded_sum.sensitivity($neighboring)",
-                "0.5 * $noise_multiplier * $bounded_sum.sensitivity($neighboring)",
+                SD,
+                f"0.5 * {SD}",
             ),
         ),
     ),
@@ -163,8 +164,8 @@ MUTANTS = [
         (
             add_gaussian,
             (
-                "$noise_multiplier * $bounded_sum.sensitivity($neighboring)",
-                "0.5 ** 0.5 * $noise_multiplier * $bounded_sum.sensitivity($neighboring)",
+                SD,
+                f"0.5**0.5 * {SD}",
             ),
         ),
     ),
@@ -174,8 +175,8 @@ MUTANTS = [
         (
             add_gaussian,
             (
-                "$noise_multiplier * $bounded_sum.sensitivity($neighboring)",
-                "2 * $noise_multiplier * $bounded_sum.sensitivity($neighboring)",
+                SD,
+                f"2 * {SD}",
             ),
         ),
     ),
@@ -196,8 +197,8 @@ MUTANTS = [
         (
             add_gaussian,
             (
-                "$noise_multiplier * $bounded_sum.sensitivity($neighboring) / np.asarray($bounded_sum.weights, dtype=np.float64)",
-                "$noise_multiplier * $bounded_sum.sensitivity($neighboring)",
+                f"{SD} / np.asarray($query.weights, dtype=np.float64)",
+                SD,
             ),
         ),
     ),
@@ -212,7 +213,7 @@ MUTANTS = [
         list(GRADIENT_NOISE.values()),
         (
             GradientNoise.release,
-            ("self.noise_multiplier * $bounded.l2_bound", "0.5 * self.noise_multiplier * $bounded.l2_bound"),
+            (STEP_SD, f"0.5 * {STEP_SD}"),
         ),
     ),
     (
@@ -220,13 +221,13 @@ MUTANTS = [
         [NET_NOISE],
         (
             GradientNoise.release,
-            ("self.noise_multiplier * $bounded.l2_bound", "0.5 ** 0.5 * self.noise_multiplier * $bounded.l2_bound"),
+            (STEP_SD, f"0.5**0.5 * {STEP_SD}"),
         ),
     ),
     (
         "gradient noise without the bound",
         [GRADIENT_NOISE["secure"]],
-        (GradientNoise.release, ("self.noise_multiplier * $bounded.l2_bound", "self.noise_multiplier")),
+        (GradientNoise.release, (STEP_SD, "self.noise_multiplier")),
     ),
     (
         "secure gradient normals off by sqrt2",
@@ -281,7 +282,7 @@ MUTANTS = [
         (
             ClippedSum._factors,
             ("$mask & torch.isfinite($square_norms)", "$mask.clone()"),
-            ("$usable &= $factors >= 2.0 **(-100)", "pass"),
+            ("$usable &= $factors >= 2.0**-100", "pass"),
         ),
     ),
     ("NaN gradient times 0", [NAN["fast"]], (ClippedSum._add_fast, ("bool($unusable.any())", "False"))),
@@ -342,15 +343,15 @@ MUTANTS = [
     (
         "class means' count not paid",
         [CLASS_FIRST[AR]],
-        (class_first_moments, ("BoundedSum($rest, l2_bound=$one ** 0.5)", "BoundedSum($rest, l2_bound=1.0)")),
+        (class_first_moments, ("BoundedSum($rest, l2_bound=$one**0.5)", "BoundedSum($rest, l2_bound=1.0)")),
     ),
-    ("mixture sums' counts not paid", [_mixture(AR)], (mixture_sums, ("$w0 ** 2 + $w1 ** 2", "$w1 ** 2"))),
+    ("mixture sums' counts not paid", [_mixture(AR)], (mixture_sums, ("$w0**2 + $w1**2", "$w1**2"))),
     (
         "mixture sums' replace_one dropped",
         [_mixture(RO), _mixture(RO, kind="full")],
         (
             mixture_sums,
-            ("_difference($w0 ** 2, $w1 ** 2, $w2 ** 2, $total.shape[0])", "$w0 ** 2 + $w1 ** 2 + $w2 ** 2"),
+            ("_difference($w0**2, $w1**2, $w2**2, $total.shape[0])", "$w0**2 + $w1**2 + $w2**2"),
         ),
     ),
     (
@@ -373,7 +374,7 @@ MUTANTS = [
     (
         "histogram pays for one column",
         [HISTOGRAM[AR]],
-        (joint_histogram, ("BoundedSum($rest, l2_bound=$d ** 0.5)", "BoundedSum($rest, l2_bound=1.0)")),
+        (joint_histogram, ("BoundedSum($rest, l2_bound=$d**0.5)", "BoundedSum($rest, l2_bound=1.0)")),
     ),
     ("histogram's replace_one dropped", [HISTOGRAM[RO]], (joint_histogram, ("2 * $d", "$d"))),
     # sampling
@@ -383,7 +384,7 @@ MUTANTS = [
         (
             poisson_batches,
             (
-                "yield ($hits[$i:$j] - $step * $n_records)",
+                "yield $hits[$i:$j] - $step * $n_records",
                 "order = np.argsort($4.random($n_records)) if $step % round(1 / $2) == 0 else order\n"
                 "yield np.sort(order[$step % round(1 / $2)::round(1 / $2)])",
             ),
@@ -412,7 +413,7 @@ MUTANTS = [
             loader._successes,
             (
                 "np.log1p(-$rng.random($draws)) / np.log1p(-$rate)",
-                "np.log1p(-$rng.random($draws)) / np.log1p(-$rate ** 2)",
+                "np.log1p(-$rng.random($draws)) / np.log1p(-$rate**2)",
             ),
         ),
     ),

@@ -15,7 +15,7 @@ import test_checks
 import test_codes_and_blocks as codes
 import test_noise_blocks as blocks
 import test_training_in_threads as threads
-from _sabotage import Claim, assert_caught, everywhere, mutant_ids, patch_source
+from _sabotage import Claim, after, assert_caught, everywhere, mutant_ids, patch_source
 
 from skdpgen.dpsgd import (
     ClippedSum,
@@ -174,7 +174,7 @@ MUTANTS = [
     (
         "secure radius from 31 bits",
         [SECURE_BITS],
-        edited(fill_secure, ("2**63 - 1", "2**31 - 1"), ("$radius *= 2.0 **(-63)", "$radius *= 2.0 **(-31)")),
+        edited(fill_secure, ("2**63 - 1", "2**31 - 1"), ("$radius *= 2.0**-63", "$radius *= 2.0**-31")),
     ),
     ("fast radius without its tail", [FAST_BITS], edited(fill_fast, ("$height < 2**8", "$height < 0"))),
     (
@@ -213,7 +213,7 @@ MUTANTS = [
         edited(
             GradientNoise._add_drawn,
             ("self._spare.put($drawn)", "None"),
-            ("$drawn = self._take_drawn($rest)", "$drawn = self._take_drawn($rest)\nself._spare.put($drawn)"),
+            after("$drawn = self._take_drawn($rest)", "self._spare.put($drawn)"),
         ),
     ),
     (

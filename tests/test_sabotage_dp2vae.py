@@ -8,7 +8,7 @@ import test_dp2vae_training as training
 import test_subset_events as events
 import test_subsets as subsets
 from _fits import ledger_is_what_ran, nothing_private_is_kept
-from _sabotage import Claim, assert_caught, mutant_ids
+from _sabotage import Claim, after, assert_caught, before, mutant_ids
 
 from skdpgen.accounting import _subset_sampling as subset_sampling
 from skdpgen.dpsgd import _subsets as subsets_module
@@ -45,8 +45,6 @@ def _event(sampler, update, mechanism, reach):
     return Claim(subsets.test_each_combination_has_its_own_sound_event, sampler, update, mechanism, reach)
 
 
-DECODER_NOISE = 'fit.noise["decoder"]'
-
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
     # prices
@@ -69,7 +67,7 @@ MUTANTS = [
     (
         "the envelope of one configuration alone",
         [ENVELOPE],
-        (subset_sampling._profile, ("np.expm1(np.minimum($e, 30)) / $q", "np.expm1(np.minimum($e, 30)) / $q ** 2")),
+        (subset_sampling._profile, ("np.expm1(np.minimum($e, 30)) / $q", "np.expm1(np.minimum($e, 30)) / $q**2")),
     ),
     (
         "the paper's encoders accounted with amplification",
@@ -101,8 +99,8 @@ MUTANTS = [
         (
             subsets_module.hash_subsets,
             (
-                "(hashlib.blake2b($code, digest_size=8, key=$key).digest() for $code in $coded)",
-                "(hashlib.blake2b($code, digest_size=8, key=$key).digest() for $code in map(b'%d'.__mod__, range(len($coded))))",
+                "(hashlib.blake2b($code, $rest).digest() for $code in $coded)",
+                "(hashlib.blake2b($code, $rest).digest() for $code in map(b'%d'.__mod__, range(len($coded))))",
             ),
         ),
     ),
@@ -175,11 +173,9 @@ MUTANTS = [
         [STATE["stateless"]],
         (
             stage_2.EncoderStack.encode,
-            (
+            after(
                 "$parameters = self._refine($parameters, $zeros, $counts, $units, $rest)",
-                "$parameters = self._refine($parameters, $zeros, $counts, $units, $rest)\n"
-                "for kept, refined in zip(self.parameters, $parameters):\n"
-                "    kept[$units] = refined.detach()",
+                "for kept, refined in zip(self.parameters, $parameters):\n    kept[$units] = refined.detach()",
             ),
         ),
     ),
@@ -237,10 +233,9 @@ MUTANTS = [
         [LEDGER["frame, subsets"]],
         (
             _dp2vae_model.release_facts,
-            (
+            before(
                 "$counts = add_gaussian($query, $noise, $rng, $neighboring)",
-                "add_gaussian(histogram(np.zeros(9, int), 1), 50.0, $rng, $neighboring)\n"
-                "$counts = add_gaussian($query, $noise, $rng, $neighboring)",
+                "add_gaussian(histogram(np.zeros(9, int), 1), 50.0, $rng, $neighboring)",
             ),
         ),
     ),
@@ -249,11 +244,8 @@ MUTANTS = [
         KEPT,
         (
             _dp2vae_model.fit_dp2vae_model,
-            ("$x, $classes, $width = _encoded($rest)", "$x, $classes, $width = _encoded($rest)\nseen = $x"),
-            (
-                "$model = DP2VAEModel($codec, $decoder.cpu().eval(), $rest)",
-                "$model = DP2VAEModel($codec, $decoder.cpu().eval(), $rest)\n$decoder.rows = seen",
-            ),
+            after("$x, $classes, $width = _encoded($rest)", "seen = $x"),
+            after("$model = DP2VAEModel($codec, $decoder.cpu().eval(), $rest)", "$decoder.rows = seen"),
         ),
     ),
 ]

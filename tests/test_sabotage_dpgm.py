@@ -10,7 +10,7 @@ import test_dpgm
 import test_dpgm_clusters
 import test_dpgm_parts
 from _fits import ledger_is_what_ran, nothing_private_is_kept, the_row_count_is_hidden
-from _sabotage import Claim, assert_caught, mutant_ids
+from _sabotage import Claim, after, assert_caught, before, mutant_ids
 
 from skdpgen.dpsgd import PartedSum
 from skdpgen.mechanisms import _moments as clusters
@@ -41,16 +41,8 @@ ONE_CHARGE = Claim(test_dpgm.test_one_charge_pays_for_all_clusters_together)
 
 FIT, CENTERS = _dpgm.fit_dpgm_model, _dpgm.find_centers
 PLAN = _dpgm.training_plan
-NOISED = 'noise["counts"], rng'
-RATE = "rate = training.sampling_rate"
-TRAIN = "train = training_plan(vae.training, fit, row_count, counts.sum(axis=1))"
-EXACT = "np.bincount(clusters, minlength=n_clusters).astype(float)"
-RERATE = (
-    "vae = replace(vae, training=replace(vae.training, sampling_rate="
-    f"vae.training.sampling_rate * len(x) / (n_clusters * {EXACT}.max())))"
-)
-NEAREST = "codes, n_clusters = nearest_centers(X, centers, transform), len(centers)"
-RELEASE = "released = add_gaussian(query, noise_multiplier, rng, neighboring)"
+CELLS = "$cells = $clusters if $classes is None else $both"
+EXACT = after(CELLS, "exact = np.bincount($clusters, minlength=$2.clusters.n_clusters).astype(float)")
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
@@ -91,9 +83,8 @@ MUTANTS = [
         [CLUSTERS[AR, TWO], CLUSTERS[RO, TWO]],
         (
             clusters.cluster_sums,
-            (
+            after(
                 "$codes, $n_clusters = (nearest_centers($x, $centers, $transform), len($centers))",
-                "$codes, $n_clusters = (nearest_centers($x, $centers, $transform), len($centers))\n"
                 "$x, $codes = (np.vstack([$x, $x]), np.append($codes, ($codes + 1) % $n_clusters))",
             ),
         ),
@@ -159,11 +150,7 @@ MUTANTS = [
         SIZES,
         (
             FIT,
-            (
-                "$cells = $clusters if $classes is None else $both",
-                "$cells = $clusters if $classes is None else $both\n"
-                "exact = np.bincount($clusters, minlength=$2.clusters.n_clusters).astype(float)",
-            ),
+            EXACT,
             ("training_plan($training, $fit, $row_count, $sizes)", "training_plan($training, $fit, $row_count, exact)"),
         ),
     ),
@@ -172,14 +159,9 @@ MUTANTS = [
         SIZES,
         (
             FIT,
-            (
-                "$cells = $clusters if $classes is None else $both",
-                "$cells = $clusters if $classes is None else $both\n"
-                "exact = np.bincount($clusters, minlength=$2.clusters.n_clusters).astype(float)",
-            ),
-            (
+            EXACT,
+            after(
                 "$train = training_plan($vae.training, $fit, $row_count, $counts.sum(axis=1))",
-                "$train = training_plan($vae.training, $fit, $row_count, $counts.sum(axis=1))\n"
                 "$counts = exact[:, None]",
             ),
         ),
@@ -195,16 +177,11 @@ MUTANTS = [
         [LEDGER[ARRAYS], LEDGER[REPLACED]],
         (
             FIT,
-            (
-                "$cells = $clusters if $classes is None else $both",
-                "$cells = $clusters if $classes is None else $both\n"
-                "exact = np.bincount($clusters, minlength=$2.clusters.n_clusters).astype(float)",
-            ),
-            (
+            EXACT,
+            before(
                 "$train = training_plan($vae.training, $fit, $row_count, $sizes)",
                 "rate = $vae.training.sampling_rate * exact.sum() / (len(exact) * exact.max())\n"
-                "$vae = replace($vae, training=replace($vae.training, sampling_rate=rate))\n"
-                "$train = training_plan($vae.training, $fit, $row_count, $sizes)",
+                "$vae = replace($vae, training=replace($vae.training, sampling_rate=rate))",
             ),
         ),
     ),
@@ -234,11 +211,8 @@ MUTANTS = [
         KEPT[:1],
         (
             FIT,
-            (
-                "$codec, $x, $classes, $likelihood, $widths = learn_rows($rest)",
-                "$codec, $x, $classes, $likelihood, $widths = learn_rows($rest)\nseen = $x",
-            ),
-            ("$model = DPGMModel($rest)", "$model = DPGMModel($rest)\n$model.centers = seen[:3]"),
+            after("$codec, $x, $classes, $likelihood, $widths = learn_rows($rest)", "seen = $x"),
+            after("$model = DPGMModel($rest)", "$model.centers = seen[:3]"),
         ),
     ),
     (
@@ -246,11 +220,8 @@ MUTANTS = [
         KEPT,
         (
             FIT,
-            (
-                "$cells = $clusters if $classes is None else $both",
-                "$cells = $clusters if $classes is None else $both\nseen = $clusters",
-            ),
-            ("$model = DPGMModel($rest)", "$model = DPGMModel($rest)\n$model.labels = seen"),
+            after(CELLS, "seen = $clusters"),
+            after("$model = DPGMModel($rest)", "$model.labels = seen"),
         ),
     ),
 ]

@@ -17,7 +17,7 @@ from _fits import (
     nothing_private_is_kept,
     the_row_count_is_hidden,
 )
-from _sabotage import Claim, assert_caught, mutant_ids
+from _sabotage import Claim, after, assert_caught, before, mutant_ids
 
 from skdpgen import DPPCA, DPGaussianMixture, PrivacyAccountant
 from skdpgen._base import PrivateEstimator
@@ -63,16 +63,9 @@ CELLS_JOINED = Claim(
     test_subclusters.test_a_joining_row_leaves_the_cells_of_the_others_and_adds_its_own_moments_alone, 3
 )
 SEEDED = "type(make_noise_generator())('seeded', seed=self.random_state or 0)"
-TWICE = "add_gaussian({0}, {1}, rng, neighboring); "
+UNPACKED = "$released = unpack_moments(add_gaussian($sums, $noise, $rng, $neighboring), $rest)"
 UNTHRESHOLDED = ("above_threshold($noisy, $rest)", "$noisy > 0")
 EXACT = ("add_gaussian($counts, $noise_multiplier, $rest)", "add_gaussian($counts, 0.0, $rest)")
-TRAIN = "net.partial_fit(rows)"
-STORE = "scaling = self.scaling_"
-CHARGE = "accountant.charge(plan.event, plan.label, plan.extra_delta, private=rng.private)"
-LATE = (
-    "__import__('types').SimpleNamespace(cover=lambda plan: plan); "
-    "self._late = (plan.event, plan.label, plan.extra_delta)"
-)
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
@@ -82,7 +75,7 @@ MUTANTS = [
         _ledger("pca", "pca, replace_one"),
         (
             DPPCA._release,
-            ("$sums = moments($rest)", "add_gaussian(moments($rest), 9.0, $3, $4)\n$sums = moments($rest)"),
+            before("$sums = moments($rest)", "add_gaussian(moments($rest), 9.0, $3, $4)"),
         ),
     ),
     (
@@ -90,10 +83,9 @@ MUTANTS = [
         _ledger("mixture by class"),
         (
             DPGaussianMixture._fit_classes,
-            (
-                "$released = unpack_moments(add_gaussian($sums, $noise, $rng, $neighboring), $rest)",
-                "add_gaussian($sums, $noise, $rng, $neighboring)\n"
-                "$released = unpack_moments(add_gaussian($sums, $noise, $rng, $neighboring), $rest)",
+            before(
+                UNPACKED,
+                "add_gaussian($sums, $noise, $rng, $neighboring)",
             ),
         ),
     ),
@@ -102,10 +94,9 @@ MUTANTS = [
         _ledger("arrays", "arrays, replace_one", "arrays, net"),
         (
             _array_model._release_moments,
-            (
-                "$released = unpack_moments(add_gaussian($sums, $noise, $rng, $neighboring), $rest)",
-                "add_gaussian($sums, 50.0, $rng, $neighboring)\n"
-                "$released = unpack_moments(add_gaussian($sums, $noise, $rng, $neighboring), $rest)",
+            before(
+                UNPACKED,
+                "add_gaussian($sums, 50.0, $rng, $neighboring)",
             ),
         ),
     ),
@@ -114,10 +105,9 @@ MUTANTS = [
         _ledger("arrays, images in cells"),
         (
             _class_structure.release_subclusters,
-            (
-                "$released = unpack_moments(add_gaussian($sums, $noise, $rng, $neighboring), $rest)",
-                "add_gaussian($sums, 50.0, $rng, $neighboring)\n"
-                "$released = unpack_moments(add_gaussian($sums, $noise, $rng, $neighboring), $rest)",
+            before(
+                UNPACKED,
+                "add_gaussian($sums, 50.0, $rng, $neighboring)",
             ),
         ),
     ),
@@ -126,10 +116,9 @@ MUTANTS = [
         _ledger("frame", "frame, levels", "frame, net"),
         (
             _frame_model.fit_frame_model,
-            (
+            before(
                 "$released = unpack(add_gaussian($sums, $noise, $rng, $neighboring), $rest)",
-                "add_gaussian($sums, 50.0, $rng, $neighboring)\n"
-                "$released = unpack(add_gaussian($sums, $noise, $rng, $neighboring), $rest)",
+                "add_gaussian($sums, 50.0, $rng, $neighboring)",
             ),
         ),
     ),
@@ -196,11 +185,9 @@ MUTANTS = [
         [CELLS["add_or_remove_one"], CELLS["replace_one"]],
         (
             _class_structure.subcluster_moments,
-            (
-                "return ($query, $centers, $radius)",
-                "from dataclasses import replace\n"
-                "$query = replace($query, value=$query.value + $query.value[::-1])\n"
-                "return ($query, $centers, $radius)",
+            before(
+                "return $query, $centers, $radius",
+                "from dataclasses import replace\n$query = replace($query, value=$query.value + $query.value[::-1])",
             ),
         ),
     ),
@@ -317,7 +304,7 @@ MUTANTS = [
                 "self._late = ($2.event, $2.label, $2.extra_delta)",
             ),
         ),
-        (PrivateEstimator._issue_card, ("self.card_ = $a", "self.accountant_.charge(*self._late)\nself.card_ = $a")),
+        (PrivateEstimator._issue_card, before("self.card_ = $card", "self.accountant_.charge(*self._late)")),
     ),
     (
         "denominator from the realised batch",
@@ -363,10 +350,7 @@ MUTANTS = [
         _kept("arrays"),
         (
             _array_model.fit_array_model,
-            (
-                "$latents, $sizes = _release_moments($rows, $codec, $rest)",
-                "$latents, $sizes = _release_moments($rows, $codec, $rest)\n$codec.__dict__['rows'] = $rows",
-            ),
+            after("$latents, $sizes = _release_moments($rows, $codec, $rest)", "$codec.__dict__['rows'] = $rows"),
         ),
     ),
     (
@@ -374,9 +358,8 @@ MUTANTS = [
         _kept("arrays"),
         (
             _array_model.fit_array_model,
-            (
+            after(
                 "$latents, $sizes = _release_moments($rows, $codec, $rest)",
-                "$latents, $sizes = _release_moments($rows, $codec, $rest)\n"
                 "$codec.__dict__['share'] = float(($rows.codes == 0).mean())",
             ),
         ),
@@ -386,10 +369,7 @@ MUTANTS = [
         _kept("arrays, net"),
         (
             _p3gm.train_decoder,
-            (
-                "$net.partial_fit($1)",
-                "$net.partial_fit($1)\n$net.module_.decoder.seen = __import__('torch').from_numpy($1)[:5]",
-            ),
+            after("$net.partial_fit($1)", "$net.module_.decoder.seen = __import__('torch').from_numpy($1)[:5]"),
         ),
     ),
     (
@@ -397,10 +377,7 @@ MUTANTS = [
         _kept("frame, net"),
         (
             _p3gm.train_decoder,
-            (
-                "$net.partial_fit($1)",
-                "$net.partial_fit($1)\n$net.module_.register_buffer('seen', __import__('torch').from_numpy($1))",
-            ),
+            after("$net.partial_fit($1)", "$net.module_.register_buffer('seen', __import__('torch').from_numpy($1))"),
         ),
     ),
     (
@@ -408,10 +385,7 @@ MUTANTS = [
         _kept("frame", "frame, category"),
         (
             _frame_model.fit_frame_model,
-            (
-                "return FrameModel($codec, $rest)",
-                "$codec.__dict__['frame'] = $1.frame.head(2)\nreturn FrameModel($codec, $rest)",
-            ),
+            before("return FrameModel($codec, $rest)", "$codec.__dict__['frame'] = $1.frame.head(2)"),
         ),
     ),
     (

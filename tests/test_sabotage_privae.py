@@ -7,7 +7,7 @@ import pytest
 import test_termwise
 import test_whole_batch
 from _fits import ledger_is_what_ran, nothing_private_is_kept
-from _sabotage import Claim, assert_caught, mutant_ids
+from _sabotage import Claim, after, assert_caught, mutant_ids
 
 from skdpgen.dpsgd import TermwiseAggregate, TermwisePlan, WholeBatchAggregate, WholeBatchPlan
 from skdpgen.dpsgd import _termwise as termwise_module
@@ -35,7 +35,6 @@ LEDGER = {
     for name in ("arrays, termwise net", "frame, termwise net", "arrays, whole-batch net", "frame, DP-VAE net")
 }
 KEPT = [Claim(nothing_private_is_kept, name) for name in ("arrays, termwise net", "frame, termwise net")]
-TRAIN = "net.partial_fit(x)"
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
@@ -75,7 +74,7 @@ MUTANTS = [
         [SENSITIVITY[AR, 4], OWN_GROUP],
         (
             TermwiseAggregate.result,
-            ("$inputs, $members = gather_groups($rest)", "$inputs, $members = gather_groups($rest)\njoined = $members"),
+            after("$inputs, $members = gather_groups($rest)", "joined = $members"),
             ("self.plan.group_weight", "float(joined.sum()) / self.plan.n_groups"),
         ),
     ),
@@ -84,7 +83,7 @@ MUTANTS = [
         [BY_HAND],
         (
             TermwiseAggregate.result,
-            ("$inputs, $members = gather_groups($rest)", "$inputs, $members = gather_groups($rest)\njoined = $members"),
+            after("$inputs, $members = gather_groups($rest)", "joined = $members"),
             ("self.plan.group_weight", "self.plan.expected_batch_size / (1 + float(joined.sum()))"),
         ),
     ),
@@ -185,13 +184,13 @@ MUTANTS = [
         KEPT,
         (
             _vae_model.fit_vae_model,
-            ("$net.partial_fit($x)", "$net.partial_fit($x)\n$net.module_.encoder.seen = $net.get_dataset($x).X[:5]"),
+            after("$net.partial_fit($x)", "$net.module_.encoder.seen = $net.get_dataset($x).X[:5]"),
         ),
     ),
     (
         "the last group's latents kept by the divergence's module",
         [Claim(nothing_private_is_kept, "arrays, termwise net")],
-        (_vae_model.fit_vae_model, ("$net.partial_fit($x)", "$net.partial_fit($x)\n$net.module_.prior.rows = $x[:2]")),
+        (_vae_model.fit_vae_model, after("$net.partial_fit($x)", "$net.module_.prior.rows = $x[:2]")),
     ),
 ]
 

@@ -7,7 +7,7 @@ import pytest
 import test_one_hot
 import test_sources as sources
 from _fits import ledger_is_what_ran, nothing_private_is_kept
-from _sabotage import Claim, assert_caught, mutant_ids
+from _sabotage import Claim, assert_caught, before, mutant_ids
 
 from skdpgen.data import frames as _frames
 from skdpgen.data.sources import ChunkSource, add_sums
@@ -38,10 +38,7 @@ MUTANTS = [
         [CHUNKS[AR], CHUNKS[RO]],
         (
             one_hot_tables,
-            (
-                "$one_way += np.asarray($encoded.sum(axis=0)).ravel()",
-                "$encoded = $encoded + $encoded\n$one_way += np.asarray($encoded.sum(axis=0)).ravel()",
-            ),
+            before("$one_way += np.asarray($encoded.sum(axis=0)).ravel()", "$encoded = $encoded + $encoded"),
         ),
     ),
     (
@@ -86,10 +83,7 @@ MUTANTS = [
         [KEPT],
         (
             _frame_model.fit_frame_model,
-            (
-                "return FrameModel($codec, $rest)",
-                "$codec.__dict__['source'] = $1.source\nreturn FrameModel($codec, $rest)",
-            ),
+            before("return FrameModel($codec, $rest)", "$codec.__dict__['source'] = $1.source"),
         ),
     ),
 ]

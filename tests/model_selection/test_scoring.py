@@ -66,7 +66,6 @@ def a_scorer_that_fails_on_a_record_loses_that_record_alone():
 
 
 CLAIMS = [Claim(score_sensitivity_is_attained_and_not_exceeded, relation) for relation in RELATIONS]
-CLIP = "np.clip(np.where(np.isnan(terms), low, terms), low, high)"
 MUTANTS = [
     (
         "terms are not clipped",
@@ -92,15 +91,21 @@ MUTANTS = [
 FAILS = Claim(a_scorer_that_fails_on_a_record_loses_that_record_alone)
 MUTANTS += [
     ("one bad record takes all terms with it", [FAILS], (held_terms, ("len($where) > 1", "False"))),
-    ("terms that came are taken, however many", [FAILS], (
-        held_terms, ("if $scored is not None and $scored.shape == $where.shape:\n"
-"    $terms[$begin:$end] = $scored\n"
-"elif $many:\n"
-"    $body", "if $scored is not None:\n"
-"    $terms = $scored\n"
-"elif $many:\n"
-"    $body"))),
-]  # fmt: skip
+    (
+        "terms that came are taken, however many",
+        [FAILS],
+        (
+            held_terms,
+            (
+                "if $scored is not None and $scored.shape == $where.shape:\n"
+                "    $terms[$begin:$end] = $scored\n"
+                "elif $many:\n"
+                "    $body",
+                "if $scored is not None:\n    $terms = $scored\nelif $many:\n    $body",
+            ),
+        ),
+    ),
+]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import test_search_draws
 from _private_values import find_private
-from _sabotage import Claim, assert_caught, mutant_ids, quietly
+from _sabotage import Claim, assert_caught, before, mutant_ids, quietly
 
 from skdpgen import DPPCA, PrivateSearchCV
 from skdpgen.accounting import describe_event
@@ -102,7 +102,7 @@ TOLD = Claim(
 )
 KEPT = Claim(nothing_of_the_losers_is_kept)
 S = PrivateSearchCV
-RUNS = 'int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))'
+RUNS = "int(np.searchsorted($cumulative, $drawn, $rest))"
 DRAW = Reservation.draw_runs
 MUTANTS = [
     ("an exact score", [PAID], (S._score, ("$search.score_noise", "0.0"))),
@@ -110,12 +110,12 @@ MUTANTS = [
     (
         "a second score, unpaid",
         [PAID],
-        (S._run, ("$rank, $score = self._score($rest)", "self._score($rest)\n$rank, $score = self._score($rest)")),
+        (S._run, before("$rank, $score = self._score($rest)", "self._score($rest)")),
     ),
     (
         "a fixed number of runs",
         [DRAWN],
-        (DRAW, ("int(np.searchsorted($cumulative, $rng.random() * $cumulative[-1], side='right'))", "3")),
+        (DRAW, (RUNS, "3")),
     ),
     ("a number of runs by random_state", [DRAWN], (DRAW, ("$rng.random() * $cumulative[-1]", "0.5"))),
     (
@@ -124,8 +124,8 @@ MUTANTS = [
         (
             DRAW,
             (
-                "int(np.searchsorted($cumulative, $rng.random() * $cumulative[-1], side='right'))",
-                "2 * int(np.searchsorted($cumulative, $rng.random() * $cumulative[-1], side='right'))",
+                RUNS,
+                f"2 * {RUNS}",
             ),
         ),
     ),
@@ -141,8 +141,8 @@ MUTANTS = [
         (
             S._run,
             (
-                "((take($x, $side), take($y, $side)) for $side in (~$held_out, $held_out))",
-                "((take($x, $side), take($y, $side)) for coin in [$6.random(len($held_out)) < 0.2] for $side in (~coin, coin))",
+                "($taken for $side in (~$held_out, $held_out))",
+                "($taken for coin in [$6.random(len($held_out)) < 0.2] for $side in (~coin, coin))",
             ),
         ),
     ),
@@ -166,10 +166,7 @@ MUTANTS = [
         [KEPT],
         (
             S._run,
-            (
-                "$rank, $score = self._score($search, $estimator, $rows, $rest)",
-                "$estimator.rows_ = $rows[0]\n$rank, $score = self._score($search, $estimator, $rows, $rest)",
-            ),
+            before("$rank, $score = self._score($search, $estimator, $rows, $rest)", "$estimator.rows_ = $rows[0]"),
         ),
     ),
     (

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 from _fits import a_category_of_one_record_is_not_told, ledger_is_what_ran, nothing_private_is_kept
-from _sabotage import Claim, assert_caught, mutant_ids, quietly
+from _sabotage import Claim, after, assert_caught, before, mutant_ids, quietly
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -180,10 +180,6 @@ def test_a_plan_is_what_a_fit_charges(blobs):
 
 LEDGER = [Claim(ledger_is_what_ran, "classifier, net")]
 KEPT = [Claim(nothing_private_is_kept, "classifier, net")]
-TRAIN = "return net.fit(scaled, codes[known].astype(np.int64))"
-UNPAID = "self._make_net(X.shape[1], len(self.classes_), replace(dpsgd, steps=1)).fit(scaled, codes[known]); "
-NOISE, COUNT = 'plan.noise_multipliers["network"]', "histogram(np.zeros(n_rows, dtype=np.int64), 1)"
-RATE = "sampling_rate=self.sampling_rate"
 # (sabotage, claims that catch it, (function, (old, new)))
 MUTANTS = [
     (
@@ -214,12 +210,11 @@ MUTANTS = [
         LEDGER,
         (
             DPNetClassifier._train,
-            (
+            after(
                 "$net = self._make_net($width, $n_classes, self._receipt.cover($plan))",
-                "$net = self._make_net($width, $n_classes, self._receipt.cover($plan))\n"
                 "unpaid = self._make_net($width, $n_classes, replace($plan, steps=1))",
             ),
-            ("return $net.fit($rest)", "unpaid.fit($rest)\nreturn $net.fit($rest)"),
+            before("return $net.fit($rest)", "unpaid.fit($rest)"),
         ),
     ),
     (
@@ -227,7 +222,7 @@ MUTANTS = [
         KEPT,
         (
             DPNetClassifier._train,
-            ("return $net.fit($rows, $rest)", "self._rows = $rows\nreturn $net.fit($rows, $rest)"),
+            before("return $net.fit($rows, $rest)", "self._rows = $rows"),
         ),
     ),
 ]

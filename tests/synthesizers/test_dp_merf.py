@@ -13,7 +13,7 @@ from _fits import (
     nothing_private_is_kept,
     the_row_count_is_hidden,
 )
-from _sabotage import Claim, assert_caught, mutant_ids, quietly
+from _sabotage import Claim, assert_caught, before, mutant_ids, quietly
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
@@ -215,9 +215,6 @@ LEDGER = [Claim(ledger_is_what_ran, name) for name in FITTED]
 KEPT = [Claim(nothing_private_is_kept, "arrays, embedding")]
 HIDDEN = [Claim(the_row_count_is_hidden, "arrays, embedding")]
 FIT = _dp_merf.fit_merf_model
-RELEASE, NOISE = "released = add_gaussian(", 'bounded, noise["embedding"], rng'
-UNPAID = "add_gaussian(bounded, 9.0, rng, neighboring); "
-KEEP = "codec.scaling.__dict__['rows'] = rows.X; layers ="
 # (sabotage, claims that catch it, (function, (old, new)))
 MUTANTS = [
     (
@@ -241,10 +238,9 @@ MUTANTS = [
         LEDGER,
         (
             FIT,
-            (
+            before(
                 "$released = add_gaussian($query, $noise, $rng, $neighboring)",
-                "add_gaussian($query, 9.0, $rng, $neighboring)\n"
-                "$released = add_gaussian($query, $noise, $rng, $neighboring)",
+                "add_gaussian($query, 9.0, $rng, $neighboring)",
             ),
         ),
     ),
@@ -265,9 +261,8 @@ MUTANTS = [
         KEPT,
         (
             FIT,
-            (
-                "$layers = _fit_generator($shares, $features, $codec, $rest)",
-                "$codec.scaling.__dict__['rows'] = $1.X\n$layers = _fit_generator($shares, $features, $codec, $rest)",
+            before(
+                "$layers = _fit_generator($shares, $features, $codec, $rest)", "$codec.scaling.__dict__['rows'] = $1.X"
             ),
         ),
     ),

@@ -93,9 +93,8 @@ def test_more_importance_samples_give_a_closer_bound():
     assert means[0] < means[1] < means[2] + 0.1
 
 
-FRESH = "torch.randn((len(part), *draw.shape), generator=generator, dtype=torch.float64)"
-STREAM = ("$start", "import torch as fresh\n"
-"generator = fresh.Generator().manual_seed(0)")  # fmt: skip
+GENERATOR = ("$start", "import torch as fresh\ngenerator = fresh.Generator().manual_seed(0)")
+FRESH = "fresh.randn((len($part), *$draw.shape), generator=generator, dtype=fresh.float64)"
 CLAIMS = {name: Claim(a_joining_record_moves_the_score_by_its_own_term, name) for name in MODELS}
 MUTANTS = [
     (
@@ -103,10 +102,10 @@ MUTANTS = [
         [CLAIMS["P3GM, net"], CLAIMS["P3GM, net of a frame"]],
         (
             NetGenerator.elbo,
-            STREAM,
+            GENERATOR,
             (
                 "$draw.expand(len($part), *$shape)",
-                "fresh.randn((len($part), *$draw.shape), generator=generator, dtype=fresh.float64)",
+                FRESH,
             ),
         ),
     ),
@@ -115,10 +114,10 @@ MUTANTS = [
         [CLAIMS["PriVAE"], CLAIMS["PriVAE, by class"], CLAIMS["DP-VAE"]],
         (
             VAEModel._bound,
-            ("$start", "import torch as fresh\ngenerator = fresh.Generator().manual_seed(0)"),
+            GENERATOR,
             (
                 "$draw.expand(len($part), *$draw.shape)",
-                "fresh.randn((len($part), *$draw.shape), generator=generator, dtype=fresh.float64)",
+                FRESH,
             ),
         ),
     ),
