@@ -1,7 +1,7 @@
 """Changes of shipped functions by patterns on their syntax tree, which neither formatting nor local names break.
 
 A pattern is Python with holes: ``$name`` stands for any expression (the same one wherever it comes again) or, as an
-argument, ``$rest`` for all further arguments of a call. A pattern of statements stands for consecutive ones, and
+argument, ``$rest`` for all further arguments of one call. A pattern of statements stands for consecutive ones, and
 ``$name`` alone on a line for any one statement, ``$body`` for all further ones of its block. The pattern ``$start``
 alone is the beginning of a function, and ``$1``, ``$2``... in it or in what replaces a pattern are its parameters in
 order, but for self and cls.
@@ -27,7 +27,7 @@ def rewrite(tree, old, new, what="the function"):
     before, after = _parsed(old), _parsed(new)
     parameters = _parameters(tree)
     if _hole(before) == _START:
-        (function,) = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+        (function,) = tree.body
         at = 0 if ast.get_docstring(function) is None else 1
         function.body[at:at] = _filled_all(_statements(after), parameters)
     elif isinstance(before, ast.expr) and isinstance(after, ast.expr):
@@ -154,7 +154,7 @@ def _match_call(pattern, node, holes):
     if not rest:
         return holes
     others = [keyword for keyword in node.keywords if keyword.arg in given]
-    return {**holes, _REST: (node.args[len(wanted) :], others)}
+    return None if _REST in holes else {**holes, _REST: (node.args[len(wanted) :], others)}
 
 
 def _filled_all(nodes, holes):
@@ -168,6 +168,7 @@ def _filled_all(nodes, holes):
 def _filled(node, holes):
     """A copy of a pattern with its holes filled."""
     if name := _hole(node):
+        assert name in holes, f"${name.removeprefix(_HOLE)} stands for nothing in what is replaced"
         return copy.deepcopy(holes[name])
     node = copy.copy(node)
     if isinstance(node, ast.Call) and any(_hole(argument) == _REST for argument in node.args):

@@ -86,6 +86,13 @@ def test_parameters_go_by_their_place():
     assert ast.unparse(rewrite(tree, "g($2, $x)", "g($1, $x)")).endswith("return (g(a, c), g(a, c))")
 
 
+def test_a_hole_that_nothing_fills_is_refused():
+    with pytest.raises(AssertionError, match=r"\$scale stands for nothing"):
+        changed("2.0", "$scale")
+    with pytest.raises(AssertionError, match="0 times"):
+        changed("range(len($rest), $rest)", "None")
+
+
 def test_names_of_a_pattern_are_all_but_its_holes():
     assert names("np.sum($x.mean(axis=0), $rest) + y") == {"np", "y"}
     assert names("$a = lambda z: $1\nself.w = $a") == {"z", "self"}
