@@ -321,7 +321,7 @@ MUTANTS = [
     (
         "masks of a public seed",
         [MASKS],
-        edited(SecretGenerators.__init__, ("[$state, *$a]", "[_seeded_state('cpu', 0), *$a]")),
+        edited(SecretGenerators.__init__, ("[$state, *$states]", "[_seeded_state('cpu', 0), *$states]")),
     ),
     ("no lock on the generators", [IN_THREADS], without_a_lock),
     (

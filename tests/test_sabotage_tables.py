@@ -60,7 +60,10 @@ MUTANTS = [
     (
         "dense counts of half the rows",
         [DENSE],
-        (one_hot_tables, ("$part = $a\n$both += $part.T @ $part", "$part = $a\n$both += $part[::2].T @ $part[::2]")),
+        (
+            one_hot_tables,
+            ("$part = $dense\n$both += $part.T @ $part", "$part = $dense\n$both += $part[::2].T @ $part[::2]"),
+        ),
     ),
     (
         "noise of the moments below the charge",

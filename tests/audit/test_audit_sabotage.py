@@ -105,7 +105,7 @@ MUTANTS = [
     (
         "one run under replace_one",
         [Claim(claims.test_one_run_is_refused_under_replace_one)],
-        (_audit.audit_one_run, ("$relation == 'replace_one'", "$relation == 'nothing'"), ("500", "2")),
+        (_audit.audit_one_run, ("$relation == 'replace_one'", "$relation == 'nothing'"), ("(500, $n)", "(2, $n)")),
     ),
 ]
 
