@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from _rewriting import rewrite
+from _rewriting import names, rewrite
 
 import skdpgen.nn
 import skdpgen.nn._dp2vae_training  # imported by fits alone
@@ -24,7 +24,7 @@ from skdpgen.dpsgd._subsets import subset_draws
 from skdpgen.exceptions import BudgetExceededError
 from skdpgen.mechanisms import add_gaussian, select_above
 
-__all__ = ["Audit", "Claim", "assert_caught", "mutant_ids", "patch_source", "quietly"]
+__all__ = ["Audit", "Claim", "after", "assert_caught", "before", "mutant_ids", "patch_source", "quietly"]
 
 _TESTS = Path(__file__).parent
 
@@ -43,10 +43,11 @@ def patch_source(monkeypatch, function, *edits):
     monkeypatch : pytest.MonkeyPatch
     function : function, method or property
     *edits : (old, new)
-        Each `old` must occur once: sabotage that no longer applies fails instead of passing for caught.
+        Patterns as of `rewrite`, without names of local variables. Each `old` must match once: sabotage that no longer
+        applies fails instead of passing for caught.
     """
     function = inspect.unwrap(getattr(function, "fget", None) or function)
-    tree = _edited(function, textwrap.dedent(inspect.getsource(function)), edits)
+    tree = _edited(function, edits)
     tree.body[0].decorator_list = []
     if "__class__" in function.__code__.co_freevars:  # super() needs a class around it
         around = ast.parse("class Around: pass")
@@ -56,19 +57,32 @@ def patch_source(monkeypatch, function, *edits):
     monkeypatch.setattr(function, "__code__", _find(code, function.__name__))
 
 
-def _edited(function, source, edits):
-    """The syntax tree of a function after its edits: by patterns, or by text where an edit is no whole expression."""
-    tree = ast.parse(source)
-    try:
-        for old, new in edits:
-            tree = rewrite(tree, old, new, function.__qualname__)
-        return tree
-    except (SyntaxError, AssertionError):
-        pass
+def before(pattern, statements):
+    """The edit that puts statements before those that match a pattern."""
+    return pattern, f"{statements}\n{pattern}"
+
+
+def after(pattern, statements):
+    """The edit that puts statements after those that match a pattern."""
+    return pattern, f"{pattern}\n{statements}"
+
+
+def _edited(function, edits):
+    """The syntax tree of a function after its edits."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    own = _local_names(function.__code__)
     for old, new in edits:
-        assert source.count(old) == 1, f"{function.__qualname__} has {source.count(old)} times {old!r}"
-        source = source.replace(old, new)
-    return ast.parse(source)
+        fixed = sorted((names(old) | names(new)) & own)
+        assert not fixed, f"{function.__qualname__}: {old!r} names a local variable, {fixed[0]}: use a hole"
+        tree = rewrite(tree, old, new, function.__qualname__)
+    return tree
+
+
+def _local_names(code):
+    """The parameters and local variables of a function, and of those within it, but for self and cls."""
+    found = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+    found = found.union(*(_local_names(inner) for inner in code.co_consts if isinstance(inner, types.CodeType)))
+    return found - {"self", "cls", "__class__"}
 
 
 def _find(code, name):

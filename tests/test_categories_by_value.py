@@ -171,7 +171,7 @@ CAUGHT = [
 
 @pytest.mark.parametrize("pair", CAUGHT)
 def test_values_taken_as_they_come_are_caught(pair, monkeypatch):
-    patch_source(monkeypatch, canonical, ("[_canonical(value) for value in values]", "list(values)"))
+    patch_source(monkeypatch, canonical, ("[_canonical($value) for $value in $values]", "list($values)"))
     release, one, other = PAIRS[pair]
     assert release(one) != release(other)
 

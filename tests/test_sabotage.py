@@ -140,58 +140,117 @@ NET_STATE = Claim(test_dp_net.test_no_private_state_outlives_fit)
 NET_NOISE = Claim(test_dp_net.test_released_gradients_carry_noise_of_the_plan)
 
 
+SD, STEP_SD = "$noise * $query.sensitivity($relation)", "self.noise_multiplier * $query.l2_bound"
 SEEDED = "type(make_noise_generator())('seeded', seed=0)"
 COPIED = "return PrivacyAccountant(self.epsilon, self.delta, self.neighboring)"
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed)
 MUTANTS = [
     # noise
-    ("noise halved", [*G_NOISE, MOMENTS_NOISE], (add_gaussian, ("sd = noise", "sd = 0.5 * noise"))),
-    ("noise off by sqrt2", G_NOISE, (add_gaussian, ("sd = noise", "sd = 0.5**0.5 * noise"))),
-    ("noise doubled", G_NOISE, (add_gaussian, ("sd = noise", "sd = 2 * noise"))),
-    ("noise halved on the lattice", G_NOISE[1:], (_lattice_noise, ("ldexp(sd,", "ldexp(0.5 * sd,"))),
+    (
+        "noise halved",
+        [*G_NOISE, MOMENTS_NOISE],
+        (
+            add_gaussian,
+            (
+                SD,
+                f"0.5 * {SD}",
+            ),
+        ),
+    ),
+    (
+        "noise off by sqrt2",
+        G_NOISE,
+        (
+            add_gaussian,
+            (
+                SD,
+                f"0.5**0.5 * {SD}",
+            ),
+        ),
+    ),
+    (
+        "noise doubled",
+        G_NOISE,
+        (
+            add_gaussian,
+            (
+                SD,
+                f"2 * {SD}",
+            ),
+        ),
+    ),
+    (
+        "noise halved on the lattice",
+        G_NOISE[1:],
+        (_lattice_noise, ("np.ldexp($sd, $rest)", "np.ldexp(0.5 * $sd, $rest)")),
+    ),
     (
         "low bits of the widest noise in all",
         [Claim(test_gaussian.test_noise_is_gaussian_at_its_own_scale_beside_noise_of_any_other, 1e20)],
-        (_lattice_noise, ("np.maximum(sd, 1.0)", "np.full_like(sd, max(float(np.max(sd)), 1.0))")),
+        (_lattice_noise, ("np.maximum($sd, 1.0)", "np.full_like($sd, max(float(np.max($sd)), 1.0))")),
     ),
-    ("normals off by sqrt2", G_NOISE, (NoiseGenerator._fill_normals, ("*= -2.0", "*= -1.0"))),
+    ("normals off by sqrt2", G_NOISE, (NoiseGenerator._fill_normals, ("$x *= -2.0", "$x *= -1.0"))),
     (
         "noise that forgets the weights",
         [G_NOISE[0], MOMENTS_NOISE, ONE_HOT_NOISE],
-        (add_gaussian, (" / np.asarray(bounded_sum.weights, dtype=np.float64)", "")),
+        (
+            add_gaussian,
+            (
+                f"{SD} / np.asarray($query.weights, dtype=np.float64)",
+                SD,
+            ),
+        ),
     ),
     (
         "noise that forgets replace_one",
         [G_NOISE_RO],
-        (add_gaussian, ("bounded_sum.sensitivity(neighboring)", "bounded_sum.l2_bound")),
+        (add_gaussian, ("$bounded_sum.sensitivity($neighboring)", "$bounded_sum.l2_bound")),
     ),
-    ("noise off the lattice", [G_LATTICE], (add_gaussian, ("if lattice is None", "if True"))),
-    ("gradient noise halved", list(GRADIENT_NOISE.values()), (GradientNoise.release, ("std = ", "std = 0.5 * "))),
-    ("gradient noise off by sqrt2", [NET_NOISE], (GradientNoise.release, ("std = ", "std = 0.5**0.5 * "))),
+    ("noise off the lattice", [G_LATTICE], (add_gaussian, ("$lattice is None", "True"))),
+    (
+        "gradient noise halved",
+        list(GRADIENT_NOISE.values()),
+        (
+            GradientNoise.release,
+            (STEP_SD, f"0.5 * {STEP_SD}"),
+        ),
+    ),
+    (
+        "gradient noise off by sqrt2",
+        [NET_NOISE],
+        (
+            GradientNoise.release,
+            (STEP_SD, f"0.5**0.5 * {STEP_SD}"),
+        ),
+    ),
     (
         "gradient noise without the bound",
         [GRADIENT_NOISE["secure"]],
-        (GradientNoise.release, ("std = self.noise_multiplier * bounded.l2_bound", "std = self.noise_multiplier")),
+        (GradientNoise.release, (STEP_SD, "self.noise_multiplier")),
     ),
-    ("secure gradient normals off by sqrt2", [GRADIENT_NOISE["secure"]], (noise.fill_secure, ("*= -2.0", "*= -1.0"))),
-    ("fast gradient normals off by sqrt2", [GRADIENT_NOISE["fast"]], (noise.fill_fast, ("*= -2.0", "*= -1.0"))),
+    (
+        "secure gradient normals off by sqrt2",
+        [GRADIENT_NOISE["secure"]],
+        (noise.fill_secure, ("$x *= -2.0", "$x *= -1.0")),
+    ),
+    ("fast gradient normals off by sqrt2", [GRADIENT_NOISE["fast"]], (noise.fill_fast, ("$x *= -2.0", "$x *= -1.0"))),
     # clipping
     (
         "row clipping dropped",
         [CLIPPED, _moments(AR), _class_moments(RO), _mixture(AR)],
-        (_clip_in_place, ("long = norms > limit", "long = np.zeros(len(norms), dtype=bool)")),
+        (_clip_in_place, ("$norms > $limit", "np.zeros(len($norms), dtype=bool)")),
     ),
     (
         "row clipping dropped before the lattice",
         [ON_LATTICE, _moments(AR), _mixture(RO)],
-        (lattice_rows, ("rows = _clip_in_place(rows, check_bound(l2_bound))", "check_bound(l2_bound)")),
+        (lattice_rows, ("$rows = _clip_in_place($rows, check_bound($l2_bound))", "check_bound($l2_bound)")),
     ),
-    ("rows rounded outward", [ON_LATTICE], (lattice_rows, ("np.trunc(", "np.ceil("))),
+    ("rows rounded outward", [ON_LATTICE], (lattice_rows, ("np.trunc", "np.ceil"))),
     (
         "responsibilities above 1",
         [_mixture(AR)],
-        (_simplex_rows, ("r /= np.maximum(sums, 1.0)[:, None]", "pass")),
+        (_simplex_rows, ("$r /= np.maximum($sums, 1.0)[:, None]", "pass")),
     ),
     (
         "gradient clipping dropped",
@@ -201,12 +260,15 @@ MUTANTS = [
     (
         "gradients clipped batch by batch",
         [SUM_OF_CLIPPED],
-        (ClippedSum._factors, ("self.clip_norm / square_norms.sqrt()", "self.clip_norm / square_norms.sqrt().max()")),
+        (ClippedSum._factors, ("$square_norms.sqrt()", "$square_norms.sqrt().max()")),
     ),
     (
         "a layer left out of the norms",
         [REFERENCE],
-        (ClippedSum._add_fast, ("for _, rule in rules)", "for _, rule in rules[1:])")),
+        (
+            ClippedSum._add_fast,
+            ("($rule.square_norms for $name, $rule in $rules)", "($rule.square_norms for $name, $rule in $rules[1:])"),
+        ),
     ),
     (
         "clip norm above the bound",
@@ -219,17 +281,17 @@ MUTANTS = [
         list(NAN.values()),
         (
             ClippedSum._factors,
-            ("mask & torch.isfinite(square_norms)", "mask.clone()"),
-            ("usable &= factors >= 2.0**-100", "pass"),
+            ("$mask & torch.isfinite($square_norms)", "$mask.clone()"),
+            ("$usable &= $factors >= 2.0**-100", "pass"),
         ),
     ),
-    ("NaN gradient times 0", [NAN["fast"]], (ClippedSum._add_fast, ("bool(unusable.any())", "False"))),
+    ("NaN gradient times 0", [NAN["fast"]], (ClippedSum._add_fast, ("bool($unusable.any())", "False"))),
     (
         "NaN gradient times 0, reference",
         [NAN["vmap"]],
         (
             ClippedSum._add_reference,
-            ("torch.where((factors > 0).unsqueeze(1), gradient.flatten(1), 0.0)", "gradient.flatten(1)"),
+            ("torch.where(($factors > 0).unsqueeze(1), $gradient.flatten(1), 0.0)", "$gradient.flatten(1)"),
         ),
     ),
     # sensitivities
@@ -241,58 +303,80 @@ MUTANTS = [
             ("2 * self.l2_bound if self.difference_bound is None else self.difference_bound", "self.l2_bound"),
         ),
     ),
-    ("count and mean weights not paid", [_moments(AR)], (moments, ("l2_bound=(a2 + b2 + 1) ** 0.5", "l2_bound=1.0"))),
+    ("count and mean weights not paid", [_moments(AR)], (moments, ("($a2 + $b2 + 1) ** 0.5", "1.0"))),
     (
         "moments' replace_one by the cosine of b = 0",
         [_moments(RO, WIDE), _class_moments(RO, WIDE)],
-        (_same_class_difference, ("(2 + b2) ** 2 / 2", "2.0")),
+        (_same_class_difference, ("(2 + $b2) ** 2 / 2", "2.0")),
     ),
     ("sqrt2 left off the half-vector", [OFF_DIAGONAL, _moments(RO, WIDE)], (_weights, ("2**0.5", "1.0"))),
     ("2 for sqrt2 on the half-vector", [_moments(AR)], (_weights, ("2**0.5", "2.0"))),
     (
         "label-conditional moments by different classes alone",
         [_class_moments(RO, WIDE), BOTH_TERMS],
-        (class_moments, ("max(apart, _same_class_difference(b2))", "apart")),
+        (class_moments, ("max($apart, _same_class_difference($b2))", "$apart")),
     ),
     (
         "sqrt2 dropped between classes",
         [_class_moments(RO, 1.0, 1.0)],
-        (class_moments, ("2 * one if n_classes > 1 else one", "one")),
+        (class_moments, ("2 * $one if $n_classes > 1 else $one", "$one")),
     ),
-    ("first moments' replace_one dropped", [FIRST], (first_moments, ("=2.0", "=(count_weight**2 + 1) ** 0.5"))),
+    (
+        "first moments' replace_one dropped",
+        [FIRST],
+        (
+            first_moments,
+            ("BoundedSum($rest, difference_bound=2.0)", "BoundedSum($rest, difference_bound=($3**2 + 1) ** 0.5)"),
+        ),
+    ),
     (
         "second moments' replace_one dropped",
         [SECOND],
-        (second_moments, ("difference_bound=2**0.5", "difference_bound=1.0")),
+        (second_moments, ("BoundedSum($rest, difference_bound=2**0.5)", "BoundedSum($rest, difference_bound=1.0)")),
     ),
-    ("class means' replace_one dropped", [CLASS_FIRST[RO]], (class_first_moments, ("max(2 * one, 4.0)", "one"))),
+    ("class means' replace_one dropped", [CLASS_FIRST[RO]], (class_first_moments, ("max(2 * $one, 4.0)", "$one"))),
     (
         "class means' opposite rows forgotten",
         [CLASS_FIRST[RO]],
-        (class_first_moments, ("max(2 * one, 4.0)", "2 * one")),
+        (class_first_moments, ("max(2 * $one, 4.0)", "2 * $one")),
     ),
-    ("class means' count not paid", [CLASS_FIRST[AR]], (class_first_moments, ("l2_bound=one**0.5", "l2_bound=1.0"))),
-    ("mixture sums' counts not paid", [_mixture(AR)], (mixture_sums, ("l2_bound=(w0**2 + ", "l2_bound=("))),
+    (
+        "class means' count not paid",
+        [CLASS_FIRST[AR]],
+        (class_first_moments, ("BoundedSum($rest, l2_bound=$one**0.5)", "BoundedSum($rest, l2_bound=1.0)")),
+    ),
+    ("mixture sums' counts not paid", [_mixture(AR)], (mixture_sums, ("$w0**2 + $w1**2", "$w1**2"))),
     (
         "mixture sums' replace_one dropped",
         [_mixture(RO), _mixture(RO, kind="full")],
-        (mixture_sums, ("_difference(w0**2, w1**2, w2**2, total.shape[0])", "(w0**2 + w1**2 + w2**2)")),
+        (
+            mixture_sums,
+            ("_difference($w0**2, $w1**2, $w2**2, $total.shape[0])", "$w0**2 + $w1**2 + $w2**2"),
+        ),
     ),
     (
         "mixture sums by different vertices alone",
         [_mixture(RO, (0.3, 1, 1))],
-        (_difference, ("max(2 * (w0 + a + b), same_vertex)", "2 * (w0 + a + b)")),
+        (_difference, ("max(2 * ($w0 + $a + $b), $same_vertex)", "2 * ($w0 + $a + $b)")),
     ),
     (
         "one-hot pairs not paid",
         [ONE_HOT[AR], ONE_HOT[RO]],
-        (one_hot_weights, ("_COUNT_SQUARE + one_way_square + pair_square", "_COUNT_SQUARE + one_way_square")),
+        (one_hot_weights, ("_COUNT_SQUARE + $one_way_square + $pair_square", "_COUNT_SQUARE + $one_way_square")),
     ),
-    ("one-hot label count not paid", [ONE_HOT[AR]], (one_hot_weights, ("_COUNT_SQUARE + one_way", "one_way"))),
-    ("one-hot weights squared", [ONE_HOT[AR]], (one_hot_weights, ("np.sqrt(squares)", "squares"))),
-    ("one-hot replace_one dropped", [ONE_HOT[RO]], (one_hot_moments, ("(2 * square) ** 0.5", "square**0.5"))),
-    ("histogram pays for one column", [HISTOGRAM[AR]], (joint_histogram, ("l2_bound=d**0.5", "l2_bound=1.0"))),
-    ("histogram's replace_one dropped", [HISTOGRAM[RO]], (joint_histogram, ("(2 * d) ** 0.5", "d**0.5"))),
+    (
+        "one-hot label count not paid",
+        [ONE_HOT[AR]],
+        (one_hot_weights, ("_COUNT_SQUARE + $one_way_square", "$one_way_square")),
+    ),
+    ("one-hot weights squared", [ONE_HOT[AR]], (one_hot_weights, ("np.sqrt($squares)", "$squares"))),
+    ("one-hot replace_one dropped", [ONE_HOT[RO]], (one_hot_moments, ("2 * $square", "$square"))),
+    (
+        "histogram pays for one column",
+        [HISTOGRAM[AR]],
+        (joint_histogram, ("BoundedSum($rest, l2_bound=$d**0.5)", "BoundedSum($rest, l2_bound=1.0)")),
+    ),
+    ("histogram's replace_one dropped", [HISTOGRAM[RO]], (joint_histogram, ("2 * $d", "$d"))),
     # sampling
     (
         "shuffled batches for Poisson",
@@ -300,9 +384,9 @@ MUTANTS = [
         (
             poisson_batches,
             (
-                "yield hits[i:j] - step * n_records",
-                "order = np.argsort(rng.random(n_records)) if step % round(1 / sampling_rate) == 0 else order\n"
-                "            yield np.sort(order[step % round(1 / sampling_rate) :: round(1 / sampling_rate)])",
+                "yield $hits[$i:$j] - $step * $n_records",
+                "order = np.argsort($4.random($n_records)) if $step % round(1 / $2) == 0 else order\n"
+                "yield np.sort(order[$step % round(1 / $2)::round(1 / $2)])",
             ),
         ),
     ),
@@ -312,44 +396,54 @@ MUTANTS = [
         (
             poisson_batches,
             (
-                "yield hits[i:j] - step * n_records",
-                "yield np.sort(np.argsort(rng.random(n_records))[: round(n_records * sampling_rate)])",
+                "$hits[$i:$j] - $step * $n_records",
+                "np.sort(np.argsort($4.random($n_records))[:round($n_records * $2)])",
             ),
         ),
     ),
     (
         "sampling at twice the rate",
         [BATCH_SIZES],
-        (PoissonLoader.__iter__, ("plan.sampling_rate", "2 * plan.sampling_rate")),
+        (PoissonLoader.__iter__, ("$plan.sampling_rate", "2 * $plan.sampling_rate")),
     ),
     (
         "sampling at the square of the rate",
         [INDEPENDENT],
-        (loader._successes, ("np.log1p(-rate)", "np.log1p(-rate**2)")),
+        (
+            loader._successes,
+            (
+                "np.log1p(-$rng.random($draws)) / np.log1p(-$rate)",
+                "np.log1p(-$rng.random($draws)) / np.log1p(-$rate**2)",
+            ),
+        ),
     ),
     (
         "large batches truncated",
         [WHOLE_BATCHES],
-        (Batch.__iter__, ("len(self._indices), size", "min(size, len(self._indices)), size")),
+        (Batch.__iter__, ("range(0, len(self._indices), $size)", "range(0, min($size, len(self._indices)), $size)")),
     ),
     (
         "empty batches skipped",
         [EMPTY_BATCHES],
-        (PoissonLoader.__iter__, ("yield Batch", "if len(indices): yield Batch")),
+        (PoissonLoader.__iter__, ("yield Batch(self, $indices)", "if len($indices):\n    yield Batch(self, $indices)")),
     ),
     # steps
     ("net's noise seeded", [NET_SEED], (DPNet._run_steps, ("make_noise_generator(self.noise)", SEEDED))),
     (
         "records kept by the net",
         [NET_STATE],
-        (DPNet._run_steps, ("steps = iter(loader)", "steps = iter(loader); self.seen_ = X")),
+        (DPNet._run_steps, ("$start", "self.seen_ = $1")),
     ),
     # thresholds
-    ("threshold without the one record", list(THRESHOLD.values()), (selection_threshold, ("return 1.0 +", "return"))),
+    (
+        "threshold without the one record",
+        list(THRESHOLD.values()),
+        (selection_threshold, ("1.0 + float($sd) * -ndtri($tail)", "float($sd) * -ndtri($tail)")),
+    ),
     (
         "threshold's delta for each column",
         [THRESHOLD[8]],
-        (selection_threshold, ("(np.log1p(-delta) / n_columns)", "(np.log1p(-delta))")),
+        (selection_threshold, ("np.log1p(-$delta) / $n_columns", "np.log1p(-$delta)")),
     ),
     # accounting
     (
@@ -357,27 +451,34 @@ MUTANTS = [
         [PRICE_RO],
         (
             pricing.epsilon_pld,
-            ("neighboring), float(delta) - extra, neighboring)", f"{AR!r}), float(delta) - extra, {AR!r})"),
+            (
+                "epsilon_of(combine($rows, $neighboring), float($delta) - $extra, $neighboring)",
+                "epsilon_of(combine($rows, 'add_or_remove_one'), float($delta) - $extra, 'add_or_remove_one')",
+            ),
         ),
     ),
-    ("later charges not filtered", [FILTER], (PrivacyFilter.check, ("if not total <= limit:", "if False:"))),
-    ("first charge not limited", [BUDGET], (PrivacyFilter.check, ("if not cost <= self.epsilon:", "if False:"))),
+    (
+        "later charges not filtered",
+        [FILTER],
+        (PrivacyFilter.check, ("if not $total <= $limit:\n    $left, $cost = $both\n    $body", "pass")),
+    ),
+    ("first charge not limited", [BUDGET], (PrivacyFilter.check, ("not $cost <= self.epsilon", "False"))),
     ("books copied by clone", CLONES, (PrivacyAccountant.__sklearn_clone__, ("return self", COPIED))),
     ("books copied by deepcopy", CLONES[:1], (PrivacyAccountant.__deepcopy__, ("return self", COPIED))),
     (
         "card edited, digest not checked",
         [CARD_DIGEST],
-        (PrivacyCard.verify, ('if card["digest"] != digest(content):', "if False:")),
+        (PrivacyCard.verify, ("$card['digest'] != digest($content)", "False")),
     ),
     (
         "card edited, epsilon not recomputed",
         [CARD_FIGURES],
-        (PrivacyCard._verify_fit, ('_agree(fit["epsilon"], epsilon, "fit: epsilon")', "pass")),
+        (PrivacyCard._verify_fit, ("_agree($fit['epsilon'], $epsilon, 'fit: epsilon')", "None")),
     ),
     (
         "card edited, fit not in the ledger",
         [CARD_LEDGER],
-        (PrivacyCard.verify, ("if not charged[charge]:", "if False:")),
+        (PrivacyCard.verify, ("not $charged[$charge]", "False")),
     ),
 ]
 

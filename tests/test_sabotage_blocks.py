@@ -15,7 +15,7 @@ import test_checks
 import test_codes_and_blocks as codes
 import test_noise_blocks as blocks
 import test_training_in_threads as threads
-from _sabotage import Claim, assert_caught, everywhere, mutant_ids, patch_source
+from _sabotage import Claim, after, assert_caught, everywhere, mutant_ids, patch_source
 
 from skdpgen.dpsgd import (
     ClippedSum,
@@ -142,15 +142,19 @@ def _own(kind, piece, n_threads):
 # (sabotage, claims that catch it, change)
 MUTANTS = [
     # bits
-    ("counters of pieces overlap after 32 steps", ONCE, edited(NormalStream.__init__, ("k << 64", "k << 20"))),
-    ("one counter for all pieces", [*ONCE, *JOINT_STEPS.values()], edited(NormalStream.__init__, ("k << 64", "k * 0"))),
+    ("counters of pieces overlap after 32 steps", ONCE, edited(NormalStream.__init__, ("$k << 64", "$k << 20"))),
+    (
+        "one counter for all pieces",
+        [*ONCE, *JOINT_STEPS.values()],
+        edited(NormalStream.__init__, ("$k << 64", "$k * 0")),
+    ),
     (
         "the last partial block of words is left empty",
         [DISTINCT["secure"], JOINT],
         edited(
             NoiseGenerator._words,
-            ("np.empty(n, ", "np.zeros(n, "),
-            ("range(0, 8 * n, ", "range(0, 8 * n - len(self._zeros) + 1, "),
+            ("np.empty($n, $rest)", "np.zeros($n, $rest)"),
+            ("range(0, 8 * $n, $rest)", "range(0, 8 * $n - len(self._zeros) + 1, $rest)"),
         ),
     ),
     (
@@ -163,29 +167,39 @@ MUTANTS = [
     (
         "32 bits for the noise of gradients",
         [KEY],
-        edited(GradientNoise.__init__, ("rng.random_bytes(32))", "rng.random_bytes(4)) * 8")),
+        edited(GradientNoise.__init__, ("bytes($rng.random_bytes(32))", "bytes($rng.random_bytes(4)) * 8")),
     ),
     ("one key for two noises", [SHARED], replaced(NoiseGenerator, "random_bytes", key_of_the_generator)),
     # from bits to numbers
     (
         "secure radius from 31 bits",
         [SECURE_BITS],
-        edited(fill_secure, ("2**63 - 1", "2**31 - 1"), ("radius *= 2.0**-63", "radius *= 2.0**-31")),
+        edited(fill_secure, ("2**63 - 1", "2**31 - 1"), ("$radius *= 2.0**-63", "$radius *= 2.0**-31")),
     ),
-    ("fast radius without its tail", [FAST_BITS], edited(fill_fast, ("height < 2**8", "height < 0"))),
-    ("fast angle from 16 bits", [FAST_BITS], edited(fill_fast, ("(angle, turn,", "(angle, turn >> 16 << 16,"))),
+    ("fast radius without its tail", [FAST_BITS], edited(fill_fast, ("$height < 2**8", "$height < 0"))),
+    (
+        "fast angle from 16 bits",
+        [FAST_BITS],
+        edited(
+            fill_fast,
+            (
+                "np.copyto($angle, $turn, $rest)\n$angle *= $turns",
+                "np.copyto($angle, $turn >> 16 << 16, $rest)\n$angle *= $turns",
+            ),
+        ),
+    ),
     (
         "radius from 53 bits",
         [GENERATOR_BITS],
         edited(
             NoiseGenerator._fill_normals,
-            ("words[:pairs].astype", "(words[:pairs] >> np.uint64(11) << np.uint64(11)).astype"),
+            ("$words[:$pairs].astype", "($words[:$pairs] >> np.uint64(11) << np.uint64(11)).astype"),
         ),
     ),
     (
         "angle from the bits of the radius",
         [JOINT],
-        edited(NoiseGenerator._fill_normals, ("words[pairs:] >>", "words[:pairs] >>")),
+        edited(NoiseGenerator._fill_normals, ("$words[$pairs:] >> np.uint64(11)", "$words[:$pairs] >> np.uint64(11)")),
     ),
     (
         "uniforms of 31 bits",
@@ -198,39 +212,47 @@ MUTANTS = [
         [AHEAD],
         edited(
             GradientNoise._add_drawn,
-            ("\n    self._spare.put(drawn)", ""),
-            ("_take_drawn(std / divisor)", "_take_drawn(std / divisor)\n    self._spare.put(drawn)"),
+            ("self._spare.put($drawn)", "None"),
+            after("$drawn = self._take_drawn($rest)", "self._spare.put($drawn)"),
         ),
     ),
     (
         "buffers that are filled once",
         [AHEAD],
-        edited(noise._work, ("for k in range(len(stream)):", "for k in range(len(stream) * (draws > 3)):")),
+        edited(noise._work, ("len($stream)", "len($stream) * ($3 > 3)")),
     ),
     (
         "tensors that share their noise",
         [_own("secure", 10, 1)],
-        edited(GradientNoise._add_drawn, ("drawn[start:end]", "drawn[: end - start].clone()")),
+        edited(GradientNoise._add_drawn, ("$drawn[$starts:$end]", "$drawn[:$end - $starts].clone()")),
     ),
     (
         "the last partial piece of a sum without noise",
         [_own("secure", 10, 1)],
-        edited(noise._add_on_lattice, ("value.numel(), piece)", "value.numel() - piece + 1, piece)")),
+        edited(
+            noise._add_on_lattice, ("range(0, $value.numel(), $piece)", "range(0, $value.numel() - $piece + 1, $piece)")
+        ),
     ),
     (
         "the noise of a piece begins anew in each tensor",
         [_own("fast", 10, 1), _own("fast", 64, 3)],
-        edited(GradientNoise._overlaps, ("slice(low - start, high - start)", "slice(0, high - low)")),
+        edited(GradientNoise._overlaps, ("slice($low - $3, $high - $3)", "slice(0, $high - $low)")),
     ),
     (
         "pieces that no thread draws",
         [_own("fast", 4, 1), _own("fast", 4, 3)],
-        edited(GradientNoise._add_in_turn, ("len(self._scratch)):", "len(self._scratch) + 1):")),
+        edited(
+            GradientNoise._add_in_turn,
+            (
+                "range($worker, len(self._stream), len(self._scratch))",
+                "range($worker, len(self._stream), len(self._scratch) + 1)",
+            ),
+        ),
     ),
     (
         "threads that share their memory",
         [Claim(blocks.test_threads_do_not_write_over_each_other_s_noise)],
-        edited(GradientNoise._add_in_turn, ("self._scratch[worker]", "self._scratch[0]")),
+        edited(GradientNoise._add_in_turn, ("self._scratch[$worker]", "self._scratch[0]")),
     ),
     # clips and sums
     ("no slack in a plan of subsets", [ROUNDED["subsets"]], replaced(SubsetPlan, "slack", lambda shipped: 0.0)),
@@ -238,56 +260,57 @@ MUTANTS = [
     (
         "the last partial block of gradients left out",
         [BLOCKS_OF_GRADIENTS],
-        edited(ClippedSum._add_reference, ("range(0, batch, step)", "range(0, batch - step + 1, step)")),
+        edited(ClippedSum._add_reference, ("range(0, $batch, $step)", "range(0, $batch - $step + 1, $step)")),
     ),
     # draws
     ("the first block of batches again", [INCLUSIONS], replaced(loader, "_successes", remembered)),
     (
         "more batches than steps",
         [INCLUSIONS],
-        edited(loader.poisson_batches, ("min(block, steps - first)", "block")),
+        edited(loader.poisson_batches, ("min($block, $steps - $first)", "$block")),
     ),
     (
         "a record passed over where the gaps end",
         [GAPS],
-        edited(loader._successes, ("last = positions[-1]", "last = positions[-1] + 1")),
+        edited(loader._successes, ("$positions[-1]", "$positions[-1] + 1")),
     ),
     (
         "latent noise of the first chunk again",
         [LATENTS],
         edited(
             PoissonLoader._chunk,
-            (
-                "self._rng.standard_normal(shape) if",
-                "vars(self).setdefault('kept', self._rng.standard_normal(shape)) if",
-            ),
+            ("self._rng.standard_normal($shape)", "vars(self).setdefault('kept', self._rng.standard_normal($shape))"),
         ),
     ),
     ("groups of the first chunk again", [GROUPS], replaced(termwise, "draw_groups", remembered)),
-    ("ids by 8 bits of their hash", [IDS], edited(hash_subsets, ("digest_size=8", "digest_size=1"))),
+    (
+        "ids by 8 bits of their hash",
+        [IDS],
+        edited(hash_subsets, ("hashlib.blake2b($rest, digest_size=8)", "hashlib.blake2b($rest, digest_size=1)")),
+    ),
     # codes
     (
         "a code beyond its column counted in the next",
         [CODE, ANY_CODES],
-        edited(one_hot._encode, ("codes < n_levels)", "codes + np.cumsum(n_levels) - n_levels < n_levels.sum())")),
+        edited(one_hot._encode, ("$codes < $n_levels", "$codes + np.cumsum($n_levels) - $n_levels < $n_levels.sum()")),
     ),
     (
         "the last partial block of codes left out",
         [TABLES],
-        edited(one_hot._tables, ("range(0, len(codes), size)", "range(0, len(codes) - size + 1, size)")),
+        edited(one_hot._tables, ("range(0, len($codes), $size)", "range(0, len($codes) - $size + 1, $size)")),
     ),
     (
         "cells numbered in narrow integers",
         [WIDTH],
         edited(
             histograms.class_norm_histogram,
-            (".astype(np.int64)", ".astype(np.asarray(norms).dtype.type and codes.dtype)"),
+            ("np.int64", "np.asarray($1).dtype.type and $2.dtype"),
         ),
     ),
     (
         "rows of no class counted in the first",
         [NO_CLASS],
-        edited(_by_class, ("order[edges[k] : ", "order[edges[k] * (k > 0) : ")),
+        edited(_by_class, ("$order[$edges[$k]:$edges[$k + 1]]", "$order[$edges[$k] * ($k > 0):$edges[$k + 1]]")),
     ),
     # torch's generators
     (
@@ -295,7 +318,11 @@ MUTANTS = [
         [MASKS],
         edited(SecretGenerators.in_place, ("generator_states(self._devices)", "self._states")),
     ),
-    ("masks of a public seed", [MASKS], edited(SecretGenerators.__init__, ("[state, ", "[_seeded_state('cpu', 0), "))),
+    (
+        "masks of a public seed",
+        [MASKS],
+        edited(SecretGenerators.__init__, ("[$state, *$states]", "[_seeded_state('cpu', 0), *$states]")),
+    ),
     ("no lock on the generators", [IN_THREADS], without_a_lock),
     (
         "a check that draws as the process does",
@@ -305,7 +332,7 @@ MUTANTS = [
     (
         "dropout taken for mixing where it left all in place",
         [VERDICT],
-        edited(checks._losses, ("not all(map(", "False and not all(map(")),
+        edited(checks._losses, ("not all(map($rest))", "False and not all(map($rest))")),
     ),
 ]
 

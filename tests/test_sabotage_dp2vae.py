@@ -8,7 +8,7 @@ import test_dp2vae_training as training
 import test_subset_events as events
 import test_subsets as subsets
 from _fits import ledger_is_what_ran, nothing_private_is_kept
-from _sabotage import Claim, assert_caught, mutant_ids
+from _sabotage import Claim, after, assert_caught, before, mutant_ids
 
 from skdpgen.accounting import _subset_sampling as subset_sampling
 from skdpgen.dpsgd import _subsets as subsets_module
@@ -45,21 +45,29 @@ def _event(sampler, update, mechanism, reach):
     return Claim(subsets.test_each_combination_has_its_own_sound_event, sampler, update, mechanism, reach)
 
 
-DECODER_NOISE = 'fit.noise["decoder"]'
-
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
     # prices
     (
         "subsets priced under add or remove",
         [PRICES],
-        (subset_sampling.subset_distribution, ("Relation.REPLACE_ONE", "Relation.ADD_OR_REMOVE_ONE")),
+        (
+            subset_sampling.subset_distribution,
+            ("NeighboringRelation.REPLACE_ONE", "NeighboringRelation.ADD_OR_REMOVE_ONE"),
+        ),
     ),
-    ("amplified twice", [REVEALED], (subset_sampling._profile, ("delta = q *", "delta = q * q *"))),
+    (
+        "amplified twice",
+        [REVEALED],
+        (
+            subset_sampling._profile,
+            ("$q * np.exp(_log_delta($inner, $mu))", "$q * $q * np.exp(_log_delta($inner, $mu))"),
+        ),
+    ),
     (
         "the envelope of one configuration alone",
         [ENVELOPE],
-        (subset_sampling._profile, ("np.expm1(np.minimum(e, 30)) / q", "np.expm1(np.minimum(e, 30)) / q**2")),
+        (subset_sampling._profile, ("np.expm1(np.minimum($e, 30)) / $q", "np.expm1(np.minimum($e, 30)) / $q**2")),
     ),
     (
         "the paper's encoders accounted with amplification",
@@ -74,18 +82,27 @@ MUTANTS = [
     (
         "visits of a schedule rounded down",
         [VISITS],
-        (SubsetPlan.visits, ("math.ceil(", "math.floor(")),
+        (SubsetPlan.visits, ("math.ceil", "math.floor")),
     ),
     # draws
     (
         "an equal split",
         [ASSIGNED],
-        (subsets_module.assign_subsets, ("rng.integers(n_subsets, n_records)", "np.arange(n_records) % n_subsets")),
+        (
+            subsets_module.assign_subsets,
+            ("$rng.integers($n_subsets, $n_records)", "np.arange($n_records) % $n_subsets"),
+        ),
     ),
     (
         "a hash of the row number",
         [HASHED],
-        (subsets_module.hash_subsets, ("for code in coded", "for code in map(b'%d'.__mod__, range(len(coded)))")),
+        (
+            subsets_module.hash_subsets,
+            (
+                "(hashlib.blake2b($code, $rest).digest() for $code in $coded)",
+                "(hashlib.blake2b($code, $rest).digest() for $code in map(b'%d'.__mod__, range(len($coded))))",
+            ),
+        ),
     ),
     (
         "a fixed number of subsets a step",
@@ -93,8 +110,8 @@ MUTANTS = [
         (
             subsets_module.subset_draws,
             (
-                "yield from poisson_batches(plan.n_subsets, plan.sampling_rate, plan.steps, rng)",
-                "yield from (rng.integers(plan.n_subsets, plan.per_step) for _ in range(plan.steps))",
+                "poisson_batches($plan.n_subsets, $plan.sampling_rate, $plan.steps, $rng)",
+                "($rng.integers($plan.n_subsets, $plan.per_step) for _ in range($plan.steps))",
             ),
         ),
     ),
@@ -103,7 +120,7 @@ MUTANTS = [
         [KEYED],
         (
             subsets_module.KeyedStream.uniform,
-            ("np.asarray(units, dtype=np.uint64) *", "np.arange(len(units), dtype=np.uint64) *"),
+            ("np.asarray($units, $rest)", "np.arange(len($units), $rest)"),
         ),
     ),
     # steps
@@ -112,30 +129,42 @@ MUTANTS = [
         [SENSITIVITY, RANDOM, BY_HAND],
         (
             stage_2.clipped_subset_sum,
-            ("factors(norms_of(gradients), plan.clip_norm)", "factors(norms_of(gradients), 1e9)"),
+            ("$plan.clip_norm", "1e9"),
         ),
     ),
     (
         "clipping of the sum instead of each",
         [BY_HAND],
-        (stage_1.norms_of, (".sum(0).sqrt()", ".sum().sqrt().expand(len(parts[0]))")),
+        (
+            stage_1.norms_of,
+            (
+                "torch.stack($parts).square().sum(0).sqrt()",
+                "torch.stack($parts).square().sum().sqrt().expand(len($parts[0]))",
+            ),
+        ),
     ),
     (
         "a subset that is not finite not masked",
         [MASKED],
-        (stage_1.scaled, ("masked = not bool((factor > 0).all())", "masked = False")),
+        (stage_1.scaled, ("not bool(($factor > 0).all())", "False")),
     ),
     (
         "empty subsets contribute",
         [EMPTY],
-        (stage_2.clipped_subset_sum, (" * stack.rows.occupied(part).to(latent.device)", "")),
+        (
+            stage_2.clipped_subset_sum,
+            (
+                "factors(norms_of($gradients), $plan.clip_norm) * $stack.rows.occupied($part).to($latent.device)",
+                "factors(norms_of($gradients), $plan.clip_norm)",
+            ),
+        ),
     ),
     (
         "encoders pooled in stage 1",
         [OWN_SUBSET],
         (
             stage_1._pretrain_chunk,
-            ("norms_of(group, torch.float32)", "norms_of(group).sum().expand(len(units))"),
+            ("norms_of($group, torch.float32)", "norms_of($group).sum().expand(len($group[0]))"),
         ),
     ),
     # state
@@ -144,10 +173,9 @@ MUTANTS = [
         [STATE["stateless"]],
         (
             stage_2.EncoderStack.encode,
-            (
-                "counts, units, step, decoder, weights)",
-                "counts, units, step, decoder, weights)\n"
-                "        for s, p in zip(self.parameters, parameters): s[units] = p.detach()",
+            after(
+                "$parameters = self._refine($parameters, $zeros, $counts, $units, $rest)",
+                "for kept, refined in zip(self.parameters, $parameters):\n    kept[$units] = refined.detach()",
             ),
         ),
     ),
@@ -157,16 +185,23 @@ MUTANTS = [
         (
             stage_2.EncoderStack.encode,
             (
-                "x, label, normals = self._draw(QUERY, units, step)",
-                "self._counts += 1; self._counts[units] += 1; "
-                "x, label, normals = self._draw(QUERY, units, int(self._counts.sum()))",
+                "$x, $label, $normals = self._draw(QUERY, $units, $step)",
+                "self._counts += 1\n"
+                "self._counts[$units] += 1\n"
+                "$x, $label, $normals = self._draw(QUERY, $units, int(self._counts.sum()))",
             ),
         ),
     ),
     (
         "refreshed when drawn",
         [SCHEDULE],
-        (stage_2.train_decoder, ("stack.refresh(round_robin(plan, step), step", "stack.refresh(units, step")),
+        (
+            stage_2.train_decoder,
+            (
+                "for $step, $units in enumerate(subset_draws($rest)):\n    $body",
+                "for $step, $units in enumerate(subset_draws($rest)):\n    round_robin = lambda *_: $units\n    $body",
+            ),
+        ),
     ),
     # fits
     (
@@ -175,18 +210,22 @@ MUTANTS = [
         (
             _dp2vae_model._train,
             (
-                "settings.subsets.plan(",
-                "__import__('dataclasses').replace(settings.subsets, steps=settings.subsets.steps + 1).plan(",
+                "$settings.subsets.plan",
+                "__import__('dataclasses').replace($settings.subsets, steps=$settings.subsets.steps + 1).plan",
             ),
         ),
     ),
-    ("noise below the charge", [*LEDGER.values()], (_dp2vae_model._train, (DECODER_NOISE, "0.9 * " + DECODER_NOISE))),
+    (
+        "noise below the charge",
+        [*LEDGER.values()],
+        (_dp2vae_model._train, ("$fit.noise['decoder']", "0.9 * $fit.noise['decoder']")),
+    ),
     (
         "more subsets a step than charged",
         [LEDGER["arrays, subsets"]],
         (
             _dp2vae_model._train,
-            ("settings.subsets.plan(", "__import__('dataclasses').replace(settings.subsets, per_step=6).plan("),
+            ("$settings.subsets.plan", "__import__('dataclasses').replace($settings.subsets, per_step=6).plan"),
         ),
     ),
     (
@@ -194,13 +233,20 @@ MUTANTS = [
         [LEDGER["frame, subsets"]],
         (
             _dp2vae_model.release_facts,
-            ("cells = np", "add_gaussian(histogram(np.zeros(9, int), 1), 50.0, rng, neighboring); cells = np"),
+            before(
+                "$counts = add_gaussian($query, $noise, $rng, $neighboring)",
+                "add_gaussian(histogram(np.zeros(9, int), 1), 50.0, $rng, $neighboring)",
+            ),
         ),
     ),
     (
         "rows kept on the model",
         KEPT,
-        (_dp2vae_model.fit_dp2vae_model, ("description = None", "description = None; decoder.rows = x")),
+        (
+            _dp2vae_model.fit_dp2vae_model,
+            after("$x, $classes, $width = _encoded($rest)", "seen = $x"),
+            after("$model = DP2VAEModel($codec, $decoder.cpu().eval(), $rest)", "$decoder.rows = seen"),
+        ),
     ),
 ]
 

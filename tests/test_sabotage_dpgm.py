@@ -10,7 +10,7 @@ import test_dpgm
 import test_dpgm_clusters
 import test_dpgm_parts
 from _fits import ledger_is_what_ran, nothing_private_is_kept, the_row_count_is_hidden
-from _sabotage import Claim, assert_caught, mutant_ids
+from _sabotage import Claim, after, assert_caught, before, mutant_ids
 
 from skdpgen.dpsgd import PartedSum
 from skdpgen.mechanisms import _moments as clusters
@@ -41,16 +41,8 @@ ONE_CHARGE = Claim(test_dpgm.test_one_charge_pays_for_all_clusters_together)
 
 FIT, CENTERS = _dpgm.fit_dpgm_model, _dpgm.find_centers
 PLAN = _dpgm.training_plan
-NOISED = 'noise["counts"], rng'
-RATE = "rate = training.sampling_rate"
-TRAIN = "train = training_plan(vae.training, fit, row_count, counts.sum(axis=1))"
-EXACT = "np.bincount(clusters, minlength=n_clusters).astype(float)"
-RERATE = (
-    "vae = replace(vae, training=replace(vae.training, sampling_rate="
-    f"vae.training.sampling_rate * len(x) / (n_clusters * {EXACT}.max())))"
-)
-NEAREST = "codes, n_clusters = nearest_centers(X, centers, transform), len(centers)"
-RELEASE = "released = add_gaussian(query, noise_multiplier, rng, neighboring)"
+CELLS = "$cells = $clusters if $classes is None else $both"
+EXACT = after(CELLS, "exact = np.bincount($clusters, minlength=$2.clusters.n_clusters).astype(float)")
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
@@ -58,32 +50,32 @@ MUTANTS = [
     (
         "a record trains the models of two clusters",
         [PARTS[AR], OWN_BLOCK, SAME_SUM],
-        (PartedSum.add, ("parts == part)", "(parts == part) | (parts == part + 1))")),
+        (PartedSum.add, ("$parts == $part", "($parts == $part) | ($parts == $part + 1)")),
     ),
     (
         "a record trains the models of all clusters",
         [PARTS[AR], PARTS[RO], SAME_SUM],
-        (PartedSum.add, ("mask & (parts == part)", "mask")),
+        (PartedSum.add, ("$mask & ($parts == $part)", "$mask")),
     ),
     (
         "each block clipped by the norm of another plan",
         [PARTS[AR], PARTS[RO]],
-        (PartedSum.__init__, ("clip_norm=plan.clip_norm", "clip_norm=2 * plan.clip_norm")),
+        (PartedSum.__init__, ("$plan.clip_norm", "2 * $plan.clip_norm")),
     ),
     (
         "the noise of a block divided among the clusters",
         [BLOCK_NOISE, PARTS[AR]],
-        (PartedSum.__init__, ("root, plan.l2_bound,", "root, plan.l2_bound / len(plan.part_batch_sizes),")),
+        (PartedSum.__init__, ("$plan.l2_bound", "$plan.l2_bound / len($plan.part_batch_sizes)")),
     ),
     (
         "rows beyond a physical batch dropped",
         [SAME_SUM],
-        (PartedSum.add, ("of_part.split(size)", "[of_part[:size]]")),
+        (PartedSum.add, ("$of_part.split($size)", "[$of_part[:$size]]")),
     ),
     (
         "losses of other clusters' records",
         [SAME_SUM],
-        (PartitionedVAEModule.forward, ("of_part == k", "of_part >= k")),
+        (PartitionedVAEModule.forward, ("$of_part == $k", "$of_part >= $k")),
     ),
     # ---- k-means
     (
@@ -91,96 +83,146 @@ MUTANTS = [
         [CLUSTERS[AR, TWO], CLUSTERS[RO, TWO]],
         (
             clusters.cluster_sums,
-            (NEAREST, f"{NEAREST}; X, codes = np.vstack([X, X]), np.append(codes, (codes + 1) % n_clusters)"),
+            after(
+                "$codes, $n_clusters = (nearest_centers($x, $centers, $transform), len($centers))",
+                "$x, $codes = (np.vstack([$x, $x]), np.append($codes, ($codes + 1) % $n_clusters))",
+            ),
         ),
     ),
     (
         "a cluster that hangs on the number of the row",
         [OWN_CLUSTER, CLUSTERS[AR, TWO]],
-        (clusters.nearest_centers, ("codes[part] = scores", "codes[part] = (np.arange(len(X))[part] % 2) * scores")),
+        (
+            clusters.nearest_centers,
+            (
+                "$codes[$part] = $scores.argmax(axis=1)",
+                "$codes[$part] = np.arange(len($1))[$part] % 2 * $scores.argmax(axis=1)",
+            ),
+        ),
     ),
     (
         "a cluster that hangs on the rows of the block",
         [OWN_CLUSTER],
-        (clusters.nearest_centers, ("scores.argmax(axis=1)", "(scores - scores.mean(axis=0)).argmax(axis=1)")),
+        (clusters.nearest_centers, ("$scores.argmax", "($scores - $scores.mean(axis=0)).argmax")),
     ),
     (
         "noise for the sums alone",
         [CLUSTERS[AR, "one cluster"], CLUSTERS[AR, TWO]],
-        (clusters.cluster_sums, ("return class_first_moments(", "return _cheaper(")),
+        (clusters.cluster_sums, ("class_first_moments($rest)", "_cheaper($rest)")),
     ),
     (
         "an iteration that was not paid",
         [LEDGER[ARRAYS], LEDGER[REPLACED], LEDGER[FRAME]],
-        (CENTERS, ("range(settings.steps)", "range(settings.steps + 1)")),
+        (CENTERS, ("$settings.steps", "$settings.steps + 1")),
     ),
     (
         "the mean of all rows without noise",
         [LEDGER[ARRAYS]],
-        (CENTERS, (RELEASE, RELEASE.replace("noise_multiplier", "0.0 if centers is None else noise_multiplier"))),
+        (
+            CENTERS,
+            (
+                "$query = cluster_sums($x, $features, $centers, $rest)\n"
+                "$released = add_gaussian($query, $noise, $rng, $neighboring)",
+                "$query = cluster_sums($x, $features, $centers, $rest)\n"
+                "$released = add_gaussian($query, 0.0 if $centers is None else $noise, $rng, $neighboring)",
+            ),
+        ),
     ),
     (
         "noise scaled for the other relation",
         [LEDGER[REPLACED]],
-        (CENTERS, (RELEASE, RELEASE.replace("neighboring", "'add_or_remove_one'"))),
+        (
+            CENTERS,
+            (
+                "add_gaussian($query, $noise_multiplier, $rng, $neighboring)",
+                "add_gaussian($query, $noise_multiplier, $rng, 'add_or_remove_one')",
+            ),
+        ),
     ),
     # ---- sizes of clusters
     (
         "exact counts of the clusters",
         [LEDGER[ARRAYS], LEDGER[FRAME], *SIZES],
-        (FIT, (NOISED, "0.0, rng")),
+        (FIT, ("$noise['counts']", "0.0")),
     ),
     (
         "denominators from the exact sizes of the clusters",
         SIZES,
-        (FIT, (TRAIN, TRAIN.replace("counts.sum(axis=1)", EXACT))),
+        (
+            FIT,
+            EXACT,
+            ("training_plan($training, $fit, $row_count, $sizes)", "training_plan($training, $fit, $row_count, exact)"),
+        ),
     ),
     (
         "shares of the clusters from their exact sizes",
         SIZES,
-        (FIT, (TRAIN, f"{TRAIN}; counts = {EXACT}[:, None]")),
+        (
+            FIT,
+            EXACT,
+            after(
+                "$train = training_plan($vae.training, $fit, $row_count, $counts.sum(axis=1))",
+                "$counts = exact[:, None]",
+            ),
+        ),
     ),
     (
         "the exact number of rows",
         [LEDGER[ARRAYS], *HIDDEN],
-        (FIT, ("fit.row_count(len(x), max(1.0, float(counts.sum())))", "float(len(x))")),
+        (FIT, ("$fit.row_count(len($x), max(1.0, float($counts.sum())))", "float(len($x))")),
     ),
     # ---- what is charged for the clusters and the training
     (
         "a rate from the exact sizes of the clusters",
         [LEDGER[ARRAYS], LEDGER[REPLACED]],
-        (FIT, (TRAIN, f"{RERATE}; {TRAIN}")),
+        (
+            FIT,
+            EXACT,
+            before(
+                "$train = training_plan($vae.training, $fit, $row_count, $sizes)",
+                "rate = $vae.training.sampling_rate * exact.sum() / (len(exact) * exact.max())\n"
+                "$vae = replace($vae, training=replace($vae.training, sampling_rate=rate))",
+            ),
+        ),
     ),
     (
         "steps for each cluster, charged once",
         [LEDGER[ARRAYS], LEDGER[FRAME]],
-        (PLAN, ("training.steps", "training.steps * len(cluster_sizes)")),
+        (PLAN, ("$training.steps", "$training.steps * len($4)")),
     ),
     (
         "the noise of one cluster's share of the rows",
         [LEDGER[ARRAYS]],
-        (PLAN, ('fit.noise["training"]', 'fit.noise["training"] / len(cluster_sizes)')),
+        (PLAN, ("$fit.noise['training']", "$fit.noise['training'] / len($4)")),
     ),
     (
         "a rate that is that of each cluster's share",
         [LEDGER[ARRAYS], *SIZES],
-        (PLAN, (RATE, "rate = min(1.0, training.sampling_rate * len(cluster_sizes))")),
+        (PLAN, ("$training.sampling_rate", "min(1.0, $training.sampling_rate * len($4))")),
     ),
     (
         "a budget in which the clusters are not found",
         [LEDGER[ARRAYS], ONE_CHARGE],
-        (_dpgm._plan_phases, ("steps=clusters.steps", "steps=1")),
+        (_dpgm._plan_phases, ("$clusters.steps", "1")),
     ),
     # ---- what is kept
     (
         "rows kept beside the centres",
         KEPT[:1],
-        (FIT, ("model = DPGMModel(parts, row_count)", "model = DPGMModel(parts, row_count); model.centers = x[:3]")),
+        (
+            FIT,
+            after("$codec, $x, $classes, $likelihood, $widths = learn_rows($rest)", "seen = $x"),
+            after("$model = DPGMModel($rest)", "$model.centers = seen[:3]"),
+        ),
     ),
     (
         "the cluster of each row kept",
         KEPT,
-        (FIT, ("model = DPGMModel(parts, row_count)", "model = DPGMModel(parts, row_count); model.labels = clusters")),
+        (
+            FIT,
+            after(CELLS, "seen = $clusters"),
+            after("$model = DPGMModel($rest)", "$model.labels = seen"),
+        ),
     ),
 ]
 

@@ -17,7 +17,7 @@ from _fits import (
     nothing_private_is_kept,
     the_row_count_is_hidden,
 )
-from _sabotage import Claim, assert_caught, mutant_ids
+from _sabotage import Claim, after, assert_caught, before, mutant_ids
 
 from skdpgen import DPPCA, DPGaussianMixture, PrivacyAccountant
 from skdpgen._base import PrivateEstimator
@@ -63,16 +63,9 @@ CELLS_JOINED = Claim(
     test_subclusters.test_a_joining_row_leaves_the_cells_of_the_others_and_adds_its_own_moments_alone, 3
 )
 SEEDED = "type(make_noise_generator())('seeded', seed=self.random_state or 0)"
-TWICE = "add_gaussian({0}, {1}, rng, neighboring); "
-UNTHRESHOLDED = ("above_threshold(", "(lambda noisy, *_: noisy > 0)(")
-EXACT = ("(counts, noise_multiplier,", "(counts, 0.0,")
-TRAIN = "net.partial_fit(rows)"
-STORE = "scaling = self.scaling_"
-CHARGE = "accountant.charge(plan.event, plan.label, plan.extra_delta, private=rng.private)"
-LATE = (
-    "__import__('types').SimpleNamespace(cover=lambda plan: plan); "
-    "self._late = (plan.event, plan.label, plan.extra_delta)"
-)
+UNPACKED = "$released = unpack_moments(add_gaussian($sums, $noise, $rng, $neighboring), $rest)"
+UNTHRESHOLDED = ("above_threshold($noisy, $rest)", "$noisy > 0")
+EXACT = ("add_gaussian($counts, $noise_multiplier, $rest)", "add_gaussian($counts, 0.0, $rest)")
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
@@ -80,63 +73,90 @@ MUTANTS = [
     (
         "unpaid release in DPPCA",
         _ledger("pca", "pca, replace_one"),
-        (DPPCA._release, ("sums = moments(", TWICE.format("moments(X, l2_bound=l2_bound)", 9.0) + "sums = moments(")),
+        (
+            DPPCA._release,
+            before("$sums = moments($rest)", "add_gaussian(moments($rest), 9.0, $3, $4)"),
+        ),
     ),
     (
         "unpaid release in DPGaussianMixture",
         _ledger("mixture by class"),
-        (DPGaussianMixture._fit_classes, ("released =", TWICE.format("sums", "noise_multiplier") + "released =")),
+        (
+            DPGaussianMixture._fit_classes,
+            before(
+                UNPACKED,
+                "add_gaussian($sums, $noise, $rng, $neighboring)",
+            ),
+        ),
     ),
     (
         "unpaid release in P3GM on arrays",
         _ledger("arrays", "arrays, replace_one", "arrays, net"),
-        (_array_model._release_moments, ("released = unpack", TWICE.format("second", 50.0) + "released = unpack")),
+        (
+            _array_model._release_moments,
+            before(
+                UNPACKED,
+                "add_gaussian($sums, 50.0, $rng, $neighboring)",
+            ),
+        ),
     ),
     (
         "unpaid release in cells of images",
         _ledger("arrays, images in cells"),
         (
             _class_structure.release_subclusters,
-            ("released = unpack", TWICE.format("query", 50.0) + "released = unpack"),
+            before(
+                UNPACKED,
+                "add_gaussian($sums, 50.0, $rng, $neighboring)",
+            ),
         ),
     ),
     (
         "unpaid release in P3GM on frames",
         _ledger("frame", "frame, levels", "frame, net"),
-        (_frame_model.fit_frame_model, ("released = unpack", TWICE.format("tables", 50.0) + "released = unpack")),
+        (
+            _frame_model.fit_frame_model,
+            before(
+                "$released = unpack(add_gaussian($sums, $noise, $rng, $neighboring), $rest)",
+                "add_gaussian($sums, 50.0, $rng, $neighboring)",
+            ),
+        ),
     ),
     (
         "an EM step more than charged",
         _ledger("mixture", "arrays, net", "frame, net"),
-        (_em.dp_em, ("range(n_iter)", "range(n_iter + 1)")),
+        (_em.dp_em, ("range($n_iter)", "range($n_iter + 1)")),
     ),
     (
         "a DP-SGD step more than charged",
         _ledger("arrays, net", "frame, net by class"),
-        (_p3gm.decoder_plan, ("training.steps", "training.steps + 1")),
+        (_p3gm.decoder_plan, ("$training.steps", "$training.steps + 1")),
     ),
     (
         "training twice",
         _ledger("frame, net"),
-        (_p3gm.train_decoder, (TRAIN, TRAIN + ".initialize().partial_fit(rows)")),
+        (_p3gm.train_decoder, ("$net.partial_fit", "$net.partial_fit($1).initialize().partial_fit")),
     ),
     # less noise than charged
     (
         "noise multiplier of DPPCA below the charge",
         _ledger("pca", "pca in two rounds"),
-        (DPPCA._release, ('plan.noise_multipliers["moments"]', '0.9 * plan.noise_multipliers["moments"]')),
+        (DPPCA._release, ("$plan.noise_multipliers['moments']", "0.9 * $plan.noise_multipliers['moments']")),
     ),
     (
         "noise multiplier of EM below the charge",
         _ledger("mixture", "mixture, replace_one"),
-        (DPGaussianMixture._fit_em, ('noise_multiplier=plan.noise_multipliers["em"]', "noise_multiplier=0.5")),
+        (DPGaussianMixture._fit_em, ("$plan.noise_multipliers['em']", "0.5")),
     ),
     (
         "noise multiplier of arrays below the charge",
         _ledger("arrays", "arrays, declared"),
         (
             _array_model._release_moments,
-            ('add_gaussian(second, noise["moments"]', 'add_gaussian(second, 0.9 * noise["moments"]'),
+            (
+                "add_gaussian($second, $noise['moments'], $rest)",
+                "add_gaussian($second, 0.9 * $noise['moments'], $rest)",
+            ),
         ),
     ),
     (
@@ -144,28 +164,30 @@ MUTANTS = [
         _ledger("arrays, images in cells", "arrays, images in cells, replace_one"),
         (
             _class_structure.release_subclusters,
-            ("add_gaussian(query, noise_multiplier", "add_gaussian(query, 0.9 * noise_multiplier"),
+            ("add_gaussian($query, $noise_multiplier, $rest)", "add_gaussian($query, 0.9 * $noise_multiplier, $rest)"),
         ),
     ),
     (
         "cells cut at the mean of the rows",
         [CELLS["add_or_remove_one"], CELLS["replace_one"], CELLS_JOINED],
-        (_class_structure.subcluster_codes, ("own > middle[known]", "own > own.mean(axis=0)")),
+        (_class_structure.subcluster_codes, ("$own > $middle[$known]", "$own > $own.mean(axis=0)")),
     ),
     (
         "cells clipped where no row is",
         [CELLS["add_or_remove_one"], CELLS["replace_one"]],
-        (_class_structure.subcluster_moments, ("l2_bound=radius", "l2_bound=100 * radius")),
+        (
+            _class_structure.subcluster_moments,
+            ("class_moments($rest, l2_bound=$radius)", "class_moments($rest, l2_bound=100 * $radius)"),
+        ),
     ),
     (
         "rows in two cells",
         [CELLS["add_or_remove_one"], CELLS["replace_one"]],
         (
             _class_structure.subcluster_moments,
-            (
-                "return query,",
-                "from dataclasses import replace\n    "
-                "query = replace(query, value=query.value + query.value[::-1])\n    return query,",
+            before(
+                "return $query, $centers, $radius",
+                "from dataclasses import replace\n$query = replace($query, value=$query.value + $query.value[::-1])",
             ),
         ),
     ),
@@ -174,20 +196,23 @@ MUTANTS = [
         _ledger("frame"),
         (
             _frame_model.fit_frame_model,
-            ('add_gaussian(tables, noise["moments"]', 'add_gaussian(tables, 0.9 * noise["moments"]'),
+            ("$noise['moments']", "0.9 * $noise['moments']"),
         ),
     ),
     (
         "noise multiplier of DP-SGD below the charge",
         _ledger("arrays, net"),
-        (_p3gm.decoder_plan, ('fit.noise["decoder"]', '0.9 * fit.noise["decoder"]')),
+        (_p3gm.decoder_plan, ("$fit.noise['decoder']", "0.9 * $fit.noise['decoder']")),
     ),
     (
         "sampling rate above the charge",
         _ledger("frame, net"),
         (
             _p3gm.decoder_plan,
-            ("sampling_rate=training.sampling_rate", "sampling_rate=2 * training.sampling_rate"),
+            (
+                "$plan($rest, sampling_rate=$training.sampling_rate)",
+                "$plan($rest, sampling_rate=2 * $training.sampling_rate)",
+            ),
         ),
     ),
     ("an uncharged phase: exact bounds", _ledger("pca", "mixture", "arrays"), (_scaling._learn_bounds, EXACT)),
@@ -198,7 +223,10 @@ MUTANTS = [
         _ledger("arrays", "arrays, replace_one"),
         (
             _class_structure.release_class_norms,
-            ("add_gaussian(counts, noise_multiplier,", "add_gaussian(counts, 0.9 * noise_multiplier,"),
+            (
+                "add_gaussian($counts, $noise_multiplier, $rest)",
+                "add_gaussian($counts, 0.9 * $noise_multiplier, $rest)",
+            ),
         ),
     ),
     (
@@ -206,43 +234,63 @@ MUTANTS = [
         [Claim(test_class_norms.test_bounds_and_laws_are_functions_of_the_noisy_counts_alone)],
         (
             _class_structure.release_class_norms,
-            ("class_norms(noisy,", "class_norms(noisy + counts.value.reshape(noisy.shape),"),
+            (
+                "$noisy = add_gaussian($counts, $noise, $rng, $neighboring).reshape($shape, -1)\n"
+                "return class_norms($noisy, $rest)",
+                "$noisy = add_gaussian($counts, $noise, $rng, $neighboring).reshape($shape, -1)\n"
+                "return class_norms($noisy + $counts.value.reshape($noisy.shape), $rest)",
+            ),
         ),
     ),
     (
         "an uncharged phase: exact classes",
         _ledger("arrays"),
-        (_array_labels.learn_classes, ("counts, noise_multiplier, delta", "counts, 0.0, delta")),
+        (
+            _array_labels.learn_classes,
+            (
+                "release_names($observed, $counts, $noise_multiplier, $rest)",
+                "release_names($observed, $counts, 0.0, $rest)",
+            ),
+        ),
     ),
     (
         "an uncharged phase: exact schema and bins",
         _ledger("frame"),
-        (_frames._release, ("add_gaussian(bounded_sum, noise_multiplier,", "add_gaussian(bounded_sum, 0.0,")),
+        (
+            _frames._release,
+            ("add_gaussian($bounded_sum, $noise_multiplier, $rest)", "add_gaussian($bounded_sum, 0.0, $rest)"),
+        ),
     ),
     (
         "an uncharged phase: only the first is charged",
         _ledger(*ESTIMATORS),
         (
             PrivateEstimator._charge,
-            ("charge(plan.event,", "charge(plan.phases[0].event(plan.noise_multipliers[plan.phases[0].label]),"),
+            ("$plan.event", "$plan.phases[0].event($plan.noise_multipliers[$plan.phases[0].label])"),
         ),
     ),
     (
         "thresholds not charged",
         _ledger("arrays", "mixture by class", "frame"),
-        (PrivateEstimator._charge, ("plan.extra_delta,", "0.0,")),
+        (PrivateEstimator._charge, ("$plan.extra_delta", "0.0")),
     ),
     (
         "threshold at ten times the delta charged",
         _ledger("mixture by class"),
-        (_array_labels.learn_classes, ("counts, noise_multiplier, delta", "counts, noise_multiplier, 10 * delta")),
+        (
+            _array_labels.learn_classes,
+            (
+                "release_names($observed, $counts, $noise_multiplier, $delta, $rest)",
+                "release_names($observed, $counts, $noise_multiplier, 10 * $delta, $rest)",
+            ),
+        ),
     ),
     (
         "noise for add_or_remove_one in a fit under replace_one",
         _ledger("arrays, replace_one"),
         (
             _array_model.fit_array_model,
-            ("codec = rows", "fit = replace(fit, neighboring='add_or_remove_one'); codec = rows"),
+            ("$start", "$3 = replace($3, neighboring='add_or_remove_one')"),
         ),
     ),
     (
@@ -250,20 +298,21 @@ MUTANTS = [
         [*_ledger(*ESTIMATORS), *REFUSED],
         (
             PrivateEstimator._charge,
-            (CHARGE, LATE),
+            (
+                "self._receipt = $accountant.charge($rest)",
+                "self._receipt = __import__('types').SimpleNamespace(cover=lambda steps: steps)\n"
+                "self._late = ($2.event, $2.label, $2.extra_delta)",
+            ),
         ),
-        (PrivateEstimator._issue_card, ("self.card_ =", "self.accountant_.charge(*self._late); self.card_ =")),
+        (PrivateEstimator._issue_card, before("self.card_ = $card", "self.accountant_.charge(*self._late)")),
     ),
     (
         "denominator from the realised batch",
         _ledger("arrays, net"),
         (
             DPNet.train_step_single,
-            ("chunk in batch:", "chunk in (chunks := list(batch)):"),
-            (
-                "divisor=self.plan.expected_batch_size",
-                "divisor=max(1.0, float(sum(chunk.mask.sum() for chunk in chunks)))",
-            ),
+            ("for $chunk in $1:\n    $body", "for $chunk in (chunks := list($1)):\n    $body"),
+            ("self.plan.expected_batch_size", "max(1.0, float(sum(each.mask.sum() for each in chunks)))"),
         ),
     ),
     (
@@ -271,63 +320,72 @@ MUTANTS = [
         _ledger("arrays, net"),
         (
             _p3gm._train_on_array,
-            (
-                "decoder_plan(decoder.training, fit, model.row_count)",
-                "decoder_plan(decoder.training, fit, len(rows.X))",
-            ),
+            ("$model.row_count", "len($1.X)"),
         ),
     ),
     # private values kept
-    ("exact row count kept", _kept("pca"), (DPPCA._release, (STORE, STORE + "; self.n_samples_ = len(X)"))),
-    ("exact means kept", _kept("pca"), (DPPCA._release, (STORE, STORE + "; self.center_ = X.mean(axis=0)"))),
-    ("exact minimum kept", _kept("pca"), (DPPCA._release, (STORE, STORE + "; self.least_ = float(X[:, 2].min())"))),
+    ("exact row count kept", _kept("pca"), (DPPCA._release, ("$start", "self.n_samples_ = len($1)"))),
+    ("exact means kept", _kept("pca"), (DPPCA._release, ("$start", "self.center_ = $1.mean(axis=0)"))),
+    ("exact minimum kept", _kept("pca"), (DPPCA._release, ("$start", "self.least_ = float($1[:, 2].min())"))),
     (
         "one row kept",
         _kept("mixture"),
-        (DPGaussianMixture._fit_em, ("radius, d =", "self.start_ = X[:1]; radius, d =")),
+        (DPGaussianMixture._fit_em, ("$start", "self.start_ = $1[:1]")),
     ),
     (
         "rows kept by a closure",
         _kept("mixture by class"),
         (
             DPGaussianMixture._fit_classes,
-            ("sums = class_moments(", "self._again = lambda: X\n    sums = class_moments("),
+            ("$start", "self._again = lambda: $1"),
         ),
     ),
     (
         "values of each record kept",
         _kept("mixture"),
-        (DPGaussianMixture._fit_em, ("radius, d =", "self._assigned = {'first': [X.sum(axis=1)]}; radius, d =")),
+        (DPGaussianMixture._fit_em, ("$start", "self._assigned = {'first': [$1.sum(axis=1)]}")),
     ),
     (
         "rows kept with the model of arrays",
         _kept("arrays"),
-        (_array_model.fit_array_model, ("row_count =", "codec.__dict__['rows'] = rows; row_count =")),
+        (
+            _array_model.fit_array_model,
+            after("$latents, $sizes = _release_moments($rows, $codec, $rest)", "$codec.__dict__['rows'] = $rows"),
+        ),
     ),
     (
         "exact class ratio kept",
         _kept("arrays"),
         (
             _array_model.fit_array_model,
-            ("row_count =", "codec.__dict__['share'] = float((rows.codes == 0).mean()); row_count ="),
+            after(
+                "$latents, $sizes = _release_moments($rows, $codec, $rest)",
+                "$codec.__dict__['share'] = float(($rows.codes == 0).mean())",
+            ),
         ),
     ),
     (
         "training rows kept in the net of arrays",
         _kept("arrays, net"),
-        (_p3gm.train_decoder, (TRAIN, TRAIN + "; net.module_.decoder.seen = torch.from_numpy(rows)[:5]")),
+        (
+            _p3gm.train_decoder,
+            after("$net.partial_fit($1)", "$net.module_.decoder.seen = __import__('torch').from_numpy($1)[:5]"),
+        ),
     ),
     (
         "training rows kept as a buffer of the net of a frame",
         _kept("frame, net"),
-        (_p3gm.train_decoder, (TRAIN, TRAIN + "; net.module_.register_buffer('seen', torch.from_numpy(rows))")),
+        (
+            _p3gm.train_decoder,
+            after("$net.partial_fit($1)", "$net.module_.register_buffer('seen', __import__('torch').from_numpy($1))"),
+        ),
     ),
     (
         "the frame kept with the model",
         _kept("frame", "frame, category"),
         (
             _frame_model.fit_frame_model,
-            ("return FrameModel(", "codec.__dict__['frame'] = rows.frame.head(2); return FrameModel("),
+            before("return FrameModel($codec, $rest)", "$codec.__dict__['frame'] = $1.frame.head(2)"),
         ),
     ),
     (
@@ -335,21 +393,25 @@ MUTANTS = [
         _kept("mixture by class"),
         (
             DPGaussianMixture.fit,
-            ("np.array(kept)", "np.array(kept).astype(np.array(labels.tolist()).dtype)"),
+            (
+                "$classes = np.array($kept)\n$codes = label_codes($labels, $kept) if $kept else $none",
+                "$classes = np.array($kept).astype(np.array($labels.tolist()).dtype)\n"
+                "$codes = label_codes($labels, $kept) if $kept else $none",
+            ),
         ),
     ),
     # row count
     (
         "rows kept with the cells of images",
         _kept("arrays, images in cells"),
-        (_class_structure.release_subclusters, ("d = centers", "codec.__dict__['rows'] = rows; d = centers")),
+        (_class_structure.release_subclusters, ("$start", "$2.__dict__['rows'] = $1")),
     ),
     (
         "exact row count used by sample of arrays",
         [*_count("arrays"), *_kept("arrays")],
         (
             _array_model.fit_array_model,
-            ("fit.row_count(len(rows.X), latents.counts.sum())", "float(len(rows.X))"),
+            ("$fit.row_count(len($rows.X), $latents.counts.sum())", "float(len($rows.X))"),
         ),
     ),
     (
@@ -357,14 +419,14 @@ MUTANTS = [
         [*_count("frame"), *_kept("frame")],
         (
             _frame_model.fit_frame_model,
-            ("fit.row_count(len(rows), latent_model.class_counts.sum())", "float(len(rows))"),
+            ("$fit.row_count(len($rows), $particles.class_counts.sum())", "float(len($rows))"),
         ),
     ),
     (
         "exact row count used by sample of a mixture",
         [*_count("mixture"), *_kept("mixture")],
-        (DPGaussianMixture._fit_em, ("radius, d =", "self._n = len(X); radius, d =")),
-        (DPGaussianMixture._keep, ("parameters.count", "self._n")),
+        (DPGaussianMixture._fit_em, ("$start", "self._n = len($1)")),
+        (DPGaussianMixture._keep, ("self.count_ = $1.count", "self.count_ = self._n")),
     ),
     # categories
     (
@@ -380,7 +442,7 @@ MUTANTS = [
     (
         "a category kept without its threshold (schema)",
         _told("frame"),
-        (learning._mask_of_categories, ("if noise_sd > 0:", "if False:")),
+        (learning._mask_of_categories, ("if $noise_sd > 0:\n    $above\nelse:\n    $all", "$all")),
     ),
     # noise and books
     (

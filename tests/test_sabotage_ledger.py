@@ -25,34 +25,50 @@ SAME = Claim(chain.test_a_file_accepts_what_a_ledger_in_memory_accepts)
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
-    ("a hash of the record alone", [EXCHANGED], (ledger_records.link, ("{previous}", ""))),
-    ("hashes not compared", [EXCHANGED], (FileLedger._rows, ("link(previous, text) != stated", "False"))),
+    ("a hash of the record alone", [EXCHANGED], (ledger_records.link, ("f'{$previous}\\n{$text}'", "f'\\n{$text}'"))),
+    ("hashes not compared", [EXCHANGED], (FileLedger._rows, ("link($previous, $text) != $stated", "False"))),
     (
         "a shorter past accepted",
         [ROLLBACK],
-        (FileLedger._check_length, ("length < seen.length", "False")),
-        (FileLedger._rows, ("seen is not None and", "seen is not None and seen.length <= length and")),
+        (FileLedger._check_length, ("$length < $seen.length", "False")),
+        (
+            FileLedger._rows,
+            (
+                "$3 is not None and $3.hash is not None",
+                "$3 is not None and $3.length <= self._head($1)[0] and $3.hash is not None",
+            ),
+        ),
     ),
-    ("another past accepted", [PAST], (FileLedger._rows, ("then != seen.hash", "False"))),
-    ("what was seen is forgotten", [ROLLBACK, PAST], (FileLedger._remember, ("self._seen = now", "pass"))),
-    ("stated sums believed", [SUMS], (ledger_records.agree, ("return all(", "return True or all("))),
-    ("the rule not replayed", [OVER], (ledger_records.replay, ("rule.check(", "(lambda *_: None)("))),
-    ("running sum that stands still", [SAME], (PrivacyFilter.add, ("rdp=totals.rdp + rdp", "rdp=totals.rdp"))),
-    ("a planned charge used twice", [SAME], (FileLedger._planned, (" and number not in used", ""))),
+    ("another past accepted", [PAST], (FileLedger._rows, ("$then != $seen.hash", "False"))),
+    ("what was seen is forgotten", [ROLLBACK, PAST], (FileLedger._remember, ("self._seen = $now", "pass"))),
+    ("stated sums believed", [SUMS], (ledger_records.agree, ("all($agree)", "True or all($agree)"))),
+    ("the rule not replayed", [OVER], (ledger_records.replay, ("$rule.check", "lambda *_: None"))),
+    ("running sum that stands still", [SAME], (PrivacyFilter.add, ("$totals.rdp + $rdp", "$totals.rdp"))),
+    (
+        "a planned charge used twice",
+        [SAME],
+        (
+            FileLedger._planned,
+            (
+                "$record.entry is not None and $record.status == 'planned' and ($number not in $used)",
+                "$record.entry is not None and $record.status == 'planned'",
+            ),
+        ),
+    ),
     (
         "a planned charge in memory used twice",
         [SAME],
-        (MemoryLedger.add, ("Entry(charges[0], self._entries[k].batch, status)", "self._entries[k]")),
+        (MemoryLedger.add, ("Entry($charges[0], self._entries[$k].batch, $status)", "self._entries[$k]")),
     ),
     (
         "a ledger in memory that a child may charge",
         [Claim(plans.a_child_charges_a_file_for_itself_and_a_ledger_in_memory_not_at_all, "DP-SGD")],
-        (MemoryLedger.detached, (" or process_identity() != self._process", "")),
+        (MemoryLedger.detached, ("self._detached or process_identity() != self._process", "self._detached")),
     ),
     (
         "plans that were not charged are followed",
         [Claim(plans.a_plan_that_was_not_charged_is_not_followed, name) for name in ("DP-SGD", "subsets")],
-        (charged.ChargedPlan.check_charged, ("if not self.private:", "if not self._use.charged or not self.private:")),
+        (charged.ChargedPlan.check_charged, ("not self.private", "not self._use.charged or not self.private")),
     ),
     (
         "charged plans train in every fork",
@@ -63,19 +79,19 @@ MUTANTS = [
     (
         "a plan followed twice",
         [Claim(plans.a_plan_that_was_not_charged_is_not_followed, "balanced")],
-        (charged.ChargedPlan.claim, ("self._use.users[0] is not user", "False")),
+        (charged.ChargedPlan.claim, ("self._use.users[0] is not $user", "False")),
     ),
     (
         "a charge that covers many plans",
         [Claim(plans.a_receipt_covers_what_was_charged_and_each_release_once, "DP-SGD")],
-        (receipt.Receipt.cover, ("self._left = left", "pass")),
+        (receipt.Receipt.cover, ("self._left = $left", "pass")),
     ),
     (
         "a receipt for any noise",
         [Claim(plans.a_receipt_covers_what_was_charged_and_each_release_once, "subsets")],
         (
             receipt._without,
-            ("there._replace(count=1) == row._replace(count=1)", "there.mechanism == row.mechanism"),
+            ("$there._replace(count=1) == $row._replace(count=1)", "$there.mechanism == $row.mechanism"),
         ),
     ),
     (
@@ -84,51 +100,54 @@ MUTANTS = [
         (
             charged.ChargedPlan.take_block,
             (
-                "use.record.take(self.block_size, begins=begins)",
-                "(use.record.take(self.block_size, begins=use.granted == 2) if use.granted else (2, 2))",
+                "$use.record.take(self.block_size, begins=$begins)",
+                "$use.record.take(self.block_size, begins=$use.granted == 2) if $use.granted else (2, 2)",
             ),
         ),
     ),
     (
         "steps that are not compared with the charge",
         [Claim(steps.test_steps_taken_together_are_those_that_were_charged)],
-        (FileLedger.take_steps, ("min(count, steps - taken)", "count")),
-        (ledger_records.entries_of, ("taken[record.of] > steps", "False")),
+        (FileLedger.take_steps, ("min($count, $steps - $taken)", "$count")),
+        (ledger_records.entries_of, ("$taken[$record.of] > $steps", "False")),
     ),
     (
         "too many steps verify",
         [Claim(steps.steps_that_were_not_charged_do_not_verify, (("takes", 4),), "more steps")],
-        (ledger_records.entries_of, ("taken[record.of] > steps", "False")),
+        (ledger_records.entries_of, ("$taken[$record.of] > $steps", "False")),
     ),
     (
         "steps of any charge",
         [Claim(steps.test_steps_are_taken_from_nothing_but_the_charge_of_one_training)],
-        (ledger_records._steps, ('if one_training and entry.status != "planned"', "if rows")),
+        (
+            ledger_records._steps,
+            ("$rows[0].count if $one_training and $entry.status != 'planned' else 0", "$rows[0].count if $rows else 0"),
+        ),
     ),
     (
         "a training that begins twice",
         [Claim(steps.test_a_training_is_begun_once)],
-        (FileLedger.take_steps, ("begins != (taken == 0)", "False")),
+        (FileLedger.take_steps, ("$begins != ($taken == 0)", "False")),
     ),
     (
         "steps that nobody took from the ledger",
         [Claim(steps.test_no_step_is_run_that_was_not_taken_from_the_ledger)],
-        (charged.ChargedPlan.take_step, ("self._use.from_ledger and", "False and")),
+        (charged.ChargedPlan.take_step, ("self._use.from_ledger", "False")),
     ),
     (
         "trainings resumed of which the ledger has no steps",
         [Claim(checkpoints.a_training_without_a_checkpoint_is_not_resumed)],
-        (receipt.resume, ("if not taken:", "if False:")),
+        (receipt.resume, ("if not $taken:\n    raise $error", "pass")),
     ),
     (
         "each resumed training with steps of its own",
         [Claim(checkpoints.trainings_resumed_twice_share_the_steps)],
         (
             charged.ChargedPlan.take_block,
-            ("use.record.take(self.block_size, begins=begins)", "(2, use.known + 2)"),
+            ("$use.record.take(self.block_size, begins=$begins)", "(2, $use.known + 2)"),
         ),
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))

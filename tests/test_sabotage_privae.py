@@ -7,7 +7,7 @@ import pytest
 import test_termwise
 import test_whole_batch
 from _fits import ledger_is_what_ran, nothing_private_is_kept
-from _sabotage import Claim, assert_caught, mutant_ids
+from _sabotage import Claim, after, assert_caught, mutant_ids
 
 from skdpgen.dpsgd import TermwiseAggregate, TermwisePlan, WholeBatchAggregate, WholeBatchPlan
 from skdpgen.dpsgd import _termwise as termwise_module
@@ -35,31 +35,30 @@ LEDGER = {
     for name in ("arrays, termwise net", "frame, termwise net", "arrays, whole-batch net", "frame, DP-VAE net")
 }
 KEPT = [Claim(nothing_private_is_kept, name) for name in ("arrays, termwise net", "frame, termwise net")]
-TRAIN = "net.partial_fit(x)"
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
     (
         "C2 for 2 C2",
         [SENSITIVITY[AR, 1], SENSITIVITY[AR, 4], TURNED],
-        (TermwisePlan.__post_init__, ("+ 2 * self.group_bound *", "+ self.group_bound *")),
+        (TermwisePlan.__post_init__, ("2 * self.group_bound", "self.group_bound")),
     ),
     (
         "C2 for 2 C2 when a record is replaced",
         [SENSITIVITY[RO, 1], SENSITIVITY[RO, 4]],
-        (TermwisePlan.difference_bound, ("+ 2 * self.group_bound *", "+ self.group_bound *")),
+        (TermwisePlan.difference_bound, ("2 * self.group_bound", "self.group_bound")),
     ),
     (
         "a record's own term not paid twice when it is replaced",
         [SENSITIVITY[RO, 4]],
-        (TermwisePlan.difference_bound, ("return 2 * self.sample_bound", "return self.sample_bound")),
+        (TermwisePlan.difference_bound, ("2 * self.sample_bound", "self.sample_bound")),
     ),
     (
         "shuffled groups of equal sizes",
         [DRAWS],
         (
             termwise_module.draw_groups,
-            ("rng.integers(n_groups, n_records)", "np.argsort(np.argsort(rng.random(n_records))) % n_groups"),
+            ("$rng.integers($n_groups, $n_records)", "np.argsort(np.argsort($rng.random($n_records))) % $n_groups"),
         ),
     ),
     (
@@ -67,33 +66,38 @@ MUTANTS = [
         [DRAWS],
         (
             termwise_module.draw_groups,
-            ("return rng.integers(n_groups, n_records)", "return np.arange(n_records) * n_groups // n_records"),
+            ("$rng.integers($n_groups, $n_records)", "np.arange($n_records) * $n_groups // $n_records"),
         ),
     ),
     (
         "groups' denominator from the realised batch",
         [SENSITIVITY[AR, 4], OWN_GROUP],
-        (TermwiseAggregate.result, ("alpha=self.plan.group_weight", "alpha=float(members.sum()) / self.plan.n_groups")),
+        (
+            TermwiseAggregate.result,
+            after("$inputs, $members = gather_groups($rest)", "joined = $members"),
+            ("self.plan.group_weight", "float(joined.sum()) / self.plan.n_groups"),
+        ),
     ),
     (
         "denominator from the groups that are not empty",
         [BY_HAND],
         (
             TermwiseAggregate.result,
-            ("alpha=self.plan.group_weight", "alpha=self.plan.expected_batch_size / (1 + float(members.sum()))"),
+            after("$inputs, $members = gather_groups($rest)", "joined = $members"),
+            ("self.plan.group_weight", "self.plan.expected_batch_size / (1 + float(joined.sum()))"),
         ),
     ),
     (
         "noise on the records' term only",
         [NOISE],
-        (TermwiseAggregate.result, ("l2_bound=self.plan.l2_bound", "l2_bound=self.plan.sample_bound")),
+        (TermwiseAggregate.result, ("self.plan.l2_bound", "self.plan.sample_bound")),
     ),
     (
         "noise on the groups' term only",
         [NOISE],
         (
             TermwiseAggregate.result,
-            ("l2_bound=self.plan.l2_bound", "l2_bound=2 * self.plan.group_bound * self.plan.group_weight"),
+            ("self.plan.l2_bound", "2 * self.plan.group_bound * self.plan.group_weight"),
         ),
     ),
     (
@@ -102,30 +106,30 @@ MUTANTS = [
         (
             TermwiseAggregate.result,
             (
-                "l2_bound=self.plan.l2_bound",
-                "l2_bound=(self.plan.sample_bound**2 + (self.plan.group_bound * self.plan.group_weight) ** 2) ** 0.5",
+                "self.plan.l2_bound",
+                "(self.plan.sample_bound ** 2 + (self.plan.group_bound * self.plan.group_weight) ** 2) ** 0.5",
             ),
         ),
     ),
     (
         "groups not clipped",
         [SENSITIVITY[AR, 4], BY_HAND],
-        (TermwiseAggregate.__init__, ("clip_norm=clips[1]", "clip_norm=math.inf")),
+        (TermwiseAggregate.__init__, ("$clips[1]", "math.inf")),
     ),
     (
         "groups clipped at the records' norm",
         [SENSITIVITY[AR, 4], BY_HAND],
-        (TermwiseAggregate.__init__, ("clip_norm=clips[1]", "clip_norm=clips[0]")),
+        (TermwiseAggregate.__init__, ("$clips[1]", "$clips[0]")),
     ),
     (
         "padding that holds other records",
         [MASKED, GATHERED],
-        (termwise_module.gather_groups, ("return gathered.masked_fill_(empty, 0)", "return gathered")),
+        (termwise_module.gather_groups, ("$gathered.masked_fill_($empty, 0)", "$gathered")),
     ),
     (
         "groups of the last chunk alone",
         [CHUNKS],
-        (TermwiseAggregate.result, ("self._parts = self._parts, []", "self._parts = self._parts[-1:], []")),
+        (TermwiseAggregate.result, ("(self._parts, [])", "(self._parts[-1:], [])")),
     ),
     (
         "C for 2 C over the whole batch",
@@ -135,20 +139,23 @@ MUTANTS = [
     (
         "micro aggregation's sum over the expected batch, as the paper has it",
         [WHOLE["micro"]],
-        (WholeBatchAggregate._factor, ("if norm <= self._clip else self._clip / norm", "if norm < math.inf else 0.0")),
-        (WholeBatchAggregate._micro, ("size = sum(int(mask.sum()) for _, mask, _ in parts)", "size = 1")),
+        (
+            WholeBatchAggregate._factor,
+            ("1.0 if $norm <= self._clip else self._clip / $norm", "1.0 if $norm < math.inf else 0.0"),
+        ),
+        (WholeBatchAggregate._micro, ("sum($sizes)", "1")),
     ),
     (
         "a term-wise step more than charged",
         [LEDGER["arrays, termwise net"]],
-        (_vae_model.training_plan, ("training.steps", "training.steps + 1")),
+        (_vae_model.training_plan, ("$training.steps", "$training.steps + 1")),
     ),
     (
         "noise multiplier below the charge",
         list(LEDGER.values()),
         (
             _vae_model.training_plan,
-            ('fit.noise["training"]', '0.9 * fit.noise["training"]'),
+            ("$fit.noise['training']", "0.9 * $fit.noise['training']"),
         ),
     ),
     (
@@ -156,28 +163,34 @@ MUTANTS = [
         [LEDGER["frame, termwise net"]],
         (
             _vae_model.training_plan,
-            ('"sampling_rate": training.sampling_rate', '"sampling_rate": 2 * training.sampling_rate'),
+            (
+                "{'sampling_rate': $rate, 'steps': $steps, 'noise_multiplier': $noise, 'neighboring': $relation}",
+                "{'sampling_rate': 2 * $rate, 'steps': $steps, 'noise_multiplier': $noise, 'neighboring': $relation}",
+            ),
         ),
     ),
     (
         "exact counts",
         [LEDGER["arrays, termwise net"], LEDGER["frame, termwise net"]],
-        (_vae_model.fit_vae_model, ('noise["counts"], rng', "0.0, rng")),
+        (_vae_model.fit_vae_model, ("$noise['counts']", "0.0")),
     ),
     (
         "denominator from the exact row count",
         [LEDGER["arrays, termwise net"], LEDGER["frame, DP-VAE net"]],
-        (_vae_model.fit_vae_model, ("fit.row_count(len(x), max(1.0, float(counts.sum())))", "float(len(x))")),
+        (_vae_model.fit_vae_model, ("$fit.row_count(len($x), max(1.0, float($counts.sum())))", "float(len($x))")),
     ),
     (
         "training rows kept in the encoder",
         KEPT,
-        (_vae_model.fit_vae_model, (TRAIN, TRAIN + "; net.module_.encoder.seen = net.get_dataset(x).X[:5]")),
+        (
+            _vae_model.fit_vae_model,
+            after("$net.partial_fit($x)", "$net.module_.encoder.seen = $net.get_dataset($x).X[:5]"),
+        ),
     ),
     (
         "the last group's latents kept by the divergence's module",
         [Claim(nothing_private_is_kept, "arrays, termwise net")],
-        (_vae_model.fit_vae_model, (TRAIN, TRAIN + "; net.module_.prior.rows = x[:2]")),
+        (_vae_model.fit_vae_model, after("$net.partial_fit($x)", "$net.module_.prior.rows = $x[:2]")),
     ),
 ]
 

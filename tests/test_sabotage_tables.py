@@ -7,7 +7,7 @@ import pytest
 import test_one_hot
 import test_sources as sources
 from _fits import ledger_is_what_ran, nothing_private_is_kept
-from _sabotage import Claim, assert_caught, mutant_ids
+from _sabotage import Claim, assert_caught, before, mutant_ids
 
 from skdpgen.data import frames as _frames
 from skdpgen.data.sources import ChunkSource, add_sums
@@ -26,24 +26,27 @@ KEPT = Claim(nothing_private_is_kept, "frame, moments")
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
-    ("a chunk counted twice", [ONCE], (add_sums, ("one.value + other.value", "one.value + 2 * other.value"))),
+    ("a chunk counted twice", [ONCE], (add_sums, ("$one.value + $other.value", "$one.value + 2 * $other.value"))),
     (
         "rows of a chunk skipped",
         [ONCE],
-        (ChunkSource.reduce, ("chunk.iloc[at : at + CHUNK_ROWS]", "chunk.iloc[at + 1 : at + CHUNK_ROWS]")),
+        (ChunkSource.reduce, ("$chunk.iloc[$at:$at + CHUNK_ROWS]", "$chunk.iloc[$at + 1:$at + CHUNK_ROWS]")),
     ),
-    ("rows counted twice in a class", [ONCE], (one_hot_moments, ("= len(mine)", "= 2 * len(mine)"))),
+    ("rows counted twice in a class", [ONCE], (one_hot_moments, ("len($mine)", "2 * len($mine)"))),
     (
         "a row counted twice in its levels",
         [CHUNKS[AR], CHUNKS[RO]],
-        (one_hot_tables, ("one_way +=", "encoded = encoded + encoded; one_way +=")),
+        (
+            one_hot_tables,
+            before("$one_way += np.asarray($encoded.sum(axis=0)).ravel()", "$encoded = $encoded + $encoded"),
+        ),
     ),
     (
         "importance of two-way tables not paid",
         [IMPORTANCE[AR], IMPORTANCE[RO]],
         (
             one_hot_weights,
-            ("pair[upper].mean()", "(pair / np.cbrt(np.outer(importance, importance)) ** 2)[upper].mean()"),
+            ("$pair[$upper].mean", "($pair / np.cbrt(np.outer($3, $3)) ** 2)[$upper].mean"),
         ),
     ),
     (
@@ -51,33 +54,39 @@ MUTANTS = [
         [IMPORTANCE[AR], IMPORTANCE[RO]],
         (
             one_hot_weights,
-            ("one_way *= one_way_square / one_way.sum()", "one_way *= 1.2 * one_way_square / one_way.sum()"),
+            ("$one_way_square / $one_way.sum()", "1.2 * $one_way_square / $one_way.sum()"),
         ),
     ),
     (
         "dense counts of half the rows",
         [DENSE],
-        (one_hot_tables, ("part.T @ part", "part[::2].T @ part[::2]")),
+        (
+            one_hot_tables,
+            ("$part = $dense\n$both += $part.T @ $part", "$part = $dense\n$both += $part[::2].T @ $part[::2]"),
+        ),
     ),
     (
         "noise of the moments below the charge",
         [LEDGER],
         (
             _frame_model.fit_frame_model,
-            ('add_gaussian(tables, noise["moments"]', 'add_gaussian(tables, 0.9 * noise["moments"]'),
+            ("$noise['moments']", "0.9 * $noise['moments']"),
         ),
     ),
     (
         "bins without noise",
         [LEDGER],
-        (_frames._release, ("add_gaussian(bounded_sum, noise_multiplier,", "add_gaussian(bounded_sum, 0.0,")),
+        (
+            _frames._release,
+            ("add_gaussian($bounded_sum, $noise_multiplier, $rest)", "add_gaussian($bounded_sum, 0.0, $rest)"),
+        ),
     ),
     (
         "the source of the rows kept",
         [KEPT],
         (
             _frame_model.fit_frame_model,
-            ("return FrameModel(", "codec.__dict__['source'] = rows.source; return FrameModel("),
+            before("return FrameModel($codec, $rest)", "$codec.__dict__['source'] = $1.source"),
         ),
     ),
 ]

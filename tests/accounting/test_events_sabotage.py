@@ -23,12 +23,12 @@ MUTANTS = [
     (
         "the count of a repetition lost when it is read",
         [Claim(repetition_claims.test_a_repetition_made_twice_is_one_charge_in_any_books, None, None)],
-        (events._repetition_from_json, ('value["count"]', "1")),
+        (events._repetition_from_json, ("$value['count']", "1")),
     ),
     (
         "exactly one of two and a half",
         [Claim(subset_claims.test_bad_numbers_and_unknown_mechanisms_are_refused)],
-        (events.checked_release, ("> 1e-9", "> 1e9")),
+        (events.checked_release, ("$difference > 1e-9", "$difference > 1e9")),
     ),
     (
         "rows for the clipped means of subsets",
@@ -40,7 +40,7 @@ MUTANTS = [
                 8.0,
             )
         ],
-        (SubsetPlan.phase, ("signal = self.per_step * self.gradient_bound / self.l2_bound", "signal = None")),
+        (SubsetPlan.phase, ("self.per_step * self.gradient_bound / self.l2_bound", "None")),
     ),
 ]
 

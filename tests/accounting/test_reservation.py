@@ -165,14 +165,32 @@ CLAIMED = [Claim(f) for f in (as_many_fits_as_runs_were_drawn, an_entry_of_the_b
 ONCE = Claim(a_declared_search_is_paid_once)
 MUTANTS = [
     ("fits are not counted", CLAIMED[:1], (Reservation.take, ("self._left -= 1", "pass"))),
-    ("fits after the end", CLAIMED[:1], (Reservation.open, ("self._open and ", ""))),
+    (
+        "fits after the end",
+        CLAIMED[:1],
+        (Reservation.open, ("self._open and $charged and $same", "$charged and $same")),
+    ),
     (
         "runs of another law",
         CLAIMED[1:],
-        (Reservation.draw_runs, ("self._distribution() != (runs, float(mean))", "False")),
+        (Reservation.draw_runs, ("self._distribution() != ($runs, float($mean))", "False")),
     ),
-    ("two draws of the number of runs", CLAIMED[:1], (Reservation.draw_runs, (" or self._left is not None", ""))),
-    ("the entry that was declared is forgotten", [ONCE], (calibrate_by_rdp, ("not declared and (", "("))),
+    (
+        "two draws of the number of runs",
+        CLAIMED[:1],
+        (Reservation.draw_runs, ("not self.open or self._left is not None", "not self.open")),
+    ),
+    (
+        "the entry that was declared is forgotten",
+        [ONCE],
+        (
+            calibrate_by_rdp,
+            (
+                "not $declared and ($asked is None or not $rule.accepts($entries, [$asked]))",
+                "$asked is None or not $rule.accepts($entries, [$asked])",
+            ),
+        ),
+    ),
 ]
 
 

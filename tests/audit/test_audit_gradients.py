@@ -52,7 +52,7 @@ def test_an_honest_step_stands_and_the_bound_is_near_the_claim(name):
 
 def test_c2_mistaken_for_2_c2_is_found_end_to_end(monkeypatch):
     """PriVAE's paper has C2: noise for it, and a group's gradient that turns round, lose more than twice the claim."""
-    patch_source(monkeypatch, TermwisePlan.__post_init__, ("+ 2 * self.group_bound *", "+ self.group_bound *"))
+    patch_source(monkeypatch, TermwisePlan.__post_init__, ("2 * self.group_bound", "self.group_bound"))
     result = audit(_turned(), X, n_runs=3, confidence=0.999, method="scale")
     assert result.broken, str(result)
     assert result.epsilon_lower > 15
@@ -61,7 +61,7 @@ def test_c2_mistaken_for_2_c2_is_found_end_to_end(monkeypatch):
 
 
 def test_half_the_noise_of_dp_sgd_is_found(monkeypatch):
-    patch_source(monkeypatch, DPNet._run_steps, ("plan.noise_multiplier, rng", "0.5 * plan.noise_multiplier, rng"))
+    patch_source(monkeypatch, DPNet._run_steps, ("$plan.noise_multiplier", "0.5 * $plan.noise_multiplier"))
     for name in ("records alone", "decoder"):
         assert audit(HONEST[name], X, n_runs=2, confidence=0.999, method="scale").broken
 

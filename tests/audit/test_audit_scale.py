@@ -53,8 +53,8 @@ def test_noise_at_half_its_scale_is_found_at_epsilon_one(name):
 
 def test_noise_that_is_halved_for_one_number_alone_is_found(monkeypatch):
     """The noise is measured along the canary: that of other numbers does not make up for it."""
-    halved = "_lattice_noise(sd / lattice * np.where(np.arange(3) == 2, 0.5, 1.0),"
-    patch_source(monkeypatch, add_gaussian, ("_lattice_noise(sd / lattice,", halved))
+    halved = "_lattice_noise($sd / $lattice * np.where(np.arange(3) == 2, 0.5, 1.0), $rest)"
+    patch_source(monkeypatch, add_gaussian, ("_lattice_noise($sd / $lattice, $rest)", halved))
     found = audit(DPPCA(**DECLARED), X, n_runs=60, method="likelihood")
     assert found.broken, str(found)
 

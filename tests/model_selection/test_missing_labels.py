@@ -58,8 +58,8 @@ def test_a_record_without_a_value_moves_the_score_by_what_is_paid_for(fitted, sc
 
 
 def test_labels_by_way_of_numpy_would_move_them_all(fitted, monkeypatch):
-    text = "values = pd.Series(values).astype(object).to_numpy()"
-    broken = "return np.array([str(v) for v in np.asarray(values)], dtype=object)"
+    text = "$values = pd.Series($values).astype(object).to_numpy()"
+    broken = "return np.array([str(v) for v in np.asarray($values)], dtype=object)"
     patch_source(monkeypatch, _scoring._texts, (text, broken))
     assert moved(fitted, "tstr_accuracy", "category", "t") > 100
 

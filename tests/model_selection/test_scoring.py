@@ -66,22 +66,46 @@ def a_scorer_that_fails_on_a_record_loses_that_record_alone():
 
 
 CLAIMS = [Claim(score_sensitivity_is_attained_and_not_exceeded, relation) for relation in RELATIONS]
-CLIP = "np.clip(np.where(np.isnan(terms), low, terms), low, high)"
 MUTANTS = [
-    ("terms are not clipped", CLAIMS, (_unit_terms, (CLIP, "np.nan_to_num(np.clip(terms, -1e4, 1e4))"))),
-    ("terms are not centred", CLAIMS[:1], (_unit_terms, ("(high - low) - 0.5", "(high - low)"))),
-    ("half the width", CLAIMS, (_unit_terms, ("(high - low) - 0.5", "(high - low) * 2 - 1"))),
+    (
+        "terms are not clipped",
+        CLAIMS,
+        (
+            _unit_terms,
+            (
+                "np.clip(np.where(np.isnan($terms), $low, $terms), $low, $high)",
+                "np.nan_to_num(np.clip($terms, -1e4, 1e4))",
+            ),
+        ),
+    ),
+    (
+        "terms are not centred",
+        CLAIMS[:1],
+        (_unit_terms, ("$scaled / ($high - $low) - 0.5", "$scaled / ($high - $low)")),
+    ),
+    ("half the width", CLAIMS, (_unit_terms, ("$scaled / ($high - $low) - 0.5", "$scaled / ($high - $low) * 2 - 1"))),
     ("the count is not paid for", CLAIMS[:1], (bounded_score, ("(0.25 + COUNT_WEIGHT**2) ** 0.5", "0.5"))),
 ]
 
 
 FAILS = Claim(a_scorer_that_fails_on_a_record_loses_that_record_alone)
 MUTANTS += [
-    ("one bad record takes all terms with it", [FAILS], (held_terms, ("elif len(where) > 1:", "elif False:"))),
-    ("terms that came are taken, however many", [FAILS], (
-        held_terms, ("and scored.shape == where.shape:\n            terms[start:stop] = scored",
-                     ":\n            terms = scored"))),
-]  # fmt: skip
+    ("one bad record takes all terms with it", [FAILS], (held_terms, ("len($where) > 1", "False"))),
+    (
+        "terms that came are taken, however many",
+        [FAILS],
+        (
+            held_terms,
+            (
+                "if $scored is not None and $scored.shape == $where.shape:\n"
+                "    $terms[$begin:$end] = $scored\n"
+                "elif $many:\n"
+                "    $body",
+                "if $scored is not None:\n    $terms = $scored\nelif $many:\n    $body",
+            ),
+        ),
+    ),
+]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))

@@ -186,17 +186,25 @@ CLAIMS = [
     Claim(a_fold_that_would_be_too_small_is_refused_unpaid),
 ]
 S = PrivateSearchCV
-OWN = "type(error) in (InvalidInputError, SchemaError)"
+OWN = "type($error) in (InvalidInputError, SchemaError)"
 MUTANTS = [
-    ("any terms are the same", CLAIMS[:1], (same_terms, ("bool((gap <= _ROUNDING).all())", "True"))),
+    ("any terms are the same", CLAIMS[:1], (same_terms, ("bool(($gap <= _ROUNDING).all())", "True"))),
     (
         "the built-in score is trusted",
         CLAIMS[:1],
-        (S._try_out, ("not same_terms(", "callable(scoring) and not same_terms(")),
+        (S._try_out, ("not same_terms($rest)", "callable($4) and not same_terms($rest)")),
     ),
-    ("the words of every error", CLAIMS[1:2], (S._search, (OWN, "True"))),
-    ("the words of every ValueError", CLAIMS[1:2], (S._search, (OWN, "isinstance(error, ValueError)"))),
-    ("all rows are taken for a fold", CLAIMS[2:], (S._smallest_fold, ("max(1, int(", "max(n_rows, int("))),
+    (
+        "the words of every error",
+        CLAIMS[1:2],
+        (S._search, (OWN, "True")),
+    ),
+    (
+        "the words of every ValueError",
+        CLAIMS[1:2],
+        (S._search, (OWN, "isinstance($error, ValueError)")),
+    ),
+    ("all rows are taken for a fold", CLAIMS[2:], (S._smallest_fold, ("max(1, $rest)", "max($1, $rest)"))),
 ]
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import test_search_draws
 from _private_values import find_private
-from _sabotage import Claim, assert_caught, mutant_ids, quietly
+from _sabotage import Claim, assert_caught, before, mutant_ids, quietly
 
 from skdpgen import DPPCA, PrivateSearchCV
 from skdpgen.accounting import describe_event
@@ -102,56 +102,77 @@ TOLD = Claim(
 )
 KEPT = Claim(nothing_of_the_losers_is_kept)
 S = PrivateSearchCV
-RUNS = 'int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))'
+RUNS = "int(np.searchsorted($cumulative, $drawn, $rest))"
 DRAW = Reservation.draw_runs
 MUTANTS = [
-    ("an exact score", [PAID], (S._score, ("search.score_noise, rng", "0.0, rng"))),
-    ("a score at half its noise", [PAID], (S._score, ("search.score_noise, rng", "search.score_noise / 2, rng"))),
+    ("an exact score", [PAID], (S._score, ("$search.score_noise", "0.0"))),
+    ("a score at half its noise", [PAID], (S._score, ("$search.score_noise", "$search.score_noise / 2"))),
     (
         "a second score, unpaid",
         [PAID],
-        (S._run, ("rank, score =", "self._score(search, estimator, score_rows, rng); rank, score =")),
+        (S._run, before("$rank, $score = self._score($rest)", "self._score($rest)")),
     ),
-    ("a fixed number of runs", [DRAWN], (DRAW, (RUNS, "3"))),
-    ("a number of runs by random_state", [DRAWN], (DRAW, ("rng.random() * cumulative[-1]", "0.5"))),
-    ("twice the runs that were charged", [DRAWN], (DRAW, (RUNS, f"2 * {RUNS}"))),
+    (
+        "a fixed number of runs",
+        [DRAWN],
+        (DRAW, (RUNS, "3")),
+    ),
+    ("a number of runs by random_state", [DRAWN], (DRAW, ("$rng.random() * $cumulative[-1]", "0.5"))),
+    (
+        "twice the runs that were charged",
+        [DRAWN],
+        (
+            DRAW,
+            (
+                RUNS,
+                f"2 * {RUNS}",
+            ),
+        ),
+    ),
     (
         "folds of a fixed size",
         [COINS],
-        (S._search, ("rng.random(num_samples(X)) < 1 / (self.cv or FOLDS)", "np.arange(num_samples(X)) % 5 == 0")),
+        (S._search, ("$rng.random(num_samples($x)) < 1 / (self.cv or FOLDS)", "np.arange(num_samples($x)) % 5 == 0")),
     ),
-    ("fits to all rows", [COINS], (S._run, ("(~held_out, held_out)", "(~held_out | True, held_out)"))),
+    ("fits to all rows", [COINS], (S._run, ("~$held_out", "~$held_out | True"))),
     (
         "folds drawn anew in each run",
         [COINS],
         (
             S._run,
             (
-                "for side in (~held_out, held_out)",
-                "for coin in [rng.random(len(held_out)) < .2] for side in (~coin, coin)",
+                "($taken for $side in (~$held_out, $held_out))",
+                "($taken for coin in [$6.random(len($held_out)) < 0.2] for $side in (~coin, coin))",
             ),
         ),
     ),
     (
         "a candidate that follows from the runs left",
         [CANDIDATES],
-        (S._run, ("rng.integers(len(search.candidates))", "reservation._left % len(search.candidates)")),
+        (S._run, ("$rng.integers(len($search.candidates))", "$2._left % len($search.candidates)")),
     ),
     (
         "a score divided by the exact number of rows held out",
         [TOLD],
-        (S._score, ('if neighboring == "replace_one":', "if True:")),
+        (S._score, ("$neighboring == 'replace_one'", "True")),
     ),
     (
         "scores kept",
         [KEPT],
-        (S._keep, ('{"params": search.candidates}', '{"params": search.candidates, "mean_test_score": best.rank}')),
+        (S._keep, ("{'params': $search.candidates}", "{'params': $search.candidates, 'mean_test_score': $1.rank}")),
     ),
-    ("the rows held out kept", [KEPT], (S._run, ("rank, score =", "estimator.rows_ = score_rows[0]; rank, score ="))),
+    (
+        "the rows held out kept",
+        [KEPT],
+        (
+            S._run,
+            before("$rank, $score = self._score($search, $estimator, $rows, $rest)", "$estimator.rows_ = $rows[0]"),
+        ),
+    ),
     (
         "the card of one run kept",
         [KEPT],
-        (S._keep, ("estimator.accountant_, estimator.card_ = self.accountant_, self.card_", "pass")),
+        (S._keep, ("$estimator.accountant_, $estimator.card_ = (self.accountant_, self.card_)", "pass")),
     ),
 ]
 

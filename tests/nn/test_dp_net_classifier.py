@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 from _fits import a_category_of_one_record_is_not_told, ledger_is_what_ran, nothing_private_is_kept
-from _sabotage import Claim, assert_caught, mutant_ids, quietly
+from _sabotage import Claim, after, assert_caught, before, mutant_ids, quietly
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -180,19 +180,51 @@ def test_a_plan_is_what_a_fit_charges(blobs):
 
 LEDGER = [Claim(ledger_is_what_ran, "classifier, net")]
 KEPT = [Claim(nothing_private_is_kept, "classifier, net")]
-TRAIN = "return net.fit(scaled, codes[known].astype(np.int64))"
-UNPAID = "self._make_net(X.shape[1], len(self.classes_), replace(dpsgd, steps=1)).fit(scaled, codes[known]); "
-NOISE, COUNT = 'plan.noise_multipliers["network"]', "histogram(np.zeros(n_rows, dtype=np.int64), 1)"
-RATE = "sampling_rate=self.sampling_rate"
 # (sabotage, claims that catch it, (function, (old, new)))
 MUTANTS = [
-    ("the exact number of rows divides", LEDGER, (DPNetClassifier._train, ("rate * rows", "rate * len(X)"))),
-    ("less noise than charged", LEDGER, (DPNetClassifier._train, (NOISE, NOISE + " / 2"))),
-    ("more steps than charged", LEDGER, (DPNetClassifier._train, ("steps=self.steps", "steps=self.steps + 1"))),
-    ("records drawn more often than charged", LEDGER, (DPNetClassifier._train, (RATE, RATE + " * 2"))),
-    ("the exact number of rows", LEDGER, (_classifier._row_count, (COUNT, COUNT + "; noise_multiplier = 0.0"))),
-    ("a training that was not paid", LEDGER, (DPNetClassifier._train, (TRAIN, UNPAID + TRAIN))),
-    ("rows are kept", KEPT, (DPNetClassifier._train, (TRAIN, "self._rows = scaled; " + TRAIN))),
+    (
+        "the exact number of rows divides",
+        LEDGER,
+        (DPNetClassifier._train, ("self.sampling_rate * $rows", "self.sampling_rate * len($1)")),
+    ),
+    (
+        "less noise than charged",
+        LEDGER,
+        (DPNetClassifier._train, ("$plan.noise_multipliers['network']", "$plan.noise_multipliers['network'] / 2")),
+    ),
+    ("more steps than charged", LEDGER, (DPNetClassifier._train, ("self.steps", "self.steps + 1"))),
+    (
+        "records drawn more often than charged",
+        LEDGER,
+        (
+            DPNetClassifier._train,
+            (
+                "DPSGDPlan($rest, sampling_rate=self.sampling_rate)",
+                "DPSGDPlan($rest, sampling_rate=self.sampling_rate * 2)",
+            ),
+        ),
+    ),
+    ("the exact number of rows", LEDGER, (_classifier._row_count, ("$start", "$2 = 0.0"))),
+    (
+        "a training that was not paid",
+        LEDGER,
+        (
+            DPNetClassifier._train,
+            after(
+                "$net = self._make_net($width, $n_classes, self._receipt.cover($plan))",
+                "unpaid = self._make_net($width, $n_classes, replace($plan, steps=1))",
+            ),
+            before("return $net.fit($rest)", "unpaid.fit($rest)"),
+        ),
+    ),
+    (
+        "rows are kept",
+        KEPT,
+        (
+            DPNetClassifier._train,
+            before("return $net.fit($rows, $rest)", "self._rows = $rows"),
+        ),
+    ),
 ]
 
 

@@ -66,9 +66,9 @@ def test_rows_to_be_scored_may_have_any_ids():
     [
         (
             Claim(test_a_replaced_record_with_another_id_would_move_two_subsets),
-            (DP2VAESynthesizer._prepare, ('accountant.neighboring == "replace_one"', "False")),
+            (DP2VAESynthesizer._prepare, ('$accountant.neighboring == "replace_one"', "False")),
         ),
-        (Claim(test_repeated_ids_are_refused), (subsets.check_ids, ("len(set(coded)) < n", "False"))),
+        (Claim(test_repeated_ids_are_refused), (subsets.check_ids, ("len(set($coded)) < $n", "False"))),
     ],
     ids=["ids under replace_one", "repeated ids"],
 )

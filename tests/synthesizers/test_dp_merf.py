@@ -13,7 +13,7 @@ from _fits import (
     nothing_private_is_kept,
     the_row_count_is_hidden,
 )
-from _sabotage import Claim, assert_caught, mutant_ids, quietly
+from _sabotage import Claim, assert_caught, before, mutant_ids, quietly
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
@@ -215,17 +215,57 @@ LEDGER = [Claim(ledger_is_what_ran, name) for name in FITTED]
 KEPT = [Claim(nothing_private_is_kept, "arrays, embedding")]
 HIDDEN = [Claim(the_row_count_is_hidden, "arrays, embedding")]
 FIT = _dp_merf.fit_merf_model
-RELEASE, NOISE = "released = add_gaussian(", 'bounded, noise["embedding"], rng'
-UNPAID = "add_gaussian(bounded, 9.0, rng, neighboring); "
-KEEP = "codec.scaling.__dict__['rows'] = rows.X; layers ="
 # (sabotage, claims that catch it, (function, (old, new)))
 MUTANTS = [
-    ("a sensitivity without the count", SENSITIVITY, (embedding_sum, ("class_first_moments(", "_cheaper("))),
-    ("features that are too short", SENSITIVITY, (RandomFeatures.__call__, ("** 0.5", "** 0.5 / 2"))),
-    ("an embedding that was not paid", LEDGER, (FIT, (RELEASE, UNPAID + RELEASE))),
-    ("less noise than charged", LEDGER, (FIT, (NOISE, NOISE.replace("]", "] / 2")))),
-    ("the exact number of rows", HIDDEN, (FIT, ("fit.row_count(len(rows), counts.sum())", "float(len(rows))"))),
-    ("rows are kept", KEPT, (FIT, ("layers =", KEEP))),
+    (
+        "a sensitivity without the count",
+        SENSITIVITY,
+        (embedding_sum, ("class_first_moments($rest)", "_cheaper($rest)")),
+    ),
+    (
+        "features that are too short",
+        SENSITIVITY,
+        (
+            RandomFeatures.__call__,
+            (
+                "np.concatenate([np.cos($angles), np.sin($angles)], axis=1) / $angles.shape[1] ** 0.5",
+                "np.concatenate([np.cos($angles), np.sin($angles)], axis=1) / $angles.shape[1] ** 0.5 / 2",
+            ),
+        ),
+    ),
+    (
+        "an embedding that was not paid",
+        LEDGER,
+        (
+            FIT,
+            before(
+                "$released = add_gaussian($query, $noise, $rng, $neighboring)",
+                "add_gaussian($query, 9.0, $rng, $neighboring)",
+            ),
+        ),
+    ),
+    (
+        "less noise than charged",
+        LEDGER,
+        (
+            FIT,
+            (
+                "add_gaussian($bounded, $noise['embedding'], $rest)",
+                "add_gaussian($bounded, $noise['embedding'] / 2, $rest)",
+            ),
+        ),
+    ),
+    ("the exact number of rows", HIDDEN, (FIT, ("$fit.row_count(len($rows), $counts.sum())", "float(len($rows))"))),
+    (
+        "rows are kept",
+        KEPT,
+        (
+            FIT,
+            before(
+                "$layers = _fit_generator($shares, $features, $codec, $rest)", "$codec.scaling.__dict__['rows'] = $1.X"
+            ),
+        ),
+    ),
 ]
 
 

@@ -93,23 +93,32 @@ def test_more_importance_samples_give_a_closer_bound():
     assert means[0] < means[1] < means[2] + 0.1
 
 
-FRESH = "torch.randn((len(part), *draw.shape), generator=generator, dtype=torch.float64)"
-STREAM = ("module, scores = in_double(self.module), []", "generator = torch.Generator().manual_seed(0); "
-          "module, scores = in_double(self.module), []")  # fmt: skip
+GENERATOR = ("$start", "import torch as fresh\ngenerator = fresh.Generator().manual_seed(0)")
+FRESH = "fresh.randn((len($part), *$draw.shape), generator=generator, dtype=fresh.float64)"
 CLAIMS = {name: Claim(a_joining_record_moves_the_score_by_its_own_term, name) for name in MODELS}
 MUTANTS = [
     (
         "a stream of draws along the rows",
         [CLAIMS["P3GM, net"], CLAIMS["P3GM, net of a frame"]],
-        (NetGenerator.elbo, STREAM, ("draw.expand(len(part), *shape)", FRESH)),
+        (
+            NetGenerator.elbo,
+            GENERATOR,
+            (
+                "$draw.expand(len($part), *$shape)",
+                FRESH,
+            ),
+        ),
     ),
     (
         "a stream of draws along the rows",
         [CLAIMS["PriVAE"], CLAIMS["PriVAE, by class"], CLAIMS["DP-VAE"]],
         (
             VAEModel._bound,
-            ("bounds = []", "bounds = []; generator = torch.Generator().manual_seed(0)"),
-            ("draw.expand(len(part), *draw.shape)", FRESH),
+            GENERATOR,
+            (
+                "$draw.expand(len($part), *$draw.shape)",
+                FRESH,
+            ),
         ),
     ),
     (
@@ -117,7 +126,7 @@ MUTANTS = [
         [CLAIMS["PriVAE"]],
         (
             VAEModel._bound,
-            ("np.concatenate(bounds).astype(np.float64)", "np.concatenate(bounds) - np.concatenate(bounds).mean()"),
+            ("np.concatenate($bounds).astype(np.float64)", "np.concatenate($bounds) - np.concatenate($bounds).mean()"),
         ),
     ),
 ]
