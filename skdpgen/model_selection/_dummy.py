@@ -50,7 +50,13 @@ def dummy_rows(X, y, estimator):
         if values is None and name == target:
             values = classes
         bounds = getattr(declared, "bounds", None)
-        columns[name] = _column(X[name].dtype, values, None, rng, bounds)
+        dtype = X[name].dtype
+        shows_kind = declared is None or values is not None or not _is_text(dtype)
+        drawn = _column(dtype if shows_kind else _dtype_of(declared), values, None, rng, bounds)
+        if not shows_kind:
+            # as CSV files hold them: dates as text, numbers and truth values in a column of objects
+            drawn = drawn.dt.strftime("%Y-%m-%d").astype(object) if drawn.dtype.kind == "M" else drawn.astype(object)
+        columns[name] = drawn
     return pd.DataFrame(columns), labels
 
 
@@ -93,6 +99,18 @@ def _column(dtype, values, kind, rng, bounds=None):
     return pd.Series(np.array(["a", "b"], dtype=object)[rng.integers(0, 2, _ROWS)])
 
 
+def _is_text(dtype):
+    return dtype == np.dtype(object) or isinstance(dtype, pd.StringDtype)
+
+
+def _dtype_of(column):
+    """Dtype in which a declared column is drawn."""
+    kind = type(column).__name__
+    if kind == "Numeric" and column.integer:
+        return np.dtype(int)
+    return np.dtype({"Numeric": float, "Categorical": object, "Boolean": bool, "Datetime": "datetime64[ns]"}[kind])
+
+
 def _cast(series, dtype):
     if isinstance(dtype, np.dtype) and dtype.kind in "US":  # the dtype would show the length of the longest text
         return series.astype(object)
@@ -114,11 +132,8 @@ def rows_like(schema):
     DataFrame
     """
     rng = np.random.default_rng(0)
-    dtypes = {"Numeric": float, "Categorical": object, "Boolean": bool, "Datetime": "datetime64[ns]"}
     columns = {}
     for column in schema.columns:
-        kind = type(column).__name__
-        dtype = np.dtype(int if kind == "Numeric" and column.integer else dtypes[kind])
         bounds = getattr(column, "bounds", None)
-        columns[column.name] = _column(dtype, getattr(column, "categories", None), None, rng, bounds)
+        columns[column.name] = _column(_dtype_of(column), getattr(column, "categories", None), None, rng, bounds)
     return pd.DataFrame(columns)

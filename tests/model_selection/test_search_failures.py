@@ -13,15 +13,18 @@ from sklearn.base import clone
 from skdpgen import (
     DPPCA,
     DPMERFSynthesizer,
+    MomentSynthesizer,
     P3GMSynthesizer,
     PrivacyAccountant,
     PriVAESynthesizer,
     PrivateSearchCV,
+    Schema,
 )
 from skdpgen.accounting import _reservation as reservation
 from skdpgen.exceptions import BudgetExceededError, InvalidInputError
 from skdpgen.model_selection._planning import public_model
 from skdpgen.model_selection._scoring import same_terms
+from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import NoiseGenerator, make_noise_generator, public_noise
 
@@ -217,3 +220,27 @@ def test_sabotage_of_the_trial_is_caught(monkeypatch, mutant):
 @pytest.mark.parametrize("claim", CLAIMS, ids=str)
 def test_a_search_refuses_and_fails_as_it_claims(claim):
     claim.holds_unpatched()
+
+
+def test_declared_dates_as_text_and_values_in_columns_of_objects_are_searched_over():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "day": pd.date_range("2001-01-01", periods=300).strftime("%Y-%m-%d"),
+            "flag": np.array([True, False, None], dtype=object)[rng.integers(0, 3, 300)],
+            "amount": rng.normal(size=300).astype(object),
+            "kind": rng.choice(["u", "v"], 300),
+        }
+    )
+    schema = Schema(
+        [
+            Datetime("day", ("2000-01-01", "2003-01-01")),
+            Boolean("flag", missing=True),
+            Numeric("amount", (-5, 5)),
+            Categorical("kind", ["u", "v"]),
+        ]
+    )
+    template = MomentSynthesizer(schema=schema, target="kind", random_state=0)
+    grid = {"importance": [None, {"amount": 2.0}]}
+    search = PrivateSearchCV(template, grid, epsilon=4.0, score_bounds=(-50, 10), random_state=0).fit(frame)
+    assert list(search.sample(5).columns) == list(frame.columns)
