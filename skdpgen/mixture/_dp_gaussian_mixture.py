@@ -343,7 +343,8 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
 
         The rows are clipped as in `fit`. Computed from private rows without protection; do not publish.
         """
-        return self._parameters.log_prob(self._rows(X))
+        rows = self._rows(X)
+        return self._parameters.log_prob(rows)
 
     def score(self, X, y=None):
         """Return the mean log-likelihood of the rows; computed without protection, do not publish."""
@@ -404,7 +405,8 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         return len(getattr(self, "classes_", ())) > 0
 
     def _responsibilities(self, X):
-        return self._parameters.responsibilities(self._rows(X))
+        rows = self._rows(X)
+        return self._parameters.responsibilities(rows)
 
     def _rows(self, X):
         check_is_fitted(self)

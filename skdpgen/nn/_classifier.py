@@ -348,7 +348,7 @@ def _not_none(y):
 
 def _check_y(y, n_rows):
     """Return class labels as an array of numbers, text or truth values; refuse numbers with a fraction."""
-    column_or_1d(np.empty(np.shape(y)), warn=True)  # scikit-learn's warning for labels in a column
+    column_or_1d(np.empty(np.asarray(y).shape), warn=True)  # scikit-learn's warning for labels in a column
     y = class_labels(y, n_rows)
     check_classification_targets(np.array(y.tolist()))
     return y

@@ -177,7 +177,7 @@ def test_every_metric_and_picture_says_what_showing_it_would_tell():
         assert len(leak_note(public)) > 20, name
         assert "\n" not in leak_note(public)
     assert "do not publish" in leak_note(two_way_tvd)
-    assert leak_note(lambda: None).startswith("Take it to read real rows")
+    assert leak_note(lambda: None).startswith("Assume that it is computed from private rows")
 
 
 def test_association_of_categories_is_that_of_the_full_table(rng):
