@@ -23,6 +23,7 @@ from .utils.validation import (
     Options,
     StrOptions,
     check_parameters,
+    count_search_fits,
     inside_search,
     is_finite,
     python_value,
@@ -117,8 +118,10 @@ class PrivateEstimator(BaseEstimator):
                 warnings.simplefilter("always")
                 yield
                 if inside_search():
-                    own = SEPARATE_LEDGERS if self.accountant is None else ""
+                    own = SEPARATE_LEDGERS + _sum_of_search(self) if self.accountant is None else ""
                     warnings.warn(EXACT_SCORES + own, PrivacyLeakWarning, stacklevel=4)
+                elif self.accountant is None and "card_" in before:
+                    _warn_of_refit(before["card_"], self.card_)
             vars(self).pop("_receipt", None)  # of this fit alone
         except BaseException:
             charged = vars(self).get("accountant_")
@@ -242,6 +245,37 @@ class PrivateEstimator(BaseEstimator):
         if isinstance(random_state, np.random.Generator):
             return random_state
         return np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def _sum_of_search(estimator):
+    """What the fits of a search cost together, where scikit-learn tells how many there are; else nothing."""
+    fits = count_search_fits()
+    if fits is None or not math.isfinite(estimator.epsilon):
+        return ""
+    candidates, folds, refits = fits
+    total = candidates * folds + refits
+    delta = DEFAULT_DELTA if estimator.delta is None else estimator.delta
+    return (
+        f". This search makes {total} fits ({candidates} candidates in {folds} folds{', and a refit' * refits}): "
+        f"together they cost up to epsilon {total * estimator.epsilon:.4g} at delta {total * delta:.2g}"
+    )
+
+
+def _warn_of_refit(first, second):
+    """Warn that two fits of one object have separate ledgers: their cards do not show what they cost together."""
+    if not (first["private"] and second["private"]):
+        return
+    one, other = first["fit"], second["fit"]
+    if one["delta"] + other["delta"] >= 1:
+        return
+    warnings.warn(
+        "this object was fitted before, and each of the two fits has a separate ledger. If both used the same rows, "
+        f"they cost up to epsilon {one['epsilon'] + other['epsilon']:.4g} at delta "
+        f"{one['delta'] + other['delta']:.2g} together, and neither card says so: give one accountant= to all fits "
+        "of the same rows",
+        PrivacyLeakWarning,
+        stacklevel=5,  # _warn_of_refit, _fitting, its context, fit, its context
+    )
 
 
 def _repeat(said):

@@ -28,7 +28,7 @@ from ._pricing import check_delta, check_work, epsilon_pld, epsilon_rdp, why_bou
 if TYPE_CHECKING:
     from ._accountant import PrivacyAccountant
 
-__all__ = ["PrivacyCard", "default_versions", "digest", "plain"]
+__all__ = ["NOT_PRIVATE", "PrivacyCard", "default_versions", "digest", "plain", "remark_on_epsilon"]
 
 _FORMAT = "skdpgen-privacy-card-1"
 _FIELDS = (
@@ -57,6 +57,14 @@ _SAMPLERS = {
     "repeat_and_select": "repeat and select: a random number of runs, of which the best alone is released",
 }
 
+NOT_PRIVATE = "NOT PRIVATE: without noise, or with noise that can be repeated; publish nothing that this made"
+_ALONE = (
+    "this ledger saw this fit alone: any other fit to the same rows adds to the cost, unless all of them are charged "
+    "to one ledger"
+)
+# Epsilon above which a guarantee allows far more than is usual.
+_LARGE = 10
+
 # Limits of a card that is read; the page on verifying in the documentation names them.
 _MOST_BYTES = 16 * 2**20
 _MOST_CHARGES = 20_000
@@ -64,6 +72,20 @@ _MOST_CHARGES = 20_000
 _TOLERANCE = 5e-4
 # How far below: another processor's rounding, and no more.
 _ROUNDING = 1e-6
+
+
+def remark_on_epsilon(epsilon: float | str) -> str:
+    """Return what an epsilon means that protects hardly anybody, in one sentence; "" for a smaller one."""
+    epsilon = float(epsilon)
+    if math.isinf(epsilon):
+        return NOT_PRIVATE
+    if epsilon <= _LARGE:
+        return ""
+    return (
+        f"epsilon {epsilon:.4g} is above {_LARGE}, and protects hardly anybody: what is published may raise the odds "
+        f"of a correct guess about one row by a factor of up to e^{epsilon:.4g}"
+        + (f" (about {math.exp(epsilon):.1g})" if epsilon < 700 else "")
+    )
 
 
 class PrivacyCard:
@@ -199,7 +221,17 @@ class PrivacyCard:
 
     def __repr__(self):
         fit = self["fit"]
-        return f"PrivacyCard({self['model']['name']}, epsilon={fit['epsilon']}, delta={fit['delta']})"
+        warned = "" if self["private"] else "NOT PRIVATE, "
+        return f"PrivacyCard({self['model']['name']}, {warned}epsilon={fit['epsilon']}, delta={fit['delta']})"
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences that a reader of the figures must know: no privacy, a large epsilon, a ledger of one fit."""
+        if not self["private"]:
+            return (NOT_PRIVATE,)
+        large = remark_on_epsilon(self["fit"]["epsilon"])
+        alone = len(self["ledger"]["charges"]) == 1
+        return (*((large,) if large else ()), *((_ALONE,) if alone else ()))
 
     def to_json(self) -> str:
         """Return the card as JSON text."""

@@ -198,4 +198,6 @@ def _run(arguments, model, settings, schema, options, results):
     written["date_formats"] = getattr(rows, "attrs", {}).get("date_formats")
     n_rows = results.write(synthesizer, arguments.rows, **written, escape_formulas=arguments.escape_formulas)
     print_ledger(synthesizer.accountant_)
+    for remark in synthesizer.card_.remarks:
+        print(remark)
     print(f"{n_rows} synthetic rows written to {arguments.output}")

@@ -73,4 +73,6 @@ def _verify_card(arguments):
     print(f"  noise    {shown(card['noise'])}")
     for text in card["public_assumptions"] or ["none"]:
         print(f"  public   {shown(text)}")
+    for text in card.remarks:
+        print(f"  note     {text}")
     return card["private"]
