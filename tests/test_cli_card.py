@@ -14,25 +14,8 @@ from skdpgen.__main__ import main
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 table = _command_line.table
-COMMAND = [
-    "synthesize",
-    "table.csv",
-    "--kinds-from-values",
-    "--model",
-    "moment",
-    "--epsilon",
-    "4",
-    "--target",
-    "ill",
-    "--rows",
-    "30",
-    "--output",
-    "out.csv",
-    "--card",
-    "card.json",
-    "--save-model",
-    "model.safetensors",
-]
+COMMAND = "synthesize table.csv --kinds-from-values --model moment --epsilon 4 --target ill --rows 30 --output out.csv"
+COMMAND = [*COMMAND.split(), "--card", "card.json", "--save-model", "model.safetensors"]
 
 
 # ---- files ---------------------------------------------------------------------------------------------------------
