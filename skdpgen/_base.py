@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 
 from ._types import NEIGHBORING
 from .accounting import PrivacyAccountant, PrivacyCard
+from .accounting._facts import array_columns, declared_facts
 from .accounting._reservation import PhaseRecorder
 from .exceptions import PrivacyLeakWarning
 from .utils.noise import make_noise_generator
@@ -203,10 +204,11 @@ class PrivateEstimator(BaseEstimator):
         self._sampling_stream = np.random.default_rng(seed)
         return rng
 
-    def _issue_card(self, plan, rng, public_assumptions, gradient_noise=None):
+    def _issue_card(self, plan, rng, public_assumptions, gradient_noise=None, columns=None, declared=None):
         """Write the privacy card: the last step of a fit, after which the estimator counts as fitted.
 
-        `gradient_noise` is the (description, private) of the noise of DP-SGD, where there was any.
+        `gradient_noise` is the (description, private) of the noise of DP-SGD, where there was any; `columns` and
+        `declared` are the fields of the card, where they are not those of an array and of the parameters.
         """
         self._check_finite(plan)
         description, private = rng.description, rng.private
@@ -215,14 +217,21 @@ class PrivateEstimator(BaseEstimator):
         public_assumptions = list(public_assumptions)
         if plan.neighboring == "replace_one":
             public_assumptions.append("number of rows: public under replace_one")
+        parameters = self.get_params(deep=False)
+        declared = declared_facts(parameters) if declared is None else declared
+        if columns is None:
+            columns = array_columns(getattr(self, "n_features_in_", None), getattr(self, "feature_names_in_", None))
         self.card_ = PrivacyCard.build(
             plan,
             self.accountant_,
             model=type(self).__name__,
-            parameters=_plain(self.get_params(deep=False)),
+            parameters=_plain(parameters, declared),
             public_assumptions=public_assumptions,
             noise=description,
             private=private and math.isfinite(plan.epsilon),
+            date=getattr(vars(self).get("_receipt"), "day", None),  # a search charges a reservation: no receipt
+            columns=columns,
+            declared=declared,
         )
 
     def _check_finite(self, plan):
@@ -307,8 +316,11 @@ def _is_plain(values, deep=True):
     )
 
 
-def _plain(parameters):
-    """Constructor parameters as JSON can hold them; objects by their type, rows by their shape, never by contents."""
+def _plain(parameters, declared=()):
+    """Constructor parameters as JSON can hold them; objects by their type, rows by their shape, never by contents.
+
+    Of an object among the `declared` facts the card says that it is listed there.
+    """
     out = {}
     for name, value in parameters.items():
         if name in ("accountant", "random_state"):
@@ -328,5 +340,5 @@ def _plain(parameters):
         ):
             out[name] = dict(value)
         else:
-            out[name] = f"<{type(value).__name__}>"
+            out[name] = "<see declared>" if name in declared else f"<{type(value).__name__}>"
     return out

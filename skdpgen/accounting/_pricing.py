@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 import numpy as np
@@ -43,6 +43,7 @@ __all__ = [
     "check_epsilon",
     "check_work",
     "combine",
+    "delta_curve",
     "delta_pld",
     "epsilon_of",
     "epsilon_pld",
@@ -547,6 +548,27 @@ def delta_pld(charges_or_events, epsilon: float, neighboring: str) -> float:
     if _repeated(rows):
         return min(1.0, delta_of_rows(rows, float(epsilon), neighboring) + extra)
     return min(1.0, _delta_of(combine(rows, neighboring), float(epsilon), neighboring) + extra)
+
+
+def delta_curve(charges_or_events, neighboring: str) -> Callable[[float], float]:
+    """Return delta as a function of epsilon >= 0, all of it from one distribution; see `delta_pld`, which is finer."""
+    check_neighboring(neighboring)
+    rows, extra = _gather(charges_or_events)
+    if _repeated(rows):
+        return lambda epsilon: min(1.0, delta_of_rows(rows, epsilon, neighboring) + extra)
+    combined = combine(rows, neighboring)
+    if combined is None:
+        return lambda epsilon: 1.0
+    if not combined[1]:
+        return lambda epsilon: min(1.0, gaussian_delta(combined[0], epsilon) + extra)
+    if _too_large(combined, neighboring):
+        return lambda epsilon: min(1.0, delta_of_combined(combined, epsilon, neighboring) + extra)
+    # rounding adds about steps * interval**2 / 12 of the variance to it: a thousandth at a third of the coarse interval
+    interval = _round_down(max(_coarse_interval(combined, neighboring) / 3, _least_interval(combined, neighboring)))
+    while _too_long(combined, neighboring, interval):
+        interval *= 2
+    whole = _distribution(combined, neighboring, interval, 50.0)
+    return lambda epsilon: min(1.0, float(whole.get_delta_for_epsilon(epsilon)) + extra)
 
 
 def epsilon_rdp(charges_or_events, delta: float, neighboring: str) -> float | None:

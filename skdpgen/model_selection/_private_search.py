@@ -383,7 +383,7 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         if math.isfinite(plan.epsilon) and best.estimator is not search.trial and inner["noise"] != rng.description:
             own_noise = (inner["noise"], bool(inner["private"]))
         assumptions = [*inner["public_assumptions"], *self._public_assumptions(search.candidates)]
-        self._issue_card(plan, rng, assumptions, own_noise)
+        self._issue_card(plan, rng, assumptions, own_noise, inner["columns"], inner["declared"])
         # the model gets the accountant and the card of the search in place of those of one run
         estimator.set_params(epsilon=self.epsilon, delta=self.delta, neighboring=self.neighboring)
         estimator.accountant = None

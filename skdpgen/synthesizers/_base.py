@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from ..accounting import PrivacyCard
-from ..data.validation import public_assumptions
+from ..data.validation import columns_of, public_assumptions
 from ..exceptions import InvalidInputError, PrivacyLeakWarning
 from ..generators.components import component_chunks, join_chunks
 from ..tabular import Schema
@@ -72,7 +72,8 @@ class BaseSynthesizer(PrivateEstimator):
             rng = self._charge(accountant, plan)  # before it nothing private is released, after it nothing is refunded
             fit = ChargedFit(plan, rng, accountant.neighboring, self._receipt, self._sampling_stream)
             self._set_model(self._release(rows, settings, fit))
-            self._issue_card(plan, rng, self._public_assumptions(rows), self.model_.gradient_noise)
+            assumptions, columns = self._public_assumptions(rows), columns_of(self, rows)
+            self._issue_card(plan, rng, assumptions, self.model_.gradient_noise, columns)
         return self
 
     def _prepare(self, X, y, accountant):
@@ -270,8 +271,8 @@ class BaseSynthesizer(PrivateEstimator):
         self._row_count_is_stated = True
         return self
 
-    def _issue_card(self, plan, rng, public_assumptions, gradient_noise=None):
-        super()._issue_card(plan, rng, public_assumptions, gradient_noise)
+    def _issue_card(self, plan, rng, public_assumptions, gradient_noise=None, columns=None, declared=None):
+        super()._issue_card(plan, rng, public_assumptions, gradient_noise, columns, declared)
         if plan.delta * self.row_count_ >= 1:
             warnings.warn(
                 f"delta={plan.delta:g} is not below one row in {self.row_count_:.0f}: at such a delta, a mechanism "
