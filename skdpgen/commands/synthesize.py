@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from pathlib import Path
 
 from ._arguments import (
     add_budget,
+    add_dropping,
     add_escaping,
     add_reading,
     add_settings,
+    names_of,
     print_ledger,
     read_settings,
     reading,
@@ -55,6 +59,12 @@ def add(command):
         help="declare that the kinds of columns (numbers, dates, text) inferred from the values of a CSV file are "
         "public; without it, the schema declares them, or you are asked",
     )
+    command.add_argument(
+        "--only-schema-columns",
+        action="store_true",
+        help="leave out the columns that the schema does not list; without it, they are learned and charged",
+    )
+    add_dropping(command)
     add_settings(command)
     add_reading(command)
     command.add_argument("--rows", type=int, metavar="N", help="rows to write (default: the released row count)")
@@ -69,8 +79,6 @@ def add(command):
 
 def _check_kinds(rows, schema, declared_public):
     """Ask whether kinds inferred from the values are public: one row can change them, and they are released."""
-    import sys
-
     from .. import Schema
     from ..data.table_files import KINDS_FROM_VALUES
     from ..tabular import Numeric
@@ -104,8 +112,46 @@ def _check_kinds(rows, schema, declared_public):
     raise ValueError(
         f"the kinds of {len(names)} columns ({listed}) are not declared; inferred from the private values, they "
         "would be published. Write a schema by skdpgen schema INPUT --output S.json, check it and give it as --schema "
-        "S.json; or declare the kinds public by --kinds-from-values; nothing was charged"
+        "S.json; or declare the kinds public by --kinds-from-values"
+        + ("" if schema is None else "; or leave them out by --only-schema-columns")
+        + "; nothing was charged"
     )
+
+
+def _columns_left_out(arguments, schema):
+    """Return the columns that are not read, and the schema of the others."""
+    from ..data.table_files import column_names
+
+    if arguments.only_schema_columns and schema is None:
+        raise ValueError("--only-schema-columns needs --schema")
+    if schema is None and not arguments.drop:
+        return [], None
+    names = column_names(arguments.input, arguments.separator)
+    left_out = names_of(arguments.drop, names, "--drop")
+    if arguments.target in left_out:
+        raise ValueError(f"--drop names the target {arguments.target!r}")
+    if schema is not None:
+        undeclared = [name for name in names if name not in schema and name not in left_out]
+        if arguments.only_schema_columns:
+            left_out += [name for name in undeclared if name != arguments.target]
+        schema = schema.select([name for name in schema if name not in left_out])
+    if set(names) <= set(left_out):
+        raise ValueError("--drop leaves no column")
+    return left_out, schema
+
+
+def _name_undeclared(arguments, schema, left_out):
+    """Say which columns a schema does not list, so that deleting one from its file is no way to drop it."""
+    from ..data.table_files import column_names
+
+    names = column_names(arguments.input, arguments.separator)
+    undeclared = [name for name in names if name not in schema and name not in left_out and name != arguments.target]
+    if undeclared:
+        print(
+            f"skdpgen: not in the schema, and therefore learned and charged: {', '.join(undeclared)}; "
+            "--only-schema-columns leaves them out",
+            file=sys.stderr,
+        )
 
 
 def run(arguments):
@@ -146,14 +192,20 @@ def run(arguments):
 
 def _run(arguments, model, settings, schema, options, results):
     from .. import PrivacyAccountant
+    from ..data.sources import parquet_chunks
     from ..data.table_files import is_parquet, read_table
     from ..exceptions import SchemaError
 
     rows = Path(arguments.input)
+    left_out, schema = _columns_left_out(arguments, schema)
     # the kinds of the columns of a CSV file are inferred from all its values; a Parquet file declares them
     if arguments.model != "moment" or not is_parquet(rows):
-        rows = read_table(rows, **options, schema=schema)
+        rows = read_table(rows, **options, schema=schema, left_out=left_out)
+    elif left_out:
+        rows = functools.partial(parquet_chunks, [rows], left_out)
     _check_kinds(rows, schema, arguments.kinds_from_values)
+    if schema is not None:
+        _name_undeclared(arguments, schema, left_out)
     accountant = None
     if arguments.ledger is not None:
         known = Path(arguments.ledger).exists()

@@ -17,6 +17,8 @@ from ..tabular import (
     Binning,
     Boolean,
     Categorical,
+    Identifier,
+    Numeric,
     Schema,
     TableEncoder,
     bins_from_histogram,
@@ -26,6 +28,7 @@ from ..tabular import (
     validate_frame,
 )
 from ..tabular._frames import declared_family, factorize
+from ..tabular._identifiers import insert_keys, likely_codes, likely_identifiers, merge_keys, split_keys
 from ..utils.categories import family
 from ..utils.file_checks import MOST_CLASSES, check_size
 from ..utils.validation import Interval, check_row_count, is_extension, python_value
@@ -64,12 +67,24 @@ class FrameCodec:
         Container of the last column if it was given as y, else "none".
     y_name : str or int, default=None
         Name of a series y.
+    keys : tuple of (int, Identifier), default=()
+        Columns of keys, which the encoder does not know, and their places in the table; see `with_keys`.
     """
 
     encoder: TableEncoder
     target: object = None
     y: str = "none"
     y_name: object = None
+    keys: tuple = ()
+
+    @property
+    def schema(self):
+        """Schema of the whole table."""
+        return merge_keys(self.encoder.schema_, self.keys)
+
+    def with_keys(self, chunks):
+        """Chunks of a sample with fresh keys in the columns of identifiers."""
+        return insert_keys(chunks, self.keys) if self.keys else chunks
 
     @property
     def targets(self):
@@ -135,7 +150,7 @@ class FrameCodec:
 
     def codes(self, frame):
         """Level codes (n_samples, n_blocks) and class codes (n_samples,), or None without a target."""
-        codes = self.encoder.codes(frame)
+        codes = self.encoder.codes(frame.drop(columns=[key.name for _, key in self.keys], errors="ignore"))
         if not self.targets:
             return codes, None
         at = self._targets_at
@@ -189,7 +204,7 @@ class FrameCodec:
         """Return plain values for a release file."""
         return {
             "kind": "frame",
-            "schema": self.encoder.schema_.to_dict(),
+            "schema": self.schema.to_dict(),
             # a list of pairs, since a column's name need not be a string
             "binnings": [[name, binning.to_dict()] for name, binning in self.encoder.binnings_.items()],
             "target": list(self.target) if isinstance(self.target, tuple) else self.target,
@@ -201,11 +216,12 @@ class FrameCodec:
     def from_state(cls, state):
         """Rebuild from `to_state`."""
         binnings = {name: Binning.from_dict(content) for name, content in state["binnings"]}
-        encoder = TableEncoder(Schema.from_dict(state["schema"]), binnings=binnings).fit()
+        schema, keys = split_keys(Schema.from_dict(state["schema"]))
+        encoder = TableEncoder(schema, binnings=binnings).fit()
         target = tuple(state["target"]) if isinstance(state["target"], list) else state["target"]
         if state["y"] not in ("none", "series", "array"):
             raise ValueError("y must be one of none, series and array")
-        codec = cls(encoder, target, state["y"], state["y_name"])
+        codec = cls(encoder, target, state["y"], state["y_name"], keys)
         check_size(*codec.class_shape, most=MOST_CLASSES)
         return codec
 
@@ -259,9 +275,19 @@ class FrameRows:
         targets = tuple(target) if several else () if target is None else (target,)
         self._check_targets(targets, head, several, classes, target_type)
         numeric = [is_numeric_target(head[name], target_type) for name in targets]
+        declared = () if schema is None else schema.names
         schema = Schema.from_kinds(
             head, schema, categorical=[n for n, as_number in zip(targets, numeric) if not as_number]
         )
+        if target_type is None:
+            schema = schema.replace(*(_as_classes(schema[name]) for name in targets))
+        if keys := [name for name in targets if isinstance(schema[name], Identifier)]:
+            raise InvalidInputError(f"the target {keys[0]!r} is an identifier in the schema, which is not modelled")
+        _point_out(schema, {*declared, *targets})
+        # no value of an identifier is read: the columns are left out before anything else is done
+        schema, self.keys = split_keys(schema)
+        if self.keys:
+            source = source.without([key.name for _, key in self.keys])
         # the schema decides; datetimes are modelled as numbers, whatever their dtype suggests
         numeric = [not isinstance(schema[name], Categorical | Boolean) for name in targets]
         wanted = {None: None, "numeric": True, "categorical": False}[target_type]
@@ -398,7 +424,7 @@ class FrameRows:
                 one_way_share = 0.0
                 if numbers:  # more bins cost nothing
                     binnings = bins_from_histogram(noisy, schema, sd, self.most_bins)
-        codec = FrameCodec(TableEncoder(schema, binnings=binnings).fit(), self.target, self.y, self.y_name)
+        codec = FrameCodec(TableEncoder(schema, binnings=binnings).fit(), self.target, self.y, self.y_name, self.keys)
         return codec, one_way_share
 
     def moments(self, codec, one_way_share):
@@ -544,6 +570,43 @@ def plan_bins(n_rows, n_blocks, n_classes, noise_multiplier, *, weakest=0.25, mo
     n_bins = int(np.clip(round((rows * weakest / noise) ** (2 / 3)), least, most))
     seen = noise * n_bins**1.5 / rows
     return n_bins, float(max(seen, 0.1)) if seen <= 0.4 else 1.0
+
+
+def _as_classes(column):
+    """Return a target of whole numbers of which a schema states the kind alone as categories.
+
+    The dtype of an integer target means classes where there is no schema, and `skdpgen schema` writes no more than
+    that dtype. Bounds declare a quantity.
+    """
+    if isinstance(column, Numeric) and column.integer and not column.complete:
+        return Categorical(column.name, missing=column.missing, dtype=column.dtype)
+    return column
+
+
+def _point_out(schema, settled):
+    """Warn of columns that are identifiers or codes by their names and dtypes: no value is read."""
+    keys, codes = ([n for n in find(schema) if n not in settled] for find in (likely_identifiers, likely_codes))
+    if keys:
+        warnings.warn(
+            f"identifiers, by their names: {_listed(keys)}. They are modelled like any other column, which costs "
+            "budget and gives keys that mean nothing. For fresh keys declare them in the schema: "
+            f"Schema.from_kinds(X).replace(Identifier({keys[0]!r})), or skdpgen schema --id; else drop them, by "
+            f"X.drop(columns=[{keys[0]!r}]) or --drop. Columns that the schema declares are not named here",
+            UtilityWarning,
+            stacklevel=2,
+        )
+    if codes:
+        warnings.warn(
+            f"codes, by their names, of whole numbers: {_listed(codes)}. They are modelled as quantities: if they are "
+            "codes, declare them as Categorical in the schema (Schema.from_kinds(X, categorical="
+            f"[{codes[0]!r}]), or skdpgen schema --categorical)",
+            UtilityWarning,
+            stacklevel=2,
+        )
+
+
+def _listed(names):
+    return ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _checked_importance(importance, schema):

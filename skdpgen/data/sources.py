@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -13,7 +14,16 @@ import pandas as pd
 from ..exceptions import InvalidInputError, SchemaError
 from ..utils.validation import check_row_count
 
-__all__ = ["PARQUET", "ChunkSource", "DaskSource", "MemorySource", "add_sums", "is_parquet", "open_source"]
+__all__ = [
+    "PARQUET",
+    "ChunkSource",
+    "DaskSource",
+    "MemorySource",
+    "add_sums",
+    "is_parquet",
+    "open_source",
+    "parquet_chunks",
+]
 
 # Rows that are encoded at a time; this bounds the memory of a fit.
 CHUNK_ROWS = 1 << 18
@@ -41,7 +51,7 @@ def open_source(X):
     if type(X).__module__.partition(".")[0] in ("dask", "dask_expr"):
         return DaskSource(X)
     if _is_path(X):
-        return ChunkSource(functools.partial(_parquet_chunks, [X]))
+        return ChunkSource(functools.partial(parquet_chunks, [X]))
     if isinstance(X, Iterator):
         raise InvalidInputError(
             "X is an iterator, which can be read only once, and a fit reads chunks several times: give a function that "
@@ -50,7 +60,7 @@ def open_source(X):
     if isinstance(X, list | tuple) and X and isinstance(X[0], pd.DataFrame):
         return ChunkSource(lambda: X)
     if isinstance(X, list | tuple) and X and all(map(_is_path, X)):
-        return ChunkSource(functools.partial(_parquet_chunks, X))
+        return ChunkSource(functools.partial(parquet_chunks, X))
     if callable(X) and not hasattr(X, "__array__"):
         return ChunkSource(X)
     return None
@@ -100,6 +110,10 @@ class MemorySource:
         """Notes of the reader of a file."""
         return self.frame.attrs
 
+    def without(self, names):
+        """Return the source without these columns."""
+        return MemorySource(self.frame.drop(columns=names))
+
     def reduce(self, function, combine):
         """Apply `function` to every chunk of rows, and `combine` the results two by two."""
         parts = (self.frame.iloc[at : at + CHUNK_ROWS] for at in range(0, max(len(self.frame), 1), CHUNK_ROWS))
@@ -118,6 +132,7 @@ class ChunkSource:
     in_memory = False
     one_slice = False
     kinds_of = "the first chunk"
+    _left_out = ()
 
     def __init__(self, make_chunks):
         self._make_chunks = make_chunks
@@ -134,6 +149,12 @@ class ChunkSource:
             raise InvalidInputError(_NO_ROWS)
         self.head, self.attrs = first.iloc[:0], dict(first.attrs)
 
+    def without(self, names):
+        """Return the source without these columns."""
+        other = copy.copy(self)
+        other._left_out, other.head = [*self._left_out, *names], self.head.drop(columns=names)
+        return other
+
     def _chunks(self):
         chunks = self._make_chunks()
         if isinstance(chunks, pd.DataFrame):
@@ -144,7 +165,7 @@ class ChunkSource:
             for chunk in chunks:
                 if not isinstance(chunk, pd.DataFrame):
                     raise InvalidInputError(f"every chunk must be a DataFrame; got {type(chunk).__name__}")
-                yield chunk
+                yield chunk.drop(columns=self._left_out, errors="ignore") if self._left_out else chunk
         finally:
             _close(chunks)
 
@@ -181,6 +202,10 @@ class DaskSource:
             raise InvalidInputError(f"expected a dask DataFrame; got dask's {type(frame).__name__}")
         self._frame = frame
         self.head, self.attrs = frame._meta.iloc[:0], {}
+
+    def without(self, names):
+        """Return the source without these columns."""
+        return DaskSource(self._frame.drop(columns=names))
 
     def reduce(self, function, combine):
         """Apply `function` to every partition, and `combine` the results two by two, in a tree."""
@@ -220,7 +245,8 @@ def _difference(chunk, head):
     return "; ".join(parts) or "the same in another order"
 
 
-def _parquet_chunks(paths):
+def parquet_chunks(paths, left_out=()):
+    """Yield the rows of Parquet files as frames of at most `CHUNK_ROWS` rows, without the columns `left_out`."""
     try:
         from pyarrow import lib, parquet
     except ImportError:
@@ -235,7 +261,7 @@ def _parquet_chunks(paths):
         try:
             with parquet.ParquetFile(path) as file:
                 for batch in file.iter_batches(batch_size=CHUNK_ROWS):
-                    yield batch.to_pandas(types_mapper=_nullable)
+                    yield batch.to_pandas(types_mapper=_nullable).drop(columns=list(left_out))
         except lib.ArrowException:
             raise InvalidInputError(f"{path}: cannot be read as Parquet") from None
 

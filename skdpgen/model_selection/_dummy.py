@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from ..tabular._columns import holds_missing
+from ..tabular._columns import holds_missing, output_dtype
 
 __all__ = ["dummy_rows", "rows_like", "with_missing"]
 
@@ -106,6 +106,8 @@ def _is_text(dtype):
 def _dtype_of(column):
     """Dtype in which a declared column is drawn."""
     kind = type(column).__name__
+    if kind == "Identifier":
+        return output_dtype(column.dtype)
     if kind == "Numeric" and column.integer:
         return np.dtype(int)
     return np.dtype({"Numeric": float, "Categorical": object, "Boolean": bool, "Datetime": "datetime64[ns]"}[kind])

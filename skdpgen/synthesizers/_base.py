@@ -157,7 +157,11 @@ class BaseSynthesizer(PrivateEstimator):
         check_is_fitted(self)
         rng = self._sampler(random_state)
         parts = self._components(self.model_, n_samples, y, class_ratio, rng)
-        return (self.model_.sample(part, rng) for part in parts)
+        return self._with_keys(self.model_.sample(part, rng) for part in parts)
+
+    def _with_keys(self, chunks):
+        """Chunks of a sample with fresh keys, where the schema has identifiers."""
+        return self.model_.codec.with_keys(chunks) if self.model_.kind == "frame" else chunks
 
     def _components(self, model, n_samples, y, class_ratio, rng):
         """Components (classes) of the rows of each chunk to be drawn: an iterator of arrays."""
@@ -289,7 +293,7 @@ class BaseSynthesizer(PrivateEstimator):
         self.model_ = model
         self.row_count_ = model.row_count
         if hasattr(model.codec, "encoder"):
-            self.schema_ = model.codec.encoder.schema_
+            self.schema_ = model.codec.schema
         else:
             scaling, n_features = model.codec.scaling, model.codec.n_features
             self.bounds_ = np.column_stack([scaling.lower, scaling.upper])[:n_features]
@@ -331,7 +335,7 @@ class LatentTransformerMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         latent = np.asarray(X, dtype=np.float64)
         if latent.ndim != 2 or latent.shape[1] != self.model_.n_latent:
             raise ValueError(f"expected an array of shape (n_samples, {self.model_.n_latent}); got {latent.shape}")
-        return self.model_.decode(latent, self._sampling_stream)
+        return join_chunks(self._with_keys([self.model_.decode(latent, self._sampling_stream)]))
 
     @property
     def _n_features_out(self):

@@ -267,7 +267,7 @@ class MomentSynthesizer(BaseSynthesizer):
         rng = self._sampler(random_state)
         model = self.model_ if given is None else self.model_.given(given)
         parts = self._components(model, n_samples, y, class_ratio, rng)
-        return (self._draw(model, part, y is not None or class_ratio is not None, rng) for part in parts)
+        return self._with_keys(self._draw(model, part, y is not None or class_ratio is not None, rng) for part in parts)
 
     def _draw(self, model, components, fixed, rng):
         drawn = model.sample(components, rng)

@@ -22,6 +22,7 @@ __all__ = [
     "Boolean",
     "Categorical",
     "Datetime",
+    "Identifier",
     "Numeric",
     "output_dtype",
     "parse_dtype",
@@ -47,6 +48,8 @@ _ARROW = re.compile(
 )
 _MOMENT = re.compile(r"(?:datetime64|M8)\[(?:s|ms|us|ns)(?:, ?([^\[\]]+))?\]|[<>=]M8\[(?:s|ms|us|ns)\]")
 _ARROW_MOMENT = re.compile(r"timestamp\[(?:s|ms|us|ns)(?:, ?tz=([^\[\]]+))?\]\[pyarrow\]")
+# Of an identifier: text, the digits of a counter, text.
+_PATTERN = re.compile(r"([^#]*)(#{1,30})([^#]*)", re.DOTALL)
 _OFFSET = re.compile(r"(?:UTC)?[+-](?:[01]\d|2[0-3]):?[0-5]\d")
 
 
@@ -435,7 +438,59 @@ class Datetime:
         return self.bounds is not None
 
 
-KINDS = {"numeric": Numeric, "categorical": Categorical, "boolean": Boolean, "datetime": Datetime}
+@dataclass(frozen=True, kw_only=True)
+class Identifier:
+    """A column of keys: its values are never read, and a sample has fresh keys.
+
+    Parameters
+    ----------
+    name : str or int
+        Name of the column.
+    pattern : str, default=None
+        Text of a key, with one run of ``#`` for a counter that starts at 1, such as ``"P-######"`` for P-000001. A
+        counter with more digits than that is written in full, so that no key occurs twice. Public. None: the counter.
+    dtype : str, default=None
+        dtype of the column of a sample: integers or text. None is int64, or "str" with a pattern.
+    """
+
+    name: str | int = field(kw_only=False)
+    pattern: str | None = None
+    dtype: str | None = None
+
+    missing = False
+    complete = True
+
+    def __post_init__(self):
+        _check_common(self)
+        if self.pattern is not None and (not isinstance(self.pattern, str) or not _PATTERN.fullmatch(self.pattern)):
+            _fail(self, 'pattern must be text with one run of # for the counter, such as "P-######"')
+
+        def accepts(dtype):
+            text = self.dtype == "str" or pdt.is_object_dtype(dtype) or pdt.is_string_dtype(dtype)
+            return text if self.pattern else text or pdt.is_integer_dtype(dtype)
+
+        _check_dtype(self, "str" if self.pattern else "int64", accepts, "keys")
+
+    def keys(self, start, n_rows):
+        """Return the keys of a sample from row `start` on, a Series."""
+        numbers = np.arange(start + 1, start + n_rows + 1)
+        dtype = output_dtype(self.dtype)
+        if pdt.is_integer_dtype(dtype):
+            return pd.Series(numbers).astype(dtype)
+        texts = pd.Series(numbers).astype(str)
+        if self.pattern is not None:
+            head, digits, tail = _PATTERN.fullmatch(self.pattern).groups()
+            texts = head + texts.str.zfill(len(digits)) + tail
+        return texts.astype(object).astype(dtype)
+
+
+KINDS = {
+    "numeric": Numeric,
+    "categorical": Categorical,
+    "boolean": Boolean,
+    "datetime": Datetime,
+    "id": Identifier,
+}
 
 
 def column_to_dict(column) -> dict:
@@ -449,7 +504,7 @@ def column_to_dict(column) -> dict:
     return {"name": column.name, "kind": kind, **fields}
 
 
-def column_from_dict(entry) -> Numeric | Categorical | Boolean | Datetime:
+def column_from_dict(entry) -> Numeric | Categorical | Boolean | Datetime | Identifier:
     """Return the column that a JSON object describes; SchemaError where it does not describe one."""
     if not isinstance(entry, dict) or "name" not in entry:
         raise SchemaError('every column of a schema is an object with a "name" and a "kind"')

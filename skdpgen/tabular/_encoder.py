@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..exceptions import SchemaError
 from ._binning import Binning
-from ._columns import KINDS, Boolean, Categorical
+from ._columns import KINDS, Boolean, Categorical, Identifier
 from ._frames import (
     ON_INVALID,
     check_columns,
@@ -154,6 +154,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self._check_parameters()
         frame = None if X is None else self._as_input(X, reset=True)
         schema = self._resolve_schema(frame)
+        if keys := [repr(column.name) for column in schema.columns if isinstance(column, Identifier)]:
+            raise SchemaError(f"identifiers are not encoded: leave {', '.join(keys)} out, by schema.select")
         if not schema.complete:
             raise SchemaError(
                 f"the schema lacks bounds or categories of {', '.join(map(repr, schema.incomplete))}: declare them, or "

@@ -11,7 +11,7 @@ from pandas.api import types as pdt
 from ..exceptions import SchemaError
 from ..utils.categories import canonical, family, number_text
 from ..utils.validation import is_unicode
-from ._columns import Boolean, Categorical, Datetime, fit_dtype, output_dtype, unit_microseconds
+from ._columns import Boolean, Categorical, Datetime, Identifier, fit_dtype, output_dtype, unit_microseconds
 from ._schema import check_unique
 
 __all__ = [
@@ -68,6 +68,8 @@ def validate_frame(frame, schema, on_invalid="clip"):
     """
     frame = check_columns(frame, schema)
     for column in schema.columns:
+        if isinstance(column, Identifier):
+            continue  # its values are never read
         if isinstance(column, Categorical | Boolean):
             level_codes(frame[column.name], column)
         else:

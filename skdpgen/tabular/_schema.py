@@ -52,7 +52,7 @@ class Schema:
 
     Parameters
     ----------
-    columns : sequence of Numeric, Categorical, Boolean or Datetime
+    columns : sequence of Numeric, Categorical, Boolean, Datetime or Identifier
         One entry for each column, in the order of the table.
 
     Examples
@@ -76,7 +76,8 @@ class Schema:
         for column in columns:
             if not isinstance(column, tuple(KINDS.values())):
                 raise SchemaError(
-                    f"a schema is a sequence of Numeric, Categorical, Boolean and Datetime; got {type(column).__name__}"
+                    "a schema is a sequence of Numeric, Categorical, Boolean, Datetime and Identifier; got "
+                    f"{type(column).__name__}"
                 )
         check_unique(column.name for column in columns)
         object.__setattr__(self, "columns", columns)
