@@ -33,7 +33,7 @@ from .labels import is_numeric_target, label_codes
 from .scores import score_moments
 from .sources import MemorySource, add_sums
 
-__all__ = ["PUBLIC_ASSUMPTIONS", "FrameCodec", "FrameRows", "plan_bins"]
+__all__ = ["PUBLIC_ASSUMPTIONS", "FrameCodec", "FrameRows", "plan_bins", "prefers_scores"]
 
 # Key of `DataFrame.attrs` for the facts that a reader of files takes for public; they go onto the privacy card.
 PUBLIC_ASSUMPTIONS = "public_assumptions"
@@ -64,12 +64,16 @@ class FrameCodec:
         Container of the last column if it was given as y, else "none".
     y_name : str or int, default=None
         Name of a series y.
+    learned : tuple of column names, or None, default=None
+        Columns whose bounds or categories were learned, and not declared. None: not known, for models that an earlier
+        version wrote.
     """
 
     encoder: TableEncoder
     target: object = None
     y: str = "none"
     y_name: object = None
+    learned: tuple | None = None
 
     @property
     def targets(self):
@@ -195,6 +199,7 @@ class FrameCodec:
             "target": list(self.target) if isinstance(self.target, tuple) else self.target,
             "y": self.y,
             "y_name": self.y_name,
+            "learned": None if self.learned is None else list(self.learned),
         }
 
     @classmethod
@@ -205,7 +210,10 @@ class FrameCodec:
         target = tuple(state["target"]) if isinstance(state["target"], list) else state["target"]
         if state["y"] not in ("none", "series", "array"):
             raise ValueError("y must be one of none, series and array")
-        codec = cls(encoder, target, state["y"], state["y_name"])
+        learned = state.get("learned")
+        if learned is not None and not (isinstance(learned, list) and all(n in encoder.schema_ for n in learned)):
+            raise ValueError("learned must be a list of columns of the schema")
+        codec = cls(encoder, target, state["y"], state["y_name"], None if learned is None else tuple(learned))
         check_size(*codec.class_shape, most=MOST_CLASSES)
         return codec
 
@@ -391,15 +399,14 @@ class FrameRows:
         noise_of_tables = noise_multipliers.get("moments", 0.0)  # a model without tables has the most bins
         n_bins, one_way_share = plan_bins(row_count, n_blocks, classes, noise_of_tables, most=self.most_bins)
         binnings = bins_from_histogram(noisy, schema, sd, n_bins) if numbers else None
-        if scores and one_way_share == 1 and n_blocks > 1:
-            # noise of a one-way count of a class over the rows of an average level
-            rough = noise_of_tables * n_blocks**0.5 * n_bins * classes / max(row_count, 1.0)
-            if rough > _ROUGH or not numbers or _learned(binnings):
+        if scores and one_way_share == 1:
+            learned = not numbers or _learned(binnings)
+            if prefers_scores(row_count, n_blocks, classes, noise_of_tables, n_bins, learned):
                 one_way_share = 0.0
                 if numbers:  # more bins cost nothing
                     binnings = bins_from_histogram(noisy, schema, sd, self.most_bins)
-        codec = FrameCodec(TableEncoder(schema, binnings=binnings).fit(), self.target, self.y, self.y_name)
-        return codec, one_way_share
+        encoder = TableEncoder(schema, binnings=binnings).fit()
+        return FrameCodec(encoder, self.target, self.y, self.y_name, self.schema.incomplete), one_way_share
 
     def moments(self, codec, one_way_share):
         """One-way and two-way tables of each class: a BoundedSum."""
@@ -544,6 +551,13 @@ def plan_bins(n_rows, n_blocks, n_classes, noise_multiplier, *, weakest=0.25, mo
     n_bins = int(np.clip(round((rows * weakest / noise) ** (2 / 3)), least, most))
     seen = noise * n_bins**1.5 / rows
     return n_bins, float(max(seen, 0.1)) if seen <= 0.4 else 1.0
+
+
+def prefers_scores(n_rows, n_blocks, n_classes, noise_multiplier, n_bins, learned_bins):
+    """Tell whether scores describe a table better than its one-way tables, where two-way tables are left out."""
+    # noise of a one-way count of a class over the rows of an average level
+    rough = noise_multiplier * n_blocks**0.5 * n_bins * n_classes / max(n_rows, 1.0)
+    return n_blocks > 1 and (rough > _ROUGH or learned_bins)
 
 
 def _checked_importance(importance, schema):
