@@ -88,7 +88,7 @@ class PrivateEstimator(BaseEstimator):
                 "epsilon=None means the epsilon that is left when fit is called, and a planned charge would leave "
                 "nothing: set epsilon to a number for plan()"
             )
-        return self._planned(X, y)
+        return self._planned(X, y, described=True)
 
     def _requested(self, X, y, accountant):
         """Return the phases that `fit` would release (a `FitRequest`), for a search, which calibrates them itself."""
@@ -96,11 +96,16 @@ class PrivateEstimator(BaseEstimator):
         self._planned(X, y, recorder)
         return recorder.request
 
-    def _planned(self, X, y, accountant=None):
+    def _planned(self, X, y, accountant=None, described=False):
         trial = clone(self)
         trial._validate_params()
         with trial._fitting():
-            return trial._prepare(X, y, trial._resolve_accountant() if accountant is None else accountant)[1]
+            prepared = trial._prepare(X, y, trial._resolve_accountant() if accountant is None else accountant)
+            return trial._describe(*prepared) if described else prepared[1]
+
+    def _describe(self, prepared, plan):
+        """Return the plan with what is public of the prepared rows, from which a `BudgetPlan` tells errors in rows."""
+        return plan
 
     @contextmanager
     def _fitting(self):

@@ -191,6 +191,8 @@ def run(arguments):
 
 
 def _run(arguments, model, settings, schema, options, results):
+    import sys
+
     from .. import PrivacyAccountant
     from ..data.sources import parquet_chunks
     from ..data.table_files import is_parquet, read_table
@@ -245,6 +247,7 @@ def _run(arguments, model, settings, schema, options, results):
             "epsilon "
             f"{spent.epsilon_spent():.6g} of {spent.epsilon:g} at delta {spent.delta:.3g}"
         ) from error
+    print(synthesizer.summary_, file=sys.stderr)
     # as the real rows are written, so that whatever reads one file reads the other
     written = {name: options[name] for name in ("separator", "decimal")}
     written["date_formats"] = getattr(rows, "attrs", {}).get("date_formats")

@@ -36,7 +36,7 @@ from .labels import is_numeric_target, label_codes
 from .scores import score_moments
 from .sources import MemorySource, add_sums
 
-__all__ = ["PUBLIC_ASSUMPTIONS", "FrameCodec", "FrameRows", "plan_bins"]
+__all__ = ["PUBLIC_ASSUMPTIONS", "FrameCodec", "FrameRows", "plan_bins", "prefers_scores"]
 
 # Key of `DataFrame.attrs` for the facts that a reader of files takes for public; they go onto the privacy card.
 PUBLIC_ASSUMPTIONS = "public_assumptions"
@@ -69,6 +69,9 @@ class FrameCodec:
         Name of a series y.
     keys : tuple of (int, Identifier), default=()
         Columns of keys, which the encoder does not know, and their places in the table; see `with_keys`.
+    learned : tuple of column names, or None, default=None
+        Columns whose bounds or categories were learned, and not declared. None: not known, for models that an earlier
+        version wrote.
     """
 
     encoder: TableEncoder
@@ -76,6 +79,7 @@ class FrameCodec:
     y: str = "none"
     y_name: object = None
     keys: tuple = ()
+    learned: tuple | None = None
 
     @property
     def schema(self):
@@ -210,6 +214,7 @@ class FrameCodec:
             "target": list(self.target) if isinstance(self.target, tuple) else self.target,
             "y": self.y,
             "y_name": self.y_name,
+            "learned": None if self.learned is None else list(self.learned),
         }
 
     @classmethod
@@ -221,7 +226,11 @@ class FrameCodec:
         target = tuple(state["target"]) if isinstance(state["target"], list) else state["target"]
         if state["y"] not in ("none", "series", "array"):
             raise ValueError("y must be one of none, series and array")
-        codec = cls(encoder, target, state["y"], state["y_name"], keys)
+        learned = state.get("learned")
+        if learned is not None and not (isinstance(learned, list) and all(n in encoder.schema_ for n in learned)):
+            raise ValueError("learned must be a list of columns of the schema")
+        learned = None if learned is None else tuple(learned)
+        codec = cls(encoder, target, state["y"], state["y_name"], keys=keys, learned=learned)
         check_size(*codec.class_shape, most=MOST_CLASSES)
         return codec
 
@@ -417,15 +426,15 @@ class FrameRows:
         noise_of_tables = noise_multipliers.get("moments", 0.0)  # a model without tables has the most bins
         n_bins, one_way_share = plan_bins(row_count, n_blocks, classes, noise_of_tables, most=self.most_bins)
         binnings = bins_from_histogram(noisy, schema, sd, n_bins) if numbers else None
-        if scores and one_way_share == 1 and n_blocks > 1:
-            # noise of a one-way count of a class over the rows of an average level
-            rough = noise_of_tables * n_blocks**0.5 * n_bins * classes / max(row_count, 1.0)
-            if rough > _ROUGH or not numbers or _learned(binnings):
+        if scores and one_way_share == 1:
+            learned = not numbers or _learned(binnings)
+            if prefers_scores(row_count, n_blocks, classes, noise_of_tables, n_bins, learned):
                 one_way_share = 0.0
                 if numbers:  # more bins cost nothing
                     binnings = bins_from_histogram(noisy, schema, sd, self.most_bins)
-        codec = FrameCodec(TableEncoder(schema, binnings=binnings).fit(), self.target, self.y, self.y_name, self.keys)
-        return codec, one_way_share
+        encoder = TableEncoder(schema, binnings=binnings).fit()
+        facts = {"keys": self.keys, "learned": self.schema.incomplete}
+        return FrameCodec(encoder, self.target, self.y, self.y_name, **facts), one_way_share
 
     def moments(self, codec, one_way_share):
         """One-way and two-way tables of each class: a BoundedSum."""
@@ -607,6 +616,13 @@ def _point_out(schema, settled):
 
 def _listed(names):
     return ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def prefers_scores(n_rows, n_blocks, n_classes, noise_multiplier, n_bins, learned_bins):
+    """Tell whether scores describe a table better than its one-way tables, where two-way tables are left out."""
+    # noise of a one-way count of a class over the rows of an average level
+    rough = noise_multiplier * n_blocks**0.5 * n_bins * n_classes / max(n_rows, 1.0)
+    return n_blocks > 1 and (rough > _ROUGH or learned_bins)
 
 
 def _checked_importance(importance, schema):

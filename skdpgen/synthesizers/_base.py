@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from dataclasses import replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -14,14 +15,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from ..accounting import PrivacyCard
+from ..data.frames import FrameRows
 from ..data.validation import columns_of, public_assumptions
-from ..exceptions import InvalidInputError, PrivacyLeakWarning
+from ..exceptions import InvalidInputError, PrivacyLeakWarning, UtilityWarning
 from ..generators.components import component_chunks, join_chunks
 from ..tabular import Schema
 from ..utils.file_checks import check_loaded, check_whole
 from ..utils.validation import ClassNamePrefixFeaturesOutMixin, Interval, StrOptions, validate_data, validate_rows
 from ._budget import ChargedFit
+from ._count_errors import PlannedTable
 from ._released import save_state
+from ._summary import summarize
 
 __all__ = ["DATA_CONSTRAINTS", "TRAINING_CONSTRAINTS", "BaseSynthesizer", "LatentTransformerMixin"]
 
@@ -74,6 +78,9 @@ class BaseSynthesizer(PrivateEstimator):
             self._set_model(self._release(rows, settings, fit))
             assumptions, columns = self._public_assumptions(rows), columns_of(self, rows)
             self._issue_card(plan, rng, assumptions, self.model_.gradient_noise, columns)
+            if self.model_.kind == "frame":
+                for text in self.summary_.warnings():
+                    warnings.warn(text, UtilityWarning, stacklevel=4)  # _fit, fit, its context, the caller
         return self
 
     def _prepare(self, X, y, accountant):
@@ -83,6 +90,10 @@ class BaseSynthesizer(PrivateEstimator):
     def _release(self, rows, settings, fit):
         """Make all releases of the charged `fit`; return the released model."""
         raise NotImplementedError
+
+    def _describe(self, prepared, plan):
+        rows, settings = prepared
+        return replace(plan, table=PlannedTable.of(rows, settings)) if isinstance(rows, FrameRows) else plan
 
     def _public_assumptions(self, rows):
         return public_assumptions(self, rows)
@@ -284,6 +295,16 @@ class BaseSynthesizer(PrivateEstimator):
                 PrivacyLeakWarning,
                 stacklevel=5,  # _issue_card, _fit, fit, its context, the caller
             )
+
+    @property
+    def summary_(self):
+        """FitSummary: of a DataFrame, what the fit kept and lost of each column, from released values alone."""
+        check_is_fitted(self)
+        if self.model_.kind != "frame":
+            raise AttributeError("summary_ is of fits to DataFrames, and this was fitted to an array")
+        if "_summary" not in vars(self):
+            self._summary = summarize(self.model_, self.card_, getattr(self, "importance", None))
+        return self._summary
 
     def _released(self):
         return self.model_

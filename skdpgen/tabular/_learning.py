@@ -54,7 +54,7 @@ _MAYBE_OCCUPIED = 0.05
 # Most learned categories of one column.
 MAX_CATEGORIES = 200
 # Rows, in standard deviations of the noise on one cell, below which a fine histogram is too noisy.
-_NOISY_BELOW = 60
+NOISY_BELOW = 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,7 +379,7 @@ def bins_from_histogram(noisy, schema, noise_sd, max_bins=32) -> dict[str, Binni
         anywhere.
     """
     columns, sizes = _numeric_columns(schema)
-    if np.sum(noisy) / len(columns) < _NOISY_BELOW * noise_sd:
+    if np.sum(noisy) / len(columns) < NOISY_BELOW * noise_sd:
         return {column.name: Binning.equal_width(column, max_bins) for column in columns}
     parts = split_histogram(noisy, sizes)
     return {

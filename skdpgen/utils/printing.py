@@ -1,11 +1,11 @@
-"""Text from files, made safe to show on one line of a terminal or a page."""
+"""Text from files, made safe to show on one line of a terminal or a page; and tables of text."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-__all__ = ["one_line", "printable"]
+__all__ = ["one_line", "printable", "table_lines"]
 
 # Of a text from a file: a longer one could push what stands before it off the screen.
 _MOST_CHARACTERS = 2_000
@@ -45,3 +45,9 @@ def one_line(text: Any) -> str:
     if len(text) > _MOST_CHARACTERS:
         text = f"{text[:_MOST_CHARACTERS]} [{len(text) - _MOST_CHARACTERS} more characters]"
     return printable(text)
+
+
+def table_lines(head, rows):
+    """Return the lines of a table of text: two spaces between columns, each as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(head, *rows)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in (head, *rows)]
