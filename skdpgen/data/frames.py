@@ -29,6 +29,7 @@ from ..tabular import (
 )
 from ..tabular._frames import declared_family, factorize
 from ..tabular._identifiers import insert_keys, likely_codes, likely_identifiers, merge_keys, split_keys
+from ..tabular._learning import cell_weights
 from ..utils.categories import family
 from ..utils.file_checks import MOST_CLASSES, check_size
 from ..utils.validation import Interval, check_row_count, is_extension, python_value
@@ -539,7 +540,8 @@ def _merge_histograms(one, other):
             mine = mine + theirs
         counts.append(mine)
         sizes.append(len(mine))
-    total = replace(one.bounded_sum, value=np.concatenate(counts))
+    weights = cell_weights(one.schema, sizes)
+    total = replace(one.bounded_sum, value=np.concatenate(counts), weights=weights)
     return replace(one, bounded_sum=total, keys=keys, sizes=tuple(sizes))
 
 
