@@ -50,6 +50,8 @@ _MOST_BYTES = 2 << 30
 _IMPORTANCE = Interval(Real, 1e-6, 1e6, closed="both")
 # Noise of a one-way count over the rows of an average level of a class; above it, scores replace tables.
 _ROUGH = 0.3
+# Cells of a column of few integers: its bins are learned where those of other columns are not.
+_FEW_CELLS = 64
 # Most (bins of a numeric column, learned categories of a column): the first pair that fits into _MOST_BYTES is used.
 _ROOM = ((16, 200), (16, 150), (16, 100), (16, 70), (16, 50), (12, 35), (8, 25), (4, 12))
 
@@ -546,7 +548,8 @@ def _merge_histograms(one, other):
 
 
 def _learned(binnings):
-    """Whether any column has learned bins; where the noise hides the values, bins have equal widths."""
+    """Whether any column of many values has learned bins; where noise hides the values, bins have equal widths."""
+    binnings = {name: binning for name, binning in binnings.items() if len(binning.mass) > _FEW_CELLS}
     widths = {name: np.diff(binning.edges) for name, binning in binnings.items()}
     return any(not np.allclose(b.mass, widths[name] / widths[name].sum()) for name, b in binnings.items())
 

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import re
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import lru_cache
 from numbers import Integral, Real
 
@@ -18,6 +19,7 @@ from ..utils.categories import family
 
 __all__ = [
     "KINDS",
+    "MAX_INTEGER",
     "TEXT_DTYPES",
     "Boolean",
     "Categorical",
@@ -30,7 +32,9 @@ __all__ = [
 ]
 
 # Beyond 2^53 a float64 no longer holds every integer, and all numeric columns pass through float64.
-_MAX_INTEGER = 2**53
+MAX_INTEGER = 2**53
+# Most point masses that are declared, and decimals of a bound up to which they count as written by a person.
+_MOST_SPIKES, _WRITTEN = 32, 6
 _UNITS = {"D": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
 
 # Only these names of dtypes reach pandas, which opens files for some other names: it passes a time zone such as
@@ -159,7 +163,14 @@ class Numeric:
     dtype : str, default=None
         dtype of decoded columns; None is int64, Int64 (integers that may be missing) or float64.
     decimals : int, default=None
-        Number of decimals that decoded values are rounded to; None does not round.
+        Number of decimals that decoded values are rounded to. None: values that are drawn within a bin get so many that
+        the distance of the bounds has four significant digits, but two at least, and those in which the bounds are
+        written; other values are not rounded.
+    step : float, default=None
+        Values are multiples of it, such as 0.25 or 10_000; others are rounded to the nearest one. Public.
+    spikes : sequence of float, default=None
+        Values, at most 32, that many rows may have exactly, and that are not drawn from their neighbourhood. Public.
+        Zero and the two bounds are always such values, and so is every integer where there are at most 128.
     """
 
     name: str | int = field(kw_only=False)
@@ -168,6 +179,8 @@ class Numeric:
     missing: bool = False
     dtype: str | None = None
     decimals: int | None = None
+    step: float | None = None
+    spikes: tuple | None = None
 
     def __post_init__(self):
         _check_common(self)
@@ -188,8 +201,47 @@ class Numeric:
         dtype = output_dtype(self.dtype)
         if pdt.is_integer_dtype(dtype) and not self.integer:
             _fail(self, f"dtype {self.dtype!r} holds integers alone: declare integer=True")
+        if self.step is not None:
+            object.__setattr__(self, "step", self._checked_step())
         if self.bounds is not None:
             object.__setattr__(self, "bounds", self._checked_bounds())
+        if self.spikes is not None:
+            object.__setattr__(self, "spikes", self._checked_spikes())
+
+    @property
+    def whole(self) -> bool:
+        """Whether values are whole multiples of a unit: of 1, or of `step`."""
+        return self.integer or self.step is not None
+
+    def _checked_step(self):
+        step = _plain(self.step)
+        if not isinstance(step, Real) or isinstance(step, bool) or not 1e-30 <= step <= 1e30:
+            _fail(self, "step must be a number from 1e-30 to 1e30")
+        if self.decimals is not None:
+            _fail(self, "step and decimals both say how values are rounded: give one of them")
+        if self.integer and step != math.floor(step):
+            _fail(self, f"integer=True contradicts step {step}, which is not an integer")
+        if step > min(dtype_range(self.dtype)[1], MAX_INTEGER if self.integer else math.inf):
+            _fail(self, f"step {step} does not fit dtype {self.dtype!r}")
+        return int(step) if self.integer else float(step)
+
+    def _checked_spikes(self):
+        if isinstance(self.spikes, str) or not np.iterable(self.spikes):
+            _fail(self, "spikes must be a sequence of numbers")
+        spikes = tuple(sorted({_plain(value) for value in self.spikes}))
+        for value in spikes:
+            if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
+                _fail(self, "spikes must be finite numbers")
+            if self.bounds is not None and not self.bounds[0] <= value <= self.bounds[1]:
+                _fail(self, f"spike {value} is not within the bounds {self.bounds}")
+            smallest, largest = dtype_range(self.dtype)
+            if not smallest <= value <= largest or (self.whole and abs(value) > MAX_INTEGER * (self.step or 1)):
+                _fail(self, f"spike {value} does not fit dtype {self.dtype!r}")
+            if (self.integer and value != math.floor(value)) or (self.step and value != rounded_to(value, self.step)):
+                _fail(self, f"spike {value} is no value of such a column: see integer and step")
+        if not 1 <= len(spikes) <= _MOST_SPIKES:
+            _fail(self, f"spikes must be 1 to {_MOST_SPIKES} numbers")
+        return tuple(int(value) if self.integer else float(value) for value in spikes)
 
     def _checked_bounds(self):
         try:
@@ -203,7 +255,7 @@ class Numeric:
             if low != math.floor(low) or high != math.floor(high):
                 _fail(self, f"integer=True contradicts bounds ({low}, {high}), which are not integers")
             low, high = int(low), int(high)
-            if max(-low, high) > _MAX_INTEGER:
+            if max(-low, high) > MAX_INTEGER:
                 _fail(self, "integer bounds must not exceed 2**53 in absolute value")
         else:
             low, high = float(low), float(high)
@@ -214,12 +266,47 @@ class Numeric:
         smallest, largest = dtype_range(self.dtype)
         if low < smallest or high > largest:
             _fail(self, f"bounds ({low}, {high}) do not fit dtype {self.dtype!r}")
+        if self.step is not None:
+            first, last = step_range(low, high, self.step)
+            if first >= last or max(-first, last) > MAX_INTEGER:
+                _fail(self, f"between the bounds ({low}, {high}) there must be two multiples of step {self.step}")
         return low, high
 
     @property
     def complete(self) -> bool:
         """Whether nothing is left to be learned."""
         return self.bounds is not None
+
+
+def step_range(low, high, step) -> tuple[float, float]:
+    """Return how many steps the first and the last multiple of `step` within the bounds are from zero."""
+    first, last = low / step, high / step
+    # 0.3 / 0.1 is a little less than 3
+    return float(math.ceil(first - 1e-9 * max(1.0, abs(first)))), float(math.floor(last + 1e-9 * max(1.0, abs(last))))
+
+
+def written_decimals(value) -> int:
+    """Return how many decimals a number has as it is written."""
+    return max(0, -Decimal(repr(float(value))).normalize().as_tuple().exponent)
+
+
+def rounded_to(values, step):
+    """Return numbers rounded to multiples of `step`, without the error of binary fractions: 0.3, not 3 * 0.1."""
+    return np.round(np.rint(np.asarray(values, dtype=np.float64) / step) * step, written_decimals(step))
+
+
+def bin_decimals(column) -> int | None:
+    """Return the decimals of values that are drawn within a bin; None does not round.
+
+    A place within a bin is drawn at random, so digits beyond its width say nothing. The rule depends on the bounds
+    alone.
+    """
+    if not isinstance(column, Numeric) or column.whole or column.decimals is not None:
+        return None
+    low, high = column.bounds
+    written = max((written_decimals(value) for value in (*column.bounds, *(column.spikes or ()))), default=0)
+    decimals = max(2, 3 - math.floor(math.log10(high - low)), written if written <= _WRITTEN else 0)
+    return decimals if max(-low, high) * 10.0**decimals < MAX_INTEGER else None
 
 
 def dtype_range(name: str) -> tuple[float, float]:
@@ -406,8 +493,8 @@ class Datetime:
     missing: bool = False
     dtype: str | None = None
 
-    integer = True
-    decimals = None
+    integer = whole = True
+    decimals = step = spikes = None
 
     def __post_init__(self):
         _check_common(self)

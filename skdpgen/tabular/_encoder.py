@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..exceptions import SchemaError
 from ._binning import Binning
-from ._columns import KINDS, Boolean, Categorical, Identifier
+from ._columns import KINDS, Boolean, Categorical, Identifier, bin_decimals
 from ._frames import (
     ON_INVALID,
     check_columns,
@@ -391,7 +391,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 found = np.asarray(next(codes))
                 absent = found >= binning.n_bins
                 decoded = np.where(absent, np.nan, binning.sample(np.where(absent, 0, found), rng))
-            columns[block.name] = restore(decoded, column)
+            columns[block.name] = restore(decoded, column, None if binning is None else bin_decimals(column))
         return pd.DataFrame(columns, index=pd.RangeIndex(n_rows))
 
     def get_feature_names_out(self, input_features=None):

@@ -11,7 +11,17 @@ from pandas.api import types as pdt
 from ..exceptions import SchemaError
 from ..utils.categories import canonical, family, number_text
 from ..utils.validation import is_unicode
-from ._columns import Boolean, Categorical, Datetime, Identifier, fit_dtype, output_dtype, unit_microseconds
+from ._columns import (
+    Boolean,
+    Categorical,
+    Datetime,
+    Identifier,
+    fit_dtype,
+    output_dtype,
+    rounded_to,
+    step_range,
+    unit_microseconds,
+)
 from ._schema import check_unique
 
 __all__ = [
@@ -124,10 +134,13 @@ def _check_missing(absent, column):
 
 
 def numeric_bounds(column):
-    """Return the bounds of a numeric or datetime column as numbers: datetimes count steps of their resolution."""
+    """Return the bounds of a numeric or datetime column as numbers.
+
+    Datetimes count steps of their resolution from 1970, and numbers with a `step` count steps from zero.
+    """
     if isinstance(column, Datetime):
         return tuple(_steps(np.array(bound, dtype="datetime64[us]"), column) for bound in column.bounds)
-    return column.bounds
+    return column.bounds if column.step is None else step_range(*column.bounds, column.step)
 
 
 def numeric_values(series, column, on_invalid="clip"):
@@ -137,7 +150,7 @@ def numeric_values(series, column, on_invalid="clip"):
     ----------
     series : Series
     column : Numeric or Datetime
-        Datetimes are counted in steps of the resolution from 1970 on the wall clock.
+        Datetimes are counted in steps of the resolution from 1970 on the wall clock, numbers with a `step` in steps.
     on_invalid : {"clip", "raise"}, default="clip"
 
     Returns
@@ -149,7 +162,7 @@ def numeric_values(series, column, on_invalid="clip"):
     ------
     SchemaError
         The values are not numbers (datetimes), are infinite, or are missing where the schema does not allow it; with
-        ``on_invalid="raise"``, are out of bounds or not integers.
+        ``on_invalid="raise"``, are out of bounds, or not integers or multiples of `step`.
     """
     if on_invalid not in ON_INVALID:
         raise ValueError(f"on_invalid must be 'clip' or 'raise'; got {on_invalid!r}")
@@ -162,6 +175,12 @@ def numeric_values(series, column, on_invalid="clip"):
         rounded = np.rint(values)
         if on_invalid == "raise" and not np.array_equal(rounded, values, equal_nan=True):
             _refuse(column, "holds numbers that are not integers, but its schema says integer=True")
+        values = rounded
+    if column.step is not None:
+        values = values / column.step
+        rounded = np.rint(values)
+        if on_invalid == "raise" and not np.allclose(rounded, values, rtol=1e-9, atol=1e-6, equal_nan=True):
+            _refuse(column, f"holds numbers that are no multiples of its step {column.step}")
         values = rounded
     if column.bounds is None:
         return values
@@ -377,14 +396,16 @@ def _as_family(uniques, wanted, categories):
 # -- back: numbers and codes to a Series --------------------------------------------------------------------------
 
 
-def restore(values, column):
+def restore(values, column, decimals=None):
     """Return a Series of the column's dtype.
 
     Parameters
     ----------
     values : array of shape (n_rows,)
-        For categorical and boolean columns level codes; else numbers (steps for datetimes), NaN where missing.
+        For categorical and boolean columns level codes; else numbers as in `numeric_bounds`, NaN where missing.
     column : Numeric, Categorical, Boolean or Datetime
+    decimals : int, default=None
+        Decimals of numbers for which the column declares none.
 
     Returns
     -------
@@ -396,10 +417,14 @@ def restore(values, column):
         return _restore_levels(np.asarray(values), column, dtype)
     low, high = numeric_bounds(column)
     values = np.clip(np.asarray(values, dtype=np.float64), low, high)
-    if column.integer:
+    decimals = decimals if column.decimals is None else column.decimals
+    if column.whole:
         values = np.rint(values)
-    elif column.decimals is not None:
-        values = np.clip(np.round(values, column.decimals), low, high)
+        if column.step is not None:
+            values = rounded_to(values * column.step, column.step)
+            low, high = column.bounds
+    elif decimals is not None:
+        values = np.clip(np.round(values, decimals), low, high)
     absent = np.isnan(values)
     if isinstance(column, Datetime):
         return _restore_datetimes(values, absent, column, dtype)

@@ -26,7 +26,7 @@ from ..mechanisms._selection import above_threshold, occupied_cells, widened, wi
 from ..utils.categories import family
 from ..utils.watching import tell_kept
 from ._binning import Binning, fine_grid, learned_binning
-from ._columns import Categorical, Datetime, Numeric, dtype_range, fit_dtype, output_dtype
+from ._columns import MAX_INTEGER, Categorical, Datetime, Numeric, dtype_range, fit_dtype, output_dtype, rounded_to
 from ._frames import check_columns, factorize, numeric_values
 from ._schema import Schema
 
@@ -59,6 +59,8 @@ _MAYBE_OCCUPIED = 0.05
 MAX_CATEGORIES = 200
 # Rows, in standard deviations of the noise on one cell, below which a fine histogram is too noisy.
 _NOISY_BELOW = 60
+# The same for columns of few cells, and the cells from which a column has many.
+_FEW_CELLS_NOISY_BELOW, _MANY_CELLS = 10, 120
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,7 +244,7 @@ def _outermost_cells(column, counts, signs, noise_sd, n_columns):
 def _with_bounds(column, outermost):
     bounds = (_year_bounds if isinstance(column, Datetime) else _octave_bounds)(column, outermost)
     column = replace(column, bounds=bounds)
-    if column.integer or column.decimals is not None:
+    if column.whole or column.decimals is not None:
         return column
     return replace(column, decimals=max(2, 3 - math.floor(math.log10(bounds[1] - bounds[0]))))
 
@@ -284,23 +286,38 @@ def _octave_cells(values, column):
 
 
 def _octave_bounds(column, outermost):
-    if outermost is None:
-        return DEFAULT_BOUNDS["numeric"]
-    lowest, highest = octave_edges(outermost[0])[0], octave_edges(outermost[1])[1]
+    lowest, highest = DEFAULT_BOUNDS["numeric"]
+    if outermost is not None:
+        lowest, highest = octave_edges(outermost[0])[0], octave_edges(outermost[1])[1]
     # A first bin far below the last is a gap that only thin bins left: zero costs little and clips nothing.
     if 0 < lowest <= highest / _GAP:
         lowest = 0.0
     elif 0 > highest >= lowest / _GAP:
         highest = 0.0
-    if column.integer:
+    if column.whole:
         # bins hold their edge nearer to zero, not the other one
         lowest = np.floor(lowest) + 1 if lowest < 0 else np.ceil(lowest)
         highest = np.ceil(highest) - 1 if highest > 0 else np.floor(highest)
-    smallest, largest = dtype_range(column.dtype)
+    smallest, largest = _range_in_steps(column)
     lowest, highest = max(lowest, smallest), min(highest, largest)
     if lowest >= highest:
         lowest, highest = (lowest, lowest + 1) if lowest < largest else (highest - 1, highest)
+    if column.step is not None:
+        lowest, highest = rounded_to((lowest * column.step, highest * column.step), column.step).tolist()
+    spikes = column.spikes or (lowest,)
+    lowest, highest = min(lowest, spikes[0]), max(highest, spikes[-1])  # which are declared values of the column
     return (int(lowest), int(highest)) if column.integer else (float(lowest), float(highest))
+
+
+def _range_in_steps(column):
+    """Range of a column's dtype, in steps where it has them: those that float64 holds."""
+    smallest, largest = dtype_range(column.dtype)
+    if not column.whole:
+        return smallest, largest
+    step = column.step or 1
+    most = MAX_INTEGER // step if column.integer else MAX_INTEGER
+    low, high = math.ceil(max(smallest / step, -most)), math.floor(min(largest / step, most))
+    return low, high
 
 
 def _year_cells(values, column):
@@ -417,13 +434,22 @@ def bins_from_histogram(noisy, schema, noise_sd, max_bins=32) -> dict[str, Binni
         anywhere.
     """
     columns, sizes = _numeric_columns(schema)
-    if np.sum(noisy) / len(columns) < _NOISY_BELOW * noise_sd:
-        return {column.name: Binning.equal_width(column, max_bins) for column in columns}
-    parts = split_histogram(noisy, sizes)
+    n_rows, parts = np.sum(noisy) / len(columns), split_histogram(noisy, sizes)
     return {
         column.name: learned_binning(counts[:-1], column, noise_sd, max_bins, len(columns))
+        if n_rows >= _enough_rows(len(counts) - 1) * noise_sd
+        else Binning.equal_width(column, max_bins)
         for column, counts in zip(columns, parts)
     }
+
+
+def _enough_rows(n_cells):
+    """Return the rows, in standard deviations of the noise on one cell, from which a fine histogram is learned.
+
+    A column of few integers has few cells, and many rows in each: 1 and 2 are told from 0 and 3 long before an age is
+    from the next.
+    """
+    return max(_FEW_CELLS_NOISY_BELOW, _NOISY_BELOW * min(1.0, n_cells / _MANY_CELLS))
 
 
 def _numeric_columns(schema):

@@ -163,7 +163,8 @@ class Schema:
         >>> from skdpgen import Schema
         >>> frame = pd.DataFrame({"age": pd.Series([30, None], dtype="Int16")})
         >>> Schema.from_kinds(frame).declare("age", bounds=(0, 110))["age"]
-        Numeric(name='age', bounds=(0, 110), integer=True, missing=True, dtype='Int16', decimals=None)
+        Numeric(name='age', bounds=(0, 110), integer=True, missing=True, dtype='Int16', decimals=None, \
+step=None, spikes=None)
         """
         column = self.select([name])[name]
         kind = next(kind for kind, cls in KINDS.items() if isinstance(column, cls))
