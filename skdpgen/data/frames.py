@@ -27,11 +27,14 @@ from ..tabular import (
     schema_histogram,
     validate_frame,
 )
+from ..tabular._formats import type_of_objects
 from ..tabular._frames import declared_family, factorize
 from ..tabular._identifiers import insert_keys, likely_codes, likely_identifiers, merge_keys, split_keys
 from ..tabular._learning import cell_weights
+from ..tabular._schema import column_of_objects
 from ..utils.categories import family
 from ..utils.file_checks import MOST_CLASSES, check_size
+from ..utils.printing import listed
 from ..utils.validation import Interval, check_row_count, is_extension, python_value
 from .labels import is_numeric_target, label_codes
 from .scores import score_moments
@@ -127,6 +130,20 @@ class FrameCodec:
         """Classes that the data need not have, bool array of shape (n_classes,)."""
         grids = np.meshgrid(*(self._optional(block) for block in self.target_blocks), indexing="ij")
         return np.any(grids, axis=0).ravel()
+
+    def named(self, block):
+        """Levels of a block that are values: not "other" and not missing; bool array of shape (block.size,).
+
+        Where noise hides every value of a target, "other" is the one class.
+        """
+        other = getattr(self.encoder.schema_[block.name], "other", None)
+        named = np.array([level is not None and (other is None or level != other) for level in block.levels])
+        return named if named.any() else np.array([level is not None for level in block.levels])
+
+    @property
+    def named_classes(self):
+        """Classes all of whose targets are `named`, bool array of shape (n_classes,)."""
+        return np.all(np.meshgrid(*map(self.named, self.target_blocks), indexing="ij"), axis=0).ravel()
 
     def _optional(self, block):
         column = self.encoder.schema_[block.name]
@@ -232,7 +249,7 @@ class FrameCodec:
 def _level_codes(values, block):
     codes = label_codes(values, block.levels)
     if (codes < 0).any():
-        raise ValueError("y contains a class that the model does not have; see classes_")
+        raise ValueError(f"y contains a class that the model does not have; {block.name!r} has {listed(block.levels)}")
     return codes
 
 
@@ -274,6 +291,7 @@ class FrameRows:
             frame, target = self._append(source.frame, y)
             source = MemorySource(frame)
         head = source.head
+        schema = self._with_objects(source, schema)
         several = isinstance(target, list | tuple)
         targets = tuple(target) if several else () if target is None else (target,)
         self._check_targets(targets, head, several, classes, target_type)
@@ -312,6 +330,19 @@ class FrameRows:
         self.n_rows, families = source.reduce(checked, _both_checked)
         check_row_count(self.n_rows)
         _check_families(families)
+
+    def _with_objects(self, source, schema):
+        """Declare the columns of objects that are all decimals, dates or times of the day; see `type_of_objects`."""
+        head, declared = source.head, () if schema is None else schema.names
+        names = [n for n in head.columns if n not in declared and pd.api.types.is_object_dtype(head[n].dtype)]
+        if not names:
+            return schema
+        kinds = source.reduce(functools.partial(_kinds_of_objects, names=names), _common_kinds)
+        columns = [column_of_objects(name, kind) for name, kind in kinds.items() if kind]
+        if columns:
+            listed = ", ".join(f"{column.name!r} {column.dtype}" for column in columns)
+            self.public_assumptions.append(f"types of the objects in columns of objects: {listed}")
+        return schema if not columns else Schema([*(() if schema is None else schema.columns), *columns])
 
     @property
     def frame(self):
@@ -469,6 +500,17 @@ def _checked(chunk, schema, on_invalid, whole, apart):
         _check_text(chunk, schema)
     open_ = [schema[name] for name in schema.incomplete if isinstance(schema[name], Categorical) and not whole]
     return len(chunk), {c.name: set(map(family, factorize(chunk[c.name], c)[1].tolist())) for c in open_}
+
+
+def _kinds_of_objects(chunk, names):
+    """Type of the objects of each column, "" for other types and None where all are missing."""
+    return {name: type_of_objects(chunk[name]) or (None if chunk[name].isna().all() else "") for name in names}
+
+
+def _common_kinds(one, other):
+    return {
+        name: other[name] if kind is None else kind if other[name] in (None, kind) else "" for name, kind in one.items()
+    }
 
 
 def _check_text(chunk, schema):

@@ -16,8 +16,10 @@ from pandas.api import types as pdt
 
 from ..exceptions import SchemaError
 from ..utils.categories import family
+from ._formats import OBJECTS, form_of, parse_form, range_of_form
 
 __all__ = [
+    "ISO_DATE",
     "KINDS",
     "MAX_INTEGER",
     "TEXT_DTYPES",
@@ -33,6 +35,8 @@ __all__ = [
 
 # Beyond 2^53 a float64 no longer holds every integer, and all numeric columns pass through float64.
 MAX_INTEGER = 2**53
+# A date as text: year, month, day, with or without a time. Other notations leave open which is the day.
+ISO_DATE = re.compile(r"\s*[+-]?\d{4}(?:-\d{1,2}(?:-\d{1,2}(?:[T ].*)?)?|\d{4}(?:[T ].*)?)?\s*$")
 # Most point masses that are declared, and decimals of a bound up to which they count as written by a person.
 _MOST_SPIKES, _WRITTEN = 32, 6
 _UNITS = {"D": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
@@ -66,6 +70,8 @@ def output_dtype(name: str):
         The name is none of the dtypes that a column may have: numbers, bools, text, objects, categories and datetimes
         of numpy, pandas and Arrow, the last with a time zone of the IANA database, UTC or an offset such as +02:00.
     """
+    if form_of(name) is not None:
+        return parse_form(name)
     if name == "str":
         # pandas 2 keeps text in object columns, pandas 3 in its str dtype; one schema serves both.
         return pd.Series(["a"]).dtype
@@ -76,11 +82,13 @@ def parse_dtype(name: str):
     """Return the pandas dtype of a name from a file; TypeError for any that is not on the list."""
     if not isinstance(name, str) or not _known(name):
         raise TypeError("not on the list of dtypes that a column may have")
+    if form_of(name) is not None:
+        return parse_form(name)
     return pdt.pandas_dtype(name)
 
 
 def _known(name):
-    if _PLAIN.fullmatch(name) or _ARROW.fullmatch(name):
+    if _PLAIN.fullmatch(name) or _ARROW.fullmatch(name) or form_of(name) is not None:
         return True
     found = _MOMENT.fullmatch(name) or _ARROW_MOMENT.fullmatch(name)
     return found is not None and (found[1] is None or _known_zone(found[1]))
@@ -131,7 +139,7 @@ def _check_dtype(column, default, accepts, expected):
         dtype = output_dtype(name)
     except (TypeError, ValueError, NotImplementedError, ImportError) as error:
         raise SchemaError(f"column {column.name!r}: unknown dtype {name!r} ({error})") from None
-    if name not in TEXT_DTYPES:
+    if name not in (*TEXT_DTYPES, *OBJECTS):
         name = str(dtype)
     if not accepts(dtype):
         _fail(column, f"dtype {name!r} does not fit a column of {expected}")
@@ -161,7 +169,9 @@ class Numeric:
     missing : bool, default=False
         Whether values may be missing.
     dtype : str, default=None
-        dtype of decoded columns; None is int64, Int64 (integers that may be missing) or float64.
+        dtype of decoded columns; None is int64, Int64 (integers that may be missing) or float64. "decimal" and "time"
+        are objects of decimal.Decimal and datetime.time. Time spans (timedelta64, Arrow's duration) and times of the
+        day are numbers of seconds, whole ones with ``integer=True``; so are their bounds.
     decimals : int, default=None
         Number of decimals that decoded values are rounded to. None: values that are drawn within a bin get so many that
         the distance of the bounds has four significant digits, but two at least, and those in which the bounds are
@@ -195,9 +205,14 @@ class Numeric:
         _check_dtype(
             self,
             default,
-            lambda t: pdt.is_numeric_dtype(t) and not pdt.is_bool_dtype(t) and not pdt.is_complex_dtype(t),
+            lambda t: (
+                form_of(self.dtype) in ("decimal", "span", "time")
+                or (pdt.is_numeric_dtype(t) and not pdt.is_bool_dtype(t) and not pdt.is_complex_dtype(t))
+            ),
             "numbers",
         )
+        if self.bounds is None and form_of(self.dtype) == "time":
+            object.__setattr__(self, "bounds", (0, 86_399))  # every time of the day
         dtype = output_dtype(self.dtype)
         if pdt.is_integer_dtype(dtype) and not self.integer:
             _fail(self, f"dtype {self.dtype!r} holds integers alone: declare integer=True")
@@ -311,6 +326,8 @@ def bin_decimals(column) -> int | None:
 
 def dtype_range(name: str) -> tuple[float, float]:
     """Return the smallest and largest number that a numeric dtype holds."""
+    if form_of(name) is not None:
+        return range_of_form(name)
     dtype = output_dtype(name)
     dtype = np.dtype(getattr(dtype, "numpy_dtype", dtype))
     info = np.iinfo(dtype) if dtype.kind in "iu" else np.finfo(dtype)
@@ -343,7 +360,8 @@ class Categorical:
         Value that takes the place of every value outside `categories`; None refuses such values. Learned schemas
         have one.
     dtype : str, default=None
-        dtype of decoded columns; None follows `categories` ("str" for text).
+        dtype of decoded columns; None follows `categories` ("str" for text). Categories of intervals are their texts,
+        such as "(0, 10]"; `other` is then a missing interval.
     ordered : bool, default=False
         Whether the order of `categories` has a meaning: decoded columns are then ordered categoricals. Needs declared
         categories and excludes `other`, which has no place in the order.
@@ -377,6 +395,8 @@ class Categorical:
         def accept(dtype):
             if self.dtype == "str":  # an object column in pandas 2, which would take anything
                 return families <= {"text"}
+            if form_of(self.dtype) is not None:
+                return form_of(self.dtype) == "interval" and families <= {"text"}
             if isinstance(dtype, pd.CategoricalDtype) or pdt.is_object_dtype(dtype):
                 return True
             if pdt.is_string_dtype(dtype):
@@ -388,6 +408,9 @@ class Categorical:
         _check_dtype(
             self, default if len(families) < 2 else "object", accept, f"such categories ({', '.join(sorted(families))})"
         )
+        whole = self.dtype is not None and self.dtype.startswith("interval[int64")
+        if whole and (self.categories is None or self.other is not None or self.missing):
+            _fail(self, "intervals of int64 are never missing: declare all categories, or a dtype of float64")
         if families == {"number"} and not fit_dtype(values, self.dtype):
             _fail(self, f"its categories do not fit dtype {self.dtype!r}")
 
@@ -484,7 +507,8 @@ class Datetime:
     missing : bool, default=False
         Whether values may be missing.
     dtype : str, default="datetime64[us]"
-        dtype of decoded columns, with a time zone where there is one, as in "datetime64[ns, Europe/Paris]".
+        dtype of decoded columns, with a time zone where there is one, as in "datetime64[ns, Europe/Paris]". "date" is
+        objects of datetime.date. Periods, as in "period[M]", are modelled by their first moments.
     """
 
     name: str | int = field(kw_only=False)
@@ -500,11 +524,20 @@ class Datetime:
         _check_common(self)
         if not isinstance(self.resolution, str) or self.resolution not in _UNITS:
             _fail(self, f"resolution must be one of {', '.join(_UNITS)}; got {self.resolution!r}")
-        _check_dtype(self, "datetime64[us]", pdt.is_datetime64_any_dtype, "datetimes")
+        _check_dtype(
+            self,
+            "datetime64[us]",
+            lambda t: form_of(self.dtype) in ("date", "period") or pdt.is_datetime64_any_dtype(t),
+            "datetimes",
+        )
         if self.bounds is not None:
             object.__setattr__(self, "bounds", self._checked_bounds())
 
     def _checked_bounds(self):
+        if not isinstance(self.bounds, str) and np.iterable(self.bounds):
+            for bound in self.bounds:
+                if isinstance(bound, str) and not ISO_DATE.match(bound):
+                    _fail(self, f"write the date {bound!r} as in 2020-12-31 (ISO 8601): day and month may be mistaken")
         try:
             low, high = (pd.Timestamp(bound) for bound in self.bounds)
         except (TypeError, ValueError, OverflowError):

@@ -184,7 +184,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if not isinstance(self.n_bins, int | np.integer) or self.n_bins < 1:
             raise ValueError(f"n_bins must be an integer of at least 1; got {self.n_bins!r}")
         if self.schema is not None and not isinstance(self.schema, (Schema, *KINDS.values())):
-            raise ValueError(f"schema must be a Schema or a column; got {type(self.schema).__name__}")
+            raise ValueError(
+                f"schema must be a Schema (Schema.load reads a file) or a column; got {type(self.schema).__name__}"
+            )
 
     def _as_input(self, X, reset):
         if isinstance(X, pd.DataFrame):
