@@ -1,4 +1,4 @@
-"""Columns on the command line: identifiers and codes are named, dropped, or settled by an option."""
+"""Columns on the command line: identifiers and codes are named, dropped, or settled by an option; missing marks."""
 
 from __future__ import annotations
 
@@ -99,3 +99,17 @@ def test_a_name_with_a_comma_can_be_dropped(keyed):
     keyed.rename(columns={"visit_id": "a,b"}).to_csv("keyed.csv", index=False)
     assert main([*FIT.split(), "--drop", "a,b", "--kinds-from-values"]) == 0
     assert list(pd.read_csv("out.csv")) == ["age", "ill"]
+
+
+@pytest.mark.parametrize("mark", ["?", "N"])
+def test_a_missing_value_is_written_as_it_was(keyed, mark):
+    frame = keyed[["ill"]].assign(town=np.where(np.arange(len(keyed)) % 3, "north", mark))
+    frame.to_csv("keyed.csv", index=False)
+    fit = f"{FIT} --missing {mark} --missing NA --kinds-from-values --save-model m.safetensors"
+    assert main(fit.split()) == 0
+    assert main(f"sample m.safetensors --rows 300 --missing {mark} --output again.csv".split()) == 0
+    for path in ("out.csv", "again.csv"):
+        towns = pd.read_csv(path, keep_default_na=False)["town"]
+        assert set(towns) <= {"north", mark, "other"}
+        assert (towns == mark).mean() == pytest.approx(1 / 3, abs=0.1)
+    assert main(["sample", "m.safetensors", "--rows", "3", "--missing", "x", "--output", "again.parquet"]) == 2

@@ -26,7 +26,7 @@ def add_reading(parser):
         metavar="TEXT",
         action="append",
         default=[],
-        help="text that means a missing value; repeatable",
+        help="text that means a missing value; repeatable; synthetic rows are written with the first",
     )
     parser.add_argument(
         "--separator", metavar="C", help="separator of the fields of a CSV file: a character, or tab (default: comma)"

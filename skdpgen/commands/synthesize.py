@@ -146,7 +146,7 @@ def _name_undeclared(arguments, schema, left_out):
 
     names = column_names(arguments.input, arguments.separator)
     undeclared = [name for name in names if name not in schema and name not in left_out and name != arguments.target]
-    if undeclared:
+    if undeclared and set(schema) <= set(names):  # else the fit refuses the schema
         print(
             f"skdpgen: not in the schema, and therefore learned and charged: {', '.join(undeclared)}; "
             "--only-schema-columns leaves them out",
@@ -250,6 +250,7 @@ def _run(arguments, model, settings, schema, options, results):
     print(synthesizer.summary_, file=sys.stderr)
     # as the real rows are written, so that whatever reads one file reads the other
     written = {name: options[name] for name in ("separator", "decimal")}
+    written["missing_mark"] = next(iter(arguments.missing), "")
     written["date_formats"] = getattr(rows, "attrs", {}).get("date_formats")
     n_rows = results.write(synthesizer, arguments.rows, **written, escape_formulas=arguments.escape_formulas)
     print_ledger(synthesizer.accountant_)

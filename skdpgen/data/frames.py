@@ -27,10 +27,14 @@ from ..tabular import (
     schema_histogram,
     validate_frame,
 )
+from ..tabular._formats import type_of_objects
 from ..tabular._frames import declared_family, factorize
 from ..tabular._identifiers import insert_keys, likely_codes, likely_identifiers, merge_keys, split_keys
+from ..tabular._learning import cell_weights
+from ..tabular._schema import column_of_objects
 from ..utils.categories import family
 from ..utils.file_checks import MOST_CLASSES, check_size
+from ..utils.printing import listed
 from ..utils.validation import Interval, check_row_count, is_extension, python_value
 from .labels import is_numeric_target, label_codes
 from .scores import score_moments
@@ -49,6 +53,8 @@ _MOST_BYTES = 2 << 30
 _IMPORTANCE = Interval(Real, 1e-6, 1e6, closed="both")
 # Noise of a one-way count over the rows of an average level of a class; above it, scores replace tables.
 _ROUGH = 0.3
+# Cells of a column of few integers: its bins are learned where those of other columns are not.
+_FEW_CELLS = 64
 # Most (bins of a numeric column, learned categories of a column): the first pair that fits into _MOST_BYTES is used.
 _ROOM = ((16, 200), (16, 150), (16, 100), (16, 70), (16, 50), (12, 35), (8, 25), (4, 12))
 
@@ -128,6 +134,20 @@ class FrameCodec:
         """Classes that the data need not have, bool array of shape (n_classes,)."""
         grids = np.meshgrid(*(self._optional(block) for block in self.target_blocks), indexing="ij")
         return np.any(grids, axis=0).ravel()
+
+    def named(self, block):
+        """Levels of a block that are values: not "other" and not missing; bool array of shape (block.size,).
+
+        Where noise hides every value of a target, "other" is the one class.
+        """
+        other = getattr(self.encoder.schema_[block.name], "other", None)
+        named = np.array([level is not None and (other is None or level != other) for level in block.levels])
+        return named if named.any() else np.array([level is not None for level in block.levels])
+
+    @property
+    def named_classes(self):
+        """Classes all of whose targets are `named`, bool array of shape (n_classes,)."""
+        return np.all(np.meshgrid(*map(self.named, self.target_blocks), indexing="ij"), axis=0).ravel()
 
     def _optional(self, block):
         column = self.encoder.schema_[block.name]
@@ -238,7 +258,7 @@ class FrameCodec:
 def _level_codes(values, block):
     codes = label_codes(values, block.levels)
     if (codes < 0).any():
-        raise ValueError("y contains a class that the model does not have; see classes_")
+        raise ValueError(f"y contains a class that the model does not have; {block.name!r} has {listed(block.levels)}")
     return codes
 
 
@@ -280,6 +300,7 @@ class FrameRows:
             frame, target = self._append(source.frame, y)
             source = MemorySource(frame)
         head = source.head
+        schema = self._with_objects(source, schema)
         several = isinstance(target, list | tuple)
         targets = tuple(target) if several else () if target is None else (target,)
         self._check_targets(targets, head, several, classes, target_type)
@@ -318,6 +339,19 @@ class FrameRows:
         self.n_rows, families = source.reduce(checked, _both_checked)
         check_row_count(self.n_rows)
         _check_families(families)
+
+    def _with_objects(self, source, schema):
+        """Declare the columns of objects that are all decimals, dates or times of the day; see `type_of_objects`."""
+        head, declared = source.head, () if schema is None else schema.names
+        names = [n for n in head.columns if n not in declared and pd.api.types.is_object_dtype(head[n].dtype)]
+        if not names:
+            return schema
+        kinds = source.reduce(functools.partial(_kinds_of_objects, names=names), _common_kinds)
+        columns = [column_of_objects(name, kind) for name, kind in kinds.items() if kind]
+        if columns:
+            listed = ", ".join(f"{column.name!r} {column.dtype}" for column in columns)
+            self.public_assumptions.append(f"types of the objects in columns of objects: {listed}")
+        return schema if not columns else Schema([*(() if schema is None else schema.columns), *columns])
 
     @property
     def frame(self):
@@ -477,6 +511,17 @@ def _checked(chunk, schema, on_invalid, whole, apart):
     return len(chunk), {c.name: set(map(family, factorize(chunk[c.name], c)[1].tolist())) for c in open_}
 
 
+def _kinds_of_objects(chunk, names):
+    """Type of the objects of each column, "" for other types and None where all are missing."""
+    return {name: type_of_objects(chunk[name]) or (None if chunk[name].isna().all() else "") for name in names}
+
+
+def _common_kinds(one, other):
+    return {
+        name: other[name] if kind is None else kind if other[name] in (None, kind) else "" for name, kind in one.items()
+    }
+
+
 def _check_text(chunk, schema):
     """Refuse numbers and truth values where the schema has text, and truth values where it has numbers.
 
@@ -548,12 +593,14 @@ def _merge_histograms(one, other):
             mine = mine + theirs
         counts.append(mine)
         sizes.append(len(mine))
-    total = replace(one.bounded_sum, value=np.concatenate(counts))
+    weights = cell_weights(one.schema, sizes)
+    total = replace(one.bounded_sum, value=np.concatenate(counts), weights=weights)
     return replace(one, bounded_sum=total, keys=keys, sizes=tuple(sizes))
 
 
 def _learned(binnings):
-    """Whether any column has learned bins; where the noise hides the values, bins have equal widths."""
+    """Whether any column of many values has learned bins; where noise hides the values, bins have equal widths."""
+    binnings = {name: binning for name, binning in binnings.items() if len(binning.mass) > _FEW_CELLS}
     widths = {name: np.diff(binning.edges) for name, binning in binnings.items()}
     return any(not np.allclose(b.mass, widths[name] / widths[name].sum()) for name, b in binnings.items())
 

@@ -20,6 +20,7 @@ __all__ = [
     "DaskSource",
     "MemorySource",
     "add_sums",
+    "arrow_dtype",
     "is_parquet",
     "open_source",
     "parquet_chunks",
@@ -266,8 +267,15 @@ def parquet_chunks(paths, left_out=()):
             raise InvalidInputError(f"{path}: cannot be read as Parquet") from None
 
 
+def arrow_dtype(kind):
+    """Dtype of an Arrow type of which pandas would make objects, or another unit; None for other types."""
+    return pd.ArrowDtype(kind) if str(kind).startswith(("decimal", "date", "time32", "time64", "duration")) else None
+
+
 def _nullable(kind):
     """Dtype of an Arrow type that can hold missing values, whether a chunk has any or not."""
+    if (dtype := arrow_dtype(kind)) is not None:
+        return dtype
     name = str(kind)
     if name in ("bool", "float", "double", "string", "large_string"):
         names = {"bool": "boolean", "float": "Float32", "double": "Float64"}

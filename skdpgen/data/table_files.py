@@ -24,6 +24,7 @@ from pandas.api import types as pdt
 from ..exceptions import InvalidInputError, PrivacyLeakWarning, SchemaError
 from ..tabular import Boolean, Categorical, Datetime, Identifier, Numeric
 from ..tabular._columns import output_dtype
+from ..tabular._formats import time_zone
 from ..tabular._frames import restore
 from ..tabular._identifiers import insert_keys, split_keys
 from ..utils.atomic import Draft
@@ -39,7 +40,7 @@ from .csv_values import (
     with_notation,
 )
 from .frames import PUBLIC_ASSUMPTIONS
-from .sources import PARQUET, is_parquet
+from .sources import PARQUET, arrow_dtype, is_parquet
 
 __all__ = [
     "KINDS_FROM_VALUES",
@@ -126,7 +127,9 @@ def read_table(
     check_input(path, **options, decimal=decimal, thousands=thousands, date_formats=date_formats)
     if is_parquet(path):
         try:
-            return pd.read_parquet(path, dtype_backend="numpy_nullable").drop(columns=list(left_out))
+            return _with_arrow_types(pd.read_parquet(path, dtype_backend="numpy_nullable"), path).drop(
+                columns=list(left_out)
+            )
         except (OSError, ValueError):
             raise InvalidInputError(f"{path}: cannot be read as Parquet") from None
     notation, separator = Notation(decimal, thousands, date_formats), _separator(path, separator)
@@ -140,6 +143,15 @@ def read_table(
         raise InvalidInputError(f"{path}: the file is empty") from None
     except (pd.errors.ParserError, csv.Error, EOFError, zlib.error) as error:
         raise InvalidInputError(f"{path}: cannot be read as CSV ({type(error).__name__})") from None
+
+
+def _with_arrow_types(frame, path):
+    """Give columns that pandas reads as objects, or in another unit, the type that a Parquet file declares."""
+    import pyarrow.parquet as pq
+
+    schema = pq.ParquetFile(path).schema_arrow
+    kinds = {field.name: arrow_dtype(field.type) for field in schema if field.name in frame.columns}
+    return frame.astype({name: dtype for name, dtype in kinds.items() if dtype is not None})
 
 
 def _read_csv(path, separator, missing_values, notation, declared, left_out):
@@ -409,15 +421,27 @@ def check_output(path, *, table=False):
         raise InvalidInputError(f"{path}: writing Parquet needs pyarrow: install the extra skdpgen[parquet]")
 
 
-def check_writing(path, *, separator=None, decimal=".", escape_formulas=False):
+def check_writing(path, *, separator=None, decimal=".", escape_formulas=False, missing_mark=""):
     """Refuse separators and marks that are wrong, or that have no effect on the file."""
     Notation(decimal)
-    if is_parquet(path) and (separator is not None or decimal != "." or escape_formulas):
-        raise InvalidInputError(f"{path}: separators, decimal marks and escaped formulas are of CSV files")
+    if is_parquet(path) and (separator is not None or decimal != "." or escape_formulas or missing_mark):
+        raise InvalidInputError(
+            f"{path}: separators, decimal marks, missing marks and escaped formulas are of CSV files"
+        )
     _separator(Path(path), separator)
 
 
-def write_table(frames, path, *, separator=None, decimal=".", date_formats=None, example=None, escape_formulas=False):
+def write_table(
+    frames,
+    path,
+    *,
+    separator=None,
+    decimal=".",
+    date_formats=None,
+    example=None,
+    escape_formulas=False,
+    missing_mark="",
+):
     """Write a table to a file; after an error there is no file.
 
     Parameters
@@ -434,6 +458,8 @@ def write_table(frames, path, *, separator=None, decimal=".", date_formats=None,
         See `example_of`.
     escape_formulas : bool, default=False
         Whether text that a spreadsheet takes for a formula gets a leading ' in a CSV file.
+    missing_mark : str, default=""
+        Text of a missing value in a CSV file.
 
     Returns
     -------
@@ -454,10 +480,11 @@ def write_table(frames, path, *, separator=None, decimal=".", date_formats=None,
             decimal=decimal,
             date_formats=date_formats or {},
             escape_formulas=escape_formulas,
+            missing_mark=missing_mark,
         )
 
 
-def _write_csv(frames, path, *, compressed, separator, decimal, date_formats, escape_formulas):
+def _write_csv(frames, path, *, compressed, separator, decimal, date_formats, escape_formulas, missing_mark):
     """Write chunks of rows as one CSV file, and return the number of rows; see `write_table`.
 
     Without a format in `date_formats`, pandas would choose one by the values of each chunk.
@@ -471,10 +498,10 @@ def _write_csv(frames, path, *, compressed, separator, decimal, date_formats, es
         for frame in frames:
             frame = frame.copy(deep=False)
             for name in frame.columns.intersection(list(date_formats)):
-                frame[name] = frame[name].dt.strftime(date_formats[name])
+                frame[name] = pd.to_datetime(frame[name]).dt.strftime(date_formats[name])
             if escape_formulas:
                 frame = _escaped(frame)
-            frame.to_csv(text, index=False, header=not n_rows, sep=separator, decimal=decimal)
+            frame.to_csv(text, index=False, header=not n_rows, sep=separator, decimal=decimal, na_rep=missing_mark)
             n_rows += len(frame)
     return n_rows
 
@@ -511,7 +538,9 @@ def date_formats_of(schema):
     return {
         column.name: formats.get(column.resolution, _CLOCK)
         for column in schema.columns
-        if isinstance(column, Datetime) and isinstance(output_dtype(column.dtype), np.dtype)
+        if isinstance(column, Datetime)
+        and getattr(output_dtype(column.dtype), "kind", None) == "M"
+        and time_zone(output_dtype(column.dtype)) is None
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import warnings
 from dataclasses import replace
 from numbers import Integral, Real
@@ -21,7 +22,15 @@ from ..exceptions import InvalidInputError, PrivacyLeakWarning, UtilityWarning
 from ..generators.components import component_chunks, join_chunks
 from ..tabular import Schema
 from ..utils.file_checks import check_loaded, check_whole
-from ..utils.validation import ClassNamePrefixFeaturesOutMixin, Interval, StrOptions, validate_data, validate_rows
+from ..utils.printing import listed
+from ..utils.validation import (
+    ClassNamePrefixFeaturesOutMixin,
+    Interval,
+    InvalidParameterError,
+    StrOptions,
+    validate_data,
+    validate_rows,
+)
 from ._budget import ChargedFit
 from ._count_errors import PlannedTable
 from ._released import save_state
@@ -83,6 +92,15 @@ class BaseSynthesizer(PrivateEstimator):
                     warnings.warn(text, UtilityWarning, stacklevel=4)  # _fit, fit, its context, the caller
         return self
 
+    def _validate_params(self):
+        schema = getattr(self, "schema", None)
+        if isinstance(schema, str | os.PathLike | dict):  # whose text may be a private path
+            raise InvalidParameterError(
+                "schema= takes a Schema: read it from its JSON file by skdpgen.Schema.load(path), or from a dict by "
+                "Schema.from_dict"
+            )
+        super()._validate_params()
+
     def _prepare(self, X, y, accountant):
         """Validate rows and parameters; return ``(rows, settings), plan``, the plan from public facts alone."""
         raise NotImplementedError
@@ -126,8 +144,8 @@ class BaseSynthesizer(PrivateEstimator):
         y : array-like of shape (n_samples,), default=None
             Class of each row, for a class-conditional model.
         class_ratio : dict, array of shape (n_classes,) or "balanced", default=None
-            Share of each class, by class or in the order of `classes_`; "balanced" gives all classes the same share;
-            None: the released shares.
+            Share of each class, by class or in the order of `classes_`; a dict may name "other" and missing (None) too.
+            "balanced" gives all classes the same share, and "other" and missing none; None: the released shares.
         random_state : int, RandomState, Generator or None, default=None
             Seed of the draw. None: the next values of the estimator's stream, so that two calls differ; an integer
             gives the same rows in each call.
@@ -200,23 +218,34 @@ class BaseSynthesizer(PrivateEstimator):
             raise ValueError(f"{name} needs a class-conditional model: fit with a categorical y or target")
         return self.model_.codec
 
+    def _named(self):
+        """Classes of `classes_` among all of the model, which may have "other" and missing too; bool array."""
+        codec = self._conditional("class_ratio")
+        return codec.named_classes if self.model_.kind == "frame" else np.ones(codec.n_classes, dtype=bool)
+
     def _ratio(self, class_ratio):
         classes = list(self._conditional("class_ratio").classes)
         if isinstance(class_ratio, str):
             if class_ratio != "balanced":
                 raise ValueError(f'class_ratio must be "balanced", a dict, or an array; got {class_ratio!r}')
-            return np.ones(len(classes))
+            return self._named().astype(np.float64)
         if isinstance(class_ratio, dict):
             left_out = len(classes) > len(class_ratio) and sum(class_ratio.values()) < 1 - 1e-6
             if left_out and all(c in classes for c in class_ratio):
                 raise ValueError("class_ratio leaves out classes, and its shares sum to less than 1: give all shares")
             if unknown := [c for c in class_ratio if c not in classes]:
-                raise ValueError(f"class_ratio names {len(unknown)} classes that the model does not have; see classes_")
+                raise ValueError(
+                    f"class_ratio: no class {unknown[0]!r} in the model, which does not have {len(unknown)} of the "
+                    f"classes named; it has {listed(classes)}"
+                )
             class_ratio = [class_ratio.get(c, 0.0) for c in classes]
         ratio = np.asarray(class_ratio, dtype=np.float64)
-        ratio = ratio.ravel() if np.shape(ratio) == np.shape(self.class_ratio_) else ratio
+        if np.shape(ratio) == np.shape(self.class_ratio_):
+            ratio, given = np.zeros(len(classes)), ratio
+            ratio[self._named()] = given.ravel()
         if ratio.shape != (len(classes),) or not np.isfinite(ratio).all() or ratio.min() < 0 or not ratio.sum() > 0:
-            raise ValueError(f"class_ratio must hold {len(classes)} shares, not negative and not all zero")
+            shape = " x ".join(map(str, np.shape(self.class_ratio_)))
+            raise ValueError(f"class_ratio must hold {shape} shares, not negative and not all zero: see classes_")
         return ratio
 
     def as_frame(self, drawn):
@@ -319,10 +348,20 @@ class BaseSynthesizer(PrivateEstimator):
             scaling, n_features = model.codec.scaling, model.codec.n_features
             self.bounds_ = np.column_stack([scaling.lower, scaling.upper])[:n_features]
         if model.codec.n_classes:
-            several = isinstance(getattr(model.codec, "target", None), tuple)
-            blocks = model.codec.target_blocks if several else ()
-            self.classes_ = [np.array(b.levels) for b in blocks] if several else np.array(model.codec.classes)
-            self.class_ratio_ = model.class_ratio.reshape([b.size for b in blocks]) if several else model.class_ratio
+            self._set_classes(model)
+
+    def _set_classes(self, model):
+        """Set the classes and their shares; "other" and missing are no classes, and have their shares apart."""
+        codec, ratio = model.codec, model.class_ratio
+        if model.kind == "array":
+            self.classes_, self.class_ratio_, self.rest_ratio_ = np.array(codec.classes), ratio, {}
+            return
+        kept = [np.flatnonzero(codec.named(block)) for block in codec.target_blocks]
+        classes = [np.array([block.levels[i] for i in at]) for block, at in zip(codec.target_blocks, kept)]
+        self.classes_ = classes if isinstance(codec.target, tuple) else classes[0]
+        self.class_ratio_ = ratio.reshape(codec.class_shape)[np.ix_(*kept)]
+        rest = np.flatnonzero(~codec.named_classes)
+        self.rest_ratio_ = {codec.classes[k]: float(ratio[k]) for k in rest}
 
     def _seed(self):
         """Seed of initialisations; follows `random_state`."""

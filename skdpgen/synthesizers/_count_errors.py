@@ -18,7 +18,8 @@ from ..data.scores import COUNT_WEIGHT, MEAN_WEIGHT, Scores, score_moments
 from ..mechanisms import selection_threshold
 from ..mechanisms._one_hot import COUNT_SQUARE, table_weights
 from ..tabular import Boolean, Categorical, Datetime, Numeric, TableEncoder
-from ..tabular._learning import NOISY_BELOW
+from ..tabular._binning import fine_grid
+from ..tabular._learning import enough_rows
 
 __all__ = ["CountErrors", "PlannedTable", "count_errors", "smallest_kept"]
 
@@ -268,7 +269,9 @@ class PlannedTable:
         n_bins, share = plan_bins(n_rows, n_blocks, classes, moments, most=self.most_bins)
         as_scores = False
         if self.scores and share == 1:
-            learned = n_rows >= NOISY_BELOW * _joint_sd(numbers, noise["bins"], neighboring) if numbers else True
+            grids = [len(fine_grid(c)) - 1 for c in columns if not isinstance(c, Categorical | Boolean)]
+            enough = min(map(enough_rows, grids), default=0.0)
+            learned = not numbers or n_rows >= enough * _joint_sd(numbers, noise["bins"], neighboring)
             as_scores = prefers_scores(n_rows, n_blocks, classes, moments, n_bins, learned)
             n_bins = self.most_bins if as_scores else n_bins
         target = (self.targets if len(self.targets) > 1 else self.targets[0]) if self.targets else None

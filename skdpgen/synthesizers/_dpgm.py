@@ -129,6 +129,8 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         Released shares of the clusters, by which `sample` draws them.
     classes_, class_ratio_ : arrays
         Released or declared classes and their released shares, with a categorical y or `target`.
+    rest_ratio_ : dict
+        Released share of "other" and of missing values (None) of the target, which are no classes.
     row_count_ : float
         Released number of rows; ``sample()`` draws as many.
     schema_ : Schema

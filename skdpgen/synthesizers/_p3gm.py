@@ -173,6 +173,8 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
         Released or declared classes, with a class-conditional prior.
     class_ratio_ : array
         Released share of each class.
+    rest_ratio_ : dict
+        Released share of "other" and of missing values (None) of the target, which are no classes.
     row_count_ : float
         Released number of rows; ``sample()`` draws as many.
     schema_ : Schema

@@ -119,7 +119,7 @@ class FitSummary:
         if smeared := [c for c in self.columns if any(end.startswith("smeared") for end in c.ends)]:
             spikes = [f"{c.name!r} (about {', '.join(self._spikes[c.name])})" for c in smeared]
             yield (
-                f"many rows lie together at an end of {_named(spikes)}; if that is one value, it is drawn as an interval: "
+                f"many rows lie together at an end of {_named(spikes)}; one value there is drawn as an interval: "
                 "declare bounds that end at this value, if it is public"
             )
 
