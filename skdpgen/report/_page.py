@@ -42,7 +42,10 @@ footer { max-width: 70rem; margin: 2rem auto; padding: 0 1.25rem 2rem; color: #5
   .calm { border-color: #14532d; }
   nav, .skip { display: none; }
   .scroll { overflow: visible; }
-  section, tr, figure { break-inside: avoid-page; }
+  main, header { max-width: none; padding: 0; }
+  table { font-size: .7rem; }
+  th, td { padding: .2rem .35rem; overflow-wrap: anywhere; }
+  tr, figure { break-inside: avoid; }
   h2 { break-after: avoid; }
 }
 """
