@@ -82,7 +82,7 @@ def reference_of_estimators():
     """One entry for each estimator, for the reference page."""
     for name in sorted(skdpgen.__all__):
         found = getattr(skdpgen, name)
-        if hasattr(found, "fit"):
+        if hasattr(found, "fit") and hasattr(found, "plan"):
             methods = ", ".join(method for method in METHODS if hasattr(found, method))
             yield f".. autoclass:: {name}\n   :members: {methods}\n   :inherited-members: BaseEstimator\n"
             yield f"   :exclude-members: {INHERITED}\n\n"
