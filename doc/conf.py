@@ -52,6 +52,8 @@ PAGES = (
     "gallery/index",
     "public_and_charged",
     "pitfalls",
+    "choosing_epsilon",
+    "publishing",
     "choosing",
     "moment_synthesizer",
     "privae",
