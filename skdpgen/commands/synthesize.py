@@ -126,7 +126,7 @@ def _check_budget(arguments):
     if arguments.budget != known:
         raise ValueError(
             f"--budget {arguments.budget:g} is not the budget of {arguments.ledger}, which is {known:g} and cannot be "
-            "changed: leave --budget out, or begin another ledger with other rows; nothing was charged"
+            "changed: leave --budget out, or name another ledger file, for other rows; nothing was charged"
         )
 
 
