@@ -301,6 +301,11 @@ class PrivacyCard:
         del content["digest"]
         return type(self)({**content, "digest": digest(content)})
 
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """Charges of the fit, as `membership_advantage` and `epsilon_pld` take them."""
+        return tuple(_charge_from_json(item, "fit") for item in self["fit"]["charges"])
+
     def get(self, name: str, default: Any = None) -> Any:
         """Return a field, or `default` where the card has none, as one of an earlier version."""
         return self._content.get(name, default)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..exceptions import DetachedAccountantError, LedgerError
+from ..utils.clock import today
 from ..utils.forks import ForkSafeLock, process_identity
 from ..utils.strict_json import read_json
 from ._events import Charge, releases_from_json
@@ -84,11 +85,11 @@ class MemoryLedger:
                 planned = [k for k, entry in enumerate(self._entries) if entry.status == "planned"]
                 k = next((k for k in planned if self._entries[k].charge == charges[0]), None)
                 if k is not None:
-                    self._entries[k] = Entry(charges[0], self._entries[k].batch, status)
+                    self._entries[k] = Entry(charges[0], self._entries[k].batch, status, today())
                     self._totals = totals.used()
                     return
             rule.check(totals, charges)
-            new = [Entry(charge, totals.batches + 1, status) for charge in charges]
+            new = [Entry(charge, totals.batches + 1, status, today()) for charge in charges]
             for entry in new:
                 totals = rule.add(totals, entry.charge, entry.batch, status)
             self._entries.extend(new)
@@ -166,7 +167,8 @@ if hasattr(os, "register_at_fork"):  # where there are forks
 
 
 # ---- in a file -------------------------------------------------------------------------------------
-_FORMAT = "skdpgen-ledger-2"
+_FORMAT = "skdpgen-ledger-3"
+_UNDATED_FORMAT = "skdpgen-ledger-2"  # its records hold no day, and it stays so: an earlier version can go on with it
 _OLD_FORMAT = "skdpgen-ledger-1"  # without a chain: one table of entries, whose status was changed in place
 # Limits of a file that is read; see `FileLedger`. A release takes about 100 bytes and a charge holds at most 100,000.
 _MOST_BYTES = 256 * 2**20
@@ -333,18 +335,19 @@ class FileLedger:
                 found = self._migrate(connection, found, seen, rule)
             now = self._state(connection, found, None if seen is None or seen.hash is None else seen, rule)
             totals, texts = now.totals, []
+            day = None if found["format"] == _UNDATED_FORMAT else today()
             number = None
             if status != "planned" and len(charges) == 1 and totals.planned:
                 number = self._planned(self._records(connection, found, None), charges[0])
             if number is not None:
                 totals = totals.used()
-                texts.append(use_record(number, status, totals))
+                texts.append(use_record(number, status, totals, day))
             else:
                 rule.check(totals, charges)
                 batch = totals.batches + 1
                 for charge in charges:
                     totals = rule.add(totals, charge, batch, status)
-                    texts.append(charge_record(charge, batch, status, totals))
+                    texts.append(charge_record(charge, batch, status, totals, day))
             length, head = self._write(connection, now.length, now.hash, texts)
             return _Seen(length, head, totals, None), number or now.length + 1
 
@@ -527,7 +530,7 @@ class FileLedger:
             found = {name: read_json(value, most_bytes=1000) for name, value in rows}
         except (ValueError, TypeError, AttributeError) as error:
             raise self._damaged("its parameters cannot be read") from error
-        if found.get("format") not in (_FORMAT, _OLD_FORMAT) or not isinstance(found.get("id"), str):
+        if found.get("format") not in (_FORMAT, _UNDATED_FORMAT, _OLD_FORMAT) or not isinstance(found.get("id"), str):
             raise LedgerError(f"{self.path} is not a ledger of this version of skdpgen")
         if self.identity is not None and found["id"] != self.identity:
             raise LedgerError(f"{self.path} is not the ledger that this accountant was charged to")

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from ..utils.clock import is_day
 from ._events import Charge, releases_from_json, releases_to_json
 from ._filter import STATUSES, Entry, PrivacyFilter, Totals
 
@@ -40,7 +41,8 @@ class Record(NamedTuple):
     """One record: an entry that was accepted, the use of a planned one (`uses` is its number), or steps to be run.
 
     Steps of DP-SGD are taken from the entry in record `of`, `takes` of them, before they run. `totals` are those after
-    the record; taking steps changes none of them, as the entry was charged for all its steps.
+    the record; taking steps changes none of them, as the entry was charged for all its steps. `day` is that of the
+    record in UTC; files of earlier formats hold none.
     """
 
     entry: Entry | None
@@ -49,13 +51,15 @@ class Record(NamedTuple):
     totals: Totals
     of: int | None = None
     takes: int = 0
+    day: str | None = None
 
 
 # ---- writing -----------------------------------------------------------------------------------------------------
-def charge_record(charge: Charge, batch: int, status: str, totals: Totals) -> str:
-    """Return the text of an accepted entry, with the totals after it."""
+def charge_record(charge: Charge, batch: int, status: str, totals: Totals, day: str | None = None) -> str:
+    """Return the text of an accepted entry, with the totals after it, and the day in files that hold days."""
     return _text(
         {
+            **_on(day),
             "batch": batch,
             "status": status,
             "label": charge.label,
@@ -66,14 +70,18 @@ def charge_record(charge: Charge, batch: int, status: str, totals: Totals) -> st
     )
 
 
-def use_record(number: int, status: str, totals: Totals) -> str:
+def use_record(number: int, status: str, totals: Totals, day: str | None = None) -> str:
     """Return the text for the use of the planned entry in record `number`."""
-    return _text({"uses": number, "status": status, "totals": _totals_to_json(totals)})
+    return _text({**_on(day), "uses": number, "status": status, "totals": _totals_to_json(totals)})
 
 
 def take_record(number: int, count: int, totals: Totals) -> str:
     """Return the text for `count` steps taken from the entry in record `number`."""
     return _text({"of": number, "takes": count, "totals": _totals_to_json(totals)})
+
+
+def _on(day: str | None) -> dict[str, str]:
+    return {} if day is None else {"day": day}
 
 
 def _text(content: Mapping[str, Any]) -> str:
@@ -107,6 +115,9 @@ def parse(text: str) -> Record:
     if set(content) == _TAKE_FIELDS:
         of, takes = _whole(content["of"], "of"), _whole(content["takes"], "takes")
         return Record(None, None, None, _totals_from_json(content["totals"]), of, takes)
+    day = content.pop("day", None)
+    if day is not None and not is_day(day):
+        raise ValueError(f"its day is {day!r}")
     status = content.get("status")
     if status not in STATUSES:
         raise ValueError(f"its status is {status!r}")
@@ -114,11 +125,11 @@ def parse(text: str) -> Record:
     if set(content) == _USE_FIELDS:
         if status == "planned":
             raise ValueError("a use cannot be planned")
-        return Record(None, _whole(content["uses"], "uses"), status, totals)
+        return Record(None, _whole(content["uses"], "uses"), status, totals, day=day)
     if set(content) != _CHARGE_FIELDS:
         raise ValueError(f"it has the fields {sorted(content)}")
     charge = Charge(content["label"], releases_from_json(content["event"]), content["extra_delta"])
-    return Record(Entry(charge, _whole(content["batch"], "batch"), status), None, status, totals)
+    return Record(Entry(charge, _whole(content["batch"], "batch"), status, day), None, status, totals, day=day)
 
 
 def totals_of(text: str) -> Totals:
@@ -154,7 +165,7 @@ def entries_of(records: Sequence[Record]) -> list[Entry]:
         place = places.get(record.uses)
         if place is None or entries[place].status != "planned":
             raise ValueError(f"entry {number} uses what was not planned")
-        entries[place] = Entry(entries[place].charge, entries[place].batch, record.status)
+        entries[place] = Entry(entries[place].charge, entries[place].batch, record.status, record.day)
     return entries
 
 

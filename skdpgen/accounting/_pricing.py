@@ -39,6 +39,7 @@ from ._subset_sampling import subset_distribution, subset_variance
 __all__ = [
     "COARSE",
     "FINE",
+    "MOST_WORK",
     "check_delta",
     "check_epsilon",
     "check_work",
@@ -52,6 +53,7 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_mu",
     "why_bounded",
+    "work_alone",
 ]
 
 # ---- Gaussian releases ---------------------------------------------------------------------------
@@ -385,7 +387,7 @@ def _delta_of(combined: Combined | None, epsilon: float, neighboring: str) -> fl
 # ---- limit of the work of a file ----------------------------------------------------------------
 # Evaluations of a density that the events of a card or of a ledger file may take: about 25 seconds of processor time,
 # so that a whole card ends within about a minute. And the least that one kind of sampled step counts for.
-_MOST_WORK = 1e8
+MOST_WORK = 1e8
 _LEAST_WORK = 5e4
 # What a point of a grid counts for, in each composition of two grids, and in the distribution of one step.
 _WHOLE_WORK, _SINGLE_WORK = 0.5, 2.0
@@ -411,16 +413,27 @@ def check_work(charges: Iterable[Charge], alpha: float | None, neighboring: str)
         ),
     ):
         work += part
-        if work > _MOST_WORK:
+        if work > MOST_WORK:
             break
     rows = tuple(row for charge in charges for row in charge.releases)
-    if work <= _MOST_WORK and not _repeated(rows):
+    if work <= MOST_WORK and not _repeated(rows):
         work += _grid_work(combine(rows, neighboring), neighboring)
-    if work > _MOST_WORK:
+    if work > MOST_WORK:
         raise ValueError(
-            f"its events take more than {_MOST_WORK:.0e} evaluations of a density: too many different sampled "
+            f"its events take more than {MOST_WORK:.0e} evaluations of a density: too many different sampled "
             "releases, or too many steps of them, to be verified"
         )
+
+
+def work_alone(charge: Charge, neighboring: str) -> float:
+    """Evaluations of a density that the epsilon of one charge takes, about; 0 where there is a closed form."""
+    rows = charge.releases
+    if _repeated(rows):
+        return float(sum(repetition_points(row.repeated, neighboring) for row in rows if row.repeated is not None))
+    combined = combine(rows, neighboring)
+    if combined is None or not combined[1]:
+        return 0.0
+    return _LEAST_WORK + _grid_work(combined, neighboring)
 
 
 def _grid_work(combined: Combined | None, neighboring: str) -> float:

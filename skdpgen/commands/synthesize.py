@@ -43,7 +43,11 @@ def add(command):
         help="ledger file to charge, shared by all fits on these rows; created if it does not exist",
     )
     command.add_argument(
-        "--budget", type=float, metavar="E", help="epsilon of a new ledger (default: the epsilon of this fit)"
+        "--budget",
+        type=float,
+        metavar="E",
+        help="epsilon of a new ledger (default: the epsilon of this fit); with an existing one it must be that of the "
+        "ledger",
     )
     command.add_argument(
         "--target",
@@ -154,6 +158,24 @@ def _name_undeclared(arguments, schema, left_out):
         )
 
 
+def _check_budget(arguments):
+    """Refuse a budget that is not that of the ledger: the same command may then run twice."""
+    from .. import PrivacyAccountant
+
+    if arguments.budget is None:
+        return
+    if arguments.ledger is None:
+        raise ValueError("--budget is the epsilon of a ledger: give --ledger BUDGET.db too")
+    if not Path(arguments.ledger).exists():
+        return
+    known = PrivacyAccountant(ledger=arguments.ledger).epsilon
+    if arguments.budget != known:
+        raise ValueError(
+            f"--budget {arguments.budget:g} is not the budget of {arguments.ledger}, which is {known:g} and cannot be "
+            "changed: leave --budget out, or name another ledger file, for other rows; nothing was charged"
+        )
+
+
 def run(arguments):
     import skdpgen
 
@@ -171,11 +193,7 @@ def run(arguments):
         check_output(path)
     if arguments.save_model and Path(arguments.save_model).suffix != ".safetensors":
         raise ValueError(f"--save-model must end in .safetensors; got {arguments.save_model}")
-    if arguments.budget is not None and (arguments.ledger is None or Path(arguments.ledger).exists()):
-        raise ValueError(
-            "--budget is for a --ledger that does not exist yet; an existing ledger has its own budget: leave "
-            "--budget out"
-        )
+    _check_budget(arguments)
     model, settings = getattr(skdpgen, _MODELS[arguments.model]), read_settings(arguments.set)
     accepted = set(model().get_params(deep=False)) - set(_OPTIONS)
     if refused := sorted(set(settings) - accepted):
