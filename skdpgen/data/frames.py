@@ -401,6 +401,9 @@ class FrameRows:
         codec = FrameCodec(TableEncoder(schema, binnings=binnings).fit(), self.target, self.y, self.y_name)
         return codec, one_way_share
 
+    def follow(self, codec):
+        """Nothing to do: frames are encoded by their codec, released now or before, without a change to the rows."""
+
     def moments(self, codec, one_way_share):
         """One-way and two-way tables of each class: a BoundedSum."""
         query = functools.partial(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import warnings
 from numbers import Integral, Real
 
@@ -21,6 +22,7 @@ from ..tabular import Schema
 from ..utils.file_checks import check_loaded, check_whole
 from ..utils.validation import ClassNamePrefixFeaturesOutMixin, Interval, StrOptions, validate_data, validate_rows
 from ._budget import ChargedFit
+from ._checkpoint import FitCheckpoint, describe_rows
 from ._released import save_state
 
 __all__ = ["DATA_CONSTRAINTS", "TRAINING_CONSTRAINTS", "BaseSynthesizer", "LatentTransformerMixin"]
@@ -45,6 +47,7 @@ TRAINING_CONSTRAINTS = {
     "epochs": [Interval(Integral, 1, None, closed="left"), None],
     "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both")],
     "net": "no_validation",
+    "checkpoint": [str, os.PathLike, None],
     "device": [str],
 }
 
@@ -68,11 +71,22 @@ class BaseSynthesizer(PrivateEstimator):
         """Validate the rows, plan, charge, release: each once, in this order."""
         with self._fitting():
             accountant = self._resolve_accountant()
-            (rows, settings), plan = self._prepare(X, y, accountant)
-            rng = self._charge(accountant, plan)  # before it nothing private is released, after it nothing is refunded
-            fit = ChargedFit(plan, rng, accountant.neighboring, self._receipt, self._sampling_stream)
+            path = getattr(self, "checkpoint", None)
+            checkpoint = None if path is None else FitCheckpoint(path, accountant, self)
+            planner = accountant if checkpoint is None else checkpoint.planner
+            (rows, settings), plan = self._prepare(X, y, planner)
+            if checkpoint is not None:
+                checkpoint.check(plan, describe_rows(self, rows, accountant.neighboring))
+            rng = self._charge(planner, plan)  # before it nothing private is released, after it nothing is refunded
+            if checkpoint is not None:
+                self.accountant_ = accountant
+                checkpoint.charged(plan, self._receipt)
+            fit = ChargedFit(plan, rng, accountant.neighboring, self._receipt, self._sampling_stream, checkpoint)
             self._set_model(self._release(rows, settings, fit))
-            self._issue_card(plan, rng, self._public_assumptions(rows), self.model_.gradient_noise)
+            noise = self.model_.gradient_noise if checkpoint is None else checkpoint.noise(self.model_.gradient_noise)
+            self._issue_card(plan, rng, self._public_assumptions(rows), noise)
+            if checkpoint is not None:
+                checkpoint.complete(self)
         return self
 
     def _prepare(self, X, y, accountant):
