@@ -17,7 +17,10 @@ from ._arguments import (
 __all__ = ["add", "run"]
 
 # Parameters that have a separate option.
-_OPTIONS = ("epsilon", "delta", "neighboring", "accountant", "target", "schema", "random_state", "progress")
+_OPTIONS = (
+    *("epsilon", "delta", "neighboring", "accountant", "target", "schema", "random_state", "progress"),
+    "checkpoint",
+)
 # Largest number of columns that a question names.
 _LISTED = 40
 _MODELS = {"moment": "MomentSynthesizer", "p3gm": "P3GMSynthesizer"}
@@ -40,6 +43,12 @@ def add(command):
     )
     command.add_argument(
         "--budget", type=float, metavar="E", help="epsilon of a new ledger (default: the epsilon of this fit)"
+    )
+    command.add_argument(
+        "--checkpoint",
+        metavar="C.safetensors",
+        help="with --ledger, of a model that trains a network (--set decoder=net): file from which the same command goes "
+        "on if it is killed; nothing is then charged again. When the fit is complete, it is the released model",
     )
     command.add_argument(
         "--target",
@@ -108,6 +117,14 @@ def _check_kinds(rows, schema, declared_public):
     )
 
 
+def _check_checkpoint(arguments, settings):
+    """Refuse --checkpoint where there is no ledger file, or no training."""
+    if arguments.ledger is None:
+        raise ValueError("--checkpoint needs --ledger, the file that counts the steps that were taken")
+    if arguments.model != "p3gm" or not ({"decoder", "preset"} & settings.keys()):
+        raise ValueError("--checkpoint is for a model that trains a network: --model p3gm --set decoder=net")
+
+
 def run(arguments):
     import skdpgen
 
@@ -119,18 +136,22 @@ def run(arguments):
     if arguments.rows is not None and not 1 <= arguments.rows < 10**9:
         raise ValueError(f"--rows must be positive, and below 1,000,000,000; got {arguments.rows}")
     check_output(arguments.output, table=True)
-    files = ("input", "output", "card", "save_model", "schema", "ledger")
+    files = ("input", "output", "card", "save_model", "schema", "ledger", "checkpoint")
     check_apart(*(getattr(arguments, name) for name in files))
-    for path in filter(None, (arguments.card, arguments.save_model)):
+    for path in filter(None, (arguments.card, arguments.save_model, arguments.checkpoint)):
         check_output(path)
     if arguments.save_model and Path(arguments.save_model).suffix != ".safetensors":
         raise ValueError(f"--save-model must end in .safetensors; got {arguments.save_model}")
-    if arguments.budget is not None and (arguments.ledger is None or Path(arguments.ledger).exists()):
+    known = arguments.ledger is not None and Path(arguments.ledger).exists()
+    # the command that goes on with a fit is the one that created its ledger
+    if arguments.budget is not None and (arguments.ledger is None or (known and arguments.checkpoint is None)):
         raise ValueError(
             "--budget is for a --ledger that does not exist yet; an existing ledger has its own budget: leave "
             "--budget out"
         )
     model, settings = getattr(skdpgen, _MODELS[arguments.model]), read_settings(arguments.set)
+    if arguments.checkpoint is not None:
+        _check_checkpoint(arguments, settings)
     accepted = set(model().get_params(deep=False)) - set(_OPTIONS)
     if refused := sorted(set(settings) - accepted):
         raise ValueError(
@@ -156,7 +177,7 @@ def _run(arguments, model, settings, schema, options, results):
     _check_kinds(rows, schema, arguments.kinds_from_values)
     accountant = None
     if arguments.ledger is not None:
-        known = Path(arguments.ledger).exists()
+        known = Path(arguments.ledger).exists() and arguments.budget is None
         whole = arguments.epsilon if arguments.budget is None else arguments.budget
         accountant = (
             PrivacyAccountant(ledger=arguments.ledger)
@@ -173,6 +194,7 @@ def _run(arguments, model, settings, schema, options, results):
         random_state=arguments.seed,
         progress=True,
         **settings,
+        **({} if arguments.checkpoint is None else {"checkpoint": arguments.checkpoint}),
     )
     try:
         synthesizer.fit(rows)

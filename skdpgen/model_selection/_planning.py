@@ -29,7 +29,7 @@ __all__ = ["FOLDS", "PlansSearch", "Search", "list_candidates", "public_model", 
 # A row is held out with probability 1/cv; the default of cv.
 FOLDS = 5
 # Parameters that a grid may not hold: the search is charged for its candidates, all at one cost.
-_REFUSED = ("epsilon", "delta", "neighboring", "accountant")
+_REFUSED = ("epsilon", "delta", "neighboring", "accountant", "checkpoint")
 
 
 def list_candidates(param_grid, n_candidates, random_state):

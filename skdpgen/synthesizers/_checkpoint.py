@@ -123,8 +123,8 @@ class FitCheckpoint:
         kind = header.get("format") if isinstance(header, dict) else None
         if kind == MODEL_FORMAT:
             raise RuntimeError(
-                f"{self.path} holds a released model: the fit is complete, and skdpgen.load reads its model. For a new "
-                "fit, which is charged, give another path; nothing was charged"
+                f"{self.path} holds a released model: its fit is complete. skdpgen.load reads it, and skdpgen sample "
+                "draws rows from it. For a new fit, which is charged, give another path; nothing was charged"
             )
         if kind != _FORMAT or set(header) != _FIELDS or not _has_types(header):
             raise ValueError(f"{self.path}: not {_KIND}, or of a newer version; it is not overwritten")
