@@ -471,6 +471,8 @@ class FileLedger:
                     f"ledger {self.path}), and has {'ended it' if fit.end is not None else 'taken steps of it'}: one "
                     "charge is one model, so this process stops; nothing was taken"
                 )
+            if ends and fit.taken < fit.steps:
+                raise LedgerError(f"the fit charged as {fit.charge.label!r} is not ended before its last step")
             granted = count(fit)
             if granted <= 0 and not ends:
                 return None, 0, fit.taken

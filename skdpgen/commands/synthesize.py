@@ -47,8 +47,8 @@ def add(command):
     command.add_argument(
         "--checkpoint",
         metavar="C.safetensors",
-        help="with --ledger, of a model that trains a network (--set decoder=net): file from which the same command goes "
-        "on if it is killed; nothing is then charged again. When the fit is complete, it is the released model",
+        help="with --ledger, of a model that trains a network (--set decoder=net): file from which the same command "
+        "goes on if it is killed; nothing is then charged again. When the fit is complete, it is the released model",
     )
     command.add_argument(
         "--target",
@@ -123,6 +123,13 @@ def _check_checkpoint(arguments, settings):
         raise ValueError("--checkpoint needs --ledger, the file that counts the steps that were taken")
     if arguments.model != "p3gm" or not ({"decoder", "preset"} & settings.keys()):
         raise ValueError("--checkpoint is for a model that trains a network: --model p3gm --set decoder=net")
+
+
+def _goes_on(arguments):
+    """What to say of the checkpoint of a fit that was interrupted; nothing where there is none."""
+    if arguments.checkpoint is None or not Path(arguments.checkpoint).exists():
+        return ""
+    return f"; the same command goes on from {arguments.checkpoint}, if it can"
 
 
 def run(arguments):
@@ -213,8 +220,12 @@ def _run(arguments, model, settings, schema, options, results):
         raise RuntimeError(
             f"{str(error) or type(error).__name__}; the fit failed after its charge, and the charge stays: spent "
             "epsilon "
-            f"{spent.epsilon_spent():.6g} of {spent.epsilon:g} at delta {spent.delta:.3g}"
+            f"{spent.epsilon_spent():.6g} of {spent.epsilon:g} at delta {spent.delta:.3g}{_goes_on(arguments)}"
         ) from error
+    except KeyboardInterrupt:
+        if hasattr(synthesizer, "accountant_") and (again := _goes_on(arguments)):
+            raise KeyboardInterrupt(f"interrupted; what was charged stays charged{again}") from None
+        raise
     # as the real rows are written, so that whatever reads one file reads the other
     written = {name: options[name] for name in ("separator", "decimal")}
     written["date_formats"] = getattr(rows, "attrs", {}).get("date_formats")

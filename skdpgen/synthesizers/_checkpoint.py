@@ -138,7 +138,7 @@ class FitCheckpoint:
                 f"the fit of {self.path}, charged as {found.charge.label!r}, was ended from another copy of this "
                 "checkpoint: one charge is one model; nothing was charged"
             )
-        if header["facts"] is None and not found.taken:
+        if header["facts"] is None:
             raise RuntimeError(
                 f"the fit of {self.path}, charged as {found.charge.label!r} (entry {header['record']} of the ledger), "
                 "ended before its first releases were written. They are not drawn a second time under one charge, "
