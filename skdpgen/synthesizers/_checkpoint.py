@@ -288,6 +288,8 @@ def describe(value, leave_out=()):
         return str(value)
     if value is None or isinstance(value, str | bool | int | float):
         return value
+    if isinstance(value, type):
+        return _name(value)
     if isinstance(value, Schema):
         return value.to_dict()
     if isinstance(value, Mapping):
@@ -299,13 +301,13 @@ def describe(value, leave_out=()):
     if hasattr(value, "state_dict"):  # a module of torch
         tensors = {name: part.detach().cpu().numpy() for name, part in value.state_dict().items()}
         return [_name(value), describe(tensors)]
-    if hasattr(value, "get_params") and not isinstance(value, type):  # a net or one of its callbacks
+    if hasattr(value, "get_params"):  # a net or one of its callbacks
         return [_name(value), describe(value.get_params(deep=False))]
     return _name(value)
 
 
 def _name(value):
-    kind = value if isinstance(value, type) or hasattr(value, "__qualname__") else type(value)
+    kind = value if hasattr(value, "__qualname__") else type(value)  # classes and functions have a name
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
