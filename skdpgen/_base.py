@@ -328,7 +328,7 @@ def _plain(parameters, declared=()):
     """
     out = {}
     for name, value in parameters.items():
-        if name in ("accountant", "random_state"):
+        if name in ("accountant", "random_state", "checkpoint"):  # a path of this machine is no fact about the model
             continue
         if isinstance(value, (str, bool, int, float, type(None))):
             out[name] = value

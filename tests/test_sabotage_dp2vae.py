@@ -198,8 +198,10 @@ MUTANTS = [
         (
             stage_2.train_decoder,
             (
-                "for $step, $units in enumerate(subset_draws($rest)):\n    $body",
-                "for $step, $units in enumerate(subset_draws($rest)):\n    round_robin = lambda *_: $units\n    $body",
+                "for $step, $units in zip($steps, subset_draws($rest)):\n    $body",
+                "for $step, $units in zip($steps, subset_draws($rest)):\n"
+                "    round_robin = lambda *_: $units\n"
+                "    $body",
             ),
         ),
     ),
@@ -208,7 +210,7 @@ MUTANTS = [
         "a step more than charged",
         [LEDGER["arrays, subsets"], LEDGER["frame, subsets"]],
         (
-            _dp2vae_model._train,
+            _dp2vae_model.subset_plan,
             (
                 "$settings.subsets.plan",
                 "__import__('dataclasses').replace($settings.subsets, steps=$settings.subsets.steps + 1).plan",
@@ -218,13 +220,13 @@ MUTANTS = [
     (
         "noise below the charge",
         [*LEDGER.values()],
-        (_dp2vae_model._train, ("$fit.noise['decoder']", "0.9 * $fit.noise['decoder']")),
+        (_dp2vae_model.subset_plan, ("$fit.noise['decoder']", "0.9 * $fit.noise['decoder']")),
     ),
     (
         "more subsets a step than charged",
         [LEDGER["arrays, subsets"]],
         (
-            _dp2vae_model._train,
+            _dp2vae_model.subset_plan,
             ("$settings.subsets.plan", "__import__('dataclasses').replace($settings.subsets, per_step=6).plan"),
         ),
     ),

@@ -21,7 +21,10 @@ from ._arguments import (
 __all__ = ["add", "run"]
 
 # Parameters that have a separate option.
-_OPTIONS = ("epsilon", "delta", "neighboring", "accountant", "target", "schema", "random_state", "progress")
+_OPTIONS = (
+    *("epsilon", "delta", "neighboring", "accountant", "target", "schema", "random_state", "progress"),
+    "checkpoint",
+)
 # Largest number of columns that a question names.
 _LISTED = 40
 _MODELS = {"moment": "MomentSynthesizer", "p3gm": "P3GMSynthesizer"}
@@ -48,6 +51,12 @@ def add(command):
         metavar="E",
         help="epsilon of a new ledger (default: the epsilon of this fit); with an existing one it must be that of the "
         "ledger",
+    )
+    command.add_argument(
+        "--checkpoint",
+        metavar="C.safetensors",
+        help="with --ledger, of a model that trains a network (--set decoder=net): file from which the same command "
+        "goes on if it is killed; nothing is then charged again. When the fit is complete, it is the released model",
     )
     command.add_argument(
         "--target",
@@ -176,6 +185,21 @@ def _check_budget(arguments):
         )
 
 
+def _check_checkpoint(arguments, settings):
+    """Refuse --checkpoint where there is no ledger file, or no training."""
+    if arguments.ledger is None:
+        raise ValueError("--checkpoint needs --ledger, the file that counts the steps that were taken")
+    if arguments.model != "p3gm" or not ({"decoder", "preset"} & settings.keys()):
+        raise ValueError("--checkpoint is for a model that trains a network: --model p3gm --set decoder=net")
+
+
+def _goes_on(arguments):
+    """What to say of the checkpoint of a fit that was interrupted; nothing where there is none."""
+    if arguments.checkpoint is None or not Path(arguments.checkpoint).exists():
+        return ""
+    return f"; the same command goes on from {arguments.checkpoint}, if it can"
+
+
 def run(arguments):
     import skdpgen
 
@@ -187,14 +211,16 @@ def run(arguments):
     if arguments.rows is not None and not 1 <= arguments.rows < 10**9:
         raise ValueError(f"--rows must be positive, and below 1,000,000,000; got {arguments.rows}")
     check_output(arguments.output, table=True)
-    files = ("input", "output", "card", "save_model", "schema", "ledger")
+    files = ("input", "output", "card", "save_model", "schema", "ledger", "checkpoint")
     check_apart(*(getattr(arguments, name) for name in files))
-    for path in filter(None, (arguments.card, arguments.save_model)):
+    for path in filter(None, (arguments.card, arguments.save_model, arguments.checkpoint)):
         check_output(path)
     if arguments.save_model and Path(arguments.save_model).suffix != ".safetensors":
         raise ValueError(f"--save-model must end in .safetensors; got {arguments.save_model}")
     _check_budget(arguments)
     model, settings = getattr(skdpgen, _MODELS[arguments.model]), read_settings(arguments.set)
+    if arguments.checkpoint is not None:
+        _check_checkpoint(arguments, settings)
     accepted = set(model().get_params(deep=False)) - set(_OPTIONS)
     if refused := sorted(set(settings) - accepted):
         raise ValueError(
@@ -245,6 +271,7 @@ def _run(arguments, model, settings, schema, options, results):
         random_state=arguments.seed,
         progress=True,
         **settings,
+        **({} if arguments.checkpoint is None else {"checkpoint": arguments.checkpoint}),
     )
     try:
         synthesizer.fit(rows)
@@ -263,8 +290,12 @@ def _run(arguments, model, settings, schema, options, results):
         raise RuntimeError(
             f"{str(error) or type(error).__name__}; the fit failed after its charge, and the charge stays: spent "
             "epsilon "
-            f"{spent.epsilon_spent():.6g} of {spent.epsilon:g} at delta {spent.delta:.3g}"
+            f"{spent.epsilon_spent():.6g} of {spent.epsilon:g} at delta {spent.delta:.3g}{_goes_on(arguments)}"
         ) from error
+    except KeyboardInterrupt:
+        if hasattr(synthesizer, "accountant_") and (again := _goes_on(arguments)):
+            raise KeyboardInterrupt(f"interrupted; what was charged stays charged{again}") from None
+        raise
     print(synthesizer.summary_, file=sys.stderr)
     # as the real rows are written, so that whatever reads one file reads the other
     written = {name: options[name] for name in ("separator", "decimal")}

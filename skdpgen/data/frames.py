@@ -470,6 +470,9 @@ class FrameRows:
         facts = {"keys": self.keys, "learned": self.schema.incomplete}
         return FrameCodec(encoder, self.target, self.y, self.y_name, **facts), one_way_share
 
+    def follow(self, codec):
+        """Nothing to do: frames are encoded by their codec, released now or before, without a change to the rows."""
+
     def moments(self, codec, one_way_share):
         """One-way and two-way tables of each class: a BoundedSum."""
         query = functools.partial(

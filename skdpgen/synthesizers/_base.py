@@ -32,6 +32,7 @@ from ..utils.validation import (
     validate_rows,
 )
 from ._budget import ChargedFit
+from ._checkpoint import FitCheckpoint, describe_rows
 from ._count_errors import PlannedTable
 from ._released import save_state
 from ._summary import summarize
@@ -58,6 +59,7 @@ TRAINING_CONSTRAINTS = {
     "epochs": [Interval(Integral, 1, None, closed="left"), None],
     "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both")],
     "net": "no_validation",
+    "checkpoint": [str, os.PathLike, None],
     "device": [str],
 }
 
@@ -81,12 +83,22 @@ class BaseSynthesizer(PrivateEstimator):
         """Validate the rows, plan, charge, release: each once, in this order."""
         with self._fitting():
             accountant = self._resolve_accountant()
-            (rows, settings), plan = self._prepare(X, y, accountant)
-            rng = self._charge(accountant, plan)  # before it nothing private is released, after it nothing is refunded
-            fit = ChargedFit(plan, rng, accountant.neighboring, self._receipt, self._sampling_stream)
+            path = getattr(self, "checkpoint", None)
+            checkpoint = None if path is None else FitCheckpoint(path, accountant, self)
+            planner = accountant if checkpoint is None else checkpoint.planner
+            (rows, settings), plan = self._prepare(X, y, planner)
+            if checkpoint is not None:
+                checkpoint.check(plan, describe_rows(self, rows, accountant.neighboring))
+            rng = self._charge(planner, plan)  # before it nothing private is released, after it nothing is refunded
+            if checkpoint is not None:
+                self.accountant_ = accountant
+                checkpoint.charged(plan, self._receipt)
+            fit = ChargedFit(plan, rng, accountant.neighboring, self._receipt, self._sampling_stream, checkpoint)
             self._set_model(self._release(rows, settings, fit))
-            assumptions, columns = self._public_assumptions(rows), columns_of(self, rows)
-            self._issue_card(plan, rng, assumptions, self.model_.gradient_noise, columns)
+            noise = self.model_.gradient_noise if checkpoint is None else checkpoint.noise(self.model_.gradient_noise)
+            self._issue_card(plan, rng, self._public_assumptions(rows), noise, columns_of(self, rows))
+            if checkpoint is not None:
+                checkpoint.complete(self)
             if self.model_.kind == "frame":
                 for text in self.summary_.warnings():
                     warnings.warn(text, UtilityWarning, stacklevel=4)  # _fit, fit, its context, the caller

@@ -226,6 +226,10 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
         ``net__module__n_hidden``, ``net__module__encoder``, ``net__module__decoder``. None: a `DPNet` of `PriVAEModule`
         with Adam at 5e-3 and a `ParameterAverage` of .99.
+    checkpoint : str, path or None, default=None
+        File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
+        Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
+        the file of the model, for ``skdpgen.load``.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
@@ -317,6 +321,7 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         batch_size=None,
         epochs=None,
         net=None,
+        checkpoint=None,
         noise="secure",
         device="cpu",
         random_state=None,
@@ -332,7 +337,7 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         self.divergence, self.alpha = divergence, alpha
         self.n_groups, self.group_gradient_bound, self.aggregation = n_groups, group_gradient_bound, aggregation
         self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
-        self.gradient_bound, self.net = gradient_bound, net
+        self.gradient_bound, self.net, self.checkpoint = gradient_bound, net, checkpoint
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
 
@@ -379,6 +384,10 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
         ``net__module__n_hidden``, ``net__module__encoder``, ``net__module__decoder``. None: a `DPNet` of `PriVAEModule`
         with Adam at 5e-3 and a `ParameterAverage` of .99.
+    checkpoint : str, path or None, default=None
+        File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
+        Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
+        the file of the model, for ``skdpgen.load``.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
@@ -445,6 +454,7 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         batch_size=None,
         epochs=None,
         net=None,
+        checkpoint=None,
         noise="secure",
         device="cpu",
         random_state=None,
@@ -458,5 +468,5 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         self.likelihood = likelihood
         self.beta = beta
         self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
-        self.gradient_bound, self.net = gradient_bound, net
+        self.gradient_bound, self.net, self.checkpoint = gradient_bound, net, checkpoint
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
