@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from ._arguments import add_settings, find_models, make_model, read_settings
 
 __all__ = ["add", "run"]
@@ -114,8 +116,6 @@ def run(arguments):
 
 
 def _audit_model(name, settings, arguments):
-    import json
-
     from ..audit import audit, plan_audit
 
     estimator = make_model(name, {"epsilon": arguments.epsilon, "delta": arguments.delta, **settings})
@@ -141,8 +141,6 @@ def _audit_model(name, settings, arguments):
 
 
 def _audit_training(settings, arguments):
-    import json
-
     from ..accounting import noise_multiplier_for, poisson_gaussian_event
     from ..audit import audit_training
     from ..dpsgd import DPSGDPlan, TermwisePlan

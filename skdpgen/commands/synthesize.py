@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from ._arguments import (
@@ -69,8 +70,6 @@ def add(command):
 
 def _check_kinds(rows, schema, declared_public):
     """Ask whether kinds inferred from the values are public: one row can change them, and they are released."""
-    import sys
-
     from .. import Schema
     from ..data.table_files import KINDS_FROM_VALUES
     from ..tabular import Numeric

@@ -18,7 +18,7 @@ from ..utils.blocks import exact_product, map_blocks
 from ..utils.file_checks import check_size, check_whole
 from ..utils.validation import as_sizes
 from .labels import Labels, check_labels, class_for_all, is_numeric_target, label_codes, learn_classes
-from .scaling import RowScaling, check_bounds, learn_scaling, scaling_phases
+from .scaling import RowScaling, check_bounds, check_inside, learn_scaling, scaling_phases
 
 __all__ = ["ArrayCodec", "ArrayRows", "check_image_shape", "lowpass_basis"]
 
@@ -166,8 +166,8 @@ class ArrayRows:
         self.n_features = X.shape[1]
         self.image_shape = check_image_shape(image_shape, self.n_features)
         pairs = check_bounds(bounds, self.n_features)
-        if on_invalid == "raise" and pairs is not None and ((X < pairs[0]) | (X > pairs[1])).any():
-            raise InvalidInputError("X contains values outside the declared bounds=; nothing was charged")
+        if on_invalid == "raise":
+            check_inside(X, pairs)
         if y is None and (classes is not None or target_type is not None):
             raise InvalidInputError("classes= and target_type= need y (or the target of a DataFrame)")
         self.codes = self.labels = None

@@ -8,14 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from ..mechanisms._moments import CLASS_COUNT_WEIGHT as COUNT_WEIGHT
-from ..mechanisms._moments import CLASS_MEAN_WEIGHT as MEAN_WEIGHT
 from ..mixture import GaussianMixtureParameters
 from ..utils.file_checks import check_mixture
 
 __all__ = [
-    "COUNT_WEIGHT",
-    "MEAN_WEIGHT",
     "MOST_NUMBERS",
     "ClassLatents",
     "LatentSpace",

@@ -12,8 +12,6 @@ from ..data.scaling import learn_norm_bound
 from ..generators.class_structure import scale_mixture
 from ..generators.conditioning import ArraysGiven
 from ..generators.gaussians import (
-    COUNT_WEIGHT,
-    MEAN_WEIGHT,
     MOST_NUMBERS,
     LatentSpace,
     LinearGenerator,
@@ -23,6 +21,7 @@ from ..generators.gaussians import (
     image_contrast,
 )
 from ..mechanisms import add_gaussian, class_first_moments, class_moments, clip_rows, total, unpack_moments
+from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 from ..mixture import GaussianMixtureParameters
 from ..mixture._em import clip_covariances
 from ._class_structure import release_class_norms, release_subclusters
@@ -148,15 +147,15 @@ def fit_array_model(rows, model, fit):
     """
     frequencies = None if rows.image_shape is None else n_frequencies(rows.image_shape, fit.noise["moments"])
     codec = rows.learn(fit.noise, fit.plan.extra_delta, fit.rng, fit.neighboring, n_frequencies=frequencies)
-    latents, sizes = _release_moments(rows, codec, model, fit)
+    latents, norms = _release_moments(rows, codec, model, fit)
     row_count = fit.row_count(len(rows.X), latents.counts.sum())
     gaussians = _class_gaussians(codec, latents)
     if rows.image_shape is not None:
         gaussians = _release_contrast(rows, codec, model, gaussians, row_count, fit)
     if "cells" in fit.noise:
         gaussians = _release_sub_clusters(rows, codec, latents, gaussians, fit)
-    if sizes is not None:
-        gaussians = _scaled_by_norms(gaussians, latents, sizes)
+    if norms is not None:
+        gaussians = _scaled_by_norms(gaussians, latents, norms)
     generator = LinearGenerator(
         gaussians.space, gaussians.mixture, gaussians.means, *codec.box, gaussians.gain, gaussians.dither,
         gaussians.cells,
@@ -179,37 +178,37 @@ def _release_moments(rows, codec, model, fit):
     Returns
     -------
     latents : ClassLatents
-    sizes : ClassSizes or None
+    norms : ClassNorms or None
         Distribution of the norms in each class, where the model has one.
     """
     noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
     classes = max(codec.n_classes, 1)
     query = {"transform": codec.encode, "exact": noise["moments"] > 0}
     bound = codec.row_norm
-    first = class_first_moments(rows.X, rows.codes, classes, l2_bound=bound, count_weight=COUNT_WEIGHT, **query)
+    first = class_first_moments(rows.X, rows.codes, classes, l2_bound=bound, count_weight=CLASS_COUNT_WEIGHT, **query)
     first = add_gaussian(first, noise["mean"], rng, neighboring)
     centers = clip_rows(first[:, 1:] * bound / floored(first[:, :1]), bound)
-    radius, sizes = _release_norms(rows, codec, model, centers, float(first[:, 0].sum()), fit)
-    weights = {"count_weight": COUNT_WEIGHT, "mean_weight": MEAN_WEIGHT}
+    radius, norms = _release_norms(rows, codec, model, centers, float(first[:, 0].sum()), fit)
+    weights = {"count_weight": CLASS_COUNT_WEIGHT, "mean_weight": CLASS_MEAN_WEIGHT}
     second = class_moments(rows.X, rows.codes, classes, l2_bound=radius, centers=centers, **weights, **query)
     released = unpack_moments(add_gaussian(second, noise["moments"], rng, neighboring), centers.shape[1], radius)
     sd = noise["moments"] * second.sensitivity(neighboring)
     # rows are longer than the clipped ones, by the distribution of their norms where there is one
-    squares = np.ones(classes) if sizes is None else sizes.squares()
-    longer = np.ones(classes) if sizes is None else squares / sizes.squares(clipped=True)
+    squares = np.ones(classes) if norms is None else norms.squares()
+    longer = np.ones(classes) if norms is None else squares / norms.squares(clipped=True)
     released = released._replace(count=floored(released.count), second=longer[:, None, None] * released.second)
-    noise_sds = longer * sd * radius**2, sd * radius / MEAN_WEIGHT
-    return class_latents(released, centers, *noise_sds, _n_components(rows, model, centers.shape), squares), sizes
+    noise_sds = longer * sd * radius**2, sd * radius / CLASS_MEAN_WEIGHT
+    return class_latents(released, centers, *noise_sds, _n_components(rows, model, centers.shape), squares), norms
 
 
 def _release_norms(rows, codec, model, centers, count, fit):
     """Norm to clip rows about their center to: of each class with the distribution of its norms; or of all, None."""
-    norms, largest = rows.residual_norms(codec, centers), 2 * codec.row_norm
+    private, largest = rows.residual_norms(codec, centers), 2 * codec.row_norm
     how = fit.noise["norm"], fit.rng, fit.neighboring
-    if model.has_class_sizes(rows):
-        sizes = release_class_norms(norms, rows.codes, len(centers), largest, *how, count=count)
-        return sizes.bound, sizes
-    return learn_norm_bound(norms[rows.codes >= 0], largest, *how, count=count), None
+    if model.has_class_norms(rows):
+        norms = release_class_norms(private, rows.codes, len(centers), largest, *how, count=count)
+        return norms.bound, norms
+    return learn_norm_bound(private[rows.codes >= 0], largest, *how, count=count), None
 
 
 def _release_contrast(rows, codec, model, gaussians, row_count, fit):
@@ -248,10 +247,10 @@ def _class_gaussians(codec, latents):
     return _Gaussians(space, latents.mixture, means, latents.residual_variance, latents.dither)
 
 
-def _scaled_by_norms(gaussians, latents, sizes):
+def _scaled_by_norms(gaussians, latents, norms):
     """Gaussians of several scales a class, by the released distribution of the norms."""
     most = MOST_NUMBERS // gaussians.mixture.covariances.size
-    mixture, squares, cells = scale_mixture(latents, sizes, most)
+    mixture, squares, cells = scale_mixture(latents, norms, most)
     return replace(
         gaussians,
         mixture=mixture,

@@ -53,7 +53,7 @@ _CHUNK_ROWS, _CHUNK_VALUES = 100_000, 2**24
 # numpy's hypergeometric draws take fewer than this.
 _MOST_ROWS = 10**9
 
-# Of a sample that nobody asked the size of, from a loaded model: 2.4 GB.
+# Values (2.4 GB) of a sample whose size a model file states and the caller does not.
 _MOST_CELLS = 300_000_000
 
 

@@ -6,8 +6,9 @@ import numpy as np
 
 from ..data.scaling import norm_edges
 from ..generators.class_structure import class_norms, cut_directions, normal_radius
-from ..generators.gaussians import COUNT_WEIGHT, MEAN_WEIGHT, LatentSpace, class_latents, floored
+from ..generators.gaussians import LatentSpace, class_latents, floored
 from ..mechanisms import add_gaussian, class_moments, class_norm_histogram, unpack_moments
+from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 from ..utils.blocks import exact_product, map_blocks
 
 __all__ = ["release_class_norms", "release_subclusters", "subcluster_codes", "subcluster_moments"]
@@ -52,7 +53,7 @@ def release_subclusters(rows, codec, space, latents, noise_multiplier, rng, neig
     released = unpack_moments(add_gaussian(query, noise_multiplier, rng, neighboring), d, radius)
     released = released._replace(count=floored(released.count))
     sd = noise_multiplier * query.sensitivity(neighboring)
-    found = class_latents(released, centers, sd * radius**2, sd * radius / MEAN_WEIGHT, d)
+    found = class_latents(released, centers, sd * radius**2, sd * radius / CLASS_MEAN_WEIGHT, d)
     rotated = LatentSpace(space.center + space.basis @ found.mean, space.basis @ found.components)
     found = found._replace(means=(found.means - found.mean) @ space.basis.T)
     return rotated, found, len(centers) // len(latents.counts)
@@ -89,8 +90,8 @@ def subcluster_moments(rows, codec, space, mixture, n_directions, *, exact=True)
         centers=centers,
         transform=lambda chunk: exact_product(codec.scale(chunk) - space.center, space.basis),
         exact=exact,
-        count_weight=COUNT_WEIGHT,
-        mean_weight=MEAN_WEIGHT,
+        count_weight=CLASS_COUNT_WEIGHT,
+        mean_weight=CLASS_MEAN_WEIGHT,
     )
     return query, centers, radius
 

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import safetensors.numpy
 from scipy.special import expit
 
 from .. import __version__
@@ -275,14 +276,12 @@ def save_state(path, model, state):
     state : dict
         Nested dicts of arrays and of what JSON holds; released or public values alone.
     """
-    from safetensors.numpy import save
-
     name = Path(path.target if isinstance(path, Draft) else path).name
     if not name.endswith(".safetensors"):
         raise ValueError(f"a model file ends in .safetensors; got {name!r}")
     arrays = {}
     header = {"format": _FORMAT, "model": model, "version": __version__, "state": _split(state, arrays, "")}
-    write_atomically(path, save(arrays, metadata={"skdpgen": json.dumps(header)}))
+    write_atomically(path, safetensors.numpy.save(arrays, metadata={"skdpgen": json.dumps(header)}))
 
 
 def load(path):
@@ -306,13 +305,10 @@ def load(path):
         The file is not a model of this package, is of a newer format, or its card was changed; its arrays do not fit
         one another, hold NaN or infinity, or give no sample; it is longer than 4 GiB.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load as read
-
     header, content = read_safetensors(path, "a model file of skdpgen")
     try:
-        arrays = read(content)
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError):
+        arrays = safetensors.numpy.load(content)
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError, AttributeError):
         raise ValueError(f"{path}: not a model file of skdpgen") from None
     del content
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
