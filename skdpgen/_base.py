@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 
 from ._types import NEIGHBORING
 from .accounting import PrivacyAccountant, PrivacyCard
-from .accounting._reservation import PhaseRecorder
+from .accounting._reservation import CalibratedFit, PhaseRecorder
 from .exceptions import PrivacyLeakWarning
 from .utils.noise import make_noise_generator
 from .utils.validation import (
@@ -41,24 +41,51 @@ PRIVACY_CONSTRAINTS = {
     "random_state": [Interval(Integral, 0, 2**32 - 1, closed="both"), np.random.RandomState, None],
 }
 
+# What scikit-learn stores on an estimator for its caller, and copies to clones: set_output, routing, callbacks.
+_SETTINGS = ("_sklearn_output_config", "_metadata_request", "_skl_callbacks", "_parent_callback_ctx")
+
 
 class PrivateEstimator(BaseEstimator):
     """Base of the private estimators: validate, plan, charge, and only then release.
 
-    A subclass has the constructor parameters `epsilon`, `delta`, `neighboring`, `accountant`, `noise`
-    and `random_state`, and writes its `fit` as::
-
-        with self._fitting():
-            accountant = self._resolve_accountant()
-            rows, plan = self._prepare(X, y, accountant)  # validated; planned from public parameters alone
-            rng = self._charge(accountant, plan)          # charged: a crash from here on does not undo it
-            ...                                           # release, set attributes
-            self._issue_card(...)
+    A subclass has the constructor parameters `epsilon`, `delta`, `neighboring`, `accountant`, `noise` and
+    `random_state`, and two methods: `_prepare`, before the charge, and `_complete`, after it. Its `fit` calls `_fit`,
+    the one order of a fit. A private search calls the two methods itself (`_fit_reserved`).
 
     Attributes set here: ``accountant_`` (the one that the fit charged) and ``card_`` (the privacy card).
     """
 
     _parameter_constraints = PRIVACY_CONSTRAINTS
+
+    # ---- the order of a fit -------------------------------------------------------------------------------------
+    def _fit(self, X, y=None):
+        """Validate the rows, plan, charge, release: each once, in this order."""
+        with self._fitting():
+            accountant = self._resolve_accountant()
+            rows, plan = self._prepare(X, y, accountant)
+            rng = self._charge(accountant, plan)  # before it nothing private is released, after it nothing is refunded
+            self._complete(rows, plan, rng)
+            self._warn_inside_search()
+        return self
+
+    def _fit_reserved(self, X, y, plan, reservation):
+        """Make one of the fits that a search has charged: the releases of `plan`, which `reservation` covers."""
+        with self._fitting():
+            rows, plan = self._prepare(X, y, CalibratedFit(plan))
+            rng = self._charge(reservation.take(plan), plan)
+            self._complete(rows, plan, rng)
+        return self
+
+    def _prepare(self, X, y, accountant):
+        """Validate rows and parameters; return ``rows, plan``, the plan from public facts alone.
+
+        Of the accountant it uses `neighboring`, `fixed_phases` and, through `_calibrate`, `calibrate`.
+        """
+        raise NotImplementedError
+
+    def _complete(self, rows, plan, rng):
+        """Make all releases of a charged plan, set the fitted attributes, and end with `_issue_card`."""
+        raise NotImplementedError
 
     def plan(self, X, y=None):
         """Return what `fit` on these data would charge: nothing is charged, released or stored.
@@ -116,9 +143,6 @@ class PrivateEstimator(BaseEstimator):
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always")
                 yield
-                if inside_search():
-                    own = SEPARATE_LEDGERS if self.accountant is None else ""
-                    warnings.warn(EXACT_SCORES + own, PrivacyLeakWarning, stacklevel=4)
             vars(self).pop("_receipt", None)  # of this fit alone
         except BaseException:
             charged = vars(self).get("accountant_")
@@ -139,10 +163,15 @@ class PrivateEstimator(BaseEstimator):
         super()._validate_params()
 
     def _forget_fit(self, parameters):
-        for name in set(vars(self)) - set(parameters):
-            # set_output, metadata routing and callbacks are settings of the user, not results of a fit
-            if not name.startswith(("_sklearn", "_metadata", "_skl_", "_parent_callback")):
-                delattr(self, name)
+        """Delete all that is neither a parameter nor a setting of the caller: the results of an earlier fit."""
+        for name in set(vars(self)).difference(parameters, _SETTINGS):
+            delattr(self, name)
+
+    def _warn_inside_search(self):
+        """Warn where GridSearchCV, cross_validate or the like makes the fit: their scores are exact."""
+        if inside_search():
+            separate = SEPARATE_LEDGERS if self.accountant is None else ""
+            warnings.warn(EXACT_SCORES + separate, PrivacyLeakWarning, stacklevel=5)  # _fit, fit, its context, caller
 
     def __sklearn_is_fitted__(self):
         return "card_" in vars(self)
@@ -183,13 +212,15 @@ class PrivateEstimator(BaseEstimator):
             given = ", ".join([f"epsilon={self.epsilon}", f"delta={self.delta}", f"steps={steps}", *rates])
             raise ValueError(f"no noise can be computed for {given}; nothing was charged") from error
 
-    def _charge(self, accountant, plan):
+    def _charge(self, accountant, plan, reservation=None):
         """Charge the whole fit, then return the noise generator for its releases.
 
-        Until the fit is over ``self._receipt`` covers its plans of steps (`DPSGDPlan`, `SubsetPlan`).
+        Until the fit is over ``self._receipt`` covers its plans of steps (`DPSGDPlan`, `SubsetPlan`). A search charges
+        its accountant through a `Reservation`, which then allows its fits.
         """
         rng = make_noise_generator(self.noise)
-        self._receipt = accountant.charge(plan.event, plan.label, plan.extra_delta, private=rng.private)
+        charged = accountant if reservation is None else reservation
+        self._receipt = charged.charge(plan.event, plan.label, plan.extra_delta, private=rng.private)
         self.accountant_ = accountant
         # The stream that `sample` advances: post-processing, so it may follow random_state. Noise never does.
         seed = (

@@ -60,24 +60,15 @@ _MOST_CELLS = 300_000_000
 class BaseSynthesizer(PrivateEstimator):
     """Base of the synthesizers: a fit releases a `ReleasedModel`, which is all that `sample` and `save` need.
 
-    A subclass has `_prepare`, `_release` and `_model_from_state`; see `_fit` for the order.
+    A subclass has `_prepare`, which returns ``(rows, settings), plan``, `_release` and `_model_from_state`.
     """
 
     # ---- fitting ----------------------------------------------------------------------------------------------------
-    def _fit(self, X, y):
-        """Validate the rows, plan, charge, release: each once, in this order."""
-        with self._fitting():
-            accountant = self._resolve_accountant()
-            (rows, settings), plan = self._prepare(X, y, accountant)
-            rng = self._charge(accountant, plan)  # before it nothing private is released, after it nothing is refunded
-            fit = ChargedFit(plan, rng, accountant.neighboring, self._receipt, self._sampling_stream)
-            self._set_model(self._release(rows, settings, fit))
-            self._issue_card(plan, rng, self._public_assumptions(rows), self.model_.gradient_noise)
-        return self
-
-    def _prepare(self, X, y, accountant):
-        """Validate rows and parameters; return ``(rows, settings), plan``, the plan from public facts alone."""
-        raise NotImplementedError
+    def _complete(self, rows, plan, rng):
+        rows, settings = rows
+        fit = ChargedFit(plan, rng, plan.neighboring, self._receipt, self._sampling_stream)
+        self._set_model(self._release(rows, settings, fit))
+        self._issue_card(plan, rng, self._public_assumptions(rows), self.model_.gradient_noise)
 
     def _release(self, rows, settings, fit):
         """Make all releases of the charged `fit`; return the released model."""
@@ -277,7 +268,7 @@ class BaseSynthesizer(PrivateEstimator):
                 f"delta={plan.delta:g} is not below one row in {self.row_count_:.0f}: at such a delta, a mechanism "
                 "that publishes one or two rows unchanged satisfies the definition. Choose a delta far below 1 / rows",
                 PrivacyLeakWarning,
-                stacklevel=5,  # _issue_card, _fit, fit, its context, the caller
+                stacklevel=6,  # _issue_card, _complete, _fit, fit, its context, the caller
             )
 
     def _released(self):
