@@ -70,7 +70,7 @@ def joint_histogram(codes, n_bins):
         raise ValueError(f"columns of codes must have one length; got shapes {sorted(lengths)}")
     counts = np.concatenate([_count(np.asarray(column), int(n)) for column, n in zip(codes, n_bins)])
     d = len(codes)
-    return BoundedSum(counts, l2_bound=d**0.5, difference_bound=(2 * d) ** 0.5, lattice=LATTICE)
+    return BoundedSum(counts, add_or_remove_one=d**0.5, replace_one=(2 * d) ** 0.5, lattice=LATTICE)
 
 
 def split_histogram(released, n_bins):
@@ -186,5 +186,5 @@ def total(counts, largest):
     summed = np.clip(np.asarray(counts), 0, largest).sum(dtype=np.int64)
     # in whole units, so that the sum and the rounded noise add exactly; the weight brings the bound to 1
     return BoundedSum(
-        np.array([float(summed)]), l2_bound=1.0, difference_bound=1.0, weights=1 / largest, lattice=LATTICE
+        np.array([float(summed)]), add_or_remove_one=1.0, replace_one=1.0, weights=1 / largest, lattice=LATTICE
     )

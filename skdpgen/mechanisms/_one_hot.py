@@ -89,7 +89,7 @@ def one_hot_moments(codes, n_levels, y_codes=None, n_classes=1, *, one_way_share
             value[k, 1 + width :] = both[rows, columns]
     weights, square = _weights(n_levels, one_way_share, importance)
     return BoundedSum(
-        value, l2_bound=square**0.5, difference_bound=(2 * square) ** 0.5, weights=weights, lattice=LATTICE
+        value, add_or_remove_one=square**0.5, replace_one=(2 * square) ** 0.5, weights=weights, lattice=LATTICE
     )
 
 

@@ -79,8 +79,8 @@ def bounded_score(terms, score_bounds):
     value = np.array([steps.sum(), len(steps) * round(1 / _LATTICE)], dtype=np.int64)
     return BoundedSum(
         value,
-        l2_bound=_SLACK * (0.25 + SCORE_COUNT_WEIGHT**2) ** 0.5,
-        difference_bound=_SLACK,
+        add_or_remove_one=_SLACK * (0.25 + SCORE_COUNT_WEIGHT**2) ** 0.5,
+        replace_one=_SLACK,
         weights=np.array([1.0, SCORE_COUNT_WEIGHT]),
         lattice=_LATTICE,
     )
