@@ -12,6 +12,7 @@ from ._histogram import LATTICE
 
 __all__ = ["OneHotMoments", "one_hot_moments", "unpack_one_hot_moments"]
 
+# A count of so many rows, in steps of the lattice of 2**-20, is below 2**60: it stays within int64.
 _MAX_ROWS = 1 << 40
 # Levels per column below which a dense product of the encoded rows is faster than a sparse one.
 _DENSE = 20

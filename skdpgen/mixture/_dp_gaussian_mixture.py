@@ -40,8 +40,6 @@ _INITIAL_SHARE = 0.15
 _NOISE_FLOOR = 2.0
 # EM has not settled when its last step moved a mean by more than this share of the norm bound, noise aside.
 _SETTLED = 0.01
-# Share of delta for the threshold that a class of unknown name must pass.
-_EXTRA_DELTA_SHARE = 0.1
 
 
 class DPGaussianMixture(DensityMixin, PrivateEstimator):
@@ -217,8 +215,8 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         labels = None if y is None else _check_y(y, len(X))
         classes = None if labels is None or self.classes is None else sorted_classes(self.classes)
         codes = None if classes is None else declared_codes(labels, classes)
-        share = _EXTRA_DELTA_SHARE if labels is not None and classes is None else 0.0
-        plan = self._calibrate(accountant, self._phases(labels is not None), extra_delta_share=share)
+        learns_names = labels is not None and classes is None
+        plan = self._calibrate(accountant, self._phases(labels is not None), learns_names=learns_names)
         return (X, bounds, means_init, labels, classes, codes, containers), plan
 
     def _complete(self, rows, plan, rng):

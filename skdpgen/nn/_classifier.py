@@ -251,7 +251,7 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
             raise ValueError(
                 f"the module of net gives shape {tuple(shape)}; logits of shape {(3, n_classes)} are needed"
             )
-        plan = self._calibrate(accountant, phases, extra_delta_share=0.1 if declared is None else 0.0)
+        plan = self._calibrate(accountant, phases, learns_names=declared is None)
         return (X, y, bounds, declared), plan
 
     def _complete(self, rows, plan, rng):

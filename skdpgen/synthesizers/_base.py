@@ -78,8 +78,7 @@ class BaseSynthesizer(PrivateEstimator):
         return public_assumptions(self, rows)
 
     def _calibrate_phases(self, accountant, rows, phases):
-        """Calibrate the phases; learned classes spend a tenth of delta on their threshold."""
-        return self._calibrate(accountant, phases, extra_delta_share=0.1 if rows.learns_classes else 0.0)
+        return self._calibrate(accountant, phases, learns_names=rows.learns_classes)
 
     @classmethod
     def _defaults(cls):

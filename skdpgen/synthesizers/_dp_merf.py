@@ -21,7 +21,7 @@ from ..utils.file_checks import check_size, check_whole
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size, fit_context
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._budget import remaining_share
-from ._released import CHUNK_ROWS, ReleasedModel, layers_of, layers_state, level_probabilities
+from ._released import CHUNK_ROWS, ReleasedModel, apply_layers, layers_of, layers_state, level_probabilities
 
 __all__ = ["DPMERFSynthesizer", "MERFModel", "RandomFeatures", "embedding_sum", "fit_merf_model"]
 
@@ -327,10 +327,8 @@ class MERFModel(ReleasedModel):
 
     def _generate(self, components, rng):
         latent = rng.standard_normal((len(components), self.n_latent)).astype(np.float32)
-        output = np.concatenate([latent, np.eye(len(self.component_weights), dtype=np.float32)[components]], axis=1)
-        for k, (weight, bias) in enumerate(self.layers):
-            output = (np.maximum(output, 0.0) if k else output) @ weight.T + bias
-        return output
+        classes = np.eye(len(self.component_weights), dtype=np.float32)[components]
+        return apply_layers(self.layers, np.concatenate([latent, classes], axis=1))
 
     def _state(self):
         return {"layers": layers_state(self.layers), "n_latent": self.n_latent}

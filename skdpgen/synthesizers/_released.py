@@ -25,6 +25,7 @@ __all__ = [
     "CHUNK_ROWS",
     "NetGenerator",
     "ReleasedModel",
+    "apply_layers",
     "layers_of",
     "layers_state",
     "level_probabilities",
@@ -190,10 +191,7 @@ class NetGenerator:
             with torch.inference_mode():
                 output = self.module.decoder(torch.from_numpy(latent)).numpy()
         else:
-            output = latent
-            for i, (weight, bias) in enumerate(self.layers):
-                output = np.maximum(output, 0.0) if i else output
-                output = output @ weight.T + bias
+            output = apply_layers(self.layers, latent)
         if self.likelihood == "gaussian":
             return output
         return expit(output) if self.likelihood == "bernoulli" else level_probabilities(output, self.widths)
@@ -248,6 +246,13 @@ class NetGenerator:
         )
         space = LatentSpace(state["center"], state["basis"])
         return cls(space, mixture, layers_of(state["layers"]), state["likelihood"], state["widths"])
+
+
+def apply_layers(layers, rows):
+    """Output of linear layers with ReLU between them."""
+    for k, (weight, bias) in enumerate(layers):
+        rows = (np.maximum(rows, 0.0) if k else rows) @ weight.T + bias
+    return rows
 
 
 def layers_state(layers):
