@@ -260,7 +260,7 @@ class ArrayRows:
         if self.conditional:
             self.codes = codes
             return
-        self.X = np.column_stack([self.X, codes[:, None] == np.arange(n_classes)])
+        self.X = np.column_stack([self.X, (codes[:, None] == np.arange(n_classes)).astype(np.float64)])
         if self.bounds is None:
             self.bounds = (np.full(self.n_features, np.nan),) * 2
         self.bounds = tuple(np.append(side, np.full(n_classes, edge)) for side, edge in zip(self.bounds, (0.0, 1.0)))
