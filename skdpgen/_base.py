@@ -42,7 +42,7 @@ PRIVACY_CONSTRAINTS = {
     "random_state": [Interval(Integral, 0, 2**32 - 1, closed="both"), np.random.RandomState, None],
 }
 
-# Share of delta for the thresholds of learned names: a tenth of delta moves epsilon by less than 1 %.
+# Share of delta for the thresholds of learned names: at epsilon 1 the noise is less than 1 % larger without a tenth.
 _THRESHOLD_SHARE = 0.1
 # What scikit-learn stores on an estimator for its caller, and copies to clones: set_output, routing, callbacks.
 _SETTINGS = ("_sklearn_output_config", "_metadata_request", "_skl_callbacks", "_parent_callback_ctx")

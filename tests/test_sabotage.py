@@ -58,8 +58,7 @@ from skdpgen.mechanisms import (
     second_moments,
     selection_threshold,
 )
-from skdpgen.mechanisms._clipping import _clip_in_place
-from skdpgen.mechanisms._gaussian import _lattice_noise
+from skdpgen.mechanisms._gaussian import _clip_in_place, _lattice_noise
 from skdpgen.mechanisms._mixture_sums import _difference, _simplex_rows
 from skdpgen.mechanisms._moments import _same_class_difference, _weights
 from skdpgen.mechanisms._one_hot import _weights as one_hot_weights

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._types import BoundedSum
 from ..utils.validation import MAX_ROWS
-from ._clipping import check_bound, lattice_rows
+from ._gaussian import check_bound, lattice_rows
 
 __all__ = ["MixtureSums", "mixture_sums", "unpack_mixture_sums"]
 

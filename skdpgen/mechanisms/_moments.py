@@ -8,7 +8,7 @@ import numpy as np
 
 from .._types import BoundedSum
 from ..utils.blocks import exact_product, map_blocks
-from ._clipping import check_bound, lattice_rows
+from ._gaussian import check_bound, lattice_rows
 
 __all__ = [
     "CLASS_COUNT_WEIGHT",
