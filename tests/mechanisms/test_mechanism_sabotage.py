@@ -50,7 +50,7 @@ def _fails(test, *arguments):
 )
 def test_clipping_dropped_is_caught(monkeypatch, test, rest, relation):
     _run(test, relation, *rest)
-    monkeypatch.setattr(_module("_clipping"), "_clip_in_place", lambda rows, bound: np.clip(rows, -1e3, 1e3))
+    monkeypatch.setattr(_module("_gaussian"), "_clip_in_place", lambda rows, bound: np.clip(rows, -1e3, 1e3))
     _fails(test, relation, *rest)
 
 
