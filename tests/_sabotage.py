@@ -186,12 +186,12 @@ class Audit:
         def released(noise, bounded, divisor=1.0, out=None):
             if audit.subset_plans:  # the unit is a subset, and a plan says what the noise is a multiple of
                 plan = audit.subset_plans[-1]
-                assert (divisor, bounded.l2_bound) == (plan.per_step, plan.l2_bound)
+                assert (divisor, bounded.add_or_remove_one) == (plan.per_step, plan.l2_bound)
                 audit.log.append(("step", noise.noise_multiplier, plan.sampling_rate))
                 return release(noise, bounded, divisor, out)
             plan = audit.plans[-1]
             assert divisor == plan.expected_batch_size, "the denominator is not the expected batch size of the plan"
-            assert bounded.l2_bound == plan.l2_bound
+            assert bounded.add_or_remove_one == plan.l2_bound
             audit.log.append(("step", noise.noise_multiplier, audit._rate))
             return release(noise, bounded, divisor, out)
 

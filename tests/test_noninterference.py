@@ -124,7 +124,7 @@ def test_exact_sums_are_shown_under_seeded_noise_alone():
                 add_gaussian(query, 1.0, rng, "add_or_remove_one")
         noise = GradientNoise([torch.Size([2])], 1.0, NoiseGenerator("secure"), steps=1)
         with noise, pytest.raises(RuntimeError, match="seeded noise alone"):
-            noise.release(BoundedSum([torch.zeros(2)], l2_bound=1.0))
+            noise.release(BoundedSum([torch.zeros(2)], add_or_remove_one=1.0))
 
 
 def test_a_fit_in_the_harness_leaves_no_private_card_and_the_callers_generators_alone():

@@ -228,7 +228,7 @@ MUTANTS = [
 
 
 def _cheaper(*arguments, **options):
-    return replace(class_first_moments(*arguments, **options), l2_bound=1.0, difference_bound=2**0.5)
+    return replace(class_first_moments(*arguments, **options), add_or_remove_one=1.0, replace_one=2**0.5)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))

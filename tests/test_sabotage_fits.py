@@ -27,7 +27,7 @@ from skdpgen.data import scaling as _scaling
 from skdpgen.mechanisms import _selection as selection
 from skdpgen.mixture import _em
 from skdpgen.nn import DPNet
-from skdpgen.synthesizers import _array_model, _class_structure, _frame_model, _p3gm
+from skdpgen.synthesizers import _array_model, _frame_model, _p3gm
 from skdpgen.tabular import _learning as learning
 
 LEARNING = ["mixture by class", "arrays", "frame"]
@@ -104,7 +104,7 @@ MUTANTS = [
         "unpaid release in cells of images",
         _ledger("arrays, images in cells"),
         (
-            _class_structure.release_subclusters,
+            _array_model.release_subclusters,
             before(
                 UNPACKED,
                 "add_gaussian($sums, 50.0, $rng, $neighboring)",
@@ -163,20 +163,20 @@ MUTANTS = [
         "noise multiplier of cells below the charge",
         _ledger("arrays, images in cells", "arrays, images in cells, replace_one"),
         (
-            _class_structure.release_subclusters,
+            _array_model.release_subclusters,
             ("add_gaussian($query, $noise_multiplier, $rest)", "add_gaussian($query, 0.9 * $noise_multiplier, $rest)"),
         ),
     ),
     (
         "cells cut at the mean of the rows",
         [CELLS["add_or_remove_one"], CELLS["replace_one"], CELLS_JOINED],
-        (_class_structure.subcluster_codes, ("$own > $middle[$known]", "$own > $own.mean(axis=0)")),
+        (_array_model.subcluster_codes, ("$own > $middle[$known]", "$own > $own.mean(axis=0)")),
     ),
     (
         "cells clipped where no row is",
         [CELLS["add_or_remove_one"], CELLS["replace_one"]],
         (
-            _class_structure.subcluster_moments,
+            _array_model.subcluster_moments,
             ("class_moments($rest, l2_bound=$radius)", "class_moments($rest, l2_bound=100 * $radius)"),
         ),
     ),
@@ -184,7 +184,7 @@ MUTANTS = [
         "rows in two cells",
         [CELLS["add_or_remove_one"], CELLS["replace_one"]],
         (
-            _class_structure.subcluster_moments,
+            _array_model.subcluster_moments,
             before(
                 "return $query, $centers, $radius",
                 "from dataclasses import replace\n$query = replace($query, value=$query.value + $query.value[::-1])",
@@ -217,12 +217,12 @@ MUTANTS = [
     ),
     ("an uncharged phase: exact bounds", _ledger("pca", "mixture", "arrays"), (_scaling._learn_bounds, EXACT)),
     ("an uncharged phase: exact norm", _ledger("pca", "arrays"), (_scaling.learn_norm_bound, EXACT)),
-    ("an uncharged phase: exact norms of classes", _ledger("arrays"), (_class_structure.release_class_norms, EXACT)),
+    ("an uncharged phase: exact norms of classes", _ledger("arrays"), (_array_model.release_class_norms, EXACT)),
     (
         "noise multiplier of the norms of classes below the charge",
         _ledger("arrays", "arrays, replace_one"),
         (
-            _class_structure.release_class_norms,
+            _array_model.release_class_norms,
             (
                 "add_gaussian($counts, $noise_multiplier, $rest)",
                 "add_gaussian($counts, 0.9 * $noise_multiplier, $rest)",
@@ -233,7 +233,7 @@ MUTANTS = [
         "laws of the exact counts",
         [Claim(test_class_norms.test_bounds_and_laws_are_functions_of_the_noisy_counts_alone)],
         (
-            _class_structure.release_class_norms,
+            _array_model.release_class_norms,
             (
                 "$noisy = add_gaussian($counts, $noise, $rng, $neighboring).reshape($shape, -1)\n"
                 "return class_norms($noisy, $rest)",
@@ -404,7 +404,7 @@ MUTANTS = [
     (
         "rows kept with the cells of images",
         _kept("arrays, images in cells"),
-        (_class_structure.release_subclusters, ("$start", "$2.__dict__['rows'] = $1")),
+        (_array_model.release_subclusters, ("$start", "$2.__dict__['rows'] = $1")),
     ),
     (
         "exact row count used by sample of arrays",

@@ -14,21 +14,20 @@ from functools import lru_cache
 from importlib import metadata
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .. import __version__
 from .._types import check_neighboring
 from ..exceptions import BudgetExceededError
 from ..utils.atomic import write_atomically
 from ..utils.clock import is_day, today
 from ..utils.strict_json import read_json
+from ._accountant import PrivacyAccountant, detached_accountant
 from ._calibration import FitPlan
 from ._events import Charge, mechanisms, releases_from_json, releases_to_json
 from ._facts import plain
 from ._filter import STATUSES, Entry, PrivacyFilter, proves_privacy
 from ._pricing import check_delta, check_work, epsilon_pld, epsilon_rdp, why_bounded
-
-if TYPE_CHECKING:
-    from ._accountant import PrivacyAccountant
 
 __all__ = ["FILES", "NOT_PRIVATE", "PrivacyCard", "default_versions", "digest", "plain", "remark_on_epsilon"]
 
@@ -413,8 +412,6 @@ class PrivacyCard:
         ValueError
             When the ledger on the card is not consistent; see `verify`.
         """
-        from ._accountant import detached_accountant
-
         ledger = self["ledger"]
         entries = self._verify_ledger(ledger, check_neighboring(self["neighboring"]))[1]
         budget = _read_float(ledger["budget_epsilon"], "ledger: budget_epsilon")
@@ -469,8 +466,6 @@ class PrivacyCard:
 
 def default_versions() -> dict[str, str]:
     """Versions of the interpreter and of the packages that decide the figures on a card."""
-    from .. import __version__
-
     packages = {name: _installed(name) for name in ("numpy", "scipy", "dp-accounting")}
     return {"python": platform.python_version(), "skdpgen": __version__, **packages}
 

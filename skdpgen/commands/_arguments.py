@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 from .._types import NEIGHBORING
 
 __all__ = [
@@ -118,8 +120,6 @@ def add_settings(parser):
 
 def read_settings(texts):
     """Return the parameters that ``--set`` gave, a dict: Python literals, else texts."""
-    import ast
-
     settings = {}
     for text in texts:
         name, equals, value = text.partition("=")

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field, fields
 
 from .._types import check_neighboring
+from ..accounting import epsilon_pld, non_private_event, poisson_gaussian_event
 from ..utils.forks import ForkSafeLock, process_identity
 from ..utils.validation import convert_fields
 from ._clipping import ClippedSum, PartedSum
@@ -291,16 +292,12 @@ class DPSGDPlan(ChargedPlan):
     @property
     def event(self):
         """Privacy event of all steps, composed."""
-        from ..accounting import non_private_event, poisson_gaussian_event
-
         if not self.private:
             return non_private_event()
         return poisson_gaussian_event(self.sampling_rate, self.noise_multiplier, int(self.steps))
 
     def epsilon(self, delta) -> float:
         """Return the epsilon of the plan alone at `delta`, under `neighboring`."""
-        from ..accounting import epsilon_pld
-
         return epsilon_pld(self.event, delta, self.neighboring)
 
     @property

@@ -76,7 +76,7 @@ def joint_histogram(codes, n_bins, weights=None):
         d, per_cell = len(codes), 1.0
     else:
         d, per_cell = float(np.sum(np.square(weights))), np.repeat(np.asarray(weights, dtype=np.float64), n_bins)
-    return BoundedSum(counts, l2_bound=d**0.5, difference_bound=(2 * d) ** 0.5, weights=per_cell, lattice=LATTICE)
+    return BoundedSum(counts, add_or_remove_one=d**0.5, replace_one=(2 * d) ** 0.5, weights=per_cell, lattice=LATTICE)
 
 
 def split_histogram(released, n_bins):
@@ -192,5 +192,5 @@ def total(counts, largest):
     summed = np.clip(np.asarray(counts), 0, largest).sum(dtype=np.int64)
     # in whole units, so that the sum and the rounded noise add exactly; the weight brings the bound to 1
     return BoundedSum(
-        np.array([float(summed)]), l2_bound=1.0, difference_bound=1.0, weights=1 / largest, lattice=LATTICE
+        np.array([float(summed)]), add_or_remove_one=1.0, replace_one=1.0, weights=1 / largest, lattice=LATTICE
     )

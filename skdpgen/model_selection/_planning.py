@@ -116,6 +116,11 @@ class PlansSearch:
         name = type(estimator).__name__
         if not isinstance(estimator, PrivateEstimator):
             raise ValueError(f"{name} is no private estimator: derive it from PrivateEstimator")
+        if _has_separate_fit(type(estimator)):
+            raise ValueError(
+                f"a search calls _prepare and _complete of an estimator and not its fit: {name} must have both, and "
+                "must not change fit"
+            )
         request = estimator._requested(X, y, accountant)
         if request is None:
             raise ValueError(f"{name}.plan does not ask its accountant to calibrate: see PrivateEstimator")
@@ -251,6 +256,13 @@ class PlansSearch:
         if score_noise is not None:  # of the rows held out
             add(Phase("score", 1.0, sampling_rate=1 / (self.cv or FOLDS)), "score", score_noise)
         return replace(plan, phases=tuple(phases), noise_multipliers=MappingProxyType(multipliers))
+
+
+def _has_separate_fit(kind):
+    """Whether `fit` of a class may do more than its `_prepare` and `_complete`."""
+    fit, complete = (next(c for c in kind.__mro__ if name in vars(c)) for name in ("fit", "_complete"))
+    known = fit.__module__.startswith("skdpgen.") or issubclass(complete, fit)
+    return complete is PrivateEstimator or not known
 
 
 def public_model(estimator, X, y, neighboring):

@@ -10,6 +10,7 @@ import copy
 import math
 import os
 
+import safetensors.torch
 import torch
 from skorch.callbacks import Callback
 
@@ -204,21 +205,16 @@ class Checkpoint:
         check_checkpoint(net.checkpoint, net.plan)
         tensors, numbers = _pack(net, net.optimizer_.state_dict()["state"])
         header = CheckpointHeader(*net.plan._use.record.identity, net.plan.numbers, net.steps_taken_, numbers)
-        from safetensors.torch import save
-
-        write_atomically(net.checkpoint, save(tensors, metadata={"skdpgen": header_text(header)}))
+        write_atomically(net.checkpoint, safetensors.torch.save(tensors, metadata={"skdpgen": header_text(header)}))
         self._written = net.steps_taken_
 
 
 def load_checkpoint(net, path) -> CheckpointHeader:
     """Load parameters and the state of the optimiser into a net; ValueError, and no change, if they do not fit it."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load
-
     header, content = read_whole(path)
     try:
-        tensors = load(content)
-    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
+        tensors = safetensors.torch.load(content)
+    except (safetensors.SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
         raise ValueError(f"{path}: not a checkpoint of skdpgen") from None
     _install(net, path, tensors, header.optimizer)
     return header

@@ -449,7 +449,7 @@ def clipped_subset_sum(stack, decoder, weights, units, step, plan, *, chunk):
         factor = factors(norms_of(gradients), plan.clip_norm) * stack.rows.occupied(part).to(latent.device)
         for whole, piece in zip(total, scaled(gradients, factor)):
             whole += piece.sum(0)
-    return BoundedSum(total, l2_bound=plan.l2_bound, difference_bound=2 * plan.gradient_bound, unit="subset")
+    return BoundedSum(total, add_or_remove_one=plan.l2_bound, replace_one=2 * plan.gradient_bound, unit="subset")
 
 
 def train_decoder(

@@ -68,41 +68,52 @@ _CHUNK_ROWS, _CHUNK_VALUES = 100_000, 2**24
 # numpy's hypergeometric draws take fewer than this.
 _MOST_ROWS = 10**9
 
-# Of a sample that nobody asked the size of, from a loaded model: 2.4 GB.
+# Values (2.4 GB) of a sample whose size a model file states and the caller does not.
 _MOST_CELLS = 300_000_000
 
 
 class BaseSynthesizer(PrivateEstimator):
     """Base of the synthesizers: a fit releases a `ReleasedModel`, which is all that `sample` and `save` need.
 
-    A subclass has `_prepare`, `_release` and `_model_from_state`; see `_fit` for the order.
+    A subclass has `_prepare`, which returns ``(rows, settings), plan``, `_release` and `_model_from_state`.
     """
 
     # ---- fitting ----------------------------------------------------------------------------------------------------
-    def _fit(self, X, y):
-        """Validate the rows, plan, charge, release: each once, in this order."""
-        with self._fitting():
-            accountant = self._resolve_accountant()
-            path = getattr(self, "checkpoint", None)
-            checkpoint = None if path is None else FitCheckpoint(path, accountant, self)
-            planner = accountant if checkpoint is None else checkpoint.planner
-            (rows, settings), plan = self._prepare(X, y, planner)
-            if checkpoint is not None:
-                checkpoint.check(plan, describe_rows(self, rows, accountant.neighboring))
-            rng = self._charge(planner, plan)  # before it nothing private is released, after it nothing is refunded
-            if checkpoint is not None:
-                self.accountant_ = accountant
-                checkpoint.charged(plan, self._receipt)
-            fit = ChargedFit(plan, rng, accountant.neighboring, self._receipt, self._sampling_stream, checkpoint)
-            self._set_model(self._release(rows, settings, fit))
-            noise = self.model_.gradient_noise if checkpoint is None else checkpoint.noise(self.model_.gradient_noise)
-            self._issue_card(plan, rng, self._public_assumptions(rows), noise, columns_of(self, rows))
-            if checkpoint is not None:
-                checkpoint.complete(self)
-            if self.model_.kind == "frame":
-                for text in self.summary_.warnings():
-                    warnings.warn(text, UtilityWarning, stacklevel=4)  # _fit, fit, its context, the caller
-        return self
+    def _planner(self, accountant):
+        if getattr(self, "checkpoint", None) is None:
+            return accountant
+        self._checkpoint = FitCheckpoint(self.checkpoint, accountant, self)
+        return self._checkpoint.planner
+
+    def _check_prepared(self, rows, plan):
+        if (checkpoint := self._open_checkpoint) is not None:
+            checkpoint.check(plan, describe_rows(self, rows[0], plan.neighboring))
+
+    def _charge(self, accountant, plan, reservation=None):
+        rng = super()._charge(accountant, plan, reservation)
+        if (checkpoint := self._open_checkpoint) is not None:
+            self.accountant_ = checkpoint.accountant
+            checkpoint.charged(plan, self._receipt)
+        return rng
+
+    def _complete(self, rows, plan, rng):
+        rows, settings = rows
+        checkpoint = self._open_checkpoint
+        fit = ChargedFit(plan, rng, plan.neighboring, self._receipt, self._sampling_stream, checkpoint)
+        self._set_model(self._release(rows, settings, fit))
+        noise = self.model_.gradient_noise if checkpoint is None else checkpoint.noise(self.model_.gradient_noise)
+        self._issue_card(plan, rng, self._public_assumptions(rows), noise, columns_of(self, rows))
+        if checkpoint is not None:
+            checkpoint.complete(self)
+            del self._checkpoint
+        if self.model_.kind == "frame":
+            for text in self.summary_.warnings():
+                warnings.warn(text, UtilityWarning, stacklevel=5)  # _complete, _fit, fit, its context, the caller
+
+    @property
+    def _open_checkpoint(self):
+        """Checkpoint of the fit that is being made, or None."""
+        return vars(self).get("_checkpoint")
 
     def _validate_params(self):
         schema = getattr(self, "schema", None)
@@ -112,10 +123,6 @@ class BaseSynthesizer(PrivateEstimator):
                 "Schema.from_dict"
             )
         super()._validate_params()
-
-    def _prepare(self, X, y, accountant):
-        """Validate rows and parameters; return ``(rows, settings), plan``, the plan from public facts alone."""
-        raise NotImplementedError
 
     def _release(self, rows, settings, fit):
         """Make all releases of the charged `fit`; return the released model."""
@@ -129,8 +136,7 @@ class BaseSynthesizer(PrivateEstimator):
         return public_assumptions(self, rows)
 
     def _calibrate_phases(self, accountant, rows, phases):
-        """Calibrate the phases; learned classes spend a tenth of delta on their threshold."""
-        return self._calibrate(accountant, phases, extra_delta_share=0.1 if rows.learns_classes else 0.0)
+        return self._calibrate(accountant, phases, learns_names=rows.learns_classes)
 
     @classmethod
     def _defaults(cls):
@@ -334,7 +340,7 @@ class BaseSynthesizer(PrivateEstimator):
                 f"delta={plan.delta:g} is not below one row in {self.row_count_:.0f}: at such a delta, a mechanism "
                 "that publishes one or two rows unchanged satisfies the definition. Choose a delta far below 1 / rows",
                 PrivacyLeakWarning,
-                stacklevel=5,  # _issue_card, _fit, fit, its context, the caller
+                stacklevel=6,  # _issue_card, _complete, _fit, fit, its context, the caller
             )
 
     @property

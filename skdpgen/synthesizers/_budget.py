@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 
 import numpy as np
+from sklearn.base import clone
 
 from ..accounting import FitPlan, Phase, gaussian_mu
 from ..utils.validation import as_numbers
@@ -110,8 +111,6 @@ class Network:
 
     def make(self, default, plan, progress_text, **module):
         """The net of one fit: the template, or ``default()``, with a plan and parameters of its module."""
-        from sklearn.base import clone
-
         net = default() if self.template is None else clone(self.template)
         return self.set_up(net, plan, progress_text, **module)
 
@@ -153,7 +152,7 @@ class MomentSettings:
         """Whether the released moments are the whole model."""
         return self.mixture is None and self.decoder is None
 
-    def has_class_sizes(self, rows):
+    def has_class_norms(self, rows):
         """Whether norms are released class by class: for Gaussians of rows of numbers; public."""
         return rows.may_have_class_norms and self.moments_alone
 
@@ -348,8 +347,8 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
     learned = rows.phases(bounds_share)
     rest = remaining_share(learned, f"bounds_share={bounds_share} leaves nothing to the model") / sum(split)
     encoder, em, decoder = (share * rest for share in split)
-    sizes = model.has_class_sizes(rows)
-    phases = [*learned, *rows.encoder_phases(encoder / 2 if cells else encoder, class_norms=sizes)]
+    norms = model.has_class_norms(rows)
+    phases = [*learned, *rows.encoder_phases(encoder / 2 if cells else encoder, class_norms=norms)]
     if cells:
         phases.append(Phase("cells", encoder / 2))
     if mixture:

@@ -77,7 +77,7 @@ class FitCheckpoint:
 
     def __init__(self, path, accountant, estimator):
         self.path, self.planner, self.resumed, self.training = path, accountant, False, None
-        self._accountant, self._model = accountant, type(estimator).__name__
+        self.accountant, self._model = accountant, type(estimator).__name__
         self._parameters = _json(describe(estimator.get_params(deep=False), _FREE))
         self._facts = self._noise = self._data = self._found = None
         if not str(path).endswith(".safetensors"):
@@ -97,18 +97,18 @@ class FitCheckpoint:
         header, content = self._read()
         if header["model"] != self._model:
             raise ValueError(f"{self.path} is the checkpoint of a {header['model']}, not of a {self._model}")
-        self._steps = ledger_steps(self._accountant, header["record"])
+        self._steps = ledger_steps(self.accountant, header["record"])
         if header["ledger"] != self._steps.ledger.identity:
             raise LedgerError(
-                f"{self.path} is the checkpoint of a fit charged to another ledger than {self._accountant.ledger}"
+                f"{self.path} is the checkpoint of a fit charged to another ledger than {self.accountant.ledger}"
             )
         try:
             found = self._steps.found()
         except ValueError as error:
-            raise LedgerError(f"{self.path} does not fit the ledger {self._accountant.ledger}: {error}") from None
+            raise LedgerError(f"{self.path} does not fit the ledger {self.accountant.ledger}: {error}") from None
         self._check_file(header, content, found)
         _check_equal(self.path, "parameters", header["parameters"], self._parameters)
-        self.planner = ResumedFit(self._accountant, plan_from_json(header["plan"]), found)
+        self.planner = ResumedFit(self.accountant, plan_from_json(header["plan"]), found)
         arrays = _arrays(self.path, content)
         check_arrays({name: array for name, array in arrays.items() if not name.startswith(_TRAINING)})
         self._facts = join_arrays(header["facts"], arrays)
@@ -162,7 +162,7 @@ class FitCheckpoint:
     def charged(self, plan, receipt):
         """Note that the fit was charged: from now on the file belongs to it."""
         if not self.resumed:
-            self._plan, self._steps = plan, ledger_steps(self._accountant, receipt=receipt)
+            self._plan, self._steps = plan, ledger_steps(self.accountant, receipt=receipt)
             self._put(self._content(0, None))
 
     def facts(self, release, state, restore):

@@ -31,6 +31,7 @@ __all__ = [
     "rows_and_latents",
 ]
 
+# Draws of the prior that estimate the likelihood of a row; time and memory of a score grow with them.
 _SCORE_LATENTS = 256
 # Stage 1 and refreshments: the rate of Adam, and the steps of one refreshment. Stage 2: the decay of the exponential
 # average of the decoder that is released.

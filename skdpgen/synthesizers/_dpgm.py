@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
+from sklearn.base import clone
 
 from ..accounting import Phase
 from ..data.frames import FrameRows
@@ -302,8 +303,6 @@ def _plan_phases(rows, settings, bounds_share):
 
 def _make_net(settings, n_parts, n_features, n_labels, likelihood, *, plan=None, scales=(), progress_text=""):
     """The net of the settings, or the default; `scales` of the gradients of each part, after their release."""
-    from sklearn.base import clone
-
     from ..nn import DPNet, ParameterAverage, PartitionedVAEModule, ScaledParts
 
     template = settings.network.template

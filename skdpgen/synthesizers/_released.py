@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import safetensors.numpy
 from scipy.special import expit
 
 from .. import __version__
@@ -25,6 +26,7 @@ __all__ = [
     "MODEL_FORMAT",
     "NetGenerator",
     "ReleasedModel",
+    "apply_layers",
     "join_arrays",
     "layers_of",
     "layers_state",
@@ -192,10 +194,7 @@ class NetGenerator:
             with torch.inference_mode():
                 output = self.module.decoder(torch.from_numpy(latent)).numpy()
         else:
-            output = latent
-            for i, (weight, bias) in enumerate(self.layers):
-                output = np.maximum(output, 0.0) if i else output
-                output = output @ weight.T + bias
+            output = apply_layers(self.layers, latent)
         if self.likelihood == "gaussian":
             return output
         return expit(output) if self.likelihood == "bernoulli" else level_probabilities(output, self.widths)
@@ -252,6 +251,13 @@ class NetGenerator:
         return cls(space, mixture, layers_of(state["layers"]), state["likelihood"], state["widths"])
 
 
+def apply_layers(layers, rows):
+    """Output of linear layers with ReLU between them."""
+    for k, (weight, bias) in enumerate(layers):
+        rows = (np.maximum(rows, 0.0) if k else rows) @ weight.T + bias
+    return rows
+
+
 def layers_state(layers):
     """Weights and biases by the number of their layer, for a release file."""
     return {str(i): {"weight": weight, "bias": bias} for i, (weight, bias) in enumerate(layers)}
@@ -278,14 +284,12 @@ def save_state(path, model, state):
     state : dict
         Nested dicts of arrays and of what JSON holds; released or public values alone.
     """
-    from safetensors.numpy import save
-
     name = Path(path.target if isinstance(path, Draft) else path).name
     if not name.endswith(".safetensors"):
         raise ValueError(f"a model file ends in .safetensors; got {name!r}")
     arrays = {}
     header = {"format": MODEL_FORMAT, "model": model, "version": __version__, "state": split_arrays(state, arrays, "")}
-    write_atomically(path, save(arrays, metadata={"skdpgen": json.dumps(header)}))
+    write_atomically(path, safetensors.numpy.save(arrays, metadata={"skdpgen": json.dumps(header)}))
 
 
 def load(path):
@@ -309,13 +313,10 @@ def load(path):
         The file is not a model of this package, is of a newer format, or its card was changed; its arrays do not fit
         one another, hold NaN or infinity, or give no sample; it is longer than 4 GiB.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load as read
-
     header, content = read_safetensors(path, "a model file of skdpgen")
     try:
-        arrays = read(content)
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError):
+        arrays = safetensors.numpy.load(content)
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError, AttributeError):
         raise ValueError(f"{path}: not a model file of skdpgen") from None
     del content
     if not isinstance(header, dict) or header.get("format") != MODEL_FORMAT:

@@ -34,6 +34,7 @@ __all__ = [
     "vae_settings",
 ]
 
+# Weight of the divergence by default. Clipping bounds its gradient, so a larger one changes little (doc/privae.md).
 _ALPHA = 10.0
 # Gaussians of prior="mixture".
 _MIXTURE = 10

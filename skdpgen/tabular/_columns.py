@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
 from numbers import Integral, Real
+from zoneinfo import available_timezones
 
 import numpy as np
 import pandas as pd
@@ -98,11 +99,7 @@ def _known_zone(zone):
     return zone in ("UTC", "tzlocal()") or _OFFSET.fullmatch(zone) is not None or zone in _zones()
 
 
-@lru_cache
-def _zones():
-    from zoneinfo import available_timezones
-
-    return available_timezones()
+_zones = lru_cache(available_timezones)
 
 
 def _fail(column, message):

@@ -6,13 +6,13 @@ import pickle
 import numpy as np
 import pytest
 from _sabotage import Claim, assert_caught, mutant_ids
-from sklearn.base import clone
 
 from skdpgen import DPPCA, PrivacyAccountant
 from skdpgen.accounting import gaussian_event, repeat_and_select_event
-from skdpgen.accounting._reservation import PhaseRecorder, Reservation, ReservedFit, calibrate_by_rdp, plan_at
+from skdpgen.accounting._reservation import PhaseRecorder, Reservation, calibrate_by_rdp, plan_at
 from skdpgen.exceptions import BudgetExceededError
 
+pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 X = np.random.default_rng(0).normal(size=(300, 2))
 
 
@@ -36,6 +36,10 @@ def _paid(mu=0.5, u=0.9):
     return accountant, reservation, plan, reservation.draw_runs("poisson", 4, _Runs(u))
 
 
+def _fit(reservation, plan, pca=None):
+    return (pca or DPPCA(1))._fit_reserved(X, None, plan, reservation)
+
+
 def test_planning_charges_nothing():
     accountant = PrivacyAccountant(5.0)
     request = DPPCA(1)._requested(X, None, accountant)
@@ -50,41 +54,38 @@ def test_planning_charges_nothing():
 def test_a_reservation_pays_for_the_fit_that_was_paid_for_and_once():
     accountant, reservation, plan, n_runs = _paid()
     assert n_runs >= 4
-    reserved = ReservedFit(reservation, plan)
-    pca = DPPCA(1, accountant=reserved).fit(X)
-    assert pca.accountant_ is reserved
+    pca = _fit(reservation, plan)
+    assert pca.accountant is None
+    assert [charge.event for charge in pca.accountant_.charges] == [plan.event]
     assert len(accountant.charges) == 1
-    with pytest.raises(BudgetExceededError, match="not twice"):
-        clone(pca).fit(X)
     for other in (DPPCA(1, bounds=(-4, 4)), DPPCA(1, bounds_share=0.2), DPPCA(1, centering="two_round")):
-        fresh = ReservedFit(reservation, plan)
         with pytest.raises(BudgetExceededError, match="other phases"):
-            other.set_params(accountant=fresh).fit(X)
-        assert not fresh.charges
+            _fit(reservation, plan, other)
+        assert not hasattr(other, "accountant_")
+    for _ in range(n_runs - 1):  # a fit that was refused used up none
+        _fit(reservation, plan)
+    with pytest.raises(BudgetExceededError, match="no run is left"):
+        _fit(reservation, plan)
 
 
 def as_many_fits_as_runs_were_drawn():
     """Not one more, and none once the block has ended, in which the charge was made."""
     for u in (0.01, 0.5, 0.99):
         accountant, reservation, plan, n_runs = _paid(u=u)
-        fits = []
         for _ in range(n_runs):
-            fits.append(ReservedFit(reservation, plan))
+            reservation.take(plan)
         with pytest.raises(BudgetExceededError, match="no run is left"):
-            ReservedFit(reservation, plan)
+            reservation.take(plan)
         with pytest.raises(BudgetExceededError, match="drawn once"):
             reservation.draw_runs("poisson", 4, _Runs(0.99))
         assert len(accountant.charges) == 1
     assert n_runs > 5
-    reservation.__exit__(None, None, None)
-    for reserved in fits:
-        with pytest.raises(BudgetExceededError, match="is over"):
-            DPPCA(1, accountant=reserved).fit(X)
-        assert not reserved.charges
     _, reservation, plan, _ = _paid()
     reservation.__exit__(None, None, None)
     with pytest.raises(BudgetExceededError, match="is over"):
-        ReservedFit(reservation, plan)
+        reservation.take(plan)
+    with pytest.raises(BudgetExceededError, match="is over"):
+        _fit(reservation, plan)
     with pytest.raises(BudgetExceededError, match="not fitted again"):
         reservation.__enter__()
 
@@ -95,7 +96,7 @@ def an_entry_of_the_books_pays_for_no_fit():
     first.__exit__(None, None, None)
     (charge,) = accountant.charges
     with Reservation(accountant) as again:
-        for attempt in (lambda: ReservedFit(again, plan), lambda: again.draw_runs("poisson", 4, _Runs())):
+        for attempt in (lambda: again.take(plan), lambda: again.draw_runs("poisson", 4, _Runs())):
             with pytest.raises(BudgetExceededError):
                 attempt()
     assert accountant.charges == (charge,)
@@ -115,12 +116,13 @@ def test_a_reservation_covers_what_was_charged_and_nothing_louder():
     request = DPPCA(1)._requested(X, None, accountant)
     louder = plan_at(request, 0.6, accountant, alpha=10.0)
     with pytest.raises(BudgetExceededError, match="not among the runs"):
-        ReservedFit(reservation, louder)
-    reserved = ReservedFit(reservation, plan)
-    with pytest.raises(BudgetExceededError):
-        reserved.charge(gaussian_event(100.0), "something else")
-    with pytest.raises(BudgetExceededError):
-        reserved.plan([])
+        reservation.take(louder)
+    with pytest.raises(BudgetExceededError, match="not among the runs"):
+        _fit(reservation, louder)
+    alone = reservation.take(plan)  # for the charge of the fit alone: it shares nothing with that of the search
+    assert (alone.neighboring, alone.delta) == (accountant.neighboring, accountant.delta)
+    alone.charge(plan.event, plan.label, plan.extra_delta)
+    assert len(accountant.charges) == 1
 
 
 def test_a_refused_charge_opens_nothing():
@@ -130,15 +132,11 @@ def test_a_refused_charge_opens_nothing():
             reservation.charge(repeat_and_select_event([plan.event], "poisson", 4), "search")
         assert not reservation.open
         with pytest.raises(BudgetExceededError):
-            ReservedFit(reservation, plan)
+            reservation.take(plan)
 
 
 def test_a_reservation_is_neither_copied_nor_pickled():
-    _, reservation, plan, _ = _paid()
-    reserved = ReservedFit(reservation, plan)
-    assert clone(reserved) is copy.deepcopy(reserved) is reserved
-    with pytest.raises(TypeError, match="does not leave the process"):
-        pickle.dumps(reserved)
+    _, reservation, _, _ = _paid()
     for attempt in (copy.copy, copy.deepcopy, pickle.dumps):  # a copy would count runs of its own
         with pytest.raises(TypeError, match="neither copied"):
             attempt(reservation)
