@@ -36,8 +36,8 @@ _GAP = 0.25
 # many octaves beyond the largest likely one may lie; and the probability of being occupied from which the cell beside
 # the range is taken. One octave too many costs a factor of two, one too few loses all the rows in it.
 _FALSE_ALARM, _NEAR, _MAYBE = 0.001, 2, 0.05
-# Of `with_hidden_signs`. Probability, over all columns, of a sign that no row has: bins show that it is empty, so more of
-# it does little harm. And standard deviations by which the rows of a sign exceed those of its cells in the range.
+# Of `with_hidden_signs`. Probability, over all columns, of a sign that no row has; the bins then show that it is empty,
+# which does little harm. And standard deviations by which the rows of a sign exceed those of its cells in the range.
 _FALSE_SIGN, _MISSED = 0.01, 2.0
 # Columns whose runs are in memory together.
 _AT_ONCE = 32
