@@ -52,6 +52,12 @@ def test_a_schema_does_not_change_the_kind_of_a_target(keyed):
     assert rows["visit_id"].tolist() == list(range(1, len(rows) + 1))
 
 
+def test_a_budget_is_planned_for_identifiers_and_codes(keyed, capsys):
+    assert main(["schema", "keyed.csv", "--id", "visit_id", "--target", "ill", "--output", "s.json"]) == 0
+    assert main(["budget", "--schema", "s.json", "--rows", "300", "--target", "ill"]) == 0
+    assert "moments" in capsys.readouterr().out
+
+
 def test_dropped_columns_are_not_read(keyed):
     keyed.assign(visit_id=["x", *range(1, len(keyed))]).to_csv("keyed.csv", index=False)
     assert main(f"{FIT} --drop visit_id --kinds-from-values".split()) == 0

@@ -36,8 +36,9 @@ _GAP = 0.25
 # many octaves beyond the largest likely one may lie; and the probability of being occupied from which the cell beside
 # the range is taken. One octave too many costs a factor of two, one too few loses all the rows in it.
 _FALSE_ALARM, _NEAR, _MAYBE = 0.001, 2, 0.05
-# Of `with_hidden_signs`: standard deviations by which rows of a sign exceed those of its cells in the range.
-_MISSED = 2.0
+# Of `with_hidden_signs`. Probability, over all columns, of a sign that no row has; the bins then show that it is empty,
+# which does little harm. And standard deviations by which the rows of a sign exceed those of its cells in the range.
+_FALSE_SIGN, _MISSED = 0.01, 2.0
 # Columns whose runs are in memory together.
 _AT_ONCE = 32
 
@@ -283,7 +284,7 @@ def with_hidden_signs(cells, noisy, noise_sd, signs, signs_sd, n_columns=1):
     signs : array of shape (2,)
         Numbers of negative and of positive values, with noise of standard deviation `signs_sd`.
     n_columns : int, default=1
-        Columns that share the probability of a sign too many, a thousandth.
+        Columns that share the probability of a sign too many, a hundredth.
 
     Returns
     -------
@@ -292,7 +293,7 @@ def with_hidden_signs(cells, noisy, noise_sd, signs, signs_sd, n_columns=1):
     if cells is None or noise_sd == 0:
         return cells
     zero, (first, last) = len(noisy) // 2, cells
-    surely = np.asarray(signs) > signs_sd * -ndtri(_FALSE_ALARM / n_columns / 2)
+    surely = np.asarray(signs) > signs_sd * -ndtri(_FALSE_SIGN / n_columns / 2)
     missed = [
         count - side.sum() > _MISSED * (signs_sd**2 + side.size * noise_sd**2) ** 0.5
         for count, side in zip(signs, (noisy[first:zero], noisy[max(first, zero + 1) : last + 1]))

@@ -109,6 +109,10 @@ def _dtype_of(column):
     kind = type(column).__name__
     if kind == "Identifier":
         return output_dtype(column.dtype)
+    if kind == "Categorical" and column.categories is None and column.dtype not in (None, "str", "object", "category"):
+        declared = output_dtype(column.dtype)
+        if pd.api.types.is_numeric_dtype(declared):  # codes, or truth values
+            return np.dtype(bool if pd.api.types.is_bool_dtype(declared) else int)
     if kind == "Numeric" and column.integer:
         return np.dtype(int)
     return np.dtype({"Numeric": float, "Categorical": object, "Boolean": bool, "Datetime": "datetime64[ns]"}[kind])
