@@ -58,7 +58,7 @@ MUTANTS = [
     (
         "a planned charge in memory used twice",
         [SAME],
-        (MemoryLedger.add, ("Entry($charges[0], self._entries[$k].batch, $status)", "self._entries[$k]")),
+        (MemoryLedger.add, ("Entry($charges[0], self._entries[$k].batch, $status, $day)", "self._entries[$k]")),
     ),
     (
         "a ledger in memory that a child may charge",

@@ -34,7 +34,9 @@ figcaption { color: #444; font-size: .92rem; }
 a { color: #0b4f8a; }
 .skip { position: absolute; left: -100rem; }
 .skip:focus { left: 1rem; top: .5rem; background: #fff; padding: .4rem; }
-summary { cursor: pointer; }
+li { overflow-wrap: anywhere; }
+summary { cursor: pointer; font-weight: 600; }
+details caption { position: absolute; left: -100rem; }
 footer { max-width: 70rem; margin: 2rem auto; padding: 0 1.25rem 2rem; color: #555; font-size: .9rem; }
 .calm { background: #14532d; }
 @media print {
@@ -44,7 +46,7 @@ footer { max-width: 70rem; margin: 2rem auto; padding: 0 1.25rem 2rem; color: #5
   .scroll { overflow: visible; }
   main, header { max-width: none; padding: 0; }
   table { font-size: .7rem; }
-  th, td { padding: .2rem .35rem; overflow-wrap: anywhere; }
+  th, td { padding: .2rem .35rem; overflow-wrap: break-word; }
   tr, figure { break-inside: avoid; }
   h2 { break-after: avoid; }
 }

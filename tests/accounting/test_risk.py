@@ -92,7 +92,7 @@ def test_the_risk_is_below_that_of_one_epsilon_and_delta_alone(event, relation):
 def test_thresholds_add_their_delta_and_no_noise_is_no_protection():
     event = gaussian_event(4.0)
     plain, charged = membership_advantage(event, ADD), membership_advantage(Charge("fit", event, 0.01), ADD)
-    assert charged == pytest.approx(plain + 0.01)
+    assert plain + 0.009 < charged <= plain + 0.01 + 1e-12
     assert true_positive_rate(Charge("fit", event, 0.01), 0.01, ADD) > true_positive_rate(event, 0.01, ADD)
     assert membership_advantage(non_private_event(), ADD) == true_positive_rate(non_private_event(), 0.01, ADD) == 1.0
     assert membership_advantage([], ADD) == 0.0
