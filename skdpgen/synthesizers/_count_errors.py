@@ -191,8 +191,6 @@ class PlannedTable:
     most_bins : int
     tables : bool
         Whether the model is made of released tables or scores alone; the errors of one that is trained are not known.
-    scores : bool
-        Whether scores may take the place of tables.
     """
 
     schema: object
@@ -200,15 +198,13 @@ class PlannedTable:
     importance: tuple
     most_bins: int
     tables: bool
-    scores: bool
 
     @classmethod
     def of(cls, rows, settings):
         """From validated rows, of which public facts alone are taken, and the settings of the fit."""
         targets = () if rows.target is None else rows.target if isinstance(rows.target, tuple) else (rows.target,)
         importance = tuple(rows.importance.get(name, 1.0) for name in rows.schema.names if name not in targets)
-        tables = getattr(settings, "moments_alone", False)
-        return cls(rows.schema, targets, importance, rows.most_bins, tables, tables)
+        return cls(rows.schema, targets, importance, rows.most_bins, getattr(settings, "moments_alone", False))
 
     @property
     def assumptions(self):
@@ -267,7 +263,7 @@ class PlannedTable:
         moments = noise.get("moments", 0.0)
         n_bins, share = plan_bins(n_rows, n_blocks, classes, moments, most=self.most_bins)
         as_scores = False
-        if self.scores and share == 1:
+        if self.tables and share == 1:
             learned = n_rows >= NOISY_BELOW * _joint_sd(numbers, noise["bins"], neighboring) if numbers else True
             as_scores = prefers_scores(n_rows, n_blocks, classes, moments, n_bins, learned)
             n_bins = self.most_bins if as_scores else n_bins
