@@ -193,8 +193,6 @@ class PlannedTable:
     most_bins : int
     tables : bool
         Whether the model is made of released tables or scores alone; the errors of one that is trained are not known.
-    scores : bool
-        Whether scores may take the place of tables.
     """
 
     schema: object
@@ -202,15 +200,13 @@ class PlannedTable:
     importance: tuple
     most_bins: int
     tables: bool
-    scores: bool
 
     @classmethod
     def of(cls, rows, settings):
         """From validated rows, of which public facts alone are taken, and the settings of the fit."""
         targets = () if rows.target is None else rows.target if isinstance(rows.target, tuple) else (rows.target,)
         importance = tuple(rows.importance.get(name, 1.0) for name in rows.schema.names if name not in targets)
-        tables = getattr(settings, "moments_alone", False)
-        return cls(rows.schema, targets, importance, rows.most_bins, tables, tables)
+        return cls(rows.schema, targets, importance, rows.most_bins, getattr(settings, "moments_alone", False))
 
     @property
     def assumptions(self):
@@ -269,7 +265,7 @@ class PlannedTable:
         moments = noise.get("moments", 0.0)
         n_bins, share = plan_bins(n_rows, n_blocks, classes, moments, most=self.most_bins)
         as_scores = False
-        if self.scores and share == 1:
+        if self.tables and share == 1:
             grids = [len(fine_grid(c)) - 1 for c in columns if not isinstance(c, Categorical | Boolean)]
             enough = min(map(enough_rows, grids), default=0.0)
             learned = not numbers or n_rows >= enough * _joint_sd(numbers, noise["bins"], neighboring)

@@ -95,6 +95,8 @@ class MomentSynthesizer(BaseSynthesizer):
         Released number of rows; ``sample()`` draws as many.
     schema_ : Schema
         DataFrames: schema with the declared or released bounds and categories; y is the last column.
+    summary_ : FitSummary
+        DataFrames: what the fit kept and lost of each column, from released values: it may be published.
     bounds_ : array of shape (n_features, 2)
         Arrays: declared or released bounds of each column.
     model_ : object

@@ -252,6 +252,8 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         Released number of rows; ``sample()`` draws as many.
     schema_ : Schema
         DataFrames: schema with the declared or released bounds and categories; y is the last column.
+    summary_ : FitSummary
+        DataFrames: what the fit kept and lost of each column, from released values: it may be published.
     bounds_ : array of shape (n_features, 2)
         Arrays: declared or released bounds of each column.
     model_ : object
@@ -410,6 +412,8 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         Released number of rows; ``sample()`` draws as many.
     schema_ : Schema
         DataFrames: schema with the declared or released bounds and categories; y is the last column.
+    summary_ : FitSummary
+        DataFrames: what the fit kept and lost of each column, from released values: it may be published.
     bounds_ : array of shape (n_features, 2)
         Arrays: declared or released bounds of each column.
     model_ : object

@@ -119,8 +119,8 @@ class FitSummary:
         if smeared := [c for c in self.columns if any(end.startswith("smeared") for end in c.ends)]:
             spikes = [f"{c.name!r} (about {', '.join(self._spikes[c.name])})" for c in smeared]
             yield (
-                f"many rows lie together at an end of {_named(spikes)}; one value there is drawn as an interval: "
-                "declare bounds that end at this value, if it is public"
+                f"many rows lie together at an end of {_named(spikes)}; if that is one value, an interval is drawn in "
+                "its place: declare bounds that end at this value, if it is public"
             )
 
 
@@ -257,7 +257,7 @@ def _ends(binning, learned, visible):
         edges, mass = np.array(binning.edges)[::step] * step, np.array(binning.mass)[::step]
         single = _hold_one_value(edges, binning.integer)
         bound = binning.edges[0] if side == "low" else binning.edges[-1] - binning.integer
-        # zero is often a value of its own, and bounds are widened to it
+        # zero is often a frequent value, and bounds are widened to it
         if (
             learned
             and bound != 0

@@ -24,7 +24,7 @@ from skdpgen.utils.watching import watch_releases
 BY_CHANCE = 1e-7
 
 
-class _ReleasedEnough(Exception):
+class _TablesReleasedError(Exception):
     pass
 
 
@@ -114,9 +114,9 @@ def _released_tables(synth, frame, schema):
     def observe(released, sd, kind):
         seen.append((released, sd))
         if len(seen) == n_tables:
-            raise _ReleasedEnough
+            raise _TablesReleasedError
 
-    with pytest.raises(_ReleasedEnough), watch_releases(observe):
+    with pytest.raises(_TablesReleasedError), watch_releases(observe):
         synth.fit(frame)
     (cells, cells_sd), (tables, sd) = seen
     binnings = bins_from_histogram(cells, schema, float(np.max(cells_sd)), 16)
@@ -133,7 +133,7 @@ def _assert_standard_deviation(errors, stated):
 
 
 def test_the_closed_forms_are_those_of_the_estimates_that_a_model_is_made_of():
-    frame, schema = _table(300)
+    schema = _table(300)[1]
     codec = FrameCodec(TableEncoder(schema, n_bins=7).fit(), "y")
     importance = np.array([1.0, 3.0, 0.2, 1.0])
     noise, n_rows = {"moments": 1.7}, 10**6
