@@ -105,8 +105,8 @@ class Network:
         """Refuse a checkpoint of a model that cannot be saved; before the charge."""
         if self.has_checkpoint and not can_be_saved:
             raise ValueError(
-                "checkpoint= is for models that can be saved, and this one has modules of your own: model files hold "
-                "no code; leave out checkpoint="
+                "checkpoint= is for models that can be saved, and files of models hold no code: leave out "
+                "checkpoint=, or your own modules"
             )
 
     def make(self, default, plan, progress_text, **module):

@@ -132,7 +132,7 @@ def dp2vae_settings(parameters, defaults, seed):
         raise ValueError("architecture= has no effect with encoder= and decoder=: leave it out")
     if given["checkpoint"] is not None and given["decoder"] is not None:
         raise ValueError(
-            "checkpoint= is for models that can be saved: model files hold no module of your own (decoder=)"
+            "checkpoint= is for models that can be saved: a model file holds no code, and decoder= is your own module"
         )
     if given["checkpoint"] is not None and given["sampler"] == "balanced":
         raise ValueError(

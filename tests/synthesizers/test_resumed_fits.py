@@ -34,6 +34,7 @@ from skdpgen.exceptions import InvalidInputError, LedgerError, UtilityWarning
 from skdpgen.nn import DPNet, PriVAEModule, _dp2vae_training
 from skdpgen.synthesizers import _checkpoint
 from skdpgen.testing import seeded_noise
+from skdpgen.testing._replay import fit_along
 from skdpgen.utils.strict_json import read_safetensors
 from skdpgen.utils.watching import watch_releases
 
@@ -564,6 +565,30 @@ def the_file_holds_released_values_alone(name):
 @pytest.mark.parametrize("name", ["p3gm", "dp-gm", "dp2-vae", "dp2-vae, drawn"])
 def test_the_file_holds_released_values_alone(name):
     the_file_holds_released_values_alone(name)
+
+
+@pytest.mark.parametrize("name", ["p3gm, mixture", "dp-gm", "dp2-vae"])
+def test_the_file_reads_the_rows_through_their_releases_alone(name):
+    """With the releases of a fit to other rows, every file that a fit writes is the one that the other fit wrote."""
+    others, first, written = (2 * X[:45] ** 3 - 0.5, 1 - Y[:45]), None, []
+    for rows in ((X, Y), others):
+        with workplace() as (_, accountant, path), pytest.MonkeyPatch.context() as patch:
+            parts = []
+            write = _checkpoint.write_atomically
+
+            def seen(target, content, parts=parts, write=write):
+                write(target, content)
+                header = {name: value for name, value in _header(target).items() if name != "ledger"}
+                parts.append((header, load_file(target)))
+
+            patch.setattr(_checkpoint, "write_atomically", seen)
+            first = fit_along(make(name, accountant, path, random_state=0), rows, first and first.releases)
+            written.append(parts)
+    assert len(written[0]) == len(written[1]) > STEPS
+    for (header, arrays), (other_header, other_arrays) in zip(*written):
+        assert header == other_header
+        assert arrays.keys() == other_arrays.keys()
+        assert all(np.array_equal(arrays[key], other_arrays[key]) for key in arrays)
 
 
 def test_the_file_has_the_permissions_of_any_file(place):
