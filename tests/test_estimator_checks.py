@@ -94,6 +94,16 @@ def test_private_estimator_with_labels(estimator, check):
     check(estimator)
 
 
+# The exact number of rows as an attribute, of any type that numbers have.
+_NUMBERS = {
+    "count": int,
+    "count as a float": float,
+    "numpy's count": np.int64,
+    "numpy's float": np.float32,
+    "an array": np.array,
+}
+
+
 class _Means(PrivateEstimator):
     """Releases a mean; `fault` breaks one promise."""
 
@@ -137,8 +147,8 @@ class _Means(PrivateEstimator):
                 rng = NoiseGenerator("seeded", seed=check_random_state(self.random_state).randint(100))
             if self.fault == "rows":
                 self.rows_ = {"kept": [X[:, 0]]}
-            if self.fault == "count":
-                self.n_samples_ = len(X)
+            if self.fault in _NUMBERS:
+                self.n_samples_ = _NUMBERS[self.fault](len(X))
             noise = plan.noise_multipliers["moments"]
             self.released_ = add_gaussian(moments(X), noise, rng, accountant.neighboring)
             self._issue_card(plan, rng, [])
@@ -160,7 +170,7 @@ def test_an_honest_estimator_passes():
         ("twice", "2 charges"),
         ("seeded", "no noise was drawn"),
         ("rows", "one entry for each row"),
-        ("count", "number of rows"),
+        *((fault, "number of rows") for fault in _NUMBERS),
     ],
 )
 def test_each_broken_promise_is_caught(fault, message):
