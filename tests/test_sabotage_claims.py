@@ -12,11 +12,13 @@ import test_noninterference as noninterference
 from _sabotage import Claim, assert_caught, mutant_ids
 
 from skdpgen.commands import budget, verify
-from skdpgen.estimator_checks import _helpers
+from skdpgen.estimator_checks import _charges, _helpers, _released
 from skdpgen.metrics import LedgerDisplay
 from skdpgen.testing import _noninterference, _replay
 
 _TOLD = noninterference.test_each_uncharged_read_is_told_by_its_place_and_no_value
+_FULL = _charges.check_full_budget_refuses_and_releases_nothing
+_INTERRUPTED = _released.check_an_interrupted_fit_is_charged_and_not_fitted
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
@@ -40,9 +42,44 @@ MUTANTS = [
         "a number of rows that is no Python number",
         [
             Claim(checks.test_each_broken_promise_is_caught, fault, "number of rows")
-            for fault in ("numpy's count", "numpy's float")
+            for fault in ("numpy's count", "numpy's float", "an array")
         ],
-        (_helpers.of_length, ("int | float | np.number", "int | float")),
+        (
+            _helpers.of_length,
+            ("int | float | np.number", "int | float"),
+            ("$4 and not $shape and $1 == $2", "False"),
+        ),
+    ),
+    (
+        "a fit that costs more than its epsilon",
+        [Claim(checks.test_each_check_finds_what_it_is_for, "dear", "check_epsilon_agrees_with_the_ledger")],
+        (_charges.check_epsilon_agrees_with_the_ledger, ("assert $spent <= $most, $text", "pass")),
+    ),
+    (
+        "draws of noise in a fit that is refused",
+        [Claim(checks.test_each_check_finds_what_it_is_for, "refused", _FULL.__name__)],
+        (_FULL, ("assert not $draws\nassert not fitted_attributes($refused), $text", "pass")),
+    ),
+    (
+        "the relation of another accountant",
+        [Claim(checks.test_each_check_finds_what_it_is_for, "any relation", "check_another_relation_is_refused")],
+        (
+            _charges.check_another_relation_is_refused,
+            ("$made.set_params(neighboring=$other)", "$made.set_params(neighboring='nobody')"),
+        ),
+    ),
+    (
+        "an interrupted fit that is not charged",
+        [Claim(checks.test_each_check_finds_what_it_is_for, "late", _INTERRUPTED.__name__)],
+        (_INTERRUPTED, ("len($accountant.charges) == 1", "len($accountant.charges) <= 1")),
+    ),
+    (
+        "a private card of repeatable noise",
+        [Claim(checks.test_each_check_finds_what_it_is_for, "card", "check_noise_is_on_the_card")],
+        (
+            _released.check_noise_is_on_the_card,
+            ("assert json.loads($seeded.card_.to_json())['private'] is False", "pass"),
+        ),
     ),
     (
         "a change that is no number taken for none",
