@@ -82,6 +82,31 @@ MUTANTS = [
         (charged.ChargedPlan.claim, ("self._use.users[0] is not $user", "False")),
     ),
     (
+        "steps that are compared before they are counted",
+        [Claim(plans.two_threads_take_no_step_and_no_plan_twice_wherever_they_meet, "DP-SGD")],
+        (
+            charged.ChargedPlan.take_step,
+            ("self._use.steps.append(None)", "pass"),
+            (
+                "if len(self._use.steps) > self.steps:\n    raise $error",
+                "if len(self._use.steps) >= self.steps:\n    raise $error\nself._use.steps.append(None)",
+            ),
+        ),
+    ),
+    (
+        "users of a plan that are compared before they are noted",
+        [Claim(plans.two_threads_take_no_step_and_no_plan_twice_wherever_they_meet, "subsets")],
+        (
+            charged.ChargedPlan.claim,
+            ("self._use.users.append($user)", "pass"),
+            (
+                "if self.private and self._use.users[0] is not $user:\n    raise $error",
+                "if len(self._use.users) > 0 and self._use.users[0] is not $user:\n    raise $error\n"
+                "self._use.users.append($user)",
+            ),
+        ),
+    ),
+    (
         "a charge that covers many plans",
         [Claim(plans.a_receipt_covers_what_was_charged_and_each_release_once, "DP-SGD")],
         (receipt.Receipt.cover, ("self._left = $left", "pass")),
