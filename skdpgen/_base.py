@@ -176,6 +176,11 @@ class PrivateEstimator(BaseEstimator):
             separate = SEPARATE_LEDGERS if self.accountant is None else ""
             warnings.warn(EXACT_SCORES + separate, PrivacyLeakWarning, stacklevel=5)  # _fit, fit, its context, caller
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True  # noise never follows random_state
+        return tags
+
     def __sklearn_is_fitted__(self):
         return "card_" in vars(self)
 

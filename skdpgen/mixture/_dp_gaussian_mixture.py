@@ -423,11 +423,6 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         columns = "number and order of columns" + (", kind (dtype) of y" if with_labels else "")
         return [*(f"{name}: declared public by the caller" for name in declared), columns]
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        return tags
-
 
 def _check_y(y, n_rows):
     labels = class_labels(y, n_rows)
