@@ -28,8 +28,7 @@ from ..utils.validation import (
     fit_context,
     validate_rows,
 )
-from ._em import TransformedRows, class_gaussians, dp_em, initial_mixture
-from ._parameters import GaussianMixtureParameters
+from ._em import GaussianMixtureParameters, TransformedRows, class_gaussians, dp_em, initial_mixture
 
 __all__ = ["DPGaussianMixture"]
 
