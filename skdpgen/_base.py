@@ -75,7 +75,9 @@ class PrivateEstimator(BaseEstimator):
         """Make one of the fits that a search has charged: the releases of `plan`, which `reservation` covers."""
         with self._fitting():
             rows, plan = self._prepare(X, y, CalibratedFit(plan))
-            rng = self._charge(reservation.take(plan), plan)
+            rng = make_noise_generator(self.noise)
+            self._receipt, accountant = reservation.take(plan, private=rng.private)
+            self._begin_release(accountant)
             self._complete(rows, plan, rng)
         return self
 
@@ -232,6 +234,10 @@ class PrivateEstimator(BaseEstimator):
         rng = make_noise_generator(self.noise)
         charged = accountant if reservation is None else reservation
         self._receipt = charged.charge(plan.event, plan.label, plan.extra_delta, private=rng.private)
+        self._begin_release(accountant)
+        return rng
+
+    def _begin_release(self, accountant):
         self.accountant_ = accountant
         # The stream that `sample` advances: post-processing, so it may follow random_state. Noise never does.
         seed = (
@@ -240,7 +246,6 @@ class PrivateEstimator(BaseEstimator):
             else None
         )
         self._sampling_stream = np.random.default_rng(seed)
-        return rng
 
     def _issue_card(self, plan, rng, public_assumptions, gradient_noise=None):
         """Write the privacy card: the last step of a fit, after which the estimator counts as fitted.
