@@ -79,7 +79,9 @@ class PrivateEstimator(BaseEstimator):
         """Make one of the fits that a search has charged: the releases of `plan`, which `reservation` covers."""
         with self._fitting():
             rows, plan = self._prepare(X, y, CalibratedFit(plan))
-            rng = self._charge(reservation.take(plan), plan)
+            rng = make_noise_generator(self.noise)
+            self._receipt, accountant = reservation.take(plan, private=rng.private)
+            self._begin_release(accountant)
             self._complete(rows, plan, rng)
         return self
 
@@ -197,6 +199,11 @@ class PrivateEstimator(BaseEstimator):
         elif self.accountant is None and earlier is not None:
             _warn_of_refit(earlier, self.card_)
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True  # noise never follows random_state
+        return tags
+
     def __sklearn_is_fitted__(self):
         return "card_" in vars(self)
 
@@ -248,6 +255,10 @@ class PrivateEstimator(BaseEstimator):
         rng = make_noise_generator(self.noise)
         charged = accountant if reservation is None else reservation
         self._receipt = charged.charge(plan.event, plan.label, plan.extra_delta, private=rng.private)
+        self._begin_release(accountant)
+        return rng
+
+    def _begin_release(self, accountant):
         self.accountant_ = accountant
         # The stream that `sample` advances: post-processing, so it may follow random_state. Noise never does.
         seed = (
@@ -256,7 +267,6 @@ class PrivateEstimator(BaseEstimator):
             else None
         )
         self._sampling_stream = np.random.default_rng(seed)
-        return rng
 
     def _issue_card(self, plan, rng, public_assumptions, gradient_noise=None, columns=None, declared=None):
         """Write the privacy card: the last step of a fit, after which the estimator counts as fitted.

@@ -420,7 +420,7 @@ MUTANTS = [
         "labels with the dtype of all that were seen",
         _kept("mixture by class"),
         (
-            DPGaussianMixture.fit,
+            DPGaussianMixture._complete,
             (
                 "$classes = np.array($kept)\n$codes = label_codes($labels, $kept) if $kept else $none",
                 "$classes = np.array($kept).astype(np.array($labels.tolist()).dtype)\n"

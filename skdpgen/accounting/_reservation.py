@@ -13,10 +13,12 @@ from scipy.optimize import brentq
 
 from ..exceptions import BudgetExceededError
 from ..utils.forks import ForkSafeLock, process_identity
-from ._accountant import PrivacyAccountant
+from ._accountant import PrivacyAccountant, detached_accountant
 from ._calibration import FitPlan, Phase, check_phases, make_plan, scale_for_rdp
 from ._events import Charge, Repetition, releases
+from ._filter import Entry
 from ._pricing import check_delta, check_epsilon, epsilon_rdp, gaussian_mu
+from ._receipt import Receipt
 from ._renyi import rdp_at, run_probabilities
 
 __all__ = ["CalibratedFit", "PhaseRecorder", "Reservation", "calibrate_by_rdp", "plan_at"]
@@ -149,13 +151,21 @@ class Reservation:
             self._left = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
             return self._left
 
-    def take(self, plan: FitPlan) -> PrivacyAccountant:
+    def take(self, plan: FitPlan, *, private: bool = True) -> tuple[Receipt, PrivacyAccountant]:
         """Use up one fit; BudgetExceededError where none is left, or the charge does not cover `plan`.
+
+        Parameters
+        ----------
+        plan : FitPlan
+        private : bool, default=True
+            As in `PrivacyAccountant.charge`.
 
         Returns
         -------
-        PrivacyAccountant
-            New, in memory and without a limit, for the charge of this fit alone: its cost is in that of the search.
+        receipt : Receipt
+            Covers the releases of `plan`.
+        accountant : PrivacyAccountant
+            Holds the charge of `plan` alone, for the card of the fit; nothing more can be charged to it.
         """
         with self._lock:
             if not self.open:
@@ -165,8 +175,9 @@ class Reservation:
             if self._private and not self._covers(plan):
                 raise BudgetExceededError(f"{plan.label!r} is not among the runs that {self._charge.label!r} covers")
             self._left -= 1
-        search = self.accountant
-        return PrivacyAccountant(math.inf, search.delta, search.neighboring, delta_reserve=search.delta_reserve)
+        search, entry = self.accountant, Entry(plan.charge, 1, "charged" if private else "seeded")
+        rule = (math.inf, search.delta, search.neighboring, search.delta_reserve)
+        return Receipt(plan.charge), detached_accountant((entry,), rule)
 
     def _covers(self, plan):
         """Whether the releases of a run begin with those of the fit (a score may follow)."""

@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..exceptions import InvalidInputError, SchemaError
+from ..tabular._frames import column_difference
 from ..utils.validation import check_row_count
 
 __all__ = [
@@ -175,8 +176,9 @@ class ChunkSource:
         total = None
         for number, chunk in enumerate(self._chunks()):
             if list(chunk.columns) != list(self.head.columns):
+                difference = column_difference(list(chunk.columns), list(self.head.columns))
                 raise SchemaError(
-                    f"chunk {number} has other columns than the first one: {_difference(chunk, self.head)}"
+                    f"chunk {number} has other columns than the first one: {difference or 'the same in another order'}"
                 )
             for at in range(0, len(chunk), CHUNK_ROWS):
                 part = function(chunk.iloc[at : at + CHUNK_ROWS])
@@ -235,15 +237,6 @@ def _of_part(function, part):
 
 def _both(combine, one, other):
     return one if other is None else other if one is None else combine(one, other)
-
-
-def _difference(chunk, head):
-    missing = [repr(name) for name in head.columns if name not in chunk.columns]
-    unexpected = [repr(name) for name in chunk.columns if name not in head.columns]
-    parts = [
-        f"{word}: {', '.join(found)}" for word, found in (("missing", missing), ("unexpected", unexpected)) if found
-    ]
-    return "; ".join(parts) or "the same in another order"
 
 
 def parquet_chunks(paths, left_out=()):

@@ -313,11 +313,6 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
     def _n_features_out(self):
         return self.n_components_
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        return tags
-
 
 class _Residual:
     """Scaled rows, clipped to the ball of the first round, minus the released mean."""

@@ -28,8 +28,7 @@ from ..utils.validation import (
     fit_context,
     validate_rows,
 )
-from ._em import TransformedRows, class_gaussians, dp_em, initial_mixture
-from ._parameters import GaussianMixtureParameters
+from ._em import GaussianMixtureParameters, TransformedRows, class_gaussians, dp_em, initial_mixture
 
 __all__ = ["DPGaussianMixture"]
 
@@ -422,11 +421,6 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         declared = [name for name in ("bounds", "l2_bound", "classes", "means_init") if getattr(self, name) is not None]
         columns = "number and order of columns" + (", kind (dtype) of y" if with_labels else "")
         return [*(f"{name}: declared public by the caller" for name in declared), columns]
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        return tags
 
 
 def _check_y(y, n_rows):

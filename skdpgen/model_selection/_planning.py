@@ -144,7 +144,7 @@ class PlansSearch:
         """Fewest rows that a run is fitted to, except in one search of a thousand million; at least 1."""
         return max(1, int(stats.binom.ppf(1e-9, n_rows, 1 - 1 / (self.cv or FOLDS))))
 
-    def _check_scoring(self, candidates, y):
+    def _check_scoring(self, y):
         if self.public_data is not None:
             if self.cv is not None:
                 raise ValueError("cv holds rows out for a private score: with public_data there is none")

@@ -116,7 +116,6 @@ class _ForwardsToBest:
         tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
         for name in ("input_tags", "target_tags", "estimator_type", "transformer_tags", "classifier_tags"):
             setattr(tags, name, getattr(inner, name))
-        tags.non_deterministic = True
         return tags
 
 
@@ -293,7 +292,7 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
     # ---- before the charge -----------------------------------------------------------------------
     def _prepare(self, X, y, accountant):
         candidates = list_candidates(self.param_grid, self.n_candidates, self.random_state)
-        scoring, bounds = self._check_scoring(candidates, y)
+        scoring, bounds = self._check_scoring(y)
         estimators = [self._candidate(parameters) for parameters in candidates]
         requests = [self._request(estimator, X, y, accountant) for estimator in estimators]
         mean_runs = float(max(len(candidates), _LEAST_RUNS) if self.mean_runs is None else self.mean_runs)

@@ -334,7 +334,6 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
         tags.classifier_tags.poor_score = True  # with a few hundred rows at epsilon 1, most is noise
         return tags
 

@@ -389,7 +389,6 @@ class BaseSynthesizer(PrivateEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
         tags.input_tags.allow_nan = False
         tags.input_tags.categorical = tags.input_tags.string = True
         return tags

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..data.arrays import ArrayRows, check_image_shape
 from ..data.frames import FrameRows
+from ..data.validation import refuse_given
 from ..exceptions import InvalidInputError
 from ..tabular._schema import check_unique
 from ..utils.validation import MOST_UNITS, HasMethods, Interval, StrOptions, fit_context, validate_data, validate_rows
@@ -44,13 +45,13 @@ class LikelihoodSynthesizer(BaseSynthesizer):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""
         shared = {name: getattr(self, name) for name in ("classes", "target_type", "on_invalid")}
         if isinstance(X, pd.DataFrame):
-            self._refuse(("bounds", "image_shape"), "for arrays; for a DataFrame, declare schema=")
+            refuse_given(self, ("bounds", "image_shape"), "for arrays; for a DataFrame, declare schema=")
             if self.likelihood != "auto":
                 raise ValueError("likelihood= is for arrays: a DataFrame has one categorical distribution a column")
             check_unique(X.columns)
             validate_data(self, X, skip_check_array=True)
             return FrameRows(X, y, target=self.target, schema=self.schema, **shared)
-        self._refuse(("schema", "target"), "for DataFrames; for an array, declare bounds= and give y")
+        refuse_given(self, ("schema", "target"), "for DataFrames; for an array, declare bounds= and give y")
         X = validate_rows(self, X, order=None)
         shape = check_image_shape(self.image_shape, X.shape[1])
         # no row is clipped as a whole, its gradient is: the norm bound is that of the unit box
@@ -62,12 +63,6 @@ class LikelihoodSynthesizer(BaseSynthesizer):
         if self.likelihood == "bernoulli" and (lowest is None or not (lowest >= 0).all()):
             raise ValueError('likelihood="bernoulli" needs declared bounds that are not negative, and no numeric y')
         return rows
-
-    def _refuse(self, names, why):
-        refused = [name for name in names if getattr(self, name) is not None]
-        if refused:
-            named = ", ".join(f"{name}=" for name in refused)
-            raise InvalidInputError(f"leave out {named}, which {'is' if len(refused) == 1 else 'are'} {why}")
 
     def score_samples(self, X, y=None, *, n_importance=1):
         """Return the importance-weighted bound of the log-likelihood of each row, shape (n_samples,).

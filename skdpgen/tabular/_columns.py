@@ -31,6 +31,7 @@ __all__ = [
     "Numeric",
     "output_dtype",
     "parse_dtype",
+    "plain_value",
     "unit_microseconds",
 ]
 
@@ -106,7 +107,7 @@ def _fail(column, message):
     raise SchemaError(f"column {column.name!r}: {message}")
 
 
-def _plain(value):
+def plain_value(value):
     """Turn numpy scalars into Python ones, so that a schema is hashable and JSON holds it."""
     return value.item() if isinstance(value, np.generic) else value
 
@@ -124,7 +125,7 @@ def unit_microseconds(column) -> int:
 def _check_common(column):
     if not isinstance(column.name, str | Integral) or isinstance(column.name, bool):
         raise SchemaError(f"a column name must be a string or an integer; got {type(column.name).__name__}")
-    object.__setattr__(column, "name", _plain(column.name))
+    object.__setattr__(column, "name", plain_value(column.name))
     if not isinstance(column.missing, bool | np.bool_):
         _fail(column, "missing must be True or False")
     object.__setattr__(column, "missing", bool(column.missing))
@@ -257,7 +258,7 @@ class Numeric:
 
     def _checked_bounds(self):
         try:
-            low, high = (_plain(bound) for bound in self.bounds)
+            low, high = (plain_value(bound) for bound in self.bounds)
         except (TypeError, ValueError):
             _fail(self, "bounds must be a pair (lowest, highest)")
         for bound in (low, high):
@@ -328,7 +329,7 @@ def dtype_range(name: str) -> tuple[float, float]:
     dtype = output_dtype(name)
     dtype = np.dtype(getattr(dtype, "numpy_dtype", dtype))
     info = np.iinfo(dtype) if dtype.kind in "iu" else np.finfo(dtype)
-    return _plain(info.min), _plain(info.max)
+    return plain_value(info.min), plain_value(info.max)
 
 
 def fit_dtype(values, name: str | None) -> bool:
@@ -376,7 +377,7 @@ class Categorical:
         self._check_order()
         if self.categories is not None:
             object.__setattr__(self, "categories", self._checked_categories())
-        object.__setattr__(self, "other", _plain(self.other))
+        object.__setattr__(self, "other", plain_value(self.other))
         values = self.values or ()
         if self.other is not None and (family(self.other) is None or self.other in (self.categories or ())):
             _fail(self, "other must be a string or number that is not one of the categories")
@@ -426,7 +427,7 @@ class Categorical:
     def _checked_categories(self):
         if isinstance(self.categories, str) or not np.iterable(self.categories):
             _fail(self, "categories must be a sequence of values")
-        categories = tuple(_plain(value) for value in self.categories)
+        categories = tuple(plain_value(value) for value in self.categories)
         if not categories and self.other is None:
             _fail(self, "categories must not be empty")
         for value in categories:

@@ -27,6 +27,7 @@ from ._schema import check_unique
 
 __all__ = [
     "check_columns",
+    "column_difference",
     "column_levels",
     "factorize",
     "level_codes",
@@ -90,6 +91,14 @@ def validate_frame(frame, schema, on_invalid="clip"):
     return frame
 
 
+def column_difference(names, wanted):
+    """Text of the names that are missing, and of those that are not wanted; empty where there is none of either."""
+    missing = [repr(name) for name in wanted if name not in names]
+    unexpected = [repr(name) for name in names if name not in wanted]
+    found = {"missing": missing, "unexpected": unexpected}
+    return "; ".join(f"{word}: {', '.join(listed)}" for word, listed in found.items() if listed)
+
+
 def check_columns(frame, schema):
     """Return `frame` as a DataFrame whose columns are the schema's; SchemaError shows the difference."""
     if not isinstance(frame, pd.DataFrame):
@@ -105,13 +114,8 @@ def check_columns(frame, schema):
         frame = pd.DataFrame(array, columns=list(schema.names))
     check_unique(frame.columns)
     names = list(frame.columns)
-    missing = [repr(name) for name in schema.names if name not in names]
-    unexpected = [repr(name) for name in names if name not in schema]
-    if missing or unexpected:
-        parts = [
-            f"{word}: {', '.join(found)}" for word, found in (("missing", missing), ("unexpected", unexpected)) if found
-        ]
-        raise SchemaError(f"the columns are not those of the schema; {'; '.join(parts)}")
+    if difference := column_difference(names, schema.names):
+        raise SchemaError(f"the columns are not those of the schema; {difference}")
     if names != list(schema.names):
         place, ours, theirs = next((i, a, b) for i, (a, b) in enumerate(zip(schema.names, names)) if a != b)
         raise SchemaError(

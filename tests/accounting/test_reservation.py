@@ -11,7 +11,7 @@ from _sabotage import Claim, assert_caught, mutant_ids
 from skdpgen import DPPCA, PrivacyAccountant
 from skdpgen.accounting import gaussian_event, repeat_and_select_event
 from skdpgen.accounting._reservation import PhaseRecorder, Reservation, calibrate_by_rdp, plan_at
-from skdpgen.exceptions import BudgetExceededError
+from skdpgen.exceptions import BudgetExceededError, DetachedAccountantError
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 X = np.random.default_rng(0).normal(size=(300, 2))
@@ -142,9 +142,13 @@ def test_a_reservation_covers_what_was_charged_and_nothing_louder():
         reservation.take(louder)
     with pytest.raises(BudgetExceededError, match="not among the runs"):
         _fit(reservation, louder)
-    alone = reservation.take(plan)  # for the charge of the fit alone: it shares nothing with that of the search
+    receipt, alone = reservation.take(plan)  # of this fit alone: it shares nothing with the charge of the search
+    assert receipt.event == plan.event
+    assert alone.charges == (plan.charge,)
     assert (alone.neighboring, alone.delta) == (accountant.neighboring, accountant.delta)
-    alone.charge(plan.event, plan.label, plan.extra_delta)
+    for attempt in (lambda: alone.charge(plan.event, plan.label), lambda: alone.plan([plan])):
+        with pytest.raises(DetachedAccountantError):
+            attempt()
     assert len(accountant.charges) == 1
 
 

@@ -170,7 +170,9 @@ def test_the_fixed_bits_of_public_fits_reach_no_other_thread():
 
 def test_fits_are_made_within_the_search_alone(monkeypatch):
     kept, take = [], Reservation.take
-    monkeypatch.setattr(Reservation, "take", lambda self, plan: kept.append((self, plan)) or take(self, plan))
+    monkeypatch.setattr(
+        Reservation, "take", lambda self, plan, **how: kept.append((self, plan)) or take(self, plan, **how)
+    )
     with seeded_noise(0, quiet=True):
         search = _search().fit(X)
     made = list(kept)

@@ -104,7 +104,7 @@ def test_a_record_moves_the_sum_by_twice_the_bound_and_never_by_more(update):
     assert change >= 0.999 * 2 * plan.clip_norm
     assert change <= 2 * plan.gradient_bound
     # what the noise is a multiple of: both ends of the pair are C from the rest under Poisson draws, else 2 C apart
-    assert totals[0.0].l2_bound == (0.25 if update == "frozen" else 0.5)
+    assert totals[0.0].add_or_remove_one == (0.25 if update == "frozen" else 0.5)
 
 
 @pytest.mark.parametrize("seed", range(3))
