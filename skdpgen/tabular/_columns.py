@@ -227,7 +227,7 @@ class Numeric:
         return self.integer or self.step is not None
 
     def _checked_step(self):
-        step = _plain(self.step)
+        step = plain_value(self.step)
         if not isinstance(step, Real) or isinstance(step, bool) or not 1e-30 <= step <= 1e30:
             _fail(self, "step must be a number from 1e-30 to 1e30")
         if self.decimals is not None:
@@ -241,7 +241,7 @@ class Numeric:
     def _checked_spikes(self):
         if isinstance(self.spikes, str) or not np.iterable(self.spikes):
             _fail(self, "spikes must be a sequence of numbers")
-        spikes = tuple(sorted({_plain(value) for value in self.spikes}))
+        spikes = tuple(sorted({plain_value(value) for value in self.spikes}))
         for value in spikes:
             if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
                 _fail(self, "spikes must be finite numbers")

@@ -120,17 +120,16 @@ def _end_by(reservation, error):
 
 
 def an_error_ends_a_reservation():
-    """Whatever ends the block: no run that is left is made afterwards, and none that was taken is charged."""
+    """Whatever ends the block: no run that is left is made afterwards, and none is taken."""
     for error in (KeyError, KeyboardInterrupt, GeneratorExit, BudgetExceededError):
         accountant, reservation, plan, _ = _paid()
-        reserved = ReservedFit(reservation, plan)
         with pytest.raises(error):
             _end_by(reservation, error)
         assert not reservation.open
         with pytest.raises(BudgetExceededError, match="is over"):
-            ReservedFit(reservation, plan)
+            reservation.take(plan)
         with pytest.raises(BudgetExceededError, match="is over"):
-            DPPCA(1, accountant=reserved).fit(X)
+            _fit(reservation, plan)
         assert len(accountant.charges) == 1
 
 
