@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from decimal import Decimal
 from pathlib import Path
 from unittest.mock import patch
 
@@ -31,7 +32,7 @@ from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.nn import DPNet, DPNetClassifier, P3GMModule, PartitionedVAEModule, PriVAEModule
 from skdpgen.synthesizers import _dp2vae_model
 from skdpgen.synthesizers import _p3gm as _p3gm_module
-from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric, Schema
+from skdpgen.tabular import Boolean, Categorical, Datetime, Identifier, Numeric, Schema
 from skdpgen.testing import check_noninterference
 
 __all__ = ["CASES", "KINDS", "PRODUCT", "Case", "noninterference"]
@@ -121,6 +122,24 @@ def _levels():
     return Schema([Categorical("job", ("baker", "nurse", "pilot"), other="another", missing=True), Boolean("late")])
 
 
+def _forms(frame):
+    """Decimals and dates as objects, time spans, and keys."""
+    cents = np.rint(frame["income"].fillna(0.0) * 4) / 4
+    return pd.DataFrame(
+        {
+            "key": [f"{value:.17f}" for value in frame["height"]],
+            "amount": pd.Series([Decimal(repr(value)) for value in cents], dtype=object),
+            "date": frame["day"].dt.date.astype(object).where(frame["day"].notna(), None),
+            "span": pd.to_timedelta(frame["age"], unit="h"),
+            "age": frame["age"],
+        }
+    )
+
+
+def _keyed():
+    return Schema([Identifier("key"), Numeric("age", integer=True, step=2, spikes=(40,))])
+
+
 def _series(values):
     return tuple(pd.Series(part, name="label") for part in values)
 
@@ -142,6 +161,7 @@ KINDS = {
         zip([part[_X_ONLY].fillna(0.0) for part in _frames(*n)], _series(_classes(*n)))
     ),
     "frame of words": lambda n: [(part[_WORDS],) for part in _frames(*n)],
+    "frame of forms": lambda n: [(_forms(part),) for part in _frames(*n)],
     "frame, numbers": lambda n: list(zip(_frames(*n), _series(_numbers(*n)))),
     "frame, classes": lambda n: list(zip(_frames(*n), _series(_classes(*n)))),
     "frame, category": lambda n: list(
@@ -324,6 +344,7 @@ CASES = {
     "frame, category": Case(_moment(), "frame, category"),
     "frame, mixture": Case(_p3gm(prior="mixture", em_steps=2), "frame, classes"),
     "frame, net": Case(_p3gm(target="job", **_DEEP), "frame"),
+    "frame of forms and keys": Case(_moment(schema=_keyed()), "frame of forms"),
     "frame in chunks": Case(_moment(target="job"), "frame", source=chunks),
     "frame in Parquet": Case(_p3gm(target="job"), "frame", source=parquet),
     "termwise net": Case(_privae("mmd"), "array, classes"),

@@ -16,6 +16,7 @@ from ..exceptions import InvalidInputError
 from ..tabular import sample_levels
 from ..utils.blocks import exact_product, map_blocks
 from ..utils.file_checks import check_size, check_whole
+from ..utils.printing import listed
 from ..utils.validation import as_sizes
 from .labels import Labels, check_labels, class_for_all, is_numeric_target, label_codes, learn_classes
 from .scaling import RowScaling, check_bounds, check_inside, learn_scaling, scaling_phases
@@ -114,7 +115,7 @@ class ArrayCodec:
         """Codes of the classes of `y`; ValueError for a class that the model does not have."""
         codes = label_codes(y, self.classes)
         if (codes < 0).any():
-            raise ValueError("y contains a class that the model does not have; see classes_")
+            raise ValueError(f"y contains a class that the model does not have; it has {listed(self.classes)}")
         return codes
 
     def to_state(self):

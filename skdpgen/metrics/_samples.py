@@ -11,6 +11,7 @@ from pandas.api import types as pdt
 from sklearn.preprocessing import OneHotEncoder
 
 from ..exceptions import InvalidInputError
+from ..tabular._formats import plain_forms
 
 __all__ = [
     "ColumnCells",
@@ -41,7 +42,8 @@ def as_frame(rows, like=None):
     Returns
     -------
     DataFrame
-        Columns x0, x1, ... for an array, "y" for labels without a name.
+        Columns x0, x1, ... for an array, "y" for labels without a name. Decimals, spans, periods and the like are plain
+        columns (see `plain_forms`).
     """
     if isinstance(rows, tuple) and len(rows) == 2:
         X, y = rows
@@ -51,7 +53,7 @@ def as_frame(rows, like=None):
             name = f"{name}_"
         frame = frame.assign(**{str(name): y.array if isinstance(y, pd.Series) else np.asarray(y)})
     elif isinstance(rows, pd.DataFrame):
-        return rows
+        return plain_forms(rows)
     elif isinstance(rows, pd.Series):
         return rows.to_frame("x0" if rows.name is None else rows.name)
     else:

@@ -12,6 +12,7 @@ from ..data.arrays import ArrayRows, check_image_shape
 from ..data.frames import FrameRows
 from ..data.validation import refuse_given
 from ..exceptions import InvalidInputError
+from ..generators.components import join_chunks
 from ..tabular._schema import check_unique
 from ..utils.validation import MOST_UNITS, HasMethods, Interval, StrOptions, fit_context, validate_data, validate_rows
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer, LatentTransformerMixin
@@ -146,10 +147,10 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
         Returns
         -------
         DataFrame or array
-            The columns of X; levels of tables are drawn from their distribution.
+            The columns of X; levels of tables are drawn from their distribution, and keys are fresh.
         """
         check_is_fitted(self)
-        return self.model_.reconstruct(self._rows_like_fit(X), y, self._sampling_stream)
+        return join_chunks(self._with_keys([self.model_.reconstruct(self._rows_like_fit(X), y, self._sampling_stream)]))
 
     @staticmethod
     def _model_from_state(state):

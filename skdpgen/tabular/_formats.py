@@ -19,6 +19,7 @@ __all__ = [
     "from_form",
     "interval_texts",
     "parse_form",
+    "plain_forms",
     "range_of_form",
     "resolution_of_period",
     "scale_of",
@@ -167,6 +168,38 @@ def _text(interval):
     left, right = (int(end) if float(end).is_integer() else float(end) for end in (interval.left, interval.right))
     opened = "[" if interval.closed in ("left", "both") else "("
     return f"{opened}{left}, {right}{']' if interval.closed in ('right', 'both') else ')'}"
+
+
+def plain_forms(frame):
+    """Return a frame whose columns with a form are plain: numbers (spans and times in seconds), datetimes, or text.
+
+    For comparisons of real and synthetic rows, which know no other columns.
+    """
+    plain = {name: _plain(frame[name]) for name in frame.columns} if frame.columns.is_unique else {}
+    changed = {name: column for name, column in plain.items() if column.dtype != frame[name].dtype}
+    if not changed:
+        return frame
+    frame = frame.copy(deep=False)
+    for name, column in changed.items():
+        frame[name] = column
+    return frame
+
+
+def _plain(series):
+    dtype = series.dtype
+    form = form_of(str(dtype)) or (type_of_objects(series) if pdt.is_object_dtype(dtype) else None)
+    if form in ("decimal", "span", "time"):
+        name = str(dtype) if form_of(str(dtype)) else "time" if form == "time" else "decimal"
+        return pd.Series(from_form(series, name), index=series.index, name=series.name)
+    if form == "period":
+        return series.dt.to_timestamp()
+    if form == "interval":
+        return series.astype(object).map(_text, na_action="ignore").astype("string")
+    if form == "date":
+        return pd.to_datetime(series)
+    if isinstance(dtype, pd.ArrowDtype) and pdt.is_datetime64_any_dtype(dtype):
+        return series.astype("datetime64[us]" if time_zone(dtype) is None else f"datetime64[us, {time_zone(dtype)}]")
+    return series
 
 
 # -- and back -----------------------------------------------------------------------------------------------------

@@ -446,8 +446,8 @@ def bins_from_histogram(noisy, schema, noise_sd, max_bins=32) -> dict[str, Binni
 def enough_rows(n_cells):
     """Return the rows, in standard deviations of the noise on one cell, from which a fine histogram is learned.
 
-    A column of few integers has few cells, and many rows in each: 1 and 2 stand out from 0 and 3 at fewer rows than an
-    age from the next.
+    A column of few integers has few cells, and many rows in each: 1 and 2 stand out from 0 and 3 long before one age
+    does from the next.
     """
     return max(_FEW_CELLS_NOISY_BELOW, _NOISY_BELOW * min(1.0, n_cells / _MANY_CELLS))
 

@@ -95,6 +95,16 @@ class Release:
     query: object = None
 
 
+def _weights(weights, spread, public):
+    """Weights of the cells that no row names, and those other than 1 of the cells that rows name.
+
+    How many cells rows name is private, and one weight for each of them has that shape.
+    """
+    if not weights.ndim:
+        return weights.shape, weights.tobytes()
+    return spread[public].tobytes(), sorted({*spread[~public].tolist()} - {1.0})
+
+
 class _Follower(Replay):
     """Records the releases of a fit; with a `past`, puts those of another fit in their place.
 
@@ -137,7 +147,7 @@ class _Follower(Replay):
             "runs of names": len(runs),
             "add_or_remove_one": float(total.add_or_remove_one),
             "replace_one": None if total.replace_one is None else float(total.replace_one),
-            "weights": (weights.shape, weights.tobytes()),
+            "weights": _weights(weights, spread, public) if runs else (weights.shape, weights.tobytes()),
             "lattice": None if total.lattice is None else float(total.lattice),
             "unit": total.unit,
             "noise_multiplier": float(query.noise_multiplier),

@@ -14,6 +14,7 @@ from skdpgen.data.table_files import read_table
 from skdpgen.exceptions import SchemaError
 from skdpgen.tabular import Categorical, Datetime, Numeric, TableEncoder
 from skdpgen.tabular._columns import output_dtype
+from skdpgen.tabular._formats import plain_forms
 
 pa = pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
@@ -197,3 +198,14 @@ def test_a_form_belongs_to_one_kind(kind, name):
     output_dtype(name)
     with pytest.raises(SchemaError, match="does not fit a column of"):
         kind("x", dtype=name)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_real_and_synthetic_rows_of_a_form_are_compared(form):
+    from skdpgen.metrics import marginal_tvd
+
+    values, _ = FORMS[form]
+    frame = pd.DataFrame({"x": values, "z": RNG.normal(size=N)})
+    halves = frame.iloc[: N // 2], frame.iloc[N // 2 :]
+    assert plain_forms(frame)["x"].isna().sum() == 0
+    assert marginal_tvd(*halves) < 0.3
