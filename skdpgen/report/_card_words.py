@@ -198,9 +198,11 @@ def _public(card) -> Part:
         "These facts were not protected: they were taken as public. A fact is public if everybody may know it without "
         "these data. A fact that was read off the data, such as the largest income, is not public. Check each one."
     ]
+    declared = card.get("declared", {})
+    twice = {f"{name}: declared public by the caller" for name in declared}
     items = [
-        *card["public_assumptions"],
-        *(f"{name}: {_words(fact)}" for name, fact in card.get("declared", {}).items()),
+        *(text for text in card["public_assumptions"] if text not in twice),
+        *(f"{name}, declared by the caller: {_words(fact)}" for name, fact in declared.items()),
     ]
     if not items:
         items = ["none"]
