@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ._accountant import PrivacyAccountant
-from ._budget_plan import BudgetPlan
+from ._budget_plan import BudgetPlan, PlannedCounts
 from ._calibration import FitPlan, Phase, calibrate, noise_multiplier_for
 from ._card import PrivacyCard
 from ._events import (
@@ -28,6 +28,7 @@ __all__ = [
     "Charge",
     "FitPlan",
     "Phase",
+    "PlannedCounts",
     "PrivacyAccountant",
     "PrivacyCard",
     "PrivacyFilter",

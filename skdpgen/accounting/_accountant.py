@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dp_accounting import DpEvent
+
 from ..exceptions import BudgetExceededError, LedgerError
 from ..utils.printing import printable
 from ._calibration import FitPlan, Phase, calibrate, check_phases, make_plan, scale_for_rdp
@@ -22,7 +24,6 @@ from ._renyi import rdp_at
 
 if TYPE_CHECKING:
     import pandas as pd
-    from dp_accounting import DpEvent
 
 __all__ = ["PrivacyAccountant", "detached_accountant"]
 

@@ -14,23 +14,22 @@ from functools import lru_cache
 from importlib import metadata
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .. import __version__
 from .._types import check_neighboring
 from ..exceptions import BudgetExceededError
 from ..utils.atomic import write_atomically
 from ..utils.clock import is_day, today
 from ..utils.strict_json import read_json
+from ._accountant import PrivacyAccountant, detached_accountant
 from ._calibration import FitPlan
 from ._events import Charge, mechanisms, releases_from_json, releases_to_json
 from ._facts import plain
 from ._filter import STATUSES, Entry, PrivacyFilter, proves_privacy
 from ._pricing import check_delta, check_work, epsilon_pld, epsilon_rdp, why_bounded
 
-if TYPE_CHECKING:
-    from ._accountant import PrivacyAccountant
-
-__all__ = ["FILES", "PrivacyCard", "default_versions", "digest", "plain"]
+__all__ = ["FILES", "NOT_PRIVATE", "PrivacyCard", "default_versions", "digest", "plain", "remark_on_epsilon"]
 
 _FORMAT, _OLD_FORMAT = "skdpgen-privacy-card-2", "skdpgen-privacy-card-1"
 _OLD_FIELDS = (
@@ -62,6 +61,14 @@ _SAMPLERS = {
     "repeat_and_select": "repeat and select: a random number of runs, of which the best alone is released",
 }
 
+NOT_PRIVATE = "NOT PRIVATE: without noise, or with noise that can be repeated; publish nothing that this made"
+_ALONE = (
+    "this ledger saw this fit alone: any other fit to the same rows adds to the cost, unless all of them are charged "
+    "to one ledger"
+)
+# Epsilon above which a guarantee allows far more than is usual.
+_LARGE = 10
+
 # Limits of a card that is read; the page on verifying in the documentation names them.
 _MOST_BYTES = 16 * 2**20
 _MOST_CHARGES = 20_000
@@ -69,6 +76,20 @@ _MOST_CHARGES = 20_000
 _TOLERANCE = 5e-4
 # How far below: another processor's rounding, and no more.
 _ROUNDING = 1e-6
+
+
+def remark_on_epsilon(epsilon: float | str) -> str:
+    """Return what an epsilon means that protects hardly anybody, in one sentence; "" for a smaller one."""
+    epsilon = float(epsilon)
+    if math.isinf(epsilon):
+        return NOT_PRIVATE
+    if epsilon <= _LARGE:
+        return ""
+    return (
+        f"epsilon {epsilon:.4g} is above {_LARGE}, and protects hardly anybody: what is published may raise the odds "
+        f"of a correct guess about one row by a factor of up to e^{epsilon:.4g}"
+        + (f" (about {math.exp(epsilon):.1g})" if epsilon < 700 else "")
+    )
 
 
 class PrivacyCard:
@@ -298,7 +319,22 @@ class PrivacyCard:
 
     def __repr__(self):
         fit = self["fit"]
-        return f"PrivacyCard({self['model']['name']}, epsilon={fit['epsilon']}, delta={fit['delta']})"
+        warned = "" if self["private"] else "NOT PRIVATE, "
+        return f"PrivacyCard({self['model']['name']}, {warned}epsilon={fit['epsilon']}, delta={fit['delta']})"
+
+    @property
+    def charge(self) -> Charge:
+        """The charge of the fit: the first of them, if a later version writes several."""
+        return _charge_from_json(self["fit"]["charges"][0], "fit")
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences that a reader of the figures must know: no privacy, a large epsilon, a ledger of one fit."""
+        if not self["private"]:
+            return (NOT_PRIVATE,)
+        large = remark_on_epsilon(self["fit"]["epsilon"])
+        alone = len(self["ledger"]["charges"]) == 1
+        return (*((large,) if large else ()), *((_ALONE,) if alone else ()))
 
     def to_json(self) -> str:
         """Return the card as JSON text."""
@@ -376,8 +412,6 @@ class PrivacyCard:
         ValueError
             When the ledger on the card is not consistent; see `verify`.
         """
-        from ._accountant import detached_accountant
-
         ledger = self["ledger"]
         entries = self._verify_ledger(ledger, check_neighboring(self["neighboring"]))[1]
         budget = _read_float(ledger["budget_epsilon"], "ledger: budget_epsilon")
@@ -432,8 +466,6 @@ class PrivacyCard:
 
 def default_versions() -> dict[str, str]:
     """Versions of the interpreter and of the packages that decide the figures on a card."""
-    from .. import __version__
-
     packages = {name: _installed(name) for name in ("numpy", "scipy", "dp-accounting")}
     return {"python": platform.python_version(), "skdpgen": __version__, **packages}
 

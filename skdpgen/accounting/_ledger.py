@@ -24,10 +24,13 @@ from ..utils.strict_json import read_json
 from ._events import Charge, releases_from_json
 from ._filter import STATUSES, Entry, PrivacyFilter, Totals
 from ._ledger_records import (
+    FitSteps,
     Record,
     charge_record,
+    end_record,
     entries_of,
     first_link,
+    fit_steps_of,
     link,
     parse,
     replay,
@@ -403,6 +406,84 @@ class FileLedger:
             text = take_record(number, granted, totals)
             length, head = self._write(connection, len(records), self._head(connection)[1], [text])
             return _Seen(length, head, totals, None), granted, taken + granted
+
+        self._check_writable()
+        seen = self._seen
+        now, granted, taken = self._run(work, write=True)
+        if now is not None:
+            self._remember(now._replace(stamp=self._stamp()))
+        return granted, taken
+
+    def fit_steps_of(self, number: int, rule: PrivacyFilter) -> FitSteps:
+        """Return what is known of the steps of the fit in record `number`; see `_ledger_records.fit_steps_of`."""
+
+        def work(connection):
+            return fit_steps_of(self._chained(connection, self._check_parameters(connection, rule), seen), number)
+
+        seen = self._seen
+        return self._run(work)
+
+    def take_fit_steps(self, number: int, count: int, rule: PrivacyFilter, *, known: int, file: str) -> tuple[int, int]:
+        """Take steps of a fit with a checkpoint, before they run; one process at a time goes on with a fit.
+
+        Parameters
+        ----------
+        number, count : int
+        rule : PrivacyFilter
+        known : int
+            Steps taken so far, as the caller knows. Where others have taken steps since, the caller does not go on.
+        file : str
+            SHA-256 of the checkpoint from which the steps go on: from then on the ledger vouches for that file.
+
+        Returns
+        -------
+        granted, taken : int
+            As in `take_steps`.
+
+        Raises
+        ------
+        LedgerError
+            Also where the fit has ended, or another process has gone on with it.
+        """
+        return self._write_fit(
+            number, rule, known, lambda found: min(count, found.steps - found.taken), lambda *of: take_record(*of, file)
+        )
+
+    def end_fit(self, number: int, rule: PrivacyFilter, *, known: int, file: str) -> None:
+        """End a fit whose steps were all taken: its model is made from the checkpoint of hash `file`, and no other.
+
+        Raises
+        ------
+        LedgerError
+            Also where the fit has ended at another checkpoint, or another process has gone on with it.
+        """
+        self._write_fit(
+            number, rule, known, lambda found: 0, lambda of, _, totals: end_record(of, file, totals), ends=True
+        )
+
+    def _write_fit(self, number, rule, known, count, text, *, ends=False):
+        """Append a record of a fit with a checkpoint; return how many steps it takes, and how many all have taken."""
+
+        def work(connection):
+            found = self._check_parameters(connection, rule)
+            records = self._chained(connection, found, seen)
+            fit = fit_steps_of(records, number)
+            if fit.end is not None or fit.taken != known:
+                raise LedgerError(
+                    f"another process went on with the fit charged as {fit.charge.label!r} (entry {number} in the "
+                    f"ledger {self.path}), and has {'ended it' if fit.end is not None else 'taken steps of it'}: one "
+                    "charge is one model, so this process stops; nothing was taken"
+                )
+            if ends and fit.taken < fit.steps:
+                raise LedgerError(f"the fit charged as {fit.charge.label!r} is not ended before its last step")
+            granted = count(fit)
+            if granted <= 0 and not ends:
+                return None, 0, fit.taken
+            totals = records[-1].totals
+            length, head = self._write(
+                connection, len(records), self._head(connection)[1], [text(number, granted, totals)]
+            )
+            return _Seen(length, head, totals, None), granted, fit.taken + granted
 
         self._check_writable()
         seen = self._seen

@@ -77,6 +77,8 @@ def _run(name, budget, folder, data_dir):
     accountant = synthesizer.accountant_
     print(f"\n{name}: {run.describe()}, fitted in {seconds:.1f} s")
     print(_ledger(accountant))
+    for remark in synthesizer.card_.remarks:
+        print(f"  {remark}")
     print(
         f"  spent: epsilon {accountant.epsilon_spent():.4f} at delta {accountant.delta:g} "
         f"({accountant.neighboring}; the unit is one row)"

@@ -89,4 +89,6 @@ def _verify_card(arguments):
         print(f"  public   {shown(text)}")
     for name, path in files.items():
         print(f"  file     {shown(path)}: the {FILES[name]} that the card was written with")
+    for text in card.remarks:
+        print(f"  note     {text}")
     return card["private"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pandas as pd
 from sklearn.base import clone
 
 from ..utils.clock import one_day
@@ -234,8 +235,6 @@ def _is_table(part):
 def _joined(parts):
     if not _is_table(parts[0]):
         return np.concatenate([np.asarray(part) for part in parts])
-    import pandas as pd
-
     if isinstance(parts[0], pd.Series):
         return _joined_series(parts)
     names = list(parts[0].columns)
@@ -248,8 +247,6 @@ def _joined(parts):
 
 
 def _joined_series(parts):
-    import pandas as pd
-
     if all(isinstance(part.dtype, pd.CategoricalDtype) for part in parts):
         listed = list(dict.fromkeys(itertools.chain(*(part.dtype.categories for part in parts))))
         parts = [part.cat.set_categories(listed) for part in parts]
