@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..accounting import membership_advantage, true_positive_rate
-from ..accounting._card import FILES
+from ..accounting._card import FILES, remark_on_epsilon
 
 __all__ = ["Part", "Statement", "state"]
 
@@ -76,6 +76,8 @@ def state(card) -> Statement:
             "Epsilon was recomputed from the events on the card. The publisher vouches that these events are the ones "
             "that ran.",
         ]
+        if large := remark_on_epsilon(fit["epsilon"]):
+            banner.append(f"{large[0].upper()}{large[1:]}.")
     else:
         banner = [
             "NOT PRIVATE: this release protects nobody.",
