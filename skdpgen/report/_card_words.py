@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..accounting import membership_advantage, true_positive_rate
-from ..accounting._card import FILES
+from ..accounting._card import FILES, remark_on_epsilon
 
 __all__ = ["Part", "Statement", "state"]
 
@@ -76,6 +76,8 @@ def state(card) -> Statement:
             "Epsilon was recomputed from the events on the card. The publisher vouches that these events are the ones "
             "that ran.",
         ]
+        if large := remark_on_epsilon(fit["epsilon"]):
+            banner.append(f"{large[0].upper()}{large[1:]}.")
     else:
         banner = [
             "NOT PRIVATE: this release protects nobody.",
@@ -198,9 +200,11 @@ def _public(card) -> Part:
         "These facts were not protected: they were taken as public. A fact is public if everybody may know it without "
         "these data. A fact that was read off the data, such as the largest income, is not public. Check each one."
     ]
+    declared = card.get("declared", {})
+    twice = {f"{name}: declared public by the caller" for name in declared}
     items = [
-        *card["public_assumptions"],
-        *(f"{name}: {_words(fact)}" for name, fact in card.get("declared", {}).items()),
+        *(text for text in card["public_assumptions"] if text not in twice),
+        *(f"{name}, declared by the caller: {_words(fact)}" for name, fact in declared.items()),
     ]
     if not items:
         items = ["none"]

@@ -189,3 +189,13 @@ def test_the_command_prints_the_card_and_writes_a_page_for_everyone(fitted, caps
     Path("bad.json").write_text(json.dumps({**changed, "unit": "nobody"}))
     assert "was changed after it was written" in refused(capsys, "card", "bad.json", "--html", "bad.html")
     assert not Path("bad.html").exists()
+
+
+def test_a_large_epsilon_is_remarked_in_the_banner():
+    model = DPPCA(1, epsilon=20.0, bounds=(0, 1)).fit(np.random.default_rng(0).random((300, 2)))
+    page = card_page(model.card_)
+    assert "epsilon 20" in words(page)[:600]
+    assert (
+        len(Page(page).all("p"))
+        == len(Page(card_page(DPPCA(1, bounds=(0, 1)).fit(np.zeros((300, 2))).card_)).all("p")) + 1
+    )

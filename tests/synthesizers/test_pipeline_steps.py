@@ -60,7 +60,7 @@ def test_an_encoder_is_undone_where_its_categories_were_declared():
             pipe[0].set_params(sparse_output=False)
         assert sample_pipeline(pipe.fit(CODES), 5).shape == (5, 3)
         with pytest.raises(ValueError, match="nothing was charged"):
-            sample_pipeline(pipe.set_params(**{f"{pipe.steps[0][0]}__categories": "auto"}).fit(CODES), 5)
+            sample_pipeline(clone(pipe).set_params(**{f"{pipe.steps[0][0]}__categories": "auto"}).fit(CODES), 5)
     counted = make_pipeline(OneHotEncoder(min_frequency=5, sparse_output=False, **declared), DPGaussianMixture())
     with pytest.raises(ValueError, match="nothing was charged"):
         sample_pipeline(counted.fit(CODES), 5)
@@ -103,7 +103,7 @@ def test_the_range_of_the_rows_left_through_a_scaler_and_is_now_refused_by_both_
     with pytest.raises(ValueError, match="'minmaxscaler'"):
         sample_pipeline(plain, 5)
     with pytest.warns(PrivacyLeakWarning, match=r"'step0' \(MinMaxScaler\) learns from the rows"):
-        private = _private(*steps).fit(X)
+        private = _private(*map(clone, steps)).fit(X)
     with pytest.raises(ValueError, match="'step0'"):
         private.sample(5)
 
