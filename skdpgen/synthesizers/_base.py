@@ -25,7 +25,7 @@ from ._released import save_state
 
 __all__ = ["DATA_CONSTRAINTS", "TRAINING_CONSTRAINTS", "BaseSynthesizer", "LatentTransformerMixin"]
 
-# Of every synthesizer: the budget, and what is public of the data.
+# Parameters of every synthesizer: the budget, and what is public of the data.
 DATA_CONSTRAINTS = {
     **PRIVACY_CONSTRAINTS,
     "target": "no_validation",
@@ -37,7 +37,7 @@ DATA_CONSTRAINTS = {
     "on_invalid": [StrOptions({"clip", "raise"})],
     "progress": ["boolean"],
 }
-# Of those that train a network by DP-SGD.
+# Parameters of those that train a network by DP-SGD.
 TRAINING_CONSTRAINTS = {
     "sampling_rate": [Interval(Real, 1e-6, 1, closed="both")],
     "steps": [Interval(Integral, 1, None, closed="left")],

@@ -30,7 +30,7 @@ from ._columns import (
 __all__ = ["Schema", "check_unique"]
 
 _FORMAT = "skdpgen-schema"
-# Of a schema that is read from JSON.
+# Columns of a schema in a JSON file: a larger one is refused before it fills the memory.
 _MOST_COLUMNS = 100_000
 
 
