@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 
 from ._types import NEIGHBORING
 from .accounting import PrivacyAccountant, PrivacyCard
+from .accounting._facts import array_columns, declared_facts
 from .accounting._reservation import CalibratedFit, PhaseRecorder
 from .exceptions import PrivacyLeakWarning
 from .utils.noise import make_noise_generator
@@ -23,6 +24,7 @@ from .utils.validation import (
     Options,
     StrOptions,
     check_parameters,
+    count_search_fits,
     inside_search,
     is_finite,
     python_value,
@@ -63,12 +65,14 @@ class PrivateEstimator(BaseEstimator):
     # ---- the order of a fit -------------------------------------------------------------------------------------
     def _fit(self, X, y=None):
         """Validate the rows, plan, charge, release: each once, in this order."""
+        earlier = vars(self).get("card_")
         with self._fitting():
-            accountant = self._resolve_accountant()
-            rows, plan = self._prepare(X, y, accountant)
-            rng = self._charge(accountant, plan)  # before it nothing private is released, after it nothing is refunded
+            planner = self._planner(self._resolve_accountant())
+            rows, plan = self._prepare(X, y, planner)
+            self._check_prepared(rows, plan)
+            rng = self._charge(planner, plan)  # before it nothing private is released, after it nothing is refunded
             self._complete(rows, plan, rng)
-            self._warn_inside_search()
+            self._warn_of_other_fits(earlier)
         return self
 
     def _fit_reserved(self, X, y, plan, reservation):
@@ -91,6 +95,13 @@ class PrivateEstimator(BaseEstimator):
     def _complete(self, rows, plan, rng):
         """Make all releases of a charged plan, set the fitted attributes, and end with `_issue_card`."""
         raise NotImplementedError
+
+    def _planner(self, accountant):
+        """Return what plans and charges the fit: the accountant, or what replaces it in a fit that goes on."""
+        return accountant
+
+    def _check_prepared(self, rows, plan):
+        """Make the last checks before the charge."""
 
     def plan(self, X, y=None):
         """Return what `fit` on these data would charge: nothing is charged, released or stored.
@@ -118,7 +129,7 @@ class PrivateEstimator(BaseEstimator):
                 "epsilon=None means the epsilon that is left when fit is called, and a planned charge would leave "
                 "nothing: set epsilon to a number for plan()"
             )
-        return self._planned(X, y)
+        return self._planned(X, y, described=True)
 
     def _requested(self, X, y, accountant):
         """Return the phases that `fit` would release (a `FitRequest`), for a search, which calibrates them itself."""
@@ -126,11 +137,16 @@ class PrivateEstimator(BaseEstimator):
         self._planned(X, y, recorder)
         return recorder.request
 
-    def _planned(self, X, y, accountant=None):
+    def _planned(self, X, y, accountant=None, described=False):
         trial = clone(self)
         trial._validate_params()
         with trial._fitting():
-            return trial._prepare(X, y, trial._resolve_accountant() if accountant is None else accountant)[1]
+            prepared = trial._prepare(X, y, trial._resolve_accountant() if accountant is None else accountant)
+            return trial._describe(*prepared) if described else prepared[1]
+
+    def _describe(self, prepared, plan):
+        """Return the plan with what is public of the prepared rows, from which a `BudgetPlan` tells errors in rows."""
+        return plan
 
     @contextmanager
     def _fitting(self):
@@ -172,11 +188,16 @@ class PrivateEstimator(BaseEstimator):
         for name in set(vars(self)).difference(parameters, _SETTINGS):
             delattr(self, name)
 
-    def _warn_inside_search(self):
-        """Warn where GridSearchCV, cross_validate or the like makes the fit: their scores are exact."""
+    def _warn_of_other_fits(self, earlier):
+        """Warn inside a search of scikit-learn, whose scores are exact, and at a second fit of this object.
+
+        `earlier` is the card of the fit before, or None.
+        """
         if inside_search():
-            separate = SEPARATE_LEDGERS if self.accountant is None else ""
-            warnings.warn(EXACT_SCORES + separate, PrivacyLeakWarning, stacklevel=5)  # _fit, fit, its context, caller
+            own = SEPARATE_LEDGERS + _sum_of_search(self) if self.accountant is None else ""
+            warnings.warn(EXACT_SCORES + own, PrivacyLeakWarning, stacklevel=5)  # _fit, fit, its context, caller
+        elif self.accountant is None and earlier is not None:
+            _warn_of_refit(earlier, self.card_)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -247,10 +268,11 @@ class PrivateEstimator(BaseEstimator):
         )
         self._sampling_stream = np.random.default_rng(seed)
 
-    def _issue_card(self, plan, rng, public_assumptions, gradient_noise=None):
+    def _issue_card(self, plan, rng, public_assumptions, gradient_noise=None, columns=None, declared=None):
         """Write the privacy card: the last step of a fit, after which the estimator counts as fitted.
 
-        `gradient_noise` is the (description, private) of the noise of DP-SGD, where there was any.
+        `gradient_noise` is the (description, private) of the noise of DP-SGD, where there was any; `columns` and
+        `declared` are the fields of the card, where they are not those of an array and of the parameters.
         """
         self._check_finite(plan)
         description, private = rng.description, rng.private
@@ -259,14 +281,21 @@ class PrivateEstimator(BaseEstimator):
         public_assumptions = list(public_assumptions)
         if plan.neighboring == "replace_one":
             public_assumptions.append("number of rows: public under replace_one")
+        parameters = self.get_params(deep=False)
+        declared = declared_facts(parameters) if declared is None else declared
+        if columns is None:
+            columns = array_columns(getattr(self, "n_features_in_", None), getattr(self, "feature_names_in_", None))
         self.card_ = PrivacyCard.build(
             plan,
             self.accountant_,
             model=type(self).__name__,
-            parameters=_plain(self.get_params(deep=False)),
+            parameters=_plain(parameters, declared),
             public_assumptions=public_assumptions,
             noise=description,
             private=private and math.isfinite(plan.epsilon),
+            date=getattr(vars(self).get("_receipt"), "day", None),  # a search charges a reservation: no receipt
+            columns=columns,
+            declared=declared,
         )
 
     def _check_finite(self, plan):
@@ -289,6 +318,37 @@ class PrivateEstimator(BaseEstimator):
         if isinstance(random_state, np.random.Generator):
             return random_state
         return np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def _sum_of_search(estimator):
+    """What the fits of a search cost together, where scikit-learn tells how many there are; else nothing."""
+    fits = count_search_fits()
+    if fits is None or not math.isfinite(estimator.epsilon):
+        return ""
+    candidates, folds, refits = fits
+    total = candidates * folds + refits
+    delta = DEFAULT_DELTA if estimator.delta is None else estimator.delta
+    return (
+        f". This search makes {total} fits ({candidates} candidates in {folds} folds{', and a refit' * refits}): "
+        f"together they cost up to epsilon {total * estimator.epsilon:.4g} at delta {total * delta:.2g}"
+    )
+
+
+def _warn_of_refit(first, second):
+    """Warn that two fits of one object have separate ledgers: their cards do not show what they cost together."""
+    if not (first["private"] and second["private"]):
+        return
+    one, other = first["fit"], second["fit"]
+    if one["delta"] + other["delta"] >= 1:
+        return
+    warnings.warn(
+        "this object was fitted before, and each of the two fits has a separate ledger. If both used the same rows, "
+        f"they cost up to epsilon {one['epsilon'] + other['epsilon']:.4g} at delta "
+        f"{one['delta'] + other['delta']:.2g} together, and neither card says so: give one accountant= to all fits "
+        "of the same rows",
+        PrivacyLeakWarning,
+        stacklevel=6,  # itself, _warn_of_other_fits, _fit, fit, its context, the caller
+    )
 
 
 def _repeat(said):
@@ -320,11 +380,14 @@ def _is_plain(values, deep=True):
     )
 
 
-def _plain(parameters):
-    """Constructor parameters as JSON can hold them; objects by their type, rows by their shape, never by contents."""
+def _plain(parameters, declared=()):
+    """Constructor parameters as JSON can hold them; objects by their type, rows by their shape, never by contents.
+
+    Of an object among the `declared` facts the card says that it is listed there.
+    """
     out = {}
     for name, value in parameters.items():
-        if name in ("accountant", "random_state"):
+        if name in ("accountant", "random_state", "checkpoint"):  # a path of this machine is no fact about the model
             continue
         if isinstance(value, (str, bool, int, float, type(None))):
             out[name] = value
@@ -341,5 +404,5 @@ def _plain(parameters):
         ):
             out[name] = dict(value)
         else:
-            out[name] = f"<{type(value).__name__}>"
+            out[name] = "<see declared>" if name in declared else f"<{type(value).__name__}>"
     return out

@@ -30,7 +30,7 @@ _TESTS = Path(__file__).parent
 
 
 # the test functions of other rooms are the claims that sabotage must break
-_ROOMS = ("accounting", "data", "decomposition", "dpsgd", "generators", "mechanisms", "nn", "synthesizers")
+_ROOMS = ("accounting", "data", "decomposition", "dpsgd", "generators", "mechanisms", "metrics", "nn", "synthesizers")
 sys.path.extend(str(_TESTS / room) for room in _ROOMS)
 
 
@@ -155,6 +155,11 @@ def assert_caught(monkeypatch, claims, *changes):
 class Audit:
     """Watch a fit: what was charged, what was released, in which order; a context manager.
 
+    Parameters
+    ----------
+    change : callable, default=None
+        Maps each released sum to what the fit goes on with in its place.
+
     Attributes
     ----------
     log : list of (kind, ...)
@@ -166,7 +171,8 @@ class Audit:
         Under which noise was scaled.
     """
 
-    def __init__(self):
+    def __init__(self, change=None):
+        self._change = change
         self.log, self.plans, self.subset_plans, self.relations = [], [], [], set()
         self._rate = None
 
@@ -210,7 +216,8 @@ class Audit:
     def _add_gaussian(self, query, noise_multiplier, rng, neighboring):
         self.log.append(("release", noise_multiplier))
         self.relations.add(neighboring)
-        return add_gaussian(query, noise_multiplier, rng, neighboring)
+        noisy = add_gaussian(query, noise_multiplier, rng, neighboring)
+        return noisy if self._change is None else self._change(noisy)
 
     def _select_above(self, noisy_counts, sd, delta, n_columns=1):
         self.log.append(("threshold", delta))

@@ -1,6 +1,10 @@
 """`skdpgen budget` and `skdpgen audit`."""
 
+import contextlib
+import io
 import json
+import os
+import tempfile
 
 import pandas as pd
 import pytest
@@ -26,7 +30,12 @@ def test_a_table_is_planned_from_its_schema_alone(tmp_path, capsys):
     assert main(["budget", "--schema", str(tmp_path / "s.json"), "--target", "sex", "--rows", "5000"]) == 0
     shown = capsys.readouterr().out
     assert "moments" in shown
-    assert "5000 rows, add_or_remove_one: epsilon 1 at delta 1e-05" in shown
+    assert "assumed: 5000 rows; 10 categories in a column of learned categories\n" in shown
+    assert "add_or_remove_one: epsilon 1 at delta 1e-05" in shown
+    assert "rows in the noise" not in shown
+    kinds = [line.split("  ")[0] for line in shown.splitlines()]
+    for kind in ("learned category", "declared category", "number", "date", "declared target"):
+        assert kind in kinds
     assert "nothing was charged" in shown
 
 
@@ -38,6 +47,23 @@ def test_a_file_and_an_array_are_planned_and_drawn(tmp_path, capsys):
     command = ["budget", "--columns", "4", "--model", "DPPCA", "--set", "n_components=2", "--plot", str(plot)]
     assert main(command) == 0
     assert plot.exists()
+
+
+def test_the_plan_of_a_file_follows_from_its_columns_alone():
+    """It is shown, and perhaps published, and nothing is charged for it: the number of rows is what the caller says."""
+    shown = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "rows.csv")
+        for n_rows, scale in ((3, 1.0), (211, 50.0)):
+            frame = pd.DataFrame({"size": [scale * (k + 0.5) for k in range(n_rows)], "kind": ["x"] * n_rows})
+            frame.to_csv(path, index=False)
+            for options in ((), ("--json",), ("--rows", "5000")):
+                with contextlib.redirect_stdout(io.StringIO()) as told:
+                    assert main(["budget", path, *options]) == 0
+                shown.setdefault(options, set()).add(told.getvalue())
+    assert all(len(texts) == 1 for texts in shown.values())
+    assert "10000 rows" in shown[()].pop()
+    assert "5000 rows" in shown["--rows", "5000"].pop()
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,10 @@ G_NOISE_RO = Claim(test_gaussian.test_gaussian_noise_is_at_its_scale, RO, None)
 G_LATTICE = Claim(test_gaussian.test_noise_is_rounded_to_the_lattice_and_added_exactly)
 CLIPPED = Claim(test_gaussian.test_clipped_rows_are_inside_exactly, 1.0)
 ON_LATTICE = Claim(test_gaussian.test_lattice_rows_are_inside_exactly_and_never_longer)
+WEIGHTED_HISTOGRAM = {
+    r: Claim(test_gaussian.test_sensitivity_of_a_weighted_joint_histogram_is_attained_and_not_exceeded, r)
+    for r in (AR, RO)
+}
 HISTOGRAM = {r: Claim(test_gaussian.test_joint_histogram_sensitivity_is_attained_and_not_exceeded, r) for r in (AR, RO)}
 THRESHOLD = {
     n: Claim(test_gaussian.test_a_category_of_one_record_passes_with_probability_delta_at_most, n) for n in (1, 8)
@@ -377,6 +381,11 @@ MUTANTS = [
         "histogram pays for one column",
         [HISTOGRAM[AR]],
         (joint_histogram, ("BoundedSum($rest, add_or_remove_one=$d**0.5)", "BoundedSum($rest, add_or_remove_one=1.0)")),
+    ),
+    (
+        "weights of a histogram left out of its sensitivity",
+        [WEIGHTED_HISTOGRAM[AR], WEIGHTED_HISTOGRAM[RO]],
+        (joint_histogram, ("np.sum(np.square($weights))", "np.sum(np.square($weights)) / 2")),
     ),
     ("histogram's replace_one dropped", [HISTOGRAM[RO]], (joint_histogram, ("2 * $d", "$d"))),
     # sampling

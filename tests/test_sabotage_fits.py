@@ -9,8 +9,10 @@ import test_dp_pca
 import test_subclusters
 from _fits import (
     FITS,
+    POOR,
     a_category_of_one_record_is_not_told,
     a_clone_charges_the_same_books,
+    a_poor_release_is_made_once,
     a_refused_fit_releases_nothing,
     fits_under_one_seed_differ,
     ledger_is_what_ran,
@@ -50,6 +52,10 @@ def _told(name):
     return [Claim(a_category_of_one_record_is_not_told, name)]
 
 
+def _once(name, poor="negative"):
+    return [Claim(a_poor_release_is_made_once, name, poor)]
+
+
 SEEDS = [Claim(fits_under_one_seed_differ, name) for name in ESTIMATORS]
 REFUSED = [Claim(a_refused_fit_releases_nothing, name) for name in ESTIMATORS]
 CLONES = [Claim(a_clone_charges_the_same_books, name) for name in ESTIMATORS]
@@ -69,6 +75,28 @@ EXACT = ("add_gaussian($counts, $noise_multiplier, $rest)", "add_gaussian($count
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
+    (
+        "a step of EM that is made again where a component died",
+        [*_once("mixture"), *_once("mixture, replace_one", "zero")],
+        (
+            _em.dp_em,
+            after(
+                "$noisy = add_gaussian($sums, $rest)",
+                "if $noisy[:, 0].min() <= 0:\n    $noisy = add_gaussian($sums, $rest)",
+            ),
+        ),
+    ),
+    (
+        "a norm bound that is learned again where the noise hides the rows",
+        [*_once("pca"), *_once("mixture"), *_once("arrays", "zero")],
+        (
+            _scaling.learn_norm_bound,
+            after(
+                "$noisy = add_gaussian($counts, $rest)",
+                "if $noisy.max() <= 0:\n    $noisy = add_gaussian($counts, $rest)",
+            ),
+        ),
+    ),
     # more released than charged
     (
         "unpaid release in DPPCA",
@@ -470,6 +498,12 @@ def test_sabotage_of_a_fit_is_caught(monkeypatch, mutant):
 @pytest.mark.parametrize("name", FITS)
 def test_ledger_is_what_ran(name):
     Claim(ledger_is_what_ran, name).holds_unpatched()
+
+
+@pytest.mark.parametrize("name", [name for name in FITS if "net" not in name])  # whose sums are those of other fits
+def test_a_poor_release_is_made_once(name):
+    for poor in POOR:
+        Claim(a_poor_release_is_made_once, name, poor).holds_unpatched()
 
 
 @pytest.mark.parametrize("name", FITS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ._accountant import PrivacyAccountant
-from ._budget_plan import BudgetPlan
+from ._budget_plan import BudgetPlan, PlannedCounts
 from ._calibration import FitPlan, Phase, calibrate, noise_multiplier_for
 from ._card import PrivacyCard
 from ._events import (
@@ -21,12 +21,14 @@ from ._events import (
 from ._filter import PrivacyFilter
 from ._pricing import delta_pld, epsilon_pld, epsilon_rdp, gaussian_delta, gaussian_epsilon, gaussian_mu
 from ._receipt import Receipt
+from ._risk import membership_advantage, true_positive_rate
 
 __all__ = [
     "BudgetPlan",
     "Charge",
     "FitPlan",
     "Phase",
+    "PlannedCounts",
     "PrivacyAccountant",
     "PrivacyCard",
     "PrivacyFilter",
@@ -43,9 +45,11 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_event",
     "gaussian_mu",
+    "membership_advantage",
     "noise_multiplier_for",
     "non_private_event",
     "poisson_gaussian_event",
     "repeat_and_select_event",
     "subset_gaussian_event",
+    "true_positive_rate",
 ]

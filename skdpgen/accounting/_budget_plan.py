@@ -1,4 +1,4 @@
-"""BudgetPlan: the noise of each phase, its signal, the split of the budget and the epsilon curve, before a charge."""
+"""BudgetPlan: the noise of each phase, errors in rows, the split of the budget and the epsilon curve: no charge."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..utils.atomic import save_figure
+from ..utils.printing import table_lines
 from ._calibration import FitPlan
+from ._card import remark_on_epsilon
 from ._events import SUBSET_MECHANISMS
 from ._pricing import epsilon_pld
 
-__all__ = ["BudgetPlan", "PlannedPhase"]
+__all__ = ["BudgetPlan", "PlannedCounts", "PlannedPhase"]
 
 _DELTAS = tuple(10.0**-k for k in range(4, 9))
 
@@ -35,9 +37,6 @@ class PlannedPhase:
         Largest possible sum of the expected rows over the noise: rows (times `sampling_rate`) / noise_multiplier; of
         steps on subsets, the sum of the clipped means of a step, one for each subset. A group of a hundredth of the
         rows has a hundredth of it. None where the number of subsets is not known.
-    rows_in_the_noise : float or None
-        Number of rows whose whole contribution is one standard deviation of the noise: a pattern that fewer rows share
-        is not visible.
     """
 
     fit: str
@@ -47,7 +46,36 @@ class PlannedPhase:
     sampling_rate: float | None
     noise_multiplier: float
     signal_to_noise: float | None
-    rows_in_the_noise: float | None
+
+
+@dataclass(frozen=True)
+class PlannedCounts:
+    """What the noise does to counts of rows, for one kind of column of a table.
+
+    Attributes
+    ----------
+    fit : str
+    kind : str
+        "learned category", "declared category", "number", "date", "learned target" or "declared target".
+    columns : int
+        Number of columns of this kind.
+    smallest_kept : float or None
+        Rows of the smallest category that is kept with probability .95; 0 where every category is kept, None for
+        numbers and dates and where it is not known.
+    one_way_error : float or None
+        Standard error, in rows, of the count of rows at one level (category, bin) of one column, the largest over the
+        columns of this kind; of a target, of the rows of one class. None where the model is not made of counts.
+    two_way_error : float or None
+        Standard error, in rows, of the count of rows at one level of each of two columns; None where these counts are
+        not released.
+    """
+
+    fit: str
+    kind: str
+    columns: int
+    smallest_kept: float | None
+    one_way_error: float | None
+    two_way_error: float | None
 
 
 @dataclass(frozen=True)
@@ -57,12 +85,17 @@ class BudgetPlan:
     Attributes
     ----------
     phases : tuple of PlannedPhase
+    counts : tuple of PlannedCounts
+        Of fits to tables: errors in rows by kind of column.
+    assumptions : tuple of str
+        What the figures assume of the data, the number of rows above all.
     n_rows : int
-        Expected number of rows: public.
+        Assumed number of rows: public.
     epsilon, delta : float
         Cost of all fits together, if they are declared together.
     neighboring : str
     curve : tuple of (delta, epsilon)
+        Epsilon is infinite where thresholds of learned categories alone spend as much delta.
 
     Examples
     --------
@@ -74,6 +107,8 @@ class BudgetPlan:
     """
 
     phases: tuple[PlannedPhase, ...]
+    counts: tuple[PlannedCounts, ...]
+    assumptions: tuple[str, ...]
     n_rows: int
     epsilon: float
     delta: float
@@ -89,7 +124,7 @@ class BudgetPlan:
         plans : FitPlan or iterable of them
             Results of ``estimator.plan(X, y)``.
         n_rows : int
-            Expected number of rows; public, it may be a guess.
+            Assumed number of rows; public, it may be a guess.
 
         Raises
         ------
@@ -105,8 +140,12 @@ class BudgetPlan:
             raise ValueError("the plans of one budget must have the same neighboring")
         relation, delta = plans[0].neighboring, max(plan.delta for plan in plans)
         rows = tuple(row for plan in plans for row in _phases(plan, n_rows))
+        tables = [plan for plan in plans if plan.table is not None]
+        counts = tuple(count for plan in tables for count in plan.table.counts(plan, n_rows))
+        assumed = [f"{int(n_rows)} rows", *(text for plan in tables for text in plan.table.assumptions)]
         curve = tuple((d, epsilon_pld(plans, d, relation)) for d in _DELTAS)
-        return cls(rows, int(n_rows), epsilon_pld(plans, delta, relation), delta, relation, curve)
+        epsilon = epsilon_pld(plans, delta, relation)
+        return cls(rows, counts, tuple(dict.fromkeys(assumed)), int(n_rows), epsilon, delta, relation, curve)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON; infinities as "inf"."""
@@ -121,7 +160,7 @@ class BudgetPlan:
         return plain(asdict(self))
 
     def __str__(self):
-        head = ("fit", "phase", "share", "steps", "sampling", "noise", "signal/noise", "rows in the noise")
+        head = ("fit", "phase", "share", "steps", "sampling", "noise", "signal/noise")
         lines = [
             (
                 row.fit,
@@ -131,19 +170,57 @@ class BudgetPlan:
                 "" if row.sampling_rate is None else f"{row.sampling_rate:.4g}",
                 f"{row.noise_multiplier:.4g}",
                 "" if row.signal_to_noise is None else f"{row.signal_to_noise:.4g}",
-                "" if row.rows_in_the_noise is None else f"{row.rows_in_the_noise:.4g}",
             )
             for row in self.phases
         ]
-        widths = [max(len(line[k]) for line in [head, *lines]) for k in range(len(head))]
-        table = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in [head, *lines]]
-        curve = ["epsilon by delta:  " + "   ".join(f"{epsilon:.4g} at {delta:.0e}" for delta, epsilon in self.curve)]
-        total = f"{self.n_rows} rows, {self.neighboring}: epsilon {self.epsilon:.4g} at delta {self.delta:.3g}"
         silent = "no signal/noise: the event does not say how many subsets a step adds up"
         blank = [silent] if any(row.signal_to_noise is None for row in self.phases) else []
-        infinite = any(math.isinf(epsilon) for _, epsilon in self.curve) and not math.isinf(self.epsilon)
-        spent = ["inf: the thresholds of learned categories alone spend as much delta"] if infinite else []
-        return "\n".join([*table, *blank, "", total, *curve, *spent, "nothing was charged"])
+        total = f"{self.neighboring}: epsilon {self.epsilon:.4g} at delta {self.delta:.3g}"
+        assumed = f"assumed: {'; '.join(self.assumptions)}"
+        parts = [
+            *table_lines(head, lines),
+            *blank,
+            "",
+            *self._counts_in_words(),
+            assumed,
+            total,
+            *self._curve_in_words(),
+        ]
+        return "\n".join([*parts, "nothing was charged"])
+
+    def _counts_in_words(self):
+        if not self.counts:
+            return []
+        several = len({row.fit for row in self.counts}) > 1
+        head = ("columns", "number", "smallest kept", "error of a count", "of two columns")
+        lines = [
+            (
+                f"{row.kind} ({row.fit})" if several else row.kind,
+                str(row.columns),
+                "" if row.smallest_kept is None else f"{row.smallest_kept:.0f} rows" if row.smallest_kept else "all",
+                "" if row.one_way_error is None else f"{row.one_way_error:.3g} rows",
+                "" if row.two_way_error is None else f"{row.two_way_error:.3g} rows",
+            )
+            for row in self.counts
+        ]
+        words = ["smallest kept: the smallest category that is kept with probability .95; errors are standard errors"]
+        unknown = any(row.one_way_error is None for row in self.counts)
+        words += ["no error: the model is not made of such counts"] if unknown else []
+        return [*table_lines(head, lines), *words, ""]
+
+    def _curve_in_words(self):
+        remark = remark_on_epsilon(self.epsilon)
+        if math.isinf(self.epsilon):
+            return [remark]
+        finite = [f"{epsilon:.4g} at {delta:.0e}" for delta, epsilon in self.curve if math.isfinite(epsilon)]
+        lost = [delta for delta, epsilon in self.curve if math.isinf(epsilon)]
+        curve = ["epsilon by delta:  " + "   ".join(finite)] if finite else []
+        spent = (
+            f"no epsilon at delta {max(lost):.0e} or less: the threshold of learned categories spends it"
+            if lost
+            else ""
+        )
+        return [text for text in (*curve, spent, remark) if text]
 
     def plot(self, path=None):
         """Draw the split of the budget, and epsilon against delta.
@@ -191,7 +268,7 @@ def _phases(plan, n_rows):
             share, noise = phase.share / whole, plan.noise_multipliers[phase.label]
             signal = n_rows * (phase.sampling_rate or 1.0) if phase.signal is None else phase.signal
             label = f"run may be: {phase.label}" if search else phase.label
-            yield _phase(name, label, share, phase.steps, phase.sampling_rate, noise, n_rows, signal)
+            yield _phase(name, label, share, phase.steps, phase.sampling_rate, noise, signal)
         return
     for row in plan.releases:  # a plan without phases; of a search, each alternative of a run
         alternatives = (row,) if row.repeated is None else [part for rows in row.repeated.alternatives for part in rows]
@@ -200,9 +277,9 @@ def _phases(plan, n_rows):
             noise, rate = part.noise_multiplier or 0.0, part.sampling_rate
             # the event does not say how many subsets a step adds up
             signal = None if part.mechanism in SUBSET_MECHANISMS else n_rows * (rate or 1.0)
-            yield _phase(name, f"{words}{part.mechanism} {k + 1}", 1.0, part.count, rate, noise, n_rows, signal)
+            yield _phase(name, f"{words}{part.mechanism} {k + 1}", 1.0, part.count, rate, noise, signal)
 
 
-def _phase(fit, label, share, steps, rate, noise, n_rows, signal):
+def _phase(fit, label, share, steps, rate, noise, signal):
     ratio = None if signal is None else math.inf if noise == 0 else signal / noise
-    return PlannedPhase(fit, label, share, steps, rate, noise, ratio, None if ratio is None else n_rows / ratio)
+    return PlannedPhase(fit, label, share, steps, rate, noise, ratio)

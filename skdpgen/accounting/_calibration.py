@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
+from typing import Any
 
 from dp_accounting import DpEvent
 from scipy.optimize import brentq
@@ -126,6 +127,8 @@ class FitPlan:
     epsilon, delta, extra_delta : float
         Cost of the fit alone; extra_delta is the part of delta that threshold rules spend.
     neighboring : {"add_or_remove_one", "replace_one"}
+    table : object or None
+        Of a fit to a table, its public facts: with them `BudgetPlan` tells the errors of counts in rows.
     """
 
     label: str
@@ -136,6 +139,7 @@ class FitPlan:
     epsilon: float
     delta: float
     neighboring: str
+    table: Any = field(default=None, compare=False, repr=False)
 
     @property
     def charge(self) -> Charge:
@@ -149,7 +153,7 @@ class FitPlan:
 
     def __reduce__(self):
         parts = (self.label, self.phases, dict(self.noise_multipliers), self.releases)
-        return _restore_plan, (*parts, self.extra_delta, self.epsilon, self.delta, self.neighboring)
+        return _restore_plan, (*parts, self.extra_delta, self.epsilon, self.delta, self.neighboring, self.table)
 
 
 def _restore_plan(label, phases, noise_multipliers, *rest):

@@ -244,15 +244,22 @@ class ArrayRows:
             classes = learn_classes(self.y, noise, extra_delta, rng, neighboring, key=key)
             classes = classes or class_for_all(labels.dtype)
             labels = Labels(classes, labels.dtype, labels.series, labels.name)
-        self.codes = np.zeros(len(self.X), dtype=np.int64)
-        if labels is not None and labels.classes is not None:
-            self._use_classes(label_codes(self.y, labels.classes), len(labels.classes))
+        self._follow(labels)
         blank = ArrayCodec(None, labels, self.image_shape, n_frequencies, self.conditional)
         project = None if blank.lowpass is None else lambda rows: exact_product(rows, blank.lowpass)
         scaling = learn_scaling(
             self.X, self.bounds, self.l2_bound, noise_multipliers, rng, neighboring, project=project
         )
         return replace(blank, scaling=scaling)
+
+    def follow(self, codec):
+        """Encode the rows by a codec that was released before: `learn` without its releases."""
+        self._follow(codec.labels)
+
+    def _follow(self, labels):
+        self.codes = np.zeros(len(self.X), dtype=np.int64)
+        if labels is not None and labels.classes is not None:
+            self._use_classes(label_codes(self.y, labels.classes), len(labels.classes))
 
     def _use_classes(self, codes, n_classes):
         if n_classes == 1:  # the class of all rows

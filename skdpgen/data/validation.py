@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..accounting._facts import table_columns
 from ..exceptions import InvalidInputError
 from ..tabular._schema import check_unique
 from ..utils.validation import validate_data, validate_rows
@@ -9,7 +10,7 @@ from .arrays import ArrayRows
 from .frames import FrameRows
 from .sources import open_source
 
-__all__ = ["public_assumptions", "refuse_given", "validate_input"]
+__all__ = ["columns_of", "public_assumptions", "refuse_given", "validate_input"]
 
 
 def validate_input(estimator, X, y, *, conditional=True):
@@ -74,3 +75,11 @@ def public_assumptions(estimator, rows):
     ]
     kinds = "names, order and kinds (dtypes) of the columns" if isinstance(rows, FrameRows) else "number of columns"
     return [*declared, kinds, *rows.public_assumptions]
+
+
+def columns_of(estimator, rows):
+    """Columns of a table with the facts that were declared of each, for the privacy card; None for an array."""
+    if not isinstance(rows, FrameRows):
+        return None
+    # the schema before anything was learned: public, and None where a fact is learned and charged
+    return table_columns(rows.schema.to_dict()["columns"], () if estimator.schema is None else estimator.schema.names)

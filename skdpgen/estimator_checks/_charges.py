@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from sklearn.base import clone
 
 from ..accounting import PrivacyAccountant
-from ..exceptions import BudgetExceededError
+from ..exceptions import BudgetExceededError, PrivacyLeakWarning
 from ..utils.noise import override_noise
 from ._helpers import N_ROWS, Watched, accountant_of, charging, check, fitted_attributes, fresh, raises
 
@@ -118,13 +120,17 @@ def check_epsilon_agrees_with_the_ledger(estimator, data):
 
 @check
 def check_refit_charges_again(estimator, data):
-    """A second fit is charged again; without an accountant each fit makes a new one."""
+    """A second fit is charged again; without an accountant each fit makes a new one, and the second fit warns."""
     accountant = accountant_of(estimator, 1000.0)
     fitted = charging(estimator, accountant).fit(*data()).fit(*data())
     assert len(fitted.accountant_.charges) == 2
     own = fresh(estimator).fit(*data())
-    first = own.accountant_
-    assert own.fit(*data()).accountant_ is not first
+    first, private = own.accountant_, own.card_["private"]
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert own.fit(*data()).accountant_ is not first
+    warned = any(issubclass(one.category, PrivacyLeakWarning) and "fitted before" in str(one.message) for one in said)
+    assert warned or not private, "a second fit with a separate ledger gave no PrivacyLeakWarning"
 
 
 @check

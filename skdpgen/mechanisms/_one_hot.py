@@ -10,7 +10,7 @@ from scipy import sparse
 from .._types import BoundedSum
 from ._histogram import LATTICE
 
-__all__ = ["OneHotMoments", "one_hot_moments", "unpack_one_hot_moments"]
+__all__ = ["COUNT_SQUARE", "OneHotMoments", "one_hot_moments", "table_weights", "unpack_one_hot_moments"]
 
 # A count of so many rows, in steps of the lattice of 2**-20, is below 2**60: it stays within int64.
 _MAX_ROWS = 1 << 40
@@ -20,7 +20,7 @@ _DENSE = 20
 _EXACT_ROWS = 1 << 20
 _MOST_ENTRIES = 1 << 24
 # Squared weight of the label count beside a mean of 1 for a two-way table.
-_COUNT_SQUARE = 1.0
+COUNT_SQUARE = 1.0
 
 
 class OneHotMoments(NamedTuple):
@@ -150,11 +150,22 @@ def _cross_block_pairs(n_levels):
     return np.nonzero(block[:, None] < block[None, :])
 
 
-def _weights(n_levels, one_way_share, importance=None):
-    """Weight of every entry, and the sum of squares over tables (not over entries)."""
+def table_weights(n_levels, one_way_share, importance=None):
+    """Return the squared weights of the tables in the query of `one_hot_moments`, whose arguments these are.
+
+    Returns
+    -------
+    one_way : array of shape (n_blocks,)
+        The count of rows has weight 1.
+    pairs : array of shape (n_blocks, n_blocks) or None
+        Off its diagonal; None where the two-way tables are left out.
+    square : float
+        Sum of the squared weights of all tables: the squared sensitivity when a row is added or removed. When one is
+        replaced it is twice as large.
+    """
     if not 0 < one_way_share <= 1:
         raise ValueError(f"one_way_share must be in (0, 1]; got {one_way_share!r}")
-    block = np.repeat(np.arange(len(n_levels)), n_levels)
+    n_levels = np.asarray(n_levels, dtype=np.int64)
     importance = np.ones(len(n_levels)) if importance is None else np.asarray(importance, dtype=np.float64)
     if importance.shape != n_levels.shape or not (np.isfinite(importance) & (importance > 0)).all():
         raise ValueError("importance needs one positive number for each column")
@@ -163,13 +174,19 @@ def _weights(n_levels, one_way_share, importance=None):
     upper = np.triu_indices(len(n_levels), 1)
     n_pairs = len(upper[0])
     if one_way_share == 1 or n_pairs == 0:
-        one_way_square, pair_square = float(len(n_levels)), 0.0
-        entries = np.zeros(0)
+        one_way_square, pair_square, pair = float(len(n_levels)), 0.0, None
     else:
         pair /= pair[upper].mean()
         one_way_square, pair_square = n_pairs * one_way_share / (1 - one_way_share), float(n_pairs)
-        rows, columns = _cross_block_pairs(n_levels)
-        entries = pair[block[rows], block[columns]]
     one_way *= one_way_square / one_way.sum()
-    squares = np.concatenate([[_COUNT_SQUARE], one_way[block], entries])
-    return np.sqrt(squares), _COUNT_SQUARE + one_way_square + pair_square
+    return one_way, pair, COUNT_SQUARE + one_way_square + pair_square
+
+
+def _weights(n_levels, one_way_share, importance=None):
+    """Weight of every entry, and the sum of squares over tables (not over entries)."""
+    one_way, pairs, square = table_weights(n_levels, one_way_share, importance)
+    block, entries = np.repeat(np.arange(len(n_levels)), n_levels), np.zeros(0)
+    if pairs is not None:
+        rows, columns = _cross_block_pairs(n_levels)
+        entries = pairs[block[rows], block[columns]]
+    return np.sqrt(np.concatenate([[COUNT_SQUARE], one_way[block], entries])), square

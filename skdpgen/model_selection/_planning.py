@@ -29,7 +29,7 @@ __all__ = ["FOLDS", "PlansSearch", "Search", "list_candidates", "public_model", 
 # A row is held out with probability 1/cv; the default of cv.
 FOLDS = 5
 # Parameters that a grid may not hold: the search is charged for its candidates, all at one cost.
-_REFUSED = ("epsilon", "delta", "neighboring", "accountant")
+_REFUSED = ("epsilon", "delta", "neighboring", "accountant", "checkpoint")
 
 
 def list_candidates(param_grid, n_candidates, random_state):
@@ -97,6 +97,8 @@ class PlansSearch:
             raise ValueError(f"{type(self.estimator).__name__} is no private estimator: it lacks {', '.join(missing)}")
         if given["accountant"] is not None:
             raise ValueError("the estimator has an accountant: give it to PrivateSearchCV, which makes the one charge")
+        if given.get("checkpoint") is not None:
+            raise ValueError("checkpoint= is for one fit, and a search makes several: set checkpoint=None")
         if given["neighboring"] not in (None, self.neighboring):
             raise ValueError("give neighboring to PrivateSearchCV, not to its estimator")
         candidate = clone(self.estimator).set_params(**parameters)

@@ -276,6 +276,7 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         repeat-and-select event, which costs (`epsilon`, `delta`) by Renyi differential privacy. A run is one of: the
         fit of a candidate, or the Gaussian release of the score, each record taking part in one of them.
         """
+        earlier = vars(self).get("card_")
         with self._fitting():
             accountant = self._resolve_accountant()
             search, plan = self._prepare(X, y, accountant)
@@ -285,7 +286,7 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
             if failure is not None:
                 raise failure
             self._keep(best, search, plan, rng)
-            self._warn_inside_search()
+            self._warn_of_other_fits(earlier)
         return self
 
     # ---- before the charge -----------------------------------------------------------------------
@@ -375,7 +376,7 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         if math.isfinite(plan.epsilon) and best.estimator is not search.trial and inner["noise"] != rng.description:
             own_noise = (inner["noise"], bool(inner["private"]))
         assumptions = [*inner["public_assumptions"], *self._public_assumptions(search.candidates)]
-        self._issue_card(plan, rng, assumptions, own_noise)
+        self._issue_card(plan, rng, assumptions, own_noise, inner["columns"], inner["declared"])
         # the model gets the accountant and the card of the search in place of those of one run
         estimator.set_params(epsilon=self.epsilon, delta=self.delta, neighboring=self.neighboring)
         estimator.accountant_, estimator.card_ = self.accountant_, self.card_

@@ -101,10 +101,14 @@ class DPMERFSynthesizer(BaseSynthesizer):
     card_ : PrivacyCard
     classes_, class_ratio_ : arrays
         Released or declared classes and their released shares, with a categorical y or `target`.
+    rest_ratio_ : dict
+        Released share of "other" and of missing values (None) of the target, which are no classes.
     row_count_ : float
         Released number of rows; ``sample()`` draws as many.
     schema_ : Schema
         DataFrames: schema with the declared or released bounds and categories; y is the last column.
+    summary_ : FitSummary
+        DataFrames: what the fit kept and lost of each column, from released values: it may be published.
     bounds_ : array of shape (n_features, 2)
         Arrays: declared or released bounds of each column.
     model_ : object

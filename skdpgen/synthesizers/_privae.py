@@ -221,6 +221,10 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
         ``net__module__n_hidden``, ``net__module__encoder``, ``net__module__decoder``. None: a `DPNet` of `PriVAEModule`
         with Adam at 5e-3 and a `ParameterAverage` of .99.
+    checkpoint : str, path or None, default=None
+        File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
+        Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
+        the file of the model, for ``skdpgen.load``.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
@@ -237,10 +241,14 @@ class PriVAESynthesizer(BaseVAESynthesizer):
     card_ : PrivacyCard
     classes_, class_ratio_ : arrays
         Released or declared classes and their released shares, with a categorical y or `target`.
+    rest_ratio_ : dict
+        Released share of "other" and of missing values (None) of the target, which are no classes.
     row_count_ : float
         Released number of rows; ``sample()`` draws as many.
     schema_ : Schema
         DataFrames: schema with the declared or released bounds and categories; y is the last column.
+    summary_ : FitSummary
+        DataFrames: what the fit kept and lost of each column, from released values: it may be published.
     bounds_ : array of shape (n_features, 2)
         Arrays: declared or released bounds of each column.
     model_ : object
@@ -310,6 +318,7 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         batch_size=None,
         epochs=None,
         net=None,
+        checkpoint=None,
         noise="secure",
         device="cpu",
         random_state=None,
@@ -325,7 +334,7 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         self.divergence, self.alpha = divergence, alpha
         self.n_groups, self.group_gradient_bound, self.aggregation = n_groups, group_gradient_bound, aggregation
         self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
-        self.gradient_bound, self.net = gradient_bound, net
+        self.gradient_bound, self.net, self.checkpoint = gradient_bound, net, checkpoint
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
 
@@ -372,6 +381,10 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
         ``net__module__n_hidden``, ``net__module__encoder``, ``net__module__decoder``. None: a `DPNet` of `PriVAEModule`
         with Adam at 5e-3 and a `ParameterAverage` of .99.
+    checkpoint : str, path or None, default=None
+        File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
+        Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
+        the file of the model, for ``skdpgen.load``.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
@@ -388,10 +401,14 @@ class DPVAESynthesizer(BaseVAESynthesizer):
     card_ : PrivacyCard
     classes_, class_ratio_ : arrays
         Released or declared classes and their released shares, with a categorical y or `target`.
+    rest_ratio_ : dict
+        Released share of "other" and of missing values (None) of the target, which are no classes.
     row_count_ : float
         Released number of rows; ``sample()`` draws as many.
     schema_ : Schema
         DataFrames: schema with the declared or released bounds and categories; y is the last column.
+    summary_ : FitSummary
+        DataFrames: what the fit kept and lost of each column, from released values: it may be published.
     bounds_ : array of shape (n_features, 2)
         Arrays: declared or released bounds of each column.
     model_ : object
@@ -436,6 +453,7 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         batch_size=None,
         epochs=None,
         net=None,
+        checkpoint=None,
         noise="secure",
         device="cpu",
         random_state=None,
@@ -449,5 +467,5 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         self.likelihood = likelihood
         self.beta = beta
         self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
-        self.gradient_bound, self.net = gradient_bound, net
+        self.gradient_bound, self.net, self.checkpoint = gradient_bound, net, checkpoint
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress

@@ -23,14 +23,17 @@ from ..utils.strict_json import read_safetensors
 
 __all__ = [
     "CHUNK_ROWS",
+    "MODEL_FORMAT",
     "NetGenerator",
     "ReleasedModel",
     "apply_layers",
+    "join_arrays",
     "layers_of",
     "layers_state",
     "level_probabilities",
     "load",
     "save_state",
+    "split_arrays",
 ]
 
 # Rows that pass through a network at once.
@@ -266,7 +269,7 @@ def layers_of(state):
 
 
 # ---- release files: one .safetensors file; schema, parameters and card are JSON in its header ---------------------
-_FORMAT = "skdpgen-model/1"
+MODEL_FORMAT = "skdpgen-model/1"
 
 
 def save_state(path, model, state):
@@ -285,7 +288,7 @@ def save_state(path, model, state):
     if not name.endswith(".safetensors"):
         raise ValueError(f"a model file ends in .safetensors; got {name!r}")
     arrays = {}
-    header = {"format": _FORMAT, "model": model, "version": __version__, "state": _split(state, arrays, "")}
+    header = {"format": MODEL_FORMAT, "model": model, "version": __version__, "state": split_arrays(state, arrays, "")}
     write_atomically(path, safetensors.numpy.save(arrays, metadata={"skdpgen": json.dumps(header)}))
 
 
@@ -316,9 +319,9 @@ def load(path):
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError, AttributeError):
         raise ValueError(f"{path}: not a model file of skdpgen") from None
     del content
-    if not isinstance(header, dict) or header.get("format") != _FORMAT:
+    if not isinstance(header, dict) or header.get("format") != MODEL_FORMAT:
         found = header.get("format") if isinstance(header, dict) else None
-        raise ValueError(f"{path}: format {found!r} is not {_FORMAT!r}; it may come from a newer skdpgen")
+        raise ValueError(f"{path}: format {found!r} is not {MODEL_FORMAT!r}; it may come from a newer skdpgen")
     synthesizers = importlib.import_module("skdpgen.synthesizers")
     if set(header) != {"format", "model", "version", "state"}:
         raise ValueError(f"{path}: not a model file of skdpgen: missing or unknown fields in its header")
@@ -327,24 +330,25 @@ def load(path):
         raise ValueError(f"{path}: unknown model {header.get('model')!r}")
     try:
         check_arrays(arrays)
-        return model._from_state(_join(header["state"], arrays))
+        return model._from_state(join_arrays(header["state"], arrays))
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError) as error:
         raise ValueError(f"{path}: not a model file of skdpgen ({type(error).__name__} in its state)") from None
 
 
-def _split(value, arrays, name):
+def split_arrays(value, arrays, name):
     """Move the arrays of nested dicts into `arrays`, leaving their names behind."""
     if isinstance(value, np.ndarray):
         arrays[name] = np.ascontiguousarray(value)
         return {"__array__": name}
     if isinstance(value, dict):
-        return {key: _split(item, arrays, f"{name}.{key}" if name else key) for key, item in value.items()}
+        return {key: split_arrays(item, arrays, f"{name}.{key}" if name else key) for key, item in value.items()}
     return value
 
 
-def _join(value, arrays):
+def join_arrays(value, arrays):
+    """Put arrays back to where `split_arrays` took them from."""
     if isinstance(value, dict):
         if set(value) == {"__array__"}:
             return arrays[value["__array__"]]
-        return {key: _join(item, arrays) for key, item in value.items()}
+        return {key: join_arrays(item, arrays) for key, item in value.items()}
     return value

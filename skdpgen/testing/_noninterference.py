@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
+from ..utils.clock import one_day
 from ._replay import difference, fit_along
 
 __all__ = ["check_noninterference"]
@@ -16,6 +17,7 @@ __all__ = ["check_noninterference"]
 _ROUNDING = {"plain": 1e-6, "gradient": 1e-3}
 
 
+@one_day()  # a card holds the day of its fit
 def check_noninterference(estimator, data_a, data_b, *, rows=None, source=None, neighbours=True, order=True):
     """Assert that what a fit leaves behind follows from its releases alone, and that each release is as bounded.
 

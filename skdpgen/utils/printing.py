@@ -1,11 +1,11 @@
-"""Text from files, made safe to show on one line of a terminal or a page."""
+"""Text from files, made safe to show on one line of a terminal or a page; and tables of text."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-__all__ = ["one_line", "printable"]
+__all__ = ["listed", "one_line", "printable", "table_lines"]
 
 # Length at which text from a file is cut: a longer one could push what stands before it off the screen.
 _MOST_CHARACTERS = 2_000
@@ -39,9 +39,29 @@ def printable(text: Any) -> str:
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
+def listed(values: Any, most: int = 10) -> str:
+    """Return declared or released values as a text for a message: the first `most`, and how many more; None is missing.
+
+    Examples
+    --------
+    >>> from skdpgen.utils.printing import listed
+    >>> print(listed(["no", "yes", None]))
+    'no', 'yes', missing
+    """
+    values = list(values)
+    shown = ", ".join("missing" if value is None else repr(value) for value in values[:most])
+    return shown + (f" and {len(values) - most} more" if len(values) > most else "")
+
+
 def one_line(text: Any) -> str:
     """Return a text on one line, printable, with single spaces; of a very long one the beginning."""
     text = " ".join(str(text).split())
     if len(text) > _MOST_CHARACTERS:
         text = f"{text[:_MOST_CHARACTERS]} [{len(text) - _MOST_CHARACTERS} more characters]"
     return printable(text)
+
+
+def table_lines(head, rows):
+    """Return the lines of a table of text: two spaces between columns, each as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(head, *rows)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in (head, *rows)]

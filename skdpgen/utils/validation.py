@@ -36,6 +36,7 @@ __all__ = [
     "check_parameters",
     "check_row_count",
     "convert_fields",
+    "count_search_fits",
     "fit_context",
     "get_feature_names",
     "inside_search",
@@ -270,6 +271,11 @@ def validate_rows(estimator, X, **options):
             raise InvalidInputError(
                 f"X must have two dimensions, a row a record; got {np.ndim(X)}: give images as X.reshape(len(X), -1)"
             ) from None
+        if text.startswith("Input X contains NaN"):
+            raise InvalidInputError(
+                "Input X contains NaN, and an array must be complete. A DataFrame may hold missing values, which the "
+                "synthesizers model: give pandas.DataFrame(X)"
+            ) from None
         if text.startswith("Complex data not supported"):  # and scikit-learn's the array
             raise InvalidInputError("Complex data not supported") from None
         raise
@@ -317,6 +323,10 @@ def _may_hold(part):
 
 # ---- searches of scikit-learn --------------------------------------------------------------------------------------
 _MODULES = ("sklearn.model_selection._validation", "sklearn.model_selection._search")
+# Their functions that run the fits.
+_RUNS = ("fit", "cross_validate", "learning_curve", "validation_curve", "permutation_test_score")
+# Parameters that change what a fit costs.
+_COSTS = ("epsilon", "delta", "accountant")
 
 EXACT_SCORES = (
     "fitted inside a search or a cross-validation of scikit-learn: every fit is charged, but cv_results_, best_score_, "
@@ -328,9 +338,42 @@ SEPARATE_LEDGERS = "; without accountant= each fit has a separate ledger, and th
 
 def inside_search():
     """Tell whether GridSearchCV, cross_validate or the like is among the callers (scikit-learn has no other sign)."""
-    frame = sys._getframe(1)
+    return _search_frame() is not None
+
+
+def count_search_fits():
+    """Return the number of fits of the search that is among the callers, as (candidates, folds, refits).
+
+    None where it is not known: in a worker process, in a search that chooses its candidates as it goes, in a
+    cross-validation, or where the candidates differ in what a fit costs.
+    """
+    frame, fits = _search_frame(), []
     while frame is not None:
-        if frame.f_globals.get("__name__", "").startswith(_MODULES):
-            return True
+        if frame.f_globals.get("__name__", "").startswith(_MODULES) and frame.f_code.co_name in _RUNS:
+            fits.append(frame.f_locals)
         frame = frame.f_back
-    return False
+    return _fits_of(fits[0]) if len(fits) == 1 else None  # a search within another runs several times
+
+
+def _fits_of(found):
+    """Candidates, folds and refits by the local variables of a running search; None where they do not tell."""
+    search = found.get("self")
+    if type(search).__name__ not in ("GridSearchCV", "RandomizedSearchCV"):
+        return None
+    from sklearn.model_selection import ParameterGrid
+
+    folds = found.get("n_splits", getattr(search, "n_splits_", None))
+    given = getattr(search, "param_grid", None) or search.param_distributions
+    grids = [given] if isinstance(given, dict) else list(given)
+    if not isinstance(folds, Integral) or any(str(name).split("__")[-1] in _COSTS for grid in grids for name in grid):
+        return None
+    listed = not any(hasattr(values, "rvs") for grid in grids for values in grid.values())
+    candidates = len(ParameterGrid(grids)) if listed else search.n_iter
+    return int(min(candidates, getattr(search, "n_iter", candidates))), int(folds), int(bool(search.refit))
+
+
+def _search_frame():
+    frame = sys._getframe(2)
+    while frame is not None and not frame.f_globals.get("__name__", "").startswith(_MODULES):
+        frame = frame.f_back
+    return frame

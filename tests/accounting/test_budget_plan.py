@@ -75,7 +75,6 @@ def test_the_signal_of_a_step_on_subsets_is_its_clipped_means_and_not_its_rows(s
     for n_rows in (200, 100_000):
         decoder = BudgetPlan.of(plan, n_rows=n_rows).phases[-1]
         assert decoder.signal_to_noise == pytest.approx(signal / decoder.noise_multiplier)
-        assert decoder.rows_in_the_noise == pytest.approx(n_rows * decoder.noise_multiplier / signal)
 
 
 def test_a_search_over_steps_on_subsets_shows_their_signal():
@@ -96,7 +95,7 @@ def test_where_the_number_of_subsets_is_not_told_no_signal_is():
     assert shown.phases[0].signal_to_noise is None
     assert "poisson_subsets" in str(shown)
     assert "does not say how many subsets" in str(shown)
-    assert json.loads(json.dumps(shown.to_dict()))["phases"][0]["rows_in_the_noise"] is None
+    assert json.loads(json.dumps(shown.to_dict()))["phases"][0]["signal_to_noise"] is None
 
 
 def test_a_plan_can_be_drawn(tmp_path):

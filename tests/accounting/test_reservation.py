@@ -1,5 +1,6 @@
 """A fit within a search: planned, charged as a part of it, then made once and not otherwise."""
 
+import contextlib
 import copy
 import pickle
 
@@ -111,6 +112,27 @@ def an_entry_of_the_books_pays_for_no_fit():
         Reservation(PrivacyAccountant(5.0)).charge(charge.event, "search")
 
 
+def _end_by(reservation, error):
+    """The rest of a block that was entered before."""
+    with contextlib.ExitStack() as block:
+        block.push(reservation)
+        raise error
+
+
+def an_error_ends_a_reservation():
+    """Whatever ends the block: no run that is left is made afterwards, and none is taken."""
+    for error in (KeyError, KeyboardInterrupt, GeneratorExit, BudgetExceededError):
+        accountant, reservation, plan, _ = _paid()
+        with pytest.raises(error):
+            _end_by(reservation, error)
+        assert not reservation.open
+        with pytest.raises(BudgetExceededError, match="is over"):
+            reservation.take(plan)
+        with pytest.raises(BudgetExceededError, match="is over"):
+            _fit(reservation, plan)
+        assert len(accountant.charges) == 1
+
+
 def test_a_reservation_covers_what_was_charged_and_nothing_louder():
     accountant, reservation, plan, _ = _paid()
     request = DPPCA(1)._requested(X, None, accountant)
@@ -165,12 +187,18 @@ def a_declared_search_is_paid_once():
 
 CLAIMED = [Claim(f) for f in (as_many_fits_as_runs_were_drawn, an_entry_of_the_books_pays_for_no_fit)]
 ONCE = Claim(a_declared_search_is_paid_once)
+ENDED = Claim(an_error_ends_a_reservation)
 MUTANTS = [
     ("fits are not counted", CLAIMED[:1], (Reservation.take, ("self._left -= 1", "pass"))),
     (
         "fits after the end",
         CLAIMED[:1],
         (Reservation.open, ("self._open and $charged and $same", "$charged and $same")),
+    ),
+    (
+        "a reservation that an error leaves open",
+        [ENDED],
+        (Reservation.__exit__, ("self._open = False", "self._open = __import__('sys').exc_info()[0] is not None")),
     ),
     (
         "runs of another law",
@@ -202,7 +230,7 @@ def test_sabotage_of_reservations_is_caught(monkeypatch, mutant):
     assert_caught(monkeypatch, claims, *changes)
 
 
-@pytest.mark.parametrize("claim", [*CLAIMED, ONCE], ids=str)
+@pytest.mark.parametrize("claim", [*CLAIMED, ONCE, ENDED], ids=str)
 def test_reservations_are_what_they_claim(claim):
     claim.holds_unpatched()
 

@@ -125,6 +125,21 @@ def test_joint_histogram_sensitivity_is_attained_and_not_exceeded(rng, relation)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
+def test_sensitivity_of_a_weighted_joint_histogram_is_attained_and_not_exceeded(rng, relation):
+    n_bins, weights = [3, 2, 4], [0.8, 0.6, 2.0]
+    base = np.stack([rng.integers(0, n, 30) for n in n_bins], axis=1)
+    rows = [None, [0, 0, 0], [1, 1, 1], [0, -1, 3], [2, 1, -1]]
+    pairs = [(base if row is None else np.vstack([base, row])) for row in rows]
+    if relation == "add_or_remove_one":
+        attained, others = [(pairs[0], pairs[1])], [(pairs[0], other) for other in pairs[1:]]
+    else:
+        attained, others = [(pairs[1], pairs[2])], [(one, other) for one in pairs[1:] for other in pairs[1:]]
+    assert_sensitivity(
+        lambda data: joint_histogram(list(data.T), n_bins, weights), others, attained=attained, relation=relation
+    )
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
 def test_a_column_of_one_cell_counts_in_the_sensitivity(relation):
     """All rows are in the same cell, and yet a row that joins is one more there."""
     n_bins = [3, 1, 1]

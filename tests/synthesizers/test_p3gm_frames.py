@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -137,7 +139,9 @@ def test_synthetic_rows_tell_what_the_columns_have_to_do_with_one_another():
 )
 def test_y_comes_back_apart_in_its_container(y):
     columns = ["age", "town"]
-    synth = _fit(FRAME[columns], y, epsilon=20.0)
+    ones = isinstance(y, pd.Series) and y.dtype == float  # bounds are learned to a power of two
+    with pytest.warns(UtilityWarning, match="an end of 'answer'") if ones else contextlib.nullcontext():
+        synth = _fit(FRAME[columns], y, epsilon=20.0)
     rows, drawn = synth.sample(800)
     assert list(rows.columns) == columns
     assert isinstance(drawn, type(y))

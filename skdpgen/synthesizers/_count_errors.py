@@ -1,0 +1,314 @@
+"""What the noise of a plan means in rows: the smallest category that is kept, and the standard errors of counts.
+
+Everything here follows from the noise of a plan and from public or released facts. A budget plan asks it before a fit,
+with assumed sizes in the place of what is to be learned; `summary_` asks it after the fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import ndtri
+
+from .._types import BoundedSum
+from ..accounting import PlannedCounts
+from ..data.frames import FrameCodec, plan_bins, prefers_scores
+from ..data.scores import Scores, score_moments
+from ..mechanisms import selection_threshold
+from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
+from ..mechanisms._one_hot import COUNT_SQUARE, table_weights
+from ..tabular import Boolean, Categorical, Datetime, Numeric, TableEncoder
+from ..tabular._binning import fine_grid
+from ..tabular._learning import enough_rows
+
+__all__ = ["CountErrors", "PlannedTable", "count_errors", "smallest_kept"]
+
+# Probability with which a category of the size stated is kept.
+_KEPT = 0.95
+# What a plan assumes of facts that the fit will learn.
+ASSUMED_CATEGORIES, ASSUMED_CLASSES = 10, 2
+# Standard deviations below which a class counts as absent: see `consistent_marginals` and `fit_scores`.
+_HIDDEN = 3.0
+
+
+@dataclass(frozen=True, eq=False)
+class CountErrors:
+    """Standard deviations of the noise on counts of all rows; NaN where the model is not made of counts.
+
+    Parameters
+    ----------
+    one_way : array of shape (n_blocks,)
+        Of the rows at one level of a column.
+    two_way : array of shape (n_blocks,)
+        Of the rows at one level of this column and one of another: the median over the others.
+    of_class : float
+        Of the rows of one class.
+    smallest_class : float
+        Rows of the smallest class that the noise does not hide with probability .95.
+    """
+
+    one_way: np.ndarray
+    two_way: np.ndarray
+    of_class: float
+    smallest_class: float
+
+
+def smallest_kept(n_columns, n_categorical, noise_multiplier, delta, neighboring):
+    """Number of rows of the smallest category that is kept with probability .95, where categories are learned.
+
+    Parameters
+    ----------
+    n_columns : int
+        Columns of which bounds or categories are learned: they share one histogram.
+    n_categorical : int
+        Those of them whose categories are learned: they share the delta of the threshold.
+    noise_multiplier : float
+        Of that histogram.
+    delta : float
+        Of the threshold.
+    neighboring : str
+
+    Returns
+    -------
+    float
+        0 without noise: every category is kept. A column keeps its 200 largest at most, whatever their size.
+    """
+    if noise_multiplier == 0 or not n_categorical:
+        return 0.0
+    sd = _joint_sd(n_columns, noise_multiplier, neighboring)
+    return selection_threshold(sd, delta, n_categorical) + float(ndtri(_KEPT)) * sd
+
+
+def count_errors(codec, noise, neighboring, n_rows, importance, *, pairs=True, scores=None):
+    """Return the errors of counts in a model of released tables or scores.
+
+    Parameters
+    ----------
+    codec : FrameCodec
+    noise : mapping of str to float
+        Noise multiplier of each release of the fit, by label.
+    neighboring : str
+    n_rows : float
+        Assumed or released number of rows.
+    importance : array of shape (n_blocks,)
+    pairs : bool, default=True
+        Whether two-way tables were released.
+    scores : Scores or None, default=None
+        Of a model that is made of their moments, not of tables.
+
+    Returns
+    -------
+    CountErrors
+    """
+    if scores is not None:
+        return _errors_of_scores(codec, scores, noise, neighboring)
+    share = 1.0
+    if pairs:
+        share = plan_bins(n_rows, len(codec.n_levels), max(codec.n_classes, 1), noise["moments"])[1]
+        share = min(share, _MOST_SHARE)
+    return _errors_of_tables(codec, noise["moments"], neighboring, share, importance)
+
+
+# Largest share of the one-way tables where there are two-way tables: see `plan_bins`.
+_MOST_SHARE = 0.4
+
+
+def _errors_of_tables(codec, noise_multiplier, neighboring, share, importance):
+    """As `consistent_marginals` joins them: each count is the inverse-variance mean of the tables that hold it."""
+    k, n_classes = codec.n_levels.astype(float), max(codec.n_classes, 1)
+    one_way, pairs, square = table_weights(codec.n_levels, share, importance)
+    # precision of one entry of a table of a class
+    scale = (noise_multiplier * BoundedSum(0.0, square**0.5, (2 * square) ** 0.5).sensitivity(neighboring)) ** 2
+    if scale == 0:
+        zero = np.zeros(len(k))
+        return CountErrors(zero, zero, 0.0, 0.0)
+    own, other = one_way / scale, np.zeros((len(k), len(k))) if pairs is None else pairs / scale
+    np.fill_diagonal(other, 0.0)
+    precision = own + (other / k).sum(axis=1)
+    two_way = np.full(len(k), np.nan)
+    if pairs is not None:
+        off = np.where(other > 0, other, np.nan)
+        two_way = np.nanmedian((n_classes / off) ** 0.5, axis=1)
+    # the count of a class: its own, and the totals of all tables; a two-way table gives the total of two columns
+    own_total, both = (own / k).sum(), (other / np.outer(k, k)).sum() / 2
+    count = COUNT_SQUARE / scale
+    weight = own_total + 2 * both + count
+    of_class = (own_total + 4 * both + count) ** 0.5 / weight
+    hidden = _HIDDEN * ((1 if pairs is None else 2) / weight) ** 0.5
+    smallest = hidden + float(ndtri(_KEPT)) * of_class
+    return CountErrors((n_classes / precision) ** 0.5, two_way, float(of_class), float(smallest))
+
+
+def _errors_of_scores(codec, scores, noise, neighboring):
+    """Indicators of categories are counts. Shares of bins are those of their own release, where bins were learned."""
+    n_classes, n_blocks = max(codec.n_classes, 1), len(codec.n_levels)
+    nobody = np.zeros((0, n_blocks), dtype=np.int64)
+    query = score_moments(nobody, scores, np.zeros(0, dtype=np.int64), min(n_classes, 2))
+    sd = noise["moments"] * query.sensitivity(neighboring)
+    weights = scores.weights[scores.first]
+    one_way = n_classes**0.5 * sd * scores.l2_bound / CLASS_MEAN_WEIGHT / weights
+    categories = scores.bins == 0
+    binnings = codec.encoder.binnings_
+    for i, block in enumerate(codec.blocks):
+        if not categories[i]:
+            learned = not np.isnan(scores.shares[codec.n_levels[:i].sum()]) and "bins" in noise
+            one_way[i] = _error_of_a_bin(binnings[block.name], len(binnings), noise, neighboring) if learned else np.nan
+    # an entry off the diagonal of the second moments has half the variance of one on it
+    pair = n_classes**0.5 * sd * scores.l2_bound**2 / 2**0.5 / np.outer(weights, weights)
+    pair[:, ~categories] = np.nan
+    pair[~categories] = np.nan
+    np.fill_diagonal(pair, np.nan)
+    known = ~np.isnan(pair).all(axis=1)
+    two_way = np.full(n_blocks, np.nan)
+    two_way[known] = np.nanmedian(pair[known], axis=1)
+    of_class = float(sd / CLASS_COUNT_WEIGHT)
+    return CountErrors(one_way, two_way, of_class, (_HIDDEN + float(ndtri(_KEPT))) * of_class)
+
+
+def _error_of_a_bin(binning, n_columns, noise, neighboring):
+    """Of the bin of average size in cells: the sum of the noise of its cells."""
+    return _joint_sd(n_columns, noise["bins"], neighboring) * (len(binning.mass) / binning.n_bins) ** 0.5
+
+
+def _joint_sd(n_columns, noise_multiplier, neighboring):
+    """Noise of one count of a histogram over several columns, in rows."""
+    joint = BoundedSum(0.0, n_columns**0.5, (2 * n_columns) ** 0.5)
+    return noise_multiplier * joint.sensitivity(neighboring)
+
+
+# ---- before a fit -------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class PlannedTable:
+    """The public facts of a table from which a plan tells errors in rows.
+
+    Parameters
+    ----------
+    schema : Schema
+        As declared: what is open will be learned.
+    targets : tuple of column names
+        On which the model is conditional.
+    importance : tuple of float
+        One for each other column.
+    most_bins : int
+    tables : bool
+        Whether the model is made of released tables or scores alone; the errors of one that is trained are not known.
+    """
+
+    schema: object
+    targets: tuple
+    importance: tuple
+    most_bins: int
+    tables: bool
+
+    @classmethod
+    def of(cls, rows, settings):
+        """From validated rows, of which public facts alone are taken, and the settings of the fit."""
+        targets = () if rows.target is None else rows.target if isinstance(rows.target, tuple) else (rows.target,)
+        importance = tuple(rows.importance.get(name, 1.0) for name in rows.schema.names if name not in targets)
+        return cls(rows.schema, targets, importance, rows.most_bins, getattr(settings, "moments_alone", False))
+
+    @property
+    def assumptions(self):
+        """What is assumed of facts that the fit will learn, in words."""
+        open_ = [name for name in self.schema.incomplete if isinstance(self.schema[name], Categorical)]
+        said = []
+        if any(name not in self.targets for name in open_):
+            said.append(f"{ASSUMED_CATEGORIES} categories in a column of learned categories")
+        if any(name in self.targets for name in open_):
+            said.append(f"{ASSUMED_CLASSES} classes in a learned target")
+        return tuple(said)
+
+    def counts(self, plan, n_rows):
+        """Return the errors for each kind of column, a tuple of PlannedCounts.
+
+        Parameters
+        ----------
+        plan : FitPlan
+        n_rows : int
+            Assumed.
+        """
+        noise, neighboring = plan.noise_multipliers, plan.neighboring
+        open_ = self.schema.incomplete
+        n_categorical = sum(isinstance(self.schema[name], Categorical) for name in open_)
+        kept = smallest_kept(len(open_), n_categorical, noise.get("schema", 0.0), plan.extra_delta, neighboring)
+        codec, errors = self._errors(noise, neighboring, n_rows)
+        position = {block.name: i for i, block in enumerate(codec.blocks)}
+        found = {}
+        for column in self.schema.columns:
+            found.setdefault(_kind(column, self.targets), []).append(column.name)
+        counts = []
+        for kind in sorted(found, key=_KINDS.index):
+            at = [position[name] for name in found[kind] if name in position]
+            if at:
+                smallest = {"learned category": kept, "declared category": 0.0}.get(kind)
+                one_way, two_way = _largest(errors.one_way[at]), _largest(errors.two_way[at])
+            else:
+                learned = kept if kind == "learned target" else 0.0
+                smallest = None if np.isnan(errors.smallest_class) else max(learned, errors.smallest_class)
+                smallest = (learned or None) if smallest is None else smallest
+                one_way = _number(errors.of_class)
+                # a level of a column within one class
+                two_way = _largest(errors.one_way / max(codec.n_classes, 1) ** 0.5)
+            counts.append(
+                PlannedCounts(plan.label.partition(":")[0], kind, len(found[kind]), smallest, one_way, two_way)
+            )
+        return tuple(counts)
+
+    def _errors(self, noise, neighboring, n_rows):
+        """The codec that the fit is assumed to make, and the errors of its counts."""
+        n_blocks = len(self.schema) - len(self.targets)
+        columns = [self._assumed(column) for column in self.schema.columns]
+        schema = self.schema.replace(*columns)
+        classes = int(np.prod([len(schema[name].values) + schema[name].missing for name in self.targets]))
+        numbers = sum(not isinstance(column, Categorical | Boolean) for column in columns)
+        moments = noise.get("moments", 0.0)
+        n_bins, share = plan_bins(n_rows, n_blocks, classes, moments, most=self.most_bins)
+        as_scores = False
+        if self.tables and share == 1:
+            grids = [len(fine_grid(c)) - 1 for c in columns if not isinstance(c, Categorical | Boolean)]
+            enough = min(map(enough_rows, grids), default=0.0)
+            learned = not numbers or n_rows >= enough * _joint_sd(numbers, noise["bins"], neighboring)
+            as_scores = prefers_scores(n_rows, n_blocks, classes, moments, n_bins, learned)
+            n_bins = self.most_bins if as_scores else n_bins
+        target = (self.targets if len(self.targets) > 1 else self.targets[0]) if self.targets else None
+        codec = FrameCodec(TableEncoder(schema, n_bins=n_bins).fit(), target)
+        unknown = np.full(n_blocks, np.nan)
+        if not self.tables:
+            return codec, CountErrors(unknown, unknown, np.nan, np.nan)
+        importance = np.array(self.importance)
+        scores = Scores.of_codec(codec, importance) if as_scores else None
+        options = {"pairs": share < 1 and scores is None and n_blocks > 1, "scores": scores}
+        return codec, count_errors(codec, noise, neighboring, n_rows, importance, **options)
+
+    def _assumed(self, column):
+        """The column as the fit may complete it: its levels are counted, its values never used."""
+        if column.complete:
+            return column
+        if isinstance(column, Categorical):
+            size = ASSUMED_CLASSES if column.name in self.targets else ASSUMED_CATEGORIES
+            names = tuple(map(str, range(size)))
+            return Categorical(column.name, categories=names, other="other", missing=column.missing)
+        if isinstance(column, Datetime):
+            return replace(column, bounds=("2000-01-01", "2029-12-31"))
+        return Numeric(column.name, (0, 1000), missing=column.missing)
+
+
+_KINDS = ("learned category", "declared category", "number", "date", "learned target", "declared target")
+
+
+def _kind(column, targets):
+    if column.name in targets:
+        return "declared target" if column.complete else "learned target"
+    if isinstance(column, Categorical | Boolean):
+        return "declared category" if column.complete else "learned category"
+    return "date" if isinstance(column, Datetime) else "number"
+
+
+def _largest(errors):
+    known = errors[~np.isnan(errors)]
+    return float(known.max()) if known.size else None
+
+
+def _number(error):
+    return None if np.isnan(error) else float(error)

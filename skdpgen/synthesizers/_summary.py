@@ -1,0 +1,299 @@
+"""What a fit to a table kept and lost, column by column: computed from released values and public facts alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from ..accounting import PrivacyCard
+from ..generators.components import spread_components
+from ..generators.product_mixture import TableModel
+from ..tabular import Boolean, Categorical, Datetime
+from ..utils.printing import printable, table_lines
+from ._count_errors import count_errors, smallest_kept
+
+__all__ = ["ColumnSummary", "FitSummary", "summarize"]
+
+# Rows that are drawn to see the share of "other", and the share above which a fit warns.
+_DRAWN, _MUCH = 10_000, 0.05
+# Columns that a printed summary shows, and that a warning names.
+_SHOWN, _NAMED = 60, 5
+# A tail or a spike is visible from this share of the rows on, if it is this many standard deviations of its noise.
+_VISIBLE, _SURE = 0.002, 5.0
+# An end stands out where its rows are this many times as dense as those of the cells beside it.
+_DENSE, _BESIDE = 5.0, 3
+
+
+@dataclass(frozen=True)
+class ColumnSummary:
+    """What the model holds of one column.
+
+    Attributes
+    ----------
+    name : str or int
+    kind : {"category", "number", "date", "target"}
+    learned : bool or None
+        Whether bounds or categories were learned; None for a model file of an earlier version, which does not tell.
+    bounds : tuple or None
+        Of a number or date.
+    categories : int or None
+        Number of categories without "other" and missing; of a number, None.
+    other : float or None
+        Share of the synthetic rows that have "other"; None for a column without it.
+    count_error : float or None
+        Standard error, in rows, of the number of rows at one category or bin; None where the model is not made of
+        counts.
+    count_error_percent : float or None
+        The same in percent of all rows.
+    ends : tuple of str
+        "cut low", "cut high": learned bounds cut off values; "smeared low", "smeared high": many equal values at an end
+        of the column are drawn from an interval.
+    """
+
+    name: str | int
+    kind: str
+    learned: bool | None
+    bounds: tuple | None
+    categories: int | None
+    other: float | None
+    count_error: float | None
+    count_error_percent: float | None
+    ends: tuple = ()
+
+
+@dataclass(frozen=True, repr=False)
+class FitSummary:
+    """What a fit to a table kept and lost: post-processing of its release, which costs nothing and may be published.
+
+    Attributes
+    ----------
+    columns : tuple of ColumnSummary
+    n_rows : float
+        Released number of rows.
+    smallest_kept : float or None
+        Rows of the smallest category that is kept with probability .95, where categories were learned.
+    """
+
+    columns: tuple
+    n_rows: float
+    smallest_kept: float | None
+    _spikes: dict = field(default_factory=dict, compare=False)
+
+    def to_frame(self):
+        """Return the columns as a DataFrame, one row each."""
+        return pd.DataFrame([asdict(column) for column in self.columns]).set_index("name")
+
+    def __repr__(self):
+        head = ("column", "kind", "bounds or categories", "", "other", "error of a count", "at its ends")
+        lines = [_line(column) for column in self.columns[:_SHOWN]]
+        more = len(self.columns) - len(lines)
+        kept = self.smallest_kept
+        words = [
+            *([f"and {more} more columns: see to_frame()"] if more else []),
+            f"{self.n_rows:.0f} rows by the released count; errors are standard errors, in rows and in percent of them",
+            *([f"a learned category is kept with probability .95 if {kept:.0f} rows have it"] if kept else []),
+        ]
+        return "\n".join([*table_lines(head, lines), *words])
+
+    def _repr_html_(self):
+        return self.to_frame().to_html()
+
+    def warnings(self):
+        """Yield what a user should do something about, in words: lost categories, cut tails, smeared spikes."""
+        lost = [c for c in self.columns if c.learned and c.other is not None and c.other > _MUCH and c.categories]
+        if lost:
+            named = _named([f"{c.name!r} ({c.other:.0%})" for c in lost])
+            fewer = f" that fewer than about {self.smallest_kept:.0f} rows have" if self.smallest_kept else ""
+            yield (
+                f'the synthetic rows have "other" in much of {named}: categories{fewer} are lost in the noise. Declare '
+                "the categories in the schema, if they are public, or merge rare ones"
+            )
+        if cut := [c for c in self.columns if any(end.startswith("cut") for end in c.ends)]:
+            yield (
+                f"the learned bounds cut off values of {_named([f'{c.name!r} {c.bounds}' for c in cut])}: the released "
+                "histogram piles up at an end. Declare the bounds in the schema, if they are public"
+            )
+        if smeared := [c for c in self.columns if any(end.startswith("smeared") for end in c.ends)]:
+            spikes = [f"{c.name!r} (about {', '.join(self._spikes[c.name])})" for c in smeared]
+            yield (
+                f"many rows lie together at an end of {_named(spikes)}; if that is one value, an interval is drawn in "
+                "its place: declare bounds that end at this value, if it is public"
+            )
+
+
+def _line(column):
+    if column.bounds is not None:
+        held = " to ".join(_short(bound) for bound in column.bounds)
+    else:
+        held = "" if column.categories is None else str(column.categories)
+    source = {True: "learned", False: "declared", None: ""}[column.learned]
+    other = "" if column.other is None else f"{column.other:.1%}"
+    error = "" if column.count_error is None else f"{column.count_error:.3g} ({column.count_error_percent:.2g} %)"
+    return printable(column.name), column.kind, held, source, other, error, ", ".join(column.ends)
+
+
+def _short(bound):
+    return bound.removesuffix("T00:00:00") if isinstance(bound, str) else f"{bound:.10g}"
+
+
+def _named(texts):
+    return ", ".join(texts[:_NAMED]) + (f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else "")
+
+
+# ---- from a released model ----------------------------------------------------------------------------------------
+def summarize(model, card: PrivacyCard, importance=None):
+    """Summarize a released model of a table: post-processing, which charges nothing.
+
+    Parameters
+    ----------
+    model : ReleasedModel
+        With a FrameCodec.
+    card : PrivacyCard
+        Of its fit: the noise of each release.
+    importance : dict, default=None
+        Public weights of columns, as the fit was given them.
+
+    Returns
+    -------
+    FitSummary
+    """
+    codec, n_rows = model.codec, float(model.row_count)
+    noise, delta = _noise_of(card)
+    errors = _errors(model, noise, card["neighboring"], importance or {})
+    position = {block.name: i for i, block in enumerate(codec.blocks)}
+    others = _shares_of_other(model)
+    visible = max(_VISIBLE, _SURE * noise.get("bins", 0.0) * len(codec.encoder.binnings_) ** 0.5 / max(n_rows, 1.0))
+    columns, spikes = [], {}
+    for column in codec.encoder.schema_.columns:
+        name, error = column.name, math.nan
+        if errors is not None:
+            error = errors.one_way[position[name]] if name in position else errors.of_class
+        learned = None if codec.learned is None else name in codec.learned
+        categorical, ends = isinstance(column, Categorical | Boolean), {}
+        if not categorical:
+            ends = _ends(codec.encoder.binnings_[name], bool(learned), visible)
+            if values := [_value(column, value) for end, value in ends.items() if end.startswith("smeared")]:
+                spikes[name] = values
+        kind = "category" if categorical else "date" if isinstance(column, Datetime) else "number"
+        columns.append(
+            ColumnSummary(
+                name,
+                "target" if name not in position else kind,
+                learned,
+                None if categorical else column.bounds,
+                len(column.categories) if categorical else None,
+                others.get(name),
+                None if math.isnan(error) else float(error),
+                None if math.isnan(error) else float(100 * error / max(n_rows, 1.0)),
+                tuple(ends),
+            )
+        )
+    kept = None
+    if codec.learned and "schema" in noise:
+        schema = codec.encoder.schema_
+        n_columns = sum(isinstance(schema[name], Categorical) for name in codec.learned)
+        kept = smallest_kept(len(codec.learned), n_columns, noise["schema"], delta, card["neighboring"]) or None
+    return FitSummary(tuple(columns), n_rows, kept, spikes)
+
+
+def _noise_of(card):
+    """Noise multiplier of each release of a fit, by its label, and the delta of its thresholds; of a search, none."""
+    charge = card.charge
+    labels = charge.label.partition(": ")[2].split(", ")
+    if len(charge.releases) == 1 and charge.releases[0].mechanism == "non_private":
+        return dict.fromkeys(labels, 0.0), charge.extra_delta
+    if len(labels) != len(charge.releases):
+        return {}, charge.extra_delta
+    return {label: row.noise_multiplier for label, row in zip(labels, charge.releases)}, charge.extra_delta
+
+
+def _errors(model, noise, neighboring, importance):
+    """Errors of the counts of a model that is made of them alone; None for any other."""
+    latent = getattr(model, "latent_model", None)
+    if latent is None or model.mixture is not None or model.net is not None or "moments" not in noise:
+        return None
+    weights = np.array([importance.get(block.name, 1.0) for block in model.codec.blocks])
+    if isinstance(latent, TableModel):
+        pairs = latent.points.shape[2] > 1  # one support point a class: the columns are independent
+        return count_errors(model.codec, noise, neighboring, model.row_count, weights, pairs=pairs)
+    return count_errors(model.codec, noise, neighboring, model.row_count, weights, scores=latent.scores)
+
+
+def _shares_of_other(model):
+    """Share of "other" in each column that has it, in a sample that is the same whenever it is drawn."""
+    codec = model.codec
+    at = {block.name: _place_of_other(codec, block) for block in codec.encoder.blocks_}
+    at = {name: place for name, place in at.items() if place is not None}
+    if not at:
+        return {}
+    shares = {}
+    if codec.n_classes:
+        ratio = np.asarray(model.class_ratio).reshape(codec.class_shape)
+        for i, name in enumerate(codec.targets):
+            if name in at:
+                shares[name] = float(np.moveaxis(ratio, i, 0)[at[name]].sum())
+    if any(block.name in at for block in codec.blocks):
+        rng = np.random.default_rng(0)
+        codes = model.draw(spread_components(_DRAWN, model.component_weights, rng), rng)
+        for i, block in enumerate(codec.blocks):
+            if block.name in at:
+                shares[block.name] = float(np.mean(codes[:, i] == at[block.name]))
+    return shares
+
+
+def _place_of_other(codec, block):
+    column = codec.encoder.schema_[block.name]
+    return None if getattr(column, "other", None) is None else len(column.categories)
+
+
+# ---- ends of a released histogram ---------------------------------------------------------------------------------
+def _ends(binning, learned, visible):
+    """What is lost at the ends of a column of numbers: a dict of words -> value there."""
+    found = {}
+    for side, step in (("low", 1), ("high", -1)):
+        edges, mass = np.array(binning.edges)[::step] * step, np.array(binning.mass)[::step]
+        single = _hold_one_value(edges, binning.integer)
+        bound = binning.edges[0] if side == "low" else binning.edges[-1] - binning.integer
+        # zero is often a frequent value, and bounds are widened to it
+        if (
+            learned
+            and bound != 0
+            and single[0]
+            and mass[0] >= visible
+            and mass[0] > _DENSE * mass[1 : 1 + _BESIDE].max(initial=0.0)
+        ):
+            found[f"cut {side}"] = bound
+            continue
+        if not (mass >= visible).any():
+            continue
+        at = int(np.argmax(mass >= visible))
+        if single[at] or mass[:at].sum() > mass[at] / _DENSE:
+            continue
+        # noise may have spread a spike over the cells beside its own
+        if _density(mass, edges, single, at, at + _BESIDE) > _DENSE * _density(
+            mass, edges, single, at + _BESIDE, at + 3 * _BESIDE
+        ):
+            found[f"smeared {side}"] = float(step * (edges[at] + edges[at + 1]) / 2)
+    return found
+
+
+def _density(mass, edges, single, start, stop):
+    """Mass over width of a run of cells, without those of one value; infinite where it has no other."""
+    wide = ~single[start:stop]
+    width = np.diff(edges)[start:stop][wide].sum()
+    return mass[start:stop][wide].sum() / width if width else np.inf
+
+
+def _hold_one_value(edges, integer):
+    """Mask of the cells that hold one value."""
+    widths = np.diff(edges)
+    return widths <= (1 if integer else np.spacing(np.abs(edges).max()))
+
+
+def _value(column, value):
+    if isinstance(column, Datetime):
+        return str(pd.Timestamp(int(value), unit=column.resolution if column.resolution != "min" else "m").date())
+    return f"{value:.4g}"

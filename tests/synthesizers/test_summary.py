@@ -1,0 +1,177 @@
+"""After a fit to a table the user is told what was lost, from released values alone."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, PriVAESynthesizer, Schema, load
+from skdpgen.exceptions import UtilityWarning
+from skdpgen.synthesizers._summary import _ends
+from skdpgen.tabular import Categorical, Datetime, Numeric, bins_from_histogram, bins_histogram
+
+
+def _frame(n_rows=4000):
+    rng = np.random.default_rng(0)
+    towns = [f"town {i}" for i in range(60)]
+    return pd.DataFrame(
+        {
+            "age": rng.integers(18, 90, n_rows),
+            "town": rng.choice(towns, n_rows, p=[0.41, *[0.01] * 59]),
+            "day": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, n_rows), unit="D"),
+            "sex": rng.choice(["f", "m"], n_rows),
+            "ill": rng.choice(["yes", "no"], n_rows, p=[0.3, 0.7]),
+        }
+    )
+
+
+def _declared():
+    return Schema(
+        [
+            Numeric("age", (18, 90), integer=True),
+            Categorical("town", categories=tuple(f"town {i}" for i in range(60))),
+            Datetime("day", ("2020-01-01", "2022-12-31"), resolution="D"),
+            Categorical("sex", categories=("f", "m")),
+            Categorical("ill", categories=("yes", "no")),
+        ]
+    )
+
+
+def test_lost_categories_are_said_by_column_with_their_share():
+    with pytest.warns(UtilityWarning, match=r"\"other\" in much of 'town' \(5\d%\).*Declare"):
+        synth = MomentSynthesizer(2.0, target="ill").fit(_frame())
+    columns = {column.name: column for column in synth.summary_.columns}
+    town = columns["town"]
+    assert town.categories == 1
+    assert town.other == pytest.approx(0.59, abs=0.05)
+    assert town.learned
+    assert columns["ill"].kind == "target"
+    assert columns["ill"].categories == 2
+    assert columns["sex"].other < 0.05
+    assert columns["age"].bounds[1] >= 89
+    assert columns["age"].other is columns["age"].categories is None
+    assert columns["day"].kind == "date"
+    assert 0 < columns["sex"].count_error < 300
+    assert columns["sex"].count_error_percent == pytest.approx(100 * columns["sex"].count_error / synth.row_count_)
+    share = (synth.sample(20_000, random_state=0)["town"] == "other").mean()
+    assert share == pytest.approx(town.other, abs=0.02)
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_the_warning_advises_ends_it():
+    summary = MomentSynthesizer(2.0, target="ill", schema=_declared()).fit(_frame()).summary_
+    assert not any(column.learned for column in summary.columns)
+    assert summary.smallest_kept is None
+    assert not list(summary.warnings())
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: MomentSynthesizer(2.0, target="ill", importance={"age": 3.0}),
+        lambda: P3GMSynthesizer(2.0, target="ill"),
+        lambda: DPMERFSynthesizer(2.0, target="ill", steps=2, n_frequencies=8),
+        lambda: PriVAESynthesizer(2.0, n_components=2, steps=2, sampling_rate=0.1),
+    ],
+)
+def test_a_saved_model_has_the_summary_of_its_fit(make, tmp_path):
+    synth = make().fit(_frame(1500))
+    synth.save(tmp_path / "model.safetensors")
+    again = load(tmp_path / "model.safetensors")
+    assert again.summary_ == synth.summary_
+    pd.testing.assert_frame_equal(again.summary_.to_frame(), synth.summary_.to_frame())
+    assert list(again.summary_.warnings()) == list(synth.summary_.warnings())
+    assert repr(again.summary_) == repr(synth.summary_)
+
+
+def test_the_summary_is_a_table_to_read():
+    summary = MomentSynthesizer(2.0, schema=_declared()).fit(_frame(1000)).summary_
+    lines = repr(summary).splitlines()
+    assert " ".join(lines[0].split()) == "column kind bounds or categories other error of a count at its ends"
+    assert "18 to 90" in lines[1]
+    assert "2020-01-01 to 2022-12-31" in repr(summary)
+    assert len(lines) == 1 + 5 + 1
+    assert "<table" in summary._repr_html_()
+    assert list(summary.to_frame().index) == list(_declared().names)
+
+
+def test_an_array_has_no_summary():
+    synth = MomentSynthesizer(2.0, bounds=(0, 1), l2_bound=1.0)
+    assert not hasattr(synth, "summary_")
+    assert not hasattr(synth.fit(np.random.default_rng(0).random((500, 2))), "summary_")
+
+
+# ---- ends of columns ------------------------------------------------------------------------------------------------
+def _ends_of(values, column, learned=False, noise_sd=0.0):
+    frame, schema = pd.DataFrame({"x": values}), Schema([column])
+    counts = np.asarray(bins_histogram(frame, schema).value)
+    noise = np.random.default_rng(3).normal(size=counts.shape) * noise_sd
+    return _ends(bins_from_histogram(counts + noise, schema, noise_sd, 16)["x"], learned, 0.005)
+
+
+_RNG = np.random.default_rng(7)
+_SMOOTH = {
+    "uniform": _RNG.random(20_000) * 900,
+    "normal": np.clip(_RNG.normal(400, 80, 20_000), 0, 1000),
+    "exponential": np.minimum(_RNG.exponential(60, 20_000), 1000),
+    "lognormal": np.minimum(_RNG.lognormal(3, 1, 20_000), 1000),
+    "left-skewed": 900 - np.minimum(_RNG.exponential(60, 20_000), 900),
+}
+
+
+@pytest.mark.parametrize("name", _SMOOTH)
+@pytest.mark.parametrize("noise_sd", [0.0, 20.0])
+def test_smooth_columns_have_nothing_at_their_ends(name, noise_sd):
+    values = _SMOOTH[name]
+    assert not _ends_of(values, Numeric("x", (0, 1023)), True, noise_sd)
+    assert not _ends_of(np.rint(values), Numeric("x", (0, 1023), integer=True), True, noise_sd)
+    assert not _ends_of(np.rint(values / 10), Numeric("x", (0, 127), integer=True), True, noise_sd)
+
+
+@pytest.mark.parametrize("noise_sd", [0.0, 20.0])
+def test_a_spike_at_an_end_is_seen_where_its_cell_is_wide_and_kept_where_bounds_end_at_it(noise_sd):
+    values = np.concatenate([_RNG.exponential(60, 20_000).clip(max=500), np.full(600, 999.0)])
+    for integer in (False, True):
+        found = _ends_of(np.rint(values), Numeric("x", (0, 1023), integer=integer), True, noise_sd)
+        assert list(found) == ["smeared high"]
+        assert abs(found["smeared high"] - 999) < 16
+        assert not _ends_of(np.rint(values), Numeric("x", (0, 999), integer=integer), False, noise_sd)
+        low = _ends_of(-np.rint(values), Numeric("x", (-1023, 0), integer=integer), False, noise_sd)
+        assert list(low) == ["smeared low"]
+
+
+@pytest.mark.parametrize("noise_sd", [0.0, 20.0])
+def test_a_tail_beyond_learned_bounds_piles_up_and_is_seen(noise_sd):
+    values = _RNG.normal(0, 300, 20_000)
+    for column in (
+        Numeric("x", (-512, 512)),
+        Numeric("x", (-511, 511), integer=True),
+        Numeric("x", (-512, 512), decimals=2),
+    ):
+        clipped = np.clip(np.rint(values), *column.bounds)
+        assert set(_ends_of(clipped, column, True, noise_sd)) == {"cut low", "cut high"}
+        assert not _ends_of(clipped, column, False, noise_sd)  # declared bounds are the user's
+    few = np.clip(np.rint(values / 10), -31, 31)
+    assert set(_ends_of(few, Numeric("x", (-31, 31), integer=True), True, noise_sd)) == {"cut low", "cut high"}
+
+
+def test_many_zeros_at_a_learned_end_are_no_cut_tail():
+    values = np.concatenate([np.zeros(15_000), _RNG.exponential(60, 5_000)])
+    assert not _ends_of(values, Numeric("x", (0, 1024)), True)
+    assert not _ends_of(np.rint(values), Numeric("x", (0, 1023), integer=True), True)
+
+
+def test_a_fit_warns_of_a_spike_and_of_nothing_once_its_bounds_are_declared():
+    rng = np.random.default_rng(0)
+    gain = np.where(rng.random(6000) < 0.05, 99_999, rng.integers(0, 20_000, 6000))
+    frame = pd.DataFrame({"gain": gain, "other": rng.random(6000)})
+    with pytest.warns(UtilityWarning, match=r"many rows lie together at an end of 'gain' \(about 9\.\d+e\+04\)"):
+        MomentSynthesizer(4.0).fit(frame)
+    bounds = Schema.from_kinds(frame).replace(Numeric("gain", (0, 99_999), integer=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        MomentSynthesizer(4.0, schema=bounds).fit(frame)

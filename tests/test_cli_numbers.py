@@ -1,0 +1,68 @@
+"""What the command line says of noise, of a large epsilon and of none, and of what a fit lost."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpgen.__main__ import main
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    towns = ["home", *(f"town {i}" for i in range(80))]
+    frame = pd.DataFrame({"town": rng.choice(towns, 3000, p=[0.2, *[0.01] * 80]), "age": rng.integers(0, 90, 3000)})
+    frame.to_csv("table.csv", index=False)
+
+
+def _synthesize(capsys, *options):
+    command = ["synthesize", "table.csv", "--kinds-from-values", "--output", "out.csv", "--rows", "10", *options]
+    assert main(command) == 0
+    return capsys.readouterr()
+
+
+@pytest.mark.filterwarnings("default::skdpgen.exceptions.UtilityWarning")
+def test_a_fit_prints_what_it_lost_on_stderr_and_that_its_ledger_saw_it_alone(table, capsys):
+    out, err = _synthesize(capsys, "--epsilon", "2", "--card", "card.json", "--save-model", "m.safetensors")
+    assert re.search(r"^skdpgen: UtilityWarning: .* \"other\" in much of 'town' \([78]\d%\)", err, re.MULTILINE)
+    lines = [line.split() for line in err.splitlines()]
+    assert ["column", "kind", "bounds", "or", "categories"] == lines[-5][:5]
+    assert lines[-4][:3] == ["town", "category", "1"]
+    assert "town " not in out
+    assert "this ledger saw this fit alone" in out
+    assert "NOT PRIVATE" not in out
+    assert main(["verify", "card.json"]) == 0
+    assert "note     this ledger saw this fit alone" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_a_shared_ledger_says_nothing_of_fits_that_it_did_not_see(table, capsys):
+    shared = ("--epsilon", "1", "--ledger", "budget.db")
+    assert "saw this fit alone" in _synthesize(capsys, *shared, "--budget", "3").out
+    assert "saw this fit alone" not in _synthesize(capsys, *shared).out
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_no_noise_and_a_large_epsilon_are_said_where_they_happen(table, capsys):
+    out, _ = _synthesize(capsys, "--epsilon", "inf", "--card", "card.json")
+    assert "NOT PRIVATE" in out
+    assert main(["verify", "card.json"]) == 1
+    assert "NOT PRIVATE" in capsys.readouterr().out
+    out, _ = _synthesize(capsys, "--epsilon", "14")
+    assert out.count("epsilon 14 is above 10") == 1
+    for epsilon, said in (("inf", "NOT PRIVATE"), ("14", "epsilon 14 is above 10")):
+        assert main(["budget", "table.csv", "--epsilon", epsilon]) == 0
+        assert capsys.readouterr().out.count(said) == 1
+
+
+def test_a_plan_in_json_has_the_figures_in_rows(table, capsys):
+    assert main(["budget", "table.csv", "--rows", "3000", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    town = next(row for row in plan["counts"] if row["kind"] == "learned category")
+    assert 150 < town["smallest_kept"] < 250
+    assert plan["assumptions"][0] == "3000 rows"
+    assert "rows_in_the_noise" not in plan["phases"][0]
