@@ -57,7 +57,7 @@ LEAST_RATE = 1e-12
 MOST_COUNT = 10**12
 # Different releases in one event.
 MOST_RELEASES = 100_000
-# Of a repetition: the mean number of runs, and the events that a run may be.
+# Mean number of runs of a repetition, and the different events that one of its runs may be.
 MOST_RUNS = 1e6
 MOST_ALTERNATIVES = 1_000
 

@@ -19,7 +19,7 @@ from ._renyi import conversion_cost, rdp_at
 
 __all__ = ["STATUSES", "Entry", "PrivacyFilter", "Totals", "proves_privacy"]
 
-# Of an entry of a ledger.
+# Status that an entry of a ledger may have; see `Entry`.
 STATUSES = ("planned", "charged", "seeded")
 
 # Share of the limit that counts as nothing: rounding leaves it of a budget that is fully spent.

@@ -524,12 +524,12 @@ def _threshold(directions, gradient, without, within):
 
 
 # ---- one training among many canaries ------------------------------------------------------------------------------
-# Of a canary's gradient, over the bound to which it is clipped.
+# Norm of a canary's gradient, as a multiple of the bound to which it is clipped: the canary attains the bound.
 _BEYOND = 10.0
 # Slopes of the lines under a trade-off curve, as epsilons: errors of nearly equal size touch it near slope 1. Fewer
 # lines make the bound smaller, never wrong.
 _SLOPES = (0.0, 0.2, 0.5, 1.0)
-# Of the noise that is looked for over the plan's, and how often the interval is halved: to about 1 %.
+# Largest ratio of measured to planned noise, and how often the interval is halved: the result is within about 1 %.
 _MOST_NOISE, _BISECTIONS = 4.0, 8
 # Share of the canaries that find the threshold, and are not judged.
 _BEFORE = 0.2

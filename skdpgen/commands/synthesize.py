@@ -235,15 +235,39 @@ def run(arguments):
 
 
 def _run(arguments, model, settings, schema, options, results):
-    import sys
+    left_out, schema = _columns_left_out(arguments, schema)
+    rows = _read_rows(arguments, schema, left_out, options)
+    synthesizer = model(
+        arguments.epsilon,
+        arguments.delta,
+        neighboring=arguments.neighboring,
+        target=arguments.target,
+        schema=schema,
+        accountant=_open_ledger(arguments),
+        random_state=arguments.seed,
+        progress=True,
+        **settings,
+        **({} if arguments.checkpoint is None else {"checkpoint": arguments.checkpoint}),
+    )
+    _fit(synthesizer, rows, arguments)
+    print(synthesizer.summary_, file=sys.stderr)
+    # as the real rows are written, so that whatever reads one file reads the other
+    written = {name: options[name] for name in ("separator", "decimal")}
+    written["missing_mark"] = next(iter(arguments.missing), "")
+    written["date_formats"] = getattr(rows, "attrs", {}).get("date_formats")
+    n_rows = results.write(synthesizer, arguments.rows, **written, escape_formulas=arguments.escape_formulas)
+    print_ledger(synthesizer.accountant_)
+    for remark in synthesizer.card_.remarks:
+        print(remark)
+    print(f"{n_rows} synthetic rows written to {arguments.output}")
 
-    from .. import PrivacyAccountant
+
+def _read_rows(arguments, schema, left_out, options):
+    """Rows of the file, or what gives them a part at a time; their kinds and their fit to the schema are checked."""
     from ..data.sources import parquet_chunks
     from ..data.table_files import is_parquet, read_table
-    from ..exceptions import SchemaError
 
     rows = Path(arguments.input)
-    left_out, schema = _columns_left_out(arguments, schema)
     # the kinds of the columns of a CSV file are inferred from all its values; a Parquet file declares them
     if arguments.model != "moment" or not is_parquet(rows):
         rows = read_table(rows, **options, schema=schema, left_out=left_out)
@@ -252,27 +276,25 @@ def _run(arguments, model, settings, schema, options, results):
     _check_kinds(rows, schema, arguments.kinds_from_values)
     if schema is not None:
         _name_undeclared(arguments, schema, left_out)
-    accountant = None
-    if arguments.ledger is not None:
-        known = Path(arguments.ledger).exists()
-        whole = arguments.epsilon if arguments.budget is None else arguments.budget
-        accountant = (
-            PrivacyAccountant(ledger=arguments.ledger)
-            if known
-            else PrivacyAccountant(whole, arguments.delta, arguments.neighboring, ledger=arguments.ledger)
-        )
-    synthesizer = model(
-        arguments.epsilon,
-        arguments.delta,
-        neighboring=arguments.neighboring,
-        target=arguments.target,
-        schema=schema,
-        accountant=accountant,
-        random_state=arguments.seed,
-        progress=True,
-        **settings,
-        **({} if arguments.checkpoint is None else {"checkpoint": arguments.checkpoint}),
-    )
+    return rows
+
+
+def _open_ledger(arguments):
+    """Accountant of the ledger file, which is created where it is missing; None without one."""
+    from .. import PrivacyAccountant
+
+    if arguments.ledger is None:
+        return None
+    if Path(arguments.ledger).exists():
+        return PrivacyAccountant(ledger=arguments.ledger)
+    whole = arguments.epsilon if arguments.budget is None else arguments.budget
+    return PrivacyAccountant(whole, arguments.delta, arguments.neighboring, ledger=arguments.ledger)
+
+
+def _fit(synthesizer, rows, arguments):
+    """Fit, and say what stays charged where that fails."""
+    from ..exceptions import SchemaError
+
     try:
         synthesizer.fit(rows)
     except SchemaError as error:
@@ -296,13 +318,3 @@ def _run(arguments, model, settings, schema, options, results):
         if hasattr(synthesizer, "accountant_") and (again := _goes_on(arguments)):
             raise KeyboardInterrupt(f"interrupted; what was charged stays charged{again}") from None
         raise
-    print(synthesizer.summary_, file=sys.stderr)
-    # as the real rows are written, so that whatever reads one file reads the other
-    written = {name: options[name] for name in ("separator", "decimal")}
-    written["missing_mark"] = next(iter(arguments.missing), "")
-    written["date_formats"] = getattr(rows, "attrs", {}).get("date_formats")
-    n_rows = results.write(synthesizer, arguments.rows, **written, escape_formulas=arguments.escape_formulas)
-    print_ledger(synthesizer.accountant_)
-    for remark in synthesizer.card_.remarks:
-        print(remark)
-    print(f"{n_rows} synthetic rows written to {arguments.output}")

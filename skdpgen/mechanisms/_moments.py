@@ -48,7 +48,7 @@ LATTICE = ROW_STEP**2
 _MAX_CHUNK = 1 << 16
 _CHUNK_ENTRIES = 1 << 22
 _MAX_ROWS = 1 << 26
-# Of clusters: rows at a time, and entries of their images.
+# Rows of a chunk of `cluster_sums`, and entries of the chunk after its transform.
 _CLUSTER_ROWS, _CLUSTER_ENTRIES = 1 << 12, 1 << 20
 
 

@@ -28,11 +28,11 @@ __all__ = [
 
 # Probabilities, over all columns, that an empty bin passes for an occupied one (see `outermost_bins`).
 _FALSE_ALARMS = (0.001, 0.05)
-# Of `occupied_cells`: less accepts noise far from the rows, more cuts off their thin tails.
+# Penalty of a run of cells in `occupied_cells`: less accepts noise far from the rows, more cuts off their thin tails.
 _CAUTION = 3.0
-# Of `sure_range`: longest gap between the rows and their thin ends, as a share of the range of the others.
+# Longest gap, in `sure_range`, between the rows and their thin ends, as a share of the range of the others.
 _GAP = 0.25
-# Of `octave_ranges`. Probability, over all columns, that a cell far from all others is taken although it is empty; how
+# For `octave_ranges`: probability, over all columns, that a cell far from all others is taken although it is empty; how
 # many octaves beyond the largest likely one may lie; and the probability of being occupied from which the cell beside
 # the range is taken. One octave too many costs a factor of two, one too few loses all the rows in it.
 _FALSE_ALARM, _NEAR, _MAYBE = 0.001, 2, 0.05

@@ -90,7 +90,7 @@ SCORES = {
     "lr": "accuracy of a logistic regression",
     "log_likelihood": "log-likelihood",
 }
-# Of a file of results: characters of a line, and lines.
+# Characters of a line, and lines, that are read of a file of results.
 _MOST_BYTES = 2**20
 _MOST_LINES = 1_000_000
 # What a cell was run with that makes no other line: its place in the picture, or one of the repeats.

@@ -39,7 +39,7 @@ from ._summary import summarize
 
 __all__ = ["DATA_CONSTRAINTS", "TRAINING_CONSTRAINTS", "BaseSynthesizer", "LatentTransformerMixin"]
 
-# Of every synthesizer: the budget, and what is public of the data.
+# Parameters of every synthesizer: the budget, and what is public of the data.
 DATA_CONSTRAINTS = {
     **PRIVACY_CONSTRAINTS,
     "target": "no_validation",
@@ -51,7 +51,7 @@ DATA_CONSTRAINTS = {
     "on_invalid": [StrOptions({"clip", "raise"})],
     "progress": ["boolean"],
 }
-# Of those that train a network by DP-SGD.
+# Parameters of those that train a network by DP-SGD.
 TRAINING_CONSTRAINTS = {
     "sampling_rate": [Interval(Real, 1e-6, 1, closed="both")],
     "steps": [Interval(Integral, 1, None, closed="left")],

@@ -41,8 +41,8 @@ _MIXTURE = 10
 # Records that a group is to be expected to have: its divergence is that of so few latents, but the mean over many small
 # groups has little noise, for a record moves one of them alone. And the part of the groups in the noise of a step.
 _GROUP_SIZE, _GROUP_SHARE = 16, 0.2
-# Of the default net: steps as long as noisy gradients bear, and an average of the released parameters over about 100 of
-# them, which takes away much of the noise.
+# The default net takes steps as long as noisy gradients allow. An average of the released parameters over about 100
+# steps removes much of the noise.
 DEFAULT_LEARNING_RATE, DEFAULT_AVERAGE = 5e-3, 0.99
 
 

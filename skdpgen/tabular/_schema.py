@@ -31,7 +31,7 @@ from ._formats import form_of, resolution_of_period, scale_of
 __all__ = ["Schema", "check_unique", "column_of_objects"]
 
 _FORMAT = "skdpgen-schema"
-# Of a schema that is read from JSON.
+# Columns of a schema in a JSON file: a larger one is refused before it fills the memory.
 _MOST_COLUMNS = 100_000
 
 

@@ -13,7 +13,7 @@ from ._replay import difference, fit_along
 
 __all__ = ["check_noninterference"]
 
-# Of the claimed sensitivity: rounding of float64 sums on a lattice, and of float32 gradients.
+# Tolerance, relative to the claimed sensitivity: rounding of float64 sums on a lattice, and of float32 gradients.
 _ROUNDING = {"plain": 1e-6, "gradient": 1e-3}
 
 

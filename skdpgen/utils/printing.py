@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["listed", "one_line", "printable", "table_lines"]
 
-# Of a text from a file: a longer one could push what stands before it off the screen.
+# Length at which text from a file is cut: a longer one could push what stands before it off the screen.
 _MOST_CHARACTERS = 2_000
 
 

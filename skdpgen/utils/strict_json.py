@@ -15,7 +15,7 @@ from typing import Any
 
 __all__ = ["MOST_BYTES", "MOST_DEPTH", "read_json", "read_json_file", "read_safetensors"]
 
-# Of a file of JSON, unless its reader says otherwise.
+# Largest JSON file that is read, unless the caller states another limit.
 MOST_BYTES = 64 * 2**20
 # Lists and objects inside one another.
 MOST_DEPTH = 64
@@ -134,7 +134,7 @@ def _check_unicode(value):
 
 
 # ---- safetensors ---------------------------------------------------------------------------------------------------
-# Of a file that is read, and of its header: the format itself allows no longer one.
+# Largest file that is read, and its largest header: the format itself allows no longer header.
 _MOST_FILE_BYTES = 4 * 2**30
 _MOST_HEADER = 100_000_000
 

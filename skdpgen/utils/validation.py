@@ -58,9 +58,9 @@ num_samples = _num_samples
 # Ends of the ranges of parameters. Between them every fit that passes its checks ends in finite values; beyond, squares
 # and ratios of the numbers leave the range of floats, and counts stand for years of work.
 _LEAST, _MOST, _MOST_COUNT = 1e-100, 1e100, 10**8
-# Of what takes memory: components, frequencies, units of a layer.
+# Largest number of components, frequencies or units of a layer: they take memory.
 MOST_UNITS = 1 << 16
-# Of a model, in all (2 GiB of doubles).
+# Largest number of parameters of a model (2 GiB of doubles).
 MOST_NUMBERS = 1 << 28
 
 
