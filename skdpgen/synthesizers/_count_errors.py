@@ -20,7 +20,7 @@ from ..mechanisms._one_hot import COUNT_SQUARE, table_weights
 from ..tabular import Boolean, Categorical, Datetime, Numeric, TableEncoder
 from ..tabular._learning import NOISY_BELOW
 
-__all__ = ["CountErrors", "PlannedTable", "count_errors", "smallest_kept"]
+__all__ = ["CountErrors", "PlannedTable", "count_errors", "joint_sd", "smallest_kept"]
 
 # Probability with which a category of the size stated is kept.
 _KEPT = 0.95
@@ -74,7 +74,7 @@ def smallest_kept(n_columns, n_categorical, noise_multiplier, delta, neighboring
     """
     if noise_multiplier == 0 or not n_categorical:
         return 0.0
-    sd = _joint_sd(n_columns, noise_multiplier, neighboring)
+    sd = joint_sd(n_columns, noise_multiplier, neighboring)
     return selection_threshold(sd, delta, n_categorical) + float(ndtri(_KEPT)) * sd
 
 
@@ -166,10 +166,10 @@ def _errors_of_scores(codec, scores, noise, neighboring):
 
 def _error_of_a_bin(binning, n_columns, noise, neighboring):
     """Of the bin of average size in cells: the sum of the noise of its cells."""
-    return _joint_sd(n_columns, noise["bins"], neighboring) * (len(binning.mass) / binning.n_bins) ** 0.5
+    return joint_sd(n_columns, noise["bins"], neighboring) * (len(binning.mass) / binning.n_bins) ** 0.5
 
 
-def _joint_sd(n_columns, noise_multiplier, neighboring):
+def joint_sd(n_columns, noise_multiplier, neighboring):
     """Noise of one count of a histogram over several columns, in rows."""
     joint = BoundedSum(0.0, n_columns**0.5, (2 * n_columns) ** 0.5)
     return noise_multiplier * joint.sensitivity(neighboring)
@@ -264,7 +264,7 @@ class PlannedTable:
         n_bins, share = plan_bins(n_rows, n_blocks, classes, moments, most=self.most_bins)
         as_scores = False
         if self.tables and share == 1:
-            learned = n_rows >= NOISY_BELOW * _joint_sd(numbers, noise["bins"], neighboring) if numbers else True
+            learned = n_rows >= NOISY_BELOW * joint_sd(numbers, noise["bins"], neighboring) if numbers else True
             as_scores = prefers_scores(n_rows, n_blocks, classes, moments, n_bins, learned)
             n_bins = self.most_bins if as_scores else n_bins
         target = (self.targets if len(self.targets) > 1 else self.targets[0]) if self.targets else None
