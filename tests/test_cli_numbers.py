@@ -15,7 +15,7 @@ def table(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     towns = ["home", *(f"town {i}" for i in range(80))]
-    frame = pd.DataFrame({"town": rng.choice(towns, 3000, p=[0.2, *[0.01] * 80]), "age": rng.integers(0, 90, 3000)})
+    frame = pd.DataFrame({"town": rng.choice(towns, 3000, p=[0.4, *[0.0075] * 80]), "age": rng.integers(0, 90, 3000)})
     frame.to_csv("table.csv", index=False)
 
 
@@ -28,10 +28,11 @@ def _synthesize(capsys, *options):
 @pytest.mark.filterwarnings("default::skdpgen.exceptions.UtilityWarning")
 def test_a_fit_prints_what_it_lost_on_stderr_and_that_its_ledger_saw_it_alone(table, capsys):
     out, err = _synthesize(capsys, "--epsilon", "2", "--card", "card.json", "--save-model", "m.safetensors")
-    assert re.search(r"^skdpgen: UtilityWarning: .* \"other\" in much of 'town' \([78]\d%\)", err, re.MULTILINE)
+    assert re.search(r"^skdpgen: UtilityWarning: .* \"other\" in much of 'town' \([56]\d%\)", err, re.MULTILINE)
     lines = [line.split() for line in err.splitlines()]
     assert ["column", "kind", "bounds", "or", "categories"] == lines[-5][:5]
-    assert lines[-4][:3] == ["town", "category", "1"]
+    assert lines[-4][:2] == ["town", "category"]
+    assert int(lines[-4][2]) < 10  # of 81: the others are lost in the noise
     assert "town " not in out
     assert "this ledger saw this fit alone" in out
     assert "NOT PRIVATE" not in out

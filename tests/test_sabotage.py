@@ -62,6 +62,7 @@ from skdpgen.mechanisms._gaussian import _clip_in_place, _lattice_noise
 from skdpgen.mechanisms._mixture_sums import _difference, _simplex_rows
 from skdpgen.mechanisms._moments import _same_class_difference, _weights
 from skdpgen.mechanisms._one_hot import _weights as one_hot_weights
+from skdpgen.mechanisms._one_hot import table_weights
 from skdpgen.nn import DPNet
 from skdpgen.utils.noise import NoiseGenerator
 
@@ -368,12 +369,12 @@ MUTANTS = [
     (
         "one-hot pairs not paid",
         [ONE_HOT[AR], ONE_HOT[RO]],
-        (one_hot_weights, ("_COUNT_SQUARE + $one_way_square + $pair_square", "_COUNT_SQUARE + $one_way_square")),
+        (table_weights, ("COUNT_SQUARE + $one_way_square + $pair_square", "COUNT_SQUARE + $one_way_square")),
     ),
     (
         "one-hot label count not paid",
         [ONE_HOT[AR]],
-        (one_hot_weights, ("_COUNT_SQUARE + $one_way_square", "$one_way_square")),
+        (table_weights, ("COUNT_SQUARE + $one_way_square", "$one_way_square")),
     ),
     ("one-hot weights squared", [ONE_HOT[AR]], (one_hot_weights, ("np.sqrt($squares)", "$squares"))),
     ("one-hot replace_one dropped", [ONE_HOT[RO]], (one_hot_moments, ("2 * $square", "$square"))),

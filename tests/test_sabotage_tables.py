@@ -12,8 +12,7 @@ from _sabotage import Claim, assert_caught, before, mutant_ids
 from skdpgen.data import frames as _frames
 from skdpgen.data.sources import ChunkSource, add_sums
 from skdpgen.mechanisms._one_hot import _tables as one_hot_tables
-from skdpgen.mechanisms._one_hot import _weights as one_hot_weights
-from skdpgen.mechanisms._one_hot import one_hot_moments
+from skdpgen.mechanisms._one_hot import one_hot_moments, table_weights
 from skdpgen.synthesizers import _frame_model
 
 AR, RO = "add_or_remove_one", "replace_one"
@@ -45,7 +44,7 @@ MUTANTS = [
         "importance of two-way tables not paid",
         [IMPORTANCE[AR], IMPORTANCE[RO]],
         (
-            one_hot_weights,
+            table_weights,
             ("$pair[$upper].mean", "($pair / np.cbrt(np.outer($3, $3)) ** 2)[$upper].mean"),
         ),
     ),
@@ -53,7 +52,7 @@ MUTANTS = [
         "importance of one-way tables not paid",
         [IMPORTANCE[AR], IMPORTANCE[RO]],
         (
-            one_hot_weights,
+            table_weights,
             ("$one_way_square / $one_way.sum()", "1.2 * $one_way_square / $one_way.sum()"),
         ),
     ),

@@ -85,10 +85,6 @@ class BudgetPlan:
     Attributes
     ----------
     phases : tuple of PlannedPhase
-    counts : tuple of PlannedCounts
-        Of fits to tables: errors in rows by kind of column.
-    assumptions : tuple of str
-        What the figures assume of the data, the number of rows above all.
     n_rows : int
         Assumed number of rows: public.
     epsilon, delta : float
@@ -96,6 +92,10 @@ class BudgetPlan:
     neighboring : str
     curve : tuple of (delta, epsilon)
         Epsilon is infinite where thresholds of learned categories alone spend as much delta.
+    counts : tuple of PlannedCounts
+        Of fits to tables: errors in rows by kind of column.
+    assumptions : tuple of str
+        What the figures assume of the data, the number of rows above all.
 
     Examples
     --------
@@ -107,13 +107,13 @@ class BudgetPlan:
     """
 
     phases: tuple[PlannedPhase, ...]
-    counts: tuple[PlannedCounts, ...]
-    assumptions: tuple[str, ...]
     n_rows: int
     epsilon: float
     delta: float
     neighboring: str
     curve: tuple[tuple[float, float], ...]
+    counts: tuple[PlannedCounts, ...] = ()
+    assumptions: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, plans: FitPlan | Iterable[FitPlan], n_rows: int) -> BudgetPlan:
@@ -145,7 +145,7 @@ class BudgetPlan:
         assumed = [f"{int(n_rows)} rows", *(text for plan in tables for text in plan.table.assumptions)]
         curve = tuple((d, epsilon_pld(plans, d, relation)) for d in _DELTAS)
         epsilon = epsilon_pld(plans, delta, relation)
-        return cls(rows, counts, tuple(dict.fromkeys(assumed)), int(n_rows), epsilon, delta, relation, curve)
+        return cls(rows, int(n_rows), epsilon, delta, relation, curve, counts, tuple(dict.fromkeys(assumed)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON; infinities as "inf"."""

@@ -22,7 +22,7 @@ from ..tabular import Boolean, Categorical, Datetime, Numeric, TableEncoder
 from ..tabular._binning import fine_grid
 from ..tabular._learning import enough_rows
 
-__all__ = ["CountErrors", "PlannedTable", "count_errors", "smallest_kept"]
+__all__ = ["CountErrors", "PlannedTable", "count_errors", "joint_sd", "smallest_kept"]
 
 # Probability with which a category of the size stated is kept.
 _KEPT = 0.95
@@ -76,7 +76,7 @@ def smallest_kept(n_columns, n_categorical, noise_multiplier, delta, neighboring
     """
     if noise_multiplier == 0 or not n_categorical:
         return 0.0
-    sd = _joint_sd(n_columns, noise_multiplier, neighboring)
+    sd = joint_sd(n_columns, noise_multiplier, neighboring)
     return selection_threshold(sd, delta, n_categorical) + float(ndtri(_KEPT)) * sd
 
 
@@ -168,10 +168,10 @@ def _errors_of_scores(codec, scores, noise, neighboring):
 
 def _error_of_a_bin(binning, n_columns, noise, neighboring):
     """Of the bin of average size in cells: the sum of the noise of its cells."""
-    return _joint_sd(n_columns, noise["bins"], neighboring) * (len(binning.mass) / binning.n_bins) ** 0.5
+    return joint_sd(n_columns, noise["bins"], neighboring) * (len(binning.mass) / binning.n_bins) ** 0.5
 
 
-def _joint_sd(n_columns, noise_multiplier, neighboring):
+def joint_sd(n_columns, noise_multiplier, neighboring):
     """Noise of one count of a histogram over several columns, in rows."""
     joint = BoundedSum(0.0, n_columns**0.5, (2 * n_columns) ** 0.5)
     return noise_multiplier * joint.sensitivity(neighboring)
@@ -268,7 +268,7 @@ class PlannedTable:
         if self.tables and share == 1:
             grids = [len(fine_grid(c)) - 1 for c in columns if not isinstance(c, Categorical | Boolean)]
             enough = min(map(enough_rows, grids), default=0.0)
-            learned = not numbers or n_rows >= enough * _joint_sd(numbers, noise["bins"], neighboring)
+            learned = not numbers or n_rows >= enough * joint_sd(numbers, noise["bins"], neighboring)
             as_scores = prefers_scores(n_rows, n_blocks, classes, moments, n_bins, learned)
             n_bins = self.most_bins if as_scores else n_bins
         target = (self.targets if len(self.targets) > 1 else self.targets[0]) if self.targets else None

@@ -13,7 +13,7 @@ from ..generators.components import spread_components
 from ..generators.product_mixture import TableModel
 from ..tabular import Boolean, Categorical, Datetime
 from ..utils.printing import printable, table_lines
-from ._count_errors import count_errors, smallest_kept
+from ._count_errors import count_errors, joint_sd, smallest_kept
 
 __all__ = ["ColumnSummary", "FitSummary", "summarize"]
 
@@ -21,8 +21,8 @@ __all__ = ["ColumnSummary", "FitSummary", "summarize"]
 _DRAWN, _MUCH = 10_000, 0.05
 # Columns that a printed summary shows, and that a warning names.
 _SHOWN, _NAMED = 60, 5
-# A tail or a spike is visible from this share of the rows on, if it is this many standard deviations of its noise.
-_VISIBLE, _SURE = 0.002, 5.0
+# A tail or a spike is visible from this share of the rows on, of so many standard deviations of its noise, and rows.
+_VISIBLE, _SURE, _FEWEST = 0.002, 5.0, 10
 # An end stands out where its rows are this many times as dense as those of the cells beside it.
 _DENSE, _BESIDE = 5.0, 3
 
@@ -165,7 +165,8 @@ def summarize(model, card: PrivacyCard, importance=None):
     errors = _errors(model, noise, card["neighboring"], importance or {})
     position = {block.name: i for i, block in enumerate(codec.blocks)}
     others = _shares_of_other(model)
-    visible = max(_VISIBLE, _SURE * noise.get("bins", 0.0) * len(codec.encoder.binnings_) ** 0.5 / max(n_rows, 1.0))
+    sd = joint_sd(len(codec.encoder.binnings_), noise.get("bins", 0.0), card["neighboring"])
+    visible = max(_VISIBLE, max(_SURE * sd, _FEWEST) / max(n_rows, 1.0))
     columns, spikes = [], {}
     for column in codec.encoder.schema_.columns:
         name, error = column.name, math.nan

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 from _sabotage import everywhere
+from sklearn.base import clone
 
 from skdpgen import DPPCA, DPGaussianMixture
 from skdpgen.accounting import describe_event
@@ -48,7 +49,7 @@ def _releases(monkeypatch, fit):
 @pytest.mark.parametrize("neighboring", ["add_or_remove_one", "replace_one"])
 @pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 def test_every_release_is_charged_at_its_noise(monkeypatch, estimator, data, n_releases, neighboring):
-    estimator.set_params(neighboring=neighboring)
+    estimator = clone(estimator).set_params(neighboring=neighboring)
     released, charged = _releases(monkeypatch, lambda: estimator.fit(*data))
     assert len(released) == n_releases
     assert released == pytest.approx(charged)
