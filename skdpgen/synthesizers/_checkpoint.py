@@ -96,9 +96,7 @@ class FitCheckpoint:
         """Read the file, and refuse whatever the fit cannot go on from."""
         header, content = self._read()
         if header["model"] != self._model:
-            raise ValueError(
-                f"{self.path} is the checkpoint of another estimator ({header['model']!r}), not {self._model}"
-            )
+            raise ValueError(f"{self.path} is the checkpoint of a {header['model']!r}, not of a {self._model!r}")
         self._steps = ledger_steps(self._accountant, header["record"])
         if header["ledger"] != self._steps.ledger.identity:
             raise LedgerError(
