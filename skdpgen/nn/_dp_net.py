@@ -449,7 +449,7 @@ def check_template(net):
     if not isinstance(net, DPNet | None):
         raise ValueError(f"net must be a DPNet; got {type(net).__name__}")
     if net is not None and net.checkpoint is not None:
-        raise ValueError("net must have checkpoint=None: a synthesizer has checkpoint= itself")
+        raise ValueError("net must have checkpoint=None: that of a fit is a parameter of the synthesizer")
 
 
 def _refuse(parameters):

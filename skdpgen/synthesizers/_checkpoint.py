@@ -44,7 +44,7 @@ _FIELDS = {
     "noise",
 }
 _FACTS, _TRAINING = "facts", "training."
-# Parameters of which no release and no model depends, or whose objects say nothing that could be compared.
+# Parameters on which neither a release nor its cost depends, and objects that say nothing that could be compared.
 _FREE = ("accountant", "checkpoint", "device", "max_memory", "progress", "random_state")
 
 
@@ -96,7 +96,7 @@ class FitCheckpoint:
         """Read the file, and refuse whatever the fit cannot go on from."""
         header, content = self._read()
         if header["model"] != self._model:
-            raise ValueError(f"{self.path} is the checkpoint of a {header['model']}, not of a {self._model}")
+            raise ValueError(f"{self.path} is the checkpoint of a {header['model']!r}, not of a {self._model!r}")
         self._steps = ledger_steps(self.accountant, header["record"])
         if header["ledger"] != self._steps.ledger.identity:
             raise LedgerError(
@@ -346,7 +346,8 @@ def _has_types(header):
     dicts = (header["parameters"], header["data"], header["plan"])
     noise, training = header["noise"], header["training"]
     return (
-        all(type(number) is int and number >= 0 for number in numbers)
+        isinstance(header["model"], str)
+        and all(type(number) is int and number >= 0 for number in numbers)
         and all(isinstance(part, dict) for part in dicts)
         and isinstance(header["facts"], dict | None)
         and (noise is None or (isinstance(noise, list) and list(map(type, noise)) == [str, bool]))

@@ -224,6 +224,35 @@ def test_fits_go_on_as_often_as_they_are_interrupted(place):
     assert len(accountant.charges) == 1
 
 
+def test_a_fit_that_ended_between_the_ledger_and_the_file_goes_on(place, monkeypatch):
+    """The ledger knows the hash of the file that was not written; the one before it is still there, and known."""
+    _, accountant, path = place
+    write, calls = _checkpoint.write_atomically, []
+
+    def fifth_fails(target, content):
+        calls.append(content)
+        if len(calls) == 5:  # after the charge, the releases, and two steps
+            raise StopError
+        write(target, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_checkpoint, "write_atomically", fifth_fails)
+        refused(lambda: fit(FAST, accountant, path), StopError, None)
+    assert (taken(accountant), _header(path)["steps"]) == (4, 2)
+    with after_release(0, "", None) as seen:
+        fit(FAST, accountant, path)
+    assert seen == {"plain": 0, "gradient": STEPS - 4}
+
+
+def test_a_fit_that_was_declared_beforehand_goes_on(place):
+    _, accountant, path = place
+    accountant.plan([make(FAST, accountant, path).plan(FRAME)])
+    interrupted(FAST, accountant, path)
+    fit(FAST, accountant, path).card_.verify()
+    assert [entry.status for entry in accountant.entries] == ["charged"]
+    assert accountant.verify()["charges"] == 1
+
+
 @pytest.mark.parametrize("name", ["p3gm", "dp2-vae"])
 def test_a_fit_that_ended_before_its_first_step_goes_on(place, monkeypatch, name):
     """What was released is in the file before the networks are made: their initialisation is not lost with it."""
@@ -436,9 +465,7 @@ def test_another_ledger_or_estimator_does_not_go_on(place):
     other = PrivacyAccountant(50.0, ledger=folder / "other.db")
     with nothing_happens(accountant), nothing_happens(other):
         refused(lambda: fit(FAST, other, path), LedgerError, "charged to another ledger")
-        refused(
-            lambda: fit("privae", accountant, path), ValueError, "checkpoint of a DPVAESynthesizer, not of a PriVAE"
-        )
+        refused(lambda: fit("privae", accountant, path), ValueError, "a 'DPVAESynthesizer', not of a 'PriVAE")
         with seeded_noise(quiet=True):
             refused(lambda: fit(FAST, accountant, path), ValueError, "noise of the kind that it began with")
 
