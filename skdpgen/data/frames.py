@@ -25,6 +25,7 @@ from ..tabular import (
     schema_histogram,
     validate_frame,
 )
+from ..tabular._construction import Construction
 from ..tabular._frames import declared_family, factorize
 from ..utils.categories import family
 from ..utils.file_checks import MOST_CLASSES, check_size
@@ -57,19 +58,28 @@ class FrameCodec:
     Parameters
     ----------
     encoder : TableEncoder
-        Fitted to all columns, including the target.
+        Fitted to all columns, including the target, as the model sees them.
     target : column name, tuple of them, or None
         Categorical column that the model is conditional on. For a tuple, every combination of levels is a class.
     y : {"none", "series", "array"}, default="none"
         Container of the last column if it was given as y, else "none".
     y_name : str or int, default=None
         Name of a series y.
+    construction : Construction, default=None
+        From rows to what the model sees of them and back, where constraints are satisfied by construction.
     """
 
     encoder: TableEncoder
     target: object = None
     y: str = "none"
     y_name: object = None
+    construction: Construction | None = None
+
+    @functools.cached_property
+    def schema(self):
+        """The complete schema of the rows."""
+        seen = self.encoder.schema_
+        return seen if self.construction is None else self.construction.released(seen)
 
     @property
     def targets(self):
@@ -135,7 +145,7 @@ class FrameCodec:
 
     def codes(self, frame):
         """Level codes (n_samples, n_blocks) and class codes (n_samples,), or None without a target."""
-        codes = self.encoder.codes(frame)
+        codes = self.encoder.codes(frame if self.construction is None else self.construction.encode(frame))
         if not self.targets:
             return codes, None
         at = self._targets_at
@@ -150,15 +160,23 @@ class FrameCodec:
         matrix[np.arange(len(codes))[:, None], codes + offsets] = 1.0
         return matrix
 
-    def decode(self, codes, class_codes, rng):
-        """A frame, or (frame, y), from level codes; `rng` draws values within bins."""
+    def decode(self, codes, class_codes, rng, exact=None):
+        """A frame, or (frame, y), from level codes; `rng` draws values within bins.
+
+        `exact` holds Series of one value for columns that have that value in all rows.
+        """
         if self.targets:
             at = self._targets_at
             full = np.empty((len(codes), len(self.encoder.blocks_)), dtype=np.int64)
             full[:, at] = np.stack(np.unravel_index(class_codes, self.class_shape), axis=1)
             full[:, [i for i in range(full.shape[1]) if i not in at]] = codes
             codes = full
-        return self.part(self.encoder.decode(codes, rng=rng))
+        frame = self.encoder.decode(codes, rng=rng)
+        for name, value in (exact or {}).items():
+            frame[name] = pd.Series(value).repeat(len(frame)).set_axis(frame.index)
+        if self.construction is not None:
+            frame = self.construction.decode(frame, self.encoder.schema_, self.schema, rng)
+        return self.part(frame)
 
     def part(self, frame):
         """Return a frame of all columns as it is, or as (frame, y) if y was given separately."""
@@ -195,6 +213,7 @@ class FrameCodec:
             "target": list(self.target) if isinstance(self.target, tuple) else self.target,
             "y": self.y,
             "y_name": self.y_name,
+            **({} if self.construction is None else {"table": self.construction.table.to_dict()}),
         }
 
     @classmethod
@@ -205,7 +224,12 @@ class FrameCodec:
         target = tuple(state["target"]) if isinstance(state["target"], list) else state["target"]
         if state["y"] not in ("none", "series", "array"):
             raise ValueError("y must be one of none, series and array")
-        codec = cls(encoder, target, state["y"], state["y_name"])
+        construction = None
+        if "table" in state:
+            fixed = target if isinstance(target, tuple) else () if target is None else (target,)
+            construction = Construction.of(Schema.from_dict(state["table"]), fixed)
+            construction.check_seen(encoder.schema_)
+        codec = cls(encoder, target, state["y"], state["y_name"], construction)
         check_size(*codec.class_shape, most=MOST_CLASSES)
         return codec
 
@@ -232,13 +256,22 @@ class FrameRows:
         Whether the model has one prior for each class; otherwise a categorical target is a block like the others.
     importance : dict, default=None
         Column name -> weight of the errors of its tables; 1 for columns that are not named.
+    constraints : sequence of str, default=()
+        Beside those of the schema: what can be constructed is, the others are for the sampling.
+
+    Attributes
+    ----------
+    schema : Schema
+        Of what the model sees: the columns of the table, but for those that constraints construct.
+    construction : Construction or None
     """
 
     may_have_subclusters = may_have_class_norms = False  # see `ArrayRows`
 
     def __init__(
-        self, source, y, *, target, schema, classes, target_type, on_invalid, conditional=True, importance=None
-    ):
+        self, source, y, *, target, schema, classes, target_type, on_invalid, conditional=True, importance=None,
+        constraints=(),
+    ):  # fmt: skip
         if isinstance(source, pd.DataFrame):
             source = MemorySource(source)
         self.y, self.y_name = "none", None
@@ -271,6 +304,14 @@ class FrameRows:
         if classes is not None:
             schema = self._declare(schema, target, numeric[0], classes)
         targets = tuple(name for name, as_number in zip(targets, numeric) if conditional and not as_number)
+        self.construction, table = _construction(schema, constraints, targets), schema
+        if self.construction is not None:
+            schema, table = self.construction.seen, self.construction.table
+            self.public_assumptions += [
+                f"constraint, satisfied by {'construction' if text in self.construction.texts else 'drawing again'}: "
+                + text
+                for text in dict.fromkeys((*self.construction.texts, *self.construction.left))
+            ]
         self.schema, self.source, self.importance = schema, source, _checked_importance(importance, schema)
         self.target = (targets if several else targets[0]) if targets else None
         self._targets = targets
@@ -278,7 +319,12 @@ class FrameRows:
             raise InvalidInputError("the frame has no column except the target: add columns to model")
         self.most_bins, self.most_categories = _room(schema, targets)
         checked = functools.partial(
-            _checked, schema=schema, on_invalid=on_invalid, whole=source.one_slice, apart=not source.in_memory
+            _checked,
+            schema=table,
+            on_invalid=on_invalid,
+            whole=source.one_slice,
+            apart=not source.in_memory,
+            construction=self.construction,
         )
         self.n_rows, families = source.reduce(checked, _both_checked)
         check_row_count(self.n_rows)
@@ -375,9 +421,11 @@ class FrameRows:
         """
         schema, source = self.schema, self.source
         if not schema.complete:
-            counts = source.reduce(functools.partial(schema_histogram, schema=schema), _merge_histograms)
+            counts = source.reduce(self._of_seen(schema_histogram, schema), _merge_histograms)
             noisy, sd = _release(counts.query, noise_multipliers["schema"], rng, neighboring)
             schema = schema_from_histogram(noisy, counts, sd, extra_delta, self.most_categories)
+        if self.construction is not None:
+            schema = self.construction.settled(schema)
         if "rows" in noise_multipliers:
             rows = source.reduce(_count_rows, add_sums)
             row_count = float(add_gaussian(rows, noise_multipliers["rows"], rng, neighboring)[0])
@@ -385,7 +433,7 @@ class FrameRows:
         classes = int(np.prod([_size(schema[name]) for name in self._targets]))
         n_blocks = len(schema) - len(self._targets)
         if numbers:
-            cells = source.reduce(functools.partial(bins_histogram, schema=schema), add_sums)
+            cells = source.reduce(self._of_seen(bins_histogram, schema), add_sums)
             noisy, sd = _release(cells, noise_multipliers["bins"], rng, neighboring)
             row_count = float(noisy.sum()) / len(numbers)
         noise_of_tables = noise_multipliers.get("moments", 0.0)  # a model without tables has the most bins
@@ -398,8 +446,12 @@ class FrameRows:
                 one_way_share = 0.0
                 if numbers:  # more bins cost nothing
                     binnings = bins_from_histogram(noisy, schema, sd, self.most_bins)
-        codec = FrameCodec(TableEncoder(schema, binnings=binnings).fit(), self.target, self.y, self.y_name)
-        return codec, one_way_share
+        encoder = TableEncoder(schema, binnings=binnings).fit()
+        return FrameCodec(encoder, self.target, self.y, self.y_name, self.construction), one_way_share
+
+    def _of_seen(self, query, schema):
+        """A query of the columns that the model sees, as one of a chunk of rows."""
+        return functools.partial(_seen, query=query, schema=schema, construction=self.construction)
 
     def moments(self, codec, one_way_share):
         """One-way and two-way tables of each class: a BoundedSum."""
@@ -430,7 +482,11 @@ class FrameRows:
 
 
 # ---- queries of a chunk of rows ----------------------------------------------------------------------------------
-def _checked(chunk, schema, on_invalid, whole, apart):
+def _seen(chunk, query, schema, construction):
+    return query(chunk if construction is None else construction.encode(chunk), schema)
+
+
+def _checked(chunk, schema, on_invalid, whole, apart, construction):
     """Number of rows, and the kinds of values in columns of unknown categories if chunks may differ in them.
 
     With `apart` each chunk is made separately, so that its dtypes may depend on its rows.
@@ -438,6 +494,8 @@ def _checked(chunk, schema, on_invalid, whole, apart):
     chunk = validate_frame(chunk, schema, on_invalid)
     if apart:
         _check_text(chunk, schema)
+    if construction is not None:
+        validate_frame(construction.encode(chunk, on_invalid), construction.seen)
     open_ = [schema[name] for name in schema.incomplete if isinstance(schema[name], Categorical) and not whole]
     return len(chunk), {c.name: set(map(family, factorize(chunk[c.name], c)[1].tolist())) for c in open_}
 
@@ -544,6 +602,19 @@ def plan_bins(n_rows, n_blocks, n_classes, noise_multiplier, *, weakest=0.25, mo
     n_bins = int(np.clip(round((rows * weakest / noise) ** (2 / 3)), least, most))
     seen = noise * n_bins**1.5 / rows
     return n_bins, float(max(seen, 0.1)) if seen <= 0.4 else 1.0
+
+
+def _construction(schema, constraints, targets):
+    """The construction of the constraints of a schema, and of those others that it can satisfy; None without any."""
+    given = (constraints,) if isinstance(constraints, str) else tuple(constraints or ())
+    declared = schema.constraints
+    if not given and not declared:
+        return None
+    construction = Construction.of(schema.constrain(*given), targets)
+    kept = [text for text in construction.table.constraints if text in declared or text in construction.texts]
+    if len(kept) < len(construction.table.constraints):  # what is drawn again may change after the fit
+        construction = Construction.of(replace(schema, constraints=tuple(kept)), targets)
+    return construction if kept else None
 
 
 def _checked_importance(importance, schema):

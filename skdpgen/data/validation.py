@@ -40,6 +40,7 @@ def validate_input(estimator, X, y, *, conditional=True):
         check_unique(source.head.columns)
         validate_data(estimator, source.head, skip_check_array=True)
         shared["importance"] = getattr(estimator, "importance", None)
+        shared["constraints"] = getattr(estimator, "constraints", None)
         return FrameRows(source, y, target=estimator.target, schema=estimator.schema, **shared)
     _refuse(
         estimator,

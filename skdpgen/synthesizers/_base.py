@@ -17,6 +17,7 @@ from ..accounting import PrivacyCard
 from ..data.validation import public_assumptions
 from ..exceptions import InvalidInputError, PrivacyLeakWarning
 from ..generators.components import component_chunks, join_chunks
+from ..generators.constraints import keep_constraints, read_constraints
 from ..tabular import Schema
 from ..utils.file_checks import check_loaded, check_whole
 from ..utils.validation import ClassNamePrefixFeaturesOutMixin, Interval, StrOptions, validate_data, validate_rows
@@ -154,9 +155,31 @@ class BaseSynthesizer(PrivateEstimator):
         250000
         """
         check_is_fitted(self)
+        return self._chunks(n_samples, y, class_ratio, random_state)
+
+    def _chunks(self, n_samples, y, class_ratio, random_state, given=None):
+        constraints = self._drawn_again()
         rng = self._sampler(random_state)
-        parts = self._components(self.model_, n_samples, y, class_ratio, rng)
-        return (self.model_.sample(part, rng) for part in parts)
+        model = self.model_ if given is None else self.model_.given(given)
+        constraints += getattr(model, "conditions_left", [])
+        parts = self._components(model, n_samples, y, class_ratio, rng)
+        fixed = y is not None or class_ratio is not None
+        if not constraints:
+            return (model.sample(part, rng) for part in parts)
+        return (keep_constraints(model, constraints, part, fixed, rng) for part in parts)
+
+    def _drawn_again(self):
+        """The constraints that are not satisfied by construction: rows that violate one are drawn again."""
+        given = getattr(self, "constraints", None)
+        given = (given,) if isinstance(given, str) else tuple(given or ())
+        if self.model_.kind != "frame":
+            if given:
+                raise ValueError("constraints is for DataFrames, and this was fitted on an array")
+            return []
+        construction = self.model_.codec.construction
+        if construction is not None:
+            given = (*construction.left, *(text for text in given if text not in construction.table.constraints))
+        return read_constraints(given, self.model_.codec.schema)
 
     def _components(self, model, n_samples, y, class_ratio, rng):
         """Components (classes) of the rows of each chunk to be drawn: an iterator of arrays."""
@@ -288,7 +311,7 @@ class BaseSynthesizer(PrivateEstimator):
         self.model_ = model
         self.row_count_ = model.row_count
         if hasattr(model.codec, "encoder"):
-            self.schema_ = model.codec.encoder.schema_
+            self.schema_ = model.codec.schema
         else:
             scaling, n_features = model.codec.scaling, model.codec.n_features
             self.bounds_ = np.column_stack([scaling.lower, scaling.upper])[:n_features]
