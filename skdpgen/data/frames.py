@@ -126,6 +126,8 @@ class FrameCodec:
         optional = np.array([level is None or (other is not None and level == other) for level in block.levels])
         if (binning := self.encoder.binnings_.get(block.name)) is not None:
             optional[list(binning.doubtful)] = True
+        if self.construction is not None:
+            optional |= self.construction.optional(block.name, block.levels)
         return optional
 
     @property

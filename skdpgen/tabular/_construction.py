@@ -111,6 +111,14 @@ class Construction:
         found[: len(rows)] = of_values([row[step.outputs.index(name)] for row in rows])
         return found
 
+    def optional(self, name, levels):
+        """Which levels of a column that the model sees stand for missing values, which rows need not have."""
+        if name in self.changed and not isinstance(self.table[name], Boolean) and isinstance(self.seen[name], Boolean):
+            return np.array([level is False for level in levels])
+        if self.merged_with(name) == name:
+            return np.array([isinstance(x, str) and x.startswith("[") and None in json.loads(x) for x in levels])
+        return np.zeros(len(levels), dtype=bool)
+
     @cached_property
     def seen(self) -> Schema:
         """Schema of the table that the model sees; it may be incomplete."""
@@ -330,7 +338,8 @@ class _Computed(_Step):
 
     def _values(self, frame, column):
         found = self.condition.value_of(self.tree, frame)
-        return numeric_values(found, replace(column, bounds=None, missing=True, integer=False))
+        column = replace(column, bounds=None, missing=True)
+        return numeric_values(found, column if isinstance(column, Datetime) else Numeric(column.name, missing=True))
 
     def violated(self, outer, table):
         frame = pd.DataFrame({name: outer[name] for name in (*self.inputs, self.column)})
@@ -506,13 +515,27 @@ class _Merged(_Step):
         return set(columns[self.name].categories)
 
     def settle(self, columns):
-        if self.is_function and len(rows := self._rows(columns[self.name])) > len({row[0] for row in rows}):
+        rows = self._rows(columns[self.name])
+        if self.is_function and rows != self._as_function(rows):
             warnings.warn(
                 f"the released combinations hold several values for one {self.name!r}, against the constraint "
                 f"{self.text!r}: of each, rows have the first alone",
                 UtilityWarning,
                 stacklevel=2,
             )
+
+    @staticmethod
+    def _as_function(rows):
+        """Combinations with the first of the values that others with the same key have; missing ones stay missing."""
+        first = {}
+        for key, *rest in rows:
+            for at, value in enumerate(rest):
+                if key is not None and value is not None:
+                    first.setdefault((key, at), value)
+        return [
+            [key, *(None if value is None else first.get((key, at), value) for at, value in enumerate(rest))]
+            for key, *rest in rows
+        ]
 
     def _rows(self, column):
         """Released combinations, lists of values; ValueError where they are none."""
@@ -529,9 +552,7 @@ class _Merged(_Step):
     def released_rows(self, column, released):
         """Values that rows with each combination have, in the types of the released columns."""
         rows = self._rows(column)
-        if self.is_function:
-            first = {}
-            rows = [first.setdefault(json.dumps(row[0]), row) for row in rows]
+        rows = self._as_function(rows) if self.is_function else rows
         parts = [_as_read([row[at] for row in rows], released[name]) for at, name in enumerate(self.outputs)]
         return list(zip(*parts))
 
