@@ -56,6 +56,7 @@ def _conditions(codec, given):
             condition = _Wanted(column, wanted)
             if (merged := construction.merged_with(name)) is None:
                 left.append(condition)
+                _narrow(levels, binnings, blocks, condition, construction, seen, given)
             else:
                 levels[merged] *= construction.shares(name, seen, blocks[merged].levels, condition.of_values)
         elif isinstance(column, Categorical | Boolean):
@@ -72,6 +73,21 @@ def _conditions(codec, given):
     return _Conditions(flat, classes, cut, exact), left
 
 
+def _narrow(levels, binnings, blocks, condition, construction, seen, given):
+    """Cut what the model sees to what a condition on a constructed column needs: fewer rows are drawn again."""
+    name = condition.column.name
+    found = construction.implied(name, condition.allows, *condition.range, seen)
+    if found is None or (found[0] != name and found[0] in given):
+        return
+    at, low, high = found
+    if isinstance(seen[at], Categorical | Boolean):
+        levels[at] *= condition.of_values(blocks[at].levels)
+        return
+    if low is not None:
+        share, binnings[at] = _cut(binnings[at], low, high)
+        levels[at][: len(share)] *= share
+
+
 def _schema_of(codec, given):
     if not isinstance(given, Mapping) or not given:
         raise ValueError("given must be a dict of column name -> value, with at least one column")
@@ -84,30 +100,33 @@ class _Wanted:
     """A condition of `given` on rows that are drawn: for columns whose distribution the model does not hold."""
 
     def __init__(self, column, wanted):
-        self._column = column
+        self.column, self.range = column, (None, None)
         if isinstance(column, Categorical | Boolean):
             levels = (*column.values, None) if column.missing else column.values
             self._shares = _level_shares(wanted, levels, column.name)
             self._levels = [level for level, share in zip(levels, self._shares) if share]
         else:
-            self._range = _range(wanted, column)
+            self.range = _range(wanted, column) or (None, None)
 
     def holds(self, frame):
         """Return which rows fulfil the condition, bool array."""
-        series = frame[self._column.name]
-        if isinstance(self._column, Categorical | Boolean):
-            return self._shares[level_codes(series, self._column)] > 0
-        values = numeric_values(series, self._column)
-        return np.isnan(values) if self._range is None else (values >= self._range[0]) & (values <= self._range[1])
+        series = frame[self.column.name]
+        if isinstance(self.column, Categorical | Boolean):
+            return self._shares[level_codes(series, self.column)] > 0
+        values = numeric_values(series, self.column)
+        return np.isnan(values) if self.range[0] is None else (values >= self.range[0]) & (values <= self.range[1])
+
+    def allows(self, value):
+        """Whether a value fulfils the condition; None is missing."""
+        if isinstance(self.column, Categorical | Boolean):
+            return value in self._levels
+        if value is None or self.range[0] is None:
+            return value is None and self.range[0] is None
+        return self.range[0] <= _number(value, self.column) <= self.range[1]
 
     def of_values(self, values):
-        """Return which values of a list fulfil the condition; None is missing."""
-        if isinstance(self._column, Categorical | Boolean):
-            return np.array([value in self._levels for value in values], dtype=float)
-        if self._range is None:
-            return np.array([value is None for value in values], dtype=float)
-        low, high = self._range
-        return np.array([value is not None and low <= value <= high for value in values], dtype=float)
+        """1 for the values of a list that fulfil the condition, 0 for others."""
+        return np.array([self.allows(value) for value in values], dtype=float)
 
 
 class FramesChecked:

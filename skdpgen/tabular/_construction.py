@@ -111,6 +111,29 @@ class Construction:
         found[: len(rows)] = of_values([row[step.outputs.index(name)] for row in rows])
         return found
 
+    def implied(self, name, wanted, low, high, seen):
+        """Necessary conditions of a condition on a constructed column: (column, lowest, highest) that the model sees.
+
+        Parameters
+        ----------
+        name : column name
+        wanted : callable
+            Whether a value of the column fulfils the condition.
+        low, high : float or None
+            The range of the condition, in the numbers of the column.
+        seen : Schema
+            What the model sees, complete.
+        """
+        written = [s for s in self.steps if isinstance(s, _Overwritten) and name in s.outputs]
+        if any(wanted(step.conditional.values[name]) for step in written):
+            return None
+        step = next((s for s in self.steps if name in s.outputs and s not in written), None)
+        if step is None:
+            return name, low, high
+        if low is None or not isinstance(step, _Gap) or step.base in self.changed:
+            return None
+        return step.base, *step.base_range(low, high, self.table[name], seen)
+
     def optional(self, name, levels):
         """Which levels of a column that the model sees stand for missing values, which rows need not have."""
         if name in self.changed and not isinstance(self.table[name], Boolean) and isinstance(self.seen[name], Boolean):
@@ -155,7 +178,8 @@ class Construction:
         seen = dict(outer)
         for name, (low, high) in self.limits.items():
             values = numeric_values(outer[name], self.table[name], on_invalid)
-            outer[name] = seen[name] = restore_unbounded(np.clip(values, low, high), self.table[name])
+            clipped = restore_unbounded(np.clip(values, low, high), self.table[name])
+            outer[name] = seen[name] = clipped.set_axis(frame.index)
         for step in self.steps:
             step.encode(outer, seen, self.table, on_invalid)
         return pd.DataFrame({name: seen[name] for name in self.seen.names})
@@ -294,6 +318,16 @@ class _Gap(_Step):
             known = [column.decimals for column in (base, seen[self.made]) if column.decimals is not None]
             made = replace(made, decimals=max(known)) if len(known) == 2 else made
         columns[self.made] = _with_bounds(made, low, high)
+
+    def base_range(self, low, high, made, seen):
+        """Range that the base has where the other column is in one."""
+        base, scale = seen[self.base], self._scale(made)
+        shortest, longest = numeric_bounds(seen[self.made])
+        edges = (longest, shortest) if self._sign > 0 else (-shortest, -longest)
+        low, high = ((end * scale - edge) / self._scale(base) for end, edge in zip((low, high), edges))
+        (first, last) = numeric_bounds(base)
+        # a step more on each side: values are rounded to their column
+        return min(max(math.floor(low) - 1.0, first), last), min(max(math.ceil(high) + 1.0, first), last)
 
     def decode(self, outer, frame, seen, released, rng):
         column, base_column = released[self.made], released[self.base]

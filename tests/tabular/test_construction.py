@@ -178,7 +178,9 @@ def test_rows_drawn_at_random_keep_the_constraints(texts):
 
 @pytest.mark.parametrize("texts", TEXTS, ids=lambda texts: texts[0])
 def test_one_row_of_the_table_makes_one_row_of_what_the_model_sees(texts):
-    construction, seen, _, _ = constructed(*texts)
+    schema = SCHEMA.declare("left", bounds=("2019-02-01", "2020-12-31")).declare("high", bounds=(-15, 20))
+    construction = Construction.of(schema.constrain(*texts))
+    seen = construction.encode(FRAME)
     for at in ([5], [17, 3, 200], range(100, 140)):
         alone = construction.encode(FRAME.iloc[list(at)])
         pd.testing.assert_frame_equal(alone, seen.iloc[list(at)], check_dtype=False)
