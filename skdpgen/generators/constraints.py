@@ -12,6 +12,8 @@ __all__ = ["RowConstraint", "keep_constraints", "read_constraints"]
 
 # Times that a row which breaks a constraint is drawn again before an error is raised.
 _MOST_DRAWS = 200
+# Draws of one row each, before several are made at once; and rows of those.
+_SINGLE_DRAWS, _ROWS_AT_ONCE = 10, 20_000
 
 
 def read_constraints(texts, schema):
@@ -54,16 +56,23 @@ def keep_constraints(model, constraints, components, fixed, rng):
     names = model.codec.schema.names
     whole = _joined(model.sample(components, rng), names)
     broken = np.flatnonzero(~_kept(whole, constraints))
-    for _ in range(_MOST_DRAWS):
-        if not len(broken):
-            return model.codec.part(whole)
-        again = components[broken] if fixed else spread_components(len(broken), model.component_weights, rng)
+    done = 0
+    while len(broken) and done < _MOST_DRAWS:
+        # one draw at a time where most rows are good; of rare rows several, which take as long as one
+        tries = 1 if done < _SINGLE_DRAWS else min(_MOST_DRAWS - done, max(1, _ROWS_AT_ONCE // len(broken)))
+        done += tries
+        n = tries * len(broken)
+        again = np.tile(components[broken], tries) if fixed else spread_components(n, model.component_weights, rng)
         fresh = _joined(model.sample(again, rng), names)
-        good = _kept(fresh, constraints)
+        kept = _kept(fresh, constraints).reshape(tries, len(broken))
+        good = kept.any(axis=0)
+        taken = kept.argmax(axis=0) * len(broken) + np.arange(len(broken))
         untouched = np.setdiff1d(np.arange(len(whole)), broken[good])
-        parts = pd.concat([whole.iloc[untouched], fresh.iloc[np.flatnonzero(good)]], ignore_index=True)
+        parts = pd.concat([whole.iloc[untouched], fresh.iloc[taken[good]]], ignore_index=True)
         whole = parts.iloc[np.argsort(np.concatenate([untouched, broken[good]]))].reset_index(drop=True)
         broken = broken[~good]
+    if not len(broken):
+        return model.codec.part(whole)
     raise ValueError(
         f"{len(broken)} of {len(whole)} rows still break a constraint after {_MOST_DRAWS} draws each: they have almost "
         "no probability under the model; ask for other classes, relax the values of given, or relax the constraints by "
