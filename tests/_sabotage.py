@@ -30,7 +30,7 @@ _TESTS = Path(__file__).parent
 
 
 # the test functions of other rooms are the claims that sabotage must break
-_ROOMS = ("accounting", "data", "decomposition", "dpsgd", "generators", "mechanisms", "nn", "synthesizers")
+_ROOMS = ("accounting", "data", "decomposition", "dpsgd", "generators", "mechanisms", "nn", "synthesizers", "tabular")
 sys.path.extend(str(_TESTS / room) for room in _ROOMS)
 
 

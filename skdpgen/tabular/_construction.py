@@ -372,8 +372,9 @@ class _Computed(_Step):
 
     def _values(self, frame, column):
         found = self.condition.value_of(self.tree, frame)
-        column = replace(column, bounds=None, missing=True)
-        return numeric_values(found, column if isinstance(column, Datetime) else Numeric(column.name, missing=True))
+        dates = isinstance(column, Datetime)
+        anything = replace(column, bounds=None, missing=True) if dates else Numeric(column.name, missing=True)
+        return numeric_values(found, anything)
 
     def violated(self, outer, table):
         frame = pd.DataFrame({name: outer[name] for name in (*self.inputs, self.column)})

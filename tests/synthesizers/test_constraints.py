@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import numpy as np
@@ -75,12 +76,20 @@ TEXTS = [
 FRAME = hospital(1_500)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def short():
+@contextlib.contextmanager
+def few_steps():
     """The fit to what was released is post-processing: a few of its steps tell as much as all."""
     steps, fit_tables.__kwdefaults__["n_iter"] = fit_tables.__kwdefaults__["n_iter"], 20
-    yield steps
-    fit_tables.__kwdefaults__["n_iter"] = steps
+    try:
+        yield steps
+    finally:
+        fit_tables.__kwdefaults__["n_iter"] = steps
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short():
+    with few_steps() as steps:
+        yield steps
 
 
 def keeps(rows):
@@ -215,6 +224,17 @@ def test_a_constraint_costs_nothing_and_computed_columns_make_room():
         assert len(synth.model_.codec.blocks) == len(SCHEMA) - (name in ("sum", "pair"))
     for name, report in reports.items():
         assert report["release"].tolist() == reports["without"]["release"].tolist(), name
+
+
+def test_a_combination_of_one_row_is_not_told():
+    frame = FRAME[["state", "town", "age"]].copy()
+    frame.loc[3, ["state", "town"]] = "TX", "Albany"
+    for _ in range(5):
+        with few_steps():
+            synth = MomentSynthesizer(5.0, constraints="combinations(state, town)").fit(frame)
+        rows = synth.sample(300)
+        assert set(zip(rows["state"], rows["town"])) == {(state, town) for town, state in TOWNS.items()}
+        assert not any("TX" in text and "Albany" in text for text in synth.model_.codec.blocks[0].levels)
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ def table():
             "town": town,
             "density": town.map({"Dallas": 1.5, "Austin": 1.25, "Albany": 3.0, "Troy": 0.5}),
             "code": town.map({"Dallas": 1, "Austin": 2, "Albany": 3, "Troy": 4}),
+            "code2": (town.map({"Dallas": 1, "Austin": 2, "Albany": 3, "Troy": 4}) + 3) / 2,
             "dead": dead,
             "back": np.where(dead, "NO", RNG.choice(["NO", "<30", ">30"], N)),
             "weeks": np.where(dead, np.nan, RNG.integers(0, 60, N).astype(float)),
@@ -71,6 +72,7 @@ SCHEMA = Schema(
         Categorical("town", dtype="str"),
         Numeric("density"),
         Numeric("code", integer=True),
+        Numeric("code2", (2, 4), decimals=1),
         Boolean("dead"),
         Categorical("back", ("NO", "<30", ">30")),
         Numeric("weeks", (0, 60), missing=True),
@@ -84,6 +86,7 @@ TEXTS = [
     ("low <= mid <= high",),
     ("low <= high", "mid <= high", "low <= mid"),
     ("total == x + y",),
+    ("code == 2 * code2 - 3",),
     ("x + y - total == 0", "total == y + x"),
     ("combinations(state, town)",),
     ("(town, state) in [('Dallas', 'TX'), ('Austin', 'TX'), ('Albany', 'NY'), ('Troy', 'NY')]",),
@@ -121,6 +124,7 @@ def kept(rows, *texts):
         "mid <= high": lambda d: d["mid"] <= d["high"],
         "low <= mid": lambda d: d["low"] <= d["mid"],
         "total == x + y": lambda d: (d["total"] - d["x"] - d["y"]).abs() < 1e-9,
+        "code == 2 * code2 - 3": lambda d: d["code"] == (2 * d["code2"] - 3).round(),
         "total == y + x": lambda d: (d["total"] - d["x"] - d["y"]).abs() < 1e-9,
         "combinations(state, town)": lambda d: d["town"].map(TOWNS) == d["state"],
         "combinations(state, town, code)": lambda d: (
@@ -184,6 +188,34 @@ def test_one_row_of_the_table_makes_one_row_of_what_the_model_sees(texts):
     for at in ([5], [17, 3, 200], range(100, 140)):
         alone = construction.encode(FRAME.iloc[list(at)])
         pd.testing.assert_frame_equal(alone, seen.iloc[list(at)], check_dtype=False)
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+def test_the_histogram_of_learned_combinations_attains_its_sensitivity_and_never_exceeds_it(relation):
+    rows = pd.DataFrame(
+        {"state": ["TX", "NY", "TX", None], "town": ["Dallas", "Albany", "Troy", "Troy"], "n": [1, 40, -9, 7]}
+    )
+    schema = Schema([Categorical("state", missing=True), Categorical("town"), Numeric("n", integer=True)])
+    construction = Construction.of(schema.constrain("combinations(state, town)"))
+
+    def counted(frame):
+        seen = construction.encode(frame)
+        histogram = schema_histogram(seen, construction.seen)
+        keys = [*histogram.keys["state"], "missing", *range(histogram.sizes[1])]
+        return pd.Series(histogram.bounded_sum.value, index=keys), histogram.bounded_sum.sensitivity(relation)
+
+    base, worst = rows.iloc[[0, 1, 1]], 0.0
+    others = [pd.concat([base, rows.iloc[[k]]]) for k in range(len(rows))]
+    if relation == "add_or_remove_one":
+        pairs = [(base, other) for other in others]
+    else:
+        pairs = [(one, other) for one in others for other in others]
+    for one, other in pairs:
+        (a, bound), (b, _) = counted(one), counted(other)
+        change = np.linalg.norm(a.sub(b, fill_value=0.0))
+        assert change <= bound * (1 + 1e-9)
+        worst = max(worst, change / bound)
+    assert worst >= 0.999
 
 
 def test_what_can_be_constructed_is_and_the_rest_is_drawn_again():
