@@ -8,7 +8,7 @@ import test_constraints as fits
 import test_construction as construction
 from _sabotage import Claim, assert_caught, mutant_ids
 
-from skdpgen.tabular import _construction as steps
+from skdpgen.tabular import _construction_steps as steps
 from skdpgen.tabular import _learning as learning
 
 ROW = construction.test_one_row_of_the_table_makes_one_row_of_what_the_model_sees
@@ -27,20 +27,20 @@ MUTANTS = [
         "differences clipped to what the rows have",
         [GAP],
         (
-            steps._Gap.encode,
+            steps.Gap.encode,
             ("np.clip($gap, self.low, self.high)", "np.clip($gap, np.nanmedian($gap), self.high)"),
         ),
     ),
     (
         "differences from the earliest of all dates",
         [GAP],
-        (steps._Gap.encode, ("($made - $base) * self._sign", "($made - np.nanmin($base)) * self._sign")),
+        (steps.Gap.encode, ("($made - $base) * self._sign", "($made - np.nanmin($base)) * self._sign")),
     ),
     (
         "combinations numbered in the order of the rows",
         [PAIR],
         (
-            steps._Merged.encode,
+            steps.Merged.encode,
             (
                 "$2[self.name] = pd.Series($texts[$combined], $rest)",
                 "$2[self.name] = pd.Series($combined.astype(str), $rest)",
@@ -51,7 +51,7 @@ MUTANTS = [
         "the combination of a row in a message",
         [LISTED],
         (
-            steps._Merged.encode,
+            steps.Merged.encode,
             ("raise SchemaError($said)", "raise SchemaError('does not list ' + str($1[self.name].tolist()))"),
         ),
     ),
