@@ -327,7 +327,7 @@ def test_a_model_file_whose_constraints_do_not_fit_its_columns_is_refused(fitted
         change(codec)
         assert json.dumps(codec) != before
         path.write_bytes(save(load(content), metadata={"skdpgen": json.dumps(state)}))
-        with pytest.raises(ValueError, match="."):  # and no other error
+        with pytest.raises(ValueError, match=r"."):  # and no other error
             skdpgen.load(path)
 
 
