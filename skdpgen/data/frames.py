@@ -381,7 +381,7 @@ class FrameRows:
                 for text in dict.fromkeys((*self.construction.texts, *self.construction.left))
             ]
         self.table = table
-        self.schema, self.source, self.importance = schema, source, _checked_importance(importance, schema)
+        self.schema, self.source, self.importance = schema, source, _checked_importance(importance, schema, table)
         self.target = (targets if several else targets[0]) if targets else None
         self._targets = targets
         if len(targets) == len(schema):
@@ -581,8 +581,19 @@ def _checked(chunk, schema, on_invalid, whole, apart, construction):
         _check_text(chunk, schema)
     if construction is not None:
         validate_frame(construction.encode(chunk, on_invalid), construction.seen)
-    open_ = [schema[name] for name in schema.incomplete if isinstance(schema[name], Categorical) and not whole]
-    return len(chunk), {c.name: set(map(family, factorize(chunk[c.name], c)[1].tolist())) for c in open_}
+    open_ = [schema[name] for name in schema.incomplete if isinstance(schema[name], Categorical)]
+    written = {c.name: set(map(family, _written(construction, c))) for c in open_}
+    open_ = [column for column in open_ if written[column.name] or not whole]
+    return len(chunk), {
+        c.name: written[c.name] | set(map(family, factorize(chunk[c.name], c)[1].tolist())) for c in open_
+    }
+
+
+def _written(construction, column):
+    """Values that constraints set in a column: learned categories are to be of their kind."""
+    if construction is None:
+        return []
+    return [value for value in construction.written(column.name) if value is not None]
 
 
 def _kinds_of_objects(chunk, names):
@@ -624,8 +635,8 @@ def _check_families(families):
     for name, found in families.items():
         if len(found) > 1:
             raise SchemaError(
-                f"column {name!r} is of different kinds in different chunks ({', '.join(sorted(map(str, found)))}): "
-                "give it one dtype in all of them, or declare it in the schema"
+                f"column {name!r} is of different kinds in different chunks, or a constraint sets a value of another "
+                f"kind ({', '.join(sorted(map(str, found)))}): give it one dtype, or declare it in the schema"
             )
 
 
@@ -759,10 +770,15 @@ def _construction(schema, constraints, targets):
     return construction if kept else None
 
 
-def _checked_importance(importance, schema):
+def _checked_importance(importance, schema, table):
     importance = {} if importance is None else dict(importance)
-    if unknown := [repr(name) for name in importance if name not in schema]:
+    if unknown := [repr(name) for name in importance if name not in table]:
         raise InvalidInputError(f"importance= names columns that are not in the table: {', '.join(unknown)}")
+    if unseen := [repr(name) for name in importance if name not in schema]:
+        raise InvalidInputError(
+            f"importance= names columns that constraints construct from others: {', '.join(unseen)}; name the others, "
+            "or the first column of a combination"
+        )
     for name, value in importance.items():
         if not _IMPORTANCE.is_satisfied_by(value):
             raise ValueError(f"importance= of {name!r} must be {_IMPORTANCE}; columns that are not named have 1")

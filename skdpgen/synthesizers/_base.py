@@ -227,10 +227,11 @@ class BaseSynthesizer(PrivateEstimator):
             if given:
                 raise ValueError("constraints is for DataFrames, and this was fitted on an array")
             return []
-        construction = self.model_.codec.construction
+        construction, checks = self.model_.codec.construction, []
         if construction is not None:
+            checks = construction.checks()
             given = (*construction.left, *(text for text in given if text not in construction.table.constraints))
-        return read_constraints(given, self.model_.codec.schema)
+        return read_constraints(given, self.model_.codec.schema) + checks
 
     def _components(self, model, n_samples, y, class_ratio, rng):
         """Components (classes) of the rows of each chunk to be drawn: an iterator of arrays."""

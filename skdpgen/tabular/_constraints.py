@@ -161,13 +161,6 @@ class RowConstraint(_Text):
         """Columns that a part of the condition names, in order, each once."""
         return tuple(dict.fromkeys(self._column(part) for part in ast.walk(tree) if isinstance(part, ast.Name)))
 
-    def value_of(self, tree, frame):
-        """Values of a part of the condition that is no condition itself, a Series; ValueError as `holds`."""
-        try:
-            return self._value(tree, frame)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"the constraint {self.text!r} compares values of different kinds ({error})") from error
-
     def check(self, schema):
         """Refuse comparisons of different kinds, undeclared categories, and conditions that no declared value fulfils.
 

@@ -24,8 +24,6 @@ from ._schema import Schema
 
 __all__ = ["Construction"]
 
-# Columns of a computed column, whose bounds follow from the corners of theirs.
-_MOST_PARTS = 8
 _MOST_INTEGER = 2**53
 _DAY = 86_400_000_000
 
@@ -92,6 +90,17 @@ class Construction:
         """Names of the columns that the model does not see as they are."""
         return frozenset(name for step in self.steps for name in step.outputs)
 
+    @property
+    def constructed(self):
+        """Names of the columns that are made from what the model sees: neither their values nor their counts are."""
+        steps = [step for step in self.steps if not isinstance(step, Overwritten)]
+        return frozenset(name for step in steps for name in step.outputs)
+
+    def checks(self):
+        """Conditions on rows that come out, for `keep_constraints`: computed values outside declared bounds."""
+        steps = [step for step in self.steps if isinstance(step, Computed) and self.table[step.column].complete]
+        return [_Exact(step, self.table) for step in steps]
+
     def merged_with(self, name):
         """Column of the model that holds the combinations with this one, or None."""
         return next((s.name for s in self.steps if isinstance(s, Merged) and name in s.outputs), None)
@@ -117,10 +126,9 @@ class Construction:
         seen : Schema
             What the model sees, complete.
         """
-        written = [s for s in self.steps if isinstance(s, Overwritten) and name in s.outputs]
-        if any(wanted(step.conditional.values[name]) for step in written):
+        if any(map(wanted, self.written(name))):
             return None
-        step = next((s for s in self.steps if name in s.outputs and s not in written), None)
+        step = next((s for s in self.steps if name in s.outputs and not isinstance(s, Overwritten)), None)
         if step is None:
             return name, low, high
         if low is None or not isinstance(step, Gap) or step.base in self.changed:
@@ -134,6 +142,11 @@ class Construction:
         if self.merged_with(name) == name:
             return np.array([isinstance(x, str) and x.startswith("[") and None in json.loads(x) for x in levels])
         return np.zeros(len(levels), dtype=bool)
+
+    def written(self, name):
+        """Values that constraints set in a column, None among them for a missing one."""
+        steps = [step for step in self.steps if isinstance(step, Overwritten) and name in step.outputs]
+        return [step.conditional.values[name] for step in steps]
 
     @cached_property
     def seen(self) -> Schema:
@@ -204,6 +217,18 @@ class Construction:
         for step in self.steps:
             step.decode(outer, frame, seen, released, rng)
         return pd.DataFrame({name: outer[name] for name in self.table.names}, index=frame.index)
+
+
+class _Exact:
+    """Whether a computed column has the value that is computed, and not the nearest one within its bounds."""
+
+    def __init__(self, step, table):
+        self._step = step
+        names = (*step.inputs, step.column)
+        self._table = {name: replace(table[name], bounds=None) for name in names}
+
+    def holds(self, frame):
+        return ~self._step.violated(frame, self._table)
 
 
 # ---- constraints to steps -------------------------------------------------------------------------------------------
@@ -295,7 +320,7 @@ def _add_gap(constraint, left, right, strict, schema, steps, fixed):
     dates = [isinstance(column, Datetime) for column in columns]
     if not all(isinstance(column, Numeric | Datetime) for column in columns) or dates[0] != dates[1]:
         return False
-    if dates[0] and len({str(getattr(output_dtype(c.dtype), "tz", None)) for c in columns}) > 1:
+    if dates[0] and len(set(map(_zone, columns))) > 1:
         return False
     unit = min(map(unit_microseconds, columns)) if dates[0] else 1
     low = (their_constant - constant) * (_DAY / unit if dates[0] else 1)
@@ -326,16 +351,30 @@ def _add_gap(constraint, left, right, strict, schema, steps, fixed):
 
 def _add_computed(constraint, left, right, schema, steps, fixed):
     """Add the step of ``column == expression``; return whether there is one."""
-    for column, tree in ((left, right), (right, left)):
-        if not isinstance(column, ast.Name) or _linear(tree, constraint) is None:
+    for side, tree in ((left, right), (right, left)):
+        found = _linear(tree, constraint)
+        if not isinstance(side, ast.Name) or found is None:
             continue
-        name, inputs = constraint.columns_in(column)[0], constraint.columns_in(tree)
-        known = all(isinstance(schema[n], Numeric | Datetime) for n in (name, *inputs))
-        step = Computed(constraint.text, name, tree, constraint, inputs)
-        if inputs and name not in inputs and known and len(inputs) <= _MOST_PARTS and _fits(step, steps, fixed):
+        (name,), weights = constraint.columns_in(side), {n: weight for n, weight in found[0].items() if weight}
+        columns = [schema[n] for n in (name, *weights)]
+        if not weights or name in weights or not all(isinstance(column, Numeric | Datetime) for column in columns):
+            continue
+        dates = [column for column in columns if isinstance(column, Datetime)]
+        total = sum(weights[column.name] for column in dates if column.name != name)
+        if total != isinstance(schema[name], Datetime) or len({_zone(column) for column in dates}) > 1:
+            continue
+        units = {None: _DAY if dates else 1}
+        for column in columns:
+            units[column.name] = unit_microseconds(column) if column in dates else units[None]
+        step = Computed(constraint.text, name, weights, found[1], units)
+        if _fits(step, steps, fixed):
             steps.append(step)
             return True
     return False
+
+
+def _zone(column):
+    return str(getattr(output_dtype(column.dtype), "tz", None))
 
 
 def _linear(node, constraint):

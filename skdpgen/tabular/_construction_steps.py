@@ -13,7 +13,7 @@ import pandas as pd
 
 from ..exceptions import SchemaError, UtilityWarning
 from ._columns import Boolean, Categorical, Datetime, Numeric, dtype_range, output_dtype, unit_microseconds
-from ._constraints import Conditional, Lookup, RowConstraint
+from ._constraints import Conditional, Lookup
 from ._frames import factorize, numeric_bounds, numeric_values, restore
 
 __all__ = ["Computed", "Gap", "Looked", "Merged", "Overwritten", "inside", "restore_unbounded", "with_bounds"]
@@ -168,13 +168,21 @@ class Gap(_Step):
 
 @dataclass(frozen=True, eq=False)
 class Computed(_Step):
-    """``column == expression``: the model does not see the column, or whether it is missing alone."""
+    """``column == expression``: the model does not see the column, or whether it is missing alone.
+
+    The expression is `constant` and a sum of columns, each times its weight. Beside dates, numbers are days: `units` of
+    the columns are then microseconds.
+    """
 
     text: str
     column: object
-    tree: object
-    condition: RowConstraint
-    inputs: tuple
+    weights: dict
+    constant: float
+    units: dict
+
+    @property
+    def inputs(self):
+        return tuple(self.weights)
 
     @property
     def outputs(self):
@@ -183,20 +191,28 @@ class Computed(_Step):
     def declare(self, columns):
         _only_presence(columns, self.column)
 
-    def _values(self, frame, column):
-        found = self.condition.value_of(self.tree, frame)
-        dates = isinstance(column, Datetime)
-        anything = replace(column, bounds=None, missing=True) if dates else Numeric(column.name, missing=True)
-        return numeric_values(found, anything)
+    def _values(self, parts):
+        """Values of the expression in steps of the column, from numbers of its parts in steps of theirs."""
+        total = self.constant * self.units[None]
+        for name, part in parts.items():
+            total = total + self.weights[name] * self.units[name] * part
+        return total / self.units[self.column]
 
     def violated(self, outer, table):
-        frame = pd.DataFrame({name: outer[name] for name in (*self.inputs, self.column)})
+        parts = {name: numeric_values(outer[name], table[name]) for name in self.inputs}
         column = replace(table[self.column], bounds=None)
-        wanted, found = self._values(frame, column), numeric_values(frame[self.column], column)
-        decimals = getattr(column, "decimals", None)
-        exact = column.integer or isinstance(column, Datetime)
-        near = 0.5 if exact else 1e-9 * (1 + np.abs(wanted)) if decimals is None else 0.5000001 * 10.0**-decimals
-        return np.abs(found - wanted) > near
+        wanted, found = self._values(parts), numeric_values(outer[self.column], column)
+        return np.abs(found - wanted) > self._rounding(wanted, column)
+
+    @staticmethod
+    def _rounding(values, column):
+        """What a value of the column may differ from the computed one, because it is rounded."""
+        if column.integer:
+            return 0.5
+        if column.decimals is not None:
+            return 0.5000001 * 10.0**-column.decimals
+        dtype = output_dtype(column.dtype)
+        return max(1e-9, 4 * float(np.finfo(getattr(dtype, "numpy_dtype", dtype)).eps)) * (1 + np.abs(values))
 
     def encode(self, outer, seen, table, on_invalid):
         _keep_presence(outer, seen, table[self.column])
@@ -204,26 +220,24 @@ class Computed(_Step):
     def release(self, columns, seen, table):
         column = table[self.column]
         if not column.complete:
-            # linear: it is largest and smallest where its parts are
-            corners = itertools.product(*(numeric_bounds(columns[name]) for name in self.inputs))
-            ends = pd.DataFrame(
-                {name: restore(np.array(c), columns[name]) for name, c in zip(self.inputs, zip(*corners))}
-            )
-            found = self._values(ends, column)
+            bounds = {name: numeric_bounds(columns[name]) for name in self.inputs}
+            ends = [
+                self._values({name: bounds[name][(w > 0) == upper] for name, w in self.weights.items()})
+                for upper in (False, True)
+            ]
             decimals = [getattr(columns[name], "decimals", None) for name in self.inputs]
             if not column.integer and column.decimals is None and None not in decimals:
                 column = replace(column, decimals=max(decimals))
-            column = with_bounds(column, float(np.min(found)), float(np.max(found)))
+            column = with_bounds(column, *np.clip(ends, -_MOST_FLOAT, _MOST_FLOAT).tolist())
         columns[self.column] = column
 
     def decode(self, outer, frame, seen, released, rng):
-        present = {}
+        parts = {}
         for name in self.inputs:
-            present[name] = filled_series(outer[name], released[name], rng)
+            part = numeric_values(outer[name], released[name])
+            parts[name] = filled(part, rng, np.mean(numeric_bounds(released[name])))
         column = released[self.column]
-        values = self._values(pd.DataFrame(present, index=frame.index), column)
-        low, high = numeric_bounds(column)
-        values = np.clip(np.where(np.isnan(values), low, values), low, high)
+        values = np.clip(self._values(parts), *numeric_bounds(column))
         if self.column in seen:
             values = np.where(frame[self.column].to_numpy(dtype=bool), values, np.nan)
         outer[self.column] = restore(values, column).set_axis(frame.index)
@@ -249,6 +263,8 @@ class Looked(_Step):
         if isinstance(key, Numeric) or not key.complete:
             columns[key.name] = Categorical(key.name, tuple(self.lookup.table), missing=key.missing, dtype=key.dtype)
         columns[dependent.name] = _with_values(dependent, list(self.lookup.table.values()))
+        if absent := [value for value in columns[key.name].values if value not in self.lookup.table]:
+            raise ValueError(f"the constraint {self.text!r} maps no value {absent[0]!r}, which {key.name!r} may have")
 
     def declare(self, columns):
         _only_presence(columns, self.lookup.dependent)

@@ -260,6 +260,16 @@ def test_a_refused_constraint_costs_nothing(change, message):
     assert not books.charges
 
 
+def test_a_value_of_another_kind_than_the_learned_categories_is_refused_before_the_charge():
+    frame = pd.DataFrame({"a": np.arange(400.0) % 7, "b": pd.Series([1, 2] * 200, dtype=object)})
+    books = PrivacyAccountant(9.0)
+    for source in (frame, [frame.iloc[:200], frame.iloc[200:]]):
+        synth = MomentSynthesizer(1.0, constraints="if a > 99: b == 'none'", accountant=books)
+        with pytest.raises(SchemaError, match="sets a value of another kind"):
+            synth.fit(source)
+    assert not books.charges
+
+
 def test_rows_that_violate_a_constraint_are_clipped_or_refused_before_the_charge():
     frame = FRAME.assign(discharged=FRAME["discharged"].mask(FRAME.index < 99, FRAME["admitted"] - 5 * DAY))
     books = PrivacyAccountant(9.0)
@@ -292,6 +302,33 @@ def test_y_may_have_a_constraint():
     assert (rows["admitted"] <= y).all()
     assert np.isfinite(synth.score(columns, FRAME["discharged"]))
     assert np.isfinite(synth.score(columns))
+
+
+def test_a_model_file_whose_constraints_do_not_fit_its_columns_is_refused(fitted, tmp_path):
+    from safetensors.numpy import load, save
+
+    path = tmp_path / "m.safetensors"
+    fitted.save(path)
+    content = path.read_bytes()
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]["skdpgen"]
+    for change in (
+        lambda codec: codec["table"]["constraints"].append("combinations(back, dead)"),
+        lambda codec: codec["table"]["constraints"].remove("cost == drugs + care"),
+        lambda codec: codec["table"]["columns"].pop(),
+        lambda codec: codec["table"].update(constraints=["(" * 50_000]),
+        lambda codec: codec.update(table=[]),
+        lambda codec: codec["schema"]["columns"][4].update(categories=["[3", "null"]),
+        lambda codec: codec["schema"]["columns"][4].update(categories=['[["a"], {"b": 1}]']),
+        lambda codec: codec["schema"]["columns"][4].update(categories=['["TX"]']),
+    ):
+        state = json.loads(header)
+        codec = state["state"]["model"]["codec"]
+        before = json.dumps(codec)
+        change(codec)
+        assert json.dumps(codec) != before
+        path.write_bytes(save(load(content), metadata={"skdpgen": json.dumps(state)}))
+        with pytest.raises(ValueError, match=r"."):  # and no other error
+            skdpgen.load(path)
 
 
 def test_the_command_line_takes_constraints_and_conditions(tmp_path, monkeypatch, capsys):
