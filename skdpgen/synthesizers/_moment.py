@@ -69,7 +69,8 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
         Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
         Half of it for the row norm, a fifth for the number of rows of a table without numbers.
     on_invalid : {"clip", "raise"}, default="clip"
-        Whether values outside declared bounds are clipped or refused.
+        Whether values outside declared bounds, and rows that violate a constraint by construction, are clipped or
+        refused.
     n_components : int, "auto" or None, default="auto"
         Number of latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays and 400 for images, None is no
         reduction.

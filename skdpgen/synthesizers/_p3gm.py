@@ -118,7 +118,8 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         Half of it for the row norm, a fifth for the number of rows of a table without numbers. Whatever is declared
         leaves its share to the moments.
     on_invalid : {"clip", "raise"}, default="clip"
-        Whether values outside declared bounds are clipped or refused.
+        Whether values outside declared bounds, and rows that violate a constraint by construction, are clipped or
+        refused.
     n_components : int, "auto" or None, default="auto"
         Number of latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays, and 400 for images without a
         network or a mixture; None is no reduction. Arrays refuse more than they have columns; DataFrames, whose levels
