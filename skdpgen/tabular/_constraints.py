@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from ..exceptions import SchemaError
-from ._columns import Boolean, Categorical, Datetime, Identifier, Numeric, output_dtype
+from ._columns import Boolean, Categorical, Datetime, Identifier, Numeric, output_dtype, rounded_to
+from ._formats import form_of, from_form, type_of_objects
 from ._frames import numeric_bounds, restore
 
 __all__ = [
@@ -250,7 +251,7 @@ class RowConstraint(_Text):
 
     def _value(self, node, frame):
         if isinstance(node, ast.Name):
-            return frame[self._column(node)]
+            return _plain_objects(frame[self._column(node)])
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
@@ -345,6 +346,15 @@ def _comparable(a, b):
     return a, b
 
 
+def _plain_objects(series):
+    """Decimals as numbers, times of the day as seconds, dates as datetimes: objects compare with no missing one."""
+    if pd.api.types.is_object_dtype(series.dtype) and type_of_objects(series) == "date":
+        moments = series.where(series.notna(), None).to_numpy().astype("datetime64[us]")
+        return pd.Series(moments, index=series.index)
+    numbers = from_form(series, "time")
+    return series if numbers is None else pd.Series(numbers, index=series.index)
+
+
 def _plain_categories(values):
     if isinstance(values, pd.Series) and isinstance(values.dtype, pd.CategoricalDtype):
         return values.astype(values.cat.categories.dtype if len(values.cat.categories) else object)
@@ -393,8 +403,8 @@ class Combinations(_Text):
         """Refuse columns of dates, and values that a column cannot have; ValueError."""
         for at, name in enumerate(self.columns):
             column = schema[name]
-            if isinstance(column, Datetime):
-                raise ValueError(f"the constraint {self.text!r}: the date {name!r} cannot be part of a combination")
+            if isinstance(column, Datetime) or _has_form(column):
+                raise ValueError(f"the constraint {self.text!r}: {name!r} ({column.dtype}) cannot be in a combination")
             for value in dict.fromkeys(row[at] for row in self.values or ()):
                 check_value(value, column, self.text)
         return self
@@ -434,8 +444,11 @@ class Lookup(_Text):
         """Refuse columns of dates, values that a column cannot have, and a mapping with gaps; ValueError."""
         key, dependent = schema[self.key], schema[self.dependent]
         for column in (key, dependent):
-            if isinstance(column, Datetime):
-                raise ValueError(f"the constraint {self.text!r}: a mapping takes no dates, such as {column.name!r}")
+            if isinstance(column, Datetime) or _has_form(column):
+                raise ValueError(
+                    f"the constraint {self.text!r}: a mapping takes categories and numbers, and {column.name!r} is "
+                    f"{column.dtype}"
+                )
         for one, other in self.table.items():
             check_value(one, key, self.text)
             check_value(other, dependent, self.text)
@@ -506,6 +519,10 @@ def _equal(one, other, text):
     return found.fillna(True).to_numpy(dtype=bool)
 
 
+def _has_form(column):
+    return isinstance(column, Numeric) and form_of(column.dtype) is not None
+
+
 def _is_lookup(node):
     return isinstance(node, ast.Subscript) and isinstance(node.value, ast.Dict)
 
@@ -519,7 +536,11 @@ def check_value(value, column, text):
         return
     if isinstance(column, Numeric):
         low, high = column.bounds or (-math.inf, math.inf)
-        if not _is_number(value) or not low <= value <= high or (column.integer and value != math.floor(value)):
+        if form_of(column.dtype) in ("span", "time"):
+            raise ValueError(f"the constraint {text!r}: {name!r} ({column.dtype}) can be set to None alone")
+        whole = _is_number(value) and (not column.integer or value == math.floor(value))
+        whole = whole and (column.step is None or value == rounded_to(value, column.step))
+        if not whole or not low <= value <= high:
             raise ValueError(f"the constraint {text!r}: {value!r} is no value that the number {name!r} can have")
     elif isinstance(column, Datetime):
         try:

@@ -18,14 +18,26 @@ import pandas as pd
 from ..exceptions import SchemaError
 from ._columns import Boolean, Datetime, Numeric, output_dtype, unit_microseconds
 from ._constraints import Combinations, Conditional, Lookup, RowConstraint, read_constraint
-from ._construction_steps import Computed, Gap, Looked, Merged, Overwritten, inside, restore_unbounded, with_bounds
+from ._construction_steps import (
+    Computed,
+    Gap,
+    Looked,
+    Merged,
+    Overwritten,
+    inside,
+    restore_unbounded,
+    unit_of,
+    with_bounds,
+)
+from ._formats import form_of, time_zone
 from ._frames import check_columns, numeric_bounds, numeric_values
 from ._schema import Schema
 
 __all__ = ["Construction"]
 
 _MOST_INTEGER = 2**53
-_DAY = 86_400_000_000
+# Microseconds.
+_DAY, _SECOND = 86_400_000_000, 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,8 +334,11 @@ def _add_gap(constraint, left, right, strict, schema, steps, fixed):
         return False
     if dates[0] and len(set(map(_zone, columns))) > 1:
         return False
+    spans = set(map(_is_span, columns))
+    if len(spans) > 1:
+        return False
     unit = min(map(unit_microseconds, columns)) if dates[0] else 1
-    low = (their_constant - constant) * (_DAY / unit if dates[0] else 1)
+    low = (their_constant - constant) * (_DAY / unit if dates[0] else _DAY / _SECOND if True in spans else 1)
     integer = all(column.integer for column in columns)
     if integer:
         low = math.floor(low) + 1 if strict else math.ceil(low)
@@ -363,9 +378,11 @@ def _add_computed(constraint, left, right, schema, steps, fixed):
         total = sum(weights[column.name] for column in dates if column.name != name)
         if total != isinstance(schema[name], Datetime) or len({_zone(column) for column in dates}) > 1:
             continue
-        units = {None: _DAY if dates else 1}
+        # beside dates and time spans, numbers are days
+        units = {None: _DAY if dates or any(map(_is_span, columns)) else 1}
         for column in columns:
-            units[column.name] = unit_microseconds(column) if column in dates else units[None]
+            one = 1 if column in dates else _SECOND if _is_span(column) else units[None]
+            units[column.name] = one * unit_of(column)
         step = Computed(constraint.text, name, weights, found[1], units)
         if _fits(step, steps, fixed):
             steps.append(step)
@@ -374,7 +391,12 @@ def _add_computed(constraint, left, right, schema, steps, fixed):
 
 
 def _zone(column):
-    return str(getattr(output_dtype(column.dtype), "tz", None))
+    return str(time_zone(output_dtype(column.dtype)))
+
+
+def _is_span(column):
+    """Whether the numbers of a column are the seconds of time spans."""
+    return isinstance(column, Numeric) and form_of(column.dtype) == "span"
 
 
 def _linear(node, constraint):
@@ -421,7 +443,7 @@ def _narrowed(schema, steps):
     gaps = [step for step in steps if isinstance(step, Gap)]
     ends, columns = {}, {name: schema[name] for step in gaps for name in (step.start, step.end)}
     for name, column in columns.items():
-        scale = unit_microseconds(column) if isinstance(column, Datetime) else 1
+        scale = unit_of(column)
         bounds = numeric_bounds(column) if column.complete else (-math.inf, math.inf)
         ends[name] = [bound * scale for bound in bounds]
     for _ in gaps:
@@ -431,10 +453,12 @@ def _narrowed(schema, steps):
             end[:] = max(end[0], start[0] + low), min(end[1], start[1] + high)
     limits = {}
     for name, column in columns.items():
-        scale = unit_microseconds(column) if isinstance(column, Datetime) else 1
+        scale = unit_of(column)
         low, high = (bound / scale for bound in ends[name])
-        if column.integer:
-            low, high = float(np.ceil(low)), float(np.floor(high))
+        if column.whole:
+            # 0.3 / 0.1 is a little less than 3
+            near = 0.0 if column.step is None else 1e-9
+            low, high = float(np.ceil(low - near * abs(low))), float(np.floor(high + near * abs(high)))
         if low >= high:
             raise ValueError(f"the constraints leave no range to the column {name!r} within the declared bounds")
         if not column.complete:

@@ -12,11 +12,30 @@ import numpy as np
 import pandas as pd
 
 from ..exceptions import SchemaError, UtilityWarning
-from ._columns import Boolean, Categorical, Datetime, Numeric, dtype_range, output_dtype, unit_microseconds
+from ._columns import (
+    Boolean,
+    Categorical,
+    Datetime,
+    Numeric,
+    dtype_range,
+    output_dtype,
+    rounded_to,
+    unit_microseconds,
+)
 from ._constraints import Conditional, Lookup
 from ._frames import factorize, numeric_bounds, numeric_values, restore
 
-__all__ = ["Computed", "Gap", "Looked", "Merged", "Overwritten", "inside", "restore_unbounded", "with_bounds"]
+__all__ = [
+    "Computed",
+    "Gap",
+    "Looked",
+    "Merged",
+    "Overwritten",
+    "inside",
+    "restore_unbounded",
+    "unit_of",
+    "with_bounds",
+]
 
 # Missing values may take the place of values of a declared combination: most combinations that this makes.
 _MOST_COMBINATIONS = 10_000
@@ -84,7 +103,7 @@ class Gap(_Step):
         return 1 if self.made == self.end else -1
 
     def _scale(self, column):
-        return unit_microseconds(column) // self.unit if isinstance(column, Datetime) else 1
+        return unit_of(column) // self.unit if isinstance(column, Datetime) else unit_of(column)
 
     def _numbers(self, series, column, on_invalid="clip"):
         return numeric_values(series, column, on_invalid) * self._scale(column)
@@ -126,8 +145,8 @@ class Gap(_Step):
         shortest, longest = numeric_bounds(seen[self.made])
         low, high = (low + shortest, high + longest) if self._sign > 0 else (low - longest, high - shortest)
         scale = self._scale(made)
-        low, high = (math.floor(low / scale), math.ceil(high / scale)) if made.integer else (low / scale, high / scale)
-        if not made.integer and made.decimals is None:
+        low, high = (math.floor(low / scale), math.ceil(high / scale)) if made.whole else (low / scale, high / scale)
+        if not made.whole and made.decimals is None:
             known = [column.decimals for column in (base, seen[self.made]) if column.decimals is not None]
             made = replace(made, decimals=max(known)) if len(known) == 2 else made
         columns[self.made] = with_bounds(made, low, high)
@@ -154,7 +173,7 @@ class Gap(_Step):
         """Values in steps of their own column, rounded so that the least difference is kept."""
         scale = self._scale(column)
         values, edge = values / scale, edge / scale
-        if column.integer:
+        if column.whole:
             step, rounded = 1.0, np.rint(values)
         elif column.decimals is not None:
             step, rounded = 10.0**-column.decimals, np.round(values, column.decimals)
@@ -207,7 +226,7 @@ class Computed(_Step):
     @staticmethod
     def _rounding(values, column):
         """What a value of the column may differ from the computed one, because it is rounded."""
-        if column.integer:
+        if column.whole:
             return 0.5
         if column.decimals is not None:
             return 0.5000001 * 10.0**-column.decimals
@@ -226,7 +245,7 @@ class Computed(_Step):
                 for upper in (False, True)
             ]
             decimals = [getattr(columns[name], "decimals", None) for name in self.inputs]
-            if not column.integer and column.decimals is None and None not in decimals:
+            if not column.whole and column.decimals is None and None not in decimals:
                 column = replace(column, decimals=max(decimals))
             column = with_bounds(column, *np.clip(ends, -_MOST_FLOAT, _MOST_FLOAT).tolist())
         columns[self.column] = column
@@ -269,6 +288,10 @@ class Looked(_Step):
     def declare(self, columns):
         _only_presence(columns, self.lookup.dependent)
 
+    def _numbers(self, dependent):
+        values = self.lookup.table.values()
+        return np.array([np.nan if value is None else _number_of(value, dependent) for value in values])
+
     def _codes(self, series, column):
         codes, uniques = factorize(series, column)
         place = {value: i for i, value in enumerate(self.lookup.table)}
@@ -281,7 +304,7 @@ class Looked(_Step):
         values = list(self.lookup.table.values())
         if isinstance(dependent, Numeric):
             found = numeric_values(outer[dependent.name], replace(dependent, bounds=None))
-            wanted = np.array([np.nan if value is None else value for value in values], dtype=np.float64)[codes]
+            wanted = self._numbers(dependent)[codes]
             broken = found != wanted
             missing = np.isnan(found)
         else:
@@ -302,7 +325,7 @@ class Looked(_Step):
         codes = self._codes(filled_series(outer[key.name], key, rng), key)
         values = list(self.lookup.table.values())
         if isinstance(dependent, Numeric):
-            found = np.array([np.nan if value is None else value for value in values], dtype=np.float64)[codes]
+            found = self._numbers(dependent)[codes]
         else:
             levels = list(dependent.values)
             found = np.array([len(levels) if v is None else levels.index(v) for v in values], dtype=np.intp)[codes]
@@ -360,7 +383,8 @@ class Merged(_Step):
         for name in self.outputs:
             column, series = table[name], outer[name]
             if isinstance(column, Numeric):
-                series = pd.Series(numeric_values(series, column, on_invalid), index=series.index)
+                values = numeric_values(series, column, on_invalid)
+                series = restore_unbounded(values, column).set_axis(series.index)
             codes, values = _read(series, column)
             parts.append((codes, values))
             combined = pd.factorize(combined * len(parts[-1][1]) + codes + 1)[0].astype(np.int64)
@@ -534,6 +558,8 @@ def with_bounds(column, low, high):
     if isinstance(column, Datetime):
         return _with_moments(column, low, high)
     smallest, largest = dtype_range(column.dtype)
+    if column.step is not None:
+        return _with_steps(column, low, high, smallest, largest)
     if column.integer:
         smallest, largest = max(smallest, -_MOST_INTEGER), min(largest, _MOST_INTEGER)
         low, high = math.floor(low), math.ceil(high)
@@ -541,7 +567,23 @@ def with_bounds(column, low, high):
         smallest, largest = max(smallest, -_MOST_FLOAT), min(largest, _MOST_FLOAT)
     step = 1 if column.integer else max(1e-6, 1e-6 * abs(low))
     low = min(max(low, smallest), largest - step)
-    return replace(column, bounds=(low, min(max(high, low + step), largest)))
+    return _bounded(column, low, min(max(high, low + step), largest))
+
+
+def _with_steps(column, low, high, smallest, largest):
+    """As `with_bounds`, of a column with a step; steps are counted from zero."""
+    step = column.step
+    most = _MOST_INTEGER // step if column.integer else _MOST_INTEGER
+    first, last = math.ceil(max(smallest / step, -most)), math.floor(min(largest / step, most))
+    low = min(max(math.floor(low), first), last - 1)
+    high = min(max(math.ceil(high), low + 1), last)
+    return _bounded(column, *(float(rounded_to(bound * step, step)) for bound in (low, high)))
+
+
+def _bounded(column, low, high):
+    """The column with bounds, and with the spikes that lie within them."""
+    spikes = tuple(spike for spike in column.spikes or () if low <= spike <= high) or None
+    return replace(column, bounds=(low, high), spikes=spikes)
 
 
 def _with_moments(column, low, high):
@@ -558,7 +600,8 @@ def _with_values(column, values, learned=False):
         return column
     values = [value for value in dict.fromkeys(_as_read(values, column)) if value is not None]
     if isinstance(column, Numeric):
-        return with_bounds(column, min(values, default=0), max(values, default=1))
+        scale = unit_of(column)
+        return with_bounds(column, min(values, default=0) / scale, max(values, default=scale) / scale)
     if not values:
         number = column.dtype is not None and pd.api.types.is_numeric_dtype(output_dtype(column.dtype))
         return replace(column, categories=(), other=0 if number else "other")
@@ -608,10 +651,15 @@ def _number_of(value, column):
     return float(numeric_values(series, replace(column, bounds=None))[0])
 
 
+def unit_of(column):
+    """What one number of a column, as `numeric_values` reads it, counts: microseconds of dates, steps of numbers."""
+    return unit_microseconds(column) if isinstance(column, Datetime) else column.step or 1
+
+
 def restore_unbounded(values, column):
     """Numbers of a numeric or datetime column as a Series that `numeric_values` reads."""
     if not isinstance(column, Datetime):
-        return pd.Series(values)
+        return pd.Series(values if column.step is None else rounded_to(values * column.step, column.step))
     absent = np.isnan(values)
     moments = (np.where(absent, 0, values).astype(np.int64) * unit_microseconds(column)).view("datetime64[us]")
     return pd.Series(np.where(absent, np.datetime64("NaT", "us"), moments))
@@ -624,7 +672,7 @@ def _restored(values, codes, column):
         values, codes = [nothing], np.zeros(len(codes), dtype=np.intp)
     values = _as_read(values, column)
     if isinstance(column, Numeric):
-        found = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+        found = np.array([np.nan if value is None else value for value in values], dtype=np.float64) / unit_of(column)
     else:
         levels = list(column.values)
         found = np.array([len(levels) if value is None else levels.index(value) for value in values], dtype=np.intp)

@@ -209,7 +209,8 @@ def test_the_histogram_of_learned_combinations_attains_its_sensitivity_and_never
         seen = construction.encode(frame)
         histogram = schema_histogram(seen, construction.seen)
         keys = [*histogram.keys["state"], "missing", *range(histogram.sizes[1])]
-        return pd.Series(histogram.bounded_sum.value, index=keys), histogram.bounded_sum.sensitivity(relation)
+        total = histogram.bounded_sum
+        return pd.Series(total.weights * total.value, index=keys), total.sensitivity(relation)
 
     base, worst = rows.iloc[[0, 1, 1]], 0.0
     others = [pd.concat([base, rows.iloc[[k]]]) for k in range(len(rows))]
