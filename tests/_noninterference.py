@@ -306,6 +306,12 @@ def _search(**parameters):
 
 
 _SEVERAL = {"target": ["job", "late"]}
+# One constraint of each kind, that some rows keep and others do not.
+_RULES = ["height <= income", "combinations(job, late)", "if height < 1.6: day is None", "age + 5 >= height"]
+_DECLARED_RULES = [
+    "age == 60 - 2 * height", "height <= income", "income <= 5000 + age", "if late: day == '2001-01-01'",
+    f"(job, late) in {[(job, late) for job in ('baker', 'nurse', 'pilot', 'another') for late in (True, False)]}",
+]  # fmt: skip
 CASES = {
     "pca": Case(DPPCA(2, **_LOW)),
     "pca, one row": Case(DPPCA(2, **_LOW), n_few=1),
@@ -347,6 +353,14 @@ CASES = {
     "frame of forms and keys": Case(_moment(schema=_keyed()), "frame of forms"),
     "frame in chunks": Case(_moment(target="job"), "frame", source=chunks),
     "frame in Parquet": Case(_p3gm(target="job"), "frame", source=parquet),
+    "frame, constrained": Case(_moment(constraints=_RULES), "frame"),
+    "frame, constrained, back": Case(_p3gm(constraints=_RULES), "frame", back=True),
+    "frame, constrained, declared, replace_one": Case(
+        _p3gm(constraints=_DECLARED_RULES, schema=_declared(), neighboring=REPLACE), "frame"
+    ),
+    "frame, constrained, in chunks": Case(
+        _moment(constraints=["height <= income", "determines(job, age)"]), "frame", source=chunks
+    ),
     "termwise net": Case(_privae("mmd"), "array, classes"),
     "termwise net, replace_one": Case(_privae("kl_prior", prior="sparse", neighboring=REPLACE), "array"),
     "whole-batch net": Case(_privae("mmd", aggregation="micro"), "array"),

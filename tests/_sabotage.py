@@ -30,7 +30,10 @@ _TESTS = Path(__file__).parent
 
 
 # the test functions of other rooms are the claims that sabotage must break
-_ROOMS = ("accounting", "data", "decomposition", "dpsgd", "generators", "mechanisms", "metrics", "nn", "synthesizers")
+_ROOMS = (
+    "accounting", "data", "decomposition", "dpsgd", "generators", "mechanisms", "metrics", "nn", "synthesizers",
+    "tabular",
+)  # fmt: skip
 sys.path.extend(str(_TESTS / room) for room in _ROOMS)
 
 

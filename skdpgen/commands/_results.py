@@ -126,7 +126,7 @@ def _charged(synthesizer, kept):
     return f"charged epsilon {float(fit['epsilon']):.6g} at delta {fit['delta']:.3g}; the released model {where}"
 
 
-def write_rows(synthesizer, n_rows, path, *, random_state=None, date_formats=None, **written):
+def write_rows(synthesizer, n_rows, path, *, asked=None, random_state=None, date_formats=None, **written):
     """Draw rows, write them as they are drawn, and return their number.
 
     Parameters
@@ -135,6 +135,8 @@ def write_rows(synthesizer, n_rows, path, *, random_state=None, date_formats=Non
     n_rows, random_state
         As for ``sample``.
     path : str, Path or Draft
+    asked : dict, default=None
+        More arguments of ``sample``; those that are None are left out.
     date_formats : dict of str to str, default=None
         Formats of columns of dates that are not in ISO 8601.
     **written
@@ -145,5 +147,6 @@ def write_rows(synthesizer, n_rows, path, *, random_state=None, date_formats=Non
         written["example"] = synthesizer.as_frame(synthesizer.model_.codec.part(example_of(schema)))
     elif schema is not None:
         written["date_formats"] = date_formats_of(schema) | (date_formats or {})
-    frames = map(synthesizer.as_frame, synthesizer.sample_chunks(n_rows, random_state=random_state))
+    asked = {name: value for name, value in (asked or {}).items() if value is not None}
+    frames = map(synthesizer.as_frame, synthesizer.sample_chunks(n_rows, random_state=random_state, **asked))
     return write_table(frames, path, **written)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ._arguments import add_escaping
+from ._conditions import add_conditions, read_class_ratio, read_given
 
 __all__ = ["add", "run"]
 
@@ -12,6 +13,7 @@ def add(command):
     command.add_argument("model", metavar="M.safetensors", help="released model, as written by synthesize --save-model")
     command.add_argument("--rows", type=int, metavar="N", help="number of rows (default: the released row count)")
     command.add_argument("--seed", type=int, metavar="S", help="seed of the draw (default: a new one in each run)")
+    add_conditions(command)
     command.add_argument("--separator", metavar="C", help="separator of the fields of OUT.csv (default: comma)")
     command.add_argument("--decimal", metavar="C", default=".", help="decimal mark: . or , (default: .)")
     command.add_argument(
@@ -33,5 +35,11 @@ def run(arguments):
     check_writing(arguments.output, **written)
     check_apart(arguments.model, arguments.output)
     synthesizer = skdpgen.load(arguments.model)
-    n_rows = write_rows(synthesizer, arguments.rows, arguments.output, random_state=arguments.seed, **written)
+    asked = {
+        "given": read_given(arguments.given, synthesizer),
+        "class_ratio": read_class_ratio(arguments.class_ratio, synthesizer),
+    }
+    n_rows = write_rows(
+        synthesizer, arguments.rows, arguments.output, asked=asked, random_state=arguments.seed, **written
+    )
     print(f"{n_rows} synthetic rows written to {arguments.output}")

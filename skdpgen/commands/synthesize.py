@@ -78,6 +78,14 @@ def add(command):
         help="leave out the columns that the schema does not list; without it, they are learned and charged",
     )
     add_dropping(command)
+    command.add_argument(
+        "--constraint",
+        metavar="TEXT",
+        action="append",
+        default=[],
+        help="what every row satisfies, beside the constraints of the schema, such as 'admitted <= discharged', 'total "
+        "== a + b', 'combinations(state, city)' or \"if dead == 'yes': left is None\"; public; repeatable",
+    )
     add_settings(command)
     add_reading(command)
     command.add_argument("--rows", type=int, metavar="N", help="rows to write (default: the released row count)")
@@ -227,6 +235,10 @@ def run(arguments):
             f"--set: {model.__name__} takes no {', '.join(refused)} here; it takes {', '.join(sorted(accepted))}; "
             "for epsilon, target and the like use their own options"
         )
+    if arguments.constraint:
+        if "constraints" in settings:
+            raise ValueError("--constraint and --set constraints= set the same thing: give one of them")
+        settings["constraints"] = arguments.constraint
     options = reading(arguments)
     check_input(arguments.input, **options)
     check_writing(arguments.output, escape_formulas=arguments.escape_formulas)

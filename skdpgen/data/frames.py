@@ -27,6 +27,8 @@ from ..tabular import (
     schema_histogram,
     validate_frame,
 )
+from ..tabular._constraints import constraint_texts
+from ..tabular._construction import Construction
 from ..tabular._formats import type_of_objects
 from ..tabular._frames import declared_family, factorize
 from ..tabular._identifiers import insert_keys, likely_codes, likely_identifiers, merge_keys, split_keys
@@ -66,7 +68,7 @@ class FrameCodec:
     Parameters
     ----------
     encoder : TableEncoder
-        Fitted to all columns, including the target.
+        Fitted to all columns, including the target, as the model sees them.
     target : column name, tuple of them, or None
         Categorical column that the model is conditional on. For a tuple, every combination of levels is a class.
     y : {"none", "series", "array"}, default="none"
@@ -78,6 +80,8 @@ class FrameCodec:
     learned : tuple of column names, or None, default=None
         Columns whose bounds or categories were learned, and not declared. None: not known, for models that an earlier
         version wrote.
+    construction : Construction, default=None
+        From rows to what the model sees of them and back, where constraints are satisfied by construction.
     """
 
     encoder: TableEncoder
@@ -86,11 +90,18 @@ class FrameCodec:
     y_name: object = None
     keys: tuple = ()
     learned: tuple | None = None
+    construction: Construction | None = None
 
-    @property
+    @functools.cached_property
     def schema(self):
-        """Schema of the whole table."""
-        return merge_keys(self.encoder.schema_, self.keys)
+        """The complete schema of the whole table."""
+        return merge_keys(self.drawn_schema, self.keys)
+
+    @functools.cached_property
+    def drawn_schema(self):
+        """The complete schema of the rows before keys are inserted."""
+        seen = self.encoder.schema_
+        return seen if self.construction is None else self.construction.released(seen)
 
     def with_keys(self, chunks):
         """Chunks of a sample with fresh keys in the columns of identifiers."""
@@ -155,6 +166,8 @@ class FrameCodec:
         optional = np.array([level is None or (other is not None and level == other) for level in block.levels])
         if (binning := self.encoder.binnings_.get(block.name)) is not None:
             optional[list(binning.doubtful)] = True
+        if self.construction is not None:
+            optional |= self.construction.optional(block.name, block.levels)
         return optional
 
     @property
@@ -174,7 +187,8 @@ class FrameCodec:
 
     def codes(self, frame):
         """Level codes (n_samples, n_blocks) and class codes (n_samples,), or None without a target."""
-        codes = self.encoder.codes(frame.drop(columns=[key.name for _, key in self.keys], errors="ignore"))
+        frame = frame.drop(columns=[key.name for _, key in self.keys], errors="ignore")
+        codes = self.encoder.codes(frame if self.construction is None else self.construction.encode(frame))
         if not self.targets:
             return codes, None
         at = self._targets_at
@@ -189,15 +203,23 @@ class FrameCodec:
         matrix[np.arange(len(codes))[:, None], codes + offsets] = 1.0
         return matrix
 
-    def decode(self, codes, class_codes, rng):
-        """A frame, or (frame, y), from level codes; `rng` draws values within bins."""
+    def decode(self, codes, class_codes, rng, exact=None):
+        """A frame, or (frame, y), from level codes; `rng` draws values within bins.
+
+        `exact` holds Series of one value for columns that have that value in all rows.
+        """
         if self.targets:
             at = self._targets_at
             full = np.empty((len(codes), len(self.encoder.blocks_)), dtype=np.int64)
             full[:, at] = np.stack(np.unravel_index(class_codes, self.class_shape), axis=1)
             full[:, [i for i in range(full.shape[1]) if i not in at]] = codes
             codes = full
-        return self.part(self.encoder.decode(codes, rng=rng))
+        frame = self.encoder.decode(codes, rng=rng)
+        for name, value in (exact or {}).items():
+            frame[name] = pd.Series(value).repeat(len(frame)).set_axis(frame.index)
+        if self.construction is not None:
+            frame = self.construction.decode(frame, self.encoder.schema_, self.drawn_schema, rng)
+        return self.part(frame)
 
     def part(self, frame):
         """Return a frame of all columns as it is, or as (frame, y) if y was given separately."""
@@ -226,9 +248,14 @@ class FrameCodec:
 
     def to_state(self):
         """Return plain values for a release file."""
+        whole = {"schema": self.schema.to_dict()}
+        if self.construction is not None:
+            # what the model sees, and the table from whose constraints its construction follows
+            table = merge_keys(self.construction.table, self.keys)
+            whole = {"schema": self.encoder.schema_.to_dict(), "table": table.to_dict()}
         return {
             "kind": "frame",
-            "schema": self.schema.to_dict(),
+            **whole,
             # a list of pairs, since a column's name need not be a string
             "binnings": [[name, binning.to_dict()] for name, binning in self.encoder.binnings_.items()],
             "target": list(self.target) if isinstance(self.target, tuple) else self.target,
@@ -246,11 +273,17 @@ class FrameCodec:
         target = tuple(state["target"]) if isinstance(state["target"], list) else state["target"]
         if state["y"] not in ("none", "series", "array"):
             raise ValueError("y must be one of none, series and array")
+        construction = None
+        if "table" in state:
+            table, keys = split_keys(Schema.from_dict(state["table"]))
+            fixed = target if isinstance(target, tuple) else () if target is None else (target,)
+            construction = Construction.of(table, fixed)
+            construction.check_seen(encoder.schema_)
         learned = state.get("learned")
         if learned is not None and not (isinstance(learned, list) and all(n in encoder.schema_ for n in learned)):
             raise ValueError("learned must be a list of columns of the schema")
         learned = None if learned is None else tuple(learned)
-        codec = cls(encoder, target, state["y"], state["y_name"], keys=keys, learned=learned)
+        codec = cls(encoder, target, state["y"], state["y_name"], keys, learned, construction)
         check_size(*codec.class_shape, most=MOST_CLASSES)
         return codec
 
@@ -277,13 +310,24 @@ class FrameRows:
         Whether the model has one prior for each class; otherwise a categorical target is a block like the others.
     importance : dict, default=None
         Column name -> weight of the errors of its tables; 1 for columns that are not named.
+    constraints : sequence of str, default=()
+        Beside those of the schema: what can be constructed is, the others are for the sampling.
+
+    Attributes
+    ----------
+    schema : Schema
+        Of what the model sees: the columns of the table, but for those that constraints construct.
+    table : Schema
+        Of the rows, without keys: what is declared of them, and their constraints.
+    construction : Construction or None
     """
 
     may_have_subclusters = may_have_class_norms = False  # see `ArrayRows`
 
     def __init__(
-        self, source, y, *, target, schema, classes, target_type, on_invalid, conditional=True, importance=None
-    ):
+        self, source, y, *, target, schema, classes, target_type, on_invalid, conditional=True, importance=None,
+        constraints=(),
+    ):  # fmt: skip
         if isinstance(source, pd.DataFrame):
             source = MemorySource(source)
         self.y, self.y_name = "none", None
@@ -314,6 +358,7 @@ class FrameRows:
         if keys := [name for name in targets if isinstance(schema[name], Identifier)]:
             raise InvalidInputError(f"the target {keys[0]!r} is an identifier in the schema, which is not modelled")
         _point_out(schema, {*declared, *targets})
+        schema.constrain(*constraint_texts(constraints))  # refuses keys, which it no longer knows afterwards
         # no value of an identifier is read: the columns are left out before anything else is done
         schema, self.keys = split_keys(schema)
         if self.keys:
@@ -327,14 +372,28 @@ class FrameRows:
         if classes is not None:
             schema = self._declare(schema, target, numeric[0], classes)
         targets = tuple(name for name, as_number in zip(targets, numeric) if conditional and not as_number)
-        self.schema, self.source, self.importance = schema, source, _checked_importance(importance, schema)
+        self.construction, table = _construction(schema, constraints, targets), schema
+        if self.construction is not None:
+            schema, table = self.construction.seen, self.construction.table
+            self.public_assumptions += [
+                f"constraint, satisfied by {'construction' if text in self.construction.texts else 'drawing again'}: "
+                + text
+                for text in dict.fromkeys((*self.construction.texts, *self.construction.left))
+            ]
+        self.table = table
+        self.schema, self.source, self.importance = schema, source, _checked_importance(importance, schema, table)
         self.target = (targets if several else targets[0]) if targets else None
         self._targets = targets
         if len(targets) == len(schema):
             raise InvalidInputError("the frame has no column except the target: add columns to model")
         self.most_bins, self.most_categories = _room(schema, targets)
         checked = functools.partial(
-            _checked, schema=schema, on_invalid=on_invalid, whole=source.one_slice, apart=not source.in_memory
+            _checked,
+            schema=table,
+            on_invalid=on_invalid,
+            whole=source.one_slice,
+            apart=not source.in_memory,
+            construction=self.construction,
         )
         self.n_rows, families = source.reduce(checked, _both_checked)
         check_row_count(self.n_rows)
@@ -444,9 +503,11 @@ class FrameRows:
         """
         schema, source = self.schema, self.source
         if not schema.complete:
-            counts = source.reduce(functools.partial(schema_histogram, schema=schema), _merge_histograms)
+            counts = source.reduce(self._of_seen(schema_histogram, schema), _merge_histograms)
             noisy, sd = _release(counts.query, noise_multipliers["schema"], rng, neighboring)
             schema = schema_from_histogram(noisy, counts, sd, extra_delta, self.most_categories)
+        if self.construction is not None:
+            schema = self.construction.settled(schema)
         if "rows" in noise_multipliers:
             rows = source.reduce(_count_rows, add_sums)
             row_count = float(add_gaussian(rows, noise_multipliers["rows"], rng, neighboring)[0])
@@ -454,7 +515,7 @@ class FrameRows:
         classes = int(np.prod([_size(schema[name]) for name in self._targets]))
         n_blocks = len(schema) - len(self._targets)
         if numbers:
-            cells = source.reduce(functools.partial(bins_histogram, schema=schema), add_sums)
+            cells = source.reduce(self._of_seen(bins_histogram, schema), add_sums)
             noisy, sd = _release(cells, noise_multipliers["bins"], rng, neighboring)
             row_count = float(noisy.sum()) / len(numbers)
         noise_of_tables = noise_multipliers.get("moments", 0.0)  # a model without tables has the most bins
@@ -467,11 +528,15 @@ class FrameRows:
                 if numbers:  # more bins cost nothing
                     binnings = bins_from_histogram(noisy, schema, sd, self.most_bins)
         encoder = TableEncoder(schema, binnings=binnings).fit()
-        facts = {"keys": self.keys, "learned": self.schema.incomplete}
+        facts = {"keys": self.keys, "learned": self.schema.incomplete, "construction": self.construction}
         return FrameCodec(encoder, self.target, self.y, self.y_name, **facts), one_way_share
 
     def follow(self, codec):
         """Nothing to do: frames are encoded by their codec, released now or before, without a change to the rows."""
+
+    def _of_seen(self, query, schema):
+        """A query of the columns that the model sees, as one of a chunk of rows."""
+        return functools.partial(_seen, query=query, schema=schema, construction=self.construction)
 
     def moments(self, codec, one_way_share):
         """One-way and two-way tables of each class: a BoundedSum."""
@@ -502,7 +567,11 @@ class FrameRows:
 
 
 # ---- queries of a chunk of rows ----------------------------------------------------------------------------------
-def _checked(chunk, schema, on_invalid, whole, apart):
+def _seen(chunk, query, schema, construction):
+    return query(chunk if construction is None else construction.encode(chunk), schema)
+
+
+def _checked(chunk, schema, on_invalid, whole, apart, construction):
     """Number of rows, and the kinds of values in columns of unknown categories if chunks may differ in them.
 
     With `apart` each chunk is made separately, so that its dtypes may depend on its rows.
@@ -510,8 +579,21 @@ def _checked(chunk, schema, on_invalid, whole, apart):
     chunk = validate_frame(chunk, schema, on_invalid)
     if apart:
         _check_text(chunk, schema)
-    open_ = [schema[name] for name in schema.incomplete if isinstance(schema[name], Categorical) and not whole]
-    return len(chunk), {c.name: set(map(family, factorize(chunk[c.name], c)[1].tolist())) for c in open_}
+    if construction is not None:
+        validate_frame(construction.encode(chunk, on_invalid), construction.seen)
+    open_ = [schema[name] for name in schema.incomplete if isinstance(schema[name], Categorical)]
+    written = {c.name: set(map(family, _written(construction, c))) for c in open_}
+    open_ = [column for column in open_ if written[column.name] or not whole]
+    return len(chunk), {
+        c.name: written[c.name] | set(map(family, factorize(chunk[c.name], c)[1].tolist())) for c in open_
+    }
+
+
+def _written(construction, column):
+    """Values that constraints set in a column: learned categories are to be of their kind."""
+    if construction is None:
+        return []
+    return [value for value in construction.written(column.name) if value is not None]
 
 
 def _kinds_of_objects(chunk, names):
@@ -553,8 +635,8 @@ def _check_families(families):
     for name, found in families.items():
         if len(found) > 1:
             raise SchemaError(
-                f"column {name!r} is of different kinds in different chunks ({', '.join(sorted(map(str, found)))}): "
-                "give it one dtype in all of them, or declare it in the schema"
+                f"column {name!r} is of different kinds in different chunks, or a constraint sets a value of another "
+                f"kind ({', '.join(sorted(map(str, found)))}): give it one dtype, or declare it in the schema"
             )
 
 
@@ -675,10 +757,28 @@ def prefers_scores(n_rows, n_blocks, n_classes, noise_multiplier, n_bins, learne
     return n_blocks > 1 and (rough > _ROUGH or learned_bins)
 
 
-def _checked_importance(importance, schema):
+def _construction(schema, constraints, targets):
+    """The construction of the constraints of a schema, and of those others that it can satisfy; None without any."""
+    given = constraint_texts(constraints)
+    declared = schema.constraints
+    if not given and not declared:
+        return None
+    construction = Construction.of(schema.constrain(*given), targets)
+    kept = [text for text in construction.table.constraints if text in declared or text in construction.texts]
+    if len(kept) < len(construction.table.constraints):  # what is drawn again may change after the fit
+        construction = Construction.of(replace(schema, constraints=tuple(kept)), targets)
+    return construction if kept else None
+
+
+def _checked_importance(importance, schema, table):
     importance = {} if importance is None else dict(importance)
-    if unknown := [repr(name) for name in importance if name not in schema]:
+    if unknown := [repr(name) for name in importance if name not in table]:
         raise InvalidInputError(f"importance= names columns that are not in the table: {', '.join(unknown)}")
+    if unseen := [repr(name) for name in importance if name not in schema]:
+        raise InvalidInputError(
+            f"importance= names columns that constraints construct from others: {', '.join(unseen)}; name the others, "
+            "or the first column of a combination"
+        )
     for name, value in importance.items():
         if not _IMPORTANCE.is_satisfied_by(value):
             raise ValueError(f"importance= of {name!r} must be {_IMPORTANCE}; columns that are not named have 1")

@@ -41,6 +41,7 @@ def validate_input(estimator, X, y, *, conditional=True):
         check_unique(source.head.columns)
         validate_data(estimator, source.head, skip_check_array=True)
         shared["importance"] = getattr(estimator, "importance", None)
+        shared["constraints"] = getattr(estimator, "constraints", None)
         return FrameRows(source, y, target=estimator.target, schema=estimator.schema, **shared)
     refuse_given(
         estimator,
@@ -82,4 +83,4 @@ def columns_of(estimator, rows):
     if not isinstance(rows, FrameRows):
         return None
     # the schema before anything was learned: public, and None where a fact is learned and charged
-    return table_columns(rows.schema.to_dict()["columns"], () if estimator.schema is None else estimator.schema.names)
+    return table_columns(rows.table.to_dict()["columns"], () if estimator.schema is None else estimator.schema.names)

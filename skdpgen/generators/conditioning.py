@@ -12,12 +12,12 @@ import pandas as pd
 from ..data.frames import FrameCodec
 from ..tabular import Binning, Boolean, Categorical, Datetime, TableEncoder
 from ..tabular._columns import ISO_DATE
-from ..tabular._frames import numeric_bounds, numeric_values, restore
+from ..tabular._frames import level_codes, numeric_bounds, numeric_values, restore
 from ..utils.printing import listed
 from .gaussians import class_weights, full_covariances
 from .product_mixture import root
 
-__all__ = ["ArraysGiven", "FramesGiven"]
+__all__ = ["ArraysGiven", "FramesChecked", "FramesGiven"]
 
 _TINY = np.finfo(np.float64).tiny
 
@@ -46,20 +46,23 @@ class _Conditions:
 
 
 def _conditions(codec, given):
-    if not isinstance(given, Mapping) or not given:
-        raise ValueError("given must be a dict of column name -> value, with at least one column")
-    schema = codec.encoder.schema_
-    if unknown := [repr(name) for name in given if name not in schema]:
-        raise ValueError(
-            f"given names columns that the model does not have: {', '.join(unknown)}; it has {listed(schema.names)}"
-        )
-    levels = {block.name: np.ones(block.size) for block in codec.encoder.blocks_}
-    binnings, exact = dict(codec.encoder.binnings_), {}
+    """The conditions on what the model sees, and those on columns that constraints construct."""
+    schema, seen, construction = _schema_of(codec, given), codec.encoder.schema_, codec.construction
+    changed = () if construction is None else construction.changed
+    blocks = {block.name: block for block in codec.encoder.blocks_}
+    levels = {name: np.ones(block.size) for name, block in blocks.items()}
+    binnings, exact, left = dict(codec.encoder.binnings_), {}, []
     for name, wanted in given.items():
         column = schema[name]
-        if isinstance(column, Categorical | Boolean):
-            block = next(block for block in codec.encoder.blocks_ if block.name == name)
-            levels[name] = _level_shares(wanted, block, name)
+        if name in changed:
+            condition = _Wanted(column, wanted)
+            if (merged := construction.merged_with(name)) is None:
+                left.append(condition)
+                _narrow(levels, binnings, blocks, condition, construction, seen, given)
+            else:
+                levels[merged] *= construction.shares(name, seen, blocks[merged].levels, condition.of_values)
+        elif isinstance(column, Categorical | Boolean):
+            levels[name] = _level_shares(wanted, blocks[name].levels, name)
         else:
             levels[name], binnings[name], value = _bin_shares(wanted, column, binnings[name])
             if value is not None:
@@ -68,8 +71,90 @@ def _conditions(codec, given):
     for name in codec.targets:
         classes = np.outer(classes, levels[name]).ravel()
     flat = np.concatenate([np.zeros(0), *(levels[block.name] for block in codec.blocks)])
-    cut = replace(codec, encoder=TableEncoder(schema, binnings=binnings).fit())
-    return _Conditions(flat, classes, cut, exact)
+    cut = replace(codec, encoder=TableEncoder(seen, binnings=binnings).fit())
+    return _Conditions(flat, classes, cut, exact), left
+
+
+def _narrow(levels, binnings, blocks, condition, construction, seen, given):
+    """Cut what the model sees to what a condition on a constructed column needs: fewer rows are drawn again."""
+    name = condition.column.name
+    found = construction.implied(name, condition.allows, *condition.range, seen)
+    if found is None or (found[0] != name and found[0] in given):
+        return
+    at, low, high = found
+    if isinstance(seen[at], Categorical | Boolean):
+        levels[at] *= condition.of_values(blocks[at].levels)
+        return
+    if low is not None:
+        share, binnings[at] = _cut(binnings[at], low, high)
+        levels[at][: len(share)] *= share
+
+
+def _schema_of(codec, given):
+    if not isinstance(given, Mapping) or not given:
+        raise ValueError("given must be a dict of column name -> value, with at least one column")
+    schema = codec.drawn_schema
+    if unknown := [repr(name) for name in given if name not in schema]:
+        raise ValueError(
+            f"given names columns that the model does not have: {', '.join(unknown)}; it has {listed(schema.names)}"
+        )
+    return schema
+
+
+class _Wanted:
+    """A condition of `given` on rows that are drawn: for columns whose distribution the model does not hold."""
+
+    def __init__(self, column, wanted):
+        self.column, self.range = column, (None, None)
+        if isinstance(column, Categorical | Boolean):
+            levels = (*column.values, None) if column.missing else column.values
+            self._shares = _level_shares(wanted, levels, column.name)
+            self._levels = [level for level, share in zip(levels, self._shares) if share]
+        else:
+            self.range = _range(wanted, column) or (None, None)
+
+    def holds(self, frame):
+        """Return which rows fulfil the condition, bool array."""
+        series = frame[self.column.name]
+        if isinstance(self.column, Categorical | Boolean):
+            return self._shares[level_codes(series, self.column)] > 0
+        values = numeric_values(series, self.column)
+        return np.isnan(values) if self.range[0] is None else (values >= self.range[0]) & (values <= self.range[1])
+
+    def allows(self, value):
+        """Whether a value fulfils the condition; None is missing."""
+        if isinstance(self.column, Categorical | Boolean):
+            return value in self._levels
+        if value is None or self.range[0] is None:
+            return value is None and self.range[0] is None
+        return self.range[0] <= _number(value, self.column) <= self.range[1]
+
+    def of_values(self, values):
+        """1 for the values of a list that fulfil the condition, 0 for others."""
+        return np.array([self.allows(value) for value in values], dtype=float)
+
+
+class FramesChecked:
+    """A model of tables whose rows are drawn again until they have the values given for some columns.
+
+    Parameters
+    ----------
+    model : FrameModel
+        With a mixture or a network, which hold no distribution given a value.
+    given : dict
+        As for `FramesGiven`.
+
+    Attributes
+    ----------
+    conditions_left : list
+        For `keep_constraints`.
+    """
+
+    def __init__(self, model, given):
+        schema = _schema_of(model.codec, given)
+        self.codec, self.row_count, self.component_weights = model.codec, model.row_count, model.component_weights
+        self.conditions_left = [_Wanted(schema[name], wanted) for name, wanted in given.items()]
+        self.sample = model.sample
 
 
 class FramesGiven:
@@ -87,10 +172,15 @@ class FramesGiven:
     ------
     ValueError
         The model does not have a column or a value, or never draws such rows.
+
+    Attributes
+    ----------
+    conditions_left : list
+        Conditions on columns that constraints construct, for `keep_constraints`.
     """
 
     def __init__(self, model, given):
-        self._conditions = _conditions(model.codec, given)
+        self._conditions, self.conditions_left = _conditions(model.codec, given)
         self.codec, self.row_count = model.codec, model.row_count
         self._model = model.latent_model
         levels, classes = self._conditions.levels, self._conditions.classes
@@ -106,25 +196,20 @@ class FramesGiven:
             raise ValueError("y or class_ratio contains classes that given excludes: change one of them")
         conditions = self._conditions
         codes = self._model.sample(components, rng, conditions.levels)
-        drawn = conditions.codec.decode(codes, components if self.codec.n_classes else None, rng)
-        frame, *y = drawn if isinstance(drawn, tuple) else (drawn,)
-        for name, value in conditions.exact.items():
-            if name in frame.columns:
-                frame[name] = pd.Series(value).repeat(len(frame)).set_axis(frame.index)
-        return (frame, *y) if y else frame
+        return conditions.codec.decode(codes, components if self.codec.n_classes else None, rng, exact=conditions.exact)
 
 
-def _level_shares(wanted, block, name):
+def _level_shares(wanted, levels, name):
     """1 for the levels of a block that are among the values given, 0 for others."""
     values = list(wanted) if isinstance(wanted, list | tuple | Set | np.ndarray | pd.Index) else [wanted]
-    share = np.zeros(block.size)
+    share = np.zeros(len(levels))
     for value in values:
         value = None if value is None or (np.ndim(value) == 0 and pd.isna(value)) else value
-        at = [i for i, level in enumerate(block.levels) if level is value or (level is not None and level == value)]
+        at = [i for i, level in enumerate(levels) if level is value or (level is not None and level == value)]
         if not at:
             raise ValueError(
                 f"given[{name!r}] contains a value that the model does not have: no level {value!r}; it has "
-                f"{listed(block.levels)}"
+                f"{listed(levels)}"
             )
         share[at] = 1.0
     return share
@@ -133,10 +218,20 @@ def _level_shares(wanted, block, name):
 def _bin_shares(wanted, column, binning):
     """Share of each bin (and of "missing", if there is one), the bins cut to the values given, and a single value."""
     n_levels = binning.n_bins + bool(column.missing)
+    ends = _range(wanted, column)
+    if ends is None:
+        return np.append(np.zeros(binning.n_bins), 1.0), binning, None
+    low, high = ends
+    share, cut = _cut(binning, low, high)
+    return np.append(share, np.zeros(n_levels - len(share))), cut, low if low == high else None
+
+
+def _range(wanted, column):
+    """Lowest and highest number that are given for a column; None where a missing value is."""
     if wanted is None or (np.ndim(wanted) == 0 and pd.isna(wanted)):
         if not column.missing:
             raise ValueError(f"given[{column.name!r}] is missing, which the schema does not allow: give a value")
-        return np.append(np.zeros(binning.n_bins), 1.0), binning, None
+        return None
     pair = wanted if isinstance(wanted, tuple) else (wanted, wanted)
     if len(pair) != 2:
         raise ValueError(f"given[{column.name!r}] must be a value or a pair (low, high)")
@@ -144,8 +239,7 @@ def _bin_shares(wanted, column, binning):
     low, high = (edge if end is None else _number(end, column) for end, edge in zip(pair, bounds))
     if not bounds[0] <= low <= high <= bounds[1]:
         raise ValueError(f"given[{column.name!r}] must lie within its bounds {column.bounds}, lowest first")
-    share, cut = _cut(binning, low, high)
-    return np.append(share, np.zeros(n_levels - len(share))), cut, low if low == high else None
+    return low, high
 
 
 def _number(value, column):

@@ -79,6 +79,8 @@ class ArrayModel(ReleasedModel):
 
     def given(self, given):
         """The model of rows that have some of their columns as asked for."""
+        if isinstance(self.generator, NetGenerator):
+            raise ValueError('given= of an array needs decoder="released": a network has no distribution given a value')
         return ArraysGiven(self, given)
 
     def encode(self, X):

@@ -20,7 +20,9 @@ from ..data.frames import FrameRows
 from ..data.validation import columns_of, public_assumptions
 from ..exceptions import InvalidInputError, PrivacyLeakWarning, UtilityWarning
 from ..generators.components import component_chunks, join_chunks
+from ..generators.constraints import keep_constraints, read_constraints
 from ..tabular import Schema
+from ..tabular._constraints import constraint_texts
 from ..utils.file_checks import check_loaded, check_whole
 from ..utils.printing import listed
 from ..utils.validation import (
@@ -202,13 +204,34 @@ class BaseSynthesizer(PrivateEstimator):
         250000
         """
         check_is_fitted(self)
-        rng = self._sampler(random_state)
-        parts = self._components(self.model_, n_samples, y, class_ratio, rng)
-        return self._with_keys(self.model_.sample(part, rng) for part in parts)
+        return self._chunks(n_samples, y, class_ratio, random_state)
 
-    def _with_keys(self, chunks):
-        """Chunks of a sample with fresh keys, where the schema has identifiers."""
+    def _chunks(self, n_samples, y, class_ratio, random_state, given=None):
+        constraints = self._drawn_again()
+        rng = self._sampler(random_state)
+        model = self.model_ if given is None else self.model_.given(given)
+        constraints += getattr(model, "conditions_left", [])
+        parts = self._components(model, n_samples, y, class_ratio, rng)
+        fixed = y is not None or class_ratio is not None
+        if constraints:
+            chunks = (keep_constraints(model, constraints, part, fixed, rng) for part in parts)
+        else:
+            chunks = (model.sample(part, rng) for part in parts)
+        # keys come last: rows that were drawn again use none up, and none occurs twice in all chunks
         return self.model_.codec.with_keys(chunks) if self.model_.kind == "frame" else chunks
+
+    def _drawn_again(self):
+        """The constraints that are not satisfied by construction: rows that violate one are drawn again."""
+        given = constraint_texts(getattr(self, "constraints", None))
+        if self.model_.kind != "frame":
+            if given:
+                raise ValueError("constraints is for DataFrames, and this was fitted on an array")
+            return []
+        construction, checks = self.model_.codec.construction, []
+        if construction is not None:
+            checks = construction.checks()
+            given = (*construction.left, *(text for text in given if text not in construction.table.constraints))
+        return read_constraints(given, self.model_.codec.schema) + checks
 
     def _components(self, model, n_samples, y, class_ratio, rng):
         """Components (classes) of the rows of each chunk to be drawn: an iterator of arrays."""

@@ -319,7 +319,7 @@ def describe_rows(estimator, rows, neighboring):
         "rows": len(rows) if neighboring == "replace_one" else None,
     }
     if isinstance(rows, FrameRows):
-        return {**facts, "schema": rows.schema.to_dict(), "y": rows.y, "target": describe(rows.target)}
+        return {**facts, "schema": rows.table.to_dict(), "y": rows.y, "target": describe(rows.target)}
     return {**facts, "n_features": rows.n_features, "y": None if rows.labels is None else rows.labels.to_state()}
 
 

@@ -12,7 +12,7 @@ from .._types import BoundedSum
 from ..data.scores import Scores
 from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
-from ..generators.conditioning import FramesGiven
+from ..generators.conditioning import FramesChecked, FramesGiven
 from ..generators.product_mixture import TableModel, fit_tables
 from ..generators.scores import ScoreModel, fit_scores
 from ..mechanisms import add_gaussian, unpack_moments, unpack_one_hot_moments
@@ -68,7 +68,8 @@ class FrameModel(ReleasedModel):
 
     def given(self, given):
         """The model of rows that have some of their columns as asked for (see `read_evidence`)."""
-        return FramesGiven(self, given)
+        alone = self.mixture is None and self.net is None
+        return FramesGiven(self, given) if alone else FramesChecked(self, given)
 
     def draw(self, components, rng):
         """Level codes of rows of given components, shape (n_samples, n_blocks)."""

@@ -9,18 +9,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..data.frames import FrameRows
 from ..data.validation import validate_input
-from ..generators.components import join_chunks
-from ..generators.constraints import RowConstraint, keep_constraints
 from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
 from ._array_model import ArrayModel, fit_array_model
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._budget import MomentSettings, plan_moments
+from ._conditional import CONSTRAINTS, ConditionalSamplingMixin
 from ._frame_model import FrameModel, fit_frame_model
 
 __all__ = ["MomentSynthesizer"]
 
 
-class MomentSynthesizer(BaseSynthesizer):
+class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
     """Generative model fitted to the noisy moments of each class: one-way and two-way tables, or means and covariances.
 
     Releases noisy class-conditional moments and nothing else: for a DataFrame the one-way and two-way tables of its
@@ -55,9 +54,10 @@ class MomentSynthesizer(BaseSynthesizer):
         counts with its weight; a column that is not named has weight 1. A table of two columns has the product of their
         weights.
     constraints : sequence of str or None, default=None
-        DataFrames: conditions that every synthetic row satisfies, such as ``"start <= end"`` or ``"age >= 16 or job ==
-        'none'"`` or ``"end - start <= 30"`` (days); public. A condition that a missing value leaves undecided counts as
-        satisfied. Rows that violate one are drawn again. You may change them after the fit: no release depends on them.
+        DataFrames: what every synthetic row satisfies, beside the constraints of `schema`; public. Differences, sums,
+        combinations, mappings and consequences (``"start <= end"``, ``"total == a + b"``, ``"combinations(state,
+        city)"``, ``"if dead == 'yes': left is None"``) are satisfied by construction; of other conditions, such as
+        ``"age >= 16 or job == 'none'"``, rows that violate one are drawn again, and you may change these after the fit.
     bounds : pair (low, high), one pair a column, or None, default=None
         Arrays: public bounds of the values, which are clipped to them. None: learned.
     l2_bound : float or None, default=None
@@ -69,7 +69,8 @@ class MomentSynthesizer(BaseSynthesizer):
         Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
         Half of it for the row norm, a fifth for the number of rows of a table without numbers.
     on_invalid : {"clip", "raise"}, default="clip"
-        Whether values outside declared bounds are clipped or refused.
+        Whether values outside declared bounds, and rows that violate a constraint by construction, are clipped or
+        refused.
     n_components : int, "auto" or None, default="auto"
         Number of latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays and 400 for images, None is no
         reduction.
@@ -125,7 +126,7 @@ class MomentSynthesizer(BaseSynthesizer):
         **DATA_CONSTRAINTS,
         "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
         "importance": [dict, None],
-        "constraints": [str, list, tuple, None],
+        **CONSTRAINTS,
         "image_shape": ["array-like", None],
         "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both"), StrOptions({"auto"}), None],
     }
@@ -197,10 +198,7 @@ class MomentSynthesizer(BaseSynthesizer):
 
     def _prepare(self, X, y, accountant):
         rows = validate_input(self, X, y)
-        if isinstance(rows, FrameRows):
-            for text in self._texts():
-                RowConstraint(text, rows.schema.names).check(rows.schema)
-        else:
+        if not isinstance(rows, FrameRows):
             rows.check_components(self.n_components)
         model = MomentSettings(self.n_components, self.progress)
         plan = plan_moments(
@@ -211,73 +209,6 @@ class MomentSynthesizer(BaseSynthesizer):
     def _release(self, rows, settings, fit):
         """Release the moments; the model is a function of them."""
         return (fit_frame_model if isinstance(rows, FrameRows) else fit_array_model)(rows, settings, fit)
-
-    def _texts(self):
-        return (self.constraints,) if isinstance(self.constraints, str) else tuple(self.constraints or ())
-
-    def sample(self, n_samples=None, *, y=None, class_ratio=None, given=None, random_state=None):
-        """Draw synthetic rows: post-processing, which charges nothing.
-
-        Parameters
-        ----------
-        n_samples : int, default=None
-            Number of rows; None: the released row count, or the length of `y` if that is given.
-        y : array-like of shape (n_samples,), default=None
-            Class of each row; with several targets a DataFrame, or a sequence of tuples.
-        class_ratio : dict, array or "balanced", default=None
-            Share of each class, by class (a tuple of values with several targets) or in the shape of `class_ratio_`;
-            "balanced" gives all classes the same share, and "other" and missing none; None: the released shares.
-        given : dict, default=None
-            Values of selected columns, {name: condition}. A condition is a value, a list of categories, a pair ``(low,
-            high)`` of numbers or dates with None for an open end, or None for a missing value. The other columns are
-            drawn from their distribution given these conditions. Arrays: {column index or name: value}.
-        random_state : int, RandomState, Generator or None, default=None
-            Seed of the draw. None: the next values of the estimator's stream, so that two calls differ; an integer
-            gives the same rows in each call.
-
-        Returns
-        -------
-        DataFrame or array, or (X, y)
-            Rows of the kind that was fitted; a pair if `fit` was given y.
-
-        Raises
-        ------
-        ValueError
-            The model has no rows that satisfy `given` or `y`, or too few that satisfy the constraints.
-        """
-        return join_chunks(
-            self.sample_chunks(n_samples, y=y, class_ratio=class_ratio, given=given, random_state=random_state)
-        )
-
-    def sample_chunks(self, n_samples=None, *, y=None, class_ratio=None, given=None, random_state=None):
-        """Draw synthetic rows in chunks, when they do not fit into memory: charges nothing.
-
-        Joined, the chunks are what `sample` with these arguments returns, row for row. Each has at most 100,000 rows,
-        and fewer if there are more than 167 columns (2**24 values). The rows of a seed depend on these numbers.
-
-        Parameters
-        ----------
-        n_samples, y, class_ratio, given, random_state
-            As in `sample`. With None as `random_state` the stream advances as chunks are taken.
-
-        Yields
-        ------
-        DataFrame or array, or (X, y)
-            As `sample` returns them.
-        """
-        check_is_fitted(self)
-        if self._texts() and self.model_.kind != "frame":
-            raise ValueError("constraints is for DataFrames, and this was fitted on an array")
-        rng = self._sampler(random_state)
-        model = self.model_ if given is None else self.model_.given(given)
-        parts = self._components(model, n_samples, y, class_ratio, rng)
-        return self._with_keys(self._draw(model, part, y is not None or class_ratio is not None, rng) for part in parts)
-
-    def _draw(self, model, components, fixed, rng):
-        drawn = model.sample(components, rng)
-        if not self._texts():
-            return drawn
-        return keep_constraints(model, self._texts(), drawn, components if fixed else None, rng)
 
     @staticmethod
     def _model_from_state(state):

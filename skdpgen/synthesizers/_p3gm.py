@@ -32,6 +32,7 @@ from ._budget import (
     resolve_parameters,
     resolve_sampling,
 )
+from ._conditional import CONSTRAINTS, ConditionalSamplingMixin
 from ._frame_model import FrameModel, fit_frame_model
 from ._released import NetGenerator
 
@@ -72,7 +73,7 @@ class DecoderSettings:
     warm_start_steps: int
 
 
-class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
+class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynthesizer):
     """P3GM: a generative model from noisy moments, with an optional mixture by DP-EM and an optional decoder by DP-SGD.
 
     Releases the parameters of a generative model of the rows, and nothing else: noisy moments give a DP-PCA and the
@@ -100,6 +101,11 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
         Public classes of y or `target`. None: learned, charged to the same budget.
     target_type : {"categorical", "numeric"} or None, default=None
         Kind of y or `target`; None is numeric if its dtype is float.
+    constraints : sequence of str or None, default=None
+        DataFrames: what every synthetic row satisfies, beside the constraints of `schema`; public. Differences, sums,
+        combinations, mappings and consequences (``"start <= end"``, ``"total == a + b"``, ``"combinations(state,
+        city)"``, ``"if dead == 'yes': left is None"``) are satisfied by construction; of other conditions, such as
+        ``"age >= 16 or job == 'none'"``, rows that violate one are drawn again, and you may change these after the fit.
     bounds : pair (low, high), one pair a column, or None, default=None
         Arrays: public bounds of the values, which are clipped to them. None: learned.
     l2_bound : float or None, default=None
@@ -112,7 +118,8 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
         Half of it for the row norm, a fifth for the number of rows of a table without numbers. Whatever is declared
         leaves its share to the moments.
     on_invalid : {"clip", "raise"}, default="clip"
-        Whether values outside declared bounds are clipped or refused.
+        Whether values outside declared bounds, and rows that violate a constraint by construction, are clipped or
+        refused.
     n_components : int, "auto" or None, default="auto"
         Number of latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays, and 400 for images without a
         network or a mixture; None is no reduction. Arrays refuse more than they have columns; DataFrames, whose levels
@@ -217,6 +224,7 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
         **TRAINING_CONSTRAINTS,
         "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
         "image_shape": [tuple, list, None],
+        **CONSTRAINTS,
         "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both"), StrOptions({"auto"}), None],
         "prior": [StrOptions({"auto", "class_conditional", "gaussian", "mixture"})],
         "n_mixture": [Interval(Integral, 1, MOST_UNITS, closed="both")],
@@ -241,6 +249,7 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
         schema=None,
         classes=None,
         target_type=None,
+        constraints=None,
         bounds=None,
         l2_bound=None,
         image_shape=None,
@@ -271,6 +280,7 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
     ):
         self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
+        self.constraints = constraints
         self.bounds, self.l2_bound, self.image_shape = bounds, l2_bound, image_shape
         self.bounds_share, self.on_invalid = bounds_share, on_invalid
         self.n_components, self.prior, self.decoder = n_components, prior, decoder

@@ -95,7 +95,7 @@ class ReleasedModel:
     # ---- rows in -------------------------------------------------------------------------------------------------
     def codes_like_fit(self, frame, y=None):
         """Codes of levels and of classes of a frame like that of `fit`; y may be left out where it came apart."""
-        schema = self.codec.encoder.schema_
+        schema = self.codec.drawn_schema
         missing = [name for name in schema.names if name not in frame.columns]
         if self.codec.y != "none" and missing == [schema.names[-1]]:
             column = schema[missing[0]]

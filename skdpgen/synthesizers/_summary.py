@@ -45,7 +45,7 @@ class ColumnSummary:
         Share of the synthetic rows that have "other"; None for a column without it.
     count_error : float or None
         Standard error, in rows, of the number of rows at one category or bin; None where the model is not made of
-        counts.
+        counts, and for a column that a constraint constructs, of which nothing is counted.
     count_error_percent : float or None
         The same in percent of all rows.
     ends : tuple of str
@@ -168,13 +168,18 @@ def summarize(model, card: PrivacyCard, importance=None):
     sd = joint_sd(len(codec.encoder.binnings_), noise.get("bins", 0.0), card["neighboring"])
     visible = max(_VISIBLE, max(_SURE * sd, _FEWEST) / max(n_rows, 1.0))
     columns, spikes = [], {}
-    for column in codec.encoder.schema_.columns:
+    constructed = frozenset() if codec.construction is None else codec.construction.constructed
+    for column in codec.drawn_schema.columns:
         name, error = column.name, math.nan
-        if errors is not None:
+        made = name in constructed
+        if errors is not None and not made:
             error = errors.one_way[position[name]] if name in position else errors.of_class
         learned = None if codec.learned is None else name in codec.learned
+        if made and learned is not None:
+            # its bounds or categories follow from what was learned of others
+            learned = not codec.construction.table[name].complete
         categorical, ends = isinstance(column, Categorical | Boolean), {}
-        if not categorical:
+        if not categorical and not made:
             ends = _ends(codec.encoder.binnings_[name], bool(learned), visible)
             if values := [_value(column, value) for end, value in ends.items() if end.startswith("smeared")]:
                 spikes[name] = values
@@ -182,11 +187,11 @@ def summarize(model, card: PrivacyCard, importance=None):
         columns.append(
             ColumnSummary(
                 name,
-                "target" if name not in position else kind,
+                "target" if name in codec.targets else kind,
                 learned,
                 None if categorical else column.bounds,
                 len(column.categories) if categorical else None,
-                others.get(name),
+                None if made else others.get(name),
                 None if math.isnan(error) else float(error),
                 None if math.isnan(error) else float(100 * error / max(n_rows, 1.0)),
                 tuple(ends),

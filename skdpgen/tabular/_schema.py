@@ -55,6 +55,8 @@ class Schema:
     ----------
     columns : sequence of Numeric, Categorical, Boolean, Datetime or Identifier
         One entry for each column, in the order of the table.
+    constraints : sequence of str, default=()
+        What holds in every row, such as ``"admitted <= discharged"``; synthetic rows satisfy it. See the user guide.
 
     Examples
     --------
@@ -69,6 +71,7 @@ class Schema:
     """
 
     columns: tuple
+    constraints: tuple = ()
 
     def __post_init__(self):
         columns = tuple(self.columns)
@@ -82,12 +85,31 @@ class Schema:
                 )
         check_unique(column.name for column in columns)
         object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "constraints", self._checked_constraints())
+
+    def _checked_constraints(self):
+        given = (self.constraints,) if isinstance(self.constraints, str) else self.constraints
+        if not isinstance(given, list | tuple):
+            raise SchemaError(f'constraints are a list of texts such as "start <= end"; got {type(given).__name__}')
+        if not given:
+            return ()
+        from ._constraints import MOST_CONSTRAINTS, check_keys, read_constraint
+
+        if len(given) > MOST_CONSTRAINTS:
+            raise SchemaError(f"a schema may have at most {MOST_CONSTRAINTS} constraints; got {len(given):,}")
+        try:
+            for text in given:
+                check_keys(read_constraint(text, self.names), self)
+        except ValueError as error:
+            raise SchemaError(str(error)) from None
+        return tuple(dict.fromkeys(given))
 
     def __repr__(self):
         counts = {kind: sum(isinstance(c, cls) for c in self.columns) for kind, cls in KINDS.items()}
         parts = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
         todo = "" if self.complete else f"; to be learned: {len(self.incomplete)}"
-        return f"<Schema: {len(self)} columns ({parts}{todo})>"
+        rules = f"; constraints: {len(self.constraints)}" if self.constraints else ""
+        return f"<Schema: {len(self)} columns ({parts}{todo}{rules})>"
 
     # mapping-like: names are the keys
 
@@ -128,17 +150,34 @@ class Schema:
         return not self.incomplete
 
     def select(self, names) -> Schema:
-        """Return the schema of the columns `names`, in that order."""
+        """Return the schema of the columns `names`, in that order, with the constraints on these columns alone."""
         if unknown := [name for name in names if name not in self]:
             raise SchemaError(f"not in the schema: {', '.join(map(repr, unknown))}")
-        return Schema(tuple(self[name] for name in names))
+        kept = self.constraints
+        if kept:
+            from ._constraints import read_constraint
+
+            kept = tuple(text for text in kept if set(read_constraint(text, self.names).columns) <= set(names))
+        return Schema(tuple(self[name] for name in names), kept)
+
+    def constrain(self, *texts) -> Schema:
+        """Return the schema with more constraints; see the parameter `constraints`.
+
+        Examples
+        --------
+        >>> from skdpgen.tabular import Datetime, Schema
+        >>> schema = Schema([Datetime("admitted", resolution="D"), Datetime("discharged", resolution="D")])
+        >>> schema.constrain("admitted <= discharged")
+        <Schema: 2 columns (2 datetime; to be learned: 2; constraints: 1)>
+        """
+        return Schema(self.columns, (*self.constraints, *texts))
 
     def replace(self, *columns) -> Schema:
         """Return the schema with these columns in the place of those of the same names."""
         new = {column.name: column for column in columns}
         if unknown := [name for name in new if name not in self]:
             raise SchemaError(f"not in the schema: {', '.join(map(repr, unknown))}")
-        return Schema(tuple(new.get(column.name, column) for column in self.columns))
+        return Schema(tuple(new.get(column.name, column) for column in self.columns), self.constraints)
 
     def declare(self, name, **facts) -> Schema:
         """Return the schema with facts of one column changed; its other facts stay.
@@ -211,6 +250,7 @@ step=None, spikes=None)
             frame = pd.DataFrame(array[:0], columns=[f"x{i}" for i in range(array.shape[1])])
         check_unique(frame.columns)
         resolutions = frame.attrs.get("resolutions", {})
+        constraints = () if known is None else known.constraints
         known = {} if known is None else {column.name: column for column in known.columns}
         if absent := [name for name in [*known, *categorical] if name not in frame.columns]:
             raise SchemaError(f"declared, but not in the frame: {', '.join(map(repr, absent))}")
@@ -220,12 +260,14 @@ step=None, spikes=None)
                 if name in known
                 else _column_of_dtype(name, dtype, name in set(categorical), resolutions.get(name, "s"))
                 for name, dtype in frame.dtypes.items()
-            )
+            ),
+            constraints,
         )
 
     def to_dict(self) -> dict:
         """Return the schema as plain dicts and lists."""
-        return {"format": _FORMAT, "version": 1, "columns": [column_to_dict(column) for column in self.columns]}
+        content = {"format": _FORMAT, "version": 1, "columns": [column_to_dict(column) for column in self.columns]}
+        return content | ({"constraints": list(self.constraints)} if self.constraints else {})
 
     @classmethod
     def from_dict(cls, content) -> Schema:
@@ -235,11 +277,12 @@ step=None, spikes=None)
         version = content.get("version", 1)
         if content.get("format", _FORMAT) != _FORMAT or isinstance(version, bool) or version != 1:
             raise SchemaError(f"not a schema of format {_FORMAT!r}, version 1")
-        if unknown := sorted(map(repr, set(content) - {"format", "version", "columns"})):
+        if unknown := sorted(map(repr, set(content) - {"format", "version", "columns", "constraints"})):
             raise SchemaError(f"the schema has unknown fields {', '.join(unknown)}")
         if len(content["columns"]) > _MOST_COLUMNS:
             raise SchemaError(f"a schema may have at most {_MOST_COLUMNS:,} columns; got {len(content['columns']):,}")
-        return cls(tuple(column_from_dict(entry) for entry in content["columns"]))
+        columns = tuple(column_from_dict(entry) for entry in content["columns"])
+        return cls(columns, content.get("constraints", []))
 
     def to_json(self) -> str:
         """Return the schema as JSON text."""

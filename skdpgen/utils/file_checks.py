@@ -76,7 +76,7 @@ def check_loaded(estimator):
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         frame = estimator.as_frame(model.sample(components, np.random.default_rng(0)))
-    schema = getattr(model.codec, "encoder", None) and model.codec.encoder.schema_
+    schema = getattr(model.codec, "drawn_schema", None)
     for place, name in enumerate(frame.columns):
         column = frame.iloc[:, place]
         may_miss = schema is not None and schema.columns[min(place, len(schema) - 1)].missing

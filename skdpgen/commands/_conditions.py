@@ -1,0 +1,98 @@
+"""What ``skdpgen sample`` asks of the rows: values of some columns, shares of the classes."""
+
+from __future__ import annotations
+
+__all__ = ["add_conditions", "read_class_ratio", "read_given"]
+
+
+def add_conditions(parser):
+    """Options of the rows to be drawn."""
+    parser.add_argument(
+        "--given",
+        metavar="COLUMN=VALUE",
+        action="append",
+        default=[],
+        help="rows with this value: of a category (repeated: one of several), of a number or date (LOW..HIGH: between "
+        "them, an end may be left out), or nothing after = for a missing value; repeatable",
+    )
+    parser.add_argument(
+        "--class-ratio",
+        metavar="CLASS=SHARE",
+        action="append",
+        default=[],
+        help="share of a class, given for all of them; or balanced, for equal shares; repeatable",
+    )
+
+
+def read_given(texts, synthesizer):
+    """Return `given` of ``sample`` from the texts of ``--given``, or None without any."""
+    from ..synthesizers._conditional import ConditionalSamplingMixin
+
+    if not texts:
+        return None
+    if not isinstance(synthesizer, ConditionalSamplingMixin):
+        raise ValueError(
+            f"--given is for MomentSynthesizer and P3GMSynthesizer; this is a {type(synthesizer).__name__}"
+        )
+    given = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"--given must be COLUMN=VALUE; got {text}")
+        if synthesizer.model_.kind == "array":
+            given[int(_number(name, text))] = _number(value, text)
+        else:
+            column = _column(name, synthesizer.schema_)
+            condition = _condition(value, column, text)
+            if column.name in given and not isinstance(condition, list):
+                raise ValueError(f"--given names {name} twice: give a range, LOW..HIGH")
+            given[column.name] = given.get(column.name, []) + condition if isinstance(condition, list) else condition
+    return given
+
+
+def read_class_ratio(texts, synthesizer):
+    """Return `class_ratio` of ``sample`` from the texts of ``--class-ratio``, or None without any."""
+    if not texts:
+        return None
+    if texts == ["balanced"]:
+        return "balanced"
+    codec = synthesizer.model_.codec
+    classes = {str(value): value for value in (codec.classes if codec.n_classes else ())}
+    ratio = {}
+    for text in texts:
+        name, equals, share = text.rpartition("=")
+        if not equals:
+            raise ValueError(f"--class-ratio must be balanced, or CLASS=SHARE; got {text}")
+        if name not in classes:
+            raise ValueError(f"--class-ratio: the model has no class {name!r}; it has {', '.join(classes) or 'none'}")
+        ratio[classes[name]] = _number(share, text)
+    return ratio
+
+
+def _column(name, schema):
+    by_text = {str(column.name): column for column in schema.columns}
+    if name not in by_text:
+        raise ValueError(f"--given: the model has no column {name!r}; it has {', '.join(by_text)}")
+    return by_text[name]
+
+
+def _condition(value, column, text):
+    from ..tabular import Boolean, Categorical, Numeric
+
+    if isinstance(column, Categorical | Boolean):
+        values = {str(option): option for option in column.values}
+        if value not in values and not (value == "" and column.missing):
+            raise ValueError(f"--given: {column.name!r} has no category {value!r}; it has {', '.join(values)}")
+        return [values.get(value)]
+    if value == "":
+        return None
+    read = (lambda end: _number(end, text)) if isinstance(column, Numeric) else str
+    low, dots, high = value.partition("..")
+    return (read(low) if low else None, read(high) if high else None) if dots else read(value)
+
+
+def _number(value, text):
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError(f"{value!r} of {text} is no number") from None

@@ -1,0 +1,582 @@
+"""Declared constraints on rows: a small language of comparisons with its own parser, never executed."""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from ..exceptions import SchemaError
+from ._columns import Boolean, Categorical, Datetime, Identifier, Numeric, output_dtype, rounded_to
+from ._formats import form_of, from_form, type_of_objects
+from ._frames import numeric_bounds, restore
+
+__all__ = [
+    "MOST_CONSTRAINTS",
+    "Combinations",
+    "Conditional",
+    "Lookup",
+    "RowConstraint",
+    "check_keys",
+    "constraint_texts",
+    "read_constraint",
+]
+
+# Length of one constraint: it may come from a file, and brackets are parsed by recursion.
+_MOST_CHARACTERS = 10_000
+# Constraints of one schema: each is checked beside the others.
+MOST_CONSTRAINTS = 200
+
+_COMPARE = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+_ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_QUOTED = re.compile(r"`([^`]+)`")
+_IF = re.compile(r"if\b")
+
+
+class _Text:
+    """The text of a constraint, the columns that it may name, and its syntax tree."""
+
+    def __init__(self, text, names):
+        if not isinstance(text, str):
+            raise ValueError(f'a constraint must be a text such as "start <= end"; got {type(text).__name__}')
+        if len(text) > _MOST_CHARACTERS:
+            raise ValueError(f"a constraint may have at most {_MOST_CHARACTERS:,} characters; got {len(text):,}")
+        self.text, self._names = text, {str(name): name for name in names}
+        self._quoted = {}
+        source = _QUOTED.sub(self._placeholder, text).strip()
+        try:
+            if _IF.match(source):
+                (self._tree,) = ast.parse(source).body
+            else:
+                self._tree = ast.parse(source, mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):  # null characters, endless brackets
+            raise ValueError(f"the constraint {text!r} cannot be read: it is not a valid comparison") from None
+
+    def _placeholder(self, match):
+        name = f"_quoted_{len(self._quoted)}"
+        self._quoted[name] = match.group(1)
+        return name
+
+    def _column(self, node):
+        name = self._quoted.get(node.id, node.id)
+        if name not in self._names:
+            raise ValueError(f"the constraint {self.text!r} names {name!r}, which is no column of the table")
+        return self._names[name]
+
+    def _name(self, node):
+        if not isinstance(node, ast.Name):
+            raise ValueError(f"the constraint {self.text!r} has something else where a column must stand")
+        return self._column(node)
+
+    def _literal(self, node):
+        """A number, a text, True, False, or None for a missing value."""
+        sign = 1
+        if _is_minus(node):
+            node, sign = node.operand, -1
+        known = isinstance(node, ast.Constant) and isinstance(node.value, str | int | float | bool | None)
+        if not known or (sign < 0 and not _is_number(node.value)):
+            raise ValueError(f"the constraint {self.text!r}: values must be numbers, text, True, False or None")
+        if node.value is not None and _beyond_floats(node.value):
+            raise ValueError(f"the constraint {self.text!r}: numbers must be finite, and no larger than floats")
+        return node.value if sign > 0 else -node.value
+
+
+class RowConstraint(_Text):
+    """A condition on the columns of a row, such as ``"age >= 16 or job == 'none'"``.
+
+    Parameters
+    ----------
+    text : str
+        Columns by name (in backticks where a name is not an identifier), numbers, text in quotes, ``+ - * /``,
+        comparisons (also chained), ``in`` and ``not in`` a list, ``and``, ``or``, ``not``. Dates are compared with
+        text, as in ``"born < '2020-01-01'"``. Numbers beside dates are days, as in ``"left - came <= 30"``.
+    names : sequence
+        Names of the columns.
+
+    Raises
+    ------
+    ValueError
+        The text contains anything else, or a name that is not a column.
+    """
+
+    def __init__(self, text, names):
+        super().__init__(text, names)
+        self._check(self._tree)
+
+    @classmethod
+    def _within(cls, whole, tree):
+        """The condition that is a part of a longer text."""
+        self = cls.__new__(cls)
+        self.text, self._names, self._quoted, self._tree = whole.text, whole._names, whole._quoted, tree
+        self._check(tree)
+        return self
+
+    def _check(self, node):
+        allowed = (
+            ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.Compare, ast.In, ast.NotIn, ast.BinOp,
+            ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple, *_COMPARE, *_ARITHMETIC,
+        )  # fmt: skip
+        for part in ast.walk(node):
+            if not isinstance(part, allowed):
+                raise ValueError(f"the constraint {self.text!r} is no comparison of columns and values")
+            if isinstance(part, ast.Constant) and not isinstance(part.value, str | int | float | bool):
+                raise ValueError(f"the constraint {self.text!r}: values must be numbers, text, True or False")
+            if isinstance(part, ast.Constant) and _beyond_floats(part.value):
+                raise ValueError(f"the constraint {self.text!r}: numbers must be finite, and no larger than floats")
+            if isinstance(part, ast.Name):
+                self._column(part)
+            if isinstance(part, ast.Compare):
+                for op, right in zip(part.ops, part.comparators):
+                    if isinstance(op, ast.In | ast.NotIn) != isinstance(right, ast.List | ast.Tuple):
+                        raise ValueError(f"the constraint {self.text!r}: `in` goes with a list, such as `a in [1, 2]`")
+        options = [right for part in ast.walk(node) if isinstance(part, ast.Compare) for right in part.comparators]
+        if any(isinstance(part, ast.List | ast.Tuple) and part not in options for part in ast.walk(node)):
+            raise ValueError(f"the constraint {self.text!r}: a list goes with `in` alone, such as `a in [1, 2]`")
+        if not isinstance(node, ast.BoolOp | ast.Compare | ast.Name | ast.UnaryOp) or _is_minus(node):
+            raise ValueError(f"the constraint {self.text!r} is no condition: compare it with something")
+
+    @property
+    def tree(self):
+        """The syntax tree of the condition."""
+        return self._tree
+
+    @property
+    def columns(self):
+        """Columns that the condition names, in order, each once."""
+        return self.columns_in(self._tree)
+
+    def columns_in(self, tree):
+        """Columns that a part of the condition names, in order, each once."""
+        return tuple(dict.fromkeys(self._column(part) for part in ast.walk(tree) if isinstance(part, ast.Name)))
+
+    def check(self, schema):
+        """Refuse comparisons of different kinds, undeclared categories, and conditions that no declared value fulfils.
+
+        This reads the schema alone, so that it can run before anything is charged.
+
+        Columns that the schema does not declare may have any values. Returns the constraint itself; raises ValueError.
+        """
+        try:
+            kept = self.holds(_dummy_rows(schema, ("a", "b")))
+        except ValueError:  # undeclared categories may be numbers
+            kept = self.holds(_dummy_rows(schema, (0, 1)))
+        for part in ast.walk(self._tree):
+            if isinstance(part, ast.Compare):
+                self._check_categories(part, schema)
+        tree = self._tree
+        if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and isinstance(tree.ops[0], _ORDER):
+            sides = (tree.left, tree.comparators[0])
+            names = [side for side in sides if isinstance(side, ast.Name)]
+            simple = len(names) == 1 and all(isinstance(side, ast.Name | ast.Constant) for side in sides)
+            column = schema[self._column(names[0])] if simple else None
+            if isinstance(column, Numeric | Datetime) and column.complete and not kept.any():
+                raise ValueError(
+                    f"the constraint {self.text!r} holds for no value within the bounds of {column.name!r}"
+                )
+        return self
+
+    def _check_categories(self, compared, schema):
+        for op, left, right in zip(compared.ops, [compared.left, *compared.comparators], compared.comparators):
+            if not isinstance(op, ast.Eq | ast.NotEq | ast.In | ast.NotIn):
+                continue
+            sides = [left, *(right.elts if isinstance(right, ast.List | ast.Tuple) else [right])]
+            values = [side.value for side in sides if isinstance(side, ast.Constant)]
+            for side in sides:
+                column = schema[self._column(side)] if isinstance(side, ast.Name) else None
+                if not isinstance(column, Categorical) or column.values is None:
+                    continue
+                if absent := [value for value in values if value not in column.values]:
+                    raise ValueError(
+                        f"the constraint {self.text!r} names {absent[0]!r}, which is no category of {column.name!r}"
+                    )
+
+    def holds(self, frame, undecided=True):
+        """Return which rows fulfil the constraint; where a missing value leaves that open, `undecided`.
+
+        ValueError if values of different kinds are compared.
+        """
+        try:
+            with np.errstate(all="ignore"):
+                found = self._truth(self._tree, frame)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"the constraint {self.text!r} compares values of different kinds ({error})") from error
+        return found.fillna(undecided).to_numpy(dtype=bool)
+
+    def _truth(self, node, frame):
+        """Truth of a condition in each row, nullable."""
+        if isinstance(node, ast.BoolOp):
+            parts = [self._truth(part, frame) for part in node.values]
+            total = parts[0]
+            for part in parts[1:]:
+                total = total & part if isinstance(node.op, ast.And) else total | part
+            return total
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return ~self._truth(node.operand, frame)
+        if isinstance(node, ast.Compare):
+            total, left = None, node.left
+            for op, right in zip(node.ops, node.comparators):
+                part = self._compared(op, left, right, frame)
+                total, left = part if total is None else total & part, right
+            return total
+        values = self._value(node, frame)
+        if not isinstance(values, pd.Series):
+            return pd.Series(bool(values), index=frame.index, dtype="boolean")
+        return values.astype("boolean")
+
+    def _compared(self, op, left, right, frame):
+        a = self._value(left, frame)
+        if isinstance(op, ast.In | ast.NotIn):
+            options = [self._value(option, frame) for option in right.elts]
+            found, absent = a.isin(options), a.isna()
+            found = ~found if isinstance(op, ast.NotIn) else found
+        else:
+            a, b = _comparable(a, self._value(right, frame))
+            found, absent = _COMPARE[type(op)](a, b), _absent(a) | _absent(b)
+            if not isinstance(found, pd.Series):
+                return pd.Series(bool(found), index=frame.index, dtype="boolean")
+        return found.astype("boolean").mask(absent)
+
+    def _value(self, node, frame):
+        if isinstance(node, ast.Name):
+            return _plain_objects(frame[self._column(node)])
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return -self._value(node.operand, frame)
+        if isinstance(node, ast.BinOp):
+            a, b = self._value(node.left, frame), self._value(node.right, frame)
+            if isinstance(node.op, ast.Add | ast.Sub):
+                a, b = (_days(x, beside=y) for x, y in ((a, b), (b, a)))
+            if isinstance(node.op, ast.Mult) and (_is_text(a) or _is_text(b)):
+                raise TypeError("text cannot be multiplied")  # repeated text could fill the memory
+            return _ARITHMETIC[type(node.op)](a, b)
+        return self._truth(node, frame)
+
+
+def _is_text(value):
+    if not isinstance(value, pd.Series):
+        return isinstance(value, str)
+    if value.dtype == object:
+        return any(isinstance(item, str) for item in value)
+    return not pd.api.types.is_numeric_dtype(value.dtype) and value.dtype.kind not in "mMb"
+
+
+def _beyond_floats(value):
+    if isinstance(value, str | bool):
+        return False
+    try:
+        return not math.isfinite(float(value))
+    except OverflowError:
+        return True
+
+
+def _is_number(value):
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_minus(node):
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+
+
+def _absent(value):
+    return value.isna() if isinstance(value, pd.Series) else False
+
+
+def _days(value, *, beside):
+    """A number beside dates or time spans, as that many days."""
+    if not isinstance(beside, pd.Series) or beside.dtype.kind not in "mM":
+        return value
+    if isinstance(value, pd.Series):
+        number = pd.api.types.is_numeric_dtype(value.dtype) and not pd.api.types.is_bool_dtype(value.dtype)
+        return pd.to_timedelta(value, unit="D") if number else value
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return pd.Timedelta(value, unit="D") if number else value
+
+
+def _dummy_rows(schema, categories):
+    """Two dummy rows of a table: the ends of the declared range of each column, or of a possible one."""
+    columns = {}
+    for column in schema.columns:
+        if not column.complete:
+            open_ends = {Numeric: (0, 1), Datetime: ("2000-01-01", "2010-01-01")}
+            if isinstance(column, Categorical):
+                columns[column.name] = pd.Series(_of_dtype(categories, column))
+                continue
+            free = {"step": None, "spikes": None} if isinstance(column, Numeric) else {}
+            column = replace(column, bounds=open_ends[type(column)], **free)
+        ends = [0, len(column.values) - 1] if isinstance(column, Categorical | Boolean) else numeric_bounds(column)
+        columns[column.name] = restore(np.array(ends), column)
+    return pd.DataFrame(columns)
+
+
+def _of_dtype(categories, column):
+    dtype = None if column.dtype is None else output_dtype(column.dtype)
+    if dtype is None or isinstance(dtype, pd.CategoricalDtype) or pd.api.types.is_object_dtype(dtype):
+        return list(categories)
+    if pd.api.types.is_bool_dtype(dtype):
+        return [False, True]
+    return [0, 1] if pd.api.types.is_numeric_dtype(dtype) else ["a", "b"]
+
+
+def _comparable(a, b):
+    """Categories as plain values, text beside a date as a date, a number beside a time span as days."""
+    if isinstance(b, pd.Series) and not isinstance(a, pd.Series):
+        b, a = _comparable(b, a)
+        return a, b
+    a, b = _plain_categories(a), _plain_categories(b)
+    if isinstance(a, pd.Series) and isinstance(b, str) and pd.api.types.is_datetime64_any_dtype(a.dtype):
+        b = pd.Timestamp(b, tz=a.dt.tz)
+    if isinstance(a, pd.Series) and a.dtype.kind == "m":
+        b = _days(b, beside=a)
+    if isinstance(b, pd.Series) and b.dtype.kind == "m":
+        a = _days(a, beside=b)
+    return a, b
+
+
+def _plain_objects(series):
+    """Decimals as numbers, times of the day as seconds, dates as datetimes: objects compare with no missing one."""
+    if pd.api.types.is_object_dtype(series.dtype) and type_of_objects(series) == "date":
+        moments = series.where(series.notna(), None).to_numpy().astype("datetime64[us]")
+        return pd.Series(moments, index=series.index)
+    numbers = from_form(series, "time")
+    return series if numbers is None else pd.Series(numbers, index=series.index)
+
+
+def _plain_categories(values):
+    if isinstance(values, pd.Series) and isinstance(values.dtype, pd.CategoricalDtype):
+        return values.astype(values.cat.categories.dtype if len(values.cat.categories) else object)
+    return values
+
+
+# ---- forms that are more than a condition ---------------------------------------------------------------------------
+class Combinations(_Text):
+    """Values that occur together: ``"combinations(state, city)"``, ``"determines(area, density)"``, or with a list.
+
+    The list is declared as in ``"(state, city) in [('TX', 'Dallas'), ('NY', 'Albany')]"``; without it the combinations
+    are learned. With "determines" the first column has one combination of the others for each of its values.
+    """
+
+    def __init__(self, text, names):
+        super().__init__(text, names)
+        node, self.values, self.is_function = self._tree, None, False
+        if isinstance(node, ast.Call):
+            self.is_function = node.func.id == "determines"
+            if node.keywords:
+                raise ValueError(f"the constraint {text!r}: {node.func.id}() takes columns alone")
+            parts = node.args
+        else:
+            parts = node.left.elts
+            self.values = tuple(dict.fromkeys(map(self._tuple, node.comparators[0].elts)))
+        self.columns = tuple(self._name(part) for part in parts)
+        if len(self.columns) < 2 or len(set(self.columns)) < len(self.columns):
+            raise ValueError(f"the constraint {text!r} must name two columns or more, each once")
+        if self.values is not None and (not self.values or {len(v) for v in self.values} != {len(self.columns)}):
+            raise ValueError(f"the constraint {text!r}: each combination must have {len(self.columns)} values")
+
+    def _tuple(self, node):
+        if not isinstance(node, ast.Tuple | ast.List):
+            raise ValueError(f"the constraint {self.text!r}: a combination must be a tuple, such as ('TX', 'Dallas')")
+        return tuple(self._literal(part) for part in node.elts)
+
+    @staticmethod
+    def _matches(node):
+        if isinstance(node, ast.Call):
+            return isinstance(node.func, ast.Name) and node.func.id in ("combinations", "determines")
+        if not (isinstance(node, ast.Compare) and isinstance(node.left, ast.Tuple) and len(node.ops) == 1):
+            return False
+        return isinstance(node.ops[0], ast.In) and isinstance(node.comparators[0], ast.List | ast.Tuple)
+
+    def check(self, schema):
+        """Refuse columns of dates, and values that a column cannot have; ValueError."""
+        for at, name in enumerate(self.columns):
+            column = schema[name]
+            if isinstance(column, Datetime) or _has_form(column):
+                raise ValueError(f"the constraint {self.text!r}: {name!r} ({column.dtype}) cannot be in a combination")
+            for value in dict.fromkeys(row[at] for row in self.values or ()):
+                check_value(value, column, self.text)
+        return self
+
+    def holds(self, frame):
+        """Return which rows have a combination of the list, or a missing value; all, where there is no list."""
+        if self.values is None:
+            return np.ones(len(frame), dtype=bool)
+        parts = frame[list(self.columns)].astype(object)
+        return pd.MultiIndex.from_frame(parts).isin(self.values) | parts.isna().any(axis=1).to_numpy()
+
+
+class Lookup(_Text):
+    """A column that follows from another by a declared mapping: ``"density == {'A': 3.2, 'B': 0.5}[area]"``."""
+
+    def __init__(self, text, names):
+        super().__init__(text, names)
+        sides = [self._tree.left, self._tree.comparators[0]]
+        looked, other = sides if _is_lookup(sides[0]) else reversed(sides)
+        self.dependent, self.key = self._name(other), self._name(looked.slice)
+        if None in looked.value.keys or not looked.value.keys or self.dependent == self.key:
+            raise ValueError(f"the constraint {text!r} must map the values of another column, and at least one")
+        self.table = {self._literal(k): self._literal(v) for k, v in zip(looked.value.keys, looked.value.values)}
+        if len(self.table) < len(looked.value.keys):
+            raise ValueError(f"the constraint {text!r} maps a value twice")
+        if None in self.table:
+            raise ValueError(f"the constraint {text!r}: None (missing) has no place among the values of {self.key!r}")
+        self.columns = (self.key, self.dependent)
+
+    @staticmethod
+    def _matches(node):
+        if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not isinstance(node.ops[0], ast.Eq):
+            return False
+        return _is_lookup(node.left) != _is_lookup(node.comparators[0])
+
+    def check(self, schema):
+        """Refuse columns of dates, values that a column cannot have, and a mapping with gaps; ValueError."""
+        key, dependent = schema[self.key], schema[self.dependent]
+        for column in (key, dependent):
+            if isinstance(column, Datetime) or _has_form(column):
+                raise ValueError(
+                    f"the constraint {self.text!r}: a mapping takes categories and numbers, and {column.name!r} is "
+                    f"{column.dtype}"
+                )
+        for one, other in self.table.items():
+            check_value(one, key, self.text)
+            check_value(other, dependent, self.text)
+        if absent := [value for value in getattr(key, "values", None) or () if value not in self.table]:
+            raise ValueError(f"the constraint {self.text!r} maps no value {absent[0]!r}, a category of {self.key!r}")
+        return self
+
+    def holds(self, frame):
+        """Return which rows have the value of the mapping; a missing value leaves it open, and the row holds it."""
+        return _equal(_plain_categories(frame[self.key]).map(self.table), frame[self.dependent], self.text)
+
+
+class Conditional(_Text):
+    """What holds where a condition does: ``"if deceased == 'yes': readmitted == 'NO' and left is None"``.
+
+    A condition that a missing value leaves open does not hold. None stands for a missing value.
+    """
+
+    def __init__(self, text, names):
+        super().__init__(text, names)
+        node = self._tree
+        if node.orelse or len(node.body) != 1 or not isinstance(node.body[0], ast.Expr):
+            raise ValueError(f"the constraint {text!r} must be: if CONDITION: COLUMN == VALUE")
+        self.condition = RowConstraint._within(self, node.test)
+        then = node.body[0].value
+        parts = then.values if isinstance(then, ast.BoolOp) and isinstance(then.op, ast.And) else [then]
+        self.values = dict(map(self._assigned, parts))
+        self.columns = (*self.condition.columns, *self.values)
+        if len(self.values) < len(parts) or set(self.values) & set(self.condition.columns):
+            raise ValueError(f"the constraint {text!r} must name each column on one side, and once after the colon")
+
+    def _assigned(self, node):
+        if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not isinstance(node.ops[0], ast.Eq | ast.Is):
+            raise ValueError(f"the constraint {self.text!r}: after the colon stands COLUMN == VALUE, or COLUMN is None")
+        return self._name(node.left), self._literal(node.comparators[0])
+
+    @staticmethod
+    def _matches(node):
+        return isinstance(node, ast.If)
+
+    def check(self, schema):
+        """Refuse what the condition or a value cannot be; ValueError."""
+        self.condition.check(schema)
+        for name, value in self.values.items():
+            check_value(value, schema[name], self.text)
+        return self
+
+    def where(self, frame):
+        """Return in which rows the condition holds, bool array."""
+        return self.condition.holds(frame, undecided=False)
+
+    def holds(self, frame):
+        """Return which rows have the values where the condition holds; a missing value holds any."""
+        kept = np.ones(len(frame), dtype=bool)
+        for name, value in self.values.items():
+            series = frame[name]
+            kept &= series.isna().to_numpy() if value is None else _equal(series, value, self.text)
+        return kept | ~self.where(frame)
+
+
+def _equal(one, other, text):
+    """Which values are equal, as far as they are known."""
+    try:
+        a, b = _comparable(one, other)
+        found = (a == b).astype("boolean").mask(_absent(a) | _absent(b))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"the constraint {text!r} compares values of different kinds ({error})") from error
+    return found.fillna(True).to_numpy(dtype=bool)
+
+
+def _has_form(column):
+    return isinstance(column, Numeric) and form_of(column.dtype) is not None
+
+
+def _is_lookup(node):
+    return isinstance(node, ast.Subscript) and isinstance(node.value, ast.Dict)
+
+
+def check_value(value, column, text):
+    """Raise ValueError for a value that a column cannot have by its schema."""
+    name = column.name
+    if value is None:
+        if not column.missing:
+            raise ValueError(f"the constraint {text!r}: {name!r} may not be missing: declare missing=True")
+        return
+    if isinstance(column, Numeric):
+        low, high = column.bounds or (-math.inf, math.inf)
+        if form_of(column.dtype) in ("span", "time"):
+            raise ValueError(f"the constraint {text!r}: {name!r} ({column.dtype}) can be set to None alone")
+        whole = _is_number(value) and (not column.integer or value == math.floor(value))
+        whole = whole and (column.step is None or value == rounded_to(value, column.step))
+        if not whole or not low <= value <= high:
+            raise ValueError(f"the constraint {text!r}: {value!r} is no value that the number {name!r} can have")
+    elif isinstance(column, Datetime):
+        try:
+            replace(column, bounds=(value, "9999-12-31") if "[ns" not in column.dtype else (value, "2262-04-11"))
+        except SchemaError:
+            raise ValueError(f"the constraint {text!r}: {value!r} is no date that {name!r} can have") from None
+    elif column.values is not None and value not in column.values:
+        raise ValueError(f"the constraint {text!r} names {value!r}, which is no category of {name!r}")
+    elif column.values is None:
+        try:
+            replace(column, categories=(value,))
+        except SchemaError as error:
+            raise ValueError(f"the constraint {text!r}: {error}") from None
+
+
+def constraint_texts(given):
+    """Return what is given as `constraints`, one text, several or None, as a tuple."""
+    return (given,) if isinstance(given, str) else tuple(given or ())
+
+
+def check_keys(constraint, schema):
+    """Raise ValueError for a constraint that names an identifier; return the constraint."""
+    for name in constraint.columns:
+        if isinstance(schema[name], Identifier):
+            raise ValueError(
+                f"the constraint {constraint.text!r} names {name!r}, an identifier: its keys are made anew in each "
+                "sample and say nothing of a row; leave it out of constraints"
+            )
+    return constraint
+
+
+def read_constraint(text, names):
+    """Return the constraint that a text states: a `RowConstraint`, or one of the forms that are more than a condition.
+
+    ValueError if the text is none, or names a column that is not among `names`.
+    """
+    tree = _Text(text, names)._tree
+    form = next((form for form in (Conditional, Combinations, Lookup) if form._matches(tree)), RowConstraint)
+    return form(text, names)

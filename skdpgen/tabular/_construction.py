@@ -1,0 +1,469 @@
+"""Constraints by construction: the table that a model sees, and the way back to rows that satisfy them.
+
+Each step maps one row to one row, by public facts alone: the declared schema and constraints. So the sensitivities of
+all queries are those of a table without constraints.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from ..exceptions import SchemaError
+from ._columns import Boolean, Datetime, Numeric, output_dtype, unit_microseconds
+from ._constraints import Combinations, Conditional, Lookup, RowConstraint, read_constraint
+from ._construction_steps import (
+    Computed,
+    Gap,
+    Looked,
+    Merged,
+    Overwritten,
+    inside,
+    restore_unbounded,
+    unit_of,
+    with_bounds,
+)
+from ._formats import form_of, time_zone
+from ._frames import check_columns, numeric_bounds, numeric_values
+from ._schema import Schema
+
+__all__ = ["Construction"]
+
+_MOST_INTEGER = 2**53
+# Microseconds.
+_DAY, _SECOND = 86_400_000_000, 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Construction:
+    """What the constraints of a schema do to a table, row by row.
+
+    Parameters
+    ----------
+    table : Schema
+        Of the rows that come in and go out, with its constraints; it may be incomplete.
+    steps : tuple
+        In the order in which rows are put together again.
+    limits : dict
+        Name of a column without declared bounds -> (low, high) that follow from the constraints, in its own numbers.
+    texts : tuple of str
+        Constraints of which at least a part is satisfied by construction.
+    left : tuple of str
+        Constraints that are not, or not wholly, satisfied by construction: rows that violate one are drawn again.
+    """
+
+    table: Schema
+    steps: tuple
+    limits: dict
+    texts: tuple
+    left: tuple
+
+    @classmethod
+    def of(cls, schema, fixed=()):
+        """Return the construction of a schema with constraints.
+
+        Parameters
+        ----------
+        schema : Schema
+        fixed : sequence of column names
+            Targets, on which a model is conditional: they are not constructed.
+
+        Raises
+        ------
+        ValueError
+            A constraint contradicts the schema, or cannot be satisfied.
+        """
+        steps, left, made = [], [], []
+        for text in schema.constraints:
+            constraint = read_constraint(text, schema.names).check(schema)
+            before = steps
+            steps, whole = _with_steps(constraint, schema, steps, fixed)
+            if steps != before:
+                made.append(text)
+            if not whole:
+                if isinstance(constraint, Combinations) and constraint.values is None:
+                    raise SchemaError(
+                        f"the constraint {text!r} names a target, or a column that another constraint constructs: "
+                        "learned combinations take neither"
+                    )
+                left.append(text)
+        steps = [_knowing(step, steps) for step in _in_order(steps)]
+        table, limits = _narrowed(_with_facts(schema, steps), steps)
+        return cls(table, tuple(steps), limits, tuple(made), tuple(left))
+
+    @property
+    def changed(self):
+        """Names of the columns that the model does not see as they are."""
+        return frozenset(name for step in self.steps for name in step.outputs)
+
+    @property
+    def constructed(self):
+        """Names of the columns that are made from what the model sees: neither their values nor their counts are."""
+        steps = [step for step in self.steps if not isinstance(step, Overwritten)]
+        return frozenset(name for step in steps for name in step.outputs)
+
+    def checks(self):
+        """Conditions on rows that come out, for `keep_constraints`: computed values outside declared bounds."""
+        steps = [step for step in self.steps if isinstance(step, Computed) and self.table[step.column].complete]
+        return [_Exact(step, self.table) for step in steps]
+
+    def merged_with(self, name):
+        """Column of the model that holds the combinations with this one, or None."""
+        return next((s.name for s in self.steps if isinstance(s, Merged) and name in s.outputs), None)
+
+    def shares(self, name, seen, levels, of_values):
+        """Of the levels of combinations, ``of_values`` of the values of one of their columns; 0 for "other"."""
+        step = next(s for s in self.steps if isinstance(s, Merged) and name in s.outputs)
+        rows = step.released_rows(seen[step.name], self.released(seen))
+        found = np.zeros(len(levels))
+        found[: len(rows)] = of_values([row[step.outputs.index(name)] for row in rows])
+        return found
+
+    def implied(self, name, wanted, low, high, seen):
+        """Necessary conditions of a condition on a constructed column: (column, lowest, highest) that the model sees.
+
+        Parameters
+        ----------
+        name : column name
+        wanted : callable
+            Whether a value of the column fulfils the condition.
+        low, high : float or None
+            The range of the condition, in the numbers of the column.
+        seen : Schema
+            What the model sees, complete.
+        """
+        if any(map(wanted, self.written(name))):
+            return None
+        step = next((s for s in self.steps if name in s.outputs and not isinstance(s, Overwritten)), None)
+        if step is None:
+            return name, low, high
+        if low is None or not isinstance(step, Gap) or step.base in self.changed:
+            return None
+        return step.base, *step.base_range(low, high, self.table[name], seen)
+
+    def optional(self, name, levels):
+        """Which levels of a column that the model sees stand for missing values, which rows need not have."""
+        if name in self.changed and not isinstance(self.table[name], Boolean) and isinstance(self.seen[name], Boolean):
+            return np.array([level is False for level in levels])
+        if self.merged_with(name) == name:
+            return np.array([isinstance(x, str) and x.startswith("[") and None in json.loads(x) for x in levels])
+        return np.zeros(len(levels), dtype=bool)
+
+    def written(self, name):
+        """Values that constraints set in a column, None among them for a missing one."""
+        steps = [step for step in self.steps if isinstance(step, Overwritten) and name in step.outputs]
+        return [step.conditional.values[name] for step in steps]
+
+    @cached_property
+    def seen(self) -> Schema:
+        """Schema of the table that the model sees; it may be incomplete."""
+        columns = {column.name: column for column in self.table.columns}
+        for step in self.steps:
+            step.declare(columns)
+        return Schema(tuple(columns.values()))
+
+    def check_seen(self, schema):
+        """Raise ValueError unless a complete schema can be what the model sees, as one from a file may not."""
+        kinds = [(column.name, type(column)) for column in self.seen.columns]
+        if not schema.complete or kinds != [(column.name, type(column)) for column in schema.columns]:
+            raise ValueError("the columns that the model sees are not those that its constraints construct")
+        self.released(schema)
+
+    def encode(self, frame, on_invalid="clip"):
+        """Return the table that the model sees, row by row.
+
+        **Privacy**: rows are private values, not released. A row of the result follows from that row of `frame` and
+        from the declared schema alone.
+
+        SchemaError for rows that `table` does not allow; with ``on_invalid="raise"``, for rows that violate a
+        constraint. The message names the constraint, never a value.
+        """
+        frame = check_columns(frame, self.table)
+        outer = {name: frame[name] for name in self.table.names}
+        if on_invalid == "raise":
+            for step in self.steps:
+                if step.violated(outer, self.table).any():
+                    raise SchemaError(f'rows violate the constraint {step.text!r}, and on_invalid="raise" refuses them')
+        for step in self.steps:
+            if isinstance(step, Overwritten):
+                step.overwrite(outer, self.table)
+        seen = dict(outer)
+        for name, (low, high) in self.limits.items():
+            values = numeric_values(outer[name], self.table[name], on_invalid)
+            clipped = restore_unbounded(np.clip(values, low, high), self.table[name])
+            outer[name] = seen[name] = clipped.set_axis(frame.index)
+        for step in self.steps:
+            step.encode(outer, seen, self.table, on_invalid)
+        return pd.DataFrame({name: seen[name] for name in self.seen.names})
+
+    def settled(self, seen):
+        """Return the complete schema of what the model sees, within the limits that the constraints set."""
+        columns = {column.name: column for column in seen.columns}
+        for name, limits in self.limits.items():
+            if name in self.changed:
+                continue
+            columns[name] = with_bounds(columns[name], *inside(numeric_bounds(columns[name]), limits))
+        for step in self.steps:
+            step.settle(columns)
+        return Schema(tuple(columns.values()))
+
+    def released(self, seen):
+        """Return the complete schema of the rows that come out, from the complete one of what the model sees."""
+        columns = {name: None if name in self.changed else seen[name] for name in self.table.names}
+        for step in self.steps:
+            step.release(columns, seen, self.table)
+            for name in self.limits.keys() & set(step.outputs):
+                limited = inside(numeric_bounds(columns[name]), self.limits[name])
+                columns[name] = with_bounds(columns[name], *limited)
+        return Schema(tuple(columns[name] for name in self.table.names), self.table.constraints)
+
+    def decode(self, frame, seen, released, rng):
+        """Return rows of `released` from rows of the table that the model sees; `rng` draws what a row lacks."""
+        outer = {name: frame[name] for name in frame.columns if name not in self.changed}
+        for step in self.steps:
+            step.decode(outer, frame, seen, released, rng)
+        return pd.DataFrame({name: outer[name] for name in self.table.names}, index=frame.index)
+
+
+class _Exact:
+    """Whether a computed column has the value that is computed, and not the nearest one within its bounds."""
+
+    def __init__(self, step, table):
+        self._step = step
+        names = (*step.inputs, step.column)
+        self._table = {name: replace(table[name], bounds=None) for name in names}
+
+    def holds(self, frame):
+        return ~self._step.violated(frame, self._table)
+
+
+# ---- constraints to steps -------------------------------------------------------------------------------------------
+def _with_steps(constraint, schema, steps, fixed):
+    """Return the steps with those of one more constraint, and whether they satisfy it wholly."""
+    if isinstance(constraint, RowConstraint):
+        return _with_condition(constraint, schema, steps, fixed)
+    if isinstance(constraint, Conditional):
+        step = Overwritten(constraint.text, constraint)
+    elif isinstance(constraint, Lookup):
+        step = Looked(constraint.text, constraint)
+    else:
+        step = Merged(constraint.text, constraint.columns, constraint.values, constraint.is_function)
+    return ([*steps, step], True) if _fits(step, steps, fixed) else (steps, False)
+
+
+def _with_condition(constraint, schema, steps, fixed):
+    tree, steps, whole = constraint.tree, list(steps), True
+    for part in tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]:
+        if not isinstance(part, ast.Compare):
+            whole = False
+            continue
+        for op, left, right in zip(part.ops, [part.left, *part.comparators], part.comparators):
+            exact = False
+            if isinstance(op, ast.Eq):
+                exact = _add_computed(constraint, left, right, schema, steps, fixed)
+            elif isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE):
+                sides = (left, right) if isinstance(op, ast.Lt | ast.LtE) else (right, left)
+                exact = _add_gap(constraint, *sides, isinstance(op, ast.Lt | ast.Gt), schema, steps, fixed)
+            whole &= exact
+    return steps, whole
+
+
+def _knowing(step, steps):
+    if not isinstance(step, Overwritten):
+        return step
+    others = [other for other in steps if not isinstance(other, Overwritten)]
+    return replace(step, shared=frozenset(step.outputs) & {name for other in others for name in other.outputs})
+
+
+def _fits(step, steps, fixed):
+    """Whether a step can be made beside others: it constructs no target, and no column of theirs."""
+    if set(step.outputs) & set(fixed):
+        return False
+    for other in steps:
+        both = set(step.outputs) & set(other.outputs)
+        written = [s for s in (step, other) if isinstance(s, Overwritten)]
+        if both and not written:
+            return False
+        if both and len(written) == 1:
+            values = written[0].conditional.values
+            if any(isinstance(s, Merged) for s in (step, other)) or any(values[name] is not None for name in both):
+                return False
+    return _in_order([*steps, step]) is not None
+
+
+def _in_order(steps):
+    """Steps in an order in which each finds its inputs, or None where they go in a circle."""
+    left, done = list(steps), []
+    while left:
+        ready = next((s for s in left if not any(_before(t, s, steps) for t in left if t is not s)), None)
+        if ready is None:
+            return None
+        left.remove(ready)
+        done.append(ready)
+    return done
+
+
+def _before(one, other, steps):
+    if set(one.outputs) & set(other.inputs):
+        return True
+    if not set(one.outputs) & set(other.outputs) or not isinstance(other, Overwritten):
+        return False
+    return not isinstance(one, Overwritten) or steps.index(one) < steps.index(other)
+
+
+def _add_gap(constraint, left, right, strict, schema, steps, fixed):
+    """Add the step of ``left <= right`` where it compares two columns; return whether it satisfies that wholly."""
+    sides = [_linear(side, constraint) for side in (right, left)]
+    if None in sides:
+        return False
+    (weights, constant), (theirs, their_constant) = sides
+    weights = {name: weights.get(name, 0.0) - theirs.get(name, 0.0) for name in (*weights, *theirs)}
+    weights = {name: weight for name, weight in weights.items() if weight}
+    if sorted(weights.values()) != [-1.0, 1.0]:
+        return False
+    start, end = sorted(weights, key=weights.get)
+    columns = schema[start], schema[end]
+    dates = [isinstance(column, Datetime) for column in columns]
+    if not all(isinstance(column, Numeric | Datetime) for column in columns) or dates[0] != dates[1]:
+        return False
+    if dates[0] and len(set(map(_zone, columns))) > 1:
+        return False
+    spans = set(map(_is_span, columns))
+    if len(spans) > 1:
+        return False
+    unit = min(map(unit_microseconds, columns)) if dates[0] else 1
+    low = (their_constant - constant) * (_DAY / unit if dates[0] else _DAY / _SECOND if True in spans else 1)
+    integer = all(column.integer for column in columns)
+    if integer:
+        low = math.floor(low) + 1 if strict else math.ceil(low)
+    if abs(low) > _MOST_INTEGER:
+        raise ValueError(f"the constraint {constraint.text!r}: its numbers are beyond 2**53")
+    low, exact = float(low) + 0.0, integer or not strict
+    for at, known in enumerate(steps):
+        if isinstance(known, Gap) and {known.start, known.end} == {start, end}:
+            bounds = (max(known.low, low), known.high) if known.end == end else (known.low, min(known.high, -low))
+            if bounds[0] >= bounds[1]:
+                raise ValueError(
+                    f"the constraint {constraint.text!r} leaves no range to the difference of {start!r} and {end!r}"
+                )
+            steps[at] = replace(known, low=bounds[0], high=bounds[1], texts=(*known.texts, constraint.text))
+            return exact
+    # the one that may be missing is constructed: the other is there for it
+    order = (start, end) if schema[start].missing and not schema[end].missing else (end, start)
+    for name in order:
+        step = Gap((constraint.text,), start, end, low, math.inf, name, unit, integer)
+        if _fits(step, steps, fixed):
+            steps.append(step)
+            return exact
+    return False
+
+
+def _add_computed(constraint, left, right, schema, steps, fixed):
+    """Add the step of ``column == expression``; return whether there is one."""
+    for side, tree in ((left, right), (right, left)):
+        found = _linear(tree, constraint)
+        if not isinstance(side, ast.Name) or found is None:
+            continue
+        (name,), weights = constraint.columns_in(side), {n: weight for n, weight in found[0].items() if weight}
+        columns = [schema[n] for n in (name, *weights)]
+        if not weights or name in weights or not all(isinstance(column, Numeric | Datetime) for column in columns):
+            continue
+        dates = [column for column in columns if isinstance(column, Datetime)]
+        total = sum(weights[column.name] for column in dates if column.name != name)
+        if total != isinstance(schema[name], Datetime) or len({_zone(column) for column in dates}) > 1:
+            continue
+        # beside dates and time spans, numbers are days
+        units = {None: _DAY if dates or any(map(_is_span, columns)) else 1}
+        for column in columns:
+            one = 1 if column in dates else _SECOND if _is_span(column) else units[None]
+            units[column.name] = one * unit_of(column)
+        step = Computed(constraint.text, name, weights, found[1], units)
+        if _fits(step, steps, fixed):
+            steps.append(step)
+            return True
+    return False
+
+
+def _zone(column):
+    return str(time_zone(output_dtype(column.dtype)))
+
+
+def _is_span(column):
+    """Whether the numbers of a column are the seconds of time spans."""
+    return isinstance(column, Numeric) and form_of(column.dtype) == "span"
+
+
+def _linear(node, constraint):
+    """Weights of the columns and the constant of a linear expression, or None."""
+    if isinstance(node, ast.Name):
+        return {constraint.columns_in(node)[0]: 1.0}, 0.0
+    if isinstance(node, ast.Constant):
+        number = isinstance(node.value, int | float) and not isinstance(node.value, bool)
+        return ({}, float(node.value)) if number else None
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        part = _linear(node.operand, constraint)
+        return part and _combined(({}, 0.0), part, -1.0)
+    if not isinstance(node, ast.BinOp):
+        return None
+    parts = _linear(node.left, constraint), _linear(node.right, constraint)
+    if None in parts:
+        return None
+    one, other = parts
+    if isinstance(node.op, ast.Add | ast.Sub):
+        return _combined(one, other, 1.0 if isinstance(node.op, ast.Add) else -1.0)
+    if isinstance(node.op, ast.Div):
+        return _combined(({}, 0.0), one, 1 / other[1]) if not other[0] and other[1] else None
+    if one[0] and other[0]:
+        return None
+    (weighted, factor) = (one, other[1]) if one[0] else (other, one[1])
+    return _combined(({}, 0.0), weighted, factor)
+
+
+def _combined(one, other, factor):
+    weights = {name: one[0].get(name, 0.0) + factor * other[0].get(name, 0.0) for name in (*one[0], *other[0])}
+    return weights, one[1] + factor * other[1]
+
+
+# ---- public facts ---------------------------------------------------------------------------------------------------
+def _with_facts(schema, steps):
+    columns = {column.name: column for column in schema.columns}
+    for step in steps:
+        step.facts(columns)
+    return Schema(tuple(columns.values()), schema.constraints)
+
+
+def _narrowed(schema, steps):
+    """The schema with the bounds that its differences leave, and such limits of columns without declared bounds."""
+    gaps = [step for step in steps if isinstance(step, Gap)]
+    ends, columns = {}, {name: schema[name] for step in gaps for name in (step.start, step.end)}
+    for name, column in columns.items():
+        scale = unit_of(column)
+        bounds = numeric_bounds(column) if column.complete else (-math.inf, math.inf)
+        ends[name] = [bound * scale for bound in bounds]
+    for _ in gaps:
+        for gap in gaps:
+            start, end, low, high = ends[gap.start], ends[gap.end], gap.low * gap.unit, gap.high * gap.unit
+            start[:] = max(start[0], end[0] - high), min(start[1], end[1] - low)
+            end[:] = max(end[0], start[0] + low), min(end[1], start[1] + high)
+    limits = {}
+    for name, column in columns.items():
+        scale = unit_of(column)
+        low, high = (bound / scale for bound in ends[name])
+        if column.whole:
+            # 0.3 / 0.1 is a little less than 3
+            near = 0.0 if column.step is None else 1e-9
+            low, high = float(np.ceil(low - near * abs(low))), float(np.floor(high + near * abs(high)))
+        if low >= high:
+            raise ValueError(f"the constraints leave no range to the column {name!r} within the declared bounds")
+        if not column.complete:
+            if math.isfinite(low) or math.isfinite(high):
+                limits[name] = (low, high)
+        elif (low, high) != tuple(numeric_bounds(column)):
+            schema = schema.replace(with_bounds(column, low, high))
+    return schema, limits

@@ -1,0 +1,188 @@
+"""Constraints of columns in special formats: steps, spikes, decimals, time spans, dates of objects, keys."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import skdpgen
+from skdpgen import MomentSynthesizer, PrivacyAccountant
+from skdpgen.exceptions import SchemaError
+from skdpgen.tabular import Boolean, Categorical, Datetime, Identifier, Numeric, Schema
+
+RNG = np.random.default_rng(0)
+N = 1500
+
+
+def fitted(frame, schema, constraints=None, **options):
+    return MomentSynthesizer(30.0, schema=schema, constraints=constraints, **options).fit(frame)
+
+
+def test_differences_and_sums_of_numbers_with_a_step():
+    low = RNG.integers(0, 40, N) * 0.25
+    frame = pd.DataFrame({"low": low, "high": low + RNG.integers(0, 9, N) * 0.5})
+    frame["both"] = frame["low"] + frame["high"]
+    frame["pay"] = RNG.integers(1, 9, N) * 10_000
+    frame["bonus"] = frame["pay"] + RNG.integers(0, 5, N) * 5000
+    schema = Schema(
+        [
+            Numeric("low", (0, 10), step=0.25, spikes=(2.5,)),
+            Numeric("high", step=0.5, spikes=(100,)),
+            Numeric("both", step=0.25),
+            Numeric("pay", integer=True, step=10_000),
+            Numeric("bonus", (0, 200_000), integer=True, step=5000),
+        ],
+        ["low <= high", "both == low + high", "pay <= bonus"],
+    )
+    synth = fitted(frame, schema)
+    rows = synth.sample(2000)
+    assert synth.model_.codec.construction.left == ()
+    assert (rows["low"] <= rows["high"]).all()
+    assert (rows["pay"] <= rows["bonus"]).all()
+    assert (np.abs(rows["both"] - rows["low"] - rows["high"]) <= 0.125).all()
+    for name, step in [("low", 0.25), ("high", 0.5), ("both", 0.25), ("pay", 10_000), ("bonus", 5000)]:
+        assert (rows[name] % step == 0).all()
+    assert abs(rows["low"].mean() - frame["low"].mean()) < 1
+    assert abs(rows["high"].mean() - frame["high"].mean()) < 1
+    assert abs(rows["bonus"].mean() - frame["bonus"].mean()) < 6000
+
+
+def test_consequences_mappings_and_combinations_of_numbers_with_a_step():
+    kind = RNG.choice(["a", "b"], N)
+    frame = pd.DataFrame({"kind": kind, "fee": np.where(kind == "a", 20.0, 50.0), "out": RNG.random(N) < 0.3})
+    frame["rate"] = np.where(frame["out"], 10.0, RNG.integers(0, 9, N) * 2.5)
+    frame["tax"] = frame["fee"] / 2
+    columns = [
+        Categorical("kind", ("a", "b")), Numeric("fee", step=10), Boolean("out"), Numeric("rate", (0, 20), step=2.5),
+        Numeric("tax", step=5),
+    ]  # fmt: skip
+    schema = Schema(columns, ["fee == {'a': 20, 'b': 50}[kind]", "if out: rate == 10"])
+    rows = fitted(frame, schema).sample(1000)
+    assert (rows["fee"] == np.where(rows["kind"] == "a", 20, 50)).all()
+    assert (rows.loc[rows["out"], "rate"] == 10).all()
+    assert rows["rate"].nunique() > 5
+    schema = Schema(columns, ["combinations(fee, tax)"])
+    rows = fitted(frame, schema).sample(1000)
+    assert set(zip(rows["fee"], rows["tax"])) == {(20.0, 10.0), (50.0, 25.0)}
+    with pytest.raises(ValueError, match="no value that the number"):
+        fitted(frame, Schema(columns, ["if out: rate == 11"]))
+
+
+def test_decimals_time_spans_and_dates_of_objects():
+    net = RNG.integers(100, 9000, N) / 100
+    start = RNG.integers(0, 3000, N)
+    stay, more = RNG.integers(0, 20, N), RNG.integers(0, 5, N)
+    frame = pd.DataFrame(
+        {
+            "net": [Decimal(f"{value:.2f}") for value in net],
+            "gross": [Decimal(f"{1.2 * value:.2f}") for value in net],
+            "start": [datetime.date(2010, 1, 1) + datetime.timedelta(int(day)) for day in start],
+            "end": [datetime.date(2010, 1, 1) + datetime.timedelta(int(day)) for day in start + stay],
+            "planned": pd.to_timedelta(stay, unit="D"),
+            "actual": pd.to_timedelta(stay + more, unit="D"),
+        }
+    )
+    frame["late"] = frame["actual"] - frame["planned"]
+    day = 86_400
+    schema = Schema(
+        [
+            Numeric("net", (0, 100), dtype="decimal", decimals=2, missing=True),
+            Numeric("gross", (0, 200), dtype="decimal", decimals=2),
+            Datetime("start", ("2010-01-01", "2019-12-31"), dtype="date", resolution="D"),
+            Datetime("end", ("2010-01-01", "2020-12-31"), dtype="date", resolution="D"),
+            Numeric("planned", (0, 30 * day), integer=True, step=day, dtype="timedelta64[s]"),
+            Numeric("actual", (0, 60 * day), integer=True, step=day, dtype="timedelta64[s]"),
+            Numeric("late", (0, 30 * day), integer=True, step=day, dtype="timedelta64[s]"),
+        ],
+        ["net <= gross", "start <= end", "end >= '2010-01-05'", "planned <= actual", "actual - planned <= 10"],
+    )
+    synth = fitted(frame, schema, constraints="late == actual - planned")
+    assert synth.model_.codec.construction.left == ("end >= '2010-01-05'",)
+    rows = synth.sample(1000)
+    known = rows.dropna()
+    assert all(isinstance(value, Decimal) for value in known["gross"])
+    assert (known["net"] <= known["gross"]).all()
+    assert all(type(value) is datetime.date for value in rows["end"])
+    assert (rows["start"] <= rows["end"]).all()
+    assert (rows["end"] >= datetime.date(2010, 1, 5)).all()
+    late = rows["actual"] - rows["planned"]
+    assert late.between(pd.Timedelta(0), pd.Timedelta(10, "D")).all()
+    assert (rows["late"] == late).all()
+    assert abs(late.mean() - (frame["actual"] - frame["planned"]).mean()) < pd.Timedelta(1, "D")
+
+
+def keyed(*constraints):
+    a = RNG.integers(0, 50, N)
+    frame = pd.DataFrame(
+        {"key": np.arange(N), "a": a, "b": a + RNG.integers(0, 9, N), "town": RNG.choice(["x", "y"], N)}
+    )
+    frame["state"] = frame["town"].str.upper()
+    columns = [
+        Identifier("key"), Numeric("a", (0, 60), integer=True), Numeric("b", (0, 80), integer=True),
+        Categorical("town"), Categorical("state"),
+    ]  # fmt: skip
+    return frame, Schema(columns, constraints)
+
+
+def test_keys_beside_constraints(tmp_path, monkeypatch):
+    from skdpgen.synthesizers import _base
+
+    frame, schema = keyed("a <= b", "combinations(town, state)", "a + b >= 5")
+    frame = frame[["town", "state", "a", "b", "key"]]  # the place of the key is beyond the columns that the model sees
+    synth = fitted(frame, schema.select(list(frame.columns)))
+    synth.save(tmp_path / "m.safetensors")
+    monkeypatch.setattr(_base, "_CHUNK_ROWS", 100)
+    for model in (synth, skdpgen.load(tmp_path / "m.safetensors")):
+        rows = model.sample(350)
+        assert list(rows.columns) == list(frame.columns)
+        assert rows["key"].is_unique
+        assert ((rows["a"] <= rows["b"]) & (rows["a"] + rows["b"] >= 5)).all()
+        assert (model.sample(50, given={"b": (20, 30), "town": "x"})["b"].between(20, 30)).all()
+        assert model.schema_ == synth.schema_
+        with pytest.raises(ValueError, match="does not have"):
+            model.sample(5, given={"key": 3})
+
+
+@pytest.mark.parametrize("text", ["key <= b", "combinations(key, town)", "if town == 'x': key is None"])
+def test_a_constraint_that_names_a_key_is_refused_before_the_charge(text):
+    frame, schema = keyed()
+    accountant = PrivacyAccountant(1.0, 1e-6)
+    with pytest.raises(SchemaError, match="an identifier"):
+        schema.constrain(text)
+    with pytest.raises(SchemaError, match="an identifier"):
+        MomentSynthesizer(None, None, accountant=accountant, schema=schema, constraints=[text]).fit(frame)
+    assert accountant.epsilon_spent() == 0
+    synth = fitted(frame, schema).set_params(constraints="key <= b")
+    with pytest.raises(ValueError, match="an identifier"):
+        synth.sample(5)
+
+
+def test_the_summary_tells_constructed_columns_as_the_rows_have_them():
+    frame, schema = keyed("a <= b", "combinations(town, state)")
+    synth = fitted(frame, schema)
+    table = synth.summary_.to_frame()
+    assert list(table.index) == ["a", "b", "town", "state"]
+    assert table.loc["b", "bounds"] == synth.schema_["b"].bounds == (0, 80)
+    assert table["count_error"].notna().tolist() == [True, False, False, False]
+    assert table["learned"].tolist() == [False, False, True, True]
+    assert table.loc["state", "categories"] == 2
+    assert "b" in repr(synth.summary_)
+
+
+def test_the_card_holds_what_is_declared_of_the_rows():
+    frame, schema = keyed("a <= b", "combinations(town, state)")
+    columns = {row["name"]: row for row in fitted(frame, schema).card_["columns"]}
+    assert set(columns) == {"a", "b", "town", "state"}
+    assert list(columns["b"]["bounds"]) == [0, 80]
+
+
+def test_a_budget_plan_tells_the_errors_of_what_the_model_counts():
+    frame, schema = keyed("a <= b", "combinations(town, state)")
+    counts = MomentSynthesizer(3.0, schema=schema).plan(frame).table.counts(
+        MomentSynthesizer(3.0, schema=schema).plan(frame), 1500
+    )
+    assert [(row.kind, row.columns) for row in counts] == [("learned category", 1), ("number", 2)]

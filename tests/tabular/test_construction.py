@@ -1,0 +1,490 @@
+"""Constraints by construction: the table that a model sees follows row by row, and gives back rows that keep them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpgen.exceptions import SchemaError, UtilityWarning
+from skdpgen.tabular import (
+    Boolean,
+    Categorical,
+    Datetime,
+    Numeric,
+    Schema,
+    TableEncoder,
+    schema_from_histogram,
+    schema_histogram,
+)
+from skdpgen.tabular._construction import Construction
+
+N = 400
+RNG = np.random.default_rng(7)
+DAY = pd.Timedelta(1, "D")
+TOWNS = {"Dallas": "TX", "Austin": "TX", "Albany": "NY", "Troy": "NY"}
+
+
+def table():
+    """Rows that keep all the constraints below."""
+    came = pd.Series(pd.Timestamp("2019-03-01") + pd.to_timedelta(RNG.integers(0, 900, N), "D"))
+    town = pd.Series(RNG.choice(list(TOWNS), N))
+    low = RNG.integers(-20, 20, N)
+    x, y = RNG.random(N).round(2), RNG.random(N).round(2)
+    dead = RNG.random(N) < 0.2
+    stay = RNG.integers(0, 30, N)
+    return pd.DataFrame(
+        {
+            "left": came + pd.to_timedelta(stay, "D"),
+            "came": came,
+            "stay": stay,
+            "low": low,
+            "mid": low + RNG.integers(0, 5, N),
+            "high": (low + 4 + RNG.random(N) * 9).round(1),
+            "total": (x + y).round(2),
+            "x": x,
+            "y": y,
+            "state": town.map(TOWNS),
+            "town": town,
+            "density": town.map({"Dallas": 1.5, "Austin": 1.25, "Albany": 3.0, "Troy": 0.5}),
+            "code": town.map({"Dallas": 1, "Austin": 2, "Albany": 3, "Troy": 4}),
+            "code2": (town.map({"Dallas": 1, "Austin": 2, "Albany": 3, "Troy": 4}) + 3) / 2,
+            "dead": dead,
+            "back": np.where(dead, "NO", RNG.choice(["NO", "<30", ">30"], N)),
+            "weeks": np.where(dead, np.nan, RNG.integers(0, 60, N).astype(float)),
+        }
+    )
+
+
+FRAME = table()
+SCHEMA = Schema(
+    [
+        Datetime("left", resolution="D"),
+        Datetime("came", resolution="D"),
+        Numeric("stay", (0, 30), integer=True),
+        Numeric("low", integer=True),
+        Numeric("mid", integer=True),
+        Numeric("high"),
+        Numeric("total"),
+        Numeric("x", (0, 1), decimals=2),
+        Numeric("y", (0, 1), decimals=2),
+        Categorical("state", dtype="str"),
+        Categorical("town", dtype="str"),
+        Numeric("density"),
+        Numeric("code", integer=True),
+        Numeric("code2", (2, 4), decimals=1),
+        Boolean("dead"),
+        Categorical("back", ("NO", "<30", ">30")),
+        Numeric("weeks", (0, 60), missing=True),
+    ]
+)
+TEXTS = [
+    ("came <= left",),
+    ("0 <= left - came <= 30",),
+    ("left >= came", "left - came <= 45"),
+    ("left == came + stay",),
+    ("low <= mid <= high",),
+    ("low <= high", "mid <= high", "low <= mid"),
+    ("total == x + y",),
+    ("code == 2 * code2 - 3",),
+    ("stay == left - came",),
+    ("came == left - stay",),
+    ("came - 2 == left - stay - 2", "came == left - stay"),
+    ("x + y - total == 0", "total == y + x"),
+    ("combinations(state, town)",),
+    ("(town, state) in [('Dallas', 'TX'), ('Austin', 'TX'), ('Albany', 'NY'), ('Troy', 'NY')]",),
+    ("determines(town, density)",),
+    ("combinations(state, town, code)",),
+    ("density == {'Dallas': 1.5, 'Austin': 1.25, 'Albany': 3, 'Troy': 0.5}[town]",),
+    ("state == {1: 'TX', 2: 'TX', 3: 'NY', 4: 'NY'}[code]",),
+    ("if dead: back == 'NO' and weeks is None",),
+    ("came <= left", "total == x + y", "determines(town, state)", "if dead: back == 'NO'", "low < 2 * mid + 90"),
+]
+
+
+def constructed(*texts, frame=FRAME, schema=SCHEMA, fixed=()):
+    """Construction, the table that the model sees, its complete schema (without noise), and that of the rows."""
+    construction = Construction.of(schema.constrain(*texts), fixed)
+    seen = construction.encode(frame)
+    complete = construction.seen
+    if not complete.complete:
+        counts = schema_histogram(seen, complete)
+        complete = schema_from_histogram(counts.bounded_sum.value, counts, 0.0, 0.1)
+    complete = construction.settled(complete)
+    return construction, seen, complete, construction.released(complete)
+
+
+def kept(rows, *texts):
+    """Whether rows keep what the texts of this file say, told by pandas alone."""
+    said = {
+        "came <= left": lambda d: d["came"] <= d["left"],
+        "0 <= left - came <= 30": lambda d: (d["left"] - d["came"]).between(0 * DAY, 30 * DAY),
+        "left >= came": lambda d: d["came"] <= d["left"],
+        "left - came <= 45": lambda d: d["left"] - d["came"] <= 45 * DAY,
+        "left == came + stay": lambda d: d["left"] == d["came"] + pd.to_timedelta(d["stay"], "D"),
+        "stay == left - came": lambda d: d["left"] == d["came"] + pd.to_timedelta(d["stay"], "D"),
+        "came == left - stay": lambda d: d["left"] == d["came"] + pd.to_timedelta(d["stay"], "D"),
+        "low <= mid <= high": lambda d: (d["low"] <= d["mid"]) & (d["mid"] <= d["high"]),
+        "low <= high": lambda d: d["low"] <= d["high"],
+        "mid <= high": lambda d: d["mid"] <= d["high"],
+        "low <= mid": lambda d: d["low"] <= d["mid"],
+        "total == x + y": lambda d: (d["total"] - d["x"] - d["y"]).abs() < 1e-9,
+        "code == 2 * code2 - 3": lambda d: d["code"] == (2 * d["code2"] - 3).round(),
+        "total == y + x": lambda d: (d["total"] - d["x"] - d["y"]).abs() < 1e-9,
+        "combinations(state, town)": lambda d: d["town"].map(TOWNS) == d["state"],
+        "combinations(state, town, code)": lambda d: (
+            (d["town"].map(TOWNS) == d["state"])
+            & (d["code"] == d["town"].map({"Dallas": 1, "Austin": 2, "Albany": 3, "Troy": 4}))
+        ),
+        "determines(town, density)": lambda d: (
+            d["density"] == d["town"].map({"Dallas": 1.5, "Austin": 1.25, "Albany": 3.0, "Troy": 0.5})
+        ),
+        "determines(town, state)": lambda d: d["town"].map(TOWNS) == d["state"],
+        "if dead: back == 'NO'": lambda d: ~d["dead"] | (d["back"] == "NO"),
+        "if dead: back == 'NO' and weeks is None": lambda d: ~d["dead"] | ((d["back"] == "NO") & d["weeks"].isna()),
+    }
+    for text in texts:
+        if text.startswith("(town"):
+            assert (rows["town"].map(TOWNS) == rows["state"]).all()
+        elif text.startswith("density =="):
+            assert said["determines(town, density)"](rows).all()
+        elif text.startswith("state =="):
+            assert (rows["code"].map({1: "TX", 2: "TX", 3: "NY", 4: "NY"}) == rows["state"]).all()
+        elif text in said:
+            assert said[text](rows).all(), text
+
+
+@pytest.mark.parametrize("texts", TEXTS, ids=lambda texts: texts[0])
+def test_rows_that_keep_a_constraint_come_back_as_they_were(texts):
+    construction, seen, complete, released = constructed(*texts)
+    assert len(seen) == N
+    assert construction.texts
+    back = construction.decode(seen, complete, released, np.random.default_rng(0))
+    assert list(back.columns) == list(FRAME.columns)
+    for name in FRAME:
+        one, other = back[name], FRAME[name]
+        if pd.api.types.is_float_dtype(other.dtype):
+            np.testing.assert_allclose(one.to_numpy(dtype=float), other, atol=1e-9)
+        else:
+            assert (one.astype(other.dtype) == other).all(), name
+
+
+@pytest.mark.parametrize("texts", TEXTS, ids=lambda texts: texts[0])
+def test_rows_drawn_at_random_keep_the_constraints(texts):
+    construction, _, complete, released = constructed(*texts)
+    encoder = TableEncoder(complete).fit()
+    rng = np.random.default_rng(3)
+    codes = np.stack([rng.integers(block.size, size=2_000) for block in encoder.blocks_], axis=1)
+    rows = construction.decode(encoder.decode(codes, rng=rng), complete, released, rng)
+    exact = np.all([np.ones(len(rows), dtype=bool), *(c.holds(rows) for c in construction.checks())], axis=0)
+    assert exact.all() or texts[0] in ("stay == left - came", "code == 2 * code2 - 3")  # beyond declared bounds
+    kept(rows[exact], *(text for text in texts if text not in construction.left))
+    for name in FRAME:
+        column = released[name]
+        assert column.complete
+        assert column.missing or rows[name].notna().all()
+        if isinstance(column, Numeric):
+            assert rows[name].dropna().between(*column.bounds).all()
+
+
+@pytest.mark.parametrize("texts", TEXTS, ids=lambda texts: texts[0])
+def test_one_row_of_the_table_makes_one_row_of_what_the_model_sees(texts):
+    schema = SCHEMA.declare("left", bounds=("2019-02-01", "2020-12-31")).declare("high", bounds=(-15, 20))
+    construction = Construction.of(schema.constrain(*texts))
+    seen = construction.encode(FRAME)
+    for at in ([5], [17, 3, 200], range(100, 140)):
+        alone = construction.encode(FRAME.iloc[list(at)])
+        pd.testing.assert_frame_equal(alone, seen.iloc[list(at)], check_dtype=False)
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+def test_the_histogram_of_learned_combinations_attains_its_sensitivity_and_never_exceeds_it(relation):
+    rows = pd.DataFrame(
+        {"state": ["TX", "NY", "TX", None], "town": ["Dallas", "Albany", "Troy", "Troy"], "n": [1, 40, -9, 7]}
+    )
+    schema = Schema([Categorical("state", missing=True), Categorical("town"), Numeric("n", integer=True)])
+    construction = Construction.of(schema.constrain("combinations(state, town)"))
+
+    def counted(frame):
+        seen = construction.encode(frame)
+        histogram = schema_histogram(seen, construction.seen)
+        keys = [*histogram.keys["state"], "missing", *range(histogram.sizes[1])]
+        total = histogram.bounded_sum
+        return pd.Series(total.weights * total.value, index=keys), total.sensitivity(relation)
+
+    base, worst = rows.iloc[[0, 1, 1]], 0.0
+    others = [pd.concat([base, rows.iloc[[k]]]) for k in range(len(rows))]
+    if relation == "add_or_remove_one":
+        pairs = [(base, other) for other in others]
+    else:
+        pairs = [(one, other) for one in others for other in others]
+    for one, other in pairs:
+        (a, bound), (b, _) = counted(one), counted(other)
+        change = np.linalg.norm(a.sub(b, fill_value=0.0))
+        assert change <= bound * (1 + 1e-9)
+        worst = max(worst, change / bound)
+    assert worst >= 0.999
+
+
+def test_what_can_be_constructed_is_and_the_rest_is_drawn_again():
+    def left(*texts, fixed=()):
+        construction = Construction.of(SCHEMA.constrain(*texts), fixed)
+        return len(construction.steps), construction.left
+
+    assert left("came <= left") == (1, ())
+    assert left("low <= mid <= high") == (2, ())
+    assert left("low < mid") == (1, ())
+    assert left("mid < high") == (1, ("mid < high",))  # equal floats are drawn again
+    assert left("low <= high", "mid <= high") == (2, ())
+    assert left("left - came <= 30", "left - came >= 2") == (1, ())
+    assert left("0 <= low <= mid") == (1, ("0 <= low <= mid",))
+    assert left("low <= mid or dead") == (0, ("low <= mid or dead",))
+    assert left("low <= mid and x > 0") == (1, ("low <= mid and x > 0",))
+    assert left("low * mid == code") == (0, ("low * mid == code",))
+    assert left("came <= left", fixed=("left",)) == (1, ())  # the other end is constructed
+    assert left("came <= left", fixed=("left", "came")) == (0, ("came <= left",))
+    assert left("total == x + y", "x == total - y") == (1, ("x == total - y",))  # no circles
+    assert left("(town, state) in [('Troy', 'NY')]", fixed=("town",)) == (0, ("(town, state) in [('Troy', 'NY')]",))
+    with pytest.raises(SchemaError, match="target"):
+        left("combinations(state, town)", fixed=("town",))
+
+
+def test_a_difference_keeps_the_bounds_that_are_declared():
+    schema = SCHEMA.declare("came", bounds=("2019-01-01", "2022-01-01")).declare(
+        "left", bounds=("2019-02-01", "2021-01-01")
+    )
+    construction = Construction.of(schema.constrain("left - came >= 1", "left - came <= 10"))
+    assert construction.table["came"].bounds == ("2019-01-22T00:00:00", "2020-12-31T00:00:00")
+    assert construction.table["left"].bounds == ("2019-02-01T00:00:00", "2021-01-01T00:00:00")
+    assert construction.seen["left"] == Numeric("left", (1, 10), integer=True)
+    open_ = SCHEMA.declare("left", bounds=("2019-02-01", "2019-12-31"))
+    construction, seen, complete, released = constructed("came <= left", schema=open_)
+    assert numeric(released["came"].bounds[1]) <= numeric("2019-12-31")
+    back = construction.decode(seen, complete, released, np.random.default_rng(0))
+    assert (back["came"] <= back["left"]).all()
+    assert back["left"].max() <= pd.Timestamp("2019-12-31")
+
+
+def numeric(text):
+    return pd.Timestamp(text).value
+
+
+@pytest.mark.parametrize("which", ["left", "came", "both"])
+def test_missing_dates_keep_their_rates(which):
+    rng = np.random.default_rng(1)
+    frame = FRAME.copy()
+    for name in ("left", "came") if which == "both" else (which,):
+        frame.loc[rng.random(N) < 0.3, name] = pd.NaT
+    missing = {name: name == which or which == "both" for name in ("left", "came")}
+    schema = SCHEMA.replace(*(Datetime(name, resolution="D", missing=missing[name]) for name in missing))
+    construction, seen, complete, released = constructed("came <= left", frame=frame, schema=schema)
+    back = construction.decode(seen, complete, released, rng)
+    for name in missing:
+        assert (back[name].isna() == frame[name].isna()).all()
+    whole = frame[["came", "left"]].notna().all(axis=1)
+    assert (back["left"] == frame["left"])[whole].all()
+    assert (back["came"] <= back["left"])[whole].all()
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("total == x + y", ("total", "x")), ("density == {'Dallas': 1.5, 'Austin': 1.25, 'Albany': 3, 'Troy': 0.5}[town]",
+     ("density", "town")), ("determines(town, density)", ("density", "town"))],
+)  # fmt: skip
+def test_missing_values_of_what_is_computed_keep_their_rates(text, names):
+    rng, frame, schema = np.random.default_rng(2), FRAME.copy(), SCHEMA
+    for name in names:
+        frame[name] = frame[name].mask(rng.random(N) < 0.25)
+        schema = schema.declare(name, missing=True)
+    construction, seen, complete, released = constructed(text, frame=frame, schema=schema)
+    back = construction.decode(seen, complete, released, rng)
+    for name in names:
+        assert (back[name].isna() == frame[name].isna()).all()
+    whole = frame[list(names)].notna().all(axis=1)
+    kept(back[whole], text)
+
+
+def test_rows_that_violate_a_constraint_are_clipped_to_it_or_refused():
+    frame = FRAME.copy()
+    frame.loc[:49, "left"] = frame["came"] - 9 * DAY
+    frame.loc[50:99, "total"] = 9.0
+    frame.loc[:49, "back"], frame.loc[:49, "dead"] = ">30", True
+    texts = ("came <= left", "total == x + y", "if dead: back == 'NO'")
+    construction, seen, complete, released = constructed(*texts, frame=frame)
+    back = construction.decode(seen, complete, released, np.random.default_rng(0))
+    kept(back, *texts)
+    assert (back["left"] == frame["came"])[:50].all()
+    assert (back["came"] == frame["came"]).all()
+    assert (back["total"] == (frame["x"] + frame["y"]).round(2)).all()
+    for text in texts:
+        alone = Construction.of(SCHEMA.constrain(text))
+        alone.encode(FRAME, "raise")
+        with pytest.raises(SchemaError, match="rows violate the constraint") as raised:
+            alone.encode(frame, "raise")
+        assert "9" not in str(raised.value)
+
+
+def test_combinations_that_are_not_listed_are_refused_and_not_shown():
+    text = "(town, state) in [('Dallas', 'TX'), ('Austin', 'TX'), ('Albany', 'NY')]"
+    for on_invalid in ("clip", "raise"):
+        with pytest.raises(SchemaError, match="does not list") as raised:
+            Construction.of(SCHEMA.constrain(text)).encode(FRAME.assign(state="TX"), on_invalid)
+        assert "Troy" not in str(raised.value)
+
+
+def test_other_is_no_combination():
+    construction, seen, complete, released = constructed("combinations(state, town)")
+    few = complete.replace(Categorical("state", complete["state"].categories[:2], other="other"))
+    released = construction.released(few)
+    seen = seen.assign(state=seen["state"].where(seen["state"].isin(few["state"].categories), "other"))
+    back = construction.decode(seen, few, released, np.random.default_rng(0))
+    assert set(zip(back["state"], back["town"])) == {("NY", "Albany"), ("NY", "Troy")}
+    none = complete.replace(Categorical("state", (), other="other"))
+    back = construction.decode(seen.assign(state="other"), none, construction.released(none), np.random.default_rng(0))
+    assert set(back["state"]) == set(back["town"]) == {"other"}
+
+
+def test_a_dependency_that_the_released_combinations_contradict_is_told_and_kept():
+    construction, _, complete, _ = constructed("determines(town, density)")
+    texts = (*complete["town"].categories, '["Troy", 7.0]')
+    wrong = complete.replace(Categorical("town", texts, other="other"))
+    with pytest.warns(UtilityWarning, match="several values for one 'town'"):
+        wrong = construction.settled(wrong)
+    rows = pd.DataFrame({name: FRAME[name] for name in wrong.names if name != "town"}).assign(town=texts[-1])
+    back = construction.decode(rows[list(wrong.names)], wrong, construction.released(wrong), np.random.default_rng(0))
+    assert set(back["density"]) == {0.5}
+
+
+@pytest.mark.parametrize("dtype", ["datetime64[ns]", "datetime64[us, Europe/Paris]", "datetime64[s]"])
+@pytest.mark.parametrize("resolution", ["D", "min"])
+def test_dates_of_any_dtype_and_resolution_keep_their_order(dtype, resolution):
+    rng = np.random.default_rng(0)
+    zone = "Europe/Paris" if "Paris" in dtype else None
+    came = pd.Series(pd.Timestamp("2021-03-20", tz=zone) + pd.to_timedelta(rng.integers(0, 20_000, N), "min"))
+    left = came.dt.ceil("D") if resolution == "D" else came + pd.to_timedelta(rng.integers(0, 500, N), "min")
+    frame = pd.DataFrame({"came": came, "left": left}).astype(dtype)
+    schema = Schema(
+        [Datetime("came", resolution="min", dtype=dtype), Datetime("left", resolution=resolution, dtype=dtype)]
+    )
+    construction, seen, complete, released = constructed("came <= left", frame=frame, schema=schema)
+    encoder = TableEncoder(complete).fit()
+    rows = construction.decode(encoder.decode(encoder.codes(seen), rng=rng), complete, released, rng)
+    assert (rows["came"] <= rows["left"]).all()
+    assert rows.dtypes.equals(frame.dtypes)
+
+
+def test_narrow_dtypes_and_coarse_decimals_keep_their_order():
+    rng = np.random.default_rng(0)
+    for start, end in (
+        (Numeric("a", (-100, 100), integer=True, dtype="int8"), Numeric("b", integer=True, dtype="int8")),
+        (Numeric("a", (0, 9), decimals=3), Numeric("b", decimals=1)),
+        (Numeric("a", (0, 9), dtype="float32"), Numeric("b", dtype="float32")),
+        (Numeric("a", (0, 9), decimals=2), Numeric("b", integer=True)),
+        (Numeric("a", (0, 1e300)), Numeric("b")),
+    ):
+        low, high = start.bounds
+        a = (low + rng.random(N) * (high - low)).astype(start.dtype)
+        frame = pd.DataFrame({"a": a, "b": np.minimum(a + 3, 120 if start.integer else np.inf)})
+        frame = frame.astype({"b": end.dtype})
+        construction, _, complete, released = constructed("a <= b", frame=frame, schema=Schema([start, end]))
+        encoder = TableEncoder(complete).fit()
+        codes = np.stack([rng.integers(block.size, size=2_000) for block in encoder.blocks_], axis=1)
+        rows = construction.decode(encoder.decode(codes, rng=rng), complete, released, rng)
+        assert (rows["a"] <= rows["b"]).all(), end
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("combinations(state)", "two columns or more"),
+        ("combinations(state, state)", "two columns or more"),
+        ("combinations(state, 3)", "where a column must stand"),
+        ("combinations(state, nobody)", "no column"),
+        ("combinations(*state, town)", "where a column must stand"),
+        ("combinations(state, town, key=1)", "columns alone"),
+        ("determines(came, left)", "date"),
+        ("(state, town) in [('TX',)]", "2 values"),
+        ("(state, town) in ['TX']", "must be a tuple"),
+        ("(state, town) in []", "2 values"),
+        ("(state, code) in [('TX', 'x')]", "no value that the number"),
+        ("(state, back) in [('TX', 'perhaps')]", "no category"),
+        ("(state, town) == 3", "a list goes with"),
+        ("density == {}[town]", "at least one"),
+        ("density == {'a': 1, 'a': 2}[town]", "twice"),
+        ("density == {**town}[town]", "at least one"),
+        ("density == {'a': 1}[density]", "another column"),
+        ("density == {'a': __import__}[town]", "values must be"),
+        ("stay == {'a': 31}[town]", "no value that the number"),
+        ("x == {'NO': 1}[back]", "maps no value '<30'"),
+        ("if dead: back", "after the colon"),
+        ("if dead: back == 'perhaps'", "no category"),
+        ("if dead: dead == True", "on one side"),
+        ("if dead: stay is None", "may not be missing"),
+        ("if dead: came == 'yesterday'", "no date"),
+        ("if dead: back == 'NO'\nelse: back == '<30'", "if CONDITION"),
+        ("if back: weeks is None", "different kinds"),
+        ("if dead:\n  back == 'NO'\n  weeks is None", "if CONDITION"),
+        ("low <= mid <= low - 1", "no range"),
+        ("stay >= 40 + stay", None),
+        ("import os", "cannot be read"),
+        ("if dead: import os", "if CONDITION"),
+        ("if (" + "(" * 4000 + "dead" + ")" * 4000 + "): back == 'NO'", "cannot be read"),
+        ("combinations(" + "state, " * 3000 + ")", "at most 10,000"),
+        ("low <= mid + 1e300", "beyond 2"),
+    ],
+)
+def test_texts_that_are_no_constraint_are_refused(text, message):
+    if message is None:
+        assert Construction.of(SCHEMA.constrain(text)).left == (text,)
+        return
+    with pytest.raises(ValueError, match=message):
+        Construction.of(SCHEMA.constrain(text))
+
+
+def test_a_schema_keeps_its_constraints_in_its_file(tmp_path):
+    schema = SCHEMA.constrain("came <= left", "combinations(state, town)", "came <= left")
+    assert schema.constraints == ("came <= left", "combinations(state, town)")
+    schema.save(tmp_path / "s.json")
+    assert Schema.load(tmp_path / "s.json") == schema
+    assert "constraints" not in SCHEMA.to_dict()
+    assert schema.declare("x", bounds=(0, 2)).constraints == schema.constraints
+    assert schema.select(["came", "left", "town"]).constraints == ("came <= left",)
+    assert Schema.from_kinds(FRAME, schema).constraints == schema.constraints
+    for wrong in ("nobody > 3", 3, None, {"a": 1}, ["x > 3"] * 300):
+        with pytest.raises(SchemaError):
+            Schema.from_dict(SCHEMA.to_dict() | {"constraints": wrong})
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_nothing_learned_can_stop_a_construction_after_the_charge():
+    rng = np.random.default_rng(5)
+    schema = SCHEMA.replace(
+        Datetime("left", resolution="D", dtype="datetime64[ns]"),
+        Datetime("came", resolution="us", dtype="datetime64[us]"),
+        Numeric("low", integer=True, dtype="int8"),
+        Numeric("mid", integer=True, dtype="UInt16", missing=True),
+        Numeric("high", dtype="float32"),
+        Numeric("x"),
+        Numeric("stay", integer=True),
+        Categorical("back", dtype="object", missing=True),
+    )
+    texts = (
+        "came <= left", "low <= mid <= high + 3", "total == 1e30 * x - 5 * y", "determines(town, code)",
+        "if dead: back == 'NO' and x == -7", "stay == left - came",
+    )  # fmt: skip
+    construction = Construction.of(schema.constrain(*texts))
+    seen = construction.encode(FRAME.assign(low=FRAME["low"].astype("int8"), mid=FRAME["mid"].abs()))
+    counts = schema_histogram(seen, construction.seen)
+    for scale in (0.1, 30.0, 1e5):
+        for _ in range(3):
+            noisy = counts.bounded_sum.value + rng.normal(0, scale, len(counts.bounded_sum.value))
+            complete = construction.settled(schema_from_histogram(noisy, counts, scale, 0.1))
+            released = construction.released(complete)
+            assert released.complete
+            encoder = TableEncoder(complete).fit()
+            codes = np.stack([rng.integers(block.size, size=200) for block in encoder.blocks_], axis=1)
+            rows = construction.decode(encoder.decode(codes, rng=rng), complete, released, rng)
+            assert list(rows) == list(FRAME)
+            assert (rows["came"] <= rows["left"]).all()
+            assert (rows["back"][rows["dead"]] == "NO").all()
+            encoder.codes(seen)
