@@ -52,6 +52,8 @@ PAGES = (
     "gallery/index",
     "public_and_charged",
     "pitfalls",
+    "choosing_epsilon",
+    "publishing",
     "choosing",
     "moment_synthesizer",
     "privae",
@@ -82,7 +84,7 @@ def reference_of_estimators():
     """One entry for each estimator, for the reference page."""
     for name in sorted(skdpgen.__all__):
         found = getattr(skdpgen, name)
-        if hasattr(found, "fit"):
+        if hasattr(found, "fit") and hasattr(found, "plan"):
             methods = ", ".join(method for method in METHODS if hasattr(found, method))
             yield f".. autoclass:: {name}\n   :members: {methods}\n   :inherited-members: BaseEstimator\n"
             yield f"   :exclude-members: {INHERITED}\n\n"

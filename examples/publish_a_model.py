@@ -1,7 +1,8 @@
-"""Publish a model: one file that samples, one card that proves what it cost.
+"""Publish a model: one file that samples, one card that proves what it cost, one page that explains it.
 
 The model file holds released state alone: arrays and JSON, no pickle, and nothing that is executed. Anybody who has the
-file can draw any number of rows. Nothing that they do with it spends more privacy.
+file can draw any number of rows. Nothing that they do with it spends more privacy. The card states the SHA-256 of the
+model file, and the page says in plain sentences what the card says.
 """
 
 import tempfile
@@ -12,6 +13,7 @@ from skdpgen import P3GMSynthesizer, PrivacyCard
 from skdpgen.accounting import gaussian_event
 from skdpgen.datasets import load_digits_table
 from skdpgen.exceptions import DetachedAccountantError
+from skdpgen.report import card_page
 
 folder = Path(tempfile.mkdtemp())
 digits = load_digits_table()
@@ -21,7 +23,9 @@ synthesizer = P3GMSynthesizer(
     epsilon=3.0, bounds=digits.bounds, classes=digits.classes, image_shape=digits.image_shape
 ).fit(digits.data, digits.target)
 synthesizer.save(folder / "digits.safetensors")
-synthesizer.card_.save(folder / "digits.card.json")
+card = synthesizer.card_.with_files(model=folder / "digits.safetensors")
+card.save(folder / "digits.card.json")
+(folder / "digits.card.html").write_text(card_page(card), encoding="utf-8")
 print({path.name: f"{path.stat().st_size / 1e3:.0f} kB" for path in sorted(folder.iterdir())})
 
 # ---- anybody else -----------------------------------------------------------------------------------------------
@@ -31,6 +35,7 @@ print("drawn from the file:", X.shape, y.shape)
 
 card = PrivacyCard.load(folder / "digits.card.json")
 print("recomputed from the events alone:", card.verify()["fit"])
+card.check_files(model=folder / "digits.safetensors")  # ValueError for another file
 print("assumed public:", card["public_assumptions"])
 
 # A card that claims less than its events cost does not verify.

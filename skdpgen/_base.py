@@ -13,7 +13,8 @@ from sklearn.utils import check_random_state
 
 from ._types import NEIGHBORING
 from .accounting import PrivacyAccountant, PrivacyCard
-from .accounting._reservation import PhaseRecorder
+from .accounting._facts import array_columns, declared_facts
+from .accounting._reservation import CalibratedFit, PhaseRecorder
 from .exceptions import PrivacyLeakWarning
 from .utils.noise import make_noise_generator
 from .utils.validation import (
@@ -31,6 +32,7 @@ from .utils.validation import (
 
 __all__ = ["DEFAULT_DELTA", "PRIVACY_CONSTRAINTS", "PrivateEstimator"]
 
+# That of the tables of P3GM, PriVAE and DP2-VAE, and of our benchmarks.
 DEFAULT_DELTA = 1e-5
 
 PRIVACY_CONSTRAINTS = {
@@ -42,24 +44,64 @@ PRIVACY_CONSTRAINTS = {
     "random_state": [Interval(Integral, 0, 2**32 - 1, closed="both"), np.random.RandomState, None],
 }
 
+# Share of delta for the thresholds of learned names: at epsilon 1 the noise is less than 1 % larger without a tenth.
+_THRESHOLD_SHARE = 0.1
+# What scikit-learn stores on an estimator for its caller, and copies to clones: set_output, routing, callbacks.
+_SETTINGS = ("_sklearn_output_config", "_metadata_request", "_skl_callbacks", "_parent_callback_ctx")
+
 
 class PrivateEstimator(BaseEstimator):
     """Base of the private estimators: validate, plan, charge, and only then release.
 
-    A subclass has the constructor parameters `epsilon`, `delta`, `neighboring`, `accountant`, `noise`
-    and `random_state`, and writes its `fit` as::
-
-        with self._fitting():
-            accountant = self._resolve_accountant()
-            rows, plan = self._prepare(X, y, accountant)  # validated; planned from public parameters alone
-            rng = self._charge(accountant, plan)          # charged: a crash from here on does not undo it
-            ...                                           # release, set attributes
-            self._issue_card(...)
+    A subclass has the constructor parameters `epsilon`, `delta`, `neighboring`, `accountant`, `noise` and
+    `random_state`, and two methods: `_prepare`, before the charge, and `_complete`, after it. Its `fit` calls `_fit`,
+    the one order of a fit. A private search calls the two methods itself (`_fit_reserved`).
 
     Attributes set here: ``accountant_`` (the one that the fit charged) and ``card_`` (the privacy card).
     """
 
     _parameter_constraints = PRIVACY_CONSTRAINTS
+
+    # ---- the order of a fit -------------------------------------------------------------------------------------
+    def _fit(self, X, y=None):
+        """Validate the rows, plan, charge, release: each once, in this order."""
+        earlier = vars(self).get("card_")
+        with self._fitting():
+            planner = self._planner(self._resolve_accountant())
+            rows, plan = self._prepare(X, y, planner)
+            self._check_prepared(rows, plan)
+            rng = self._charge(planner, plan)  # before it nothing private is released, after it nothing is refunded
+            self._complete(rows, plan, rng)
+            self._warn_of_other_fits(earlier)
+        return self
+
+    def _fit_reserved(self, X, y, plan, reservation):
+        """Make one of the fits that a search has charged: the releases of `plan`, which `reservation` covers."""
+        with self._fitting():
+            rows, plan = self._prepare(X, y, CalibratedFit(plan))
+            rng = make_noise_generator(self.noise)
+            self._receipt, accountant = reservation.take(plan, private=rng.private)
+            self._begin_release(accountant)
+            self._complete(rows, plan, rng)
+        return self
+
+    def _prepare(self, X, y, accountant):
+        """Validate rows and parameters; return ``rows, plan``, the plan from public facts alone.
+
+        Of the accountant it uses `neighboring`, `fixed_phases` and, through `_calibrate`, `calibrate`.
+        """
+        raise NotImplementedError
+
+    def _complete(self, rows, plan, rng):
+        """Make all releases of a charged plan, set the fitted attributes, and end with `_issue_card`."""
+        raise NotImplementedError
+
+    def _planner(self, accountant):
+        """Return what plans and charges the fit: the accountant, or what replaces it in a fit that goes on."""
+        return accountant
+
+    def _check_prepared(self, rows, plan):
+        """Make the last checks before the charge."""
 
     def plan(self, X, y=None):
         """Return what `fit` on these data would charge: nothing is charged, released or stored.
@@ -122,11 +164,6 @@ class PrivateEstimator(BaseEstimator):
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always")
                 yield
-                if inside_search():
-                    own = SEPARATE_LEDGERS + _sum_of_search(self) if self.accountant is None else ""
-                    warnings.warn(EXACT_SCORES + own, PrivacyLeakWarning, stacklevel=4)
-                elif self.accountant is None and "card_" in before:
-                    _warn_of_refit(before["card_"], self.card_)
             vars(self).pop("_receipt", None)  # of this fit alone
         except BaseException:
             charged = vars(self).get("accountant_")
@@ -147,10 +184,25 @@ class PrivateEstimator(BaseEstimator):
         super()._validate_params()
 
     def _forget_fit(self, parameters):
-        for name in set(vars(self)) - set(parameters):
-            # set_output, metadata routing and callbacks are settings of the user, not results of a fit
-            if not name.startswith(("_sklearn", "_metadata", "_skl_", "_parent_callback")):
-                delattr(self, name)
+        """Delete all that is neither a parameter nor a setting of the caller: the results of an earlier fit."""
+        for name in set(vars(self)).difference(parameters, _SETTINGS):
+            delattr(self, name)
+
+    def _warn_of_other_fits(self, earlier):
+        """Warn inside a search of scikit-learn, whose scores are exact, and at a second fit of this object.
+
+        `earlier` is the card of the fit before, or None.
+        """
+        if inside_search():
+            own = SEPARATE_LEDGERS + _sum_of_search(self) if self.accountant is None else ""
+            warnings.warn(EXACT_SCORES + own, PrivacyLeakWarning, stacklevel=5)  # _fit, fit, its context, caller
+        elif self.accountant is None and earlier is not None:
+            _warn_of_refit(earlier, self.card_)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True  # noise never follows random_state
+        return tags
 
     def __sklearn_is_fitted__(self):
         return "card_" in vars(self)
@@ -173,8 +225,11 @@ class PrivateEstimator(BaseEstimator):
             )
         return self.accountant
 
-    def _calibrate(self, accountant, phases, *, extra_delta_share=0.0):
-        """Return the plan with the noise of all `phases` of this fit; it depends on public parameters alone."""
+    def _calibrate(self, accountant, phases, *, learns_names=False):
+        """Return the plan with the noise of all `phases` of this fit; it depends on public parameters alone.
+
+        With `learns_names` a part of delta is for the threshold that learned classes and categories must pass.
+        """
         phases = [phase for phase in phases if phase.share > 0]
         try:
             return accountant.calibrate(
@@ -183,7 +238,7 @@ class PrivateEstimator(BaseEstimator):
                 label=f"{type(self).__name__}: {', '.join(phase.label for phase in phases)}",
                 epsilon=self.epsilon,
                 delta=self.delta,
-                extra_delta_share=extra_delta_share,
+                extra_delta_share=_THRESHOLD_SHARE if learns_names else 0.0,
             )
         except ArithmeticError as error:  # a combination beyond the range of floats
             steps = max(phase.steps for phase in phases)
@@ -191,13 +246,19 @@ class PrivateEstimator(BaseEstimator):
             given = ", ".join([f"epsilon={self.epsilon}", f"delta={self.delta}", f"steps={steps}", *rates])
             raise ValueError(f"no noise can be computed for {given}; nothing was charged") from error
 
-    def _charge(self, accountant, plan):
+    def _charge(self, accountant, plan, reservation=None):
         """Charge the whole fit, then return the noise generator for its releases.
 
-        Until the fit is over ``self._receipt`` covers its plans of steps (`DPSGDPlan`, `SubsetPlan`).
+        Until the fit is over ``self._receipt`` covers its plans of steps (`DPSGDPlan`, `SubsetPlan`). A search charges
+        its accountant through a `Reservation`, which then allows its fits.
         """
         rng = make_noise_generator(self.noise)
-        self._receipt = accountant.charge(plan.event, plan.label, plan.extra_delta, private=rng.private)
+        charged = accountant if reservation is None else reservation
+        self._receipt = charged.charge(plan.event, plan.label, plan.extra_delta, private=rng.private)
+        self._begin_release(accountant)
+        return rng
+
+    def _begin_release(self, accountant):
         self.accountant_ = accountant
         # The stream that `sample` advances: post-processing, so it may follow random_state. Noise never does.
         seed = (
@@ -206,12 +267,12 @@ class PrivateEstimator(BaseEstimator):
             else None
         )
         self._sampling_stream = np.random.default_rng(seed)
-        return rng
 
-    def _issue_card(self, plan, rng, public_assumptions, gradient_noise=None):
+    def _issue_card(self, plan, rng, public_assumptions, gradient_noise=None, columns=None, declared=None):
         """Write the privacy card: the last step of a fit, after which the estimator counts as fitted.
 
-        `gradient_noise` is the (description, private) of the noise of DP-SGD, where there was any.
+        `gradient_noise` is the (description, private) of the noise of DP-SGD, where there was any; `columns` and
+        `declared` are the fields of the card, where they are not those of an array and of the parameters.
         """
         self._check_finite(plan)
         description, private = rng.description, rng.private
@@ -220,14 +281,21 @@ class PrivateEstimator(BaseEstimator):
         public_assumptions = list(public_assumptions)
         if plan.neighboring == "replace_one":
             public_assumptions.append("number of rows: public under replace_one")
+        parameters = self.get_params(deep=False)
+        declared = declared_facts(parameters) if declared is None else declared
+        if columns is None:
+            columns = array_columns(getattr(self, "n_features_in_", None), getattr(self, "feature_names_in_", None))
         self.card_ = PrivacyCard.build(
             plan,
             self.accountant_,
             model=type(self).__name__,
-            parameters=_plain(self.get_params(deep=False)),
+            parameters=_plain(parameters, declared),
             public_assumptions=public_assumptions,
             noise=description,
             private=private and math.isfinite(plan.epsilon),
+            date=getattr(vars(self).get("_receipt"), "day", None),  # a search charges a reservation: no receipt
+            columns=columns,
+            declared=declared,
         )
 
     def _check_finite(self, plan):
@@ -279,7 +347,7 @@ def _warn_of_refit(first, second):
         f"{one['delta'] + other['delta']:.2g} together, and neither card says so: give one accountant= to all fits "
         "of the same rows",
         PrivacyLeakWarning,
-        stacklevel=5,  # _warn_of_refit, _fitting, its context, fit, its context
+        stacklevel=6,  # itself, _warn_of_other_fits, _fit, fit, its context, the caller
     )
 
 
@@ -312,11 +380,14 @@ def _is_plain(values, deep=True):
     )
 
 
-def _plain(parameters):
-    """Constructor parameters as JSON can hold them; objects by their type, rows by their shape, never by contents."""
+def _plain(parameters, declared=()):
+    """Constructor parameters as JSON can hold them; objects by their type, rows by their shape, never by contents.
+
+    Of an object among the `declared` facts the card says that it is listed there.
+    """
     out = {}
     for name, value in parameters.items():
-        if name in ("accountant", "random_state"):
+        if name in ("accountant", "random_state", "checkpoint"):  # a path of this machine is no fact about the model
             continue
         if isinstance(value, (str, bool, int, float, type(None))):
             out[name] = value
@@ -333,5 +404,5 @@ def _plain(parameters):
         ):
             out[name] = dict(value)
         else:
-            out[name] = f"<{type(value).__name__}>"
+            out[name] = "<see declared>" if name in declared else f"<{type(value).__name__}>"
     return out

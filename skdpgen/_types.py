@@ -26,11 +26,12 @@ class BoundedSum:
     ----------
     value : array or tensor
         Sum; private until noise is added.
-    l2_bound : float
-        Bound of ``norm(weights * c)`` over every possible contribution c of one unit.
-    difference_bound : float, default=None
-        Bound of ``norm(weights * (c - c'))`` over every two possible contributions;
-        None is the triangle inequality's ``2 * l2_bound``.
+    add_or_remove_one : float
+        L2 sensitivity where a unit joins or leaves: bound of ``norm(weights * c)`` over every possible contribution c
+        of one unit.
+    replace_one : float, default=None
+        L2 sensitivity where a unit is replaced: bound of ``norm(weights * (c - c'))`` over every two possible
+        contributions; None is the triangle inequality's ``2 * add_or_remove_one``.
     weights : float or array broadcast to `value`, default=1.0
         The bounds hold for ``weights * value``; noise on `value` is divided by them.
         Keeping the weights out of the sum keeps the sum on its lattice.
@@ -47,8 +48,8 @@ class BoundedSum:
     """
 
     value: Any
-    l2_bound: float
-    difference_bound: float | None = None
+    add_or_remove_one: float
+    replace_one: float | None = None
     weights: Any = 1.0
     lattice: float | None = None
     unit: str = "record"
@@ -57,8 +58,8 @@ class BoundedSum:
     def sensitivity(self, neighboring: str) -> float:
         """L2 sensitivity of ``weights * value`` under `neighboring`."""
         if check_neighboring(neighboring) == "add_or_remove_one":
-            return self.l2_bound
-        return 2 * self.l2_bound if self.difference_bound is None else self.difference_bound
+            return self.add_or_remove_one
+        return 2 * self.add_or_remove_one if self.replace_one is None else self.replace_one
 
     def reach_of_a_record(self, neighboring: str) -> float:
         """Largest change of ``weights * value`` by one record; with unit "subset" it changes one contribution."""

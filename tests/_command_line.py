@@ -28,10 +28,10 @@ def table(tmp_path, monkeypatch):
 
 
 def refused(capsys, *arguments):
-    """Exit code 2 and one line on stderr, which is returned."""
+    """Exit code 2 and one line on stderr, which is returned; a note on undeclared columns may stand before it."""
     assert main(list(arguments)) == 2
     out, err = capsys.readouterr()
-    lines = [line for line in err.splitlines() if line]
+    lines = [line for line in err.splitlines() if line and "and therefore learned and charged" not in line]
     assert len(lines) == 1, err
     assert lines[0].startswith("skdpgen: ")
     assert not out

@@ -156,6 +156,14 @@ FITS = {
 _CATEGORY = FRAME.astype({"job": "category"})
 
 
+# what noise may make of released sums
+POOR = {
+    "negative": lambda noisy: -1e6 - np.abs(noisy),
+    "zero": np.zeros_like,
+    "large": lambda noisy: 1e6 + np.abs(noisy),
+}
+
+
 def _levels():
     return Schema([Categorical("work", ("BAKER", "NURSE", "PILOT")), Categorical("age", ("new", "old"))])
 
@@ -181,6 +189,13 @@ def ledger_is_what_ran(name):
             expected = plan.expected_batch_size / plan.sampling_rate
             assert abs(expected - N) > 1e-6, "the denominator holds the exact number of rows"
     assert (len(audit.plans) > 0) == ("net" in name)
+
+
+def a_poor_release_is_made_once(name, poor):
+    """Whatever the noise makes of the sums, the fit ends, and what ran is what was charged: nothing is drawn again."""
+    with Audit(POOR[poor]) as audit:
+        fitted, _ = _fit(name)
+    audit.check(fitted.accountant_)
 
 
 def nothing_private_is_kept(name):

@@ -141,10 +141,10 @@ def _watched(stop):
         seen.append(resolve(self))
         return seen[-1]
 
-    def charged(self, accountant, plan):
-        if stop and getattr(accountant, "accountant", accountant) is seen[0]:
+    def charged(self, accountant, *rest):
+        if stop and accountant is seen[0]:
             raise Charged
-        return charge(self, accountant, plan)
+        return charge(self, accountant, *rest)
 
     PrivateEstimator._resolve_accountant, PrivateEstimator._charge = resolved, charged
     try:

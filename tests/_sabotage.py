@@ -30,7 +30,7 @@ _TESTS = Path(__file__).parent
 
 
 # the test functions of other rooms are the claims that sabotage must break
-_ROOMS = ("accounting", "data", "decomposition", "dpsgd", "generators", "mechanisms", "nn", "synthesizers")
+_ROOMS = ("accounting", "data", "decomposition", "dpsgd", "generators", "mechanisms", "metrics", "nn", "synthesizers")
 sys.path.extend(str(_TESTS / room) for room in _ROOMS)
 
 
@@ -155,6 +155,11 @@ def assert_caught(monkeypatch, claims, *changes):
 class Audit:
     """Watch a fit: what was charged, what was released, in which order; a context manager.
 
+    Parameters
+    ----------
+    change : callable, default=None
+        Maps each released sum to what the fit goes on with in its place.
+
     Attributes
     ----------
     log : list of (kind, ...)
@@ -166,7 +171,8 @@ class Audit:
         Under which noise was scaled.
     """
 
-    def __init__(self):
+    def __init__(self, change=None):
+        self._change = change
         self.log, self.plans, self.subset_plans, self.relations = [], [], [], set()
         self._rate = None
 
@@ -186,12 +192,12 @@ class Audit:
         def released(noise, bounded, divisor=1.0, out=None):
             if audit.subset_plans:  # the unit is a subset, and a plan says what the noise is a multiple of
                 plan = audit.subset_plans[-1]
-                assert (divisor, bounded.l2_bound) == (plan.per_step, plan.l2_bound)
+                assert (divisor, bounded.add_or_remove_one) == (plan.per_step, plan.l2_bound)
                 audit.log.append(("step", noise.noise_multiplier, plan.sampling_rate))
                 return release(noise, bounded, divisor, out)
             plan = audit.plans[-1]
             assert divisor == plan.expected_batch_size, "the denominator is not the expected batch size of the plan"
-            assert bounded.l2_bound == plan.l2_bound
+            assert bounded.add_or_remove_one == plan.l2_bound
             audit.log.append(("step", noise.noise_multiplier, audit._rate))
             return release(noise, bounded, divisor, out)
 
@@ -210,7 +216,8 @@ class Audit:
     def _add_gaussian(self, query, noise_multiplier, rng, neighboring):
         self.log.append(("release", noise_multiplier))
         self.relations.add(neighboring)
-        return add_gaussian(query, noise_multiplier, rng, neighboring)
+        noisy = add_gaussian(query, noise_multiplier, rng, neighboring)
+        return noisy if self._change is None else self._change(noisy)
 
     def _select_above(self, noisy_counts, sd, delta, n_columns=1):
         self.log.append(("threshold", delta))

@@ -150,7 +150,7 @@ def test_a_ledger_is_made_charged_and_kept(table, capsys):
             "add_or_remove_one",
         ],
     )
-    assert "has its own" in refused(
+    assert "is not the budget of budget.db, which is 2.5" in refused(
         capsys,
         *[
             "synthesize",
@@ -186,7 +186,7 @@ def test_a_ledger_is_made_charged_and_kept(table, capsys):
         ("--output .", "is a folder"),
         ("--save-model model.pkl", "must end in .safetensors"),
         ("--seed -5", "random_state"),
-        ("--budget 3", "--budget is for"),
+        ("--budget 3", "--budget is the epsilon of a ledger"),
     ],
 )
 def test_bad_arguments_are_one_line_and_charge_nothing(table, capsys, tmp_path, arguments, message):

@@ -1,6 +1,10 @@
 """`skdpgen budget` and `skdpgen audit`."""
 
+import contextlib
+import io
 import json
+import os
+import tempfile
 
 import pandas as pd
 import pytest
@@ -43,6 +47,23 @@ def test_a_file_and_an_array_are_planned_and_drawn(tmp_path, capsys):
     command = ["budget", "--columns", "4", "--model", "DPPCA", "--set", "n_components=2", "--plot", str(plot)]
     assert main(command) == 0
     assert plot.exists()
+
+
+def test_the_plan_of_a_file_follows_from_its_columns_alone():
+    """It is shown, and perhaps published, and nothing is charged for it: the number of rows is what the caller says."""
+    shown = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "rows.csv")
+        for n_rows, scale in ((3, 1.0), (211, 50.0)):
+            frame = pd.DataFrame({"size": [scale * (k + 0.5) for k in range(n_rows)], "kind": ["x"] * n_rows})
+            frame.to_csv(path, index=False)
+            for options in ((), ("--json",), ("--rows", "5000")):
+                with contextlib.redirect_stdout(io.StringIO()) as told:
+                    assert main(["budget", path, *options]) == 0
+                shown.setdefault(options, set()).add(told.getvalue())
+    assert all(len(texts) == 1 for texts in shown.values())
+    assert "10000 rows" in shown[()].pop()
+    assert "5000 rows" in shown["--rows", "5000"].pop()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import os
 import sqlite3
+import tempfile
 
 import numpy as np
 import pytest
@@ -11,6 +14,8 @@ from _command_line import refused
 
 from skdpgen import DPPCA, PrivacyAccountant
 from skdpgen.__main__ import main
+from skdpgen.accounting import gaussian_event
+from skdpgen.testing import seeded_noise
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 
@@ -35,3 +40,21 @@ def test_verify_checks_a_ledger_with_or_without_a_card(capsys, tmp_path):
     assert "give CARD.json" in refused(capsys, "verify")
     assert "--head is of a ledger" in refused(capsys, "verify", str(card), "--head", head)
     assert "is not there" in refused(capsys, "verify", "--ledger", str(tmp_path / "nowhere.db"))
+
+
+def verify_succeeds_only_if_card_and_ledger_are_both_private(which):
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as told:
+        path, card = os.path.join(folder, "budget.db"), os.path.join(folder, "card.json")
+        accountant = PrivacyAccountant(3.0, ledger=path)
+        accountant.charge(gaussian_event(10.0), "by hand", private=which != "ledger")
+        with seeded_noise(quiet=True) if which == "card" else contextlib.nullcontext():
+            model = DPPCA(1, epsilon=30.0, bounds=(-4, 4), l2_bound=1.0)
+            model.fit(np.random.default_rng(0).normal(size=(50, 2))).card_.save(card)
+        codes = [main(["verify", *given]) for given in ([card], ["--ledger", path], [card, "--ledger", path])]
+    assert codes == [int(which == "card"), int(which == "ledger"), 1]
+    assert told.getvalue().count("private  NO") == told.getvalue().count("private  yes") == 2
+
+
+@pytest.mark.parametrize("which", ["card", "ledger"])
+def test_verify_succeeds_only_if_card_and_ledger_are_both_private(which):
+    verify_succeeds_only_if_card_and_ledger_are_both_private(which)

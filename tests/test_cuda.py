@@ -39,7 +39,7 @@ def test_clipped_sum_on_cuda_equals_the_processors(name, path):
 
 @pytest.mark.parametrize("kind", ["secure", "fast"])
 def test_noise_on_cuda_is_at_its_scale(kind):
-    zeros = BoundedSum([torch.zeros(150_000, device="cuda"), torch.zeros((3, 4), device="cuda")], l2_bound=2.0)
+    zeros = BoundedSum([torch.zeros(150_000, device="cuda"), torch.zeros((3, 4), device="cuda")], add_or_remove_one=2.0)
     shapes = [value.shape for value in zeros.value]
     with GradientNoise(shapes, 0.75, make_noise_generator(kind), steps=2, device="cuda") as noise:
         first, second = (noise.release(zeros, divisor=10.0)[0].clone() for _ in range(2))

@@ -17,8 +17,10 @@ from skdpgen import (
     PrivateSearchCV,
 )
 from skdpgen._base import PrivateEstimator
-from skdpgen.accounting import Phase
-from skdpgen.estimator_checks import check_private_estimator, parametrize_with_checks
+from skdpgen._types import NEIGHBORING
+from skdpgen.accounting import Phase, PrivacyAccountant
+from skdpgen.estimator_checks import check_private_estimator, parametrize_with_checks, private_estimator_checks
+from skdpgen.exceptions import BudgetExceededError
 from skdpgen.mechanisms import add_gaussian, moments
 from skdpgen.nn import DPNetClassifier
 from skdpgen.utils.noise import NoiseGenerator, make_noise_generator
@@ -94,6 +96,16 @@ def test_private_estimator_with_labels(estimator, check):
     check(estimator)
 
 
+# The exact number of rows as an attribute, of any type that numbers have.
+_NUMBERS = {
+    "count": int,
+    "count as a float": float,
+    "numpy's count": np.int64,
+    "numpy's float": np.float32,
+    "an array": np.array,
+}
+
+
 class _Means(PrivateEstimator):
     """Releases a mean; `fault` breaks one promise."""
 
@@ -116,7 +128,16 @@ class _Means(PrivateEstimator):
         self.noise = noise
         self.random_state = random_state
 
+    def _resolve_accountant(self):
+        if self.fault == "dear" and self.accountant is None:
+            return PrivacyAccountant(2 * self.epsilon)
+        if self.fault == "any relation" and self.accountant is not None and self.neighboring in NEIGHBORING:
+            return self.accountant
+        return super()._resolve_accountant()
+
     def _prepare(self, X, y, accountant):
+        if self.fault == "dear":
+            self.epsilon = 2 * self.epsilon
         phases = [Phase("moments", 1.0, steps=len(X) if self.fault == "event" else 1)]
         return X, self._calibrate(accountant, phases)
 
@@ -132,16 +153,27 @@ class _Means(PrivateEstimator):
                 self.early_ = add_gaussian(moments(X), 1.0, make_noise_generator(), "add_or_remove_one")
             if self.fault == "twice":
                 accountant.charge(plan.event, plan.label)
-            rng = self._charge(accountant, plan)
+            if self.fault == "late":
+                make_noise_generator(self.noise).random()
+            try:
+                rng = self._charge(accountant, plan)
+            except BudgetExceededError:
+                if self.fault == "refused":
+                    make_noise_generator(self.noise).random()
+                raise
             if self.fault == "seeded":
                 rng = NoiseGenerator("seeded", seed=check_random_state(self.random_state).randint(100))
             if self.fault == "rows":
                 self.rows_ = {"kept": [X[:, 0]]}
-            if self.fault == "count":
-                self.n_samples_ = len(X)
+            if self.fault in _NUMBERS:
+                self.n_samples_ = _NUMBERS[self.fault](len(X))
             noise = plan.noise_multipliers["moments"]
             self.released_ = add_gaussian(moments(X), noise, rng, accountant.neighboring)
+            if self.fault == "card":  # of a ledger that was charged for other noise
+                self.accountant_, rng = PrivacyAccountant(accountant.epsilon), NoiseGenerator(self.noise)
+                self.accountant_.charge(plan.event, plan.label, plan.extra_delta)
             self._issue_card(plan, rng, [])
+            self.accountant_ = accountant
         return self
 
     def transform(self, X):
@@ -160,9 +192,28 @@ def test_an_honest_estimator_passes():
         ("twice", "2 charges"),
         ("seeded", "no noise was drawn"),
         ("rows", "one entry for each row"),
-        ("count", "number of rows"),
+        *((fault, "number of rows") for fault in _NUMBERS),
     ],
 )
 def test_each_broken_promise_is_caught(fault, message):
     with pytest.raises(AssertionError, match=message):
         check_private_estimator(_Means(fault))
+
+
+@pytest.mark.parametrize(
+    ("fault", "name"),
+    [
+        ("late", "check_charge_precedes_every_draw_of_noise"),
+        ("late", "check_an_interrupted_fit_is_charged_and_not_fitted"),
+        ("refused", "check_full_budget_refuses_and_releases_nothing"),
+        ("dear", "check_epsilon_agrees_with_the_ledger"),
+        ("any relation", "check_another_relation_is_refused"),
+        ("card", "check_noise_is_on_the_card"),
+    ],
+)
+def test_each_check_finds_what_it_is_for(fault, name):
+    """By itself: another check that finds the same fault does not make up for it."""
+    check = next(check for check in private_estimator_checks() if check.__name__ == name)
+    check(_Means())
+    with pytest.raises(AssertionError):
+        check(_Means(fault))

@@ -69,7 +69,17 @@ class _Mean(PrivateEstimator):
             query = histogram(codes, 3)
             if self.fault == "bound":
                 query = replace(query, value=2 * query.value)
-            self.counts_ = add_gaussian(query, plan.noise_multipliers["counts"], rng, accountant.neighboring)
+            if self.fault == "infinite":  # a sum that one row turns into no number
+                value = np.where(X.min() < -8, np.nan, query.value.astype(float))
+                query = replace(query, value=value, lattice=None)
+            noise, relation = plan.noise_multipliers["counts"], accountant.neighboring
+            if self.fault == "noise" and len(X) > 30:
+                noise = 2 * noise
+            if self.fault == "relation" and len(X) > 30:
+                relation = "replace_one"
+            if self.fault == "weight" and len(X) > 30:
+                query = replace(query, weights=0.5)
+            self.counts_ = add_gaussian(query, noise, rng, relation)
             if self.fault == "own noise":
                 self.counts_ = query.value + rng.standard_normal(3)
             if self.fault == "type":
@@ -97,6 +107,10 @@ def test_an_honest_fit_passes_from_arrays_and_back():
         ("order", "order of rows"),
         ("others", "query 1"),
         ("bound", "2 of its sensitivity"),
+        ("infinite", "query 1: one row moves it by inf"),
+        ("noise", "query 1 has another noise_multiplier"),
+        ("relation", "query 1 has another neighboring"),
+        ("weight", "query 1 has another weights"),
         ("own noise", "counts_"),
         ("type", "counts_"),
         ("closure", "clip_"),
@@ -124,7 +138,7 @@ def test_exact_sums_are_shown_under_seeded_noise_alone():
                 add_gaussian(query, 1.0, rng, "add_or_remove_one")
         noise = GradientNoise([torch.Size([2])], 1.0, NoiseGenerator("secure"), steps=1)
         with noise, pytest.raises(RuntimeError, match="seeded noise alone"):
-            noise.release(BoundedSum([torch.zeros(2)], l2_bound=1.0))
+            noise.release(BoundedSum([torch.zeros(2)], add_or_remove_one=1.0))
 
 
 def test_a_fit_in_the_harness_leaves_no_private_card_and_the_callers_generators_alone():

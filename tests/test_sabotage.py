@@ -58,8 +58,7 @@ from skdpgen.mechanisms import (
     second_moments,
     selection_threshold,
 )
-from skdpgen.mechanisms._clipping import _clip_in_place
-from skdpgen.mechanisms._gaussian import _lattice_noise
+from skdpgen.mechanisms._gaussian import _clip_in_place, _lattice_noise
 from skdpgen.mechanisms._mixture_sums import _difference, _simplex_rows
 from skdpgen.mechanisms._moments import _same_class_difference, _weights
 from skdpgen.mechanisms._one_hot import _weights as one_hot_weights
@@ -76,6 +75,10 @@ G_NOISE_RO = Claim(test_gaussian.test_gaussian_noise_is_at_its_scale, RO, None)
 G_LATTICE = Claim(test_gaussian.test_noise_is_rounded_to_the_lattice_and_added_exactly)
 CLIPPED = Claim(test_gaussian.test_clipped_rows_are_inside_exactly, 1.0)
 ON_LATTICE = Claim(test_gaussian.test_lattice_rows_are_inside_exactly_and_never_longer)
+WEIGHTED_HISTOGRAM = {
+    r: Claim(test_gaussian.test_sensitivity_of_a_weighted_joint_histogram_is_attained_and_not_exceeded, r)
+    for r in (AR, RO)
+}
 HISTOGRAM = {r: Claim(test_gaussian.test_joint_histogram_sensitivity_is_attained_and_not_exceeded, r) for r in (AR, RO)}
 THRESHOLD = {
     n: Claim(test_gaussian.test_a_category_of_one_record_passes_with_probability_delta_at_most, n) for n in (1, 8)
@@ -141,7 +144,7 @@ NET_STATE = Claim(test_dp_net.test_no_private_state_outlives_fit)
 NET_NOISE = Claim(test_dp_net.test_released_gradients_carry_noise_of_the_plan)
 
 
-SD, STEP_SD = "$noise * $query.sensitivity($relation)", "self.noise_multiplier * $query.l2_bound"
+SD, STEP_SD = "$noise * $query.sensitivity($relation)", "self.noise_multiplier * $query.add_or_remove_one"
 SEEDED = "type(make_noise_generator())('seeded', seed=0)"
 COPIED = "return PrivacyAccountant(self.epsilon, self.delta, self.neighboring)"
 
@@ -206,7 +209,7 @@ MUTANTS = [
     (
         "noise that forgets replace_one",
         [G_NOISE_RO],
-        (add_gaussian, ("$bounded_sum.sensitivity($neighboring)", "$bounded_sum.l2_bound")),
+        (add_gaussian, ("$bounded_sum.sensitivity($neighboring)", "$bounded_sum.add_or_remove_one")),
     ),
     ("noise off the lattice", [G_LATTICE], (add_gaussian, ("$lattice is None", "True"))),
     (
@@ -301,7 +304,7 @@ MUTANTS = [
         [_moments(RO), _class_moments(RO), SECOND, _mixture(RO), HISTOGRAM[RO], ONE_HOT[RO], CLASS_FIRST[RO]],
         (
             BoundedSum.sensitivity,
-            ("2 * self.l2_bound if self.difference_bound is None else self.difference_bound", "self.l2_bound"),
+            ("2 * self.add_or_remove_one if self.replace_one is None else self.replace_one", "self.add_or_remove_one"),
         ),
     ),
     ("count and mean weights not paid", [_moments(AR)], (moments, ("($a2 + $b2 + 1) ** 0.5", "1.0"))),
@@ -327,13 +330,13 @@ MUTANTS = [
         [FIRST],
         (
             first_moments,
-            ("BoundedSum($rest, difference_bound=2.0)", "BoundedSum($rest, difference_bound=($3**2 + 1) ** 0.5)"),
+            ("BoundedSum($rest, replace_one=2.0)", "BoundedSum($rest, replace_one=($3**2 + 1) ** 0.5)"),
         ),
     ),
     (
         "second moments' replace_one dropped",
         [SECOND],
-        (second_moments, ("BoundedSum($rest, difference_bound=2**0.5)", "BoundedSum($rest, difference_bound=1.0)")),
+        (second_moments, ("BoundedSum($rest, replace_one=2**0.5)", "BoundedSum($rest, replace_one=1.0)")),
     ),
     ("class means' replace_one dropped", [CLASS_FIRST[RO]], (class_first_moments, ("max(2 * $one, 4.0)", "$one"))),
     (
@@ -344,7 +347,10 @@ MUTANTS = [
     (
         "class means' count not paid",
         [CLASS_FIRST[AR]],
-        (class_first_moments, ("BoundedSum($rest, l2_bound=$one**0.5)", "BoundedSum($rest, l2_bound=1.0)")),
+        (
+            class_first_moments,
+            ("BoundedSum($rest, add_or_remove_one=$one**0.5)", "BoundedSum($rest, add_or_remove_one=1.0)"),
+        ),
     ),
     ("mixture sums' counts not paid", [_mixture(AR)], (mixture_sums, ("$w0**2 + $w1**2", "$w1**2"))),
     (
@@ -375,7 +381,12 @@ MUTANTS = [
     (
         "histogram pays for one column",
         [HISTOGRAM[AR]],
-        (joint_histogram, ("BoundedSum($rest, l2_bound=$d**0.5)", "BoundedSum($rest, l2_bound=1.0)")),
+        (joint_histogram, ("BoundedSum($rest, add_or_remove_one=$d**0.5)", "BoundedSum($rest, add_or_remove_one=1.0)")),
+    ),
+    (
+        "weights of a histogram left out of its sensitivity",
+        [WEIGHTED_HISTOGRAM[AR], WEIGHTED_HISTOGRAM[RO]],
+        (joint_histogram, ("np.sum(np.square($weights))", "np.sum(np.square($weights)) / 2")),
     ),
     ("histogram's replace_one dropped", [HISTOGRAM[RO]], (joint_histogram, ("2 * $d", "$d"))),
     # sampling

@@ -12,6 +12,7 @@ import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import numpy as np
 import pytest
 import test_checks
+import test_clipped_sum
 import test_codes_and_blocks as codes
 import test_noise_blocks as blocks
 import test_training_in_threads as threads
@@ -25,6 +26,9 @@ from skdpgen.dpsgd import (
 )
 from skdpgen.dpsgd import (
     _checks as checks,
+)
+from skdpgen.dpsgd import (
+    _layers as layers,
 )
 from skdpgen.dpsgd import (
     _loader as loader,
@@ -118,6 +122,10 @@ ROUNDED = {
     for what in ("records", "subsets")
 }
 AHEAD = Claim(blocks.test_noise_drawn_ahead_is_used_before_its_memory_is, True)
+BLOCKS_OF_EXAMPLES = [
+    Claim(test_clipped_sum.test_norms_and_sums_do_not_depend_on_the_blocks_of_examples, block, kept)
+    for block, kept in ((1, 2**25), (2**12, 0))
+]
 BLOCKS_OF_GRADIENTS = Claim(blocks.test_reference_gradients_are_summed_block_by_block)
 INCLUSIONS = Claim(blocks.test_inclusions_of_steps_in_different_blocks_are_independent, 10)
 GAPS = Claim(blocks.test_gaps_that_did_not_suffice_are_drawn_on_where_they_ended, -1000)
@@ -257,6 +265,19 @@ MUTANTS = [
     # clips and sums
     ("no slack in a plan of subsets", [ROUNDED["subsets"]], replaced(SubsetPlan, "slack", lambda shipped: 0.0)),
     ("no slack in a plan of records", [ROUNDED["records"]], replaced(DPSGDPlan, "slack", lambda shipped: 0.0)),
+    (
+        "norms of every block of examples by the places of the first",
+        BLOCKS_OF_EXAMPLES,
+        edited(
+            layers._products_of_places,
+            ("$left[$i:$j, 0].transpose(1, 2)", "$left[:$j - $i, 0].transpose(1, 2)"),
+        ),
+    ),
+    (
+        "products of every block of examples with the places of the first",
+        BLOCKS_OF_EXAMPLES,
+        edited(layers._outer_product, ("torch.matmul($left[$i:$j], $rest)", "torch.matmul($left[:$j - $i], $rest)")),
+    ),
     (
         "the last partial block of gradients left out",
         [BLOCKS_OF_GRADIENTS],

@@ -21,6 +21,9 @@ SENSITIVITY = Claim(training.test_a_record_moves_the_sum_by_twice_the_bound_and_
 ON_QUERY = Claim(training.test_a_record_moves_the_sum_by_twice_the_bound_and_never_by_more, "on_query")
 RANDOM = Claim(training.test_random_neighbours_never_move_the_sum_by_more_than_twice_the_bound, 0)
 OWN_SUBSET = Claim(training.test_a_record_that_joins_changes_its_own_subset_alone)
+JOINS_EMPTY = [
+    Claim(training.test_a_record_that_joins_an_empty_subset_changes_no_other_encoder, chunk) for chunk in (2, 5)
+]
 MASKED = Claim(training.test_a_subset_that_is_not_finite_is_left_out_and_moves_no_other)
 EMPTY = Claim(training.test_an_empty_subset_keeps_its_index_and_contributes_nothing)
 BY_HAND = Claim(training.test_all_drawn_subsets_in_one_pass_are_the_sum_of_single_ones_clipped_by_hand)
@@ -37,6 +40,7 @@ ENVELOPE = Claim(events.test_the_profile_of_one_of_k_bounds_every_configuration_
 ASSIGNED = Claim(subsets.test_records_draw_their_subsets_independently_and_uniformly)
 HASHED = Claim(subsets.test_a_record_that_leaves_moves_no_other_record_to_another_subset)
 POISSON = Claim(subsets.test_poisson_draws_have_the_variance_of_independent_ones)
+HIDDEN = Claim(subsets.test_hidden_draws_of_two_steps_are_independent, "one_of_k")
 VISITS = Claim(subsets.test_the_balanced_schedule_is_public_and_visits_as_often_as_it_is_charged_for, 7, 3, 20)
 KEYED = Claim(subsets.test_draws_are_a_function_of_purpose_unit_and_step_alone)
 
@@ -114,6 +118,25 @@ MUTANTS = [
                 "($rng.integers($plan.n_subsets, $plan.per_step) for _ in range($plan.steps))",
             ),
         ),
+    ),
+    (
+        "subsets taken in turn, in a hidden order",
+        [HIDDEN],
+        (
+            subsets_module.subset_draws,
+            (
+                "for $step in range($plan.steps):\n"
+                "    if $one:\n        yield $rng.integers($plan.n_subsets, 1)\n    else:\n        yield $turn",
+                "for $step in range($plan.steps):\n"
+                "    if $step % $plan.n_subsets == 0:\n        hidden = np.argsort($rng.random($plan.n_subsets))\n"
+                "    yield hidden[$step % $plan.n_subsets][None]",
+            ),
+        ),
+    ),
+    (
+        "draws by the place of a subset among those that have records",
+        JOINS_EMPTY,
+        (stage_1._pretrain_chunk, ("$part[0] + $local", "$part[0] + np.arange(len($local))")),
     ),
     (
         "draws that are shared by units",
@@ -198,8 +221,10 @@ MUTANTS = [
         (
             stage_2.train_decoder,
             (
-                "for $step, $units in enumerate(subset_draws($rest)):\n    $body",
-                "for $step, $units in enumerate(subset_draws($rest)):\n    round_robin = lambda *_: $units\n    $body",
+                "for $step, $units in zip($steps, subset_draws($rest)):\n    $body",
+                "for $step, $units in zip($steps, subset_draws($rest)):\n"
+                "    round_robin = lambda *_: $units\n"
+                "    $body",
             ),
         ),
     ),
@@ -208,7 +233,7 @@ MUTANTS = [
         "a step more than charged",
         [LEDGER["arrays, subsets"], LEDGER["frame, subsets"]],
         (
-            _dp2vae_model._train,
+            _dp2vae_model.subset_plan,
             (
                 "$settings.subsets.plan",
                 "__import__('dataclasses').replace($settings.subsets, steps=$settings.subsets.steps + 1).plan",
@@ -218,13 +243,13 @@ MUTANTS = [
     (
         "noise below the charge",
         [*LEDGER.values()],
-        (_dp2vae_model._train, ("$fit.noise['decoder']", "0.9 * $fit.noise['decoder']")),
+        (_dp2vae_model.subset_plan, ("$fit.noise['decoder']", "0.9 * $fit.noise['decoder']")),
     ),
     (
         "more subsets a step than charged",
         [LEDGER["arrays, subsets"]],
         (
-            _dp2vae_model._train,
+            _dp2vae_model.subset_plan,
             ("$settings.subsets.plan", "__import__('dataclasses').replace($settings.subsets, per_step=6).plan"),
         ),
     ),

@@ -41,8 +41,8 @@ ONE_CHARGE = Claim(test_dpgm.test_one_charge_pays_for_all_clusters_together)
 
 FIT, CENTERS = _dpgm.fit_dpgm_model, _dpgm.find_centers
 PLAN = _dpgm.training_plan
-CELLS = "$cells = $clusters if $classes is None else $both"
-EXACT = after(CELLS, "exact = np.bincount($clusters, minlength=$2.clusters.n_clusters).astype(float)")
+FACTS = "$codec, ($x, $a, $likelihood, $widths), $clusters, $b, $counts = $fit.facts($rest)"
+EXACT = after(FACTS, "exact = np.bincount($clusters, minlength=$2.clusters.n_clusters).astype(float)")
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
@@ -143,7 +143,7 @@ MUTANTS = [
     (
         "exact counts of the clusters",
         [LEDGER[ARRAYS], LEDGER[FRAME], *SIZES],
-        (FIT, ("$noise['counts']", "0.0")),
+        (_dpgm._release_facts, ("$noise['counts']", "0.0")),
     ),
     (
         "denominators from the exact sizes of the clusters",
@@ -211,7 +211,7 @@ MUTANTS = [
         KEPT[:1],
         (
             FIT,
-            after("$codec, $x, $classes, $likelihood, $widths = learn_rows($rest)", "seen = $x"),
+            after(FACTS, "seen = $x"),
             after("$model = DPGMModel($rest)", "$model.centers = seen[:3]"),
         ),
     ),
@@ -220,7 +220,7 @@ MUTANTS = [
         KEPT,
         (
             FIT,
-            after(CELLS, "seen = $clusters"),
+            after(FACTS, "seen = $clusters"),
             after("$model = DPGMModel($rest)", "$model.labels = seen"),
         ),
     ),
@@ -228,7 +228,7 @@ MUTANTS = [
 
 
 def _cheaper(*arguments, **options):
-    return replace(class_first_moments(*arguments, **options), l2_bound=1.0, difference_bound=2**0.5)
+    return replace(class_first_moments(*arguments, **options), add_or_remove_one=1.0, replace_one=2**0.5)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))

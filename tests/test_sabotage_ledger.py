@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
+import test_accountant as turns
 import test_charged_plans as plans
 import test_charged_steps as steps
 import test_checkpoints as checkpoints
@@ -22,6 +23,7 @@ EXCHANGED = Claim(chain.test_records_exchanged_by_sql_are_noticed)
 OVER = Claim(chain.test_a_ledger_that_its_rule_would_have_refused_does_not_verify)
 SUMS = Claim(chain.test_sums_that_understate_the_past_do_not_verify, "rdp")
 SAME = Claim(chain.test_a_file_accepts_what_a_ledger_in_memory_accepts)
+TOGETHER = [Claim(chain.test_charges_of_a_batch_that_fit_one_by_one_alone_do_not_verify, batch) for batch in (1, 2)]
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
@@ -43,6 +45,25 @@ MUTANTS = [
     ("what was seen is forgotten", [ROLLBACK, PAST], (FileLedger._remember, ("self._seen = $now", "pass"))),
     ("stated sums believed", [SUMS], (ledger_records.agree, ("all($agree)", "True or all($agree)"))),
     ("the rule not replayed", [OVER], (ledger_records.replay, ("$rule.check", "lambda *_: None"))),
+    (
+        "charges of a batch replayed one by one",
+        TOGETHER,
+        (
+            ledger_records.replay,
+            ("$rule.check($totals, $batches[$record.entry.batch])", "$rule.check($totals, [$record.entry.charge])"),
+        ),
+    ),
+    (
+        "a past that is read before the lock",
+        [Claim(turns.only_one_of_two_charges_of_the_whole_budget_is_accepted, None)],
+        (
+            MemoryLedger.add,
+            (
+                "with self._lock:\n    $totals = self.totals($3)\n    $body",
+                "$totals = self.totals($3)\nwith self._lock:\n    $body",
+            ),
+        ),
+    ),
     ("running sum that stands still", [SAME], (PrivacyFilter.add, ("$totals.rdp + $rdp", "$totals.rdp"))),
     (
         "a planned charge used twice",
@@ -58,7 +79,7 @@ MUTANTS = [
     (
         "a planned charge in memory used twice",
         [SAME],
-        (MemoryLedger.add, ("Entry($charges[0], self._entries[$k].batch, $status)", "self._entries[$k]")),
+        (MemoryLedger.add, ("Entry($charges[0], self._entries[$k].batch, $status, $day)", "self._entries[$k]")),
     ),
     (
         "a ledger in memory that a child may charge",
@@ -80,6 +101,31 @@ MUTANTS = [
         "a plan followed twice",
         [Claim(plans.a_plan_that_was_not_charged_is_not_followed, "balanced")],
         (charged.ChargedPlan.claim, ("self._use.users[0] is not $user", "False")),
+    ),
+    (
+        "steps that are compared before they are counted",
+        [Claim(plans.two_threads_take_no_step_and_no_plan_twice_wherever_they_meet, "DP-SGD")],
+        (
+            charged.ChargedPlan.take_step,
+            ("self._use.steps.append(None)", "pass"),
+            (
+                "if len(self._use.steps) > self.steps:\n    raise $error",
+                "if len(self._use.steps) >= self.steps:\n    raise $error\nself._use.steps.append(None)",
+            ),
+        ),
+    ),
+    (
+        "users of a plan that are compared before they are noted",
+        [Claim(plans.two_threads_take_no_step_and_no_plan_twice_wherever_they_meet, "subsets")],
+        (
+            charged.ChargedPlan.claim,
+            ("self._use.users.append($user)", "pass"),
+            (
+                "if self.private and self._use.users[0] is not $user:\n    raise $error",
+                "if len(self._use.users) > 0 and self._use.users[0] is not $user:\n    raise $error\n"
+                "self._use.users.append($user)",
+            ),
+        ),
     ),
     (
         "a charge that covers many plans",

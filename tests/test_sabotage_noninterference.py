@@ -27,7 +27,6 @@ from skdpgen.mixture import _dp_gaussian_mixture
 from skdpgen.nn import DPNet, DPNetClassifier
 from skdpgen.synthesizers import (
     _array_model,
-    _class_structure,
     _dp2vae_model,
     _dp_merf,
     _dpgm,
@@ -108,7 +107,7 @@ def length_scale_by_the_median_of_the_rows(patch):
 
 def cells_by_exact_class_sizes(patch):
     rows = _array_rows(patch)
-    _wrap(patch, _class_structure, "cut_directions", lambda f, counts, *a: f(np.bincount(rows[0].codes + 1)[1:], *a))
+    _wrap(patch, _array_model, "cut_directions", lambda f, counts, *a: f(np.bincount(rows[0].codes + 1)[1:], *a))
 
 
 def em_from_the_exact_mean(patch):

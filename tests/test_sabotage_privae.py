@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
+import test_privae_module
 import test_termwise
 import test_whole_batch
 from _fits import ledger_is_what_ran, nothing_private_is_kept
@@ -11,6 +12,7 @@ from _sabotage import Claim, after, assert_caught, mutant_ids
 
 from skdpgen.dpsgd import TermwiseAggregate, TermwisePlan, WholeBatchAggregate, WholeBatchPlan
 from skdpgen.dpsgd import _termwise as termwise_module
+from skdpgen.nn import UserDivergence
 from skdpgen.synthesizers import _vae_model
 
 AR, RO = "add_or_remove_one", "replace_one"
@@ -52,6 +54,14 @@ MUTANTS = [
         "a record's own term not paid twice when it is replaced",
         [SENSITIVITY[RO, 4]],
         (TermwisePlan.difference_bound, ("2 * self.sample_bound", "self.sample_bound")),
+    ),
+    (
+        "errors of some kinds that end a training",
+        [
+            Claim(test_privae_module.test_an_error_on_some_group_counts_as_zero_and_is_told_before_training_alone, kind)
+            for kind in (ValueError, LookupError)
+        ],
+        (UserDivergence._one, ("Exception", "(RuntimeError, ArithmeticError)")),
     ),
     (
         "shuffled groups of equal sizes",
@@ -172,7 +182,7 @@ MUTANTS = [
     (
         "exact counts",
         [LEDGER["arrays, termwise net"], LEDGER["frame, termwise net"]],
-        (_vae_model.fit_vae_model, ("$noise['counts']", "0.0")),
+        (_vae_model._release_facts, ("$noise['counts']", "0.0")),
     ),
     (
         "denominator from the exact row count",

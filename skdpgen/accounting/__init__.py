@@ -21,6 +21,7 @@ from ._events import (
 from ._filter import PrivacyFilter
 from ._pricing import delta_pld, epsilon_pld, epsilon_rdp, gaussian_delta, gaussian_epsilon, gaussian_mu
 from ._receipt import Receipt
+from ._risk import membership_advantage, true_positive_rate
 
 __all__ = [
     "BudgetPlan",
@@ -44,9 +45,11 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_event",
     "gaussian_mu",
+    "membership_advantage",
     "noise_multiplier_for",
     "non_private_event",
     "poisson_gaussian_event",
     "repeat_and_select_event",
     "subset_gaussian_event",
+    "true_positive_rate",
 ]

@@ -9,19 +9,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dp_accounting import DpEvent
+
 from ..exceptions import BudgetExceededError, LedgerError
 from ..utils.printing import printable
 from ._calibration import FitPlan, Phase, calibrate, check_phases, make_plan, scale_for_rdp
 from ._events import Charge
 from ._filter import Entry, PrivacyFilter, proves_privacy
 from ._ledger import FileLedger, MemoryLedger, create_ledger_file
+from ._ledger_fits import fits_frame
 from ._pricing import check_delta, check_epsilon, epsilon_pld, gaussian_mu
 from ._receipt import ChargedSteps, Receipt, resume
 from ._renyi import rdp_at
 
 if TYPE_CHECKING:
     import pandas as pd
-    from dp_accounting import DpEvent
 
 __all__ = ["PrivacyAccountant", "detached_accountant"]
 
@@ -405,6 +407,19 @@ class PrivacyAccountant:
             epsilon_if_fixed_in_advance (the PLD total, were all charges known beforehand), remaining, private.
         """
         return _ledger_frame(self._ledger.read(self._filter), self._filter)
+
+    def fits(self) -> pd.DataFrame:
+        """Return the ledger as a table with one row for each charge: a fit, as a rule.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns day (of the charge, in UTC; None where the ledger file is of an earlier version), model and releases
+            (the two parts of the label), epsilon_alone (what the charge would cost alone, at the accountant's delta;
+            NaN after computations of about a minute), share (of all RDP spent) and status. Epsilons of separate fits do
+            not add up; the shares do.
+        """
+        return fits_frame(self._ledger.read(self._filter), self._filter)
 
     def verify(self, head: str | None = None) -> dict[str, Any]:
         """Recompute the ledger from its entries alone: its hash chain, its running sums, and each charge by its rule.

@@ -12,29 +12,33 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import metadata
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .. import __version__
 from .._types import check_neighboring
 from ..exceptions import BudgetExceededError
 from ..utils.atomic import write_atomically
+from ..utils.clock import is_day, today
 from ..utils.strict_json import read_json
+from ._accountant import PrivacyAccountant, detached_accountant
 from ._calibration import FitPlan
 from ._events import Charge, mechanisms, releases_from_json, releases_to_json
+from ._facts import plain
 from ._filter import STATUSES, Entry, PrivacyFilter, proves_privacy
 from ._pricing import check_delta, check_work, epsilon_pld, epsilon_rdp, why_bounded
 
-if TYPE_CHECKING:
-    from ._accountant import PrivacyAccountant
+__all__ = ["FILES", "NOT_PRIVATE", "PrivacyCard", "default_versions", "digest", "plain", "remark_on_epsilon"]
 
-__all__ = ["NOT_PRIVATE", "PrivacyCard", "default_versions", "digest", "plain", "remark_on_epsilon"]
-
-_FORMAT = "skdpgen-privacy-card-1"
-_FIELDS = (
+_FORMAT, _OLD_FORMAT = "skdpgen-privacy-card-2", "skdpgen-privacy-card-1"
+_OLD_FIELDS = (
     *("format", "private", "neighboring", "unit", "model", "fit", "ledger", "sampler", "public_assumptions"),
     *("noise", "versions", "digest"),
 )
+_FIELDS = (*_OLD_FIELDS, "date", "columns", "declared", "files")
+# What a card may state the SHA-256 of, in words.
+FILES = {"synthetic": "synthetic rows", "model": "model"}
 _FIT_FIELDS = ("label", "epsilon", "epsilon_asked", "epsilon_rdp", "delta", "charges")
 _LEDGER_FIELDS = (
     *("budget_epsilon", "delta", "delta_reserve", "alpha", "epsilon_spent", "epsilon_if_fixed_in_advance"),
@@ -120,7 +124,8 @@ class PrivacyCard:
     """
 
     def __init__(self, content: Mapping[str, Any]):
-        _check_fields(content, _FIELDS, "not a privacy card of skdpgen")
+        old = isinstance(content, Mapping) and content.get("format") == _OLD_FORMAT
+        _check_fields(content, _OLD_FIELDS if old else _FIELDS, "not a privacy card of skdpgen")
         _check_fields(content["model"], ("name", "parameters"), "model")
         _check_fields(content["fit"], _FIT_FIELDS, "fit")
         _check_fields(content["ledger"], _LEDGER_FIELDS, "ledger")
@@ -141,6 +146,9 @@ class PrivacyCard:
         noise: str,
         private: bool = True,
         versions: Mapping[str, str] | None = None,
+        date: str | None = None,
+        columns: Sequence[Any] | Mapping[str, Any] | None = None,
+        declared: Mapping[str, Any] | None = None,
     ) -> PrivacyCard:
         """Write the card of a fit that has been charged.
 
@@ -163,6 +171,13 @@ class PrivacyCard:
             False when something outside the accounting voids the guarantee, such as seeded noise.
         versions : mapping of str to str, default=None
             Versions of software; None: of the interpreter, this package, numpy, scipy and dp-accounting.
+        date : str, default=None
+            Day of the charge in UTC, such as "2024-12-31"; None: today. It holds no time of day, because that would
+            say how long a fit took.
+        columns : list or dict, default=None
+            Columns of the data, with the facts declared of each, or their number; None: not stated.
+        declared : mapping, default=None
+            Parameters that declare facts about the data, and these facts: bounds, classes and the like.
 
         Returns
         -------
@@ -208,8 +223,91 @@ class PrivacyCard:
             "public_assumptions": [str(text) for text in public_assumptions],
             "noise": str(noise),
             "versions": dict(default_versions() if versions is None else versions),
+            "date": today() if date is None else date,
+            "columns": columns,
+            "declared": dict(declared or {}),
+            "files": {},
         }
         return cls({**content, "digest": digest(content)})
+
+    def with_files(self, **files: str | os.PathLike) -> PrivacyCard:
+        """Return the card with the SHA-256 of files that are published with it.
+
+        Parameters
+        ----------
+        **files : str or path
+            ``synthetic=``, the synthetic rows, and ``model=``, the released model, each as written.
+
+        Returns
+        -------
+        PrivacyCard
+            Another card of the same fit; files that this one states stay.
+
+        Raises
+        ------
+        TypeError
+            For other names of files.
+        OSError
+            When a file cannot be read.
+        """
+        found = {_known_file(name): _file_digest(path) for name, path in files.items()}
+        return self._changed(files={**self._content.get("files", {}), **found})
+
+    def check_files(self, **files: str | os.PathLike) -> None:
+        """Check that files are those that the card was written with.
+
+        Parameters
+        ----------
+        **files : str or path
+            As in `with_files`.
+
+        Raises
+        ------
+        ValueError
+            For a file with another SHA-256 than the card states, or of which it states none.
+        OSError
+            When a file cannot be read.
+        """
+        for name, path in files.items():
+            kind = FILES[_known_file(name)]
+            stated = self._content.get("files", {}).get(name)
+            if stated is None:
+                raise ValueError(
+                    f"{path}: cannot be checked, because the card states no SHA-256 of the {kind}: the two were not "
+                    "written together"
+                )
+            found = _file_digest(path)
+            if found != stated:
+                raise ValueError(
+                    f"{path}: not the {kind} that the card was written with: its digest is {found}, and the card "
+                    f"states {stated}"
+                )
+
+    def with_assumptions(self, *texts: str) -> PrivacyCard:
+        """Return the card with more facts that the caller declared public; texts that it has are not repeated."""
+        known = self["public_assumptions"]
+        return self._changed(public_assumptions=[*known, *(text for text in texts if text not in known)])
+
+    def same_fit(self, other: PrivacyCard) -> bool:
+        """Whether two cards are of one fit: they may differ in the files that they state, and in nothing else."""
+        contents = [{**card._content, "files": {}, "digest": ""} for card in (self, other)]
+        return contents[0] == contents[1]
+
+    def _changed(self, **fields: Any) -> PrivacyCard:
+        if self["format"] == _OLD_FORMAT and "files" in fields:
+            raise ValueError("a card of an earlier version states no files: it stays as it was written")
+        content = {**self._content, **fields}
+        del content["digest"]
+        return type(self)({**content, "digest": digest(content)})
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """Charges of the fit, as `membership_advantage` and `epsilon_pld` take them."""
+        return tuple(_charge_from_json(item, "fit") for item in self["fit"]["charges"])
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a field, or `default` where the card has none, as one of an earlier version."""
+        return self._content.get(name, default)
 
     def __getitem__(self, name: str):
         return self._content[name]
@@ -279,7 +377,7 @@ class PrivacyCard:
             At the first field that is not correct; the message names it. Also for a card whose events take too long.
         """
         card = self._content
-        if card["format"] != _FORMAT:
+        if card["format"] not in (_FORMAT, _OLD_FORMAT):
             raise ValueError(f"the card's format is {card['format']!r}; this version reads {_FORMAT!r}")
         content = {name: value for name, value in card.items() if name != "digest"}
         if card["digest"] != digest(content):
@@ -314,8 +412,6 @@ class PrivacyCard:
         ValueError
             When the ledger on the card is not consistent; see `verify`.
         """
-        from ._accountant import detached_accountant
-
         ledger = self["ledger"]
         entries = self._verify_ledger(ledger, check_neighboring(self["neighboring"]))[1]
         budget = _read_float(ledger["budget_epsilon"], "ledger: budget_epsilon")
@@ -370,8 +466,6 @@ class PrivacyCard:
 
 def default_versions() -> dict[str, str]:
     """Versions of the interpreter and of the packages that decide the figures on a card."""
-    from .. import __version__
-
     packages = {name: _installed(name) for name in ("numpy", "scipy", "dp-accounting")}
     return {"python": platform.python_version(), "skdpgen": __version__, **packages}
 
@@ -420,6 +514,28 @@ def _check_kinds(content: Mapping[str, Any]) -> None:
     reserve = content["ledger"]["delta_reserve"]
     if isinstance(reserve, bool) or not isinstance(reserve, int | float):
         raise ValueError(f"ledger: delta_reserve must be a number; got {reserve!r}")
+    if content["format"] != _OLD_FORMAT:
+        _check_facts(content)
+
+
+def _check_facts(content: Mapping[str, Any]) -> None:
+    """Refuse what `build` and `with_files` do not write of a day, of columns, declared facts and files."""
+    if not is_day(content["date"]):
+        raise ValueError(f"date must be a day such as 2024-12-31; got {content['date']!r}")
+    if not isinstance(content["columns"], list | dict | None):
+        raise ValueError("columns must be a list, an object or null")
+    for column in content["columns"] if isinstance(content["columns"], list) else ():
+        name = column.get("name") if isinstance(column, dict) else column
+        if isinstance(name, bool) or not isinstance(name, str | int):
+            raise ValueError("columns: each must have a name, which is text or a whole number")
+    if not isinstance(content["declared"], dict):
+        raise ValueError("declared must be an object")
+    files = content["files"]
+    if not isinstance(files, dict) or not set(files) <= set(FILES):
+        raise ValueError(f"files must be an object with {' and '.join(FILES)} alone")
+    for name, stated in files.items():
+        if not isinstance(stated, str) or re.fullmatch(r"sha256:[0-9a-f]{64}", stated) is None:
+            raise ValueError(f"files: that of {name} must be sha256: and 64 hexadecimal digits")
 
 
 def _replay(rule: PrivacyFilter, entries: Sequence[Entry]) -> None:
@@ -463,6 +579,21 @@ def _canonical(content: Any) -> str:
 def digest(content: Mapping[str, Any]) -> str:
     """Return the digest of a card's content."""
     return "sha256:" + hashlib.sha256(_canonical(content).encode("utf-8")).hexdigest()
+
+
+def _known_file(name: str) -> str:
+    if name not in FILES:
+        raise TypeError(f"the files of a card are {' and '.join(FILES)}; got {name}")
+    return name
+
+
+def _file_digest(path: str | os.PathLike) -> str:
+    """Return the SHA-256 of a file as it lies on disk."""
+    found = hashlib.sha256()
+    with Path(path).open("rb") as file:
+        while part := file.read(2**20):
+            found.update(part)
+    return f"sha256:{found.hexdigest()}"
 
 
 def _finite_or_inf(value: float | None) -> float | str | None:
@@ -528,20 +659,3 @@ def _charge_from_json(value: Mapping[str, Any], name: str) -> Charge:
     """Read what `_charge_to_json` wrote; ValueError for anything else."""
     _check_fields(value, ("label", "event", "extra_delta"), f"{name}: charge")
     return Charge(value["label"], releases_from_json(value["event"]), value["extra_delta"])
-
-
-def plain(value: Any) -> Any:
-    """Parameters as JSON. Objects are named by type: their repr might show data or a memory address."""
-    if value is None or isinstance(value, (bool, str)):
-        return value
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, Real):
-        return float(value) if math.isfinite(value) else str(float(value))
-    if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
-        return plain(value.item())
-    return f"<{type(value).__name__}>"

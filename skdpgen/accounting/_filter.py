@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -32,12 +32,13 @@ class Entry:
 
     `batch` counts declarations from 1: entries of one batch were fixed together. `status` is
     "planned" (accepted and charged, not yet run), "charged", or "seeded": charged for a fit whose noise can be
-    reproduced, so that the ledger guarantees nothing.
+    reproduced, so that the ledger guarantees nothing. `day` is that of the charge in UTC, where the ledger holds days.
     """
 
     charge: Charge
     batch: int
     status: str
+    day: str | None = field(default=None, compare=False)
 
     @property
     def used(self) -> bool:

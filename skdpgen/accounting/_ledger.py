@@ -18,15 +18,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..exceptions import DetachedAccountantError, LedgerError
+from ..utils.clock import today
 from ..utils.forks import ForkSafeLock, process_identity
 from ..utils.strict_json import read_json
 from ._events import Charge, releases_from_json
 from ._filter import STATUSES, Entry, PrivacyFilter, Totals
 from ._ledger_records import (
+    FitSteps,
     Record,
     charge_record,
+    end_record,
     entries_of,
     first_link,
+    fit_steps_of,
     link,
     parse,
     replay,
@@ -84,11 +88,11 @@ class MemoryLedger:
                 planned = [k for k, entry in enumerate(self._entries) if entry.status == "planned"]
                 k = next((k for k in planned if self._entries[k].charge == charges[0]), None)
                 if k is not None:
-                    self._entries[k] = Entry(charges[0], self._entries[k].batch, status)
+                    self._entries[k] = Entry(charges[0], self._entries[k].batch, status, today())
                     self._totals = totals.used()
                     return
             rule.check(totals, charges)
-            new = [Entry(charge, totals.batches + 1, status) for charge in charges]
+            new = [Entry(charge, totals.batches + 1, status, today()) for charge in charges]
             for entry in new:
                 totals = rule.add(totals, entry.charge, entry.batch, status)
             self._entries.extend(new)
@@ -166,7 +170,8 @@ if hasattr(os, "register_at_fork"):  # where there are forks
 
 
 # ---- in a file -------------------------------------------------------------------------------------
-_FORMAT = "skdpgen-ledger-2"
+_FORMAT = "skdpgen-ledger-3"
+_UNDATED_FORMAT = "skdpgen-ledger-2"  # its records hold no day, and it stays so: an earlier version can go on with it
 _OLD_FORMAT = "skdpgen-ledger-1"  # without a chain: one table of entries, whose status was changed in place
 # Limits of a file that is read; see `FileLedger`. A release takes about 100 bytes and a charge holds at most 100,000.
 _MOST_BYTES = 256 * 2**20
@@ -333,18 +338,19 @@ class FileLedger:
                 found = self._migrate(connection, found, seen, rule)
             now = self._state(connection, found, None if seen is None or seen.hash is None else seen, rule)
             totals, texts = now.totals, []
+            day = None if found["format"] == _UNDATED_FORMAT else today()
             number = None
             if status != "planned" and len(charges) == 1 and totals.planned:
                 number = self._planned(self._records(connection, found, None), charges[0])
             if number is not None:
                 totals = totals.used()
-                texts.append(use_record(number, status, totals))
+                texts.append(use_record(number, status, totals, day))
             else:
                 rule.check(totals, charges)
                 batch = totals.batches + 1
                 for charge in charges:
                     totals = rule.add(totals, charge, batch, status)
-                    texts.append(charge_record(charge, batch, status, totals))
+                    texts.append(charge_record(charge, batch, status, totals, day))
             length, head = self._write(connection, now.length, now.hash, texts)
             return _Seen(length, head, totals, None), number or now.length + 1
 
@@ -400,6 +406,84 @@ class FileLedger:
             text = take_record(number, granted, totals)
             length, head = self._write(connection, len(records), self._head(connection)[1], [text])
             return _Seen(length, head, totals, None), granted, taken + granted
+
+        self._check_writable()
+        seen = self._seen
+        now, granted, taken = self._run(work, write=True)
+        if now is not None:
+            self._remember(now._replace(stamp=self._stamp()))
+        return granted, taken
+
+    def fit_steps_of(self, number: int, rule: PrivacyFilter) -> FitSteps:
+        """Return what is known of the steps of the fit in record `number`; see `_ledger_records.fit_steps_of`."""
+
+        def work(connection):
+            return fit_steps_of(self._chained(connection, self._check_parameters(connection, rule), seen), number)
+
+        seen = self._seen
+        return self._run(work)
+
+    def take_fit_steps(self, number: int, count: int, rule: PrivacyFilter, *, known: int, file: str) -> tuple[int, int]:
+        """Take steps of a fit with a checkpoint, before they run; one process at a time goes on with a fit.
+
+        Parameters
+        ----------
+        number, count : int
+        rule : PrivacyFilter
+        known : int
+            Steps taken so far, as the caller knows. Where others have taken steps since, the caller does not go on.
+        file : str
+            SHA-256 of the checkpoint from which the steps go on: from then on the ledger vouches for that file.
+
+        Returns
+        -------
+        granted, taken : int
+            As in `take_steps`.
+
+        Raises
+        ------
+        LedgerError
+            Also where the fit has ended, or another process has gone on with it.
+        """
+        return self._write_fit(
+            number, rule, known, lambda found: min(count, found.steps - found.taken), lambda *of: take_record(*of, file)
+        )
+
+    def end_fit(self, number: int, rule: PrivacyFilter, *, known: int, file: str) -> None:
+        """End a fit whose steps were all taken: its model is made from the checkpoint of hash `file`, and no other.
+
+        Raises
+        ------
+        LedgerError
+            Also where the fit has ended at another checkpoint, or another process has gone on with it.
+        """
+        self._write_fit(
+            number, rule, known, lambda found: 0, lambda of, _, totals: end_record(of, file, totals), ends=True
+        )
+
+    def _write_fit(self, number, rule, known, count, text, *, ends=False):
+        """Append a record of a fit with a checkpoint; return how many steps it takes, and how many all have taken."""
+
+        def work(connection):
+            found = self._check_parameters(connection, rule)
+            records = self._chained(connection, found, seen)
+            fit = fit_steps_of(records, number)
+            if fit.end is not None or fit.taken != known:
+                raise LedgerError(
+                    f"another process went on with the fit charged as {fit.charge.label!r} (entry {number} in the "
+                    f"ledger {self.path}), and has {'ended it' if fit.end is not None else 'taken steps of it'}: one "
+                    "charge is one model, so this process stops; nothing was taken"
+                )
+            if ends and fit.taken < fit.steps:
+                raise LedgerError(f"the fit charged as {fit.charge.label!r} is not ended before its last step")
+            granted = count(fit)
+            if granted <= 0 and not ends:
+                return None, 0, fit.taken
+            totals = records[-1].totals
+            length, head = self._write(
+                connection, len(records), self._head(connection)[1], [text(number, granted, totals)]
+            )
+            return _Seen(length, head, totals, None), granted, fit.taken + granted
 
         self._check_writable()
         seen = self._seen
@@ -527,7 +611,7 @@ class FileLedger:
             found = {name: read_json(value, most_bytes=1000) for name, value in rows}
         except (ValueError, TypeError, AttributeError) as error:
             raise self._damaged("its parameters cannot be read") from error
-        if found.get("format") not in (_FORMAT, _OLD_FORMAT) or not isinstance(found.get("id"), str):
+        if found.get("format") not in (_FORMAT, _UNDATED_FORMAT, _OLD_FORMAT) or not isinstance(found.get("id"), str):
             raise LedgerError(f"{self.path} is not a ledger of this version of skdpgen")
         if self.identity is not None and found["id"] != self.identity:
             raise LedgerError(f"{self.path} is not the ledger that this accountant was charged to")

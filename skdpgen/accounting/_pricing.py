@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 import numpy as np
@@ -39,10 +39,12 @@ from ._subset_sampling import subset_distribution, subset_variance
 __all__ = [
     "COARSE",
     "FINE",
+    "MOST_WORK",
     "check_delta",
     "check_epsilon",
     "check_work",
     "combine",
+    "delta_curve",
     "delta_pld",
     "epsilon_of",
     "epsilon_pld",
@@ -51,6 +53,7 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_mu",
     "why_bounded",
+    "work_alone",
 ]
 
 # ---- Gaussian releases ---------------------------------------------------------------------------
@@ -384,7 +387,7 @@ def _delta_of(combined: Combined | None, epsilon: float, neighboring: str) -> fl
 # ---- limit of the work of a file ----------------------------------------------------------------
 # Evaluations of a density that the events of a card or of a ledger file may take: about 25 seconds of processor time,
 # so that a whole card ends within about a minute. And the least that one kind of sampled step counts for.
-_MOST_WORK = 1e8
+MOST_WORK = 1e8
 _LEAST_WORK = 5e4
 # What a point of a grid counts for, in each composition of two grids, and in the distribution of one step.
 _WHOLE_WORK, _SINGLE_WORK = 0.5, 2.0
@@ -410,16 +413,27 @@ def check_work(charges: Iterable[Charge], alpha: float | None, neighboring: str)
         ),
     ):
         work += part
-        if work > _MOST_WORK:
+        if work > MOST_WORK:
             break
     rows = tuple(row for charge in charges for row in charge.releases)
-    if work <= _MOST_WORK and not _repeated(rows):
+    if work <= MOST_WORK and not _repeated(rows):
         work += _grid_work(combine(rows, neighboring), neighboring)
-    if work > _MOST_WORK:
+    if work > MOST_WORK:
         raise ValueError(
-            f"its events take more than {_MOST_WORK:.0e} evaluations of a density: too many different sampled "
+            f"its events take more than {MOST_WORK:.0e} evaluations of a density: too many different sampled "
             "releases, or too many steps of them, to be verified"
         )
+
+
+def work_alone(charge: Charge, neighboring: str) -> float:
+    """Evaluations of a density that the epsilon of one charge takes, about; 0 where there is a closed form."""
+    rows = charge.releases
+    if _repeated(rows):
+        return float(sum(repetition_points(row.repeated, neighboring) for row in rows if row.repeated is not None))
+    combined = combine(rows, neighboring)
+    if combined is None or not combined[1]:
+        return 0.0
+    return _LEAST_WORK + _grid_work(combined, neighboring)
 
 
 def _grid_work(combined: Combined | None, neighboring: str) -> float:
@@ -547,6 +561,27 @@ def delta_pld(charges_or_events, epsilon: float, neighboring: str) -> float:
     if _repeated(rows):
         return min(1.0, delta_of_rows(rows, float(epsilon), neighboring) + extra)
     return min(1.0, _delta_of(combine(rows, neighboring), float(epsilon), neighboring) + extra)
+
+
+def delta_curve(charges_or_events, neighboring: str) -> Callable[[float], float]:
+    """Return delta as a function of epsilon >= 0, all of it from one distribution; see `delta_pld`, which is finer."""
+    check_neighboring(neighboring)
+    rows, extra = _gather(charges_or_events)
+    if _repeated(rows):
+        return lambda epsilon: min(1.0, delta_of_rows(rows, epsilon, neighboring) + extra)
+    combined = combine(rows, neighboring)
+    if combined is None:
+        return lambda epsilon: 1.0
+    if not combined[1]:
+        return lambda epsilon: min(1.0, gaussian_delta(combined[0], epsilon) + extra)
+    if _too_large(combined, neighboring):
+        return lambda epsilon: min(1.0, delta_of_combined(combined, epsilon, neighboring) + extra)
+    # rounding adds about steps * interval**2 / 12 of the variance to it: a thousandth at a third of the coarse interval
+    interval = _round_down(max(_coarse_interval(combined, neighboring) / 3, _least_interval(combined, neighboring)))
+    while _too_long(combined, neighboring, interval):
+        interval *= 2
+    whole = _distribution(combined, neighboring, interval, 50.0)
+    return lambda epsilon: min(1.0, float(whole.get_delta_for_epsilon(epsilon)) + extra)
 
 
 def epsilon_rdp(charges_or_events, delta: float, neighboring: str) -> float | None:

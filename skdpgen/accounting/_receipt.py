@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from .. import __version__
 from ..exceptions import LedgerError
+from ..utils.clock import today
 from ..utils.forks import ForkSafeLock, process_identity
 from ..utils.strict_json import read_safetensors
 from ._events import Charge, Release, releases
@@ -28,6 +29,8 @@ class Receipt:
         Label of the charge.
     event : dp_accounting.DpEvent
         Event that was charged.
+    day : str
+        Day of the charge in UTC, such as "2024-12-31".
 
     Notes
     -----
@@ -52,6 +55,7 @@ class Receipt:
         self._left = list(charge.releases)
         self._process = process_identity()
         self._lock = ForkSafeLock()
+        self._day = today()
 
     @property
     def label(self) -> str:
@@ -60,6 +64,10 @@ class Receipt:
     @property
     def event(self):
         return self._charge.event
+
+    @property
+    def day(self) -> str:
+        return self._day
 
     def cover(self, plan):
         """Allow a plan to be followed, once, in this process; its releases are used up.

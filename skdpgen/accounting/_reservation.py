@@ -13,15 +13,15 @@ from scipy.optimize import brentq
 
 from ..exceptions import BudgetExceededError
 from ..utils.forks import ForkSafeLock, process_identity
-from ._accountant import PrivacyAccountant
+from ._accountant import PrivacyAccountant, detached_accountant
 from ._calibration import FitPlan, Phase, check_phases, make_plan, scale_for_rdp
 from ._events import Charge, Repetition, releases
-from ._filter import PrivacyFilter
-from ._ledger import MemoryLedger
+from ._filter import Entry
 from ._pricing import check_delta, check_epsilon, epsilon_rdp, gaussian_mu
+from ._receipt import Receipt
 from ._renyi import rdp_at, run_probabilities
 
-__all__ = ["PhaseRecorder", "Reservation", "ReservedFit", "calibrate_by_rdp", "plan_at"]
+__all__ = ["CalibratedFit", "PhaseRecorder", "Reservation", "calibrate_by_rdp", "plan_at"]
 
 # Relative distance below its target at which the search for the noise ends.
 _TOLERANCE = 1e-4
@@ -61,6 +61,26 @@ class PhaseRecorder:
         terms = {"neighboring": self.neighboring, "delta": self.delta, "epsilon": 1.0 if epsilon is None else epsilon}
         extra_delta = 0.5 * extra_delta_share * self.delta
         return make_plan(self.request.phases, 1.0, label=label, extra_delta=extra_delta, **terms)
+
+
+class CalibratedFit:
+    """Stands for the accountant while a fit is prepared whose plan a search has calibrated: it returns that plan.
+
+    Parameters
+    ----------
+    plan : FitPlan
+    """
+
+    fixed_phases = True
+
+    def __init__(self, plan: FitPlan):
+        self.neighboring, self.delta, self._plan = plan.neighboring, plan.delta, plan
+
+    def calibrate(self, phases, *, label, epsilon=None, delta=None, extra_delta_share=0.0) -> FitPlan:
+        """Return the plan; BudgetExceededError where the fit asks for other phases."""
+        if check_phases(phases) != self._plan.phases or label != self._plan.label:
+            raise BudgetExceededError(f"this fit was planned as {self._plan.label!r} with other phases")
+        return self._plan
 
 
 class Reservation:
@@ -131,8 +151,22 @@ class Reservation:
             self._left = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
             return self._left
 
-    def take(self, plan: FitPlan) -> None:
-        """Use up one fit; BudgetExceededError where none is left, or the charge does not cover `plan`."""
+    def take(self, plan: FitPlan, *, private: bool = True) -> tuple[Receipt, PrivacyAccountant]:
+        """Use up one fit; BudgetExceededError where none is left, or the charge does not cover `plan`.
+
+        Parameters
+        ----------
+        plan : FitPlan
+        private : bool, default=True
+            As in `PrivacyAccountant.charge`.
+
+        Returns
+        -------
+        receipt : Receipt
+            Covers the releases of `plan`.
+        accountant : PrivacyAccountant
+            Holds the charge of `plan` alone, for the card of the fit; nothing more can be charged to it.
+        """
         with self._lock:
             if not self.open:
                 raise BudgetExceededError(f"{plan.label!r}: its reservation is over (or was never charged)")
@@ -141,6 +175,9 @@ class Reservation:
             if self._private and not self._covers(plan):
                 raise BudgetExceededError(f"{plan.label!r} is not among the runs that {self._charge.label!r} covers")
             self._left -= 1
+        search, entry = self.accountant, Entry(plan.charge, 1, "charged" if private else "seeded")
+        rule = (math.inf, search.delta, search.neighboring, search.delta_reserve)
+        return Receipt(plan.charge), detached_accountant((entry,), rule)
 
     def _covers(self, plan):
         """Whether the releases of a run begin with those of the fit (a score may follow)."""
@@ -160,57 +197,6 @@ class Reservation:
 
     def __reduce__(self):
         raise TypeError("a reservation is neither copied nor sent to another process")
-
-
-class ReservedFit(PrivacyAccountant):
-    """Accountant of one fit within a search: it holds the one charge that the reservation covers.
-
-    It is used up by that charge, and void once the block of the reservation has ended.
-
-    Parameters
-    ----------
-    reservation : Reservation
-        Open, with a run left.
-    plan : FitPlan
-        Plan of the fit: its releases must be those of a run that was charged.
-
-    Raises
-    ------
-    BudgetExceededError
-        When the reservation is over, has no run left, or does not cover `plan`.
-    """
-
-    fixed_phases = True
-
-    def __init__(self, reservation: Reservation, plan: FitPlan):
-        reservation.take(plan)
-        accountant = reservation.accountant
-        rule = (math.inf, accountant.delta, accountant.neighboring, accountant.delta_reserve)
-        self._filter, self._ledger = PrivacyFilter(*rule), MemoryLedger()
-        self._plan, self._reservation, self._lock = plan, reservation, ForkSafeLock()
-
-    def calibrate(self, phases, *, label, epsilon=None, delta=None, extra_delta_share=0.0) -> FitPlan:
-        """Return the reserved plan; another fit is refused."""
-        if check_phases(phases) != self._plan.phases or label != self._plan.label:
-            raise BudgetExceededError(f"this fit was reserved as {self._plan.label!r} with other phases")
-        return self._plan
-
-    def charge(self, event, label, extra_delta=0.0, *, private=True):
-        """Make the one charge that was reserved; a second, or another, is refused."""
-        charge = Charge(label, event, extra_delta)
-        with self._lock:
-            if not self._reservation.open:
-                raise BudgetExceededError(f"{label!r}: its reservation is over")
-            if self._ledger.totals(self._filter) or charge != self._plan.charge:
-                raise BudgetExceededError(f"{label!r}: one fit was reserved, and not this one (or not twice)")
-            return super().charge(event, label, extra_delta, private=private)
-
-    def plan(self, charges):
-        """Refuse: the one fit is planned already."""
-        raise BudgetExceededError("a reserved fit declares no other charge")
-
-    def __reduce__(self):
-        raise TypeError("a reserved fit does not leave the process")
 
 
 def plan_at(

@@ -158,8 +158,6 @@ def plan_audit(estimator, X, y=None, *, n_runs=200, confidence=0.95, method=None
     estimator, data = with_public_seed(estimator), (X,) if y is None else (X, y)
     fitted, seen = released_by(estimator, data)  # the first finds the noise, and later ones remember it
     epsilon, delta = _claim(fitted)
-    if math.isinf(epsilon):
-        raise ValueError("a fit without noise claims no epsilon that an audit could refute: give a finite epsilon")
     if method == "likelihood":
         gradient, n_releases = _judged_releases(seen)
         each = 1 if follow_path(estimator, data, data, data, gradient, n_releases).fixed else 3
@@ -293,8 +291,6 @@ def audit_neighbours(
     gaussian = _is_gaussian(first)
     gradient = gaussian and any(kind == "gradient" for _, _, kind in seen)  # of steps that every record takes part in
     directions = contribution(estimator, one, other, gradient) if statistic is None else None
-    if math.isinf(epsilon):
-        raise ValueError("a fit without noise claims no epsilon that an audit could refute: give a finite epsilon")
     method = method or ("counts" if gaussian else "distribution_free")
     _check_releases(method, first, gaussian, directions)
     if method == "scale":
@@ -355,8 +351,6 @@ def _by_runs(method, without, within, directions, gradient, delta, confidence):
 def _by_likelihood(estimator, first, seen, one, other, *, n_runs, confidence, noise_scale, progress, start):
     epsilon, delta = _claim(first)
     charges = first.accountant_.charges
-    if math.isinf(epsilon):
-        raise ValueError("a fit without noise claims no epsilon that an audit could refute: give a finite epsilon")
     if not all(is_gaussian(charge.event) for charge in charges):
         raise ValueError('method="likelihood" is for Gaussian releases alone: this fit has sampled steps')
     gradient, n_releases = _judged_releases(seen)
@@ -458,8 +452,10 @@ def _neighboring(estimator):
 def _claim(fitted):
     """Epsilon that the fit was asked for, which is what it claims, and its delta."""
     card = fitted.card_
-    asked = card["fit"]["epsilon_asked"]
-    return math.inf if asked == "inf" else float(asked), card["fit"]["delta"]
+    asked = float(card["fit"]["epsilon_asked"])
+    if math.isinf(asked):
+        raise ValueError("a fit without noise claims no epsilon that an audit could refute: give a finite epsilon")
+    return asked, card["fit"]["delta"]
 
 
 def _n_releases(fitted):

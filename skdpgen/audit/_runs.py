@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 from sklearn.base import clone
 
@@ -360,8 +361,6 @@ def canary_rows(X, y, estimator, neighboring):
     """
     labels = None if y is None else np.asarray(y)
     if hasattr(X, "iloc"):
-        import pandas as pd
-
         rows = [_canary_of_frame(X), X.iloc[[len(X) // 2]]]
         joined = [pd.concat([X, row], ignore_index=True) for row in rows]
         labels = None if y is None else pd.Series(labels)
@@ -391,8 +390,6 @@ def _canaries_of_array(X, estimator):
 
 def _canary_of_frame(X):
     """Numbers far beyond those of the table, and the first category: every record attains the bound of categories."""
-    import pandas as pd
-
     columns = {}
     for name in X.columns:
         column = X[name]

@@ -15,6 +15,8 @@ COMMANDS = {
     "budget": "show the noise and the cost of each phase of a fit in advance; nothing is charged",
     "verify": "recompute the epsilon of a privacy card or of a ledger from its events alone; exit code 1 if the fit is "
     "not private",
+    "card": "say in plain sentences what a privacy card says; --html writes a page for privacy officers",
+    "ledger": "show what a ledger has spent, fit by fit, and what is left",
     "audit": "test the claim of a model: a lower bound of its epsilon, measured by many fits of dummy rows",
     "report": "compare synthetic with real rows on one HTML page, which must not be published",
     "bench": "run a benchmark and print one JSON line for each result (needs a checkout of the repository)",

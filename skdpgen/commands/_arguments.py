@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+
 from .._types import NEIGHBORING
 
 __all__ = [
     "add_budget",
+    "add_dropping",
     "add_escaping",
     "add_reading",
     "add_settings",
     "find_models",
     "make_model",
+    "names_of",
     "print_ledger",
     "read_settings",
     "reading",
@@ -24,7 +28,7 @@ def add_reading(parser):
         metavar="TEXT",
         action="append",
         default=[],
-        help="text that means a missing value; repeatable",
+        help="text that means a missing value; repeatable; synthetic rows are written with the first",
     )
     parser.add_argument(
         "--separator", metavar="C", help="separator of the fields of a CSV file: a character, or tab (default: comma)"
@@ -44,6 +48,28 @@ def add_reading(parser):
         action="store_true",
         help="the first line holds column names, even if they look like numbers or dates",
     )
+
+
+def add_dropping(parser):
+    """Option of columns that a command leaves out."""
+    parser.add_argument(
+        "--drop",
+        metavar="A,B",
+        action="append",
+        default=[],
+        help="columns to leave out, separated by commas; repeatable",
+    )
+
+
+def names_of(texts, known, option):
+    """Return the column names in options such as ``--drop a,b``, each of which must be among `known`.
+
+    A text that is itself a column name is one name, even if it contains commas.
+    """
+    names = [name for text in texts for name in ([text] if text in known else text.split(","))]
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(f"{option}: no column {unknown[0]!r}; the file has {', '.join(known)}")
+    return list(dict.fromkeys(names))
 
 
 def reading(arguments):
@@ -94,8 +120,6 @@ def add_settings(parser):
 
 def read_settings(texts):
     """Return the parameters that ``--set`` gave, a dict: Python literals, else texts."""
-    import ast
-
     settings = {}
     for text in texts:
         name, equals, value = text.partition("=")

@@ -47,10 +47,10 @@ class Results:
             draft.discard()
 
     def write(self, synthesizer, n_rows, **options):
-        """Write the model, then the card, then the rows: the model cannot be computed again without another charge.
+        """Write the model, then the rows, then the card: the model cannot be computed again without another charge.
 
         Until the rows are written, a copy of the released model is kept beside them, because a process may be killed
-        while it draws. If one file fails, the others are still written.
+        while it draws. If one file fails, the others are still written. The card states the SHA-256 of those that were.
 
         Parameters
         ----------
@@ -69,26 +69,29 @@ class Results:
         RuntimeError, KeyboardInterrupt
             The message says what was charged, and where the released model is.
         """
-        failures, kept, rescued = [], None, None
+        failures, kept, rescued, files = [], None, None, {}
         try:
             try:
                 if self.model:
                     synthesizer.save(self._drafts[self.model])
-                    kept = self.model
+                    kept = files["model"] = self.model
             except Exception as error:
                 failures.append(error)
             if kept is None:
                 kept = rescued = self._rescue(synthesizer)
             try:
-                if self.card:
-                    synthesizer.card_.save(self._drafts[self.card])
+                written = write_rows(synthesizer, n_rows, self._drafts[self.output], **options)
+                files["synthetic"] = self.output
             except Exception as error:
                 failures.append(error)
-            written = write_rows(synthesizer, n_rows, self._drafts[self.output], **options)
-        except Exception as error:
-            failures.append(error)
+            try:
+                self._write_card(synthesizer, files)
+            except Exception as error:
+                failures.append(error)
         except BaseException as error:
             kept = kept or self._rescue(synthesizer)
+            with contextlib.suppress(Exception):
+                self._write_card(synthesizer, files)
             raise type(error)(f"interrupted; {_charged(synthesizer, kept)}") from error
         if failures:
             reasons = "; ".join(str(error) or type(error).__name__ for error in failures)
@@ -97,6 +100,12 @@ class Results:
             with contextlib.suppress(OSError):
                 os.unlink(rescued)
         return written
+
+    def _write_card(self, synthesizer, files):
+        """Write the card with the digests of the files written; a pipe or a terminal cannot be read again."""
+        if self.card:
+            files = {name: path for name, path in files.items() if not self._drafts[path].direct}
+            synthesizer.card_.with_files(**files).save(self._drafts[self.card])
 
     def _rescue(self, synthesizer):
         """Write the model to the first folder that accepts it; return its path, or None."""

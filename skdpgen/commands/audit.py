@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from ._arguments import add_settings, find_models, make_model, read_settings
 
 __all__ = ["add", "run"]
@@ -30,6 +32,28 @@ def add(command):
         help="estimators of this package, such as DPPCA; or all; or DPNet, which is one training by DP-SGD "
         "among many canaries (--set steps=, sampling_rate=; n_groups= for term-wise DP-SGD)",
     )
+    _add_comparison(command)
+    _add_rows(command)
+    command.add_argument(
+        "--noise-scale",
+        type=float,
+        default=1.0,
+        metavar="S",
+        help="ratio of the noise that fits draw to the noise that they state; with 0.5 the audit must refute the claim "
+        "(likelihood only)",
+    )
+    command.add_argument(
+        "--canaries", type=int, default=20_000, metavar="N", help="number of canaries, for DPNet (default: 20000)"
+    )
+    add_settings(command)
+    command.add_argument(
+        "--plan", action="store_true", help="fit twice, and print the cost of the audit and what it could show"
+    )
+    command.add_argument("--json", action="store_true", help="print one JSON line for each model")
+
+
+def _add_comparison(command):
+    """What is claimed, and how many fits are compared in which way."""
     command.add_argument(
         "--epsilon", type=float, default=10.0, metavar="E", help="claimed epsilon of a fit (default: 10)"
     )
@@ -57,6 +81,10 @@ def add(command):
         choices=["likelihood", "counts", "shift", "scale", "distribution_free"],
         help="how fits are compared (default: chosen by the events that were charged); scale needs only ten runs",
     )
+
+
+def _add_rows(command):
+    """The dummy rows, and what is declared of them."""
     command.add_argument(
         "--columns",
         type=int,
@@ -70,22 +98,6 @@ def add(command):
         help="declare nothing: bounds and norms are learned, and for models of tables the categories of one more "
         "column",
     )
-    command.add_argument(
-        "--noise-scale",
-        type=float,
-        default=1.0,
-        metavar="S",
-        help="ratio of the noise that fits draw to the noise that they state; with 0.5 the audit must refute the claim "
-        "(likelihood only)",
-    )
-    command.add_argument(
-        "--canaries", type=int, default=20_000, metavar="N", help="number of canaries, for DPNet (default: 20000)"
-    )
-    add_settings(command)
-    command.add_argument(
-        "--plan", action="store_true", help="fit twice, and print the cost of the audit and what it could show"
-    )
-    command.add_argument("--json", action="store_true", help="print one JSON line for each model")
 
 
 def run(arguments):
@@ -114,8 +126,6 @@ def run(arguments):
 
 
 def _audit_model(name, settings, arguments):
-    import json
-
     from ..audit import audit, plan_audit
 
     estimator = make_model(name, {"epsilon": arguments.epsilon, "delta": arguments.delta, **settings})
@@ -141,8 +151,6 @@ def _audit_model(name, settings, arguments):
 
 
 def _audit_training(settings, arguments):
-    import json
-
     from ..accounting import noise_multiplier_for, poisson_gaussian_event
     from ..audit import audit_training
     from ..dpsgd import DPSGDPlan, TermwisePlan

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import warnings
+
 from ._arguments import add_budget, add_reading, add_settings, find_models, make_model, read_settings, reading
 
 __all__ = ["add", "run"]
@@ -43,9 +46,6 @@ def add(command):
 
 
 def run(arguments):
-    import json
-    import warnings
-
     from ..accounting import BudgetPlan
     from ..data.table_files import check_apart, check_output
 

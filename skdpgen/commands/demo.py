@@ -72,8 +72,8 @@ def _run(name, budget, folder, data_dir):
     synthetic = synthesizer.sample()
     paths = [folder / f"{name}{suffix}" for suffix in (".csv", ".card.json", ".safetensors", ".png")]
     synthesizer.save(paths[2])
-    synthesizer.card_.save(paths[1])
     write_table(synthesizer.as_frame(synthetic), paths[0])
+    synthesizer.card_.with_files(synthetic=paths[0], model=paths[2]).save(paths[1])
     accountant = synthesizer.accountant_
     print(f"\n{name}: {run.describe()}, fitted in {seconds:.1f} s")
     print(_ledger(accountant))

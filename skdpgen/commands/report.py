@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ._arguments import add_reading, reading
 
 __all__ = ["add", "run"]
@@ -53,8 +55,6 @@ def add(command):
 
 
 def run(arguments):
-    from pathlib import Path
-
     from .. import PrivacyCard, Schema, load
     from ..data.table_files import check_apart, check_output, read_table
     from ..report import build_report, read_results

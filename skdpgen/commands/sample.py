@@ -14,6 +14,9 @@ def add(command):
     command.add_argument("--seed", type=int, metavar="S", help="seed of the draw (default: a new one in each run)")
     command.add_argument("--separator", metavar="C", help="separator of the fields of OUT.csv (default: comma)")
     command.add_argument("--decimal", metavar="C", default=".", help="decimal mark: . or , (default: .)")
+    command.add_argument(
+        "--missing", metavar="TEXT", default="", help="text of a missing value in OUT.csv (default: the empty field)"
+    )
     add_escaping(command)
     command.add_argument("--output", required=True, metavar="OUT.csv", help="CSV or Parquet file to write")
 
@@ -26,6 +29,7 @@ def run(arguments):
 
     check_output(arguments.output, table=True)
     written = {name: getattr(arguments, name) for name in ("separator", "decimal", "escape_formulas")}
+    written["missing_mark"] = arguments.missing
     check_writing(arguments.output, **written)
     check_apart(arguments.model, arguments.output)
     synthesizer = skdpgen.load(arguments.model)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from pathlib import Path
 
 from ._arguments import (
     add_budget,
+    add_dropping,
     add_escaping,
     add_reading,
     add_settings,
+    names_of,
     print_ledger,
     read_settings,
     reading,
@@ -17,7 +21,10 @@ from ._arguments import (
 __all__ = ["add", "run"]
 
 # Parameters that have a separate option.
-_OPTIONS = ("epsilon", "delta", "neighboring", "accountant", "target", "schema", "random_state", "progress")
+_OPTIONS = (
+    *("epsilon", "delta", "neighboring", "accountant", "target", "schema", "random_state", "progress"),
+    "checkpoint",
+)
 # Largest number of columns that a question names.
 _LISTED = 40
 _MODELS = {"moment": "MomentSynthesizer", "p3gm": "P3GMSynthesizer"}
@@ -39,7 +46,17 @@ def add(command):
         help="ledger file to charge, shared by all fits on these rows; created if it does not exist",
     )
     command.add_argument(
-        "--budget", type=float, metavar="E", help="epsilon of a new ledger (default: the epsilon of this fit)"
+        "--budget",
+        type=float,
+        metavar="E",
+        help="epsilon of a new ledger (default: the epsilon of this fit); with an existing one it must be that of the "
+        "ledger",
+    )
+    command.add_argument(
+        "--checkpoint",
+        metavar="C.safetensors",
+        help="with --ledger, of a model that trains a network (--set decoder=net): file from which the same command "
+        "goes on if it is killed; nothing is then charged again. When the fit is complete, it is the released model",
     )
     command.add_argument(
         "--target",
@@ -55,6 +72,12 @@ def add(command):
         help="declare that the kinds of columns (numbers, dates, text) inferred from the values of a CSV file are "
         "public; without it, the schema declares them, or you are asked",
     )
+    command.add_argument(
+        "--only-schema-columns",
+        action="store_true",
+        help="leave out the columns that the schema does not list; without it, they are learned and charged",
+    )
+    add_dropping(command)
     add_settings(command)
     add_reading(command)
     command.add_argument("--rows", type=int, metavar="N", help="rows to write (default: the released row count)")
@@ -69,8 +92,6 @@ def add(command):
 
 def _check_kinds(rows, schema, declared_public):
     """Ask whether kinds inferred from the values are public: one row can change them, and they are released."""
-    import sys
-
     from .. import Schema
     from ..data.table_files import KINDS_FROM_VALUES
     from ..tabular import Numeric
@@ -104,8 +125,79 @@ def _check_kinds(rows, schema, declared_public):
     raise ValueError(
         f"the kinds of {len(names)} columns ({listed}) are not declared; inferred from the private values, they "
         "would be published. Write a schema by skdpgen schema INPUT --output S.json, check it and give it as --schema "
-        "S.json; or declare the kinds public by --kinds-from-values; nothing was charged"
+        "S.json; or declare the kinds public by --kinds-from-values"
+        + ("" if schema is None else "; or leave them out by --only-schema-columns")
+        + "; nothing was charged"
     )
+
+
+def _columns_left_out(arguments, schema):
+    """Return the columns that are not read, and the schema of the others."""
+    from ..data.table_files import column_names
+
+    if arguments.only_schema_columns and schema is None:
+        raise ValueError("--only-schema-columns needs --schema")
+    if schema is None and not arguments.drop:
+        return [], None
+    names = column_names(arguments.input, arguments.separator)
+    left_out = names_of(arguments.drop, names, "--drop")
+    if arguments.target in left_out:
+        raise ValueError(f"--drop names the target {arguments.target!r}")
+    if schema is not None:
+        undeclared = [name for name in names if name not in schema and name not in left_out]
+        if arguments.only_schema_columns:
+            left_out += [name for name in undeclared if name != arguments.target]
+        schema = schema.select([name for name in schema if name not in left_out])
+    if set(names) <= set(left_out):
+        raise ValueError("--drop leaves no column")
+    return left_out, schema
+
+
+def _name_undeclared(arguments, schema, left_out):
+    """Say which columns a schema does not list, so that deleting one from its file is no way to drop it."""
+    from ..data.table_files import column_names
+
+    names = column_names(arguments.input, arguments.separator)
+    undeclared = [name for name in names if name not in schema and name not in left_out and name != arguments.target]
+    if undeclared and set(schema) <= set(names):  # else the fit refuses the schema
+        print(
+            f"skdpgen: not in the schema, and therefore learned and charged: {', '.join(undeclared)}; "
+            "--only-schema-columns leaves them out",
+            file=sys.stderr,
+        )
+
+
+def _check_budget(arguments):
+    """Refuse a budget that is not that of the ledger: the same command may then run twice."""
+    from .. import PrivacyAccountant
+
+    if arguments.budget is None:
+        return
+    if arguments.ledger is None:
+        raise ValueError("--budget is the epsilon of a ledger: give --ledger BUDGET.db too")
+    if not Path(arguments.ledger).exists():
+        return
+    known = PrivacyAccountant(ledger=arguments.ledger).epsilon
+    if arguments.budget != known:
+        raise ValueError(
+            f"--budget {arguments.budget:g} is not the budget of {arguments.ledger}, which is {known:g} and cannot be "
+            "changed: leave --budget out, or name another ledger file, for other rows; nothing was charged"
+        )
+
+
+def _check_checkpoint(arguments, settings):
+    """Refuse --checkpoint where there is no ledger file, or no training."""
+    if arguments.ledger is None:
+        raise ValueError("--checkpoint needs --ledger, the file that counts the steps that were taken")
+    if arguments.model != "p3gm" or not ({"decoder", "preset"} & settings.keys()):
+        raise ValueError("--checkpoint is for a model that trains a network: --model p3gm --set decoder=net")
+
+
+def _goes_on(arguments):
+    """What to say of the checkpoint of a fit that was interrupted; nothing where there is none."""
+    if arguments.checkpoint is None or not Path(arguments.checkpoint).exists():
+        return ""
+    return f"; the same command goes on from {arguments.checkpoint}, if it can"
 
 
 def run(arguments):
@@ -119,18 +211,16 @@ def run(arguments):
     if arguments.rows is not None and not 1 <= arguments.rows < 10**9:
         raise ValueError(f"--rows must be positive, and below 1,000,000,000; got {arguments.rows}")
     check_output(arguments.output, table=True)
-    files = ("input", "output", "card", "save_model", "schema", "ledger")
+    files = ("input", "output", "card", "save_model", "schema", "ledger", "checkpoint")
     check_apart(*(getattr(arguments, name) for name in files))
-    for path in filter(None, (arguments.card, arguments.save_model)):
+    for path in filter(None, (arguments.card, arguments.save_model, arguments.checkpoint)):
         check_output(path)
     if arguments.save_model and Path(arguments.save_model).suffix != ".safetensors":
         raise ValueError(f"--save-model must end in .safetensors; got {arguments.save_model}")
-    if arguments.budget is not None and (arguments.ledger is None or Path(arguments.ledger).exists()):
-        raise ValueError(
-            "--budget is for a --ledger that does not exist yet; an existing ledger has its own budget: leave "
-            "--budget out"
-        )
+    _check_budget(arguments)
     model, settings = getattr(skdpgen, _MODELS[arguments.model]), read_settings(arguments.set)
+    if arguments.checkpoint is not None:
+        _check_checkpoint(arguments, settings)
     accepted = set(model().get_params(deep=False)) - set(_OPTIONS)
     if refused := sorted(set(settings) - accepted):
         raise ValueError(
@@ -148,14 +238,20 @@ def _run(arguments, model, settings, schema, options, results):
     import sys
 
     from .. import PrivacyAccountant
+    from ..data.sources import parquet_chunks
     from ..data.table_files import is_parquet, read_table
     from ..exceptions import SchemaError
 
     rows = Path(arguments.input)
+    left_out, schema = _columns_left_out(arguments, schema)
     # the kinds of the columns of a CSV file are inferred from all its values; a Parquet file declares them
     if arguments.model != "moment" or not is_parquet(rows):
-        rows = read_table(rows, **options, schema=schema)
+        rows = read_table(rows, **options, schema=schema, left_out=left_out)
+    elif left_out:
+        rows = functools.partial(parquet_chunks, [rows], left_out)
     _check_kinds(rows, schema, arguments.kinds_from_values)
+    if schema is not None:
+        _name_undeclared(arguments, schema, left_out)
     accountant = None
     if arguments.ledger is not None:
         known = Path(arguments.ledger).exists()
@@ -175,6 +271,7 @@ def _run(arguments, model, settings, schema, options, results):
         random_state=arguments.seed,
         progress=True,
         **settings,
+        **({} if arguments.checkpoint is None else {"checkpoint": arguments.checkpoint}),
     )
     try:
         synthesizer.fit(rows)
@@ -193,11 +290,16 @@ def _run(arguments, model, settings, schema, options, results):
         raise RuntimeError(
             f"{str(error) or type(error).__name__}; the fit failed after its charge, and the charge stays: spent "
             "epsilon "
-            f"{spent.epsilon_spent():.6g} of {spent.epsilon:g} at delta {spent.delta:.3g}"
+            f"{spent.epsilon_spent():.6g} of {spent.epsilon:g} at delta {spent.delta:.3g}{_goes_on(arguments)}"
         ) from error
+    except KeyboardInterrupt:
+        if hasattr(synthesizer, "accountant_") and (again := _goes_on(arguments)):
+            raise KeyboardInterrupt(f"interrupted; what was charged stays charged{again}") from None
+        raise
     print(synthesizer.summary_, file=sys.stderr)
     # as the real rows are written, so that whatever reads one file reads the other
     written = {name: options[name] for name in ("separator", "decimal")}
+    written["missing_mark"] = next(iter(arguments.missing), "")
     written["date_formats"] = getattr(rows, "attrs", {}).get("date_formats")
     n_rows = results.write(synthesizer, arguments.rows, **written, escape_formulas=arguments.escape_formulas)
     print_ledger(synthesizer.accountant_)

@@ -8,6 +8,12 @@ __all__ = ["add", "run"]
 def add(command):
     """Register the options."""
     command.add_argument("card", metavar="CARD.json", nargs="?", help="privacy card; may be left out with --ledger")
+    command.add_argument(
+        "--data", metavar="OUT.csv", help="synthetic rows: check that they are the file that the card states"
+    )
+    command.add_argument(
+        "--model", metavar="M.safetensors", help="released model: check that it is the file that the card states"
+    )
     command.add_argument("--ledger", metavar="BUDGET.db", help="check a ledger file: its hash chain, sums and charges")
     command.add_argument(
         "--head",
@@ -21,6 +27,8 @@ def run(arguments):
         raise ValueError("give CARD.json, --ledger BUDGET.db, or both")
     if arguments.head is not None and arguments.ledger is None:
         raise ValueError("--head is of a ledger file: give --ledger BUDGET.db too")
+    if arguments.card is None and (arguments.data or arguments.model):
+        raise ValueError("--data and --model are checked against a card: give CARD.json too")
     private = [
         verify(arguments)
         for verify, path in ((_verify_ledger, arguments.ledger), (_verify_card, arguments.card))
@@ -51,6 +59,7 @@ def _verify_ledger(arguments):
 
 def _verify_card(arguments):
     from .. import PrivacyCard
+    from ..accounting._card import FILES
     from ..utils.printing import one_line, printable
 
     def shown(text):  # a text of the card can neither begin a new line nor send commands to a terminal
@@ -61,6 +70,9 @@ def _verify_card(arguments):
     except ValueError as error:
         raise ValueError(f"{arguments.card}: {error}") from None
     computed = card.verify()
+    files = {"synthetic": arguments.data, "model": arguments.model}
+    files = {name: path for name, path in files.items() if path is not None}
+    card.check_files(**files)
     fit, ledger = computed["fit"], computed["ledger"]
     print(f"{shown(arguments.card)}: consistent; recomputed from its events alone:")
     print(f"  private  {'yes' if card['private'] else 'NO: without noise, or with noise that can be repeated'}")
@@ -71,8 +83,12 @@ def _verify_card(arguments):
     print(f"  model    {shown(card['model']['name'])}")
     print(f"  unit     {shown(card['unit'])}, {card['neighboring']}")
     print(f"  noise    {shown(card['noise'])}")
+    if card.get("date") is not None:
+        print(f"  date     {card['date']} (UTC)")
     for text in card["public_assumptions"] or ["none"]:
         print(f"  public   {shown(text)}")
+    for name, path in files.items():
+        print(f"  file     {shown(path)}: the {FILES[name]} that the card was written with")
     for text in card.remarks:
         print(f"  note     {text}")
     return card["private"]

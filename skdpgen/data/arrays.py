@@ -18,7 +18,7 @@ from ..utils.blocks import exact_product, map_blocks
 from ..utils.file_checks import check_size, check_whole
 from ..utils.validation import as_sizes
 from .labels import Labels, check_labels, class_for_all, is_numeric_target, label_codes, learn_classes
-from .scaling import RowScaling, check_bounds, learn_scaling, scaling_phases
+from .scaling import RowScaling, check_bounds, check_inside, learn_scaling, scaling_phases
 
 __all__ = ["ArrayCodec", "ArrayRows", "check_image_shape", "lowpass_basis"]
 
@@ -166,8 +166,8 @@ class ArrayRows:
         self.n_features = X.shape[1]
         self.image_shape = check_image_shape(image_shape, self.n_features)
         pairs = check_bounds(bounds, self.n_features)
-        if on_invalid == "raise" and pairs is not None and ((X < pairs[0]) | (X > pairs[1])).any():
-            raise InvalidInputError("X contains values outside the declared bounds=; nothing was charged")
+        if on_invalid == "raise":
+            check_inside(X, pairs)
         if y is None and (classes is not None or target_type is not None):
             raise InvalidInputError("classes= and target_type= need y (or the target of a DataFrame)")
         self.codes = self.labels = None
@@ -244,9 +244,7 @@ class ArrayRows:
             classes = learn_classes(self.y, noise, extra_delta, rng, neighboring, key=key)
             classes = classes or class_for_all(labels.dtype)
             labels = Labels(classes, labels.dtype, labels.series, labels.name)
-        self.codes = np.zeros(len(self.X), dtype=np.int64)
-        if labels is not None and labels.classes is not None:
-            self._use_classes(label_codes(self.y, labels.classes), len(labels.classes))
+        self._follow(labels)
         blank = ArrayCodec(None, labels, self.image_shape, n_frequencies, self.conditional)
         project = None if blank.lowpass is None else lambda rows: exact_product(rows, blank.lowpass)
         scaling = learn_scaling(
@@ -254,16 +252,22 @@ class ArrayRows:
         )
         return replace(blank, scaling=scaling)
 
+    def follow(self, codec):
+        """Encode the rows by a codec that was released before: `learn` without its releases."""
+        self._follow(codec.labels)
+
+    def _follow(self, labels):
+        self.codes = np.zeros(len(self.X), dtype=np.int64)
+        if labels is not None and labels.classes is not None:
+            self._use_classes(label_codes(self.y, labels.classes), len(labels.classes))
+
     def _use_classes(self, codes, n_classes):
         if n_classes == 1:  # the class of all rows
             codes = np.zeros_like(codes)
         if self.conditional:
             self.codes = codes
             return
-        one_hot = np.zeros((len(codes), n_classes))
-        known = np.flatnonzero(codes >= 0)
-        one_hot[known, codes[known]] = 1.0
-        self.X = np.column_stack([self.X, one_hot])
+        self.X = np.column_stack([self.X, (codes[:, None] == np.arange(n_classes)).astype(np.float64)])
         if self.bounds is None:
             self.bounds = (np.full(self.n_features, np.nan),) * 2
         self.bounds = tuple(np.append(side, np.full(n_classes, edge)) for side, edge in zip(self.bounds, (0.0, 1.0)))
@@ -279,11 +283,11 @@ class ArrayRows:
     def grey_pixels(self, codec):
         """Number of pixels of each image that are more than a tenth of the range away from both of its ends."""
         low, high = (side[: self.n_features] for side in (codec.scaling.lower, codec.scaling.upper))
-        margin = 0.1 * (high - low)
+        low, high = low + 0.1 * (high - low), high - 0.1 * (high - low)
         greys = np.empty(len(self.X), dtype=np.int64)
-        for start in range(0, len(self.X), 8192):
-            pixels = self.X[start : start + 8192, : self.n_features]
-            greys[start : start + 8192] = ((pixels > low + margin) & (pixels < high - margin)).sum(axis=1)
+        pixels = self.X[:, : self.n_features]
+        for part, count in map_blocks(lambda rows: ((rows > low) & (rows < high)).sum(axis=1), pixels):
+            greys[part] = count
         return greys
 
     def scaled_with_labels(self, codec):
@@ -291,10 +295,8 @@ class ArrayRows:
         scaled = codec.scale(self.X).astype(np.float32)
         if not codec.n_classes:
             return scaled
-        one_hot = np.zeros((len(scaled), codec.n_classes), dtype=np.float32)
-        known = np.flatnonzero(self.codes >= 0)
-        one_hot[known, self.codes[known]] = 1.0
-        return np.concatenate([scaled, one_hot], axis=1)
+        one_hot = self.codes[:, None] == np.arange(codec.n_classes)
+        return np.concatenate([scaled, one_hot], axis=1, dtype=np.float32)
 
 
 def check_image_shape(image_shape, n_features):

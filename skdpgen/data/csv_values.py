@@ -14,6 +14,7 @@ import pandas as pd
 from ..exceptions import InvalidInputError
 from ..tabular import Boolean, Datetime, Numeric
 from ..tabular._columns import output_dtype
+from ..tabular._formats import time_zone
 from ..utils.categories import family, number_text
 
 __all__ = [
@@ -171,7 +172,7 @@ def as_kind(written, column, notation=Notation()):
     if kind == "text":
         values = _as_declared(written, column.categories or ())
     elif kind == "moment":
-        values = _moments(written, notation.dates, hasattr(output_dtype(column.dtype), "tz"))
+        values = _moments(written, notation.dates, time_zone(output_dtype(column.dtype)) is not None)
     elif kind == "flag":
         values = written.str.strip().str.lower().map(_FLAGS).astype("boolean")
     else:

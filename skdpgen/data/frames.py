@@ -17,6 +17,8 @@ from ..tabular import (
     Binning,
     Boolean,
     Categorical,
+    Identifier,
+    Numeric,
     Schema,
     TableEncoder,
     bins_from_histogram,
@@ -25,9 +27,14 @@ from ..tabular import (
     schema_histogram,
     validate_frame,
 )
+from ..tabular._formats import type_of_objects
 from ..tabular._frames import declared_family, factorize
+from ..tabular._identifiers import insert_keys, likely_codes, likely_identifiers, merge_keys, split_keys
+from ..tabular._learning import cell_weights
+from ..tabular._schema import column_of_objects
 from ..utils.categories import family
 from ..utils.file_checks import MOST_CLASSES, check_size
+from ..utils.printing import listed
 from ..utils.validation import Interval, check_row_count, is_extension, python_value
 from .labels import is_numeric_target, label_codes
 from .scores import score_moments
@@ -46,6 +53,8 @@ _MOST_BYTES = 2 << 30
 _IMPORTANCE = Interval(Real, 1e-6, 1e6, closed="both")
 # Noise of a one-way count over the rows of an average level of a class; above it, scores replace tables.
 _ROUGH = 0.3
+# Cells of a column of few integers: its bins are learned where those of other columns are not.
+_FEW_CELLS = 64
 # Most (bins of a numeric column, learned categories of a column): the first pair that fits into _MOST_BYTES is used.
 _ROOM = ((16, 200), (16, 150), (16, 100), (16, 70), (16, 50), (12, 35), (8, 25), (4, 12))
 
@@ -64,6 +73,8 @@ class FrameCodec:
         Container of the last column if it was given as y, else "none".
     y_name : str or int, default=None
         Name of a series y.
+    keys : tuple of (int, Identifier), default=()
+        Columns of keys, which the encoder does not know, and their places in the table; see `with_keys`.
     learned : tuple of column names, or None, default=None
         Columns whose bounds or categories were learned, and not declared. None: not known, for models that an earlier
         version wrote.
@@ -73,7 +84,17 @@ class FrameCodec:
     target: object = None
     y: str = "none"
     y_name: object = None
+    keys: tuple = ()
     learned: tuple | None = None
+
+    @property
+    def schema(self):
+        """Schema of the whole table."""
+        return merge_keys(self.encoder.schema_, self.keys)
+
+    def with_keys(self, chunks):
+        """Chunks of a sample with fresh keys in the columns of identifiers."""
+        return insert_keys(chunks, self.keys) if self.keys else chunks
 
     @property
     def targets(self):
@@ -114,6 +135,20 @@ class FrameCodec:
         grids = np.meshgrid(*(self._optional(block) for block in self.target_blocks), indexing="ij")
         return np.any(grids, axis=0).ravel()
 
+    def named(self, block):
+        """Levels of a block that are values: not "other" and not missing; bool array of shape (block.size,).
+
+        Where noise hides every value of a target, "other" is the one class.
+        """
+        other = getattr(self.encoder.schema_[block.name], "other", None)
+        named = np.array([level is not None and (other is None or level != other) for level in block.levels])
+        return named if named.any() else np.array([level is not None for level in block.levels])
+
+    @property
+    def named_classes(self):
+        """Classes all of whose targets are `named`, bool array of shape (n_classes,)."""
+        return np.all(np.meshgrid(*map(self.named, self.target_blocks), indexing="ij"), axis=0).ravel()
+
     def _optional(self, block):
         column = self.encoder.schema_[block.name]
         other = getattr(column, "other", None)
@@ -139,7 +174,7 @@ class FrameCodec:
 
     def codes(self, frame):
         """Level codes (n_samples, n_blocks) and class codes (n_samples,), or None without a target."""
-        codes = self.encoder.codes(frame)
+        codes = self.encoder.codes(frame.drop(columns=[key.name for _, key in self.keys], errors="ignore"))
         if not self.targets:
             return codes, None
         at = self._targets_at
@@ -193,7 +228,7 @@ class FrameCodec:
         """Return plain values for a release file."""
         return {
             "kind": "frame",
-            "schema": self.encoder.schema_.to_dict(),
+            "schema": self.schema.to_dict(),
             # a list of pairs, since a column's name need not be a string
             "binnings": [[name, binning.to_dict()] for name, binning in self.encoder.binnings_.items()],
             "target": list(self.target) if isinstance(self.target, tuple) else self.target,
@@ -206,14 +241,16 @@ class FrameCodec:
     def from_state(cls, state):
         """Rebuild from `to_state`."""
         binnings = {name: Binning.from_dict(content) for name, content in state["binnings"]}
-        encoder = TableEncoder(Schema.from_dict(state["schema"]), binnings=binnings).fit()
+        schema, keys = split_keys(Schema.from_dict(state["schema"]))
+        encoder = TableEncoder(schema, binnings=binnings).fit()
         target = tuple(state["target"]) if isinstance(state["target"], list) else state["target"]
         if state["y"] not in ("none", "series", "array"):
             raise ValueError("y must be one of none, series and array")
         learned = state.get("learned")
         if learned is not None and not (isinstance(learned, list) and all(n in encoder.schema_ for n in learned)):
             raise ValueError("learned must be a list of columns of the schema")
-        codec = cls(encoder, target, state["y"], state["y_name"], None if learned is None else tuple(learned))
+        learned = None if learned is None else tuple(learned)
+        codec = cls(encoder, target, state["y"], state["y_name"], keys=keys, learned=learned)
         check_size(*codec.class_shape, most=MOST_CLASSES)
         return codec
 
@@ -221,7 +258,7 @@ class FrameCodec:
 def _level_codes(values, block):
     codes = label_codes(values, block.levels)
     if (codes < 0).any():
-        raise ValueError("y contains a class that the model does not have; see classes_")
+        raise ValueError(f"y contains a class that the model does not have; {block.name!r} has {listed(block.levels)}")
     return codes
 
 
@@ -263,13 +300,24 @@ class FrameRows:
             frame, target = self._append(source.frame, y)
             source = MemorySource(frame)
         head = source.head
+        schema = self._with_objects(source, schema)
         several = isinstance(target, list | tuple)
         targets = tuple(target) if several else () if target is None else (target,)
         self._check_targets(targets, head, several, classes, target_type)
         numeric = [is_numeric_target(head[name], target_type) for name in targets]
+        declared = () if schema is None else schema.names
         schema = Schema.from_kinds(
             head, schema, categorical=[n for n, as_number in zip(targets, numeric) if not as_number]
         )
+        if target_type is None:
+            schema = schema.replace(*(_as_classes(schema[name]) for name in targets))
+        if keys := [name for name in targets if isinstance(schema[name], Identifier)]:
+            raise InvalidInputError(f"the target {keys[0]!r} is an identifier in the schema, which is not modelled")
+        _point_out(schema, {*declared, *targets})
+        # no value of an identifier is read: the columns are left out before anything else is done
+        schema, self.keys = split_keys(schema)
+        if self.keys:
+            source = source.without([key.name for _, key in self.keys])
         # the schema decides; datetimes are modelled as numbers, whatever their dtype suggests
         numeric = [not isinstance(schema[name], Categorical | Boolean) for name in targets]
         wanted = {None: None, "numeric": True, "categorical": False}[target_type]
@@ -291,6 +339,19 @@ class FrameRows:
         self.n_rows, families = source.reduce(checked, _both_checked)
         check_row_count(self.n_rows)
         _check_families(families)
+
+    def _with_objects(self, source, schema):
+        """Declare the columns of objects that are all decimals, dates or times of the day; see `type_of_objects`."""
+        head, declared = source.head, () if schema is None else schema.names
+        names = [n for n in head.columns if n not in declared and pd.api.types.is_object_dtype(head[n].dtype)]
+        if not names:
+            return schema
+        kinds = source.reduce(functools.partial(_kinds_of_objects, names=names), _common_kinds)
+        columns = [column_of_objects(name, kind) for name, kind in kinds.items() if kind]
+        if columns:
+            listed = ", ".join(f"{column.name!r} {column.dtype}" for column in columns)
+            self.public_assumptions.append(f"types of the objects in columns of objects: {listed}")
+        return schema if not columns else Schema([*(() if schema is None else schema.columns), *columns])
 
     @property
     def frame(self):
@@ -406,7 +467,11 @@ class FrameRows:
                 if numbers:  # more bins cost nothing
                     binnings = bins_from_histogram(noisy, schema, sd, self.most_bins)
         encoder = TableEncoder(schema, binnings=binnings).fit()
-        return FrameCodec(encoder, self.target, self.y, self.y_name, self.schema.incomplete), one_way_share
+        facts = {"keys": self.keys, "learned": self.schema.incomplete}
+        return FrameCodec(encoder, self.target, self.y, self.y_name, **facts), one_way_share
+
+    def follow(self, codec):
+        """Nothing to do: frames are encoded by their codec, released now or before, without a change to the rows."""
 
     def moments(self, codec, one_way_share):
         """One-way and two-way tables of each class: a BoundedSum."""
@@ -447,6 +512,17 @@ def _checked(chunk, schema, on_invalid, whole, apart):
         _check_text(chunk, schema)
     open_ = [schema[name] for name in schema.incomplete if isinstance(schema[name], Categorical) and not whole]
     return len(chunk), {c.name: set(map(family, factorize(chunk[c.name], c)[1].tolist())) for c in open_}
+
+
+def _kinds_of_objects(chunk, names):
+    """Type of the objects of each column, "" for other types and None where all are missing."""
+    return {name: type_of_objects(chunk[name]) or (None if chunk[name].isna().all() else "") for name in names}
+
+
+def _common_kinds(one, other):
+    return {
+        name: other[name] if kind is None else kind if other[name] in (None, kind) else "" for name, kind in one.items()
+    }
 
 
 def _check_text(chunk, schema):
@@ -520,12 +596,14 @@ def _merge_histograms(one, other):
             mine = mine + theirs
         counts.append(mine)
         sizes.append(len(mine))
-    total = replace(one.bounded_sum, value=np.concatenate(counts))
+    weights = cell_weights(one.schema, sizes)
+    total = replace(one.bounded_sum, value=np.concatenate(counts), weights=weights)
     return replace(one, bounded_sum=total, keys=keys, sizes=tuple(sizes))
 
 
 def _learned(binnings):
-    """Whether any column has learned bins; where the noise hides the values, bins have equal widths."""
+    """Whether any column of many values has learned bins; where noise hides the values, bins have equal widths."""
+    binnings = {name: binning for name, binning in binnings.items() if len(binning.mass) > _FEW_CELLS}
     widths = {name: np.diff(binning.edges) for name, binning in binnings.items()}
     return any(not np.allclose(b.mass, widths[name] / widths[name].sum()) for name, b in binnings.items())
 
@@ -551,6 +629,43 @@ def plan_bins(n_rows, n_blocks, n_classes, noise_multiplier, *, weakest=0.25, mo
     n_bins = int(np.clip(round((rows * weakest / noise) ** (2 / 3)), least, most))
     seen = noise * n_bins**1.5 / rows
     return n_bins, float(max(seen, 0.1)) if seen <= 0.4 else 1.0
+
+
+def _as_classes(column):
+    """Return a target of whole numbers of which a schema states the kind alone as categories.
+
+    The dtype of an integer target means classes where there is no schema, and `skdpgen schema` writes no more than
+    that dtype. Bounds declare a quantity.
+    """
+    if isinstance(column, Numeric) and column.integer and not column.complete:
+        return Categorical(column.name, missing=column.missing, dtype=column.dtype)
+    return column
+
+
+def _point_out(schema, settled):
+    """Warn of columns that are identifiers or codes by their names and dtypes: no value is read."""
+    keys, codes = ([n for n in find(schema) if n not in settled] for find in (likely_identifiers, likely_codes))
+    if keys:
+        warnings.warn(
+            f"identifiers, by their names: {_listed(keys)}. They are modelled like any other column, which costs "
+            "budget and gives keys that mean nothing. For fresh keys declare them in the schema: "
+            f"Schema.from_kinds(X).replace(Identifier({keys[0]!r})), or skdpgen schema --id; else drop them, by "
+            f"X.drop(columns=[{keys[0]!r}]) or --drop. Columns that the schema declares are not named here",
+            UtilityWarning,
+            stacklevel=2,
+        )
+    if codes:
+        warnings.warn(
+            f"codes, by their names, of whole numbers: {_listed(codes)}. They are modelled as quantities: if they are "
+            "codes, declare them as Categorical in the schema (Schema.from_kinds(X, categorical="
+            f"[{codes[0]!r}]), or skdpgen schema --categorical)",
+            UtilityWarning,
+            stacklevel=2,
+        )
+
+
+def _listed(names):
+    return ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def prefers_scores(n_rows, n_blocks, n_classes, noise_multiplier, n_bins, learned_bins):

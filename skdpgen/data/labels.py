@@ -10,7 +10,7 @@ import pandas as pd
 
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import histogram, release_names
-from ..tabular._columns import TEXT_DTYPES, parse_dtype
+from ..tabular._columns import TEXT_DTYPES, parse_dtype, plain_value
 from ..utils.categories import canonical_rows
 from ..utils.validation import check_names, is_extension, is_unicode
 
@@ -99,7 +99,7 @@ def check_labels(y, n_rows, *, numeric, classes):
         return values, Labels(None, str(dtype) if plain else "float64", series, name)
     values = class_labels(y, n_rows)
     if classes is not None:
-        classes = tuple(_plain(c) for c in classes)
+        classes = tuple(plain_value(c) for c in classes)
         if not all(map(pd.api.types.is_hashable, classes)):
             raise InvalidInputError("classes must be text, numbers or truth values")
         if not classes or len(set(classes)) < len(classes):
@@ -238,10 +238,6 @@ def _as_numbers(values, dtype):
     if int(highest) > limits.max:  # 2^63 is no int64; the double below it is
         highest = np.nextafter(highest, 0.0)
     return np.clip(np.rint(values), float(limits.min), highest).astype(dtype)
-
-
-def _plain(value):
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _array_dtype(dtype):

@@ -13,11 +13,10 @@ from scipy.linalg import block_diag
 from scipy.special import ndtri
 
 from ..mechanisms import class_moments
-from ..mechanisms._moments import CLASS_COUNT_WEIGHT as COUNT_WEIGHT
-from ..mechanisms._moments import CLASS_MEAN_WEIGHT as MEAN_WEIGHT
+from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 from ..tabular import Boolean, Categorical
 
-__all__ = ["COUNT_WEIGHT", "MEAN_WEIGHT", "Scores", "score_moments"]
+__all__ = ["Scores", "score_moments"]
 
 # Their second moments and principal components still take seconds.
 _MOST_SCORES = 4000
@@ -135,7 +134,7 @@ def score_moments(codes, scores, class_codes, n_classes):
         class_codes,
         n_classes,
         l2_bound=scores.l2_bound,
-        count_weight=COUNT_WEIGHT,
-        mean_weight=MEAN_WEIGHT,
+        count_weight=CLASS_COUNT_WEIGHT,
+        mean_weight=CLASS_MEAN_WEIGHT,
         transform=scores.of_codes,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -11,9 +12,20 @@ from pathlib import Path
 import pandas as pd
 
 from ..exceptions import InvalidInputError, SchemaError
+from ..tabular._frames import column_difference
 from ..utils.validation import check_row_count
 
-__all__ = ["PARQUET", "ChunkSource", "DaskSource", "MemorySource", "add_sums", "is_parquet", "open_source"]
+__all__ = [
+    "PARQUET",
+    "ChunkSource",
+    "DaskSource",
+    "MemorySource",
+    "add_sums",
+    "arrow_dtype",
+    "is_parquet",
+    "open_source",
+    "parquet_chunks",
+]
 
 # Rows that are encoded at a time; this bounds the memory of a fit.
 CHUNK_ROWS = 1 << 18
@@ -41,7 +53,7 @@ def open_source(X):
     if type(X).__module__.partition(".")[0] in ("dask", "dask_expr"):
         return DaskSource(X)
     if _is_path(X):
-        return ChunkSource(functools.partial(_parquet_chunks, [X]))
+        return ChunkSource(functools.partial(parquet_chunks, [X]))
     if isinstance(X, Iterator):
         raise InvalidInputError(
             "X is an iterator, which can be read only once, and a fit reads chunks several times: give a function that "
@@ -50,7 +62,7 @@ def open_source(X):
     if isinstance(X, list | tuple) and X and isinstance(X[0], pd.DataFrame):
         return ChunkSource(lambda: X)
     if isinstance(X, list | tuple) and X and all(map(_is_path, X)):
-        return ChunkSource(functools.partial(_parquet_chunks, X))
+        return ChunkSource(functools.partial(parquet_chunks, X))
     if callable(X) and not hasattr(X, "__array__"):
         return ChunkSource(X)
     return None
@@ -100,6 +112,10 @@ class MemorySource:
         """Notes of the reader of a file."""
         return self.frame.attrs
 
+    def without(self, names):
+        """Return the source without these columns."""
+        return MemorySource(self.frame.drop(columns=names))
+
     def reduce(self, function, combine):
         """Apply `function` to every chunk of rows, and `combine` the results two by two."""
         parts = (self.frame.iloc[at : at + CHUNK_ROWS] for at in range(0, max(len(self.frame), 1), CHUNK_ROWS))
@@ -118,6 +134,7 @@ class ChunkSource:
     in_memory = False
     one_slice = False
     kinds_of = "the first chunk"
+    _left_out = ()
 
     def __init__(self, make_chunks):
         self._make_chunks = make_chunks
@@ -134,6 +151,12 @@ class ChunkSource:
             raise InvalidInputError(_NO_ROWS)
         self.head, self.attrs = first.iloc[:0], dict(first.attrs)
 
+    def without(self, names):
+        """Return the source without these columns."""
+        other = copy.copy(self)
+        other._left_out, other.head = [*self._left_out, *names], self.head.drop(columns=names)
+        return other
+
     def _chunks(self):
         chunks = self._make_chunks()
         if isinstance(chunks, pd.DataFrame):
@@ -144,7 +167,7 @@ class ChunkSource:
             for chunk in chunks:
                 if not isinstance(chunk, pd.DataFrame):
                     raise InvalidInputError(f"every chunk must be a DataFrame; got {type(chunk).__name__}")
-                yield chunk
+                yield chunk.drop(columns=self._left_out, errors="ignore") if self._left_out else chunk
         finally:
             _close(chunks)
 
@@ -153,8 +176,9 @@ class ChunkSource:
         total = None
         for number, chunk in enumerate(self._chunks()):
             if list(chunk.columns) != list(self.head.columns):
+                difference = column_difference(list(chunk.columns), list(self.head.columns))
                 raise SchemaError(
-                    f"chunk {number} has other columns than the first one: {_difference(chunk, self.head)}"
+                    f"chunk {number} has other columns than the first one: {difference or 'the same in another order'}"
                 )
             for at in range(0, len(chunk), CHUNK_ROWS):
                 part = function(chunk.iloc[at : at + CHUNK_ROWS])
@@ -181,6 +205,10 @@ class DaskSource:
             raise InvalidInputError(f"expected a dask DataFrame; got dask's {type(frame).__name__}")
         self._frame = frame
         self.head, self.attrs = frame._meta.iloc[:0], {}
+
+    def without(self, names):
+        """Return the source without these columns."""
+        return DaskSource(self._frame.drop(columns=names))
 
     def reduce(self, function, combine):
         """Apply `function` to every partition, and `combine` the results two by two, in a tree."""
@@ -211,16 +239,8 @@ def _both(combine, one, other):
     return one if other is None else other if one is None else combine(one, other)
 
 
-def _difference(chunk, head):
-    missing = [repr(name) for name in head.columns if name not in chunk.columns]
-    unexpected = [repr(name) for name in chunk.columns if name not in head.columns]
-    parts = [
-        f"{word}: {', '.join(found)}" for word, found in (("missing", missing), ("unexpected", unexpected)) if found
-    ]
-    return "; ".join(parts) or "the same in another order"
-
-
-def _parquet_chunks(paths):
+def parquet_chunks(paths, left_out=()):
+    """Yield the rows of Parquet files as frames of at most `CHUNK_ROWS` rows, without the columns `left_out`."""
     try:
         from pyarrow import lib, parquet
     except ImportError:
@@ -235,13 +255,20 @@ def _parquet_chunks(paths):
         try:
             with parquet.ParquetFile(path) as file:
                 for batch in file.iter_batches(batch_size=CHUNK_ROWS):
-                    yield batch.to_pandas(types_mapper=_nullable)
+                    yield batch.to_pandas(types_mapper=_nullable).drop(columns=list(left_out))
         except lib.ArrowException:
             raise InvalidInputError(f"{path}: cannot be read as Parquet") from None
 
 
+def arrow_dtype(kind):
+    """Dtype of an Arrow type of which pandas would make objects, or another unit; None for other types."""
+    return pd.ArrowDtype(kind) if str(kind).startswith(("decimal", "date", "time32", "time64", "duration")) else None
+
+
 def _nullable(kind):
     """Dtype of an Arrow type that can hold missing values, whether a chunk has any or not."""
+    if (dtype := arrow_dtype(kind)) is not None:
+        return dtype
     name = str(kind)
     if name in ("bool", "float", "double", "string", "large_string"):
         names = {"bool": "boolean", "float": "Float32", "double": "Float64"}

@@ -22,9 +22,11 @@ import pandas as pd
 from pandas.api import types as pdt
 
 from ..exceptions import InvalidInputError, PrivacyLeakWarning, SchemaError
-from ..tabular import Boolean, Categorical, Datetime, Numeric
+from ..tabular import Boolean, Categorical, Datetime, Identifier, Numeric
 from ..tabular._columns import output_dtype
+from ..tabular._formats import time_zone
 from ..tabular._frames import restore
+from ..tabular._identifiers import insert_keys, split_keys
 from ..utils.atomic import Draft
 from .csv_values import (
     DATE,
@@ -38,7 +40,7 @@ from .csv_values import (
     with_notation,
 )
 from .frames import PUBLIC_ASSUMPTIONS
-from .sources import PARQUET, is_parquet
+from .sources import PARQUET, arrow_dtype, is_parquet
 
 __all__ = [
     "KINDS_FROM_VALUES",
@@ -46,6 +48,7 @@ __all__ = [
     "check_input",
     "check_output",
     "check_writing",
+    "column_names",
     "date_formats_of",
     "declare_public",
     "example_of",
@@ -80,6 +83,7 @@ def read_table(
     date_formats=(),
     numeric_names=False,
     schema=None,
+    left_out=(),
 ):
     """Read a CSV or Parquet file into a frame of nullable dtypes.
 
@@ -98,6 +102,8 @@ def read_table(
         published, and such a line may be a row.
     schema : Schema, default=None
         Kinds of the columns of a CSV file; see `_read_csv`.
+    left_out : sequence of str, default=()
+        Columns that are not read.
 
     Returns
     -------
@@ -121,14 +127,16 @@ def read_table(
     check_input(path, **options, decimal=decimal, thousands=thousands, date_formats=date_formats)
     if is_parquet(path):
         try:
-            return pd.read_parquet(path, dtype_backend="numpy_nullable")
+            return _with_arrow_types(pd.read_parquet(path, dtype_backend="numpy_nullable"), path).drop(
+                columns=list(left_out)
+            )
         except (OSError, ValueError):
             raise InvalidInputError(f"{path}: cannot be read as Parquet") from None
     notation, separator = Notation(decimal, thousands, date_formats), _separator(path, separator)
     declared = {} if schema is None else {column.name: column for column in schema.columns}
     try:
         _check_rectangular(path, separator, numeric_names)
-        return _read_csv(path, separator, missing_values, notation, declared)
+        return _read_csv(path, separator, missing_values, notation, declared, left_out)
     except UnicodeDecodeError:
         raise InvalidInputError(f"{path}: not UTF-8; save it as UTF-8 first") from None
     except pd.errors.EmptyDataError:
@@ -137,7 +145,16 @@ def read_table(
         raise InvalidInputError(f"{path}: cannot be read as CSV ({type(error).__name__})") from None
 
 
-def _read_csv(path, separator, missing_values, notation, declared):
+def _with_arrow_types(frame, path):
+    """Give columns that pandas reads as objects, or in another unit, the type that a Parquet file declares."""
+    import pyarrow.parquet as pq
+
+    schema = pq.ParquetFile(path).schema_arrow
+    kinds = {field.name: arrow_dtype(field.type) for field in schema if field.name in frame.columns}
+    return frame.astype({name: dtype for name, dtype in kinds.items() if dtype is not None})
+
+
+def _read_csv(path, separator, missing_values, notation, declared, left_out):
     """Read a CSV file whose fields are known to be rectangular.
 
     Each value of a declared column is read separately; a value that is not of the declared kind is missing. Datetimes
@@ -161,7 +178,7 @@ def _read_csv(path, separator, missing_values, notation, declared):
     texts = [name for name, column in declared.items() if not isinstance(column, Numeric)]
     dtype = dict.fromkeys(texts, "string") if plain else "string"
     # low_memory=False: a column has one kind, which does not depend on the position of a row in the file
-    frame = pd.read_csv(path, dtype=dtype, low_memory=False, **options)
+    frame = pd.read_csv(path, dtype=dtype, low_memory=False, **options).drop(columns=list(left_out))
     frame = _with_declared(frame, declared, notation, as_text)
     frame = _without_marks(frame, declared, notation.numbers_of(missing_values))
     undeclared_names = [name for name in frame.columns if name not in declared]
@@ -197,7 +214,8 @@ def _with_codes(frame, names, as_text):
 
 def _with_declared(frame, declared, notation, as_text):
     """Convert the declared columns to their kinds, value by value; `as_text` reads columns again as text."""
-    names = [name for name in frame.columns if name in declared and not _are_numbers(frame[name])]
+    read = [name for name in frame.columns if name in declared and not isinstance(declared[name], Identifier)]
+    names = [name for name in read if not _are_numbers(frame[name])]
     again = [name for name in names if not pdt.is_string_dtype(frame[name].dtype)]
     written = frame[names].assign(**({name: as_text(again)[name] for name in again} if again else {}))
     columns, lost = {}, []
@@ -273,6 +291,28 @@ def _assumptions(frame, names, resolutions, formats):
             more = "" if len(found) <= _NAMED else f" and {len(found) - _NAMED} more"
             facts.append(f"{fact} of dates: {listed}{more}")
     return facts
+
+
+def column_names(path, separator=None):
+    """Return the names of the columns of a CSV or Parquet file, a list; no row is read."""
+    path = Path(path)
+    if is_parquet(path):
+        try:
+            import pyarrow.parquet as pq
+
+            return list(pq.ParquetFile(path).schema_arrow.empty_table().to_pandas().columns)
+        except ImportError:
+            raise InvalidInputError("reading Parquet files needs pyarrow: install the extra skdpgen[parquet]") from None
+        except (OSError, ValueError):
+            raise InvalidInputError(f"{path}: cannot be read as Parquet") from None
+    separator = _separator(path, separator)
+    try:
+        with _open_text(path) as file:
+            return next(csv.reader(file, delimiter=separator, skipinitialspace=separator == ","), [])
+    except UnicodeDecodeError:
+        raise InvalidInputError(f"{path}: not UTF-8; save it as UTF-8 first") from None
+    except (csv.Error, OSError, EOFError, zlib.error) as error:
+        raise InvalidInputError(f"{path}: cannot be read as CSV ({type(error).__name__})") from None
 
 
 def check_input(
@@ -381,15 +421,27 @@ def check_output(path, *, table=False):
         raise InvalidInputError(f"{path}: writing Parquet needs pyarrow: install the extra skdpgen[parquet]")
 
 
-def check_writing(path, *, separator=None, decimal=".", escape_formulas=False):
+def check_writing(path, *, separator=None, decimal=".", escape_formulas=False, missing_mark=""):
     """Refuse separators and marks that are wrong, or that have no effect on the file."""
     Notation(decimal)
-    if is_parquet(path) and (separator is not None or decimal != "." or escape_formulas):
-        raise InvalidInputError(f"{path}: separators, decimal marks and escaped formulas are of CSV files")
+    if is_parquet(path) and (separator is not None or decimal != "." or escape_formulas or missing_mark):
+        raise InvalidInputError(
+            f"{path}: separators, decimal marks, missing marks and escaped formulas are of CSV files"
+        )
     _separator(Path(path), separator)
 
 
-def write_table(frames, path, *, separator=None, decimal=".", date_formats=None, example=None, escape_formulas=False):
+def write_table(
+    frames,
+    path,
+    *,
+    separator=None,
+    decimal=".",
+    date_formats=None,
+    example=None,
+    escape_formulas=False,
+    missing_mark="",
+):
     """Write a table to a file; after an error there is no file.
 
     Parameters
@@ -406,6 +458,8 @@ def write_table(frames, path, *, separator=None, decimal=".", date_formats=None,
         See `example_of`.
     escape_formulas : bool, default=False
         Whether text that a spreadsheet takes for a formula gets a leading ' in a CSV file.
+    missing_mark : str, default=""
+        Text of a missing value in a CSV file.
 
     Returns
     -------
@@ -426,10 +480,11 @@ def write_table(frames, path, *, separator=None, decimal=".", date_formats=None,
             decimal=decimal,
             date_formats=date_formats or {},
             escape_formulas=escape_formulas,
+            missing_mark=missing_mark,
         )
 
 
-def _write_csv(frames, path, *, compressed, separator, decimal, date_formats, escape_formulas):
+def _write_csv(frames, path, *, compressed, separator, decimal, date_formats, escape_formulas, missing_mark):
     """Write chunks of rows as one CSV file, and return the number of rows; see `write_table`.
 
     Without a format in `date_formats`, pandas would choose one by the values of each chunk.
@@ -443,10 +498,10 @@ def _write_csv(frames, path, *, compressed, separator, decimal, date_formats, es
         for frame in frames:
             frame = frame.copy(deep=False)
             for name in frame.columns.intersection(list(date_formats)):
-                frame[name] = frame[name].dt.strftime(date_formats[name])
+                frame[name] = pd.to_datetime(frame[name]).dt.strftime(date_formats[name])
             if escape_formulas:
                 frame = _escaped(frame)
-            frame.to_csv(text, index=False, header=not n_rows, sep=separator, decimal=decimal)
+            frame.to_csv(text, index=False, header=not n_rows, sep=separator, decimal=decimal, na_rep=missing_mark)
             n_rows += len(frame)
     return n_rows
 
@@ -483,19 +538,22 @@ def date_formats_of(schema):
     return {
         column.name: formats.get(column.resolution, _CLOCK)
         for column in schema.columns
-        if isinstance(column, Datetime) and isinstance(output_dtype(column.dtype), np.dtype)
+        if isinstance(column, Datetime)
+        and getattr(output_dtype(column.dtype), "kind", None) == "M"
+        and time_zone(output_dtype(column.dtype)) is None
     }
 
 
 def example_of(schema):
     """Return a frame with every category of a complete schema: the types of a Parquet file of its rows."""
+    schema, keys = split_keys(schema)
     sizes = [len(c.values) + bool(c.missing) if isinstance(c, Categorical | Boolean) else 1 for c in schema.columns]
     place = np.arange(max(sizes))
     columns = [
         restore(place % size if isinstance(column, Categorical | Boolean) else np.zeros(len(place)), column)
         for column, size in zip(schema.columns, sizes)
     ]
-    return pd.concat(columns, axis=1, keys=list(schema))
+    return next(insert_keys([pd.concat(columns, axis=1, keys=list(schema))], keys))
 
 
 def _escaped(frame):

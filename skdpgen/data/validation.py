@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..accounting._facts import table_columns
 from ..exceptions import InvalidInputError
 from ..tabular._schema import check_unique
 from ..utils.validation import validate_data, validate_rows
@@ -9,7 +10,7 @@ from .arrays import ArrayRows
 from .frames import FrameRows
 from .sources import open_source
 
-__all__ = ["public_assumptions", "validate_input"]
+__all__ = ["columns_of", "public_assumptions", "refuse_given", "validate_input"]
 
 
 def validate_input(estimator, X, y, *, conditional=True):
@@ -36,12 +37,12 @@ def validate_input(estimator, X, y, *, conditional=True):
     }
     source = open_source(X)
     if source is not None:
-        _refuse(estimator, ("bounds", "l2_bound", "image_shape"), "for arrays; for a DataFrame, declare schema=")
+        refuse_given(estimator, ("bounds", "l2_bound", "image_shape"), "for arrays; for a DataFrame, declare schema=")
         check_unique(source.head.columns)
         validate_data(estimator, source.head, skip_check_array=True)
         shared["importance"] = getattr(estimator, "importance", None)
         return FrameRows(source, y, target=estimator.target, schema=estimator.schema, **shared)
-    _refuse(
+    refuse_given(
         estimator,
         ("schema", "target", "importance", "constraints"),
         "for DataFrames; for an array, declare bounds= and give y",
@@ -52,7 +53,8 @@ def validate_input(estimator, X, y, *, conditional=True):
     )
 
 
-def _refuse(estimator, names, why):
+def refuse_given(estimator, names, why):
+    """Raise InvalidInputError where parameters are given that are for other kinds of data."""
     refused = [name for name in names if getattr(estimator, name, None) is not None]
     if refused:
         named = ", ".join(f"{name}=" for name in refused)
@@ -73,3 +75,11 @@ def public_assumptions(estimator, rows):
     ]
     kinds = "names, order and kinds (dtypes) of the columns" if isinstance(rows, FrameRows) else "number of columns"
     return [*declared, kinds, *rows.public_assumptions]
+
+
+def columns_of(estimator, rows):
+    """Columns of a table with the facts that were declared of each, for the privacy card; None for an array."""
+    if not isinstance(rows, FrameRows):
+        return None
+    # the schema before anything was learned: public, and None where a fact is learned and charged
+    return table_columns(rows.schema.to_dict()["columns"], () if estimator.schema is None else estimator.schema.names)

@@ -10,6 +10,7 @@ from ._source import local_file
 
 __all__ = ["load_fashion_mnist", "load_mnist"]
 
+# Of the standard split: these rows come first, the 10,000 for testing after them.
 N_TRAIN = 60_000
 
 

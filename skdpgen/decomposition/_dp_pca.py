@@ -172,15 +172,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         for the moments (two with "two_round"), and one for each of `bounds` and `l2_bound` that is not declared,
         together (`epsilon`, `delta`).
         """
-        with self._fitting():
-            accountant = self._resolve_accountant()
-            (X, bounds), plan = self._prepare(X, y, accountant)
-            rng = self._charge(accountant, plan)
-            self.scaling_ = learn_scaling(X, bounds, self.l2_bound, plan.noise_multipliers, rng, accountant.neighboring)
-            noise_norm = self._release(X, plan, rng, accountant.neighboring)
-            self._issue_card(plan, rng, self._public_assumptions())
-        self._warn_of_noise(noise_norm)
-        return self
+        return self._fit(X, y)
 
     def _prepare(self, X, y, accountant):
         X = validate_rows(self, X, order=None)
@@ -193,6 +185,13 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         if self.on_invalid == "raise":
             check_inside(X, bounds)
         return (X, bounds), self._calibrate(accountant, self._phases())
+
+    def _complete(self, rows, plan, rng):
+        X, bounds = rows
+        self.scaling_ = learn_scaling(X, bounds, self.l2_bound, plan.noise_multipliers, rng, plan.neighboring)
+        noise_norm = self._release(X, plan, rng, plan.neighboring)
+        self._issue_card(plan, rng, self._public_assumptions())
+        self._warn_of_noise(noise_norm)
 
     def _phases(self):
         learned = scaling_phases(self.bounds, self.l2_bound, self.bounds_share)
@@ -250,7 +249,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
                 f"{self.n_components_} components ({least:.3g}): spend more epsilon, keep fewer components, or "
                 "declare tighter bounds",
                 UtilityWarning,
-                stacklevel=3,
+                stacklevel=6,  # itself, _complete, _fit, fit, its context, the caller
             )
 
     def transform(self, X):
@@ -313,11 +312,6 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
     @property
     def _n_features_out(self):
         return self.n_components_
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        return tags
 
 
 class _Residual:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.utils.extmath import svd_flip
 
-__all__ = ["PrincipalComponents", "covariance_of", "principal_components"]
+from ..utils.blocks import map_blocks
 
-# Rows are projected in blocks of one shape: the result of BLAS for a row then does not depend on the other rows.
-_BLOCK = 1 << 12
+__all__ = ["PrincipalComponents", "covariance_of", "principal_components"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +39,9 @@ class PrincipalComponents:
 
     def project(self, X):
         """Return the coordinates of rows, shape (n_samples, n_components); no row changes the bits of another."""
-        n = len(X)
-        projected = np.empty((n, len(self.components)))
-        block = np.zeros((_BLOCK, len(self.mean)))
-        for start in range(0, n, _BLOCK):
-            rows = X[start : start + _BLOCK]
-            np.subtract(rows, self.mean, out=block[: len(rows)])
-            projected[start : start + _BLOCK] = (block @ self.components.T)[: len(rows)]
+        projected = np.empty((len(X), len(self.components)))
+        for part, rows in map_blocks(lambda rows: (rows - self.mean) @ self.components.T, X):
+            projected[part] = rows
         return projected
 
     def reconstruct(self, Z):

@@ -153,7 +153,7 @@ class ClippedSum(Aggregate):
     def result(self) -> BoundedSum:
         """Return the sum of everything added since `reset`: zero for an empty batch, which is a legal step."""
         self._wrote(self._sums)
-        return BoundedSum(self._sums, l2_bound=self.l2_bound)
+        return BoundedSum(self._sums, add_or_remove_one=self.l2_bound)
 
     def square_norms(self, *inputs):
         """Squared gradient norm of every example, float64, shape (batch,). Private; for tests and checks."""

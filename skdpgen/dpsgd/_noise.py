@@ -102,7 +102,7 @@ class GradientNoise:
         Parameters
         ----------
         bounded : BoundedSum
-            Its value is a list of tensors; the standard deviation is ``noise_multiplier * bounded.l2_bound``.
+            Its value is a list of tensors; the standard deviation is ``noise_multiplier * bounded.add_or_remove_one``.
         divisor : float, default=1.0
             A public constant, the expected batch size; it and the bound are the same in all calls.
         out : list of tensor, default=None
@@ -126,7 +126,7 @@ class GradientNoise:
             for target, value in zip(out, bounded.value):
                 torch.div(value, divisor, out=target)
             return out
-        std = self.noise_multiplier * bounded.l2_bound
+        std = self.noise_multiplier * bounded.add_or_remove_one
         self._count_draw()
         if self._in_turn:
             self._add_in_turn(bounded.value, std, divisor, out)

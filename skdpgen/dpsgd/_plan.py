@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field, fields
 
 from .._types import check_neighboring
+from ..accounting import epsilon_pld, non_private_event, poisson_gaussian_event
 from ..utils.forks import ForkSafeLock, process_identity
 from ..utils.validation import convert_fields
 from ._clipping import ClippedSum, PartedSum
@@ -35,7 +36,7 @@ class PlanUse:
         self.steps: list[None] = []
 
     def resume(self, record, taken):
-        """Note that the training continues after `taken` steps, with steps from the ledger."""
+        """Note that the training continues after `taken` steps (of a fit, also 0), with steps from the ledger."""
         self.record, self.from_ledger, self.before, self.known = record, True, taken, taken
 
     def __deepcopy__(self, memo):
@@ -133,8 +134,13 @@ class ChargedPlan:
         names = [f.name for f in fields(self) if f.init and f.name != "max_physical_batch"]
         return {"kind": type(self).__name__, **{name: _plain(getattr(self, name)) for name in names}}
 
-    def take_block(self) -> int:
+    def take_block(self, file=None) -> int:
         """Take the next steps from the ledger that was charged, before they run; return how many were granted.
+
+        Parameters
+        ----------
+        file : str, default=None
+            In a fit with a checkpoint: SHA-256 of the checkpoint from which they go on.
 
         Raises
         ------
@@ -153,7 +159,10 @@ class ChargedPlan:
             use.from_ledger = True
             if begins and use.steps:
                 raise RuntimeError("the training began without a checkpoint: the ledger has no record of its steps")
-            granted, use.known = use.record.take(self.block_size, begins=begins)
+            if file is None:
+                granted, use.known = use.record.take(self.block_size, begins=begins)
+            else:
+                granted, use.known = use.record.take(self.block_size, known=use.known, file=file)
             use.granted += granted
         return granted
 
@@ -283,16 +292,12 @@ class DPSGDPlan(ChargedPlan):
     @property
     def event(self):
         """Privacy event of all steps, composed."""
-        from ..accounting import non_private_event, poisson_gaussian_event
-
         if not self.private:
             return non_private_event()
         return poisson_gaussian_event(self.sampling_rate, self.noise_multiplier, int(self.steps))
 
     def epsilon(self, delta) -> float:
         """Return the epsilon of the plan alone at `delta`, under `neighboring`."""
-        from ..accounting import epsilon_pld
-
         return epsilon_pld(self.event, delta, self.neighboring)
 
     @property

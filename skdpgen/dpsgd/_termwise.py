@@ -192,7 +192,9 @@ class TermwiseAggregate(_GroupAggregate):
             self._groups.add(*inputs, group_draws(members, self._noise_shape, self._rng))
             for out, term in zip(total, self._groups.result().value):
                 out.add_(term, alpha=self.plan.group_weight)
-        return BoundedSum(total, l2_bound=self.plan.l2_bound, difference_bound=self.plan.difference_bound, unit="group")
+        return BoundedSum(
+            total, add_or_remove_one=self.plan.l2_bound, replace_one=self.plan.difference_bound, unit="group"
+        )
 
 
 def group_draws(members, noise_shape, rng):
@@ -339,7 +341,7 @@ class WholeBatchAggregate(_GroupAggregate):
         else:
             value = [torch.zeros_like(p) for p in self.parameters]
         bound = self.plan.l2_bound
-        return BoundedSum(value, l2_bound=bound, difference_bound=bound, unit="batch")
+        return BoundedSum(value, add_or_remove_one=bound, replace_one=bound, unit="batch")
 
     def _factor(self, square):
         """Clip factor of a vector; zero if it is not finite."""

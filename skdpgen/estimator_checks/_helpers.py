@@ -91,7 +91,8 @@ def of_length(value, n, path, *, numbers, seen=None):
             yield path
         return
     if hasattr(value, "shape") and not isinstance(value.shape, float):  # of an event, not of an array
-        if n in tuple(value.shape):
+        # an array or a tensor without axes is a number
+        if n in (shape := tuple(value.shape)) or (numbers and not shape and value == n):
             yield path
         return
     if isinstance(value, list | tuple | set | frozenset) and len(value) == n:

@@ -11,7 +11,9 @@ import pandas as pd
 
 from ..data.frames import FrameCodec
 from ..tabular import Binning, Boolean, Categorical, Datetime, TableEncoder
+from ..tabular._columns import ISO_DATE
 from ..tabular._frames import numeric_bounds, numeric_values, restore
+from ..utils.printing import listed
 from .gaussians import class_weights, full_covariances
 from .product_mixture import root
 
@@ -48,7 +50,9 @@ def _conditions(codec, given):
         raise ValueError("given must be a dict of column name -> value, with at least one column")
     schema = codec.encoder.schema_
     if unknown := [repr(name) for name in given if name not in schema]:
-        raise ValueError(f"given names columns that the model does not have: {', '.join(unknown)}")
+        raise ValueError(
+            f"given names columns that the model does not have: {', '.join(unknown)}; it has {listed(schema.names)}"
+        )
     levels = {block.name: np.ones(block.size) for block in codec.encoder.blocks_}
     binnings, exact = dict(codec.encoder.binnings_), {}
     for name, wanted in given.items():
@@ -118,7 +122,10 @@ def _level_shares(wanted, block, name):
         value = None if value is None or (np.ndim(value) == 0 and pd.isna(value)) else value
         at = [i for i, level in enumerate(block.levels) if level is value or (level is not None and level == value)]
         if not at:
-            raise ValueError(f"given[{name!r}] contains a value that the model does not have; see schema_")
+            raise ValueError(
+                f"given[{name!r}] contains a value that the model does not have: no level {value!r}; it has "
+                f"{listed(block.levels)}"
+            )
         share[at] = 1.0
     return share
 
@@ -142,6 +149,8 @@ def _bin_shares(wanted, column, binning):
 
 
 def _number(value, column):
+    if isinstance(column, Datetime) and isinstance(value, str) and not ISO_DATE.match(value):
+        raise ValueError(f"given[{column.name!r}]: write the date {value!r} as in 2020-12-31 (ISO 8601)")
     series = pd.Series([value]) if not isinstance(column, Datetime) else pd.Series(pd.to_datetime([value]))
     unbounded = replace(column, bounds=None)  # values outside the bounds are refused, not clipped
     try:

@@ -249,7 +249,8 @@ def _dummy_rows(schema, categories):
             if isinstance(column, Categorical):
                 columns[column.name] = pd.Series(_of_dtype(categories, column))
                 continue
-            column = replace(column, bounds=open_ends[type(column)])
+            free = {"step": None, "spikes": None} if isinstance(column, Numeric) else {}
+            column = replace(column, bounds=open_ends[type(column)], **free)
         ends = [0, len(column.values) - 1] if isinstance(column, Categorical | Boolean) else numeric_bounds(column)
         columns[column.name] = restore(np.array(ends), column)
     return pd.DataFrame(columns)

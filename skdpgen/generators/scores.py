@@ -14,8 +14,9 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from scipy.special import ndtr
 
-from ..data.scores import COUNT_WEIGHT, MEAN_WEIGHT, Scores
+from ..data.scores import Scores
 from ..mechanisms import Moments
+from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 from .gaussians import class_latents
 from .product_mixture import ProductMixture, antithetic, root
 
@@ -118,14 +119,14 @@ def fit_scores(released, noise_sd, scores, rng, *, optional, n_components):
     -------
     ScoreModel
     """
-    counts = np.where(released.count > 3 * noise_sd / COUNT_WEIGHT, released.count, 0.0)
+    counts = np.where(released.count > 3 * noise_sd / CLASS_COUNT_WEIGHT, released.count, 0.0)
     if not counts.any():  # the noise hides every class: all of them stay
         counts = np.maximum(released.count, 1.0)
     present = np.flatnonzero(counts)
     # at least its noise, so that a count that the noise hides does not blow up what is divided by it
-    divisor = np.maximum(counts[present], noise_sd / COUNT_WEIGHT)
+    divisor = np.maximum(counts[present], noise_sd / CLASS_COUNT_WEIGHT)
     moments = Moments(divisor, released.sum[present], released.second[present])
-    mean_sd, width = noise_sd * scores.l2_bound / MEAN_WEIGHT, scores.matrix.shape[1]
+    mean_sd, width = noise_sd * scores.l2_bound / CLASS_MEAN_WEIGHT, scores.matrix.shape[1]
     second_sd = noise_sd * scores.l2_bound**2
     latents = class_latents(moments, np.zeros_like(moments.sum), second_sd, mean_sd, min(n_components, width))
     mean = np.clip(latents.mean / scores.weights, scores.matrix.min(axis=0), scores.matrix.max(axis=0))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ._clipping import check_bound, clip_rows, lattice_rows
-from ._gaussian import add_gaussian, exact_value
+from ._gaussian import add_gaussian, check_bound, clip_rows, exact_value, lattice_rows
 from ._histogram import (
     LARGEST,
     N_OCTAVE_CELLS,

@@ -47,7 +47,7 @@ def histogram(codes, n_bins):
     return joint_histogram([codes], [n_bins])
 
 
-def joint_histogram(codes, n_bins):
+def joint_histogram(codes, n_bins, weights=None):
     """Count the rows of each cell of several columns in one query.
 
     Parameters
@@ -56,12 +56,15 @@ def joint_histogram(codes, n_bins):
         One array for each column; a row counts in at most one cell of each column.
     n_bins : sequence of int
         Public number of cells of each column.
+    weights : sequence of float, default=None
+        Weight w of each column: its counts have noise smaller by 1/w than with weight 1. None is 1 for all.
 
     Returns
     -------
     BoundedSum
-        `value` of shape (sum(n_bins),), the columns one after another (see `split_histogram`), float64;
-        sensitivity sqrt(d), or sqrt(2 d) when a row is replaced, for d columns.
+        `value` of shape (sum(n_bins),), the columns one after another (see `split_histogram`), float64. A row adds its
+        weights once for each column, so the sensitivity is the root of the sum of their squares: sqrt(d) for d columns
+        without weights. It is sqrt(2) times that when a row is replaced.
     """
     if len(codes) != len(n_bins) or not len(codes):
         raise ValueError(f"codes and n_bins need one entry for each column; got {len(codes)} and {len(n_bins)}")
@@ -69,8 +72,11 @@ def joint_histogram(codes, n_bins):
     if len(lengths) != 1 or len(next(iter(lengths))) != 1:
         raise ValueError(f"columns of codes must have one length; got shapes {sorted(lengths)}")
     counts = np.concatenate([_count(np.asarray(column), int(n)) for column, n in zip(codes, n_bins)])
-    d = len(codes)
-    return BoundedSum(counts, l2_bound=d**0.5, difference_bound=(2 * d) ** 0.5, lattice=LATTICE)
+    if weights is None:
+        d, per_cell = len(codes), 1.0
+    else:
+        d, per_cell = float(np.sum(np.square(weights))), np.repeat(np.asarray(weights, dtype=np.float64), n_bins)
+    return BoundedSum(counts, add_or_remove_one=d**0.5, replace_one=(2 * d) ** 0.5, weights=per_cell, lattice=LATTICE)
 
 
 def split_histogram(released, n_bins):
@@ -186,5 +192,5 @@ def total(counts, largest):
     summed = np.clip(np.asarray(counts), 0, largest).sum(dtype=np.int64)
     # in whole units, so that the sum and the rounded noise add exactly; the weight brings the bound to 1
     return BoundedSum(
-        np.array([float(summed)]), l2_bound=1.0, difference_bound=1.0, weights=1 / largest, lattice=LATTICE
+        np.array([float(summed)]), add_or_remove_one=1.0, replace_one=1.0, weights=1 / largest, lattice=LATTICE
     )

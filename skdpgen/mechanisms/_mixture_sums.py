@@ -8,7 +8,7 @@ import numpy as np
 
 from .._types import BoundedSum
 from ..utils.validation import MAX_ROWS
-from ._clipping import check_bound, lattice_rows
+from ._gaussian import check_bound, lattice_rows
 
 __all__ = ["MixtureSums", "mixture_sums", "unpack_mixture_sums"]
 
@@ -89,8 +89,8 @@ def mixture_sums(X, responsibilities, *, radius=1.0, covariance_type="diag", wei
         second_weights = np.where(upper[0] == upper[1], w2, w2 * 2**0.5)
     return BoundedSum(
         total,
-        l2_bound=(w0**2 + w1**2 + w2**2) ** 0.5,
-        difference_bound=_difference(w0**2, w1**2, w2**2, total.shape[0]) ** 0.5,
+        add_or_remove_one=(w0**2 + w1**2 + w2**2) ** 0.5,
+        replace_one=_difference(w0**2, w1**2, w2**2, total.shape[0]) ** 0.5,
         weights=np.concatenate([[w0], np.full(d, w1), second_weights]),
         lattice=LATTICE if exact else None,
     )

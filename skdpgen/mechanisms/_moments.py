@@ -8,7 +8,7 @@ import numpy as np
 
 from .._types import BoundedSum
 from ..utils.blocks import exact_product, map_blocks
-from ._clipping import check_bound, lattice_rows
+from ._gaussian import check_bound, lattice_rows
 
 __all__ = [
     "CLASS_COUNT_WEIGHT",
@@ -114,8 +114,8 @@ def moments(
     a2, b2 = count_weight**2, mean_weight**2
     return BoundedSum(
         total[0],
-        l2_bound=(a2 + b2 + 1) ** 0.5,
-        difference_bound=_same_class_difference(b2) ** 0.5,
+        add_or_remove_one=(a2 + b2 + 1) ** 0.5,
+        replace_one=_same_class_difference(b2) ** 0.5,
         weights=_weights(_width(total.shape[1]), count_weight, mean_weight),
         lattice=LATTICE if exact else None,
     )
@@ -164,8 +164,8 @@ def class_moments(
     apart = 2 * one if n_classes > 1 else one
     return BoundedSum(
         total,
-        l2_bound=one**0.5,
-        difference_bound=max(apart, _same_class_difference(b2)) ** 0.5,
+        add_or_remove_one=one**0.5,
+        replace_one=max(apart, _same_class_difference(b2)) ** 0.5,
         weights=_weights(_width(total.shape[1]), count_weight, mean_weight),
         lattice=LATTICE if exact else None,
     )
@@ -188,8 +188,8 @@ def second_moments(X, *, l2_bound=1.0, transform=None, exact=True, chunk_rows=No
     d = _width(total.size)
     return BoundedSum(
         total[1 + d :],
-        l2_bound=1.0,
-        difference_bound=2**0.5,
+        add_or_remove_one=1.0,
+        replace_one=2**0.5,
         weights=_weights(d, 1.0, 1.0)[1 + d :],
         lattice=LATTICE if exact else None,
     )
@@ -212,8 +212,8 @@ def first_moments(X, *, l2_bound=1.0, count_weight=COUNT_WEIGHT, transform=None,
     total = _accumulate(X, None, 1, l2_bound, transform, exact, chunk_rows, _first_sums)[0]
     return BoundedSum(
         total,
-        l2_bound=(count_weight**2 + 1) ** 0.5,
-        difference_bound=2.0,
+        add_or_remove_one=(count_weight**2 + 1) ** 0.5,
+        replace_one=2.0,
         weights=_first_weights(total.size - 1, count_weight),
         lattice=LATTICE if exact else None,
     )
@@ -239,8 +239,8 @@ def class_first_moments(
     one = count_weight**2 + 1
     return BoundedSum(
         total,
-        l2_bound=one**0.5,
-        difference_bound=max(2 * one, 4.0) ** 0.5,
+        add_or_remove_one=one**0.5,
+        replace_one=max(2 * one, 4.0) ** 0.5,
         weights=_first_weights(total.shape[1] - 1, count_weight),
         lattice=LATTICE if exact else None,
     )

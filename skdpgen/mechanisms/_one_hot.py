@@ -12,6 +12,7 @@ from ._histogram import LATTICE
 
 __all__ = ["COUNT_SQUARE", "OneHotMoments", "one_hot_moments", "table_weights", "unpack_one_hot_moments"]
 
+# A count of so many rows, in steps of the lattice of 2**-20, is below 2**60: it stays within int64.
 _MAX_ROWS = 1 << 40
 # Levels per column below which a dense product of the encoded rows is faster than a sparse one.
 _DENSE = 20
@@ -89,7 +90,7 @@ def one_hot_moments(codes, n_levels, y_codes=None, n_classes=1, *, one_way_share
             value[k, 1 + width :] = both[rows, columns]
     weights, square = _weights(n_levels, one_way_share, importance)
     return BoundedSum(
-        value, l2_bound=square**0.5, difference_bound=(2 * square) ** 0.5, weights=weights, lattice=LATTICE
+        value, add_or_remove_one=square**0.5, replace_one=(2 * square) ** 0.5, weights=weights, lattice=LATTICE
     )
 
 

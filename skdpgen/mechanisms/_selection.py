@@ -23,6 +23,7 @@ __all__ = [
     "selection_threshold",
     "sure_range",
     "widened",
+    "with_hidden_signs",
 ]
 
 # Probabilities, over all columns, that an empty bin passes for an occupied one (see `outermost_bins`).
@@ -35,6 +36,9 @@ _GAP = 0.25
 # many octaves beyond the largest likely one may lie; and the probability of being occupied from which the cell beside
 # the range is taken. One octave too many costs a factor of two, one too few loses all the rows in it.
 _FALSE_ALARM, _NEAR, _MAYBE = 0.001, 2, 0.05
+# Of `with_hidden_signs`. Probability, over all columns, of a sign that no row has; the bins then show that it is empty,
+# which does little harm. And standard deviations by which the rows of a sign exceed those of its cells in the range.
+_FALSE_SIGN, _MISSED = 0.01, 2.0
 # Columns whose runs are in memory together.
 _AT_ONCE = 32
 
@@ -262,6 +266,44 @@ def octave_ranges(noisy, noise_sd, n_columns=1):
         occupied = part > 0 if noise_sd == 0 else occupied_cells(part, _octave_widths(), noise_sd)
         ranges += [_octave_range(*column, noise_sd, n_columns) for column in zip(part, occupied)]
     return ranges
+
+
+def with_hidden_signs(cells, noisy, noise_sd, signs, signs_sd, n_columns=1):
+    """Widen the range of octaves of one column by a sign that its cells hide, and the counts of both signs show.
+
+    A thin tail on the other side of zero is spread over many octaves, and noise hides each of them. Its rows together
+    may stand out. How far the tail reaches is then unknown: the range is taken to be as wide as on the first side.
+    Bounds that are too wide clip nothing.
+
+    Parameters
+    ----------
+    cells : (int, int) or None
+        Range that `octave_ranges` found.
+    noisy : array of shape (n_cells,)
+        Counts of `octave_cells`, with noise of standard deviation `noise_sd`.
+    signs : array of shape (2,)
+        Numbers of negative and of positive values, with noise of standard deviation `signs_sd`.
+    n_columns : int, default=1
+        Columns that share the probability of a sign too many, a hundredth.
+
+    Returns
+    -------
+    (int, int) or None
+    """
+    if cells is None or noise_sd == 0:
+        return cells
+    zero, (first, last) = len(noisy) // 2, cells
+    surely = np.asarray(signs) > signs_sd * -ndtri(_FALSE_SIGN / n_columns / 2)
+    missed = [
+        count - side.sum() > _MISSED * (signs_sd**2 + side.size * noise_sd**2) ** 0.5
+        for count, side in zip(signs, (noisy[first:zero], noisy[max(first, zero + 1) : last + 1]))
+    ]
+    size = max(zero - first, last - zero)
+    if surely[0] and (missed[0] or first >= zero):
+        first = zero - size
+    if surely[1] and (missed[1] or last <= zero):
+        last = zero + size
+    return first, last
 
 
 def _octave_widths():

@@ -24,7 +24,8 @@ __all__ = [
     "to_numbers",
 ]
 
-_MOST_LEVELS = 100
+# Indicators of one column for a classifier, or for a distance: rarer categories share the last one.
+MOST_LEVELS = 200
 
 
 def as_frame(rows, like=None):
@@ -134,7 +135,7 @@ def numeric_matrices(real, synthetic, schema=None):
     """Encode both frames as numbers, by rules learned from the real rows.
 
     Numbers and dates are standardised, with missing ones at the mean and a column of flags; categories are one-hot,
-    the `_MOST_LEVELS` commonest of the real rows, and one column for all others.
+    the `MOST_LEVELS` commonest of the real rows, and one column for all others.
 
     Parameters
     ----------
@@ -174,7 +175,7 @@ def _one_hot(real, synthetic):
     columns = [column.astype(object).where(column.notna(), None).to_numpy()[:, None] for column in (real, synthetic)]
     columns = [np.array([[_text(value)] for value in column[:, 0]], dtype=object) for column in columns]
     encoder = OneHotEncoder(
-        handle_unknown="infrequent_if_exist", max_categories=_MOST_LEVELS, sparse_output=False, dtype=np.float64
+        handle_unknown="infrequent_if_exist", max_categories=MOST_LEVELS, sparse_output=False, dtype=np.float64
     ).fit(columns[0])
     encoded = [encoder.transform(column) for column in columns]
     # values that the real rows lack are a separate column: they differ between the tables

@@ -19,11 +19,9 @@ from sklearn.metrics import average_precision_score, get_scorer, roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
-from ._samples import as_frame, column_kind, to_numbers
+from ._samples import MOST_LEVELS, as_frame, column_kind, to_numbers
 
 __all__ = ["TSTRScorer", "make_tstr_scorer", "protocol_classifiers", "tstr_report", "tstr_score"]
-
-_MOST_LEVELS = 200
 
 
 def protocol_classifiers(random_state=0):
@@ -294,7 +292,7 @@ def _score_with(scoring):
 def _encoder(frame):
     """Numeric columns standardised (missing ones at the mean), dates as numbers, the others one-hot.
 
-    All of it learned from the training rows. Of more than `_MOST_LEVELS` categories the rarer ones are one.
+    All of it learned from the training rows. Of more than `MOST_LEVELS` categories the rarer ones are one.
     """
     kinds = {name: column_kind(frame[name]) for name in frame.columns}
     numeric = [name for name, kind in kinds.items() if kind != "category"]
@@ -307,7 +305,7 @@ def _encoder(frame):
         (
             make_pipeline(
                 FunctionTransformer(_texts),
-                OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=_MOST_LEVELS, sparse_output=False),
+                OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=MOST_LEVELS, sparse_output=False),
             ),
             other,
         ),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ._dp_gaussian_mixture import DPGaussianMixture
-from ._em import class_gaussians, dp_em, em_step, initial_mixture
-from ._parameters import GaussianMixtureParameters
+from ._em import GaussianMixtureParameters, class_gaussians, dp_em, em_step, initial_mixture
 
 __all__ = [
     "DPGaussianMixture",

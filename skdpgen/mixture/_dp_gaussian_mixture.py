@@ -28,8 +28,7 @@ from ..utils.validation import (
     fit_context,
     validate_rows,
 )
-from ._em import TransformedRows, class_gaussians, dp_em, initial_mixture
-from ._parameters import GaussianMixtureParameters
+from ._em import GaussianMixtureParameters, TransformedRows, class_gaussians, dp_em, initial_mixture
 
 __all__ = ["DPGaussianMixture"]
 
@@ -40,8 +39,6 @@ _INITIAL_SHARE = 0.15
 _NOISE_FLOOR = 2.0
 # EM has not settled when its last step moved a mean by more than this share of the norm bound, noise aside.
 _SETTLED = 0.01
-# Share of delta for the threshold that a class of unknown name must pass.
-_EXTRA_DELTA_SHARE = 0.1
 
 
 class DPGaussianMixture(DensityMixin, PrivateEstimator):
@@ -197,33 +194,10 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         with y, one for the moments of all classes, and one with a share of delta for `classes` not declared; and one
         for each of `bounds` and `l2_bound` not declared.
         """
-        with self._fitting():
-            accountant = self._resolve_accountant()
-            frame, series = _frame_maker(X), _series_maker(y)
-            (X, bounds, means_init, labels, classes, codes), plan = self._prepare(X, y, accountant)
-            learned = labels is not None and classes is None
-            rng = self._charge(accountant, plan)
-            neighboring = accountant.neighboring
-            self.scaling_ = learn_scaling(X, bounds, self.l2_bound, plan.noise_multipliers, rng, neighboring)
-            if learned:
-                noise = plan.noise_multipliers["classes"]
-                kept = learn_classes(labels, noise, plan.extra_delta, rng, neighboring)
-                # made of the released classes alone: the dtype of all labels depends on the longest one
-                classes = np.array(kept)
-                # where the noise hides every class, one Gaussian stands for all rows
-                codes = label_codes(labels, kept) if kept else np.zeros(len(X), dtype=np.int64)
-            if labels is None:
-                fitted = self._fit_em(X, means_init, plan, rng, neighboring)
-            else:
-                fitted = self._fit_classes(X, codes, max(len(classes), 1), plan, rng, neighboring)
-                self.classes_ = classes
-                self._series = series
-            self._frame = frame
-            self._keep(fitted.affine(self.scaling_.offset, self.scaling_.scale))
-            self._issue_card(plan, rng, self._public_assumptions(labels is not None))
-        return self
+        return self._fit(X, y)
 
     def _prepare(self, X, y, accountant):
+        containers = _frame_maker(X), _series_maker(y)
         X = validate_rows(self, X)
         entries = X.shape[1] ** (2 if self.covariance_type == "full" else 1)
         check_model_size(self.n_components * entries, n_components=self.n_components)
@@ -240,9 +214,29 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         labels = None if y is None else _check_y(y, len(X))
         classes = None if labels is None or self.classes is None else sorted_classes(self.classes)
         codes = None if classes is None else declared_codes(labels, classes)
-        share = _EXTRA_DELTA_SHARE if labels is not None and classes is None else 0.0
-        plan = self._calibrate(accountant, self._phases(labels is not None), extra_delta_share=share)
-        return (X, bounds, means_init, labels, classes, codes), plan
+        learns_names = labels is not None and classes is None
+        plan = self._calibrate(accountant, self._phases(labels is not None), learns_names=learns_names)
+        return (X, bounds, means_init, labels, classes, codes, containers), plan
+
+    def _complete(self, rows, plan, rng):
+        X, bounds, means_init, labels, classes, codes, (frame, series) = rows
+        neighboring = plan.neighboring
+        self.scaling_ = learn_scaling(X, bounds, self.l2_bound, plan.noise_multipliers, rng, neighboring)
+        if labels is not None and classes is None:
+            kept = learn_classes(labels, plan.noise_multipliers["classes"], plan.extra_delta, rng, neighboring)
+            # made of the released classes alone: the dtype of all labels depends on the longest one
+            classes = np.array(kept)
+            # where the noise hides every class, one Gaussian stands for all rows
+            codes = label_codes(labels, kept) if kept else np.zeros(len(X), dtype=np.int64)
+        if labels is None:
+            fitted = self._fit_em(X, means_init, plan, rng, neighboring)
+        else:
+            fitted = self._fit_classes(X, codes, max(len(classes), 1), plan, rng, neighboring)
+            self.classes_ = classes
+            self._series = series
+        self._frame = frame
+        self._keep(fitted.affine(self.scaling_.offset, self.scaling_.scale))
+        self._issue_card(plan, rng, self._public_assumptions(labels is not None))
 
     def _phases(self, with_labels):
         phases = scaling_phases(self.bounds, self.l2_bound, self.bounds_share)
@@ -428,11 +422,6 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         columns = "number and order of columns" + (", kind (dtype) of y" if with_labels else "")
         return [*(f"{name}: declared public by the caller" for name in declared), columns]
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        return tags
-
 
 def _check_y(y, n_rows):
     labels = class_labels(y, n_rows)
@@ -470,7 +459,7 @@ def _warn_of_noise(released, noise, min_count, radius):
             f"the noise on the covariances is as large as they are in {hidden.sum()} of {len(hidden)} Gaussians: "
             "more epsilon, more rows, fewer columns (DPPCA before it) or tighter bounds= would help",
             UtilityWarning,
-            stacklevel=5,
+            stacklevel=7,  # itself, _fit_classes, _complete, _fit, fit, its context, the caller
         )
 
 
@@ -486,5 +475,5 @@ def _warn_if_unsettled(steps, radius):
             f"the last of {len(steps)} iterations of EM still moved a mean by {moved.max() / radius:.2g} of the norm "
             "bound: raise n_iter or epsilon, or declare means_init",
             UtilityWarning,
-            stacklevel=4,
+            stacklevel=7,  # itself, _fit_em, _complete, _fit, fit, its context, the caller
         )

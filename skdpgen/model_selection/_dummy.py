@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from ..tabular._columns import holds_missing
+from ..tabular._columns import holds_missing, output_dtype
 
 __all__ = ["dummy_rows", "rows_like", "with_missing"]
 
+# Enough for several rows of each class in the trial of a search, and so few that the trial takes a moment.
 _ROWS = 60
 
 
@@ -106,6 +107,12 @@ def _is_text(dtype):
 def _dtype_of(column):
     """Dtype in which a declared column is drawn."""
     kind = type(column).__name__
+    if kind == "Identifier":
+        return output_dtype(column.dtype)
+    if kind == "Categorical" and column.categories is None and column.dtype not in (None, "str", "object", "category"):
+        declared = output_dtype(column.dtype)
+        if pd.api.types.is_numeric_dtype(declared):  # codes, or truth values
+            return np.dtype(bool if pd.api.types.is_bool_dtype(declared) else int)
     if kind == "Numeric" and column.integer:
         return np.dtype(int)
     return np.dtype({"Numeric": float, "Categorical": object, "Boolean": bool, "Datetime": "datetime64[ns]"}[kind])

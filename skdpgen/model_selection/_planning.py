@@ -29,7 +29,7 @@ __all__ = ["FOLDS", "PlansSearch", "Search", "list_candidates", "public_model", 
 # A row is held out with probability 1/cv; the default of cv.
 FOLDS = 5
 # Parameters that a grid may not hold: the search is charged for its candidates, all at one cost.
-_REFUSED = ("epsilon", "delta", "neighboring", "accountant")
+_REFUSED = ("epsilon", "delta", "neighboring", "accountant", "checkpoint")
 
 
 def list_candidates(param_grid, n_candidates, random_state):
@@ -97,6 +97,8 @@ class PlansSearch:
             raise ValueError(f"{type(self.estimator).__name__} is no private estimator: it lacks {', '.join(missing)}")
         if given["accountant"] is not None:
             raise ValueError("the estimator has an accountant: give it to PrivateSearchCV, which makes the one charge")
+        if given.get("checkpoint") is not None:
+            raise ValueError("checkpoint= is for one fit, and a search makes several: set checkpoint=None")
         if given["neighboring"] not in (None, self.neighboring):
             raise ValueError("give neighboring to PrivateSearchCV, not to its estimator")
         candidate = clone(self.estimator).set_params(**parameters)
@@ -114,6 +116,11 @@ class PlansSearch:
         name = type(estimator).__name__
         if not isinstance(estimator, PrivateEstimator):
             raise ValueError(f"{name} is no private estimator: derive it from PrivateEstimator")
+        if _has_separate_fit(type(estimator)):
+            raise ValueError(
+                f"a search calls _prepare and _complete of an estimator and not its fit: {name} must have both, and "
+                "must not change fit"
+            )
         request = estimator._requested(X, y, accountant)
         if request is None:
             raise ValueError(f"{name}.plan does not ask its accountant to calibrate: see PrivateEstimator")
@@ -137,7 +144,7 @@ class PlansSearch:
         """Fewest rows that a run is fitted to, except in one search of a thousand million; at least 1."""
         return max(1, int(stats.binom.ppf(1e-9, n_rows, 1 - 1 / (self.cv or FOLDS))))
 
-    def _check_scoring(self, candidates, y):
+    def _check_scoring(self, y):
         if self.public_data is not None:
             if self.cv is not None:
                 raise ValueError("cv holds rows out for a private score: with public_data there is none")
@@ -249,6 +256,13 @@ class PlansSearch:
         if score_noise is not None:  # of the rows held out
             add(Phase("score", 1.0, sampling_rate=1 / (self.cv or FOLDS)), "score", score_noise)
         return replace(plan, phases=tuple(phases), noise_multipliers=MappingProxyType(multipliers))
+
+
+def _has_separate_fit(kind):
+    """Whether `fit` of a class may do more than its `_prepare` and `_complete`."""
+    fit, complete = (next(c for c in kind.__mro__ if name in vars(c)) for name in ("fit", "_complete"))
+    known = fit.__module__.startswith("skdpgen.") or issubclass(complete, fit)
+    return complete is PrivateEstimator or not known
 
 
 def public_model(estimator, X, y, neighboring):

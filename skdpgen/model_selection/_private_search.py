@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from ..accounting._card import plain
-from ..accounting._reservation import Reservation, ReservedFit
+from ..accounting._reservation import Reservation
 from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
 from ..mechanisms import add_gaussian
 from ..utils.validation import HasMethods, Interval, StrOptions, fit_context, num_samples
@@ -116,7 +116,6 @@ class _ForwardsToBest:
         tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
         for name in ("input_tags", "target_tags", "estimator_type", "transformer_tags", "classifier_tags"):
             setattr(tags, name, getattr(inner, name))
-        tags.non_deterministic = True
         return tags
 
 
@@ -277,21 +276,23 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         repeat-and-select event, which costs (`epsilon`, `delta`) by Renyi differential privacy. A run is one of: the
         fit of a candidate, or the Gaussian release of the score, each record taking part in one of them.
         """
+        earlier = vars(self).get("card_")
         with self._fitting():
             accountant = self._resolve_accountant()
             search, plan = self._prepare(X, y, accountant)
             with Reservation(accountant) as reservation:
-                rng = self._charge_runs(reservation, plan)
+                rng = self._charge(accountant, plan, reservation)
                 best, failure = self._search(search, reservation, X, y, rng)
             if failure is not None:
                 raise failure
             self._keep(best, search, plan, rng)
+            self._warn_of_other_fits(earlier)
         return self
 
     # ---- before the charge -----------------------------------------------------------------------
     def _prepare(self, X, y, accountant):
         candidates = list_candidates(self.param_grid, self.n_candidates, self.random_state)
-        scoring, bounds = self._check_scoring(candidates, y)
+        scoring, bounds = self._check_scoring(y)
         estimators = [self._candidate(parameters) for parameters in candidates]
         requests = [self._request(estimator, X, y, accountant) for estimator in estimators]
         mean_runs = float(max(len(candidates), _LEAST_RUNS) if self.mean_runs is None else self.mean_runs)
@@ -300,14 +301,6 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         return self._calibrated(search, requests, accountant)
 
     # ---- after the charge ------------------------------------------------------------------------
-    def _charge_runs(self, reservation, plan):
-        """Charge through `reservation`, which allows fits until its block ends; the accountant is the caller's."""
-        try:
-            return self._charge(reservation, plan)
-        finally:
-            if vars(self).get("accountant_") is reservation:
-                self.accountant_ = reservation.accountant
-
     def _search(self, search, reservation, X, y, rng):
         """Return (best run, None), or (None, the error to raise): nothing else of the runs remains."""
         try:
@@ -330,7 +323,7 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
 
     def _run(self, search, reservation, X, y, held_out, rng):
         k = rng.integers(len(search.candidates))
-        estimator = clone(search.estimators[k]).set_params(accountant=ReservedFit(reservation, search.plans[k]))
+        estimator = clone(search.estimators[k])
         fit_rows, score_rows = (X, y), None
         if held_out is not None:
             fit_rows, score_rows = ((take(X, side), take(y, side)) for side in (~held_out, held_out))
@@ -338,7 +331,7 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         if num_samples(fit_rows[0]):
             with warnings.catch_warnings(record=True) as warned:
                 warnings.simplefilter("always")
-                estimator.fit(*fit_rows)
+                estimator._fit_reserved(*fit_rows, search.plans[k], reservation)
         else:  # all of very few rows were held out
             k, estimator = 0, search.trial
         with warnings.catch_warnings():
@@ -383,10 +376,9 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         if math.isfinite(plan.epsilon) and best.estimator is not search.trial and inner["noise"] != rng.description:
             own_noise = (inner["noise"], bool(inner["private"]))
         assumptions = [*inner["public_assumptions"], *self._public_assumptions(search.candidates)]
-        self._issue_card(plan, rng, assumptions, own_noise)
+        self._issue_card(plan, rng, assumptions, own_noise, inner["columns"], inner["declared"])
         # the model gets the accountant and the card of the search in place of those of one run
         estimator.set_params(epsilon=self.epsilon, delta=self.delta, neighboring=self.neighboring)
-        estimator.accountant = None
         estimator.accountant_, estimator.card_ = self.accountant_, self.card_
         for warning in best.warned:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)

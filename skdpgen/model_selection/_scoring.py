@@ -15,12 +15,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from .._types import BoundedSum
-from ..mechanisms._moments import SCORE_COUNT_WEIGHT as COUNT_WEIGHT
+from ..mechanisms._moments import SCORE_COUNT_WEIGHT
 from ..utils.categories import canonical_rows
 from ..utils.validation import as_numbers
 
 __all__ = [
-    "COUNT_WEIGHT",
     "SCORES",
     "bounded_score",
     "check_score_bounds",
@@ -80,9 +79,9 @@ def bounded_score(terms, score_bounds):
     value = np.array([steps.sum(), len(steps) * round(1 / _LATTICE)], dtype=np.int64)
     return BoundedSum(
         value,
-        l2_bound=_SLACK * (0.25 + COUNT_WEIGHT**2) ** 0.5,
-        difference_bound=_SLACK,
-        weights=np.array([1.0, COUNT_WEIGHT]),
+        add_or_remove_one=_SLACK * (0.25 + SCORE_COUNT_WEIGHT**2) ** 0.5,
+        replace_one=_SLACK,
+        weights=np.array([1.0, SCORE_COUNT_WEIGHT]),
         lattice=_LATTICE,
     )
 

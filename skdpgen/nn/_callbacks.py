@@ -10,6 +10,7 @@ import copy
 import math
 import os
 
+import safetensors.torch
 import torch
 from skorch.callbacks import Callback
 
@@ -17,9 +18,17 @@ from ..accounting._receipt import CheckpointHeader, header_text, read_header, re
 from ..dpsgd._seeding import torch_seeded
 from ..utils.atomic import write_atomically
 
-__all__ = ["Checkpoint", "ParameterAverage", "ScaledParts", "StepCheckpoint", "check_checkpoint", "load_checkpoint"]
+__all__ = [
+    "Checkpoint",
+    "FitBlocks",
+    "ParameterAverage",
+    "ScaledParts",
+    "StepCheckpoint",
+    "check_checkpoint",
+    "load_checkpoint",
+]
 
-_PARAMETERS, _OPTIMIZER = "parameters.", "optimizer."
+_PARAMETERS, _OPTIMIZER, _AVERAGES = "parameters.", "optimizer.", "averages."
 
 
 def _trainable(net):
@@ -44,12 +53,13 @@ class ParameterAverage(Callback):
         if not 0 <= self.decay < 1:
             raise ValueError(f"decay must be in [0, 1); got {self.decay!r}")
         self.average_ = [p.detach().clone() for p in _trainable(net)]
-        self.step_ = 0
+        self.step_ = torch.zeros((), dtype=torch.int64)  # a tensor, as what a checkpoint of a fit restores
 
     @torch.no_grad()
     def on_batch_end(self, net, training=True, **kwargs):
         self.step_ += 1
-        decay = min(self.decay, (1 + self.step_) / (10 + self.step_))
+        step = int(self.step_)
+        decay = min(self.decay, (1 + step) / (10 + step))
         for average, p in zip(self.average_, _trainable(net)):
             average.lerp_(p, 1 - decay)
 
@@ -195,26 +205,32 @@ class Checkpoint:
         check_checkpoint(net.checkpoint, net.plan)
         tensors, numbers = _pack(net, net.optimizer_.state_dict()["state"])
         header = CheckpointHeader(*net.plan._use.record.identity, net.plan.numbers, net.steps_taken_, numbers)
-        from safetensors.torch import save
-
-        write_atomically(net.checkpoint, save(tensors, metadata={"skdpgen": header_text(header)}))
+        write_atomically(net.checkpoint, safetensors.torch.save(tensors, metadata={"skdpgen": header_text(header)}))
         self._written = net.steps_taken_
 
 
 def load_checkpoint(net, path) -> CheckpointHeader:
     """Load parameters and the state of the optimiser into a net; ValueError, and no change, if they do not fit it."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load
-
     header, content = read_whole(path)
     try:
-        tensors = load(content)
-    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
+        tensors = safetensors.torch.load(content)
+    except (safetensors.SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
         raise ValueError(f"{path}: not a checkpoint of skdpgen") from None
+    _install(net, path, tensors, header.optimizer)
+    return header
+
+
+def _install(net, path, tensors, found):
+    """Set parameters, the state of the optimiser and averages of a net; ValueError, and no change, if one is unfit.
+
+    `found` are the numbers in the state of the optimiser, by parameter and name.
+    """
     wanted, numbers = _pack(net, _trial_state(net))
-    if not header.optimizer and not any(name.startswith(_OPTIMIZER) for name in tensors):  # before the first step
+    if not found and not any(name.startswith(_OPTIMIZER) for name in tensors):  # before the first step
         wanted = {name: value for name, value in wanted.items() if name.startswith(_PARAMETERS)}
         numbers = {}
+    averages = _averages(net) if any(name.startswith(_AVERAGES) for name in tensors) else {}
+    wanted.update(averages)
     for name in wanted.keys() | tensors.keys():
         if name not in wanted or name not in tensors:
             raise ValueError(
@@ -225,19 +241,64 @@ def load_checkpoint(net, path) -> CheckpointHeader:
             raise ValueError(f"{path}: does not fit the net: {name} has another shape or dtype")
         if not torch.isfinite(one).all():
             raise ValueError(f"{path}: {name} holds NaN or infinity")
-    if _kinds(header.optimizer) != _kinds(numbers):
+    if _kinds(found) != _kinds(numbers):
         raise ValueError(f"{path}: does not fit the net: it has the state of another optimiser")
     with torch.no_grad():
         for name, p in _parameters(net).items():
             p.copy_(tensors[_PARAMETERS + name])
-    state = {int(index): dict(part) for index, part in header.optimizer.items()}
+        for name, average in averages.items():
+            average.copy_(tensors[name])
+    state = {int(index): dict(part) for index, part in found.items()}
     for name, value in tensors.items():
         if name.startswith(_OPTIMIZER):
             index, _, key = name.removeprefix(_OPTIMIZER).partition(".")
             state.setdefault(int(index), {})[key] = value
     # settings of the optimiser, for example the learning rate, remain those of the net: a schedule starts again
     net.optimizer_.load_state_dict({**net.optimizer_.state_dict(), "state": state})
-    return header
+
+
+class FitBlocks:
+    """The training of a net in a fit with a checkpoint: as `Checkpoint`, with the file of the whole fit.
+
+    The averages of `ParameterAverage` are in the file too. Other callbacks start again.
+
+    Parameters
+    ----------
+    net : DPNet
+        Initialised, with the plan; its callbacks have begun.
+    file : object
+        Checkpoint of the fit. ``training`` is None or (tensors, numbers of the optimiser); ``write(plan, tensors,
+        numbers, steps, noise)`` takes the next block of steps from the ledger, or ends the fit, and replaces the file.
+    """
+
+    def __init__(self, net, file):
+        self._net, self._file, self._ended = net, file, False
+        if file.training is None:
+            _pack(net, _trial_state(net))  # raises now the errors that writing the file would raise later
+        else:
+            _install(net, file.path, *file.training)
+
+    def may_step(self) -> bool:
+        """Whether a step may be taken, from a new block if the last one is used; False once all were taken."""
+        net = self._net
+        if not (net.plan.steps_granted or self._ended):
+            tensors, numbers = _pack(net, net.optimizer_.state_dict()["state"])
+            tensors.update({name: _copied(average) for name, average in _averages(net).items()})
+            self._ended = net.steps_taken_ >= net.plan.steps
+            noise = (net.noise_description_, net.noise_private_)
+            self._file.write(net.plan, tensors, numbers, net.steps_taken_, noise)
+            net.steps_taken_ = net.plan.steps_taken
+        return net.plan.steps_granted > 0
+
+
+def _averages(net):
+    """The state of averages of parameters, by name: tensors that the callbacks themselves use."""
+    found = {}
+    for name, callback in net.callbacks_:
+        if isinstance(callback, ParameterAverage):
+            parts = {str(k): average for k, average in enumerate(callback.average_)}
+            found.update({f"{_AVERAGES}{name}.{k}": part for k, part in {**parts, "step": callback.step_}.items()})
+    return found
 
 
 def _parameters(net):

@@ -221,33 +221,7 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         gradient sums; one Gaussian release for each of bounds and classes that is not declared (classes also spend a
         tenth of `delta`), and one for the number of rows where that is private.
         """
-        with self._fitting():
-            accountant = self._resolve_accountant()
-            (X, y, bounds, declared), plan = self._prepare(X, y, accountant)
-            rng = self._charge(accountant, plan)
-            noise, neighboring = plan.noise_multipliers, accountant.neighboring
-            self.scaling_ = learn_scaling(X, bounds, 1.0, noise, rng, neighboring)
-            if declared is None:
-                kept = learn_classes(y, noise["classes"], plan.extra_delta, rng, neighboring)
-                # all labels are of one kind, so the first says what stands for all of them
-                self.classes_ = np.array(kept or class_for_all(np.array(y[:1].tolist()).dtype))
-                codes = label_codes(y, kept) if kept else np.zeros(len(y), dtype=np.int64)
-            else:
-                self.classes_, codes = declared, declared_codes(y, declared)
-            rows = float(len(X)) if "rows" not in noise else _row_count(len(X), noise["rows"], rng, neighboring)
-            net = self._train(X, codes, rows, plan, neighboring)
-            self.module_ = net.module_.cpu().eval()
-            self.parameters_ = nn.utils.parameters_to_vector(self.module_.parameters()).detach().numpy()
-            assumptions = [
-                f"{name}: declared public by the caller"
-                for name in ("bounds", "classes")
-                if getattr(self, name) is not None
-            ]
-            if self.net is not None:
-                assumptions.append("net: an object of the caller's, taken for public")
-            assumptions.append("number and order of columns, kind (dtype) of y")
-            self._issue_card(plan, rng, assumptions, (net.noise_description_, net.noise_private_))
-        return self
+        return self._fit(X, y)
 
     def _prepare(self, X, y, accountant):
         validate_data(self, y=_not_none(y), skip_check_array=True)
@@ -277,8 +251,33 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
             raise ValueError(
                 f"the module of net gives shape {tuple(shape)}; logits of shape {(3, n_classes)} are needed"
             )
-        plan = self._calibrate(accountant, phases, extra_delta_share=0.1 if declared is None else 0.0)
+        plan = self._calibrate(accountant, phases, learns_names=declared is None)
         return (X, y, bounds, declared), plan
+
+    def _complete(self, rows, plan, rng):
+        X, y, bounds, declared = rows
+        noise, neighboring = plan.noise_multipliers, plan.neighboring
+        self.scaling_ = learn_scaling(X, bounds, 1.0, noise, rng, neighboring)
+        if declared is None:
+            kept = learn_classes(y, noise["classes"], plan.extra_delta, rng, neighboring)
+            # all labels are of one kind, so the first says what stands for all of them
+            self.classes_ = np.array(kept or class_for_all(np.array(y[:1].tolist()).dtype))
+            codes = label_codes(y, kept) if kept else np.zeros(len(y), dtype=np.int64)
+        else:
+            self.classes_, codes = declared, declared_codes(y, declared)
+        n_rows = float(len(X)) if "rows" not in noise else _row_count(len(X), noise["rows"], rng, neighboring)
+        net = self._train(X, codes, n_rows, plan, neighboring)
+        self.module_ = net.module_.cpu().eval()
+        self.parameters_ = nn.utils.parameters_to_vector(self.module_.parameters()).detach().numpy()
+        assumptions = [
+            f"{name}: declared public by the caller"
+            for name in ("bounds", "classes")
+            if getattr(self, name) is not None
+        ]
+        if self.net is not None:
+            assumptions.append("net: an object of the caller's, taken for public")
+        assumptions.append("number and order of columns, kind (dtype) of y")
+        self._issue_card(plan, rng, assumptions, (net.noise_description_, net.noise_private_))
 
     def _make_net(self, n_features, n_classes, plan):
         if self.net is None:
@@ -335,7 +334,6 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
         tags.classifier_tags.poor_score = True  # with a few hundred rows at epsilon 1, most is noise
         return tags
 

@@ -34,6 +34,7 @@ __all__ = [
     "default_chunk",
     "pretrain_encoders",
     "readable",
+    "restore_networks",
     "train_decoder",
     "train_on_pairs",
     "train_together",
@@ -448,19 +449,21 @@ def clipped_subset_sum(stack, decoder, weights, units, step, plan, *, chunk):
         factor = factors(norms_of(gradients), plan.clip_norm) * stack.rows.occupied(part).to(latent.device)
         for whole, piece in zip(total, scaled(gradients, factor)):
             whole += piece.sum(0)
-    return BoundedSum(total, l2_bound=plan.l2_bound, difference_bound=2 * plan.gradient_bound, unit="subset")
+    return BoundedSum(total, add_or_remove_one=plan.l2_bound, replace_one=2 * plan.gradient_bound, unit="subset")
 
 
 def train_decoder(
-    module, stack, plan, rng, *, learning_rate, averaging, chunk, device="cpu", progress=False, progress_text=""
-):
+    module, stack, plan, rng, *, learning_rate, averaging, chunk, device="cpu", progress=False, progress_text="",
+    checkpoint=None, initial=None,
+):  # fmt: skip
     """Train the decoder with noise for all steps of a plan that was charged.
 
     Parameters
     ----------
     module : Module
         The decoder, initialised by public values or releases. Changed in place.
-    stack : EncoderStack
+    stack : EncoderStack or None
+        None where no step is left.
     plan : SubsetPlan
     rng : NoiseGenerator
         Draws subsets and noise.
@@ -474,6 +477,10 @@ def train_decoder(
     progress : bool, default=False
     progress_text : str
         Shown beside the progress bar.
+    checkpoint : FitCheckpoint or None
+        Takes the steps from the ledger in blocks, and writes the training between them.
+    initial : dict of str to Module
+        With a checkpoint: networks as they were before stage 1, which it holds too. Never an encoder of a subset.
 
     Returns
     -------
@@ -493,11 +500,19 @@ def train_decoder(
     average = [p.detach().clone() for p in weights]
     with contextlib.ExitStack() as exits:
         noise = exits.enter_context(GradientNoise.like(weights, plan.noise_multiplier, rng, steps=plan.steps))
+        steps = range(plan.steps)
+        if checkpoint is not None:
+            if checkpoint.training is not None:
+                _restore_training(checkpoint, weights, optimizer, average)
+            steps = _granted_steps(
+                plan, checkpoint, lambda: _training_tensors(module, weights, optimizer, average, initial), noise
+            )
         text = f"DP2-VAE decoder {progress_text}".strip()
-        bar = exits.enter_context(_bar(None, progress, text, total=plan.steps, unit="step"))
+        left = plan.steps - plan.steps_resumed
+        bar = exits.enter_context(_bar(None, progress, text, total=left, unit="step"))
         for p in weights:
             p.grad = torch.zeros_like(p)
-        for step, units in enumerate(subset_draws(plan, rng)):
+        for step, units in zip(steps, subset_draws(plan, rng)):
             released = [p.detach() for p in weights]
             if plan.encoder_update == "round_robin":  # whichever subsets were drawn
                 stack.refresh(round_robin(plan, step), step, decoder, released)
@@ -514,6 +529,67 @@ def train_decoder(
             if averaging:
                 p.data.copy_(mean)
         return noise.description, noise.private
+
+
+# ---- stage 2 in a fit with a checkpoint ---------------------------------------------------------------------------
+def _granted_steps(plan, checkpoint, tensors, noise):
+    """Yield the numbers of the steps that the ledger grants, each before it runs; write the checkpoint between blocks.
+
+    Each number is yielded once in all processes, so that a schedule of them goes on where it was.
+    """
+    while True:
+        if not plan.steps_granted:
+            ended = plan.steps_taken >= plan.steps
+            checkpoint.write(plan, tensors(), {}, plan.steps_taken, (noise.description, noise.private))
+            if ended:
+                return
+        step = plan.steps_taken
+        plan.take_step()
+        yield step
+
+
+def _training_tensors(module, weights, optimizer, average, initial):
+    """What a checkpoint holds of stage 2: functions of released gradients, and the networks before stage 1."""
+    names = [name for name, p in module.named_parameters() if p.requires_grad]
+    found = {f"decoder.{name}": p for name, p in zip(names, weights)}
+    found.update({f"averages.{k}": mean for k, mean in enumerate(average)})
+    for k, state in optimizer.state_dict()["state"].items():
+        found.update({f"optimizer.{k}.{name}": value for name, value in state.items()})
+    for role, net in initial.items():
+        found.update({f"{role}.{name}": p for name, p in net.named_parameters()})
+    return {name: value.detach().cpu().contiguous() for name, value in found.items()}
+
+
+@torch.no_grad()
+def _restore_training(checkpoint, weights, optimizer, average):
+    """Set averages and the state of the optimiser by a checkpoint; the decoder has its parameters already."""
+    tensors = checkpoint.training[0]
+    _fill(checkpoint.path, tensors, {f"averages.{k}": mean for k, mean in enumerate(average)})
+    state = {}
+    for name, value in tensors.items():
+        part, _, rest = name.partition(".")
+        if part == "optimizer":
+            k, _, key = rest.partition(".")
+            state.setdefault(int(k), {})[key] = value
+    if state:
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def restore_networks(checkpoint, networks):
+    """Set the parameters of networks, by role, to those in a checkpoint; ValueError where they do not fit."""
+    wanted = {f"{role}.{name}": p for role, net in networks.items() for name, p in net.named_parameters()}
+    _fill(checkpoint.path, checkpoint.training[0], wanted)
+
+
+@torch.no_grad()
+def _fill(path, tensors, wanted):
+    for name, target in wanted.items():
+        found = tensors.get(name)
+        if found is None or (found.shape, found.dtype) != (target.shape, target.dtype):
+            raise ValueError(f"{path}: does not fit the networks: {name} is missing, or of another shape or dtype")
+        if not torch.isfinite(found).all():
+            raise ValueError(f"{path}: {name} holds NaN or infinity")
+        target.copy_(found)
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from ..dpsgd import DPSGDPlan, GradientNoise, PoissonLoader, check_optimizer, choose_path
 from ..dpsgd._seeding import SecretGenerators, check_generators, torch_lock, torch_seeded
 from ..utils.noise import make_noise_generator
-from ._callbacks import Checkpoint, check_checkpoint, load_checkpoint
+from ._callbacks import Checkpoint, FitBlocks, check_checkpoint, load_checkpoint
 
 __all__ = ["DPNet", "PerExampleLoss", "check_template"]
 
@@ -105,6 +105,7 @@ class DPNet(NeuralNet):
     train_split = None
     compile = False
     blocks_ = None  # of a training with a checkpoint, while it runs
+    fit_file = None  # checkpoint of the fit that the training is a part of; see `FitBlocks`
 
     def __init__(
         self,
@@ -231,7 +232,7 @@ class DPNet(NeuralNet):
             self.initialize()
         if self.plan is not self.used_plan_:
             self.steps_taken_, self.plan_token_ = self.plan.steps_resumed, object()
-        if self.steps_taken_ >= self.plan.steps:
+        if self.steps_taken_ >= self.plan.steps and self.fit_file is None:
             raise RuntimeError(f"all {self.plan.steps} steps of the plan have been taken; more were not charged")
         # unlike in skorch, a keyboard interrupt ends the fit with an error: half a training is not a fit
         self.notify("on_train_begin")
@@ -307,6 +308,8 @@ class DPNet(NeuralNet):
         check_generators()
         resumed = plan.steps_resumed > 0 and plan is not self.used_plan_
         checkpoint = None if self.checkpoint is None else Checkpoint(self, loads=resumed)
+        if self.fit_file is not None:
+            checkpoint = FitBlocks(self, self.fit_file)
         plan.claim(self.plan_token_)
         self.used_plan_ = plan
         left = plan.steps - self.steps_taken_
@@ -432,7 +435,8 @@ class DPNet(NeuralNet):
         if not isinstance(self.plan, DPSGDPlan):
             raise ValueError(f"training needs plan=DPSGDPlan(...); got {type(self.plan).__name__}")
         self.plan.check_charged()
-        check_checkpoint(self.checkpoint, self.plan)
+        if self.fit_file is None:  # the fit has checked its own
+            check_checkpoint(self.checkpoint, self.plan)
 
     def _bar(self, steps):
         hidden = {0: True, 1: None}.get(int(self.verbose), False)  # None: shown where stderr is a terminal
@@ -445,7 +449,7 @@ def check_template(net):
     if not isinstance(net, DPNet | None):
         raise ValueError(f"net must be a DPNet; got {type(net).__name__}")
     if net is not None and net.checkpoint is not None:
-        raise ValueError("net must have checkpoint=None: the fit of an estimator cannot be resumed")
+        raise ValueError("net must have checkpoint=None: a synthesizer has checkpoint= itself")
 
 
 def _refuse(parameters):

@@ -7,10 +7,9 @@ import html
 import io
 import warnings
 
-from ..metrics import leak_note
 from ..utils.printing import printable
 
-__all__ = ["details", "figure", "leak", "page", "paragraph", "section", "table"]
+__all__ = ["bullets", "details", "figure", "leak", "page", "paragraph", "section", "table"]
 
 _STYLE = """
 :root { color-scheme: light; }
@@ -35,9 +34,22 @@ figcaption { color: #444; font-size: .92rem; }
 a { color: #0b4f8a; }
 .skip { position: absolute; left: -100rem; }
 .skip:focus { left: 1rem; top: .5rem; background: #fff; padding: .4rem; }
-summary { cursor: pointer; }
+li { overflow-wrap: anywhere; }
+summary { cursor: pointer; font-weight: 600; }
+details caption { position: absolute; left: -100rem; }
 footer { max-width: 70rem; margin: 2rem auto; padding: 0 1.25rem 2rem; color: #555; font-size: .9rem; }
-@media print { .banner { color: #000; background: #fff; border: 3px solid #8b1a1a; } }
+.calm { background: #14532d; }
+@media print {
+  .banner { color: #000; background: #fff; border: 3px solid #8b1a1a; }
+  .calm { border-color: #14532d; }
+  nav, .skip { display: none; }
+  .scroll { overflow: visible; }
+  main, header { max-width: none; padding: 0; }
+  table { font-size: .7rem; }
+  th, td { padding: .2rem .35rem; overflow-wrap: break-word; }
+  tr, figure { break-inside: avoid; }
+  h2 { break-after: avoid; }
+}
 """
 # Nothing from anywhere: no script, no font, no picture but those inside the page.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -55,6 +67,8 @@ def paragraph(words, *, css=None):
 
 def leak(*shown):
     """Return what publication of a section would reveal, by the docstrings of its metrics and pictures."""
+    from ..metrics import leak_note
+
     notes = " ".join(dict.fromkeys(map(leak_note, shown))).replace("``", "")
     return f'<p class="leak"><strong>Publication.</strong> {text(notes)}</p>'
 
@@ -81,9 +95,14 @@ def _row(row):
     return "".join(cells)
 
 
-def details(summary, content):
-    """Return content that is folded away at first."""
-    return f"<details><summary>{text(summary)}</summary>\n{content}\n</details>"
+def bullets(items):
+    """Return a list of plain texts."""
+    return "<ul>\n" + "\n".join(f"<li>{text(item)}</li>" for item in items) + "\n</ul>"
+
+
+def details(summary, content, *, opened=False):
+    """Return content that is folded away at first, unless it is `opened`."""
+    return f"<details{' open' if opened else ''}><summary>{text(summary)}</summary>\n{content}\n</details>"
 
 
 def section(identifier, title, *parts):
@@ -124,7 +143,7 @@ def figure(draw, size, alt, caption):
     )
 
 
-def page(title, banner, sections, footer):
+def page(title, banner, sections, footer, *, label="Not to be published", css=""):
     """Return the whole page.
 
     Parameters
@@ -134,6 +153,10 @@ def page(title, banner, sections, footer):
         What everyone must read first; the first sentence is strong.
     sections : sequence of (identifier, title, html)
     footer : str
+    label : str, default="Not to be published"
+        What the banner is, for who does not see it.
+    css : str, default=""
+        Class of the banner, beside its own.
     """
     links = "\n".join(f'<li><a href="#{key}">{text(name)}</a></li>' for key, name, _ in sections)
     warning = "\n".join(
@@ -153,7 +176,7 @@ def page(title, banner, sections, footer):
 </head>
 <body>
 <a class="skip" href="#content">To the contents</a>
-<div class="banner" role="note" aria-label="Not to be published">
+<div class="{f"banner {css}".strip()}" role="note" aria-label="{text(label)}">
 {warning}
 </div>
 <header><h1>{text(title)}</h1>

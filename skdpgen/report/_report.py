@@ -158,7 +158,7 @@ def _card_of(model, card):
     own, name = model.card_, type(model).__name__
     if card is None:
         return own
-    if card["digest"] != own["digest"]:
+    if not card.same_fit(own):
         raise ValueError(f"the card is not that of the {name}: give the card of its fit, or none")
     if mixture_of(model) is None:
         raise ValueError(f"the {name} has no released mixture to draw, and its card is given: leave it out")

@@ -14,9 +14,10 @@ from ._page import details, figure, leak, paragraph, section, table
 
 __all__ = ["Sections", "check_images", "images", "latent_space", "mixture_of", "rows_of_model", "utility"]
 
-_PANELS = 24
-_LONG = 25
 _WHOSE = ("real", "synthetic")
+# Histograms on a page, six rows of four; the table of columns is folded where it is longer.
+_PANELS = 24
+# Categories of a column beyond which the page says that names and identifiers are expected to differ.
 _MANY_VALUES = 100
 # Rows of each table for the detection classifiers: more rows change little and take long.
 _DETECTION_ROWS = 5_000
@@ -137,7 +138,7 @@ class Sections:
                 f"With more than {_MANY_VALUES} values: {', '.join(many)}. Values that one table lacks count as "
                 "distance, so names and identifiers are near 1, as they should be."
             )
-        listed = details(f"All {len(rows)} columns", listed) if len(rows) > _LONG else listed
+        listed = details(f"All {len(rows)} columns", listed) if len(rows) > _PANELS else listed
         parts = [picture, listed, self._numbers(), note, leak(metrics.column_distances, metrics.MarginalsDisplay)]
         return section("columns", "Columns", *parts)
 

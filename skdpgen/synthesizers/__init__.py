@@ -7,7 +7,7 @@ from ._dp_merf import DPMERFSynthesizer
 from ._dpgm import DPGMSynthesizer
 from ._moment import MomentSynthesizer
 from ._p3gm import P3GMSynthesizer
-from ._pipeline import sample_pipeline
+from ._pipeline import PrivatePipeline, sample_pipeline
 from ._privae import DPVAESynthesizer, PriVAESynthesizer
 from ._released import load
 
@@ -19,6 +19,7 @@ __all__ = [
     "MomentSynthesizer",
     "P3GMSynthesizer",
     "PriVAESynthesizer",
+    "PrivatePipeline",
     "load",
     "sample_pipeline",
 ]

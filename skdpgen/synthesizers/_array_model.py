@@ -8,27 +8,37 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import logsumexp
 
-from ..data.scaling import learn_norm_bound
-from ..generators.class_structure import scale_mixture
+from ..data.scaling import learn_norm_bound, norm_edges
 from ..generators.conditioning import ArraysGiven
 from ..generators.gaussians import (
-    COUNT_WEIGHT,
-    MEAN_WEIGHT,
     MOST_NUMBERS,
     LatentSpace,
     LinearGenerator,
     class_latents,
+    class_norms,
     class_weights,
+    cut_directions,
     floored,
     image_contrast,
+    normal_radius,
+    scale_mixture,
 )
-from ..mechanisms import add_gaussian, class_first_moments, class_moments, clip_rows, total, unpack_moments
+from ..mechanisms import (
+    add_gaussian,
+    class_first_moments,
+    class_moments,
+    class_norm_histogram,
+    clip_rows,
+    total,
+    unpack_moments,
+)
+from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 from ..mixture import GaussianMixtureParameters
 from ..mixture._em import clip_covariances
-from ._class_structure import release_class_norms, release_subclusters
+from ..utils.blocks import exact_product, map_blocks
 from ._released import NetGenerator, ReleasedModel
 
-__all__ = ["ArrayModel", "fit_array_model"]
+__all__ = ["ArrayModel", "fit_array_model", "release_class_norms", "release_subclusters", "subcluster_codes"]
 
 # Principal components. Images are drawn in (nearly) all: a classifier trained on images without any variance in some
 # direction leans on where the classes lie along it.
@@ -148,15 +158,15 @@ def fit_array_model(rows, model, fit):
     """
     frequencies = None if rows.image_shape is None else n_frequencies(rows.image_shape, fit.noise["moments"])
     codec = rows.learn(fit.noise, fit.plan.extra_delta, fit.rng, fit.neighboring, n_frequencies=frequencies)
-    latents, sizes = _release_moments(rows, codec, model, fit)
+    latents, norms = _release_moments(rows, codec, model, fit)
     row_count = fit.row_count(len(rows.X), latents.counts.sum())
     gaussians = _class_gaussians(codec, latents)
     if rows.image_shape is not None:
         gaussians = _release_contrast(rows, codec, model, gaussians, row_count, fit)
     if "cells" in fit.noise:
         gaussians = _release_sub_clusters(rows, codec, latents, gaussians, fit)
-    if sizes is not None:
-        gaussians = _scaled_by_norms(gaussians, latents, sizes)
+    if norms is not None:
+        gaussians = _scaled_by_norms(gaussians, latents, norms)
     generator = LinearGenerator(
         gaussians.space, gaussians.mixture, gaussians.means, *codec.box, gaussians.gain, gaussians.dither,
         gaussians.cells,
@@ -179,37 +189,37 @@ def _release_moments(rows, codec, model, fit):
     Returns
     -------
     latents : ClassLatents
-    sizes : ClassSizes or None
+    norms : ClassNorms or None
         Distribution of the norms in each class, where the model has one.
     """
     noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
     classes = max(codec.n_classes, 1)
     query = {"transform": codec.encode, "exact": noise["moments"] > 0}
     bound = codec.row_norm
-    first = class_first_moments(rows.X, rows.codes, classes, l2_bound=bound, count_weight=COUNT_WEIGHT, **query)
+    first = class_first_moments(rows.X, rows.codes, classes, l2_bound=bound, count_weight=CLASS_COUNT_WEIGHT, **query)
     first = add_gaussian(first, noise["mean"], rng, neighboring)
     centers = clip_rows(first[:, 1:] * bound / floored(first[:, :1]), bound)
-    radius, sizes = _release_norms(rows, codec, model, centers, float(first[:, 0].sum()), fit)
-    weights = {"count_weight": COUNT_WEIGHT, "mean_weight": MEAN_WEIGHT}
+    radius, norms = _release_norms(rows, codec, model, centers, float(first[:, 0].sum()), fit)
+    weights = {"count_weight": CLASS_COUNT_WEIGHT, "mean_weight": CLASS_MEAN_WEIGHT}
     second = class_moments(rows.X, rows.codes, classes, l2_bound=radius, centers=centers, **weights, **query)
     released = unpack_moments(add_gaussian(second, noise["moments"], rng, neighboring), centers.shape[1], radius)
     sd = noise["moments"] * second.sensitivity(neighboring)
     # rows are longer than the clipped ones, by the distribution of their norms where there is one
-    squares = np.ones(classes) if sizes is None else sizes.squares()
-    longer = np.ones(classes) if sizes is None else squares / sizes.squares(clipped=True)
+    squares = np.ones(classes) if norms is None else norms.squares()
+    longer = np.ones(classes) if norms is None else squares / norms.squares(clipped=True)
     released = released._replace(count=floored(released.count), second=longer[:, None, None] * released.second)
-    noise_sds = longer * sd * radius**2, sd * radius / MEAN_WEIGHT
-    return class_latents(released, centers, *noise_sds, _n_components(rows, model, centers.shape), squares), sizes
+    noise_sds = longer * sd * radius**2, sd * radius / CLASS_MEAN_WEIGHT
+    return class_latents(released, centers, *noise_sds, _n_components(rows, model, centers.shape), squares), norms
 
 
 def _release_norms(rows, codec, model, centers, count, fit):
     """Norm to clip rows about their center to: of each class with the distribution of its norms; or of all, None."""
-    norms, largest = rows.residual_norms(codec, centers), 2 * codec.row_norm
+    private, largest = rows.residual_norms(codec, centers), 2 * codec.row_norm
     how = fit.noise["norm"], fit.rng, fit.neighboring
-    if model.has_class_sizes(rows):
-        sizes = release_class_norms(norms, rows.codes, len(centers), largest, *how, count=count)
-        return sizes.bound, sizes
-    return learn_norm_bound(norms[rows.codes >= 0], largest, *how, count=count), None
+    if model.has_class_norms(rows):
+        norms = release_class_norms(private, rows.codes, len(centers), largest, *how, count=count)
+        return norms.bound, norms
+    return learn_norm_bound(private[rows.codes >= 0], largest, *how, count=count), None
 
 
 def _release_contrast(rows, codec, model, gaussians, row_count, fit):
@@ -248,10 +258,10 @@ def _class_gaussians(codec, latents):
     return _Gaussians(space, latents.mixture, means, latents.residual_variance, latents.dither)
 
 
-def _scaled_by_norms(gaussians, latents, sizes):
+def _scaled_by_norms(gaussians, latents, norms):
     """Gaussians of several scales a class, by the released distribution of the norms."""
     most = MOST_NUMBERS // gaussians.mixture.covariances.size
-    mixture, squares, cells = scale_mixture(latents, sizes, most)
+    mixture, squares, cells = scale_mixture(latents, norms, most)
     return replace(
         gaussians,
         mixture=mixture,
@@ -273,3 +283,103 @@ def _n_components(rows, model, shape):
     most = min(_MOST_OF_IMAGES, math.isqrt(MOST_NUMBERS // shape[0])) if images else _MOST_COMPONENTS
     wanted = {"auto": most}.get(model.n_components, model.n_components)
     return min(wanted or shape[1], shape[1])
+
+
+# ---- releases of structure inside a class ---------------------------------------------------------------------------
+def release_class_norms(norms, codes, n_classes, largest, noise_multiplier, rng, neighboring, *, count=None):
+    """Release the norm distribution of each class: one histogram, in which a row is in one bin of one class.
+
+    `norms` and `codes` (the class of each row; rows with another code are left out) are private, `largest` and `count`
+    (see `learn_norm_bound`) are public or released. Returns `ClassNorms`.
+    """
+    edges = norm_edges(largest, rng)
+    counts = class_norm_histogram(norms, codes, n_classes, edges)
+    sd = noise_multiplier * counts.sensitivity(neighboring)
+    noisy = add_gaussian(counts, noise_multiplier, rng, neighboring).reshape(n_classes, -1)
+    return class_norms(noisy, sd, edges, largest, count)
+
+
+def release_subclusters(rows, codec, space, latents, noise_multiplier, rng, neighboring):
+    """Release the moments of the sub-clusters of each class: one release, because a row is in one sub-cluster.
+
+    A class is cut at its released mean, along its leading released directions. Classes of images are far from
+    Gaussian; their parts are less so.
+
+    `rows` (ArrayRows) are private; `space` (LatentSpace) and `latents` (ClassLatents: one Gaussian a class, in that
+    space) are released.
+
+    Returns
+    -------
+    space : LatentSpace
+        The same, rotated.
+    latents : ClassLatents
+        Of the sub-clusters, those of a class consecutive; means are those of the scaled rows, less the center of the
+        space.
+    n_subclusters : int
+        Of each class.
+    """
+    n_directions = cut_directions(latents.counts, noise_multiplier, latents.mixture.means.shape[1])
+    exact = noise_multiplier > 0
+    query, centers, radius = subcluster_moments(rows, codec, space, latents.mixture, n_directions, exact=exact)
+    d = centers.shape[1]
+    released = unpack_moments(add_gaussian(query, noise_multiplier, rng, neighboring), d, radius)
+    released = released._replace(count=floored(released.count))
+    sd = noise_multiplier * query.sensitivity(neighboring)
+    found = class_latents(released, centers, sd * radius**2, sd * radius / CLASS_MEAN_WEIGHT, d)
+    rotated = LatentSpace(space.center + space.basis @ found.mean, space.basis @ found.components)
+    found = found._replace(means=(found.means - found.mean) @ space.basis.T)
+    return rotated, found, len(centers) // len(latents.counts)
+
+
+def subcluster_moments(rows, codec, space, mixture, n_directions, *, exact=True):
+    """Count, sum and second moments of each sub-cluster, about the mean that a normal distribution has there.
+
+    A class is cut along `n_directions` directions, at most as many as the space has; see `release_subclusters`, and
+    `class_moments` for `exact`.
+
+    Returns
+    -------
+    query : BoundedSum
+        That of `class_moments`, with sub-clusters in the place of classes.
+    centers : array of shape (n_classes * n_subclusters, n_latent)
+    radius : float
+        Norm to which rows about their center are clipped.
+    """
+    d = mixture.means.shape[1]
+    n_directions = min(n_directions, d)
+    values, vectors = np.linalg.eigh(mixture.covariances)
+    leading, spread = vectors[:, :, d - n_directions :], np.sqrt(values[:, d - n_directions :])
+    signs = 2 * (np.arange(2**n_directions)[:, None] >> np.arange(n_directions) & 1) - 1
+    # half of a normal distribution has its mean at sqrt(2 / pi) standard deviations
+    centers = mixture.means[:, None] + (2 / np.pi) ** 0.5 * np.einsum("cs,kds,ks->kcd", signs, leading, spread)
+    centers = centers.reshape(-1, d)
+    radius = normal_radius(mixture.weights, values, spread) if exact else 4.0 * codec.row_norm
+    query = class_moments(
+        rows.X,
+        subcluster_codes(rows, codec, space, mixture.means, leading),
+        len(centers),
+        l2_bound=radius,
+        centers=centers,
+        transform=lambda chunk: exact_product(codec.scale(chunk) - space.center, space.basis),
+        exact=exact,
+        count_weight=CLASS_COUNT_WEIGHT,
+        mean_weight=CLASS_MEAN_WEIGHT,
+    )
+    return query, centers, radius
+
+
+def subcluster_codes(rows, codec, space, means, leading):
+    """Sub-cluster of each row: a function of the row and of released values, which does not depend on other rows.
+
+    It is ``class * 2**n_directions + sum of 2**i`` over the directions i on whose upper side the row lies; -1 for a row
+    of no class. `means` (n_classes, n_latent) and `leading` (n_classes, n_latent, n_directions) describe the classes.
+    """
+    n_classes, _, n_directions = leading.shape
+    directions = space.basis @ np.concatenate(leading, axis=1)
+    middle = np.einsum("kd,kds->ks", means, leading)
+    codes = np.zeros(len(rows.X), dtype=np.int64)
+    for part, along in map_blocks(lambda chunk: exact_product(codec.scale(chunk) - space.center, directions), rows.X):
+        known = np.maximum(rows.codes[part], 0)
+        own = along.reshape(len(along), n_classes, n_directions)[np.arange(len(along)), known]
+        codes[part] = (known << n_directions) + (own > middle[known]) @ (1 << np.arange(n_directions))
+    return np.where(rows.codes < 0, -1, codes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import warnings
 from dataclasses import replace
 from numbers import Integral, Real
@@ -16,13 +17,22 @@ from sklearn.utils.validation import check_is_fitted
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from ..accounting import PrivacyCard
 from ..data.frames import FrameRows
-from ..data.validation import public_assumptions
+from ..data.validation import columns_of, public_assumptions
 from ..exceptions import InvalidInputError, PrivacyLeakWarning, UtilityWarning
 from ..generators.components import component_chunks, join_chunks
 from ..tabular import Schema
 from ..utils.file_checks import check_loaded, check_whole
-from ..utils.validation import ClassNamePrefixFeaturesOutMixin, Interval, StrOptions, validate_data, validate_rows
+from ..utils.printing import listed
+from ..utils.validation import (
+    ClassNamePrefixFeaturesOutMixin,
+    Interval,
+    InvalidParameterError,
+    StrOptions,
+    validate_data,
+    validate_rows,
+)
 from ._budget import ChargedFit
+from ._checkpoint import FitCheckpoint, describe_rows
 from ._count_errors import PlannedTable
 from ._released import save_state
 from ._summary import summarize
@@ -49,6 +59,7 @@ TRAINING_CONSTRAINTS = {
     "epochs": [Interval(Integral, 1, None, closed="left"), None],
     "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both")],
     "net": "no_validation",
+    "checkpoint": [str, os.PathLike, None],
     "device": [str],
 }
 
@@ -57,34 +68,61 @@ _CHUNK_ROWS, _CHUNK_VALUES = 100_000, 2**24
 # numpy's hypergeometric draws take fewer than this.
 _MOST_ROWS = 10**9
 
-# Of a sample that nobody asked the size of, from a loaded model: 2.4 GB.
+# Values (2.4 GB) of a sample whose size a model file states and the caller does not.
 _MOST_CELLS = 300_000_000
 
 
 class BaseSynthesizer(PrivateEstimator):
     """Base of the synthesizers: a fit releases a `ReleasedModel`, which is all that `sample` and `save` need.
 
-    A subclass has `_prepare`, `_release` and `_model_from_state`; see `_fit` for the order.
+    A subclass has `_prepare`, which returns ``(rows, settings), plan``, `_release` and `_model_from_state`.
     """
 
     # ---- fitting ----------------------------------------------------------------------------------------------------
-    def _fit(self, X, y):
-        """Validate the rows, plan, charge, release: each once, in this order."""
-        with self._fitting():
-            accountant = self._resolve_accountant()
-            (rows, settings), plan = self._prepare(X, y, accountant)
-            rng = self._charge(accountant, plan)  # before it nothing private is released, after it nothing is refunded
-            fit = ChargedFit(plan, rng, accountant.neighboring, self._receipt, self._sampling_stream)
-            self._set_model(self._release(rows, settings, fit))
-            self._issue_card(plan, rng, self._public_assumptions(rows), self.model_.gradient_noise)
-            if self.model_.kind == "frame":
-                for text in self.summary_.warnings():
-                    warnings.warn(text, UtilityWarning, stacklevel=4)  # _fit, fit, its context, the caller
-        return self
+    def _planner(self, accountant):
+        if getattr(self, "checkpoint", None) is None:
+            return accountant
+        self._checkpoint = FitCheckpoint(self.checkpoint, accountant, self)
+        return self._checkpoint.planner
 
-    def _prepare(self, X, y, accountant):
-        """Validate rows and parameters; return ``(rows, settings), plan``, the plan from public facts alone."""
-        raise NotImplementedError
+    def _check_prepared(self, rows, plan):
+        if (checkpoint := self._open_checkpoint) is not None:
+            checkpoint.check(plan, describe_rows(self, rows[0], plan.neighboring))
+
+    def _charge(self, accountant, plan, reservation=None):
+        rng = super()._charge(accountant, plan, reservation)
+        if (checkpoint := self._open_checkpoint) is not None:
+            self.accountant_ = checkpoint.accountant
+            checkpoint.charged(plan, self._receipt)
+        return rng
+
+    def _complete(self, rows, plan, rng):
+        rows, settings = rows
+        checkpoint = self._open_checkpoint
+        fit = ChargedFit(plan, rng, plan.neighboring, self._receipt, self._sampling_stream, checkpoint)
+        self._set_model(self._release(rows, settings, fit))
+        noise = self.model_.gradient_noise if checkpoint is None else checkpoint.noise(self.model_.gradient_noise)
+        self._issue_card(plan, rng, self._public_assumptions(rows), noise, columns_of(self, rows))
+        if checkpoint is not None:
+            checkpoint.complete(self)
+            del self._checkpoint
+        if self.model_.kind == "frame":
+            for text in self.summary_.warnings():
+                warnings.warn(text, UtilityWarning, stacklevel=5)  # _complete, _fit, fit, its context, the caller
+
+    @property
+    def _open_checkpoint(self):
+        """Checkpoint of the fit that is being made, or None."""
+        return vars(self).get("_checkpoint")
+
+    def _validate_params(self):
+        schema = getattr(self, "schema", None)
+        if isinstance(schema, str | os.PathLike | dict):  # whose text may be a private path
+            raise InvalidParameterError(
+                "schema= takes a Schema: read it from its JSON file by skdpgen.Schema.load(path), or from a dict by "
+                "Schema.from_dict"
+            )
+        super()._validate_params()
 
     def _release(self, rows, settings, fit):
         """Make all releases of the charged `fit`; return the released model."""
@@ -98,8 +136,7 @@ class BaseSynthesizer(PrivateEstimator):
         return public_assumptions(self, rows)
 
     def _calibrate_phases(self, accountant, rows, phases):
-        """Calibrate the phases; learned classes spend a tenth of delta on their threshold."""
-        return self._calibrate(accountant, phases, extra_delta_share=0.1 if rows.learns_classes else 0.0)
+        return self._calibrate(accountant, phases, learns_names=rows.learns_classes)
 
     @classmethod
     def _defaults(cls):
@@ -125,8 +162,8 @@ class BaseSynthesizer(PrivateEstimator):
         y : array-like of shape (n_samples,), default=None
             Class of each row, for a class-conditional model.
         class_ratio : dict, array of shape (n_classes,) or "balanced", default=None
-            Share of each class, by class or in the order of `classes_`; "balanced" gives all classes the same share;
-            None: the released shares.
+            Share of each class, by class or in the order of `classes_`; a dict may name "other" and missing (None) too.
+            "balanced" gives all classes the same share, and "other" and missing none; None: the released shares.
         random_state : int, RandomState, Generator or None, default=None
             Seed of the draw. None: the next values of the estimator's stream, so that two calls differ; an integer
             gives the same rows in each call.
@@ -167,7 +204,11 @@ class BaseSynthesizer(PrivateEstimator):
         check_is_fitted(self)
         rng = self._sampler(random_state)
         parts = self._components(self.model_, n_samples, y, class_ratio, rng)
-        return (self.model_.sample(part, rng) for part in parts)
+        return self._with_keys(self.model_.sample(part, rng) for part in parts)
+
+    def _with_keys(self, chunks):
+        """Chunks of a sample with fresh keys, where the schema has identifiers."""
+        return self.model_.codec.with_keys(chunks) if self.model_.kind == "frame" else chunks
 
     def _components(self, model, n_samples, y, class_ratio, rng):
         """Components (classes) of the rows of each chunk to be drawn: an iterator of arrays."""
@@ -195,23 +236,34 @@ class BaseSynthesizer(PrivateEstimator):
             raise ValueError(f"{name} needs a class-conditional model: fit with a categorical y or target")
         return self.model_.codec
 
+    def _named(self):
+        """Classes of `classes_` among all of the model, which may have "other" and missing too; bool array."""
+        codec = self._conditional("class_ratio")
+        return codec.named_classes if self.model_.kind == "frame" else np.ones(codec.n_classes, dtype=bool)
+
     def _ratio(self, class_ratio):
         classes = list(self._conditional("class_ratio").classes)
         if isinstance(class_ratio, str):
             if class_ratio != "balanced":
                 raise ValueError(f'class_ratio must be "balanced", a dict, or an array; got {class_ratio!r}')
-            return np.ones(len(classes))
+            return self._named().astype(np.float64)
         if isinstance(class_ratio, dict):
             left_out = len(classes) > len(class_ratio) and sum(class_ratio.values()) < 1 - 1e-6
             if left_out and all(c in classes for c in class_ratio):
                 raise ValueError("class_ratio leaves out classes, and its shares sum to less than 1: give all shares")
             if unknown := [c for c in class_ratio if c not in classes]:
-                raise ValueError(f"class_ratio names {len(unknown)} classes that the model does not have; see classes_")
+                raise ValueError(
+                    f"class_ratio: no class {unknown[0]!r} in the model, which does not have {len(unknown)} of the "
+                    f"classes named; it has {listed(classes)}"
+                )
             class_ratio = [class_ratio.get(c, 0.0) for c in classes]
         ratio = np.asarray(class_ratio, dtype=np.float64)
-        ratio = ratio.ravel() if np.shape(ratio) == np.shape(self.class_ratio_) else ratio
+        if np.shape(ratio) == np.shape(self.class_ratio_):
+            ratio, given = np.zeros(len(classes)), ratio
+            ratio[self._named()] = given.ravel()
         if ratio.shape != (len(classes),) or not np.isfinite(ratio).all() or ratio.min() < 0 or not ratio.sum() > 0:
-            raise ValueError(f"class_ratio must hold {len(classes)} shares, not negative and not all zero")
+            shape = " x ".join(map(str, np.shape(self.class_ratio_)))
+            raise ValueError(f"class_ratio must hold {shape} shares, not negative and not all zero: see classes_")
         return ratio
 
     def as_frame(self, drawn):
@@ -281,14 +333,14 @@ class BaseSynthesizer(PrivateEstimator):
         self._row_count_is_stated = True
         return self
 
-    def _issue_card(self, plan, rng, public_assumptions, gradient_noise=None):
-        super()._issue_card(plan, rng, public_assumptions, gradient_noise)
+    def _issue_card(self, plan, rng, public_assumptions, gradient_noise=None, columns=None, declared=None):
+        super()._issue_card(plan, rng, public_assumptions, gradient_noise, columns, declared)
         if plan.delta * self.row_count_ >= 1:
             warnings.warn(
                 f"delta={plan.delta:g} is not below one row in {self.row_count_:.0f}: at such a delta, a mechanism "
                 "that publishes one or two rows unchanged satisfies the definition. Choose a delta far below 1 / rows",
                 PrivacyLeakWarning,
-                stacklevel=5,  # _issue_card, _fit, fit, its context, the caller
+                stacklevel=6,  # _issue_card, _complete, _fit, fit, its context, the caller
             )
 
     @property
@@ -309,15 +361,25 @@ class BaseSynthesizer(PrivateEstimator):
         self.model_ = model
         self.row_count_ = model.row_count
         if hasattr(model.codec, "encoder"):
-            self.schema_ = model.codec.encoder.schema_
+            self.schema_ = model.codec.schema
         else:
             scaling, n_features = model.codec.scaling, model.codec.n_features
             self.bounds_ = np.column_stack([scaling.lower, scaling.upper])[:n_features]
         if model.codec.n_classes:
-            several = isinstance(getattr(model.codec, "target", None), tuple)
-            blocks = model.codec.target_blocks if several else ()
-            self.classes_ = [np.array(b.levels) for b in blocks] if several else np.array(model.codec.classes)
-            self.class_ratio_ = model.class_ratio.reshape([b.size for b in blocks]) if several else model.class_ratio
+            self._set_classes(model)
+
+    def _set_classes(self, model):
+        """Set the classes and their shares; "other" and missing are no classes, and have their shares apart."""
+        codec, ratio = model.codec, model.class_ratio
+        if model.kind == "array":
+            self.classes_, self.class_ratio_, self.rest_ratio_ = np.array(codec.classes), ratio, {}
+            return
+        kept = [np.flatnonzero(codec.named(block)) for block in codec.target_blocks]
+        classes = [np.array([block.levels[i] for i in at]) for block, at in zip(codec.target_blocks, kept)]
+        self.classes_ = classes if isinstance(codec.target, tuple) else classes[0]
+        self.class_ratio_ = ratio.reshape(codec.class_shape)[np.ix_(*kept)]
+        rest = np.flatnonzero(~codec.named_classes)
+        self.rest_ratio_ = {codec.classes[k]: float(ratio[k]) for k in rest}
 
     def _seed(self):
         """Seed of initialisations; follows `random_state`."""
@@ -327,7 +389,6 @@ class BaseSynthesizer(PrivateEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
         tags.input_tags.allow_nan = False
         tags.input_tags.categorical = tags.input_tags.string = True
         return tags
@@ -351,7 +412,7 @@ class LatentTransformerMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         latent = np.asarray(X, dtype=np.float64)
         if latent.ndim != 2 or latent.shape[1] != self.model_.n_latent:
             raise ValueError(f"expected an array of shape (n_samples, {self.model_.n_latent}); got {latent.shape}")
-        return self.model_.decode(latent, self._sampling_stream)
+        return join_chunks(self._with_keys([self.model_.decode(latent, self._sampling_stream)]))
 
     @property
     def _n_features_out(self):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 
 import numpy as np
+from sklearn.base import clone
 
 from ..accounting import FitPlan, Phase, gaussian_mu
 from ..utils.validation import as_numbers
@@ -83,6 +84,8 @@ class Network:
     seed : int
         Of the initialisation.
     progress : bool
+    has_checkpoint : bool
+        Whether the fit has a checkpoint, which becomes the file of the released model.
     """
 
     template: object | None
@@ -90,16 +93,24 @@ class Network:
     device: str
     seed: int
     progress: bool
+    has_checkpoint: bool = False
 
     @classmethod
     def of(cls, parameters, seed):
         """From the parameters of a synthesizer."""
-        return cls(parameters["net"], parameters["noise"], parameters["device"], seed, parameters["progress"])
+        own = (parameters[name] for name in ("net", "noise", "device"))
+        return cls(*own, seed, parameters["progress"], parameters["checkpoint"] is not None)
+
+    def check_saved(self, can_be_saved):
+        """Refuse a checkpoint of a model that cannot be saved; before the charge."""
+        if self.has_checkpoint and not can_be_saved:
+            raise ValueError(
+                "checkpoint= is for models that can be saved, and files of models hold no code: leave out "
+                "checkpoint=, or your own modules"
+            )
 
     def make(self, default, plan, progress_text, **module):
         """The net of one fit: the template, or ``default()``, with a plan and parameters of its module."""
-        from sklearn.base import clone
-
         net = default() if self.template is None else clone(self.template)
         return self.set_up(net, plan, progress_text, **module)
 
@@ -141,7 +152,7 @@ class MomentSettings:
         """Whether the released moments are the whole model."""
         return self.mixture is None and self.decoder is None
 
-    def has_class_sizes(self, rows):
+    def has_class_norms(self, rows):
         """Whether norms are released class by class: for Gaussians of rows of numbers; public."""
         return rows.may_have_class_norms and self.moments_alone
 
@@ -161,6 +172,8 @@ class ChargedFit:
         Covers the plans of DP-SGD.
     stream : numpy.random.Generator
         For what needs no privacy: initialisation of EM, synthetic rows. It may follow `random_state`.
+    checkpoint : FitCheckpoint or None
+        Where the fit is written, and what it goes on from.
     """
 
     plan: FitPlan
@@ -168,11 +181,29 @@ class ChargedFit:
     neighboring: str
     receipt: object
     stream: np.random.Generator
+    checkpoint: object | None = None
 
     @property
     def noise(self):
-        """Noise multiplier of each release, by its label."""
-        return self.plan.noise_multipliers
+        """Noise multiplier of each release, by its label; of a fit that goes on, of the training alone."""
+        noise = self.plan.noise_multipliers
+        if self.checkpoint is None or not self.checkpoint.resumed:
+            return noise
+        return {phase.label: noise[phase.label] for phase in self.plan.phases if phase.sampling_rate is not None}
+
+    def facts(self, release, state, restore):
+        """Make the releases before the training; a fit that goes on has them from its checkpoint.
+
+        Arguments as in `FitCheckpoint.facts`; a fit without a checkpoint calls `release` alone.
+        """
+        return release() if self.checkpoint is None else self.checkpoint.facts(release, state, restore)
+
+    def cover(self, plan):
+        """Let the training follow a plan, from its beginning or from the checkpoint on."""
+        plan = self.receipt.cover(plan)
+        if self.checkpoint is not None:
+            self.checkpoint.follow(plan)
+        return plan
 
     def row_count(self, n_rows, released):
         """Number of rows: the exact one where it is public, else a released one."""
@@ -316,8 +347,8 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
     learned = rows.phases(bounds_share)
     rest = remaining_share(learned, f"bounds_share={bounds_share} leaves nothing to the model") / sum(split)
     encoder, em, decoder = (share * rest for share in split)
-    sizes = model.has_class_sizes(rows)
-    phases = [*learned, *rows.encoder_phases(encoder / 2 if cells else encoder, class_norms=sizes)]
+    norms = model.has_class_norms(rows)
+    phases = [*learned, *rows.encoder_phases(encoder / 2 if cells else encoder, class_norms=norms)]
     if cells:
         phases.append(Phase("cells", encoder / 2))
     if mixture:

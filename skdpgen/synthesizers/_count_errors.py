@@ -14,11 +14,13 @@ from scipy.special import ndtri
 from .._types import BoundedSum
 from ..accounting import PlannedCounts
 from ..data.frames import FrameCodec, plan_bins, prefers_scores
-from ..data.scores import COUNT_WEIGHT, MEAN_WEIGHT, Scores, score_moments
+from ..data.scores import Scores, score_moments
 from ..mechanisms import selection_threshold
+from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 from ..mechanisms._one_hot import COUNT_SQUARE, table_weights
 from ..tabular import Boolean, Categorical, Datetime, Numeric, TableEncoder
-from ..tabular._learning import NOISY_BELOW
+from ..tabular._binning import fine_grid
+from ..tabular._learning import enough_rows
 
 __all__ = ["CountErrors", "PlannedTable", "count_errors", "joint_sd", "smallest_kept"]
 
@@ -145,7 +147,7 @@ def _errors_of_scores(codec, scores, noise, neighboring):
     query = score_moments(nobody, scores, np.zeros(0, dtype=np.int64), min(n_classes, 2))
     sd = noise["moments"] * query.sensitivity(neighboring)
     weights = scores.weights[scores.first]
-    one_way = n_classes**0.5 * sd * scores.l2_bound / MEAN_WEIGHT / weights
+    one_way = n_classes**0.5 * sd * scores.l2_bound / CLASS_MEAN_WEIGHT / weights
     categories = scores.bins == 0
     binnings = codec.encoder.binnings_
     for i, block in enumerate(codec.blocks):
@@ -160,7 +162,7 @@ def _errors_of_scores(codec, scores, noise, neighboring):
     known = ~np.isnan(pair).all(axis=1)
     two_way = np.full(n_blocks, np.nan)
     two_way[known] = np.nanmedian(pair[known], axis=1)
-    of_class = float(sd / COUNT_WEIGHT)
+    of_class = float(sd / CLASS_COUNT_WEIGHT)
     return CountErrors(one_way, two_way, of_class, (_HIDDEN + float(ndtri(_KEPT))) * of_class)
 
 
@@ -264,7 +266,9 @@ class PlannedTable:
         n_bins, share = plan_bins(n_rows, n_blocks, classes, moments, most=self.most_bins)
         as_scores = False
         if self.tables and share == 1:
-            learned = n_rows >= NOISY_BELOW * joint_sd(numbers, noise["bins"], neighboring) if numbers else True
+            grids = [len(fine_grid(c)) - 1 for c in columns if not isinstance(c, Categorical | Boolean)]
+            enough = min(map(enough_rows, grids), default=0.0)
+            learned = not numbers or n_rows >= enough * joint_sd(numbers, noise["bins"], neighboring)
             as_scores = prefers_scores(n_rows, n_blocks, classes, moments, n_bins, learned)
             n_bins = self.most_bins if as_scores else n_bins
         target = (self.targets if len(self.targets) > 1 else self.targets[0]) if self.targets else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
@@ -129,6 +130,15 @@ def dp2vae_settings(parameters, defaults, seed):
     given = resolve_parameters(parameters, defaults, presets=_preset, acts=_ACTS)
     if given["encoder"] is not None and given["decoder"] is not None and given["architecture"] != "auto":
         raise ValueError("architecture= has no effect with encoder= and decoder=: leave it out")
+    if given["checkpoint"] is not None and given["decoder"] is not None:
+        raise ValueError(
+            "checkpoint= is for models that can be saved: a model file holds no code, and decoder= is your own module"
+        )
+    if given["checkpoint"] is not None and given["sampler"] == "balanced":
+        raise ValueError(
+            'checkpoint= is not for sampler="balanced": a fit that goes on draws the subset of each row anew, and a '
+            "row could then take part in more steps of the public schedule than are charged"
+        )
     per_step = given["subsets_per_step"]
     if per_step is None:
         per_step = min(1 if given["sampler"] == "one_of_k" else _DEFAULT_PER_STEP, given["n_subsets"])
@@ -244,6 +254,11 @@ class DP2VAESynthesizer(BaseSynthesizer):
         Settings of the paper, charged at their true cost.
     max_memory : float, default=4.0
         Largest memory of the encoders, in GiB.
+    checkpoint : str, path or None, default=None
+        File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
+        Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
+        the file of the model, for ``skdpgen.load``. A fit that goes on assigns subsets and trains encoders anew, as
+        they are never written. Not for "balanced".
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
@@ -260,6 +275,8 @@ class DP2VAESynthesizer(BaseSynthesizer):
     card_ : PrivacyCard
     classes_, class_ratio_ : arrays
         Released or declared classes and their released shares, with a categorical y or `target`.
+    rest_ratio_ : dict
+        Released share of "other" and of missing values (None) of the target, which are no classes.
     row_count_ : float
         Released number of rows; ``sample()`` draws as many.
     schema_ : Schema
@@ -318,6 +335,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
         "decoder": "no_validation",
         "preset": [str, None],
         "max_memory": [Interval(Real, 0, None, closed="neither")],
+        "checkpoint": [str, os.PathLike, None],
         "device": [str],
     }
 
@@ -357,6 +375,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
         on_invalid="clip",
         preset=None,
         max_memory=4.0,
+        checkpoint=None,
         noise="secure",
         device="cpu",
         random_state=None,
@@ -376,7 +395,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
         self.bounds, self.l2_bound, self.image_shape = bounds, l2_bound, image_shape
         self.bounds_share, self.on_invalid = bounds_share, on_invalid
-        self.preset, self.max_memory = preset, max_memory
+        self.preset, self.max_memory, self.checkpoint = preset, max_memory, checkpoint
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)

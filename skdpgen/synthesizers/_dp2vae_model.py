@@ -15,9 +15,10 @@ from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
 from ..generators.gaussians import full_covariances
 from ..mechanisms import add_gaussian, histogram
-from ._array_model import fit_array_model
+from ._array_model import ArrayModel, fit_array_model
 from ._budget import MomentSettings
-from ._frame_model import fit_frame_model
+from ._checkpoint import codec_of
+from ._frame_model import FrameModel, fit_frame_model
 from ._released import CHUNK_ROWS, ReleasedModel, level_probabilities
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "rows_and_latents",
 ]
 
+# Draws of the prior that estimate the likelihood of a row; time and memory of a score grow with them.
 _SCORE_LATENTS = 256
 # Stage 1 and refreshments: the rate of Adam, and the steps of one refreshment. Stage 2: the decay of the exponential
 # average of the decoder that is released.
@@ -250,7 +252,10 @@ def fit_dp2vae_model(rows, settings, fit):
     -------
     DP2VAEModel
     """
-    codec, counts, synthetic = release_facts(rows, settings, fit)
+    codec, counts, moments = fit.facts(
+        lambda: release_facts(rows, settings, fit), _facts_state, lambda state: _restore_facts(rows, state)
+    )
+    plan = subset_plan(settings, fit)
     row_count = fit.row_count(len(rows), max(1.0, float(counts.sum())))
     weights = np.maximum(counts, max(1e-3 * float(np.abs(counts).sum()), 1e-9))
     _warn_of_what_is_rare(settings.subsets.n_subsets, codec, weights, row_count)
@@ -258,9 +263,13 @@ def fit_dp2vae_model(rows, settings, fit):
     likelihood, name, n_outputs = _make_likelihood(rows, settings.networks, codec, width)
     encoder, decoder = make_networks(settings.networks, width, codec.n_classes, n_outputs)
     auxiliary = make_auxiliary(settings.networks, n_outputs, codec.n_classes)
-    auxiliary = initialise_networks(encoder, decoder, auxiliary, synthetic, codec.n_classes, likelihood, settings)
+    if fit.checkpoint is not None and fit.checkpoint.training is not None:
+        auxiliary = _restore_networks(encoder, decoder, auxiliary, fit.checkpoint)
+    else:
+        synthetic = None if moments is None else _synthetic_rows(moments, settings, fit)
+        auxiliary = initialise_networks(encoder, decoder, auxiliary, synthetic, codec.n_classes, likelihood, settings)
     data, networks = (x, classes, rows.ids), (encoder, decoder, auxiliary)
-    noise = _train(data, networks, likelihood, codec.n_classes, settings, fit)
+    noise = _train(data, networks, likelihood, codec.n_classes, plan, settings, fit)
     description = None
     if settings.networks.decoder is None:
         description = {
@@ -276,6 +285,11 @@ def fit_dp2vae_model(rows, settings, fit):
     return model
 
 
+def subset_plan(settings, fit):
+    """The plan of stage 2, covered by the charge."""
+    return fit.cover(settings.subsets.plan(fit.noise["decoder"]))
+
+
 def release_facts(rows, settings, fit):
     """Make the releases before the training: facts that were not declared, and moments or counts of the classes.
 
@@ -284,8 +298,8 @@ def release_facts(rows, settings, fit):
     codec : ArrayCodec or FrameCodec
     counts : array of shape (n_classes,)
         Released.
-    synthetic : tuple or None
-        Rows drawn by the released moments, of what latents (None where the model has none), of what classes.
+    moments : ArrayModel, FrameModel or None
+        Of the released moments, where the networks begin with them.
     """
     noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
     if settings.initial_steps is not None:
@@ -305,18 +319,50 @@ def release_facts(rows, settings, fit):
 
 
 def _release_moments(rows, settings, fit):
-    """The moments of `MomentSynthesizer`, and synthetic rows drawn by them, which are free to train on."""
+    """The moments of `MomentSynthesizer`."""
     model = MomentSettings(progress=settings.progress)
     if isinstance(rows, FrameRows):
         model = fit_frame_model(rows, model, fit)
-        counts = np.maximum(model.latent_model.class_counts, 0.0)
-        drawn = spread_components(_INITIAL_ROWS, model.component_weights, fit.stream)
-        return model.codec, counts, (model.codec.one_hot(model.draw(drawn, fit.stream)), None, drawn)
+        return model.codec, np.maximum(model.latent_model.class_counts, 0.0), model
     model = fit_array_model(rows, model, fit)
+    return model.codec, model.row_count * model.class_ratio, model
+
+
+def _facts_state(facts):
+    """What a checkpoint holds of the releases before the training."""
+    codec, counts, moments = facts
+    own = {"codec": codec.to_state()} if moments is None else {"moments": moments.to_state()}
+    return {"counts": counts, **own}
+
+
+def _restore_facts(rows, state):
+    """What `release_facts` returned, by the releases in a checkpoint."""
+    moments = None
+    if "moments" in state:
+        kinds = {"array": ArrayModel, "frame": FrameModel}
+        moments = kinds[state["moments"]["kind"]].from_state(state["moments"])
+    codec = codec_of(state["codec"]) if moments is None else moments.codec
+    rows.follow(codec)
+    return codec, state["counts"], moments
+
+
+def _restore_networks(encoder, decoder, auxiliary, checkpoint):
+    """Set the networks to those in a checkpoint; return the auxiliary decoder of stage 1, as it was before it."""
+    from ..nn._dp2vae_training import restore_networks
+
+    auxiliary = copy.deepcopy(decoder) if auxiliary is None else auxiliary
+    restore_networks(checkpoint, {"encoder": encoder, "decoder": decoder, "auxiliary": auxiliary})
+    return auxiliary
+
+
+def _synthetic_rows(model, settings, fit):
+    """Rows drawn by released moments, which are free to train on: the rows, their latents or None, their classes."""
     drawn = spread_components(_INITIAL_ROWS, model.component_weights, fit.stream)
+    if isinstance(model, FrameModel):
+        return model.codec.one_hot(model.draw(drawn, fit.stream)), None, drawn
     x, latents = rows_and_latents(model.generator, drawn, settings.networks.n_components, fit.stream)
     low, high = model.codec.box
-    return model.codec, model.row_count * model.class_ratio, ((x - low) / (high - low), latents, drawn)
+    return (x - low) / (high - low), latents, drawn
 
 
 def rows_and_latents(generator, classes, n_latent, rng):
@@ -360,7 +406,7 @@ def initialise_networks(encoder, decoder, auxiliary, synthetic, n_classes, likel
     auxiliary : Module or None
         None: stage 1 begins with a copy of the decoder.
     synthetic : tuple or None
-        From `release_facts`; None trains nothing.
+        From `_synthetic_rows`; None trains nothing.
     n_classes : int
     likelihood : object with ``gradient(output, x)``
     settings : DP2VAESettings
@@ -424,29 +470,33 @@ def _warn_of_what_is_rare(n_subsets, codec, weights, row_count):
             )
 
 
-def _train(data, networks, likelihood, n_classes, settings, fit):
+def _train(data, networks, likelihood, n_classes, plan, settings, fit):
     """Stage 1 and stage 2; the encoders are gone when it returns. Returns what the card says of the noise."""
     from ..dpsgd._subsets import assign_subsets, hash_subsets
     from ..nn._dp2vae_training import EncoderStack, EncoderTraining, SubsetRows, pretrain_encoders, train_decoder
 
     (x, classes, ids), (encoder, decoder, auxiliary) = data, networks
     encoders, k, rng = settings.encoders, settings.subsets.n_subsets, fit.rng
-    subsets = assign_subsets(len(x), k, rng) if ids is None else hash_subsets(ids, k, rng)
-    known = classes >= 0  # a row of a class that was not released is in no subset
-    rows = SubsetRows(x[known], classes[known], n_classes, subsets[known], k)
-    training = EncoderTraining(
-        key=bytes(rng.random_bytes(16)), steps=encoders.steps, batch_size=encoders.batch_size,
-        learning_rate=_ENCODER_RATE, gradient_bound=settings.subsets.gradient_bound, refine_steps=_REFINE_STEPS,
-        device=settings.device, n_jobs=None,  # joblib's context says how many
-    )  # fmt: skip
-    parameters = pretrain_encoders(
-        encoder.cpu(), auxiliary.cpu(), rows, likelihood, training, chunk=settings.chunks[0], progress=settings.progress
-    )
-    stack = EncoderStack(encoder, parameters, rows, likelihood, training, policy=settings.subsets.encoder_update)
+    stack = None
+    if plan.steps_taken < plan.steps:  # of a fit that goes on, there may be no step left
+        # A fit that goes on assigns subsets and trains encoders anew: nothing of them was written.
+        subsets = assign_subsets(len(x), k, rng) if ids is None else hash_subsets(ids, k, rng)
+        known = classes >= 0  # a row of a class that was not released is in no subset
+        rows = SubsetRows(x[known], classes[known], n_classes, subsets[known], k)
+        training = EncoderTraining(
+            key=bytes(rng.random_bytes(16)), steps=encoders.steps, batch_size=encoders.batch_size,
+            learning_rate=_ENCODER_RATE, gradient_bound=settings.subsets.gradient_bound, refine_steps=_REFINE_STEPS,
+            device=settings.device, n_jobs=None,  # joblib's context says how many
+        )  # fmt: skip
+        parameters = pretrain_encoders(
+            encoder.cpu(), auxiliary.cpu(), rows, likelihood, training, chunk=settings.chunks[0],
+            progress=settings.progress,
+        )  # fmt: skip
+        stack = EncoderStack(encoder, parameters, rows, likelihood, training, policy=settings.subsets.encoder_update)
     return train_decoder(
         decoder,
         stack,
-        fit.receipt.cover(settings.subsets.plan(fit.noise["decoder"])),
+        plan,
         rng,
         learning_rate=settings.learning_rate,
         averaging=_AVERAGING,
@@ -454,4 +504,6 @@ def _train(data, networks, likelihood, n_classes, settings, fit):
         device=settings.device,
         progress=settings.progress,
         progress_text=f"(epsilon {fit.plan.epsilon:.3g})",
+        checkpoint=fit.checkpoint,
+        initial={"encoder": encoder, "auxiliary": auxiliary},
     )

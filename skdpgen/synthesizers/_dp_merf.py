@@ -8,21 +8,22 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 
 import numpy as np
+from tqdm import tqdm
 
 from ..accounting import Phase
 from ..data.frames import FrameCodec, FrameRows
 from ..data.sources import add_sums
 from ..data.validation import validate_input
 from ..mechanisms import add_gaussian, class_first_moments
-from ..mechanisms._moments import CLASS_COUNT_WEIGHT as COUNT_WEIGHT
+from ..mechanisms._moments import CLASS_COUNT_WEIGHT
 from ..utils.blocks import exact_product
 from ..utils.file_checks import check_size, check_whole
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size, fit_context
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._budget import remaining_share
-from ._released import CHUNK_ROWS, ReleasedModel, layers_of, layers_state, level_probabilities
+from ._released import CHUNK_ROWS, ReleasedModel, apply_layers, layers_of, layers_state, level_probabilities
 
-__all__ = ["COUNT_WEIGHT", "DPMERFSynthesizer", "MERFModel", "RandomFeatures", "embedding_sum", "fit_merf_model"]
+__all__ = ["DPMERFSynthesizer", "MERFModel", "RandomFeatures", "embedding_sum", "fit_merf_model"]
 
 # Numbers in the generator's batch: rows times blocks times frequencies.
 _BATCH_NUMBERS = 1_000_000
@@ -100,6 +101,8 @@ class DPMERFSynthesizer(BaseSynthesizer):
     card_ : PrivacyCard
     classes_, class_ratio_ : arrays
         Released or declared classes and their released shares, with a categorical y or `target`.
+    rest_ratio_ : dict
+        Released share of "other" and of missing values (None) of the target, which are no classes.
     row_count_ : float
         Released number of rows; ``sample()`` draws as many.
     schema_ : Schema
@@ -279,14 +282,20 @@ def embedding_sum(rows, class_codes, n_classes, features, *, encode=None, exact=
     Returns
     -------
     BoundedSum
-        `value` of shape (n_classes, 1 + 2 * n_frequencies). With w = `COUNT_WEIGHT`, adding a row moves it by at most
-        sqrt(w^2 + 1), which every row attains; replacing one by at most max(2, sqrt(2 (w^2 + 1))).
+        `value` of shape (n_classes, 1 + 2 * n_frequencies). With w = `CLASS_COUNT_WEIGHT`, adding a row moves it by at
+        most sqrt(w^2 + 1), which every row attains; replacing one by at most max(2, sqrt(2 (w^2 + 1))).
     """
     transform = features if encode is None else lambda chunk: features(encode(chunk))
     # an embedding is far wider than a row: 32 MB of them at a time
     chunk_rows = max(16, min(CHUNK_ROWS, (1 << 21) // features.frequencies.shape[1]))
     return class_first_moments(
-        rows, class_codes, n_classes, count_weight=COUNT_WEIGHT, transform=transform, exact=exact, chunk_rows=chunk_rows
+        rows,
+        class_codes,
+        n_classes,
+        count_weight=CLASS_COUNT_WEIGHT,
+        transform=transform,
+        exact=exact,
+        chunk_rows=chunk_rows,
     )
 
 
@@ -322,10 +331,8 @@ class MERFModel(ReleasedModel):
 
     def _generate(self, components, rng):
         latent = rng.standard_normal((len(components), self.n_latent)).astype(np.float32)
-        output = np.concatenate([latent, np.eye(len(self.component_weights), dtype=np.float32)[components]], axis=1)
-        for k, (weight, bias) in enumerate(self.layers):
-            output = (np.maximum(output, 0.0) if k else output) @ weight.T + bias
-        return output
+        classes = np.eye(len(self.component_weights), dtype=np.float32)[components]
+        return apply_layers(self.layers, np.concatenate([latent, classes], axis=1))
 
     def _state(self):
         return {"layers": layers_state(self.layers), "n_latent": self.n_latent}
@@ -404,7 +411,6 @@ def _fit_generator(target, features, codec, settings, rng):
     list of (weight, bias), float32
     """
     import torch
-    from tqdm import tqdm
 
     n_classes, width = len(target), features.frequencies.shape[0]
     sizes = [settings.n_components + n_classes, *[int(n) for n in settings.hidden_layer_sizes], width]

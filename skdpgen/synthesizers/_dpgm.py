@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
+from sklearn.base import clone
 
 from ..accounting import Phase
 from ..data.frames import FrameRows
@@ -15,6 +16,7 @@ from ..generators.components import spread_components
 from ..mechanisms import CLUSTER_COUNT_WEIGHT, add_gaussian, cluster_sums, histogram, nearest_centers
 from ..utils.validation import MOST_UNITS, Interval, fit_context
 from ._budget import COUNT_SHARE, check_device, remaining_share, resolve_sampling
+from ._checkpoint import codec_of
 from ._dp_merf import RandomFeatures
 from ._privae import VAE_CONSTRAINTS, LikelihoodSynthesizer
 from ._released import ReleasedModel
@@ -24,7 +26,8 @@ from ._vae_model import (
     VAEModel,
     VAESettings,
     check_modules,
-    learn_rows,
+    encode_rows,
+    learn_codec,
     make_likelihood,
     network_shape,
     vae_settings,
@@ -111,6 +114,10 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
         ``net__module__n_hidden``, ``net__module__encoder``, ``net__module__decoder``. None: a `DPNet` of
         `PartitionedVAEModule` with Adam at 5e-3 and a `ParameterAverage` of .99.
+    checkpoint : str, path or None, default=None
+        File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
+        Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
+        the file of the model, for ``skdpgen.load``.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
@@ -129,6 +136,8 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         Released shares of the clusters, by which `sample` draws them.
     classes_, class_ratio_ : arrays
         Released or declared classes and their released shares, with a categorical y or `target`.
+    rest_ratio_ : dict
+        Released share of "other" and of missing values (None) of the target, which are no classes.
     row_count_ : float
         Released number of rows; ``sample()`` draws as many.
     schema_ : Schema
@@ -203,6 +212,7 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         batch_size=None,
         epochs=None,
         net=None,
+        checkpoint=None,
         noise="secure",
         device="cpu",
         random_state=None,
@@ -218,7 +228,7 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         self.n_clusters, self.cluster_steps, self.clusters_share = n_clusters, cluster_steps, clusters_share
         self.n_frequencies, self.length_scale = n_frequencies, length_scale
         self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
-        self.gradient_bound, self.net = gradient_bound, net
+        self.gradient_bound, self.net, self.checkpoint = gradient_bound, net, checkpoint
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -295,8 +305,6 @@ def _plan_phases(rows, settings, bounds_share):
 
 def _make_net(settings, n_parts, n_features, n_labels, likelihood, *, plan=None, scales=(), progress_text=""):
     """The net of the settings, or the default; `scales` of the gradients of each part, after their release."""
-    from sklearn.base import clone
-
     from ..nn import DPNet, ParameterAverage, PartitionedVAEModule, ScaledParts
 
     template = settings.network.template
@@ -438,18 +446,13 @@ def fit_dpgm_model(rows, settings, fit):
     -------
     DPGMModel
     """
-    noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
     vae, n_clusters = settings.vae, settings.clusters.n_clusters
-    codec, x, classes, likelihood, widths = learn_rows(rows, vae, fit)
+    codec, (x, _, likelihood, widths), clusters, _, counts = fit.facts(
+        lambda: _release_facts(rows, settings, fit),
+        lambda facts: {"codec": facts[0].to_state(), "centers": facts[3], "counts": facts[4]},
+        lambda state: _restore_facts(rows, settings, state),
+    )
     n_features, n_classes = x.shape[1] - codec.n_classes, max(codec.n_classes, 1)
-    clusters = np.zeros(len(x), dtype=np.int64)
-    if n_clusters > 1:
-        features = _random_features(codec, isinstance(rows, FrameRows), n_features, settings.clusters)
-        centers = find_centers(x[:, :n_features], features, settings.clusters, noise["clusters"], rng, neighboring)
-        # from here on each record is in the one cluster that it and the released centres say
-        clusters = nearest_centers(x[:, :n_features], centers, features)
-    cells = clusters if classes is None else np.where(classes >= 0, clusters * n_classes + classes, -1)
-    counts = add_gaussian(histogram(cells, n_clusters * n_classes), noise["counts"], rng, neighboring)
     row_count = fit.row_count(len(x), max(1.0, float(counts.sum())))
     floor = max(1e-3 * float(np.abs(counts).sum()) / n_clusters, 1e-9)
     counts = np.maximum(counts, floor).reshape(n_clusters, n_classes)
@@ -461,10 +464,11 @@ def fit_dpgm_model(rows, settings, fit):
         n_features,
         codec.n_classes,
         make_likelihood(likelihood, widths),
-        plan=fit.receipt.cover(train),
+        plan=fit.cover(train),
         scales=[train.expected_batch_size / size for size in train.part_batch_sizes],
         progress_text=f"epsilon {fit.plan.epsilon:.3g}",
     )
+    net.fit_file = fit.checkpoint
     net.initialize()
     net.partial_fit(np.concatenate([x, clusters[:, None].astype(np.float32)], axis=1))
     parts = [
@@ -474,6 +478,48 @@ def fit_dpgm_model(rows, settings, fit):
     model = DPGMModel(parts, row_count)
     model.gradient_noise = (net.noise_description_, net.noise_private_)
     return model
+
+
+def _release_facts(rows, settings, fit):
+    """Make the releases before the training: facts that were not declared, centres of clusters, and their counts.
+
+    Returns
+    -------
+    codec : ArrayCodec or FrameCodec
+    encoded : tuple
+        From `encode_rows`; private.
+    clusters : int array of shape (n_samples,)
+        Private.
+    centers : array of shape (n_clusters, d) or None
+    counts : array of shape (n_clusters * n_classes,)
+    """
+    noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
+    n_clusters = settings.clusters.n_clusters
+    codec = learn_codec(rows, fit)
+    x, classes, *_ = encoded = encode_rows(rows, codec, settings.vae)
+    n_features, n_classes = x.shape[1] - codec.n_classes, max(codec.n_classes, 1)
+    clusters, centers = np.zeros(len(x), dtype=np.int64), None
+    if n_clusters > 1:
+        features = _random_features(codec, isinstance(rows, FrameRows), n_features, settings.clusters)
+        centers = find_centers(x[:, :n_features], features, settings.clusters, noise["clusters"], rng, neighboring)
+        # from here on each record is in the one cluster that it and the released centres say
+        clusters = nearest_centers(x[:, :n_features], centers, features)
+    cells = clusters if classes is None else np.where(classes >= 0, clusters * n_classes + classes, -1)
+    counts = add_gaussian(histogram(cells, n_clusters * n_classes), noise["counts"], rng, neighboring)
+    return codec, encoded, clusters, centers, counts
+
+
+def _restore_facts(rows, settings, state):
+    """What `_release_facts` returned, by the releases in a checkpoint."""
+    codec, centers = codec_of(state["codec"]), state["centers"]
+    rows.follow(codec)
+    encoded = encode_rows(rows, codec, settings.vae)
+    clusters = np.zeros(len(rows), dtype=np.int64)
+    if centers is not None:
+        n_features = encoded[0].shape[1] - codec.n_classes
+        features = _random_features(codec, isinstance(rows, FrameRows), n_features, settings.clusters)
+        clusters = nearest_centers(encoded[0][:, :n_features], centers, features)
+    return codec, encoded, clusters, centers, state["counts"]
 
 
 def _random_features(codec, frame, n_features, settings):

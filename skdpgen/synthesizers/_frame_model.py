@@ -22,6 +22,7 @@ from ._released import NetGenerator, ReleasedModel
 
 __all__ = ["FrameModel", "fit_frame_model"]
 
+# Latent dimensions of a table with n_components="auto"; Moment draws rows without them where it has all tables.
 _MOST_COMPONENTS = 30
 
 

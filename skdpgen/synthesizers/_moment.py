@@ -89,6 +89,8 @@ class MomentSynthesizer(BaseSynthesizer):
         Released or declared classes; a list with several targets.
     class_ratio_ : array
         Released share of each class, with an axis a target.
+    rest_ratio_ : dict
+        Released share of "other" and of missing values (None) of the target, which are no classes.
     row_count_ : float
         Released number of rows; ``sample()`` draws as many.
     schema_ : Schema
@@ -224,7 +226,7 @@ class MomentSynthesizer(BaseSynthesizer):
             Class of each row; with several targets a DataFrame, or a sequence of tuples.
         class_ratio : dict, array or "balanced", default=None
             Share of each class, by class (a tuple of values with several targets) or in the shape of `class_ratio_`;
-            "balanced" gives all classes the same share; None: the released shares.
+            "balanced" gives all classes the same share, and "other" and missing none; None: the released shares.
         given : dict, default=None
             Values of selected columns, {name: condition}. A condition is a value, a list of categories, a pair ``(low,
             high)`` of numbers or dates with None for an open end, or None for a missing value. The other columns are
@@ -269,7 +271,7 @@ class MomentSynthesizer(BaseSynthesizer):
         rng = self._sampler(random_state)
         model = self.model_ if given is None else self.model_.given(given)
         parts = self._components(model, n_samples, y, class_ratio, rng)
-        return (self._draw(model, part, y is not None or class_ratio is not None, rng) for part in parts)
+        return self._with_keys(self._draw(model, part, y is not None or class_ratio is not None, rng) for part in parts)
 
     def _draw(self, model, components, fixed, rng):
         drawn = model.sample(components, rng)

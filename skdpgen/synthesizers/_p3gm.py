@@ -43,7 +43,7 @@ _ACTS = {
     **dict.fromkeys(
         (
             "latent_variance", "likelihood", "sampling_rate", "steps", "batch_size", "epochs",
-            "gradient_bound", "warm_start_steps", "net", "device",
+            "gradient_bound", "warm_start_steps", "net", "checkpoint", "device",
         ),
         ("decoder", ("net",)),
     ),
@@ -151,6 +151,10 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
         "net": `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
         ``net__module__n_hidden``, ``net__module__decoder``, ``net__module__n_monte_carlo``. None:
         ``DPNet(P3GMModule)``.
+    checkpoint : str, path or None, default=None
+        "net": file, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged
+        again. Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete,
+        it is the file of the model, for ``skdpgen.load``.
     budget_split : (float, float, float) or None, default=None
         Shares of encoder, mixture and decoder in the squared Gaussian-DP parameter; None depends on prior and decoder.
     preset : str or None, default=None
@@ -173,6 +177,8 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
         Released or declared classes, with a class-conditional prior.
     class_ratio_ : array
         Released share of each class.
+    rest_ratio_ : dict
+        Released share of "other" and of missing values (None) of the target, which are no classes.
     row_count_ : float
         Released number of rows; ``sample()`` draws as many.
     schema_ : Schema
@@ -255,6 +261,7 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
         gradient_bound=1.0,
         warm_start_steps=500,
         net=None,
+        checkpoint=None,
         budget_split=None,
         preset=None,
         noise="secure",
@@ -271,6 +278,7 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
         self.latent_variance, self.likelihood = latent_variance, likelihood
         self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
         self.gradient_bound, self.warm_start_steps, self.net = gradient_bound, warm_start_steps, net
+        self.checkpoint = checkpoint
         self.budget_split, self.preset = budget_split, preset
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
@@ -347,17 +355,16 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
 
     def _release(self, rows, settings, fit):
         """Release the moments; the sums of DP-EM; the steps of DP-SGD: each if the model has that phase."""
-        if isinstance(rows, FrameRows):
-            model = fit_frame_model(rows, settings, fit)
-            if settings.mixture is not None:
-                model.mixture = _release_frame_mixture(rows, model, settings.mixture, fit)
-            if settings.decoder is not None:
-                model.net = _train_on_frame(rows, model, settings.decoder, fit)
+        model = fit.facts(
+            lambda: _release_moments(rows, settings, fit),
+            lambda found: found.to_state(),
+            lambda state: _restore_moments(rows, state),
+        )
+        if settings.decoder is None:
             return model
-        model = fit_array_model(rows, settings, fit)
-        if settings.mixture is not None:
-            model = _with_mixture(model, _release_array_mixture(rows, model, settings.mixture, fit))
-        if settings.decoder is not None:
+        if isinstance(rows, FrameRows):
+            model.net = _train_on_frame(rows, model, settings.decoder, fit)
+        else:
             model.generator = _train_on_array(rows, model, settings.decoder, fit)
         return model
 
@@ -372,7 +379,11 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseSynthesizer):
 
     @staticmethod
     def _model_from_state(state):
-        return {"array": ArrayModel, "frame": FrameModel}[state["kind"]].from_state(state)
+        return _model_of(state)
+
+
+def _model_of(state):
+    return {"array": ArrayModel, "frame": FrameModel}[state["kind"]].from_state(state)
 
 
 def _settings(parameters, seed):
@@ -387,6 +398,27 @@ def _settings(parameters, seed):
             *(parameters[name] for name in ("likelihood", "latent_variance", "warm_start_steps")),
         )
     return MomentSettings(parameters["n_components"], parameters["progress"], mixture, decoder)
+
+
+# ---- the releases before the training -----------------------------------------------------------------------------
+def _release_moments(rows, settings, fit):
+    """Release the moments, and the sums of DP-EM if the model has a mixture; return the model without a network."""
+    if isinstance(rows, FrameRows):
+        model = fit_frame_model(rows, settings, fit)
+        if settings.mixture is not None:
+            model.mixture = _release_frame_mixture(rows, model, settings.mixture, fit)
+        return model
+    model = fit_array_model(rows, settings, fit)
+    if settings.mixture is not None:
+        model = _with_mixture(model, _release_array_mixture(rows, model, settings.mixture, fit))
+    return model
+
+
+def _restore_moments(rows, state):
+    """What `_release_moments` returned, by the releases in a checkpoint."""
+    model = _model_of(state)
+    rows.follow(model.codec)
+    return model
 
 
 # ---- the second phase: DP-EM in the latent space ------------------------------------------------------------------
@@ -457,6 +489,7 @@ def _train_on_array(rows, model, decoder, fit):
         n_labels=codec.n_classes,
         warm_rows=_with_labels(generator.sample(components, fit.stream), components, codec.n_classes),
         progress_text=f"epsilon {fit.plan.epsilon:.3g}",
+        checkpoint=fit.checkpoint,
     )
 
 
@@ -479,6 +512,7 @@ def _train_on_frame(rows, model, decoder, fit):
         n_labels=codec.n_classes,
         warm_rows=warm,
         progress_text=f"epsilon {fit.plan.epsilon:.3g}",
+        checkpoint=fit.checkpoint,
     )
 
 
@@ -498,10 +532,12 @@ def decoder_plan(training, fit, row_count):
         expected_batch_size=max(1.0, training.sampling_rate * row_count),
         neighboring=fit.neighboring,
     )
-    return fit.receipt.cover(train)
+    return fit.cover(train)
 
 
-def train_decoder(rows, plan, space, mixture, *, decoder, likelihood, widths, n_labels, warm_rows, progress_text):
+def train_decoder(
+    rows, plan, space, mixture, *, decoder, likelihood, widths, n_labels, warm_rows, progress_text, checkpoint=None
+):
     """Train P3GM's network on private rows under a plan that was charged; returns what may be released of it.
 
     Parameters
@@ -520,6 +556,7 @@ def train_decoder(rows, plan, space, mixture, *, decoder, likelihood, widths, n_
     warm_rows : array like `rows`
         Synthetic rows from the released prior and decoder.
     progress_text : str
+    checkpoint : FitCheckpoint or None
 
     Returns
     -------
@@ -528,8 +565,9 @@ def train_decoder(rows, plan, space, mixture, *, decoder, likelihood, widths, n_
     import torch
 
     net = _make_net(decoder, space, mixture, likelihood, widths, n_labels, plan=plan, progress_text=progress_text)
+    net.fit_file = checkpoint
     net.initialize()
-    if decoder.warm_start_steps:
+    if decoder.warm_start_steps and (checkpoint is None or checkpoint.training is None):
         _warm_start(net.module_, torch.from_numpy(warm_rows), decoder.warm_start_steps, decoder.network.seed)
     net.partial_fit(rows)
     module = net.module_.cpu().eval()
@@ -584,6 +622,7 @@ def _check_network(decoder, n_features, n_latent, exact):
     check_optimizer(net.optimizer)
     net.initialize()
     check_module(net.module_)
+    decoder.network.check_saved(_layers(net.module_.decoder) is not None)
     if exact:
         try:
             net.check(np.zeros((4, n_features), dtype=np.float32))

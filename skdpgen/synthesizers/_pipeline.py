@@ -1,18 +1,129 @@
-"""Synthetic rows from a fitted scikit-learn pipeline whose last step is a generator."""
+"""Pipelines whose steps are charged: a pipeline that warns of others, and rows from a fitted one.
+
+scikit-learn gives a step no view of its pipeline, so a private step cannot know whether an earlier one learned from the
+rows. The pipeline knows: `PrivatePipeline` looks at its steps before it fits them, `sample_pipeline` at those of any
+pipeline before it maps rows back.
+"""
 
 from __future__ import annotations
+
+import warnings
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base import PrivateEstimator
 from ..data.scaling import RowScaling
+from ..exceptions import PrivacyLeakWarning
 from ..tabular import TableEncoder
 
-__all__ = ["sample_pipeline"]
+__all__ = ["PrivatePipeline", "sample_pipeline"]
+
+
+def _last_has(method):
+    """Whether the last step has a method, as `available_if` asks."""
+    return lambda pipeline: hasattr(pipeline.steps[-1][1], method)
+
+
+class PrivatePipeline(Pipeline):
+    """A pipeline that warns, before anything is charged, of a step that learns from the rows without a charge.
+
+    Such a step (a `StandardScaler`, say) moves all rows when one record changes, so that the guarantee on the cards of
+    the steps after it does not hold, and what it learned leaves with whatever is mapped back. Private estimators, a
+    `TableEncoder`, steps without fitted state and encoders with declared categories pass.
+
+    Parameters
+    ----------
+    steps : list of (name, estimator)
+        As in `sklearn.pipeline.Pipeline`.
+    public_steps : str or sequence of str, default=()
+        Names of steps whose fitted state is public, by the caller's declaration: ``FrozenEstimator(scaler)`` of a
+        scaler that was fitted on public rows. The cards of the private steps after them say so.
+    transform_input, memory, verbose
+        As in `sklearn.pipeline.Pipeline`. A cache (`memory`) holds transformed private rows.
+
+    See Also
+    --------
+    sample_pipeline : Rows from any fitted pipeline; it refuses such steps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.preprocessing import FunctionTransformer
+    >>> from skdpgen import MomentSynthesizer, PrivatePipeline
+    >>> logarithm = FunctionTransformer(np.log1p, np.expm1)
+    >>> model = MomentSynthesizer(10.0, bounds=(0, 1), l2_bound=1.0)
+    >>> pipeline = PrivatePipeline([("log", logarithm), ("model", model)])
+    >>> pipeline.fit(np.random.default_rng(0).random((500, 2))).sample(3).shape
+    (3, 2)
+    """
+
+    _parameter_constraints = {**Pipeline._parameter_constraints, "public_steps": [str, list, tuple]}
+
+    def __init__(self, steps, *, public_steps=(), transform_input=None, memory=None, verbose=False):
+        super().__init__(steps, transform_input=transform_input, memory=memory, verbose=verbose)
+        self.public_steps = public_steps
+
+    def fit(self, X, y=None, **params):
+        """Fit all steps; a `PrivacyLeakWarning` names each that learns from the rows without a charge.
+
+        **Privacy**: the private steps charge as they do alone. The cards of those after `public_steps` name these.
+
+        Parameters
+        ----------
+        X, y, **params
+            As in `sklearn.pipeline.Pipeline.fit`.
+
+        Returns
+        -------
+        self
+        """
+        self._warn()
+        super().fit(X, y, **params)
+        return self._stated()
+
+    @available_if(lambda self: _last_has("fit_transform")(self) or _last_has("transform")(self))
+    def fit_transform(self, X, y=None, **params):
+        """Fit all steps, and return the transformed rows, which must not be published; see `fit`."""
+        self._warn()
+        transformed = super().fit_transform(X, y, **params)
+        self._stated()
+        return transformed
+
+    @available_if(_last_has("fit_predict"))
+    def fit_predict(self, X, y=None, **params):
+        """Fit all steps, and return the predictions of the rows, which must not be published; see `fit`."""
+        self._warn()
+        predicted = super().fit_predict(X, y, **params)
+        self._stated()
+        return predicted
+
+    @available_if(_last_has("sample"))
+    def sample(self, n_samples=None, *, random_state=None):
+        """Draw rows from the last step and map them back through the others: `sample_pipeline` of this pipeline."""
+        return sample_pipeline(self, n_samples, random_state=random_state)
+
+    def _warn(self):
+        public = _public_names(self, ())
+        private = [k for k, (_, step) in enumerate(self.steps) if isinstance(step, PrivateEstimator)]
+        for name, step in self.steps[: private[-1]] if private else ():
+            if not _is_left_out(step) and name not in public and not _holds_nothing_private(step):
+                warnings.warn(
+                    f"step {name!r} ({type(step).__name__}) learns from the rows, and nothing is charged for it: one "
+                    "record can change the rows that all later steps see, so the guarantee on their cards does not "
+                    f"hold. Leave it out (private steps take bounds=), or name it in public_steps=({name!r},) if it "
+                    "was fitted on public rows alone",
+                    PrivacyLeakWarning,
+                    stacklevel=3,
+                )
+
+    def _stated(self):
+        _state_public(self.steps, _public_names(self, ()))
+        return self
 
 
 def sample_pipeline(pipeline, n_samples=None, *, random_state=None, public_steps=()):
@@ -33,7 +144,8 @@ def sample_pipeline(pipeline, n_samples=None, *, random_state=None, public_steps
         None advances the last step's own stream.
     public_steps : str or sequence of str, default=()
         Names of steps whose fitted state is public, by the caller's declaration: they were fitted on public rows, or
-        what they hold is known to everybody. (A step fitted by the pipeline learned from the rows it was given.)
+        what they hold is known to everybody. (A step fitted by the pipeline learned from the rows it was given.) The
+        card of the last step says so from then on.
 
     Returns
     -------
@@ -57,10 +169,8 @@ def sample_pipeline(pipeline, n_samples=None, *, random_state=None, public_steps
     *steps, (name, generator) = pipeline.steps
     if not hasattr(generator, "sample"):
         raise TypeError(f"the last step {name!r} has no sample")
-    steps = [(name, step) for name, step in steps if step is not None and step != "passthrough"]
-    public = {public_steps} if isinstance(public_steps, str) else set(public_steps)
-    if unknown := sorted(map(repr, public - {name for name, _ in steps})):
-        raise ValueError(f"public_steps names what is no step before the last: {', '.join(unknown)}")
+    public = _public_names(pipeline, public_steps)
+    steps = [(name, step) for name, step in steps if not _is_left_out(step)]
     for name, step in steps:
         if not hasattr(step, "inverse_transform"):
             raise TypeError(f"step {name!r} has no inverse_transform, so its input cannot be synthesized")
@@ -72,6 +182,7 @@ def sample_pipeline(pipeline, n_samples=None, *, random_state=None, public_steps
                 "public rows alone"
             )
     check_is_fitted(generator)
+    _state_public(pipeline.steps, public)
     drawn = generator.sample(n_samples, random_state=random_state)
     X, y = drawn if isinstance(drawn, tuple) else (drawn, None)
     for _, step in reversed(steps):
@@ -82,12 +193,36 @@ def sample_pipeline(pipeline, n_samples=None, *, random_state=None, public_steps
     return X if y is None or not hasattr(generator, "classes_") else (X, y)
 
 
+def _is_left_out(step):
+    return step is None or (isinstance(step, str) and step == "passthrough")
+
+
+def _public_names(pipeline, more):
+    """Names of the steps that the caller declares public, of the pipeline and of the call."""
+    given = [getattr(pipeline, "public_steps", ()), more]
+    public = {name for names in given for name in ((names,) if isinstance(names, str) else names)}
+    known = {name for name, step in pipeline.steps[:-1] if not _is_left_out(step)}
+    if unknown := sorted(map(repr, public - known)):
+        raise ValueError(f"public_steps names what is no step before the last: {', '.join(unknown)}")
+    return public
+
+
+def _state_public(steps, public):
+    """Say on the cards of the private steps after a step that it was declared public."""
+    texts = []
+    for name, step in steps:
+        if name in public:
+            texts.append(f"step {name!r} ({type(step).__name__}) of the pipeline: declared public by the caller")
+        elif texts and hasattr(step, "card_"):
+            step.card_ = step.card_.with_assumptions(*texts)
+
+
 def _holds_nothing_private(step):
     """Whether the fitted state of a step is released, declared, or none at all."""
     if isinstance(step, PrivateEstimator | TableEncoder):
         return True
     if isinstance(step, Pipeline):
-        return all(inner is None or inner == "passthrough" or _holds_nothing_private(inner) for _, inner in step.steps)
+        return all(_is_left_out(inner) or _holds_nothing_private(inner) for _, inner in step.steps)
     if not isinstance(step, BaseEstimator):
         return False  # it may have state: scikit-learn's tags do not say
     return not get_tags(step).requires_fit or _has_declared_categories(step)

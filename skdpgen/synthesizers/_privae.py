@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..data.arrays import ArrayRows, check_image_shape
 from ..data.frames import FrameRows
+from ..data.validation import refuse_given
 from ..exceptions import InvalidInputError
 from ..tabular._schema import check_unique
 from ..utils.validation import MOST_UNITS, HasMethods, Interval, StrOptions, fit_context, validate_data, validate_rows
@@ -44,13 +45,13 @@ class LikelihoodSynthesizer(BaseSynthesizer):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""
         shared = {name: getattr(self, name) for name in ("classes", "target_type", "on_invalid")}
         if isinstance(X, pd.DataFrame):
-            self._refuse(("bounds", "image_shape"), "for arrays; for a DataFrame, declare schema=")
+            refuse_given(self, ("bounds", "image_shape"), "for arrays; for a DataFrame, declare schema=")
             if self.likelihood != "auto":
                 raise ValueError("likelihood= is for arrays: a DataFrame has one categorical distribution a column")
             check_unique(X.columns)
             validate_data(self, X, skip_check_array=True)
             return FrameRows(X, y, target=self.target, schema=self.schema, **shared)
-        self._refuse(("schema", "target"), "for DataFrames; for an array, declare bounds= and give y")
+        refuse_given(self, ("schema", "target"), "for DataFrames; for an array, declare bounds= and give y")
         X = validate_rows(self, X, order=None)
         shape = check_image_shape(self.image_shape, X.shape[1])
         # no row is clipped as a whole, its gradient is: the norm bound is that of the unit box
@@ -62,12 +63,6 @@ class LikelihoodSynthesizer(BaseSynthesizer):
         if self.likelihood == "bernoulli" and (lowest is None or not (lowest >= 0).all()):
             raise ValueError('likelihood="bernoulli" needs declared bounds that are not negative, and no numeric y')
         return rows
-
-    def _refuse(self, names, why):
-        refused = [name for name in names if getattr(self, name) is not None]
-        if refused:
-            named = ", ".join(f"{name}=" for name in refused)
-            raise InvalidInputError(f"leave out {named}, which {'is' if len(refused) == 1 else 'are'} {why}")
 
     def score_samples(self, X, y=None, *, n_importance=1):
         """Return the importance-weighted bound of the log-likelihood of each row, shape (n_samples,).
@@ -226,6 +221,10 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
         ``net__module__n_hidden``, ``net__module__encoder``, ``net__module__decoder``. None: a `DPNet` of `PriVAEModule`
         with Adam at 5e-3 and a `ParameterAverage` of .99.
+    checkpoint : str, path or None, default=None
+        File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
+        Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
+        the file of the model, for ``skdpgen.load``.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
@@ -242,6 +241,8 @@ class PriVAESynthesizer(BaseVAESynthesizer):
     card_ : PrivacyCard
     classes_, class_ratio_ : arrays
         Released or declared classes and their released shares, with a categorical y or `target`.
+    rest_ratio_ : dict
+        Released share of "other" and of missing values (None) of the target, which are no classes.
     row_count_ : float
         Released number of rows; ``sample()`` draws as many.
     schema_ : Schema
@@ -317,6 +318,7 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         batch_size=None,
         epochs=None,
         net=None,
+        checkpoint=None,
         noise="secure",
         device="cpu",
         random_state=None,
@@ -332,7 +334,7 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         self.divergence, self.alpha = divergence, alpha
         self.n_groups, self.group_gradient_bound, self.aggregation = n_groups, group_gradient_bound, aggregation
         self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
-        self.gradient_bound, self.net = gradient_bound, net
+        self.gradient_bound, self.net, self.checkpoint = gradient_bound, net, checkpoint
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
 
@@ -379,6 +381,10 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
         ``net__module__n_hidden``, ``net__module__encoder``, ``net__module__decoder``. None: a `DPNet` of `PriVAEModule`
         with Adam at 5e-3 and a `ParameterAverage` of .99.
+    checkpoint : str, path or None, default=None
+        File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
+        Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
+        the file of the model, for ``skdpgen.load``.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
@@ -395,6 +401,8 @@ class DPVAESynthesizer(BaseVAESynthesizer):
     card_ : PrivacyCard
     classes_, class_ratio_ : arrays
         Released or declared classes and their released shares, with a categorical y or `target`.
+    rest_ratio_ : dict
+        Released share of "other" and of missing values (None) of the target, which are no classes.
     row_count_ : float
         Released number of rows; ``sample()`` draws as many.
     schema_ : Schema
@@ -445,6 +453,7 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         batch_size=None,
         epochs=None,
         net=None,
+        checkpoint=None,
         noise="secure",
         device="cpu",
         random_state=None,
@@ -458,5 +467,5 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         self.likelihood = likelihood
         self.beta = beta
         self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
-        self.gradient_bound, self.net = gradient_bound, net
+        self.gradient_bound, self.net, self.checkpoint = gradient_bound, net, checkpoint
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress

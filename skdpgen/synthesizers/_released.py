@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import safetensors.numpy
 from scipy.special import expit
 
 from .. import __version__
@@ -22,13 +23,17 @@ from ..utils.strict_json import read_safetensors
 
 __all__ = [
     "CHUNK_ROWS",
+    "MODEL_FORMAT",
     "NetGenerator",
     "ReleasedModel",
+    "apply_layers",
+    "join_arrays",
     "layers_of",
     "layers_state",
     "level_probabilities",
     "load",
     "save_state",
+    "split_arrays",
 ]
 
 # Rows that pass through a network at once.
@@ -189,10 +194,7 @@ class NetGenerator:
             with torch.inference_mode():
                 output = self.module.decoder(torch.from_numpy(latent)).numpy()
         else:
-            output = latent
-            for i, (weight, bias) in enumerate(self.layers):
-                output = np.maximum(output, 0.0) if i else output
-                output = output @ weight.T + bias
+            output = apply_layers(self.layers, latent)
         if self.likelihood == "gaussian":
             return output
         return expit(output) if self.likelihood == "bernoulli" else level_probabilities(output, self.widths)
@@ -249,6 +251,13 @@ class NetGenerator:
         return cls(space, mixture, layers_of(state["layers"]), state["likelihood"], state["widths"])
 
 
+def apply_layers(layers, rows):
+    """Output of linear layers with ReLU between them."""
+    for k, (weight, bias) in enumerate(layers):
+        rows = (np.maximum(rows, 0.0) if k else rows) @ weight.T + bias
+    return rows
+
+
 def layers_state(layers):
     """Weights and biases by the number of their layer, for a release file."""
     return {str(i): {"weight": weight, "bias": bias} for i, (weight, bias) in enumerate(layers)}
@@ -260,7 +269,7 @@ def layers_of(state):
 
 
 # ---- release files: one .safetensors file; schema, parameters and card are JSON in its header ---------------------
-_FORMAT = "skdpgen-model/1"
+MODEL_FORMAT = "skdpgen-model/1"
 
 
 def save_state(path, model, state):
@@ -275,14 +284,12 @@ def save_state(path, model, state):
     state : dict
         Nested dicts of arrays and of what JSON holds; released or public values alone.
     """
-    from safetensors.numpy import save
-
     name = Path(path.target if isinstance(path, Draft) else path).name
     if not name.endswith(".safetensors"):
         raise ValueError(f"a model file ends in .safetensors; got {name!r}")
     arrays = {}
-    header = {"format": _FORMAT, "model": model, "version": __version__, "state": _split(state, arrays, "")}
-    write_atomically(path, save(arrays, metadata={"skdpgen": json.dumps(header)}))
+    header = {"format": MODEL_FORMAT, "model": model, "version": __version__, "state": split_arrays(state, arrays, "")}
+    write_atomically(path, safetensors.numpy.save(arrays, metadata={"skdpgen": json.dumps(header)}))
 
 
 def load(path):
@@ -306,18 +313,15 @@ def load(path):
         The file is not a model of this package, is of a newer format, or its card was changed; its arrays do not fit
         one another, hold NaN or infinity, or give no sample; it is longer than 4 GiB.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load as read
-
     header, content = read_safetensors(path, "a model file of skdpgen")
     try:
-        arrays = read(content)
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError):
+        arrays = safetensors.numpy.load(content)
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError, AttributeError):
         raise ValueError(f"{path}: not a model file of skdpgen") from None
     del content
-    if not isinstance(header, dict) or header.get("format") != _FORMAT:
+    if not isinstance(header, dict) or header.get("format") != MODEL_FORMAT:
         found = header.get("format") if isinstance(header, dict) else None
-        raise ValueError(f"{path}: format {found!r} is not {_FORMAT!r}; it may come from a newer skdpgen")
+        raise ValueError(f"{path}: format {found!r} is not {MODEL_FORMAT!r}; it may come from a newer skdpgen")
     synthesizers = importlib.import_module("skdpgen.synthesizers")
     if set(header) != {"format", "model", "version", "state"}:
         raise ValueError(f"{path}: not a model file of skdpgen: missing or unknown fields in its header")
@@ -326,24 +330,25 @@ def load(path):
         raise ValueError(f"{path}: unknown model {header.get('model')!r}")
     try:
         check_arrays(arrays)
-        return model._from_state(_join(header["state"], arrays))
+        return model._from_state(join_arrays(header["state"], arrays))
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError) as error:
         raise ValueError(f"{path}: not a model file of skdpgen ({type(error).__name__} in its state)") from None
 
 
-def _split(value, arrays, name):
+def split_arrays(value, arrays, name):
     """Move the arrays of nested dicts into `arrays`, leaving their names behind."""
     if isinstance(value, np.ndarray):
         arrays[name] = np.ascontiguousarray(value)
         return {"__array__": name}
     if isinstance(value, dict):
-        return {key: _split(item, arrays, f"{name}.{key}" if name else key) for key, item in value.items()}
+        return {key: split_arrays(item, arrays, f"{name}.{key}" if name else key) for key, item in value.items()}
     return value
 
 
-def _join(value, arrays):
+def join_arrays(value, arrays):
+    """Put arrays back to where `split_arrays` took them from."""
     if isinstance(value, dict):
         if set(value) == {"__array__"}:
             return arrays[value["__array__"]]
-        return {key: _join(item, arrays) for key, item in value.items()}
+        return {key: join_arrays(item, arrays) for key, item in value.items()}
     return value

@@ -15,6 +15,7 @@ from ..generators.components import spread_components
 from ..mechanisms import add_gaussian, histogram
 from ..utils.file_checks import check_size
 from ._budget import COUNT_SHARE, Network, Training, check_device, remaining_share, resolve_parameters, resolve_sampling
+from ._checkpoint import codec_of
 from ._released import CHUNK_ROWS, ReleasedModel
 
 __all__ = [
@@ -23,15 +24,17 @@ __all__ = [
     "GroupSettings",
     "VAEModel",
     "VAESettings",
+    "encode_rows",
     "fit_vae_model",
     "has_classes",
-    "learn_rows",
+    "learn_codec",
     "make_likelihood",
     "plan_phases",
     "training_plan",
     "vae_settings",
 ]
 
+# Weight of the divergence by default. Clipping bounds its gradient, so a larger one changes little (doc/privae.md).
 _ALPHA = 10.0
 # Gaussians of prior="mixture".
 _MIXTURE = 10
@@ -298,6 +301,8 @@ def check_modules(net, kind, autoencoder, settings, width, exact, **options):
     net.initialize()
     if not isinstance(net.module_, kind):
         raise InvalidInputError(f"the net's module must be a {kind.__name__}; got {type(net.module_).__name__}")
+    own = autoencoder(net.module_)
+    settings.network.check_saved(own.architecture is not None and _describe_prior(own.prior) is not None)
     check_module(net.module_)
     if exact or autoencoder(net.module_).architecture is not None:  # nets that are made for any number of columns
         try:
@@ -506,18 +511,24 @@ def _prior_of(state, n_latent):
 
 
 # ---- the fit ------------------------------------------------------------------------------------------------------
-def learn_rows(rows, settings, fit):
-    """Release what was not declared of the rows, and encode them for a network.
+def learn_codec(rows, fit):
+    """Release what was not declared of the rows; return the codec."""
+    found = rows.learn(fit.noise, fit.plan.extra_delta, fit.rng, fit.neighboring)
+    return found[0] if isinstance(rows, FrameRows) else found
+
+
+def encode_rows(rows, codec, settings):
+    """Encode the rows for a network.
 
     Parameters
     ----------
     rows : ArrayRows or FrameRows
+    codec : ArrayCodec or FrameCodec
+        Released by `learn_codec`, now or before.
     settings : VAESettings
-    fit : ChargedFit
 
     Returns
     -------
-    codec : ArrayCodec or FrameCodec
     x : float32 array of shape (n_samples, n_features + n_classes)
     classes : int array of shape (n_samples,) or None
         Negative for rows of no class.
@@ -525,14 +536,40 @@ def learn_rows(rows, settings, fit):
     widths : array or None
         Levels of each block of a table.
     """
-    facts = (fit.noise, fit.plan.extra_delta, fit.rng, fit.neighboring)
     if isinstance(rows, FrameRows):
-        codec, _ = rows.learn(*facts)
-        return codec, rows.one_hot_with_labels(codec), codec.codes(rows.frame)[1], "table", codec.n_levels
-    codec, likelihood = rows.learn(*facts), settings.likelihood
+        return rows.one_hot_with_labels(codec), codec.codes(rows.frame)[1], "table", codec.n_levels
+    likelihood = settings.likelihood
     if likelihood == "auto":
         likelihood = "bernoulli" if (codec.box[0] >= 0).all() else "gaussian"
-    return codec, rows.scaled_with_labels(codec), rows.codes, likelihood, None
+    return rows.scaled_with_labels(codec), rows.codes, likelihood, None
+
+
+def _release_facts(rows, settings, fit):
+    """Make the releases before the training: facts that were not declared, and the counts of the classes.
+
+    Returns
+    -------
+    codec : ArrayCodec or FrameCodec
+    encoded : tuple
+        From `encode_rows`; private.
+    counts : array of shape (n_classes,)
+        Ones where nothing had to be counted.
+    """
+    noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
+    codec = learn_codec(rows, fit)
+    x, classes, *_ = encoded = encode_rows(rows, codec, settings)
+    counts = np.ones(1)
+    if "counts" in noise:
+        cells = np.zeros(len(x), dtype=np.int64) if classes is None else classes
+        counts = add_gaussian(histogram(cells, max(codec.n_classes, 1)), noise["counts"], rng, neighboring)
+    return codec, encoded, counts
+
+
+def _restore_facts(rows, settings, state):
+    """What `_release_facts` returned, by the releases in a checkpoint."""
+    codec = codec_of(state["codec"])
+    rows.follow(codec)
+    return codec, encode_rows(rows, codec, settings), state["counts"]
 
 
 def fit_vae_model(rows, settings, fit):
@@ -548,12 +585,11 @@ def fit_vae_model(rows, settings, fit):
     -------
     VAEModel
     """
-    noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
-    codec, x, classes, likelihood, widths = learn_rows(rows, settings, fit)
-    counts = np.ones(1)
-    if "counts" in noise:
-        cells = np.zeros(len(x), dtype=np.int64) if classes is None else classes
-        counts = add_gaussian(histogram(cells, max(codec.n_classes, 1)), noise["counts"], rng, neighboring)
+    codec, (x, _, likelihood, widths), counts = fit.facts(
+        lambda: _release_facts(rows, settings, fit),
+        lambda facts: {"codec": facts[0].to_state(), "counts": facts[2]},
+        lambda state: _restore_facts(rows, settings, state),
+    )
     row_count = fit.row_count(len(x), max(1.0, float(counts.sum())))
     weights = np.maximum(counts, max(1e-3 * float(np.abs(counts).sum()), 1e-9))
     train, enough = training_plan(settings, fit, row_count)
@@ -569,9 +605,10 @@ def fit_vae_model(rows, settings, fit):
         x.shape[1] - codec.n_classes,
         codec.n_classes,
         make_likelihood(likelihood, widths),
-        plan=fit.receipt.cover(train),
+        plan=fit.cover(train),
         progress_text=f"epsilon {fit.plan.epsilon:.3g}",
     )
+    net.fit_file = fit.checkpoint
     net.initialize()
     net.partial_fit(x)
     module = net.module_.cpu().eval()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ._binning import Binning
-from ._columns import Boolean, Categorical, Datetime, Numeric
+from ._columns import Boolean, Categorical, Datetime, Identifier, Numeric
 from ._encoder import Block, TableEncoder, sample_levels
 from ._frames import validate_frame
 from ._learning import SchemaHistogram, bins_from_histogram, bins_histogram, schema_from_histogram, schema_histogram
@@ -15,6 +15,7 @@ __all__ = [
     "Boolean",
     "Categorical",
     "Datetime",
+    "Identifier",
     "Numeric",
     "Schema",
     "SchemaHistogram",

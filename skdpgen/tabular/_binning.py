@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from numbers import Real
 
 import numpy as np
+from scipy.special import ndtri
 
 from ..mechanisms._selection import denoise, sure_range
 from ._columns import Datetime
@@ -18,6 +19,9 @@ __all__ = ["Binning", "fine_grid", "learned_binning", "merge"]
 # A cell [v, next number after v) holds one value: a point, of which numbers may have a spike (zero, a bound).
 _TINY = np.finfo(np.float64).tiny
 _MAX_UNIT_CELLS = 128
+# Integers (or multiples of a step) up to which the ends of a column are cut off where noise alone may explain them, and
+# the probability, over all columns, that an end is kept although no row has it.
+_FEW_VALUES, _FALSE_ALARM = 16, 0.001
 
 
 @dataclass(frozen=True)
@@ -136,12 +140,12 @@ class Binning:
     def equal_width(cls, column, n_bins=16) -> Binning:
         """Return at most `n_bins` bins of equal width over the bounds of a column: nothing is learned."""
         low, high = numeric_bounds(column)
-        top = high + 1 if column.integer else high
+        top = high + 1 if column.whole else high
         edges = np.linspace(low, top, n_bins + 1)
-        edges = np.unique(np.rint(edges)) if column.integer else np.unique(edges)
+        edges = np.unique(np.rint(edges)) if column.whole else np.unique(edges)
         width = np.diff(edges)
         return cls(
-            tuple(edges.tolist()), tuple(range(len(width))), tuple((width / width.sum()).tolist()), bool(column.integer)
+            tuple(edges.tolist()), tuple(range(len(width))), tuple((width / width.sum()).tolist()), bool(column.whole)
         )
 
 
@@ -167,13 +171,15 @@ def fine_grid(column):
     Returns
     -------
     array of shape (n_cells + 1,), float64
-        Up to 128 integers have a cell each. Else the grid is the union of 64 cells of equal width and 72 to 96 whose
-        width grows with the distance from zero (from the lower bound, where zero is outside), with zero
+        Up to 128 integers (or multiples of `step`) have a cell each. Else the grid is the union of 64 cells of equal
+        width and 72 to 96 whose width grows with the distance from zero (from the lower bound, where zero is outside),
+        with zero
         and the two bounds as separate points: amounts of money are often zero, and clipped values pile up at a bound.
+        Declared `spikes` are points too.
         Datetimes have 128 cells of equal width and the two bounds.
     """
     low, high = map(float, numeric_bounds(column))
-    if column.integer and high - low < _MAX_UNIT_CELLS:
+    if column.whole and high - low < _MAX_UNIT_CELLS:
         return np.arange(low, high + 2)
     datetime = isinstance(column, Datetime)
     edges = [np.linspace(low, high, 129 if datetime else 65)]
@@ -184,12 +190,18 @@ def fine_grid(column):
     else:
         edges += [_log_edges(0.0, high, (32, 0, 16)), _log_edges(low, 0.0, (32, 0, 16))]
     points = [low, high] + ([0.0] if low < 0 < high and not datetime else [])
-    if column.integer:
+    points += [spike for spike in _spikes(column) if low < spike < high]
+    if column.whole:
         edges += [[point, point + 1] for point in points]
         return np.unique(np.clip(np.rint(np.concatenate(edges)), low, high + 1))
     edges += [[point, np.nextafter(point, np.inf) if point else _TINY] for point in points[:1] + points[2:]]
     edges += [[np.nextafter(high, -np.inf) if high else -_TINY, high]]
     return np.unique(np.clip(np.concatenate(edges), low, high))
+
+
+def _spikes(column):
+    """Declared point masses, in the numbers that are binned."""
+    return [float(np.rint(spike / column.step)) if column.step else float(spike) for spike in column.spikes or ()]
 
 
 def _log_edges(low, high, counts):
@@ -219,6 +231,11 @@ def learned_binning(noisy, column, noise_sd, max_bins, n_columns=1):
     edges = fine_grid(column)
     measure = _measure(edges)
     mass = denoise(noisy, measure, noise_sd)
+    if column.whole and len(mass) <= _FEW_VALUES and noise_sd > 0:
+        # Each value is like a category: 0 and 3 beside 1 and 2 would be as wrong as a category that no row has.
+        surely = np.flatnonzero(noisy > noise_sd * -ndtri(_FALSE_ALARM / n_columns))
+        if surely.size:
+            mass[: surely[0]] = mass[surely[-1] + 1 :] = 0.0
     starts = merge(mass, noise_sd, max_bins)
     first, last = sure_range(noisy, measure, noise_sd, n_columns)
     # A little mass far out moves a mean a lot: bins outside the range are doubtful, and other bins have no mass there.
@@ -232,7 +249,7 @@ def learned_binning(noisy, column, noise_sd, max_bins, n_columns=1):
     total = mass.sum()
     # nothing above the noise: uniform over the bounds
     mass = mass / total if total > 0 else np.diff(edges) / (edges[-1] - edges[0])
-    return Binning(tuple(edges.tolist()), tuple(starts), tuple(mass.tolist()), bool(column.integer), tuple(doubtful))
+    return Binning(tuple(edges.tolist()), tuple(starts), tuple(mass.tolist()), bool(column.whole), tuple(doubtful))
 
 
 def merge(mass, noise_sd, max_bins):

@@ -6,8 +6,10 @@ import dataclasses
 import math
 import re
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import lru_cache
 from numbers import Integral, Real
+from zoneinfo import available_timezones
 
 import numpy as np
 import pandas as pd
@@ -15,21 +17,30 @@ from pandas.api import types as pdt
 
 from ..exceptions import SchemaError
 from ..utils.categories import family
+from ._formats import OBJECTS, form_of, parse_form, range_of_form
 
 __all__ = [
+    "ISO_DATE",
     "KINDS",
+    "MAX_INTEGER",
     "TEXT_DTYPES",
     "Boolean",
     "Categorical",
     "Datetime",
+    "Identifier",
     "Numeric",
     "output_dtype",
     "parse_dtype",
+    "plain_value",
     "unit_microseconds",
 ]
 
 # Beyond 2^53 a float64 no longer holds every integer, and all numeric columns pass through float64.
-_MAX_INTEGER = 2**53
+MAX_INTEGER = 2**53
+# A date as text: year, month, day, with or without a time. Other notations leave open which is the day.
+ISO_DATE = re.compile(r"\s*[+-]?\d{4}(?:-\d{1,2}(?:-\d{1,2}(?:[T ].*)?)?|\d{4}(?:[T ].*)?)?\s*$")
+# Most point masses that are declared, and decimals of a bound up to which they count as written by a person.
+_MOST_SPIKES, _WRITTEN = 32, 6
 _UNITS = {"D": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
 
 # Only these names of dtypes reach pandas, which opens files for some other names: it passes a time zone such as
@@ -47,6 +58,8 @@ _ARROW = re.compile(
 )
 _MOMENT = re.compile(r"(?:datetime64|M8)\[(?:s|ms|us|ns)(?:, ?([^\[\]]+))?\]|[<>=]M8\[(?:s|ms|us|ns)\]")
 _ARROW_MOMENT = re.compile(r"timestamp\[(?:s|ms|us|ns)(?:, ?tz=([^\[\]]+))?\]\[pyarrow\]")
+# Of an identifier: text, the digits of a counter, text.
+_PATTERN = re.compile(r"([^#]*)(#{1,30})([^#]*)", re.DOTALL)
 _OFFSET = re.compile(r"(?:UTC)?[+-](?:[01]\d|2[0-3]):?[0-5]\d")
 
 
@@ -59,6 +72,8 @@ def output_dtype(name: str):
         The name is none of the dtypes that a column may have: numbers, bools, text, objects, categories and datetimes
         of numpy, pandas and Arrow, the last with a time zone of the IANA database, UTC or an offset such as +02:00.
     """
+    if form_of(name) is not None:
+        return parse_form(name)
     if name == "str":
         # pandas 2 keeps text in object columns, pandas 3 in its str dtype; one schema serves both.
         return pd.Series(["a"]).dtype
@@ -69,11 +84,13 @@ def parse_dtype(name: str):
     """Return the pandas dtype of a name from a file; TypeError for any that is not on the list."""
     if not isinstance(name, str) or not _known(name):
         raise TypeError("not on the list of dtypes that a column may have")
+    if form_of(name) is not None:
+        return parse_form(name)
     return pdt.pandas_dtype(name)
 
 
 def _known(name):
-    if _PLAIN.fullmatch(name) or _ARROW.fullmatch(name):
+    if _PLAIN.fullmatch(name) or _ARROW.fullmatch(name) or form_of(name) is not None:
         return True
     found = _MOMENT.fullmatch(name) or _ARROW_MOMENT.fullmatch(name)
     return found is not None and (found[1] is None or _known_zone(found[1]))
@@ -83,18 +100,14 @@ def _known_zone(zone):
     return zone in ("UTC", "tzlocal()") or _OFFSET.fullmatch(zone) is not None or zone in _zones()
 
 
-@lru_cache
-def _zones():
-    from zoneinfo import available_timezones
-
-    return available_timezones()
+_zones = lru_cache(available_timezones)
 
 
 def _fail(column, message):
     raise SchemaError(f"column {column.name!r}: {message}")
 
 
-def _plain(value):
+def plain_value(value):
     """Turn numpy scalars into Python ones, so that a schema is hashable and JSON holds it."""
     return value.item() if isinstance(value, np.generic) else value
 
@@ -112,7 +125,7 @@ def unit_microseconds(column) -> int:
 def _check_common(column):
     if not isinstance(column.name, str | Integral) or isinstance(column.name, bool):
         raise SchemaError(f"a column name must be a string or an integer; got {type(column.name).__name__}")
-    object.__setattr__(column, "name", _plain(column.name))
+    object.__setattr__(column, "name", plain_value(column.name))
     if not isinstance(column.missing, bool | np.bool_):
         _fail(column, "missing must be True or False")
     object.__setattr__(column, "missing", bool(column.missing))
@@ -124,7 +137,7 @@ def _check_dtype(column, default, accepts, expected):
         dtype = output_dtype(name)
     except (TypeError, ValueError, NotImplementedError, ImportError) as error:
         raise SchemaError(f"column {column.name!r}: unknown dtype {name!r} ({error})") from None
-    if name not in TEXT_DTYPES:
+    if name not in (*TEXT_DTYPES, *OBJECTS):
         name = str(dtype)
     if not accepts(dtype):
         _fail(column, f"dtype {name!r} does not fit a column of {expected}")
@@ -154,9 +167,18 @@ class Numeric:
     missing : bool, default=False
         Whether values may be missing.
     dtype : str, default=None
-        dtype of decoded columns; None is int64, Int64 (integers that may be missing) or float64.
+        dtype of decoded columns; None is int64, Int64 (integers that may be missing) or float64. "decimal" and "time"
+        are objects of decimal.Decimal and datetime.time. Time spans (timedelta64, Arrow's duration) and times of the
+        day are numbers of seconds, whole ones with ``integer=True``; so are their bounds.
     decimals : int, default=None
-        Number of decimals that decoded values are rounded to; None does not round.
+        Number of decimals that decoded values are rounded to. None: values that are drawn within a bin get so many that
+        the distance of the bounds has four significant digits, but two at least, and those in which the bounds are
+        written; other values are not rounded.
+    step : float, default=None
+        Values are multiples of it, such as 0.25 or 10_000; others are rounded to the nearest one. Public.
+    spikes : sequence of float, default=None
+        Values, at most 32, that many rows may have exactly, and that are not drawn from their neighbourhood. Public.
+        Zero and the two bounds are always such values, and so is every integer where there are at most 128.
     """
 
     name: str | int = field(kw_only=False)
@@ -165,6 +187,8 @@ class Numeric:
     missing: bool = False
     dtype: str | None = None
     decimals: int | None = None
+    step: float | None = None
+    spikes: tuple | None = None
 
     def __post_init__(self):
         _check_common(self)
@@ -179,18 +203,62 @@ class Numeric:
         _check_dtype(
             self,
             default,
-            lambda t: pdt.is_numeric_dtype(t) and not pdt.is_bool_dtype(t) and not pdt.is_complex_dtype(t),
+            lambda t: (
+                form_of(self.dtype) in ("decimal", "span", "time")
+                or (pdt.is_numeric_dtype(t) and not pdt.is_bool_dtype(t) and not pdt.is_complex_dtype(t))
+            ),
             "numbers",
         )
+        if self.bounds is None and form_of(self.dtype) == "time":
+            object.__setattr__(self, "bounds", (0, 86_399))  # every time of the day
         dtype = output_dtype(self.dtype)
         if pdt.is_integer_dtype(dtype) and not self.integer:
             _fail(self, f"dtype {self.dtype!r} holds integers alone: declare integer=True")
+        if self.step is not None:
+            object.__setattr__(self, "step", self._checked_step())
         if self.bounds is not None:
             object.__setattr__(self, "bounds", self._checked_bounds())
+        if self.spikes is not None:
+            object.__setattr__(self, "spikes", self._checked_spikes())
+
+    @property
+    def whole(self) -> bool:
+        """Whether values are whole multiples of a unit: of 1, or of `step`."""
+        return self.integer or self.step is not None
+
+    def _checked_step(self):
+        step = plain_value(self.step)
+        if not isinstance(step, Real) or isinstance(step, bool) or not 1e-30 <= step <= 1e30:
+            _fail(self, "step must be a number from 1e-30 to 1e30")
+        if self.decimals is not None:
+            _fail(self, "step and decimals both say how values are rounded: give one of them")
+        if self.integer and step != math.floor(step):
+            _fail(self, f"integer=True contradicts step {step}, which is not an integer")
+        if step > min(dtype_range(self.dtype)[1], MAX_INTEGER if self.integer else math.inf):
+            _fail(self, f"step {step} does not fit dtype {self.dtype!r}")
+        return int(step) if self.integer else float(step)
+
+    def _checked_spikes(self):
+        if isinstance(self.spikes, str) or not np.iterable(self.spikes):
+            _fail(self, "spikes must be a sequence of numbers")
+        spikes = tuple(sorted({plain_value(value) for value in self.spikes}))
+        for value in spikes:
+            if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
+                _fail(self, "spikes must be finite numbers")
+            if self.bounds is not None and not self.bounds[0] <= value <= self.bounds[1]:
+                _fail(self, f"spike {value} is not within the bounds {self.bounds}")
+            smallest, largest = dtype_range(self.dtype)
+            if not smallest <= value <= largest or (self.whole and abs(value) > MAX_INTEGER * (self.step or 1)):
+                _fail(self, f"spike {value} does not fit dtype {self.dtype!r}")
+            if (self.integer and value != math.floor(value)) or (self.step and value != rounded_to(value, self.step)):
+                _fail(self, f"spike {value} is no value of such a column: see integer and step")
+        if not 1 <= len(spikes) <= _MOST_SPIKES:
+            _fail(self, f"spikes must be 1 to {_MOST_SPIKES} numbers")
+        return tuple(int(value) if self.integer else float(value) for value in spikes)
 
     def _checked_bounds(self):
         try:
-            low, high = (_plain(bound) for bound in self.bounds)
+            low, high = (plain_value(bound) for bound in self.bounds)
         except (TypeError, ValueError):
             _fail(self, "bounds must be a pair (lowest, highest)")
         for bound in (low, high):
@@ -200,7 +268,7 @@ class Numeric:
             if low != math.floor(low) or high != math.floor(high):
                 _fail(self, f"integer=True contradicts bounds ({low}, {high}), which are not integers")
             low, high = int(low), int(high)
-            if max(-low, high) > _MAX_INTEGER:
+            if max(-low, high) > MAX_INTEGER:
                 _fail(self, "integer bounds must not exceed 2**53 in absolute value")
         else:
             low, high = float(low), float(high)
@@ -211,6 +279,10 @@ class Numeric:
         smallest, largest = dtype_range(self.dtype)
         if low < smallest or high > largest:
             _fail(self, f"bounds ({low}, {high}) do not fit dtype {self.dtype!r}")
+        if self.step is not None:
+            first, last = step_range(low, high, self.step)
+            if first >= last or max(-first, last) > MAX_INTEGER:
+                _fail(self, f"between the bounds ({low}, {high}) there must be two multiples of step {self.step}")
         return low, high
 
     @property
@@ -219,12 +291,45 @@ class Numeric:
         return self.bounds is not None
 
 
+def step_range(low, high, step) -> tuple[float, float]:
+    """Return how many steps the first and the last multiple of `step` within the bounds are from zero."""
+    first, last = low / step, high / step
+    # 0.3 / 0.1 is a little less than 3
+    return float(math.ceil(first - 1e-9 * max(1.0, abs(first)))), float(math.floor(last + 1e-9 * max(1.0, abs(last))))
+
+
+def written_decimals(value) -> int:
+    """Return how many decimals a number has as it is written."""
+    return max(0, -Decimal(repr(float(value))).normalize().as_tuple().exponent)
+
+
+def rounded_to(values, step):
+    """Return numbers rounded to multiples of `step`, without the error of binary fractions: 0.3, not 3 * 0.1."""
+    return np.round(np.rint(np.asarray(values, dtype=np.float64) / step) * step, written_decimals(step))
+
+
+def bin_decimals(column) -> int | None:
+    """Return the decimals of values that are drawn within a bin; None does not round.
+
+    A place within a bin is drawn at random, so digits beyond its width say nothing. The rule depends on the bounds
+    alone.
+    """
+    if not isinstance(column, Numeric) or column.whole or column.decimals is not None:
+        return None
+    low, high = column.bounds
+    written = max((written_decimals(value) for value in (*column.bounds, *(column.spikes or ()))), default=0)
+    decimals = max(2, 3 - math.floor(math.log10(high - low)), written if written <= _WRITTEN else 0)
+    return decimals if max(-low, high) * 10.0**decimals < MAX_INTEGER else None
+
+
 def dtype_range(name: str) -> tuple[float, float]:
     """Return the smallest and largest number that a numeric dtype holds."""
+    if form_of(name) is not None:
+        return range_of_form(name)
     dtype = output_dtype(name)
     dtype = np.dtype(getattr(dtype, "numpy_dtype", dtype))
     info = np.iinfo(dtype) if dtype.kind in "iu" else np.finfo(dtype)
-    return _plain(info.min), _plain(info.max)
+    return plain_value(info.min), plain_value(info.max)
 
 
 def fit_dtype(values, name: str | None) -> bool:
@@ -253,7 +358,8 @@ class Categorical:
         Value that takes the place of every value outside `categories`; None refuses such values. Learned schemas
         have one.
     dtype : str, default=None
-        dtype of decoded columns; None follows `categories` ("str" for text).
+        dtype of decoded columns; None follows `categories` ("str" for text). Categories of intervals are their texts,
+        such as "(0, 10]"; `other` is then a missing interval.
     ordered : bool, default=False
         Whether the order of `categories` has a meaning: decoded columns are then ordered categoricals. Needs declared
         categories and excludes `other`, which has no place in the order.
@@ -271,7 +377,7 @@ class Categorical:
         self._check_order()
         if self.categories is not None:
             object.__setattr__(self, "categories", self._checked_categories())
-        object.__setattr__(self, "other", _plain(self.other))
+        object.__setattr__(self, "other", plain_value(self.other))
         values = self.values or ()
         if self.other is not None and (family(self.other) is None or self.other in (self.categories or ())):
             _fail(self, "other must be a string or number that is not one of the categories")
@@ -287,6 +393,8 @@ class Categorical:
         def accept(dtype):
             if self.dtype == "str":  # an object column in pandas 2, which would take anything
                 return families <= {"text"}
+            if form_of(self.dtype) is not None:
+                return form_of(self.dtype) == "interval" and families <= {"text"}
             if isinstance(dtype, pd.CategoricalDtype) or pdt.is_object_dtype(dtype):
                 return True
             if pdt.is_string_dtype(dtype):
@@ -298,6 +406,9 @@ class Categorical:
         _check_dtype(
             self, default if len(families) < 2 else "object", accept, f"such categories ({', '.join(sorted(families))})"
         )
+        whole = self.dtype is not None and self.dtype.startswith("interval[int64")
+        if whole and (self.categories is None or self.other is not None or self.missing):
+            _fail(self, "intervals of int64 are never missing: declare all categories, or a dtype of float64")
         if families == {"number"} and not fit_dtype(values, self.dtype):
             _fail(self, f"its categories do not fit dtype {self.dtype!r}")
 
@@ -316,7 +427,7 @@ class Categorical:
     def _checked_categories(self):
         if isinstance(self.categories, str) or not np.iterable(self.categories):
             _fail(self, "categories must be a sequence of values")
-        categories = tuple(_plain(value) for value in self.categories)
+        categories = tuple(plain_value(value) for value in self.categories)
         if not categories and self.other is None:
             _fail(self, "categories must not be empty")
         for value in categories:
@@ -394,7 +505,8 @@ class Datetime:
     missing : bool, default=False
         Whether values may be missing.
     dtype : str, default="datetime64[us]"
-        dtype of decoded columns, with a time zone where there is one, as in "datetime64[ns, Europe/Paris]".
+        dtype of decoded columns, with a time zone where there is one, as in "datetime64[ns, Europe/Paris]". "date" is
+        objects of datetime.date. Periods, as in "period[M]", are modelled by their first moments.
     """
 
     name: str | int = field(kw_only=False)
@@ -403,18 +515,27 @@ class Datetime:
     missing: bool = False
     dtype: str | None = None
 
-    integer = True
-    decimals = None
+    integer = whole = True
+    decimals = step = spikes = None
 
     def __post_init__(self):
         _check_common(self)
         if not isinstance(self.resolution, str) or self.resolution not in _UNITS:
             _fail(self, f"resolution must be one of {', '.join(_UNITS)}; got {self.resolution!r}")
-        _check_dtype(self, "datetime64[us]", pdt.is_datetime64_any_dtype, "datetimes")
+        _check_dtype(
+            self,
+            "datetime64[us]",
+            lambda t: form_of(self.dtype) in ("date", "period") or pdt.is_datetime64_any_dtype(t),
+            "datetimes",
+        )
         if self.bounds is not None:
             object.__setattr__(self, "bounds", self._checked_bounds())
 
     def _checked_bounds(self):
+        if not isinstance(self.bounds, str) and np.iterable(self.bounds):
+            for bound in self.bounds:
+                if isinstance(bound, str) and not ISO_DATE.match(bound):
+                    _fail(self, f"write the date {bound!r} as in 2020-12-31 (ISO 8601): day and month may be mistaken")
         try:
             low, high = (pd.Timestamp(bound) for bound in self.bounds)
         except (TypeError, ValueError, OverflowError):
@@ -435,7 +556,59 @@ class Datetime:
         return self.bounds is not None
 
 
-KINDS = {"numeric": Numeric, "categorical": Categorical, "boolean": Boolean, "datetime": Datetime}
+@dataclass(frozen=True, kw_only=True)
+class Identifier:
+    """A column of keys: its values are never read, and a sample has fresh keys.
+
+    Parameters
+    ----------
+    name : str or int
+        Name of the column.
+    pattern : str, default=None
+        Text of a key, with one run of ``#`` for a counter that starts at 1, such as ``"P-######"`` for P-000001. A
+        counter with more digits than that is written in full, so that no key occurs twice. Public. None: the counter.
+    dtype : str, default=None
+        dtype of the column of a sample: integers or text. None is int64, or "str" with a pattern.
+    """
+
+    name: str | int = field(kw_only=False)
+    pattern: str | None = None
+    dtype: str | None = None
+
+    missing = False
+    complete = True
+
+    def __post_init__(self):
+        _check_common(self)
+        if self.pattern is not None and (not isinstance(self.pattern, str) or not _PATTERN.fullmatch(self.pattern)):
+            _fail(self, 'pattern must be text with one run of # for the counter, such as "P-######"')
+
+        def accepts(dtype):
+            text = self.dtype == "str" or pdt.is_object_dtype(dtype) or pdt.is_string_dtype(dtype)
+            return text if self.pattern else text or pdt.is_integer_dtype(dtype)
+
+        _check_dtype(self, "str" if self.pattern else "int64", accepts, "keys")
+
+    def keys(self, start, n_rows):
+        """Return the keys of a sample from row `start` on, a Series."""
+        numbers = np.arange(start + 1, start + n_rows + 1)
+        dtype = output_dtype(self.dtype)
+        if pdt.is_integer_dtype(dtype):
+            return pd.Series(numbers).astype(dtype)
+        texts = pd.Series(numbers).astype(str)
+        if self.pattern is not None:
+            head, digits, tail = _PATTERN.fullmatch(self.pattern).groups()
+            texts = head + texts.str.zfill(len(digits)) + tail
+        return texts.astype(object).astype(dtype)
+
+
+KINDS = {
+    "numeric": Numeric,
+    "categorical": Categorical,
+    "boolean": Boolean,
+    "datetime": Datetime,
+    "id": Identifier,
+}
 
 
 def column_to_dict(column) -> dict:
@@ -449,7 +622,7 @@ def column_to_dict(column) -> dict:
     return {"name": column.name, "kind": kind, **fields}
 
 
-def column_from_dict(entry) -> Numeric | Categorical | Boolean | Datetime:
+def column_from_dict(entry) -> Numeric | Categorical | Boolean | Datetime | Identifier:
     """Return the column that a JSON object describes; SchemaError where it does not describe one."""
     if not isinstance(entry, dict) or "name" not in entry:
         raise SchemaError('every column of a schema is an object with a "name" and a "kind"')

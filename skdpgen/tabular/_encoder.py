@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..exceptions import SchemaError
 from ._binning import Binning
-from ._columns import KINDS, Boolean, Categorical
+from ._columns import KINDS, Boolean, Categorical, Identifier, bin_decimals
 from ._frames import (
     ON_INVALID,
     check_columns,
@@ -154,6 +154,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self._check_parameters()
         frame = None if X is None else self._as_input(X, reset=True)
         schema = self._resolve_schema(frame)
+        if keys := [repr(column.name) for column in schema.columns if isinstance(column, Identifier)]:
+            raise SchemaError(f"identifiers are not encoded: leave {', '.join(keys)} out, by schema.select")
         if not schema.complete:
             raise SchemaError(
                 f"the schema lacks bounds or categories of {', '.join(map(repr, schema.incomplete))}: declare them, or "
@@ -182,7 +184,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if not isinstance(self.n_bins, int | np.integer) or self.n_bins < 1:
             raise ValueError(f"n_bins must be an integer of at least 1; got {self.n_bins!r}")
         if self.schema is not None and not isinstance(self.schema, (Schema, *KINDS.values())):
-            raise ValueError(f"schema must be a Schema or a column; got {type(self.schema).__name__}")
+            raise ValueError(
+                f"schema must be a Schema (Schema.load reads a file) or a column; got {type(self.schema).__name__}"
+            )
 
     def _as_input(self, X, reset):
         if isinstance(X, pd.DataFrame):
@@ -389,7 +393,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 found = np.asarray(next(codes))
                 absent = found >= binning.n_bins
                 decoded = np.where(absent, np.nan, binning.sample(np.where(absent, 0, found), rng))
-            columns[block.name] = restore(decoded, column)
+            columns[block.name] = restore(decoded, column, None if binning is None else bin_decimals(column))
         return pd.DataFrame(columns, index=pd.RangeIndex(n_rows))
 
     def get_feature_names_out(self, input_features=None):

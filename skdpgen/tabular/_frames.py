@@ -11,11 +11,23 @@ from pandas.api import types as pdt
 from ..exceptions import SchemaError
 from ..utils.categories import canonical, family, number_text
 from ..utils.validation import is_unicode
-from ._columns import Boolean, Categorical, Datetime, fit_dtype, output_dtype, unit_microseconds
+from ._columns import (
+    Boolean,
+    Categorical,
+    Datetime,
+    Identifier,
+    fit_dtype,
+    output_dtype,
+    rounded_to,
+    step_range,
+    unit_microseconds,
+)
+from ._formats import form_of, from_form, interval_texts, time_zone, to_form, to_intervals
 from ._schema import check_unique
 
 __all__ = [
     "check_columns",
+    "column_difference",
     "column_levels",
     "factorize",
     "level_codes",
@@ -30,12 +42,14 @@ _WORDS = {
     "mixed-integer": "numbers and text mixed: make them all text, as reading them with dtype=str does",
     "mixed": "values of mixed types: make them all text, or all numbers",
     "bytes": "bytes",
-    "date": "dates: pandas.to_datetime makes datetimes of them",
+    "date": "dates: declare it as Datetime with dtype 'date'",
     "datetime": "datetimes: declare it as Datetime",
     "datetime64": "datetimes: declare it as Datetime",
-    "timedelta": "time spans: convert it to a number of seconds",
-    "time": "times of the day: convert it to a number of seconds",
-    "decimal": "Decimal objects: convert it to float",
+    "timedelta": "time spans: declare it as Numeric with dtype 'timedelta64[us]'",
+    "time": "times of the day: declare it as Numeric with dtype 'time'",
+    "decimal": "Decimal objects: declare it as Numeric",
+    "interval": "intervals: declare a dtype such as 'interval[float64, right]'",
+    "period": "periods: give it a dtype such as 'period[M]'",
     "complex": "complex numbers",
 }
 # What pandas.api.types.infer_dtype may answer for an object column that is read as categories.
@@ -68,11 +82,21 @@ def validate_frame(frame, schema, on_invalid="clip"):
     """
     frame = check_columns(frame, schema)
     for column in schema.columns:
+        if isinstance(column, Identifier):
+            continue  # its values are never read
         if isinstance(column, Categorical | Boolean):
             level_codes(frame[column.name], column)
         else:
             numeric_values(frame[column.name], column, on_invalid)
     return frame
+
+
+def column_difference(names, wanted):
+    """Text of the names that are missing, and of those that are not wanted; empty where there is none of either."""
+    missing = [repr(name) for name in wanted if name not in names]
+    unexpected = [repr(name) for name in names if name not in wanted]
+    found = {"missing": missing, "unexpected": unexpected}
+    return "; ".join(f"{word}: {', '.join(listed)}" for word, listed in found.items() if listed)
 
 
 def check_columns(frame, schema):
@@ -90,13 +114,8 @@ def check_columns(frame, schema):
         frame = pd.DataFrame(array, columns=list(schema.names))
     check_unique(frame.columns)
     names = list(frame.columns)
-    missing = [repr(name) for name in schema.names if name not in names]
-    unexpected = [repr(name) for name in names if name not in schema]
-    if missing or unexpected:
-        parts = [
-            f"{word}: {', '.join(found)}" for word, found in (("missing", missing), ("unexpected", unexpected)) if found
-        ]
-        raise SchemaError(f"the columns are not those of the schema; {'; '.join(parts)}")
+    if difference := column_difference(names, schema.names):
+        raise SchemaError(f"the columns are not those of the schema; {difference}")
     if names != list(schema.names):
         place, ours, theirs = next((i, a, b) for i, (a, b) in enumerate(zip(schema.names, names)) if a != b)
         raise SchemaError(
@@ -122,10 +141,13 @@ def _check_missing(absent, column):
 
 
 def numeric_bounds(column):
-    """Return the bounds of a numeric or datetime column as numbers: datetimes count steps of their resolution."""
+    """Return the bounds of a numeric or datetime column as numbers.
+
+    Datetimes count steps of their resolution from 1970, and numbers with a `step` count steps from zero.
+    """
     if isinstance(column, Datetime):
         return tuple(_steps(np.array(bound, dtype="datetime64[us]"), column) for bound in column.bounds)
-    return column.bounds
+    return column.bounds if column.step is None else step_range(*column.bounds, column.step)
 
 
 def numeric_values(series, column, on_invalid="clip"):
@@ -135,7 +157,7 @@ def numeric_values(series, column, on_invalid="clip"):
     ----------
     series : Series
     column : Numeric or Datetime
-        Datetimes are counted in steps of the resolution from 1970 on the wall clock.
+        Datetimes are counted in steps of the resolution from 1970 on the wall clock, numbers with a `step` in steps.
     on_invalid : {"clip", "raise"}, default="clip"
 
     Returns
@@ -147,7 +169,7 @@ def numeric_values(series, column, on_invalid="clip"):
     ------
     SchemaError
         The values are not numbers (datetimes), are infinite, or are missing where the schema does not allow it; with
-        ``on_invalid="raise"``, are out of bounds or not integers.
+        ``on_invalid="raise"``, are out of bounds, or not integers or multiples of `step`.
     """
     if on_invalid not in ON_INVALID:
         raise ValueError(f"on_invalid must be 'clip' or 'raise'; got {on_invalid!r}")
@@ -161,6 +183,12 @@ def numeric_values(series, column, on_invalid="clip"):
         if on_invalid == "raise" and not np.array_equal(rounded, values, equal_nan=True):
             _refuse(column, "holds numbers that are not integers, but its schema says integer=True")
         values = rounded
+    if column.step is not None:
+        values = values / column.step
+        rounded = np.rint(values)
+        if on_invalid == "raise" and not np.allclose(rounded, values, rtol=1e-9, atol=1e-6, equal_nan=True):
+            _refuse(column, f"holds numbers that are no multiples of its step {column.step}")
+        values = rounded
     if column.bounds is None:
         return values
     low, high = numeric_bounds(column)
@@ -170,6 +198,9 @@ def numeric_values(series, column, on_invalid="clip"):
 
 
 def _read_numbers(series, column):
+    values = from_form(series, column.dtype)
+    if values is not None:
+        return values
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         series = series.astype(dtype.categories.dtype if len(dtype.categories) else "float64")
@@ -195,6 +226,9 @@ def _read_numbers(series, column):
 
 def _read_datetimes(series, column):
     dtype, target = series.dtype, output_dtype(column.dtype)
+    if isinstance(dtype, pd.PeriodDtype):
+        series = series.dt.to_timestamp()
+        dtype = series.dtype
     if pdt.is_object_dtype(dtype) or pdt.is_string_dtype(dtype) or isinstance(dtype, pd.CategoricalDtype):
         text = series.astype(object)
         if pdt.infer_dtype(text, skipna=True) not in ("string", "date", "datetime", "datetime64", "empty"):
@@ -202,7 +236,9 @@ def _read_datetimes(series, column):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", FutureWarning)  # pandas 2 on several time zones
-                series = pd.to_datetime(text, errors="coerce", format="ISO8601", utc=hasattr(target, "tz") or None)
+                series = pd.to_datetime(
+                    text, errors="coerce", format="ISO8601", utc=time_zone(target) is not None or None
+                )
         except (ValueError, FutureWarning):
             series = pd.Series(pd.NaT, index=text.index)
         if (series.isna() & text.notna()).any():
@@ -213,9 +249,9 @@ def _read_datetimes(series, column):
     if str(dtype).startswith(("date32", "date64")):  # days of Arrow's calendar
         series = series.astype("datetime64[us]")
     if series.dt.tz is not None:
-        if getattr(target, "tz", None) is None:
+        if time_zone(target) is None:
             _refuse(column, f"has a time zone, which its dtype {column.dtype!r} in the schema has not")
-        series = series.dt.tz_convert(target.tz).dt.tz_localize(None)
+        series = series.dt.tz_convert(time_zone(target)).dt.tz_localize(None)
     return _steps(series.to_numpy(dtype="datetime64[us]"), column)
 
 
@@ -283,6 +319,9 @@ def factorize(series, column):
         used, codes = np.unique(listed, return_inverse=True)
         codes = codes.astype(np.intp) - np.count_nonzero(used < 0)
         uniques = dtype.categories.to_numpy(dtype=object)[used[used >= 0]]
+    elif isinstance(dtype, pd.IntervalDtype):
+        codes, uniques = pd.factorize(series)
+        uniques = np.asarray(uniques, dtype=object)
     elif pdt.is_datetime64_any_dtype(dtype) or pdt.is_timedelta64_dtype(dtype) or pdt.is_complex_dtype(dtype):
         _refuse(column, f"is categorical in its schema, but of dtype {str(dtype)!r}")
     else:
@@ -290,6 +329,8 @@ def factorize(series, column):
             _check_family(pdt.infer_dtype(series, skipna=True), column)
         codes, uniques = pd.factorize(series)
         uniques = np.asarray(uniques, dtype=object)
+    if form_of(column.dtype) == "interval":
+        uniques = interval_texts(uniques)
     kind = pdt.infer_dtype(uniques, skipna=True)
     _check_family(kind, column)
     if kind in _NUMBERS and not _finite(uniques):
@@ -375,14 +416,16 @@ def _as_family(uniques, wanted, categories):
 # -- back: numbers and codes to a Series --------------------------------------------------------------------------
 
 
-def restore(values, column):
+def restore(values, column, decimals=None):
     """Return a Series of the column's dtype.
 
     Parameters
     ----------
     values : array of shape (n_rows,)
-        For categorical and boolean columns level codes; else numbers (steps for datetimes), NaN where missing.
+        For categorical and boolean columns level codes; else numbers as in `numeric_bounds`, NaN where missing.
     column : Numeric, Categorical, Boolean or Datetime
+    decimals : int, default=None
+        Decimals of numbers for which the column declares none.
 
     Returns
     -------
@@ -394,13 +437,19 @@ def restore(values, column):
         return _restore_levels(np.asarray(values), column, dtype)
     low, high = numeric_bounds(column)
     values = np.clip(np.asarray(values, dtype=np.float64), low, high)
-    if column.integer:
+    decimals = decimals if column.decimals is None else column.decimals
+    if column.whole:
         values = np.rint(values)
-    elif column.decimals is not None:
-        values = np.clip(np.round(values, column.decimals), low, high)
+        if column.step is not None:
+            values = rounded_to(values * column.step, column.step)
+            low, high = column.bounds
+    elif decimals is not None:
+        values = np.clip(np.round(values, decimals), low, high)
     absent = np.isnan(values)
     if isinstance(column, Datetime):
         return _restore_datetimes(values, absent, column, dtype)
+    if form_of(column.dtype) is not None:
+        return to_form(values, absent, column.dtype, 0 if column.integer else decimals)
     if pdt.is_integer_dtype(dtype):
         whole = pd.Series(np.where(absent, 0, values).astype(np.int64)).astype(dtype)
         return whole.mask(pd.Series(absent)) if absent.any() else whole
@@ -420,6 +469,9 @@ def _restore_levels(codes, column, dtype):
     absent = codes >= len(values)
     if isinstance(dtype, pd.CategoricalDtype):
         return pd.Series(pd.Categorical.from_codes(np.where(absent, -1, codes), values, column.ordered))
+    if isinstance(dtype, pd.IntervalDtype):
+        texts = values if dtype.subtype.kind == "i" else [*values, ""]  # which names no interval
+        return pd.Series(to_intervals(texts, dtype).take(np.where(absent, len(values), codes)))
     table = np.empty(len(values) + 1, dtype=object)
     table[:-1] = values
     table[-1] = None if pdt.is_object_dtype(dtype) or not isinstance(dtype, np.dtype) else np.nan
@@ -429,7 +481,11 @@ def _restore_levels(codes, column, dtype):
 def _restore_datetimes(values, absent, column, dtype):
     moments = (np.where(absent, 0, values).astype(np.int64) * unit_microseconds(column)).view("datetime64[us]")
     series = pd.Series(np.where(absent, np.datetime64("NaT", "us"), moments))
-    zone = getattr(dtype, "tz", None)
+    if isinstance(dtype, pd.PeriodDtype):
+        return series.dt.to_period(dtype.freq)
+    if column.dtype == "date":
+        return series.dt.date.astype(object).where(~pd.Series(absent), None)
+    zone = time_zone(dtype)
     if zone is not None:
         # Wall-clock times that a change of the clocks skips move forward; repeated ones are the later of the two.
         series = series.dt.tz_localize(zone, ambiguous=np.zeros(len(series), dtype=bool), nonexistent="shift_forward")

@@ -22,11 +22,11 @@ from ..mechanisms import (
     outermost_bins,
     split_histogram,
 )
-from ..mechanisms._selection import above_threshold, occupied_cells, widened
+from ..mechanisms._selection import above_threshold, occupied_cells, widened, with_hidden_signs
 from ..utils.categories import family
 from ..utils.watching import tell_kept
 from ._binning import Binning, fine_grid, learned_binning
-from ._columns import Categorical, Datetime, Numeric, dtype_range, fit_dtype, output_dtype
+from ._columns import MAX_INTEGER, Categorical, Datetime, Numeric, dtype_range, fit_dtype, output_dtype, rounded_to
 from ._frames import check_columns, factorize, numeric_values
 from ._schema import Schema
 
@@ -35,6 +35,7 @@ __all__ = [
     "SchemaHistogram",
     "bins_from_histogram",
     "bins_histogram",
+    "cell_weights",
     "schema_from_histogram",
     "schema_histogram",
 ]
@@ -42,6 +43,9 @@ __all__ = [
 # Bounds of a column in which nothing stands above the noise.
 DEFAULT_BOUNDS = {"numeric": (0, 1), "datetime": ("1920-01-01", "2049-12-31T23:59:59.999999")}
 
+# Weights of the octave and of the sign of a number. Their squares sum to 1, so that a row moves a column by 1, as with
+# octaves alone. A sign has about a third of the squares, since a few rows in a hundred may be spread over 20 octaves.
+_OCTAVE_WEIGHT, _SIGN_WEIGHT = 0.8, 0.6
 # A range is widened to zero where zero is this many times nearer than its far end.
 _GAP = 4
 # Datetimes are counted by decade and, from 1900 to 2099, by year; earlier and later ones in the outermost cells.
@@ -54,7 +58,9 @@ _MAYBE_OCCUPIED = 0.05
 # Most learned categories of one column.
 MAX_CATEGORIES = 200
 # Rows, in standard deviations of the noise on one cell, below which a fine histogram is too noisy.
-NOISY_BELOW = 60
+_NOISY_BELOW = 60
+# The same for columns of few cells, and the cells from which a column has many.
+_FEW_CELLS_NOISY_BELOW, _MANY_CELLS = 10, 120
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +72,8 @@ class SchemaHistogram:
     schema : Schema
         The incomplete schema.
     bounded_sum : BoundedSum
-        Counts, the columns one after another; sensitivity sqrt(d), or sqrt(2 d), for d columns.
+        Counts, the columns one after another, with the weights of `cell_weights`; sensitivity sqrt(d), or sqrt(2 d),
+        for d columns.
     keys : dict of column name -> tuple
         Observed categories, one for each count, sorted: private, as is their number. `schema_from_histogram` releases
         only those above its threshold.
@@ -93,7 +100,7 @@ class SchemaHistogram:
 
 
 def schema_histogram(frame, schema) -> SchemaHistogram:
-    """Count the rows by order of magnitude (numbers), year (datetimes) or value (categories).
+    """Count the rows by order of magnitude and by sign (numbers), year (datetimes) or value (categories).
 
     Parameters
     ----------
@@ -115,7 +122,7 @@ def schema_histogram(frame, schema) -> SchemaHistogram:
     if schema.complete:
         raise ValueError("the schema is complete: there is nothing to learn")
     frame = check_columns(frame, schema)
-    keys, codes, sizes = {}, [], []
+    keys, codes, sizes, weights, totals = {}, [], [], [], []
     for name in schema.incomplete:
         column = schema[name]
         if isinstance(column, Categorical):
@@ -129,7 +136,31 @@ def schema_histogram(frame, schema) -> SchemaHistogram:
             found, size = (_year_cells if isinstance(column, Datetime) else _octave_cells)(values, column)
         codes.append(np.where(found < 0, size, found))
         sizes.append(size + 1)
-    return SchemaHistogram(schema, joint_histogram(codes, sizes), keys, tuple(sizes))
+        if isinstance(column, Numeric):
+            codes.append(_sign_cells(values))
+            sizes.append(2)
+            weights += [_OCTAVE_WEIGHT, _SIGN_WEIGHT]
+        else:
+            weights.append(1.0)
+        totals.append(sum(sizes) - sum(totals))
+    counts = joint_histogram(codes, sizes, weights if _SIGN_WEIGHT in weights else None)
+    return SchemaHistogram(schema, counts, keys, tuple(totals))
+
+
+def cell_weights(schema, sizes):
+    """Return the weights of the counts of a `SchemaHistogram`: a number, or an array of shape (sum(sizes),).
+
+    A number is counted twice: in its octave, with weight .8, and by its sign (negative, positive), with weight .6. The
+    squares sum to 1, so a row moves the weighted counts of every column by at most 1.
+    """
+    columns = [schema[name] for name in schema.incomplete]
+    if not any(isinstance(column, Numeric) for column in columns):
+        return 1.0
+    parts = [
+        [_OCTAVE_WEIGHT] * (size - 2) + [_SIGN_WEIGHT] * 2 if isinstance(column, Numeric) else [1.0] * size
+        for column, size in zip(columns, sizes)
+    ]
+    return np.concatenate(parts)
 
 
 def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_CATEGORIES) -> Schema:
@@ -141,7 +172,7 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
         ``histogram.bounded_sum`` with noise.
     histogram : SchemaHistogram
     noise_sd : float
-        Standard deviation of the noise on one count. With 0 (no privacy) every category is kept.
+        Standard deviation of the noise on a count of weight 1. With 0 (no privacy) every category is kept.
     delta : float
         Probability that a category of one row is released; charged beside the Gaussian event. Not used where
         `histogram.needs_delta` is False.
@@ -152,8 +183,9 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
     -------
     Schema
         Complete. Bounds are the outer edges of the octaves that numbers lie in
-        (`skdpgen.mechanisms.octave_ranges`), widened to zero where zero is near beside their range; of datetimes, of
-        the outermost years that may hold rows, by all years together.
+        (`skdpgen.mechanisms.octave_ranges`), widened to the other side of zero where the counts of signs show numbers
+        that noise hides in every octave, and to zero where zero is near beside their range; of datetimes, of the
+        outermost years that may hold rows, by all years together.
         Categories are those above the threshold, sorted; everything else is the level "other" (a number not
         among the categories, -1 if it can be, where they are numbers). A column with nothing above the noise
         gets `DEFAULT_BOUNDS`, or "other" alone. A column that is not of integers gets `decimals` by its learned
@@ -169,14 +201,15 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
     names = schema.incomplete
     n_categorical = sum(isinstance(schema[name], Categorical) for name in names)
     for name, counts in zip(names, split_histogram(noisy, histogram.sizes)):
-        column, counts = schema[name], counts[:-1]
+        column = schema[name]
+        counts, signs = (counts[:-3], counts[-2:]) if isinstance(column, Numeric) else (counts[:-1], None)
         if isinstance(column, Categorical):
             kept = _mask_of_categories(counts, histogram, noise_sd, delta, n_categorical, max_categories)
             kept = tell_kept([key for key, keep in zip(histogram.keys[name], kept) if keep])
             column = _with_categories(column, kept)
             found = bool(column.categories)
         else:
-            outermost = _outermost_cells(column, counts, noise_sd, len(names) - n_categorical)
+            outermost = _outermost_cells(column, counts, signs, noise_sd, len(names) - n_categorical)
             column = _with_bounds(column, outermost)
             found = outermost is not None
             if found and (outermost[0] == 0 or outermost[1] == len(counts) - 1):
@@ -200,16 +233,18 @@ def _mask_of_categories(counts, histogram, noise_sd, delta, n_columns, max_categ
     return kept
 
 
-def _outermost_cells(column, counts, noise_sd, n_columns):
+def _outermost_cells(column, counts, signs, noise_sd, n_columns):
     if isinstance(column, Datetime):
         return _outermost_years(counts, noise_sd, n_columns)
-    return octave_ranges(counts[None], noise_sd, n_columns)[0]
+    octave_sd, sign_sd = noise_sd / _OCTAVE_WEIGHT, noise_sd / _SIGN_WEIGHT
+    cells = octave_ranges(counts[None], octave_sd, n_columns)[0]
+    return with_hidden_signs(cells, counts, octave_sd, signs, sign_sd, n_columns)
 
 
 def _with_bounds(column, outermost):
     bounds = (_year_bounds if isinstance(column, Datetime) else _octave_bounds)(column, outermost)
     column = replace(column, bounds=bounds)
-    if column.integer or column.decimals is not None:
+    if column.whole or column.decimals is not None:
         return column
     return replace(column, decimals=max(2, 3 - math.floor(math.log10(bounds[1] - bounds[0]))))
 
@@ -241,28 +276,48 @@ def _warn_of_poor_bounds(learned, nothing, beyond):
         )
 
 
+def _sign_cells(values):
+    """Cell 0 for negative numbers, 1 for positive ones, none (-1) for zero and missing values."""
+    return np.select([values < 0, values > 0], [0, 1], -1)
+
+
 def _octave_cells(values, column):
     return np.where(np.isnan(values), -1, octave_cells(values)), N_OCTAVE_CELLS
 
 
 def _octave_bounds(column, outermost):
-    if outermost is None:
-        return DEFAULT_BOUNDS["numeric"]
-    lowest, highest = octave_edges(outermost[0])[0], octave_edges(outermost[1])[1]
+    lowest, highest = DEFAULT_BOUNDS["numeric"]
+    if outermost is not None:
+        lowest, highest = octave_edges(outermost[0])[0], octave_edges(outermost[1])[1]
     # A first bin far below the last is a gap that only thin bins left: zero costs little and clips nothing.
     if 0 < lowest <= highest / _GAP:
         lowest = 0.0
     elif 0 > highest >= lowest / _GAP:
         highest = 0.0
-    if column.integer:
+    if column.whole:
         # bins hold their edge nearer to zero, not the other one
         lowest = np.floor(lowest) + 1 if lowest < 0 else np.ceil(lowest)
         highest = np.ceil(highest) - 1 if highest > 0 else np.floor(highest)
-    smallest, largest = dtype_range(column.dtype)
+    smallest, largest = _range_in_steps(column)
     lowest, highest = max(lowest, smallest), min(highest, largest)
     if lowest >= highest:
         lowest, highest = (lowest, lowest + 1) if lowest < largest else (highest - 1, highest)
+    if column.step is not None:
+        lowest, highest = rounded_to((lowest * column.step, highest * column.step), column.step).tolist()
+    spikes = column.spikes or (lowest,)
+    lowest, highest = min(lowest, spikes[0]), max(highest, spikes[-1])  # which are declared values of the column
     return (int(lowest), int(highest)) if column.integer else (float(lowest), float(highest))
+
+
+def _range_in_steps(column):
+    """Range of a column's dtype, in steps where it has them: those that float64 holds."""
+    smallest, largest = dtype_range(column.dtype)
+    if not column.whole:
+        return smallest, largest
+    step = column.step or 1
+    most = MAX_INTEGER // step if column.integer else MAX_INTEGER
+    low, high = math.ceil(max(smallest / step, -most)), math.floor(min(largest / step, most))
+    return low, high
 
 
 def _year_cells(values, column):
@@ -379,13 +434,22 @@ def bins_from_histogram(noisy, schema, noise_sd, max_bins=32) -> dict[str, Binni
         anywhere.
     """
     columns, sizes = _numeric_columns(schema)
-    if np.sum(noisy) / len(columns) < NOISY_BELOW * noise_sd:
-        return {column.name: Binning.equal_width(column, max_bins) for column in columns}
-    parts = split_histogram(noisy, sizes)
+    n_rows, parts = np.sum(noisy) / len(columns), split_histogram(noisy, sizes)
     return {
         column.name: learned_binning(counts[:-1], column, noise_sd, max_bins, len(columns))
+        if n_rows >= enough_rows(len(counts) - 1) * noise_sd
+        else Binning.equal_width(column, max_bins)
         for column, counts in zip(columns, parts)
     }
+
+
+def enough_rows(n_cells):
+    """Return the rows, in standard deviations of the noise on one cell, from which a fine histogram is learned.
+
+    A column of few integers has few cells, and many rows in each: 1 and 2 stand out from 0 and 3 at fewer rows than an
+    age from the next.
+    """
+    return max(_FEW_CELLS_NOISY_BELOW, _NOISY_BELOW * min(1.0, n_cells / _MANY_CELLS))
 
 
 def _numeric_columns(schema):

@@ -26,8 +26,9 @@ from ._columns import (
     column_to_dict,
     holds_missing,
 )
+from ._formats import form_of, resolution_of_period, scale_of
 
-__all__ = ["Schema", "check_unique"]
+__all__ = ["Schema", "check_unique", "column_of_objects"]
 
 _FORMAT = "skdpgen-schema"
 # Of a schema that is read from JSON.
@@ -52,7 +53,7 @@ class Schema:
 
     Parameters
     ----------
-    columns : sequence of Numeric, Categorical, Boolean or Datetime
+    columns : sequence of Numeric, Categorical, Boolean, Datetime or Identifier
         One entry for each column, in the order of the table.
 
     Examples
@@ -76,7 +77,8 @@ class Schema:
         for column in columns:
             if not isinstance(column, tuple(KINDS.values())):
                 raise SchemaError(
-                    f"a schema is a sequence of Numeric, Categorical, Boolean and Datetime; got {type(column).__name__}"
+                    "a schema is a sequence of Numeric, Categorical, Boolean, Datetime and Identifier; got "
+                    f"{type(column).__name__}"
                 )
         check_unique(column.name for column in columns)
         object.__setattr__(self, "columns", columns)
@@ -162,7 +164,8 @@ class Schema:
         >>> from skdpgen import Schema
         >>> frame = pd.DataFrame({"age": pd.Series([30, None], dtype="Int16")})
         >>> Schema.from_kinds(frame).declare("age", bounds=(0, 110))["age"]
-        Numeric(name='age', bounds=(0, 110), integer=True, missing=True, dtype='Int16', decimals=None)
+        Numeric(name='age', bounds=(0, 110), integer=True, missing=True, dtype='Int16', decimals=None, \
+step=None, spikes=None)
         """
         column = self.select([name])[name]
         kind = next(kind for kind, cls in KINDS.items() if isinstance(column, cls))
@@ -265,13 +268,44 @@ class Schema:
         return cls.from_dict(content)
 
 
+def column_of_objects(name, objects) -> Numeric | Datetime:
+    """Return the column of Python objects of a type in `OBJECTS`."""
+    if objects == "date":
+        return Datetime(name, resolution="D", missing=True, dtype=objects)
+    return Numeric(name, integer=objects == "time", missing=True, dtype=objects)
+
+
+def _column_of_form(name, dtype, form):
+    if form == "decimal":
+        scale = scale_of(dtype)
+        return Numeric(name, integer=scale == 0, decimals=scale or None, missing=True, dtype=str(dtype))
+    if form == "period":
+        return Datetime(name, resolution=resolution_of_period(dtype), missing=True, dtype=str(dtype))
+    if form == "interval":
+        return _intervals(name, dtype)
+    return Numeric(name, integer=True, missing=True, dtype=str(dtype))
+
+
+def _intervals(name, dtype):
+    # pandas has no missing interval of int64, and an interval that is not among the learned ones becomes missing
+    return Categorical(name, missing=True, dtype=str(dtype).replace("int64", "float64"))
+
+
 def _column_of_dtype(name, dtype, categorical, resolution):
     missing = holds_missing(dtype)
     text = str(dtype)
     if isinstance(dtype, pd.SparseDtype):
         raise SchemaError(f"column {name!r}: no kind for dtype {text!r}; make it dense")
     if isinstance(dtype, pd.CategoricalDtype):
+        # the dtype of the categories is that of the column; the categories are private
+        intervals = form_of(str(dtype.categories.dtype)) == "interval"
+        return (
+            _intervals(name, dtype.categories.dtype) if intervals else Categorical(name, missing=True, dtype="category")
+        )
+    if isinstance(dtype, pd.ArrowDtype) and text.startswith("dictionary"):
         return Categorical(name, missing=missing, dtype="category")
+    if (form := form_of(text)) is not None:
+        return _column_of_form(name, dtype, form)
     if pdt.is_bool_dtype(dtype) and not categorical:
         return Boolean(name, missing=missing, dtype=text)
     if pdt.is_datetime64_any_dtype(dtype):

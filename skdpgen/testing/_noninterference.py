@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pandas as pd
 from sklearn.base import clone
 
+from ..utils.clock import one_day
 from ._replay import difference, fit_along
 
 __all__ = ["check_noninterference"]
@@ -15,6 +17,7 @@ __all__ = ["check_noninterference"]
 _ROUNDING = {"plain": 1e-6, "gradient": 1e-3}
 
 
+@one_day()  # a card holds the day of its fit
 def check_noninterference(estimator, data_a, data_b, *, rows=None, source=None, neighbours=True, order=True):
     """Assert that what a fit leaves behind follows from its releases alone, and that each release is as bounded.
 
@@ -232,8 +235,6 @@ def _is_table(part):
 def _joined(parts):
     if not _is_table(parts[0]):
         return np.concatenate([np.asarray(part) for part in parts])
-    import pandas as pd
-
     if isinstance(parts[0], pd.Series):
         return _joined_series(parts)
     names = list(parts[0].columns)
@@ -246,8 +247,6 @@ def _joined(parts):
 
 
 def _joined_series(parts):
-    import pandas as pd
-
     if all(isinstance(part.dtype, pd.CategoricalDtype) for part in parts):
         listed = list(dict.fromkeys(itertools.chain(*(part.dtype.categories for part in parts))))
         parts = [part.cat.set_categories(listed) for part in parts]

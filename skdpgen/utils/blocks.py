@@ -8,6 +8,7 @@ import numpy as np
 
 __all__ = ["exact_product", "map_blocks"]
 
+# Rows of a block: enough for full speed of a matrix product, and few enough to stay in the cache.
 _BLOCK = 4096
 # Bits after the point of rows and of a matrix whose entries are about 1: products then have 40, and a sum of them is
 # exact in float64 as long as it is below 2**13.

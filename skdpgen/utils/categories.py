@@ -9,6 +9,7 @@ import pandas as pd
 
 __all__ = ["canonical", "canonical_rows", "family", "number_text"]
 
+# Integers below it are equal as int64, float and text in every version of numpy and pandas.
 _INT64 = 2**63
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["one_line", "printable", "table_lines"]
+__all__ = ["listed", "one_line", "printable", "table_lines"]
 
 # Of a text from a file: a longer one could push what stands before it off the screen.
 _MOST_CHARACTERS = 2_000
@@ -37,6 +37,20 @@ def printable(text: Any) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+
+
+def listed(values: Any, most: int = 10) -> str:
+    """Return declared or released values as a text for a message: the first `most`, and how many more; None is missing.
+
+    Examples
+    --------
+    >>> from skdpgen.utils.printing import listed
+    >>> print(listed(["no", "yes", None]))
+    'no', 'yes', missing
+    """
+    values = list(values)
+    shown = ", ".join("missing" if value is None else repr(value) for value in values[:most])
+    return shown + (f" and {len(values) - most} more" if len(values) > most else "")
 
 
 def one_line(text: Any) -> str:

@@ -271,6 +271,11 @@ def validate_rows(estimator, X, **options):
             raise InvalidInputError(
                 f"X must have two dimensions, a row a record; got {np.ndim(X)}: give images as X.reshape(len(X), -1)"
             ) from None
+        if text.startswith("Input X contains NaN"):
+            raise InvalidInputError(
+                "Input X contains NaN, and an array must be complete. A DataFrame may hold missing values, which the "
+                "synthesizers model: give pandas.DataFrame(X)"
+            ) from None
         if text.startswith("Complex data not supported"):  # and scikit-learn's the array
             raise InvalidInputError("Complex data not supported") from None
         raise

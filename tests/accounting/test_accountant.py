@@ -26,6 +26,7 @@ from skdpgen.accounting import (
 from skdpgen.accounting import (
     _pricing as pricing,
 )
+from skdpgen.accounting._ledger import FileLedger
 from skdpgen.exceptions import BudgetExceededError, DetachedAccountantError
 
 BOTH = ["add_or_remove_one", "replace_one"]
@@ -242,6 +243,55 @@ def test_threads_never_overspend():
     assert accountant.epsilon_spent() <= 1.0
     with pytest.raises(BudgetExceededError):
         accountant.charge(event, "one more")
+
+
+class _Gate:
+    """A lock that two threads must both be about to take before one of them gets it."""
+
+    def __init__(self, lock, both):
+        self.lock, self.both = lock, both
+
+    def __enter__(self):
+        self.both.wait()
+        return self.lock.__enter__()
+
+    def __exit__(self, *error):
+        return self.lock.__exit__(*error)
+
+
+def only_one_of_two_charges_of_the_whole_budget_is_accepted(ledger):
+    """Whatever two threads read before either has its turn: what decides is read within the turn."""
+    accountant = PrivacyAccountant(1.0, ledger=ledger)
+    event, found = accountant.calibrate([Phase("all", 1.0)], label="all").event, []
+    accountant.remaining()  # a file is as both threads have seen it
+    gate, run = threading.Barrier(2, timeout=20), FileLedger._run
+
+    def gated(self, work, *, write=False):
+        if write:
+            gate.wait()
+        return run(self, work, write=write)
+
+    def work(label):
+        try:
+            accountant.charge(event, label)
+            found.append("charged")
+        except BudgetExceededError:
+            found.append("refused")
+
+    with pytest.MonkeyPatch.context() as patch:
+        if ledger is None:
+            patch.setattr(accountant._ledger, "_lock", _Gate(accountant._ledger._lock, gate))
+        patch.setattr(FileLedger, "_run", gated)
+        threads = [threading.Thread(target=work, args=(label,)) for label in "ab"]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+    assert sorted(found) == ["charged", "refused"]
+    assert len(accountant.charges) == 1
+
+
+@pytest.mark.parametrize("ledger", [None, "budget.db"])
+def test_the_past_is_read_within_the_turn_that_adds_to_it(ledger, tmp_path):
+    only_one_of_two_charges_of_the_whole_budget_is_accepted(ledger and tmp_path / ledger)
 
 
 @pytest.mark.parametrize("transport", ["pickle", "joblib"])

@@ -1,6 +1,7 @@
 """Prices of releases fixed in advance: regression values, closed forms, and independent computations."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,8 +22,10 @@ from skdpgen.accounting import (
     gaussian_mu,
     non_private_event,
     poisson_gaussian_event,
+    subset_gaussian_event,
 )
-from skdpgen.accounting._renyi import conversion_cost, poisson_rdp
+from skdpgen.accounting._events import releases
+from skdpgen.accounting._renyi import conversion_cost, poisson_rdp, rdp_at
 
 BOTH = ["add_or_remove_one", "replace_one"]
 MNIST = poisson_gaussian_event(300 / 63000, 1.4, 840)
@@ -31,6 +34,29 @@ MNIST = poisson_gaussian_event(300 / 63000, 1.4, 840)
 @pytest.mark.parametrize(("neighboring", "epsilon"), [("add_or_remove_one", 0.4128), ("replace_one", 0.732)])
 def test_mnist_steps_cost_the_regression_value(neighboring, epsilon):
     assert epsilon_pld(MNIST, 1e-5, neighboring) == pytest.approx(epsilon, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("make", "neighboring"),
+    [
+        (poisson_gaussian_event, "add_or_remove_one"),
+        (poisson_gaussian_event, "replace_one"),
+        (partial(subset_gaussian_event, "poisson_subsets"), "add_or_remove_one"),
+        (lambda rate, noise, steps: gaussian_event(noise, steps), "replace_one"),
+    ],
+    ids=["Poisson", "Poisson, replaced", "subsets", "Gaussian"],
+)
+def test_a_release_is_charged_at_its_noise_and_rate_to_the_last_digits(make, neighboring):
+    """Rounded noise or a rounded rate would charge too little for one release in two."""
+    rate, noise, steps = 0.0123456789, 4.3215678, 10
+    event, quieter = make(rate, noise, steps), make(rate, noise * (1 + 1e-7), steps)
+    rarer = make(rate * (1 - 1e-7), noise, steps)
+    for cost in (
+        lambda event: epsilon_pld(event, 1e-5, neighboring),
+        lambda event: rdp_at(releases(event), 17.8, neighboring),
+    ):
+        assert cost(quieter) < cost(event)
+        assert cost(rarer) < cost(event) or event == rarer  # a Gaussian release has no rate
 
 
 def test_p3gm_on_mnist_costs_the_regression_value():

@@ -155,6 +155,26 @@ def test_a_ledger_that_its_rule_would_have_refused_does_not_verify():
             accountant.verify()
 
 
+@pytest.mark.parametrize("batch", [1, 2])
+def test_charges_of_a_batch_that_fit_one_by_one_alone_do_not_verify(batch):
+    """The charges of a batch are accepted together: each alone within the budget says nothing."""
+    charges = [Charge(label, gaussian_event(5.0)) for label in "bcd"]
+
+    def declared_together(records):  # with sums that are those of its entries
+        rule = PrivacyFilter(1.0, 1e-5, "add_or_remove_one")
+        before = [Charge("a", gaussian_event(20.0))] if batch == 2 else []
+        totals, whole = Totals(), [(charge, 1) for charge in before] + [(charge, batch) for charge in charges]
+        for charge, at in whole:
+            totals = rule.add(totals, charge, at, "charged")
+            yield json.loads(charge_record(charge, at, "charged", totals))
+
+    assert all(PrivacyFilter(1.0, 1e-5, "add_or_remove_one").accepts([], [charge]) for charge in charges)
+    with new_ledger("", 1.0) as (path, _):
+        rewrite(path, lambda records: list(declared_together(records)))
+        with pytest.raises(LedgerError, match="does not verify: 'b', 'c', 'd' costs epsilon"):
+            PrivacyAccountant(ledger=path).verify()
+
+
 @pytest.mark.parametrize(
     "change",
     [

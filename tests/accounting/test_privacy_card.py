@@ -30,6 +30,8 @@ def make_card(neighboring="add_or_remove_one", epsilon=1.0, later=False, **optio
         parameters={"n_components": np.int64(10), "lr": 1e-3, "epsilon": math.inf, "net": object(), "x": [1, None]},
         public_assumptions=["bounds of column age"],
         noise="AES-CTR, 64 bits a uniform",
+        columns=[{"name": "age", "kind": "numeric", "bounds": [0, 120], "from": "schema"}, {"name": 7}],
+        declared={"classes": ["a", "b"], "bounds": None},
         **options,
     )
 
@@ -92,13 +94,13 @@ def test_a_true_card_verifies_after_a_trip_through_a_file(neighboring, later, tm
 def test_any_changed_field_breaks_the_digest():
     content = json.loads(make_card(later=True).to_json())
     for trail in leaves(content):
-        with pytest.raises(ValueError, match=r"digest|format"):
+        with pytest.raises(ValueError, match=r"digest|format|columns|date"):
             PrivacyCard(changed(content, trail)).verify()
 
 
 def test_a_changed_event_or_figure_fails_even_with_a_new_digest():
     content = json.loads(make_card(later=True).to_json())
-    free = {"unit", "model", "public_assumptions", "noise", "versions", "digest"}
+    free = {"unit", "model", "public_assumptions", "noise", "versions", "digest", "columns", "declared"}
     # the first two say less privacy than there is; the last is another fit's name
     harmless = {("private",), ("fit", "epsilon_asked"), ("ledger", "charges", 1, "label")}
     missed = []

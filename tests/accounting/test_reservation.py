@@ -1,18 +1,19 @@
 """A fit within a search: planned, charged as a part of it, then made once and not otherwise."""
 
+import contextlib
 import copy
 import pickle
 
 import numpy as np
 import pytest
 from _sabotage import Claim, assert_caught, mutant_ids
-from sklearn.base import clone
 
 from skdpgen import DPPCA, PrivacyAccountant
 from skdpgen.accounting import gaussian_event, repeat_and_select_event
-from skdpgen.accounting._reservation import PhaseRecorder, Reservation, ReservedFit, calibrate_by_rdp, plan_at
-from skdpgen.exceptions import BudgetExceededError
+from skdpgen.accounting._reservation import PhaseRecorder, Reservation, calibrate_by_rdp, plan_at
+from skdpgen.exceptions import BudgetExceededError, DetachedAccountantError
 
+pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 X = np.random.default_rng(0).normal(size=(300, 2))
 
 
@@ -36,6 +37,10 @@ def _paid(mu=0.5, u=0.9):
     return accountant, reservation, plan, reservation.draw_runs("poisson", 4, _Runs(u))
 
 
+def _fit(reservation, plan, pca=None):
+    return (pca or DPPCA(1))._fit_reserved(X, None, plan, reservation)
+
+
 def test_planning_charges_nothing():
     accountant = PrivacyAccountant(5.0)
     request = DPPCA(1)._requested(X, None, accountant)
@@ -50,41 +55,38 @@ def test_planning_charges_nothing():
 def test_a_reservation_pays_for_the_fit_that_was_paid_for_and_once():
     accountant, reservation, plan, n_runs = _paid()
     assert n_runs >= 4
-    reserved = ReservedFit(reservation, plan)
-    pca = DPPCA(1, accountant=reserved).fit(X)
-    assert pca.accountant_ is reserved
+    pca = _fit(reservation, plan)
+    assert pca.accountant is None
+    assert [charge.event for charge in pca.accountant_.charges] == [plan.event]
     assert len(accountant.charges) == 1
-    with pytest.raises(BudgetExceededError, match="not twice"):
-        clone(pca).fit(X)
     for other in (DPPCA(1, bounds=(-4, 4)), DPPCA(1, bounds_share=0.2), DPPCA(1, centering="two_round")):
-        fresh = ReservedFit(reservation, plan)
         with pytest.raises(BudgetExceededError, match="other phases"):
-            other.set_params(accountant=fresh).fit(X)
-        assert not fresh.charges
+            _fit(reservation, plan, other)
+        assert not hasattr(other, "accountant_")
+    for _ in range(n_runs - 1):  # a fit that was refused used up none
+        _fit(reservation, plan)
+    with pytest.raises(BudgetExceededError, match="no run is left"):
+        _fit(reservation, plan)
 
 
 def as_many_fits_as_runs_were_drawn():
     """Not one more, and none once the block has ended, in which the charge was made."""
     for u in (0.01, 0.5, 0.99):
         accountant, reservation, plan, n_runs = _paid(u=u)
-        fits = []
         for _ in range(n_runs):
-            fits.append(ReservedFit(reservation, plan))
+            reservation.take(plan)
         with pytest.raises(BudgetExceededError, match="no run is left"):
-            ReservedFit(reservation, plan)
+            reservation.take(plan)
         with pytest.raises(BudgetExceededError, match="drawn once"):
             reservation.draw_runs("poisson", 4, _Runs(0.99))
         assert len(accountant.charges) == 1
     assert n_runs > 5
-    reservation.__exit__(None, None, None)
-    for reserved in fits:
-        with pytest.raises(BudgetExceededError, match="is over"):
-            DPPCA(1, accountant=reserved).fit(X)
-        assert not reserved.charges
     _, reservation, plan, _ = _paid()
     reservation.__exit__(None, None, None)
     with pytest.raises(BudgetExceededError, match="is over"):
-        ReservedFit(reservation, plan)
+        reservation.take(plan)
+    with pytest.raises(BudgetExceededError, match="is over"):
+        _fit(reservation, plan)
     with pytest.raises(BudgetExceededError, match="not fitted again"):
         reservation.__enter__()
 
@@ -95,7 +97,7 @@ def an_entry_of_the_books_pays_for_no_fit():
     first.__exit__(None, None, None)
     (charge,) = accountant.charges
     with Reservation(accountant) as again:
-        for attempt in (lambda: ReservedFit(again, plan), lambda: again.draw_runs("poisson", 4, _Runs())):
+        for attempt in (lambda: again.take(plan), lambda: again.draw_runs("poisson", 4, _Runs())):
             with pytest.raises(BudgetExceededError):
                 attempt()
     assert accountant.charges == (charge,)
@@ -110,17 +112,43 @@ def an_entry_of_the_books_pays_for_no_fit():
         Reservation(PrivacyAccountant(5.0)).charge(charge.event, "search")
 
 
+def _end_by(reservation, error):
+    """The rest of a block that was entered before."""
+    with contextlib.ExitStack() as block:
+        block.push(reservation)
+        raise error
+
+
+def an_error_ends_a_reservation():
+    """Whatever ends the block: no run that is left is made afterwards, and none is taken."""
+    for error in (KeyError, KeyboardInterrupt, GeneratorExit, BudgetExceededError):
+        accountant, reservation, plan, _ = _paid()
+        with pytest.raises(error):
+            _end_by(reservation, error)
+        assert not reservation.open
+        with pytest.raises(BudgetExceededError, match="is over"):
+            reservation.take(plan)
+        with pytest.raises(BudgetExceededError, match="is over"):
+            _fit(reservation, plan)
+        assert len(accountant.charges) == 1
+
+
 def test_a_reservation_covers_what_was_charged_and_nothing_louder():
     accountant, reservation, plan, _ = _paid()
     request = DPPCA(1)._requested(X, None, accountant)
     louder = plan_at(request, 0.6, accountant, alpha=10.0)
     with pytest.raises(BudgetExceededError, match="not among the runs"):
-        ReservedFit(reservation, louder)
-    reserved = ReservedFit(reservation, plan)
-    with pytest.raises(BudgetExceededError):
-        reserved.charge(gaussian_event(100.0), "something else")
-    with pytest.raises(BudgetExceededError):
-        reserved.plan([])
+        reservation.take(louder)
+    with pytest.raises(BudgetExceededError, match="not among the runs"):
+        _fit(reservation, louder)
+    receipt, alone = reservation.take(plan)  # of this fit alone: it shares nothing with the charge of the search
+    assert receipt.event == plan.event
+    assert alone.charges == (plan.charge,)
+    assert (alone.neighboring, alone.delta) == (accountant.neighboring, accountant.delta)
+    for attempt in (lambda: alone.charge(plan.event, plan.label), lambda: alone.plan([plan])):
+        with pytest.raises(DetachedAccountantError):
+            attempt()
+    assert len(accountant.charges) == 1
 
 
 def test_a_refused_charge_opens_nothing():
@@ -130,15 +158,11 @@ def test_a_refused_charge_opens_nothing():
             reservation.charge(repeat_and_select_event([plan.event], "poisson", 4), "search")
         assert not reservation.open
         with pytest.raises(BudgetExceededError):
-            ReservedFit(reservation, plan)
+            reservation.take(plan)
 
 
 def test_a_reservation_is_neither_copied_nor_pickled():
-    _, reservation, plan, _ = _paid()
-    reserved = ReservedFit(reservation, plan)
-    assert clone(reserved) is copy.deepcopy(reserved) is reserved
-    with pytest.raises(TypeError, match="does not leave the process"):
-        pickle.dumps(reserved)
+    _, reservation, _, _ = _paid()
     for attempt in (copy.copy, copy.deepcopy, pickle.dumps):  # a copy would count runs of its own
         with pytest.raises(TypeError, match="neither copied"):
             attempt(reservation)
@@ -163,12 +187,18 @@ def a_declared_search_is_paid_once():
 
 CLAIMED = [Claim(f) for f in (as_many_fits_as_runs_were_drawn, an_entry_of_the_books_pays_for_no_fit)]
 ONCE = Claim(a_declared_search_is_paid_once)
+ENDED = Claim(an_error_ends_a_reservation)
 MUTANTS = [
     ("fits are not counted", CLAIMED[:1], (Reservation.take, ("self._left -= 1", "pass"))),
     (
         "fits after the end",
         CLAIMED[:1],
         (Reservation.open, ("self._open and $charged and $same", "$charged and $same")),
+    ),
+    (
+        "a reservation that an error leaves open",
+        [ENDED],
+        (Reservation.__exit__, ("self._open = False", "self._open = __import__('sys').exc_info()[0] is not None")),
     ),
     (
         "runs of another law",
@@ -200,7 +230,7 @@ def test_sabotage_of_reservations_is_caught(monkeypatch, mutant):
     assert_caught(monkeypatch, claims, *changes)
 
 
-@pytest.mark.parametrize("claim", [*CLAIMED, ONCE], ids=str)
+@pytest.mark.parametrize("claim", [*CLAIMED, ONCE, ENDED], ids=str)
 def test_reservations_are_what_they_claim(claim):
     claim.holds_unpatched()
 

@@ -26,7 +26,7 @@ from skdpgen.audit import (
 from skdpgen.audit._bounds import expected_bound
 from skdpgen.audit._runs import follow, with_public_seed
 from skdpgen.estimator_checks import check_private_estimator
-from skdpgen.mechanisms import _clipping as clipping
+from skdpgen.mechanisms import _gaussian as clipping
 from skdpgen.mechanisms import add_gaussian
 from skdpgen.tabular import Categorical, Numeric
 from skdpgen.testing import seeded_noise

@@ -45,6 +45,14 @@ MUTANTS = [
         (_bounds.mu_from_scale, ("1 - $confidence", "0.5")),
     ),
     (
+        "scaled noise that calls itself private",
+        [Claim(scale.test_fits_whose_noise_is_not_that_stated_say_that_they_are_not_private)],
+        (
+            _runs.noise_scaled,
+            ("_Scaled($kind, $scale)", "type('_Scaled', (_Scaled,), {'private': True})($kind, $scale)"),
+        ),
+    ),
+    (
         "a frequency for its upper bound",
         [Claim(bounds.test_the_bound_by_counts_holds_at_its_confidence, 0.5)],
         (

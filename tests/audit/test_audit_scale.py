@@ -11,11 +11,12 @@ from _charged import charged
 from _sabotage import patch_source
 
 from skdpgen import DPPCA, MomentSynthesizer, P3GMSynthesizer
-from skdpgen.accounting import gaussian_event, gaussian_mu, noise_multiplier_for
-from skdpgen.audit import _audit, audit, audit_training, plan_audit
+from skdpgen.accounting import PrivacyAccountant, gaussian_event, gaussian_mu, noise_multiplier_for
+from skdpgen.audit import _audit, _runs, audit, audit_training, plan_audit
 from skdpgen.dpsgd import ClippedSum, DPSGDPlan, TermwisePlan
 from skdpgen.mechanisms import add_gaussian
 from skdpgen.testing import seeded_noise
+from skdpgen.utils.noise import override_noise
 
 X = np.random.default_rng(0).uniform(-1, 1, (2000, 1))
 TABLE = pd.DataFrame({"a": X[:, 0], "b": np.resize(["x", "y"], 2000)})
@@ -49,6 +50,21 @@ def test_noise_at_half_its_scale_is_found_at_epsilon_one(name):
     result = audit(estimator, rows, n_runs=15, method="likelihood", noise_scale=0.5)
     assert result.broken, str(result)
     assert result.details["noise_measured"] < 0.8
+
+
+def test_fits_whose_noise_is_not_that_stated_say_that_they_are_not_private():
+    """Card and ledger: whoever fits within such a block, for an audit or by mistake, publishes no private model."""
+    blocks = {
+        "half its scale": lambda: _runs.noise_scaled(0.5),
+        "none": lambda: override_noise(lambda kind: _runs._Silent()),
+        "that of another fit": lambda: override_noise(lambda kind: _runs._Followed([], [])),
+    }
+    for name, block in blocks.items():
+        accountant = PrivacyAccountant(1.0)
+        with block():
+            fitted = DPPCA(**DECLARED, accountant=accountant).fit(X[:50])
+        assert fitted.card_["private"] is False, name
+        assert accountant.report().attrs["private"] is False, name
 
 
 def test_noise_that_is_halved_for_one_number_alone_is_found(monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import itertools
 import math
 import pickle
 import tempfile
@@ -152,6 +153,46 @@ def test_of_two_threads_one_trains_on_a_plan_and_one_charge_is_made(make, accoun
         assert len(accountant.charges) == before + 1
 
 
+class _Interleaved(list):
+    """A list at whose `at`-th use another thread runs, after the list has answered."""
+
+    def __init__(self, at, other):
+        super().__init__()
+        self._left, self._other = at, other
+
+    def _then_the_other(self, answer):
+        self._left -= 1
+        if self._left == 0:
+            self._other()
+        return answer
+
+    def __len__(self):
+        return self._then_the_other(super().__len__())
+
+    def __getitem__(self, index):
+        return self._then_the_other(super().__getitem__(index))
+
+    def append(self, value):
+        return self._then_the_other(super().append(value))
+
+
+def two_threads_take_no_step_and_no_plan_twice_wherever_they_meet(kind):
+    uses = {"steps": lambda plan: plan.take_step(), "users": claim, "charged": lambda plan: plan._bind()}
+    for (kept, take), at in itertools.product(uses.items(), range(1, 6)):
+        plan, taken = KINDS[kind](noise_multiplier=400.0, steps=1), []
+        if kept != "charged":
+            PrivacyAccountant(50.0).charge(plan, "training")
+
+        def try_to_take(plan=plan, take=take, taken=taken):
+            with contextlib.suppress(RuntimeError):
+                take(plan)
+                taken.append(1)
+
+        setattr(plan._use, kept, _Interleaved(at, try_to_take))
+        try_to_take()
+        assert len(taken) <= 1, f"two threads that meet at use {at} of {kept} both take it"
+
+
 def _refused(call, *arguments):
     try:
         call(*arguments)
@@ -222,6 +263,7 @@ CLAIMS = [
     no_plan_is_claimed_or_continued_beyond_a_fork,
     a_child_charges_a_file_for_itself_and_a_ledger_in_memory_not_at_all,
     a_receipt_covers_what_was_charged_and_each_release_once,
+    two_threads_take_no_step_and_no_plan_twice_wherever_they_meet,
 ]
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from torch import nn
 
 from skdpgen.dpsgd import ClippedSum, LossModule, clipped_sum
+from skdpgen.dpsgd import _layers as layers
 
 
 class Layer(nn.Module):
@@ -111,6 +114,21 @@ def shifted(engine, x):
     for part, mask in ((x, torch.arange(len(x)) != 1), (x[:1], None)):
         engine.add(part, mask=mask, shift=shift)
     return [total.clone() for total in engine.result().value]
+
+
+@pytest.mark.parametrize(("block", "kept"), [(1, 2**25), (2**12, 0)])
+def test_norms_and_sums_do_not_depend_on_the_blocks_of_examples(block, kept):
+    """A batch of a training has several blocks of examples; the dummy examples of `choose_path` are one block."""
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Using padding='same' with even kernel")
+        patch.setattr(layers, "_BLOCK", block)
+        patch.setattr(layers, "_KEEP", kept)
+        for make, shape in LAYERS.values():
+            module = Layer(make())
+            x = data(5, *shape) * torch.tensor([1.0, 3.0, 0.1, 10.0, 0.5]).view(-1, *[1] * len(shape))
+            engine, reference = (ClippedSum(LossModule(module), 0.5, path=path) for path in ("fast", "vmap"))
+            torch.testing.assert_close(engine.square_norms(x), reference.square_norms(x), rtol=1e-4, atol=1e-9)
+            assert_equal(engine(x).value, reference(x).value)
 
 
 def test_a_shift_is_added_to_each_gradient_before_its_clip():

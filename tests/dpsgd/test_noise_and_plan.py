@@ -29,7 +29,7 @@ def plan(**changes):
 
 
 def zeros(l2_bound=2.0):
-    return BoundedSum([torch.zeros(shape) for shape in SHAPES], l2_bound=l2_bound)
+    return BoundedSum([torch.zeros(shape) for shape in SHAPES], add_or_remove_one=l2_bound)
 
 
 def flat(tensors):
@@ -48,7 +48,7 @@ def test_noise_is_at_its_scale_and_fails_at_two_thirds_and_three_halves(kind):
 @pytest.mark.parametrize("kind", ["secure", "fast"])
 def test_neighbouring_coordinates_and_halves_are_uncorrelated(kind):
     with GradientNoise([(2**17,)], 1.0, make_noise_generator(kind)) as noise:
-        z = noise.release(BoundedSum([torch.zeros(2**17)], l2_bound=1.0))[0].double()
+        z = noise.release(BoundedSum([torch.zeros(2**17)], add_or_remove_one=1.0))[0].double()
     for lag in (1, 2**13, 2**14, 2**15, 2**16):
         correlation = float((z[lag:] * z[:-lag]).mean())
         assert abs(correlation) < 5 / (2**17 - lag) ** 0.5
@@ -62,7 +62,7 @@ def test_neighbouring_coordinates_and_halves_are_uncorrelated(kind):
 def test_secure_releases_lie_on_the_lattice():
     value = [torch.rand(1000) * 7 - 3]
     with GradientNoise([(1000,)], 0.5, make_noise_generator("secure"), dtype=torch.float64) as noise:
-        out = noise.release(BoundedSum(value, l2_bound=3.0), out=[torch.empty(1000, dtype=torch.float64)])[0]
+        out = noise.release(BoundedSum(value, add_or_remove_one=3.0), out=[torch.empty(1000, dtype=torch.float64)])[0]
     whole = out / (1.5 * 2.0**-30)
     torch.testing.assert_close(whole, whole.round(), rtol=2.0**-52, atol=0)
 
@@ -71,18 +71,18 @@ def test_no_bit_of_a_float64_sum_shows_under_fast_noise():
     sums = torch.rand(4000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     with GradientNoise([(4000,)], 1.0, make_noise_generator("fast"), dtype=torch.float64) as noise:
         assert "lattice 2^-30" in noise.description
-        released = noise.release(BoundedSum([sums], l2_bound=1.0))[0]
+        released = noise.release(BoundedSum([sums], add_or_remove_one=1.0))[0]
     # float32 normals that are not tiny are whole multiples of 2**-27
     assert (torch.remainder(released, 2.0**-27) == torch.remainder(sums, 2.0**-27)).double().mean() < 0.01
     with GradientNoise([(4000,)], 1.0, make_noise_generator("fast")) as noise, pytest.raises(TypeError, match="dtype"):
-        noise.release(BoundedSum([sums], l2_bound=1.0))
+        noise.release(BoundedSum([sums], add_or_remove_one=1.0))
 
 
 def test_an_interrupt_leaves_no_sum_without_noise(monkeypatch):
     from skdpgen.dpsgd import _noise as room
 
     out = [torch.zeros(2**18)]
-    sums = BoundedSum([torch.ones(2**18)], l2_bound=1.0)
+    sums = BoundedSum([torch.ones(2**18)], add_or_remove_one=1.0)
     calls = []
 
     def add(*args, **kwargs):
@@ -107,7 +107,7 @@ def test_an_interrupt_leaves_no_sum_without_noise(monkeypatch):
 
 @pytest.mark.parametrize("bound", [1.0, 1e-22, 1e-30])
 def test_fast_noise_is_at_the_scale_of_tiny_bounds(bound):
-    sums = BoundedSum([torch.zeros(120_000)], l2_bound=bound)
+    sums = BoundedSum([torch.zeros(120_000)], add_or_remove_one=bound)
     with GradientNoise([(120_000,)], 1.0, make_noise_generator("fast")) as noise:
         assert_noise_at_scale(noise.release(sums)[0].double().numpy() / bound, 1.0)
 
@@ -118,7 +118,7 @@ def test_noise_is_added_to_a_bounded_sum_alone():
 
 
 def test_no_noise_at_multiplier_zero():
-    values = BoundedSum([torch.ones(3)], l2_bound=1.0)
+    values = BoundedSum([torch.ones(3)], add_or_remove_one=1.0)
     with GradientNoise([(3,)], 0.0, make_noise_generator()) as noise:
         assert torch.equal(noise.release(values, divisor=4.0)[0], torch.full((3,), 0.25))
 
@@ -126,14 +126,14 @@ def test_no_noise_at_multiplier_zero():
 def test_more_draws_than_planned_are_refused():
     with GradientNoise([(3,)], 1.0, make_noise_generator(), steps=3) as noise:
         for _ in range(3):
-            noise.release(BoundedSum([torch.zeros(3)], l2_bound=1.0))
+            noise.release(BoundedSum([torch.zeros(3)], add_or_remove_one=1.0))
         with pytest.raises(RuntimeError, match="more noise"):
-            noise.release(BoundedSum([torch.zeros(3)], l2_bound=1.0))
+            noise.release(BoundedSum([torch.zeros(3)], add_or_remove_one=1.0))
 
 
 def test_thread_ends_with_the_block():
     with GradientNoise([(100_000,)], 1.0, make_noise_generator()) as noise:
-        noise.release(BoundedSum([torch.zeros(100_000)], l2_bound=1.0))
+        noise.release(BoundedSum([torch.zeros(100_000)], add_or_remove_one=1.0))
         assert any(t.name == "skdpgen-noise" for t in threading.enumerate())
     assert not any(t.name == "skdpgen-noise" for t in threading.enumerate())
 
@@ -147,7 +147,7 @@ def test_noise_cannot_be_copied(make_copy):
 def test_noise_differs_between_fits_and_repeats_under_a_test_seed():
     def draw():
         with GradientNoise([(50,)], 1.0, make_noise_generator()) as noise:
-            return noise.release(BoundedSum([torch.zeros(50)], l2_bound=1.0))[0]
+            return noise.release(BoundedSum([torch.zeros(50)], add_or_remove_one=1.0))[0]
 
     assert not torch.equal(draw(), draw())
     with seeded_noise(3, quiet=True):

@@ -45,7 +45,7 @@ def flat(tensors):
 
 
 def bounded(value=0.0, dtype=torch.float32):
-    return BoundedSum([torch.full(shape, value, dtype=dtype) for shape in SHAPES], l2_bound=2.0)
+    return BoundedSum([torch.full(shape, value, dtype=dtype) for shape in SHAPES], add_or_remove_one=2.0)
 
 
 def expected_noise(kind, steps, piece, std):
@@ -149,7 +149,7 @@ def assert_jointly_normal(draws):
 @pytest.mark.parametrize("kind", ["secure", "fast"])
 def test_gradient_noise_of_tiny_pieces_is_jointly_normal_over_steps_and_pieces(kind):
     shapes = [(20,), (3,), (14,)]
-    sums = BoundedSum([torch.zeros(shape) for shape in shapes], l2_bound=1.0)
+    sums = BoundedSum([torch.zeros(shape) for shape in shapes], add_or_remove_one=1.0)
     with GradientNoise(shapes, 1.0, make_noise_generator(kind), piece=8) as source:
         draws = np.array([flat(source.release(sums)) for _ in range(800)])
     assert_jointly_normal(draws)

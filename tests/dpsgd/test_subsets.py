@@ -68,6 +68,22 @@ def test_one_of_k_draws_exactly_one_uniformly():
     assert abs(counts - 200).max() < 5 * 14
 
 
+@pytest.mark.parametrize("sampler", ["poisson", "one_of_k"])
+def test_hidden_draws_of_two_steps_are_independent(sampler):
+    """Subsets that are taken in turn, in a hidden order, are drawn uniformly and have no amplification."""
+    k, steps = 8, 6000
+    drawn = np.zeros((steps, k))
+    for row, units in zip(drawn, subset_draws(SubsetPlan(k, steps, 1.0, sampler=sampler), make_noise_generator())):
+        row[units] = 1.0
+    rate = 1 / k
+    for lag in range(1, 2 * k + 1):
+        agreeing = float((drawn[lag:] * drawn[:-lag]).sum(1).mean())  # subsets that are drawn at both steps
+        assert abs(agreeing - k * rate**2) < 6 * rate**0.5 / (steps - lag) ** 0.5, lag
+    # drawn with replacement: as often as a binomial number, neither more evenly nor less
+    counts = drawn.reshape(-1, 2 * k, k).sum(1)
+    assert 0.8 < counts.var() / (2 * k * rate * (1 - rate)) < 1.2
+
+
 @pytest.mark.parametrize(("n_subsets", "per_step", "steps"), [(7, 3, 20), (2500, 1, 10_000), (5, 5, 3)])
 def test_the_balanced_schedule_is_public_and_visits_as_often_as_it_is_charged_for(n_subsets, per_step, steps):
     plan = SubsetPlan(n_subsets, steps, 1.0, per_step=per_step, sampler="balanced")

@@ -31,22 +31,22 @@ RNG = make_noise_generator("fast")
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("lattice", [None, 2.0**-20])
 def test_gaussian_noise_is_at_its_scale(relation, lattice):
-    query = BoundedSum(np.ones(100_000), l2_bound=3.0, difference_bound=5.0, weights=0.5, lattice=lattice)
+    query = BoundedSum(np.ones(100_000), add_or_remove_one=3.0, replace_one=5.0, weights=0.5, lattice=lattice)
     sd = 1.3 * (3.0 if relation == "add_or_remove_one" else 5.0) / 0.5
     assert_noise_at_scale(add_gaussian(query, 1.3, RNG, relation) - 1.0, sd)
 
 
 def test_noise_multiplier_0_returns_the_value():
-    query = BoundedSum(np.arange(4.0), l2_bound=1.0)
+    query = BoundedSum(np.arange(4.0), add_or_remove_one=1.0)
     released = add_gaussian(query, 0.0, RNG, "replace_one")
     assert released.tolist() == [0, 1, 2, 3]
     assert released is not query.value
-    steps = BoundedSum(np.arange(4), l2_bound=1.0, lattice=0.25)
+    steps = BoundedSum(np.arange(4), add_or_remove_one=1.0, lattice=0.25)
     assert add_gaussian(steps, 0.0, RNG, "replace_one").tolist() == [0, 0.25, 0.5, 0.75]
 
 
 def test_noise_is_rounded_to_the_lattice_and_added_exactly():
-    big = BoundedSum(np.full(1000, 2**40 + 1), l2_bound=1.0, lattice=2.0**-10)
+    big = BoundedSum(np.full(1000, 2**40 + 1), add_or_remove_one=1.0, lattice=2.0**-10)
     released = add_gaussian(big, 2.0, RNG, "add_or_remove_one")
     steps = released * 2.0**10
     assert np.array_equal(steps, np.rint(steps))
@@ -65,7 +65,7 @@ def test_noise_of_very_many_steps_covers_the_low_bits_of_the_sum(sd):
 def test_noise_is_gaussian_at_its_own_scale_beside_noise_of_any_other(widest):
     """With as many uniform low bits as the widest noise needs, narrow noise would be theirs: one-sided, and huge."""
     scales = np.array([2.0, 1.0, widest])
-    query = BoundedSum(np.zeros((50_000, 3)), l2_bound=1.0, weights=1 / scales, lattice=2.0**-20)
+    query = BoundedSum(np.zeros((50_000, 3)), add_or_remove_one=1.0, weights=1 / scales, lattice=2.0**-20)
     noise = add_gaussian(query, 1.0, RNG, "add_or_remove_one")
     assert_noise_at_scale(noise, scales)
     for k, scale in enumerate(scales):
@@ -78,7 +78,7 @@ def test_noise_is_gaussian_at_its_own_scale_beside_noise_of_any_other(widest):
 
 
 def test_huge_noise_stays_finite():
-    query = BoundedSum(np.zeros(1000, dtype=np.int64), l2_bound=1.0, lattice=2.0**-38)
+    query = BoundedSum(np.zeros(1000, dtype=np.int64), add_or_remove_one=1.0, lattice=2.0**-38)
     released = add_gaussian(query, 1e12, RNG, "add_or_remove_one")
     assert np.isfinite(released.astype(float)).all()
     assert released.dtype == np.float64
@@ -87,14 +87,14 @@ def test_huge_noise_stays_finite():
 @pytest.mark.parametrize("wrong", [-1.0, np.nan, np.inf])
 def test_a_wrong_noise_multiplier_is_refused(wrong):
     with pytest.raises(ValueError, match="noise_multiplier"):
-        add_gaussian(BoundedSum(np.zeros(2), l2_bound=1.0), wrong, RNG, "replace_one")
+        add_gaussian(BoundedSum(np.zeros(2), add_or_remove_one=1.0), wrong, RNG, "replace_one")
 
 
 def test_noise_is_added_to_bounded_sums_alone():
     with pytest.raises(TypeError, match="BoundedSum"):
         add_gaussian(np.zeros(3), 1.0, RNG, "replace_one")
     with pytest.raises(ValueError, match="neighboring"):
-        add_gaussian(BoundedSum(np.zeros(2), l2_bound=1.0), 1.0, RNG, "add_remove")
+        add_gaussian(BoundedSum(np.zeros(2), add_or_remove_one=1.0), 1.0, RNG, "add_remove")
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -122,6 +122,21 @@ def test_joint_histogram_sensitivity_is_attained_and_not_exceeded(rng, relation)
     assert [part.tolist() for part in parts] == [
         np.bincount(column, minlength=n).tolist() for column, n in zip(base.T, n_bins)
     ]
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_sensitivity_of_a_weighted_joint_histogram_is_attained_and_not_exceeded(rng, relation):
+    n_bins, weights = [3, 2, 4], [0.8, 0.6, 2.0]
+    base = np.stack([rng.integers(0, n, 30) for n in n_bins], axis=1)
+    rows = [None, [0, 0, 0], [1, 1, 1], [0, -1, 3], [2, 1, -1]]
+    pairs = [(base if row is None else np.vstack([base, row])) for row in rows]
+    if relation == "add_or_remove_one":
+        attained, others = [(pairs[0], pairs[1])], [(pairs[0], other) for other in pairs[1:]]
+    else:
+        attained, others = [(pairs[1], pairs[2])], [(one, other) for one in pairs[1:] for other in pairs[1:]]
+    assert_sensitivity(
+        lambda data: joint_histogram(list(data.T), n_bins, weights), others, attained=attained, relation=relation
+    )
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

@@ -50,7 +50,7 @@ def _fails(test, *arguments):
 )
 def test_clipping_dropped_is_caught(monkeypatch, test, rest, relation):
     _run(test, relation, *rest)
-    monkeypatch.setattr(_module("_clipping"), "_clip_in_place", lambda rows, bound: np.clip(rows, -1e3, 1e3))
+    monkeypatch.setattr(_module("_gaussian"), "_clip_in_place", lambda rows, bound: np.clip(rows, -1e3, 1e3))
     _fails(test, relation, *rest)
 
 
@@ -103,7 +103,7 @@ def test_responsibilities_that_sum_to_more_than_1_are_caught(monkeypatch):
     ],
 )
 def test_sqrt_2_left_out_under_replace_one_is_caught(monkeypatch, test, rest):
-    monkeypatch.setattr(BoundedSum, "sensitivity", lambda self, neighboring: self.l2_bound)
+    monkeypatch.setattr(BoundedSum, "sensitivity", lambda self, neighboring: self.add_or_remove_one)
     _run(test, AR, *rest)
     _fails(test, RO, *rest)
 
@@ -136,7 +136,7 @@ def test_weights_left_out_of_the_noise_are_caught(monkeypatch):
     gaussian = _module("_gaussian")
 
     def unweighted(query, noise_multiplier, rng, neighboring):
-        plain = BoundedSum(query.value, query.l2_bound, query.difference_bound, lattice=query.lattice)
+        plain = BoundedSum(query.value, query.add_or_remove_one, query.replace_one, lattice=query.lattice)
         return gaussian.add_gaussian(plain, noise_multiplier, rng, neighboring)
 
     monkeypatch.setattr(moments_tests, "add_gaussian", unweighted)

@@ -89,7 +89,7 @@ def test_sensitivity_holds_whatever_matters_more(rng, relation):
 def test_what_matters_more_gets_less_noise(rng):
     codes, importance = _rows(rng, 9), [1.0, 8.0, 1.0, 1.0]
     plain, wanted = one_hot_moments(codes, N_LEVELS), one_hot_moments(codes, N_LEVELS, importance=importance)
-    quieter = wanted.weights / wanted.l2_bound > plain.weights / plain.l2_bound
+    quieter = wanted.weights / wanted.add_or_remove_one > plain.weights / plain.add_or_remove_one
     assert quieter[4:6].all()  # levels of the second column
     assert not quieter[1:4].any()
     for wrong in ([1.0], [1.0, 0.0, 1.0, 1.0], [1.0, np.nan, 1.0, 1.0]):

@@ -20,6 +20,7 @@ from skdpgen.metrics import (
     pairwise_tvd,
 )
 from skdpgen.tabular import Categorical, Numeric, Schema
+from skdpgen.testing import seeded_noise
 
 Figure = pytest.importorskip("matplotlib.figure").Figure
 
@@ -201,6 +202,18 @@ def test_the_ledger_is_stacked_shares_with_what_is_left(ax):
 def test_books_without_privacy_say_so(rng, ax):
     fitted = DPGaussianMixture(1, epsilon=np.inf, bounds=(-9, 9)).fit(rng.normal(size=(50, 2)))
     assert "not private" in LedgerDisplay.from_estimator(fitted, ax=ax).ax_.get_title()
+
+
+def test_a_ledger_whose_noise_can_be_repeated_shows_no_shares_of_a_budget(rng):
+    ax = Figure().subplots()
+    with seeded_noise(quiet=True):
+        fitted = DPGaussianMixture(1, epsilon=30.0, bounds=(-9, 9), l2_bound=1.0).fit(rng.normal(size=(50, 2)))
+    by_hand = PrivacyAccountant(2.0)
+    by_hand.charge(gaussian_event(10.0), "by hand", private=False)
+    for report in (fitted.accountant_.report(), fitted.card_.accountant().report(), by_hand.report()):
+        ax.clear()
+        assert "not private" in LedgerDisplay(report).plot(ax).ax_.get_title()
+        assert ax.get_legend() is None
 
 
 def test_a_card_shows_the_books_of_its_fit(rng, ax):

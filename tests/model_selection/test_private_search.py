@@ -107,7 +107,7 @@ def test_only_the_best_run_leaves():
     assert search.best_params_ == search.cv_results_["params"][search.best_index_]
     again = pickle.loads(pickle.dumps(search))
     assert again.accountant_.detached
-    assert b"ReservedFit" not in pickle.dumps(search)
+    assert b"Reservation" not in pickle.dumps(search)
 
 
 def test_the_number_of_runs_is_random_and_shown_by_nothing(monkeypatch):

@@ -84,7 +84,7 @@ MUTANTS = [
         (_unit_terms, ("$scaled / ($high - $low) - 0.5", "$scaled / ($high - $low)")),
     ),
     ("half the width", CLAIMS, (_unit_terms, ("$scaled / ($high - $low) - 0.5", "$scaled / ($high - $low) * 2 - 1"))),
-    ("the count is not paid for", CLAIMS[:1], (bounded_score, ("(0.25 + COUNT_WEIGHT**2) ** 0.5", "0.5"))),
+    ("the count is not paid for", CLAIMS[:1], (bounded_score, ("(0.25 + SCORE_COUNT_WEIGHT**2) ** 0.5", "0.5"))),
 ]
 
 

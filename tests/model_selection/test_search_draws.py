@@ -14,7 +14,6 @@ from sklearn.base import BaseEstimator
 from sklearn.model_selection import ParameterGrid
 
 from skdpgen import DPPCA, PrivateSearchCV
-from skdpgen.model_selection import _private_search as search_module
 from skdpgen.model_selection._planning import Search
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import make_noise_generator
@@ -29,7 +28,8 @@ class Candidate(BaseEstimator):
     def __init__(self, k=0, accountant=None):
         self.k, self.accountant = k, accountant
 
-    def fit(self, X, y=None):
+    def _fit_reserved(self, X, y, plan, reservation):
+        reservation.take(plan)
         self.fitted.candidates.append(self.k)
         return self
 
@@ -51,25 +51,23 @@ class Runs:
 class Telling(Candidate):
     """Warns in each fit."""
 
-    def fit(self, X, y=None):
+    def _fit_reserved(self, X, y, plan, reservation):
         warnings.warn(f"candidate {self.k}", UserWarning, stacklevel=2)
-        return super().fit(X, y)
+        return super()._fit_reserved(X, y, plan, reservation)
 
 
 def best_of_searches(kind, n_candidates, n_searches):
     """Best run of each of some searches, and the numbers of the candidates that it fitted, in order."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search_module, "ReservedFit", lambda reservation, plan: reservation.take(plan))
-        found, rng = [], make_noise_generator()
-        estimators = [kind(k) for k in range(n_candidates)]
-        search = PrivateSearchCV(kind(), {"k": list(range(n_candidates))}, public_data=np.zeros((2, 1)))
-        plan = Search(list(ParameterGrid({})), estimators, [None] * n_candidates, None, None, None, 6.0, estimators[0])
-        plan = plan._replace(candidates=list(range(n_candidates)))
-        for _ in range(n_searches):
-            Candidate.fitted.candidates = []
-            best, failure = search._search(plan, Runs(), np.zeros((4, 1)), None, rng)
-            assert failure is None
-            found.append((best, list(Candidate.fitted.candidates)))
+    found, rng = [], make_noise_generator()
+    estimators = [kind(k) for k in range(n_candidates)]
+    search = PrivateSearchCV(kind(), {"k": list(range(n_candidates))}, public_data=np.zeros((2, 1)))
+    plan = Search(list(ParameterGrid({})), estimators, [None] * n_candidates, None, None, None, 6.0, estimators[0])
+    plan = plan._replace(candidates=list(range(n_candidates)))
+    for _ in range(n_searches):
+        Candidate.fitted.candidates = []
+        best, failure = search._search(plan, Runs(), np.zeros((4, 1)), None, rng)
+        assert failure is None
+        found.append((best, list(Candidate.fitted.candidates)))
     return found
 
 

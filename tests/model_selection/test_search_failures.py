@@ -20,7 +20,7 @@ from skdpgen import (
     PrivateSearchCV,
     Schema,
 )
-from skdpgen.accounting import _reservation as reservation
+from skdpgen.accounting._reservation import Reservation
 from skdpgen.exceptions import BudgetExceededError, InvalidInputError
 from skdpgen.model_selection._planning import public_model
 from skdpgen.model_selection._scoring import same_terms
@@ -51,10 +51,10 @@ class _Cell(DPPCA):
 
     error = ValueError
 
-    def fit(self, X, y=None):
+    def _complete(self, rows, plan, rng):
         if np.isfinite(self.epsilon):
             raise self.error(f"could not convert {SECRET}")
-        return super().fit(X, y)
+        return super()._complete(rows, plan, rng)
 
 
 class _OwnWords(_Cell):
@@ -168,19 +168,34 @@ def test_the_fixed_bits_of_public_fits_reach_no_other_thread():
     )
 
 
-def test_fits_are_had_within_the_search_alone(monkeypatch):
-    kept = []
+def test_fits_are_made_within_the_search_alone(monkeypatch):
+    kept, take = [], Reservation.take
     monkeypatch.setattr(
-        "skdpgen.model_selection._private_search.ReservedFit",
-        lambda reserved, plan: kept.append((reserved, plan)) or reservation.ReservedFit(reserved, plan),
+        Reservation, "take", lambda self, plan, **how: kept.append((self, plan)) or take(self, plan, **how)
     )
     with seeded_noise(0, quiet=True):
         search = _search().fit(X)
-    assert kept
-    for reserved, plan in kept:
+    made = list(kept)
+    assert made
+    for reservation, plan in made:
         with pytest.raises(BudgetExceededError, match="is over"):
-            reservation.ReservedFit(reserved, plan)
+            DPPCA(bounds=(-4, 4))._fit_reserved(X, None, plan, reservation)
     assert len(search.accountant_.charges) == 1
+
+
+class _Doubled(DPPCA):
+    def fit(self, X, y=None):
+        return super().fit(2 * X, y)
+
+
+def test_a_fit_that_a_search_would_not_call_is_refused_unpaid():
+    accountant = PrivacyAccountant(3.0)
+    for estimator in (_Doubled(bounds=(-4, 4)), _search()):
+        with pytest.raises(ValueError, match="not its fit"):
+            PrivateSearchCV(estimator, {"epsilon_": [1, 2]}, accountant=accountant, score_bounds=(-30, 10))._request(
+                estimator, X, None, accountant
+            )
+    assert not accountant.charges
 
 
 CLAIMS = [

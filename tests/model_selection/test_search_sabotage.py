@@ -24,9 +24,9 @@ class _Watched(DPPCA):
 
     sizes = []
 
-    def fit(self, X, y=None):
-        self.sizes += [len(X)] * int(np.isfinite(self.epsilon))
-        return super().fit(X, y)
+    def _complete(self, rows, plan, rng):
+        self.sizes += [len(rows[0])] * int(np.isfinite(self.epsilon))
+        return super()._complete(rows, plan, rng)
 
 
 def _search(n=401, **changed):

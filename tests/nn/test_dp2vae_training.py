@@ -104,7 +104,7 @@ def test_a_record_moves_the_sum_by_twice_the_bound_and_never_by_more(update):
     assert change >= 0.999 * 2 * plan.clip_norm
     assert change <= 2 * plan.gradient_bound
     # what the noise is a multiple of: both ends of the pair are C from the rest under Poisson draws, else 2 C apart
-    assert totals[0.0].l2_bound == (0.25 if update == "frozen" else 0.5)
+    assert totals[0.0].add_or_remove_one == (0.25 if update == "frozen" else 0.5)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -128,6 +128,22 @@ def test_a_record_that_joins_changes_its_own_subset_alone():
     one, other = _stack("stateless"), _stack("stateless", joined)
     for k in range(5):
         assert torch.equal(_flat(_sum(one, [k])), _flat(_sum(other, [k]))) == (k != 3)
+
+
+@pytest.mark.parametrize("chunk", [2, 5])
+def test_a_record_that_joins_an_empty_subset_changes_no_other_encoder(chunk):
+    """What is drawn for a subset follows from its number, not from its place among those that have records."""
+    x, codes, subsets = _data()
+    others, rest = subsets != 1, np.array([0, 2, 3, 4])
+    without = x[others], codes[others], subsets[others]
+    joined = [np.concatenate([part, whole[~others][:1]]) for part, whole in zip(without, (x, codes, subsets))]
+    (before, _), (after, _) = (_pretrained(data, chunk=chunk) for data in (without, joined))
+    for one, other in zip(before, after):
+        assert not torch.equal(one[1], other[1])
+        torch.testing.assert_close(one[rest], other[rest], rtol=1e-4, atol=1e-6)
+    one, other = _stack("stateless", without), _stack("stateless", joined)
+    for k in rest:
+        torch.testing.assert_close(_flat(_sum(one, [k])), _flat(_sum(other, [k])), rtol=1e-4, atol=1e-6)
 
 
 def test_a_subset_that_is_not_finite_is_left_out_and_moves_no_other():

@@ -307,16 +307,22 @@ def test_a_divergence_that_needs_no_record_is_refused():
         UserDivergence(nothing)
 
 
-def test_an_error_on_some_group_counts_as_zero_and_is_told_before_training_alone():
+@pytest.mark.parametrize(
+    "error", [RuntimeError, ValueError, LookupError, ZeroDivisionError, AssertionError, MemoryError]
+)
+def test_an_error_on_some_group_counts_as_zero_and_is_told_before_training_alone(error):
     def fragile(z, samples):
         if len(z) == 5:
-            raise RuntimeError("a group of five")
+            raise error("a group of five")
         return z.square().sum()
 
-    values = UserDivergence(fragile)(latents([3, 5]), rand(2, 6, 2), None)
+    try:
+        values = UserDivergence(fragile)(latents([3, 5]), rand(2, 6, 2), None)
+    except error:
+        pytest.fail("a training that ends reveals that there was a group of five")
     assert values[0] > 0
     assert values[1] == 0
-    with pytest.raises(RuntimeError, match="a group of five"):
+    with pytest.raises(error, match="a group of five"):
         check_divergence(UserDivergence(fragile), 2)
 
 

@@ -96,7 +96,7 @@ FRAMES = {
     "names of several types": ({}, (FRAME.rename(columns={"age": 3}),), "string names"),
     "no rows": ({}, (FRAME[:0],), "0 sample"),
     "no columns": ({}, (FRAME[[]],), "at least one column"),
-    "a dtype without a kind": ({}, (FRAME.assign(span=pd.Timedelta(1, "D")),), "no kind"),
+    "a dtype without a kind": ({}, (FRAME.assign(wave=1j),), "no kind"),
     "mixed values": ({}, (FRAME.assign(town=[SECRET, *range(59)]),), "mixed"),
     "target not there": ({"target": "nobody"}, (FRAME,), "not a column"),
     "target and y": ({"target": "ill"}, (FRAME, Y), "not both"),

@@ -12,12 +12,10 @@ from scipy import stats
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, load
 from skdpgen.data.arrays import ArrayRows
 from skdpgen.exceptions import UtilityWarning
-from skdpgen.generators.class_structure import ClassNorms, scale_mixture
-from skdpgen.generators.gaussians import ClassLatents
+from skdpgen.generators.gaussians import ClassLatents, ClassNorms, scale_mixture
 from skdpgen.mixture import GaussianMixtureParameters
-from skdpgen.synthesizers import _class_structure
-from skdpgen.synthesizers._array_model import fit_array_model
-from skdpgen.synthesizers._class_structure import release_class_norms
+from skdpgen.synthesizers import _array_model
+from skdpgen.synthesizers._array_model import fit_array_model, release_class_norms
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import make_noise_generator
 
@@ -79,7 +77,7 @@ def test_noise_that_hides_all_norms_is_said_and_gives_a_law_nonetheless(rng):
 
 def test_bounds_and_laws_are_functions_of_the_noisy_counts_alone(rng):
     noisy = np.maximum(rng.normal(50, 30, 2 * 129), 0)
-    with mock.patch.object(_class_structure, "add_gaussian", return_value=noisy):
+    with mock.patch.object(_array_model, "add_gaussian", return_value=noisy):
         one, other = (_learn(np.full(100, size), np.zeros(100, int), 2, 5.0) for size in (1.0, 30.0))
     np.testing.assert_array_equal(one.probabilities, other.probabilities)
     np.testing.assert_array_equal(one.bound, other.bound)
@@ -177,7 +175,7 @@ def test_rows_of_each_class_keep_their_sizes(synthesizer, rng, tmp_path):
 def test_a_mixture_of_sizes_is_the_better_law_of_such_rows(rng, monkeypatch):
     X, y = _seizures(rng)
     for most, scores in ((1, one := []), (8, several := [])):
-        monkeypatch.setattr("skdpgen.generators.class_structure._MOST_SCALES", most)
+        monkeypatch.setattr("skdpgen.generators.gaussians._MOST_SCALES", most)
         for seed in range(2):
             with seeded_noise(seed, quiet=True):
                 scores.append(P3GMSynthesizer(1.0, bounds=(-4, 4), classes=[0, 1]).fit(X, y).score(X))

@@ -21,9 +21,10 @@ import skdpgen
 from skdpgen import DPMERFSynthesizer
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.mechanisms import add_gaussian, class_first_moments
+from skdpgen.mechanisms._moments import CLASS_COUNT_WEIGHT
 from skdpgen.metrics import tstr_score
 from skdpgen.synthesizers import _dp_merf
-from skdpgen.synthesizers._dp_merf import COUNT_WEIGHT, RandomFeatures, _discrepancy, _embedder, embedding_sum
+from skdpgen.synthesizers._dp_merf import RandomFeatures, _discrepancy, _embedder, embedding_sum
 from skdpgen.tabular import Categorical, Schema
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import make_noise_generator
@@ -82,7 +83,7 @@ def test_noise_of_the_embedding_is_at_its_scale(rng):
     bounded = embedding_sum(rng.normal(size=(10, 2)), np.zeros(10, dtype=int), 2, features)
     exact = add_gaussian(bounded, 0.0, make_noise_generator("secure"), "add_or_remove_one")
     noisy = add_gaussian(bounded, 3.0, make_noise_generator("secure"), "add_or_remove_one")
-    assert_noise_at_scale((noisy - exact)[:, 1:], 3.0 * (1 + COUNT_WEIGHT**2) ** 0.5)
+    assert_noise_at_scale((noisy - exact)[:, 1:], 3.0 * (1 + CLASS_COUNT_WEIGHT**2) ** 0.5)
 
 
 def test_the_embedding_of_levels_is_the_expectation_of_what_is_drawn(rng):
@@ -270,7 +271,7 @@ MUTANTS = [
 
 
 def _cheaper(*arguments, **options):
-    return replace(class_first_moments(*arguments, **options), l2_bound=1.0, difference_bound=2**0.5)
+    return replace(class_first_moments(*arguments, **options), add_or_remove_one=1.0, replace_one=2**0.5)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))

@@ -74,7 +74,7 @@ def parts_sensitivity_is_attained_and_not_exceeded(relation):
     assert max(changes) >= 0.999
     if relation == RO:
         (a, bounded), (b, _) = (parted_sum([*rest, row], plan) for row in ([1.0, 0], [1.0, 2]))
-        moved = np.linalg.norm(a - b) * (1 + plan.slack) / bounded.l2_bound
+        moved = np.linalg.norm(a - b) * (1 + plan.slack) / bounded.add_or_remove_one
         assert moved == pytest.approx(2**0.5, abs=1e-3)
 
 

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.decomposition import PCA
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     MinMaxScaler,
+    Normalizer,
     OneHotEncoder,
     OrdinalEncoder,
     QuantileTransformer,
     StandardScaler,
 )
 
-from skdpgen import DPPCA, DPGaussianMixture, MomentSynthesizer, TableEncoder, sample_pipeline
+from skdpgen import (
+    DPPCA,
+    DPGaussianMixture,
+    MomentSynthesizer,
+    PrivacyAccountant,
+    PrivatePipeline,
+    TableEncoder,
+    sample_pipeline,
+)
+from skdpgen.exceptions import PrivacyLeakWarning
 from skdpgen.tabular import Numeric, Schema
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
@@ -74,3 +88,69 @@ def test_a_step_of_which_nothing_is_known_is_not_undone():
     pipe[-1].fit(X)
     with pytest.raises(ValueError, match="'unknown'"):
         sample_pipeline(pipe, 5)
+
+
+# ---- the card, and a pipeline that looks at its steps --------------------------------------------------------------
+def _private(*steps, **options):
+    return PrivatePipeline([(f"step{k}", step) for k, step in enumerate(steps)], **options)
+
+
+def test_the_range_of_the_rows_left_through_a_scaler_and_is_now_refused_by_both_pipelines():
+    steps = (MinMaxScaler(), MomentSynthesizer(bounds=(0, 1), l2_bound=2.0))
+    plain = make_pipeline(*steps).fit(X)
+    undone = plain[0].inverse_transform(np.array([[0.0] * 3, [1.0] * 3]))
+    assert np.allclose(undone, [X.min(axis=0), X.max(axis=0)])  # what an inverse would give away
+    with pytest.raises(ValueError, match="'minmaxscaler'"):
+        sample_pipeline(plain, 5)
+    with pytest.warns(PrivacyLeakWarning, match=r"'step0' \(MinMaxScaler\) learns from the rows"):
+        private = _private(*steps).fit(X)
+    with pytest.raises(ValueError, match="'step0'"):
+        private.sample(5)
+
+
+def test_a_step_that_is_declared_public_stands_on_the_cards_after_it():
+    frozen = FrozenEstimator(StandardScaler().fit(np.array([[-1.0] * 3, [1.0] * 3])))
+    books = PrivacyAccountant(4.0)
+    first = DPPCA(2, epsilon=1.0, bounds=(-2, 2), accountant=books)
+    pipe = _private(frozen, first, DPGaussianMixture(accountant=books), public_steps="step0").fit(X)
+    stated = "step 'step0' (FrozenEstimator) of the pipeline: declared public by the caller"
+    for _, step in pipe.steps[1:]:
+        assert step.card_["public_assumptions"].count(stated) == 1
+        step.card_.verify()
+    assert pipe.sample(4).shape == (4, 3)
+    plain = make_pipeline(frozen, MomentSynthesizer(bounds=(-2, 2), l2_bound=4.0)).fit(X)
+    before = plain[-1].card_
+    for _ in range(2):
+        sample_pipeline(plain, 4, public_steps=("frozenestimator",))
+    assert len(plain[-1].card_["public_assumptions"]) == len(before["public_assumptions"]) + 1
+    plain[-1].card_.verify()
+
+
+def test_a_pipeline_warns_before_the_charge_and_of_no_honest_step():
+    books = PrivacyAccountant(4.0)
+    model = MomentSynthesizer(bounds=(-5, 5), l2_bound=9.0, accountant=books)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyLeakWarning)
+        with pytest.raises(PrivacyLeakWarning, match="StandardScaler"):
+            _private(StandardScaler(), model).fit(X)
+        assert books.charges == ()
+        with pytest.raises(ValueError, match="no step before the last: 'other'"):
+            _private(StandardScaler(), model, public_steps=("other",)).fit(X)
+        for step in (FunctionTransformer(), Normalizer(), "passthrough", DPPCA(3, bounds=(-1, 1), epsilon=0.1)):
+            _private(step, clone(model).set_params(epsilon=0.5, accountant=None)).fit(X)
+        codes = OrdinalEncoder(categories=[[0, 1]] * 3)
+        _private(codes, clone(model).set_params(epsilon=0.5, accountant=None)).fit(CODES)
+        _private(DPPCA(2, bounds=(-1, 1)), StandardScaler()).fit(X)  # after the private step: of released values
+
+
+def test_a_private_pipeline_is_a_pipeline_of_scikit_learn():
+    pipe = _private(FunctionTransformer(), DPPCA(2, bounds=(-1, 1)), public_steps=("step0",))
+    copy = clone(pipe)
+    assert copy.public_steps == ("step0",)
+    assert copy.set_params(step1__n_components=1).fit_transform(X).shape == (400, 1)
+    assert "step 'step0'" in copy[-1].card_["public_assumptions"][-1]
+    assert not hasattr(copy, "sample")
+    assert not hasattr(copy, "fit_predict")
+    mixture = _private(FunctionTransformer(), DPGaussianMixture(2, bounds=(-1, 1)))
+    assert hasattr(mixture, "fit_predict") == hasattr(DPGaussianMixture(), "fit_predict")
+    assert isinstance(pipe[:1], PrivatePipeline)

@@ -8,11 +8,10 @@ from _claims import RELATIONS, assert_sensitivity
 
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivateSearchCV, load
 from skdpgen.data.arrays import ArrayRows
-from skdpgen.generators.class_structure import cut_directions
-from skdpgen.generators.gaussians import LatentSpace, LinearGenerator, class_weights
+from skdpgen.generators.gaussians import LatentSpace, LinearGenerator, class_weights, cut_directions
 from skdpgen.mechanisms import exact_value
 from skdpgen.mixture import GaussianMixtureParameters
-from skdpgen.synthesizers._class_structure import subcluster_codes, subcluster_moments
+from skdpgen.synthesizers._array_model import subcluster_codes, subcluster_moments
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import make_noise_generator
 

@@ -9,7 +9,8 @@ import pytest
 from _claims import RELATIONS, assert_sensitivity
 
 from skdpgen.exceptions import SchemaError, UtilityWarning
-from skdpgen.mechanisms import add_gaussian
+from skdpgen.mechanisms import N_OCTAVE_CELLS, add_gaussian
+from skdpgen.mechanisms._selection import with_hidden_signs
 from skdpgen.tabular import (
     Categorical,
     Datetime,
@@ -77,7 +78,8 @@ def aligned(frame, names):
             counts = dict(zip(histogram.keys[name], part))
             part = np.append([counts.get(key, 0.0) for key in names[name]], part[-1])
         aligned_parts.append(part)
-    return replace(histogram.bounded_sum, value=np.concatenate(aligned_parts))
+    weights = learning.cell_weights(KINDS, list(map(len, aligned_parts)))
+    return replace(histogram.bounded_sum, value=np.concatenate(aligned_parts), weights=weights)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -102,7 +104,8 @@ def test_sensitivity_of_the_histograms_holds_and_is_attained(query, relation):
             pairs.append((frame, frame.iloc[1:]))
         else:
             pairs.append((frame, pd.concat([frame.iloc[1:], table(1, seed + 100)], ignore_index=True)))
-    places = ({"count": 4, "when": 2}, {"money": 2, "city": 1, "code": 1, "declared": 1})
+    # numbers other than zero, the two of each column of different signs
+    places = ({"count": 4, "when": 2, "money": 8}, {"count": 2, "money": 3, "city": 1, "code": 1, "declared": 1})
     one, other = (
         pd.DataFrame({name: pd.Series(values)[[place.get(name, 0)]].array for name, values in VALUES.items()})
         for place in places
@@ -121,6 +124,42 @@ def learn(frame, schema, noise_sd, delta=1e-6, seed=0):
     z = noise_sd / histogram.bounded_sum.sensitivity("add_or_remove_one")
     noisy = add_gaussian(histogram.bounded_sum, z, Normals(seed), "add_or_remove_one")
     return schema_from_histogram(noisy, histogram, noise_sd, delta)
+
+
+def bills(share, seed, n=30_000):
+    """Amounts of which a share is negative, spread over 20 octaves; a tenth of the others is zero."""
+    rng = np.random.default_rng(seed)
+    amounts = np.exp(rng.normal(10, 1.6, n)) * (rng.random(n) > 0.1)
+    return np.where(rng.random(n) < share, -np.exp(rng.normal(6.5, 1.8, n)), amounts).round()
+
+
+@pytest.mark.parametrize(("share", "sd"), [(0.02, 50.0), (0.05, 120.0)])
+def test_a_thin_negative_tail_is_within_the_learned_bounds(share, sd):
+    lost = []
+    for seed in range(8):
+        x = bills(share, seed)
+        low, _ = _noisy(pd.DataFrame({"x": x}), sd, seed)["x"].bounds
+        lost.append(((x < low) & (x < 0)).sum() / (x < 0).sum())
+    assert np.mean(lost) < 0.05
+
+
+def test_a_column_without_negative_values_gets_no_negative_bound():
+    lows = [_noisy(pd.DataFrame({"x": bills(0.0, seed)}), 120.0, seed)["x"].bounds[0] for seed in range(40)]
+    assert np.mean(np.array(lows) < 0) < 0.1
+
+
+def test_counts_of_signs_widen_a_range_that_octaves_hide():
+    noisy = np.zeros(N_OCTAVE_CELLS)
+    zero = N_OCTAVE_CELLS // 2
+    noisy[zero : zero + 11] = 1000.0
+    many, few = np.array([900.0, 1e4]), np.array([300.0, 1e4])
+    assert with_hidden_signs((zero, zero + 10), noisy, 100.0, many, 133.0) == (zero - 10, zero + 10)
+    assert with_hidden_signs((zero, zero + 10), noisy, 100.0, few, 133.0) == (zero, zero + 10)
+    assert with_hidden_signs((zero, zero + 10), noisy, 0.0, many, 0.0) == (zero, zero + 10)
+    assert with_hidden_signs(None, noisy, 100.0, many, 133.0) is None
+    # the octaves of the range account for the sign: it stays as it is
+    noisy[zero - 3 : zero] = 300.0
+    assert with_hidden_signs((zero - 3, zero + 10), noisy, 100.0, many, 133.0) == (zero - 3, zero + 10)
 
 
 def test_bounds_are_the_octaves_that_hold_values():
@@ -187,7 +226,8 @@ def test_years_thin_of_rows_are_found_together(first, last):
 
 def _noisy(frame, sd, seed):
     histogram = schema_histogram(frame, Schema.from_kinds(frame))
-    noisy = histogram.bounded_sum.value + sd * np.random.default_rng(seed).standard_normal(sum(histogram.sizes))
+    noise = sd * np.random.default_rng(seed).standard_normal(sum(histogram.sizes))
+    noisy = histogram.bounded_sum.value + noise / histogram.bounded_sum.weights
     return schema_from_histogram(noisy, histogram, sd, 1e-5)
 
 

@@ -1,0 +1,33 @@
+"""`skdpgen card`: a privacy card in plain sentences, in short or as a page."""
+
+from __future__ import annotations
+
+__all__ = ["add", "run"]
+
+
+def add(command):
+    """Register the options."""
+    command.add_argument("card", metavar="CARD.json", help="privacy card")
+    command.add_argument(
+        "--html", metavar="PAGE.html", help="write one self-contained page, which may be published with the card"
+    )
+
+
+def run(arguments):
+    from .. import PrivacyCard
+    from ..data.table_files import check_apart, check_output
+    from ..report import card_page, card_text
+    from ..utils.atomic import write_atomically
+
+    if arguments.html is not None:
+        check_output(arguments.html)
+        check_apart(arguments.card, arguments.html)
+    try:
+        card = PrivacyCard.load(arguments.card)
+    except ValueError as error:
+        raise ValueError(f"{arguments.card}: {error}") from None
+    if arguments.html is None:
+        print(card_text(card), end="")
+        return
+    write_atomically(arguments.html, card_page(card), mode=0o644)
+    print(f"page written to {arguments.html}: it holds what the card says, and may be published with it")

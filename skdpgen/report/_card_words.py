@@ -1,0 +1,289 @@
+"""A privacy card in plain sentences: what a privacy officer asks of a release, in that order.
+
+Every figure is recomputed from the events on the card. Texts of the card are data: whoever shows them makes them safe.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..accounting import membership_advantage, true_positive_rate
+from ..accounting._card import FILES
+
+__all__ = ["Part", "Statement", "state"]
+
+# False positive rate at which the true positive rate is stated.
+FALSE_POSITIVES = 0.01
+# Columns that a sentence names.
+_NAMED = 12
+_RELEASES = ["label", "release", "mechanism", "noise_multiplier", "sampling_rate", "count", "share", "status"]
+
+
+@dataclass
+class Part:
+    """A section: sentences, then a list, then tables of (caption, header, rows).
+
+    `folded` tables are long, and shown on the page alone.
+    """
+
+    key: str
+    title: str
+    sentences: list[str]
+    items: list[str] = field(default_factory=list)
+    tables: list[tuple[str, list[str], list[tuple]]] = field(default_factory=list)
+    folded: list[tuple[str, list[str], list[tuple]]] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Statement:
+    """All that is said of a card: a title, what everyone must read first, and the sections."""
+
+    title: str
+    private: bool
+    banner: list[str]
+    parts: list[Part]
+
+
+def state(card) -> Statement:
+    """Verify a card, and say in sentences what it says.
+
+    Parameters
+    ----------
+    card : PrivacyCard
+
+    Returns
+    -------
+    Statement
+
+    Raises
+    ------
+    ValueError
+        The card is not consistent, or its events take too long.
+    """
+    found = card.verify()
+    private = bool(found["private"])
+    fit = found["fit"]
+    day = card.get("date")
+    title = f"Privacy card of {card['model']['name']}" + (f", {day}" if day else "")
+    if private:
+        banner = [
+            f"This release is differentially private: epsilon {fit['epsilon']:.4g} at delta {fit['delta']:.3g}, for "
+            f"{card['unit']}.",
+            "Epsilon was recomputed from the events on the card. The publisher vouches that these events are the ones "
+            "that ran.",
+        ]
+    else:
+        banner = [
+            "NOT PRIVATE: this release protects nobody.",
+            "It was made without noise, or with noise that somebody can repeat and subtract. Do not publish it.",
+        ]
+    entries = card.accountant().entries
+    parts = [
+        _protected(card),
+        _meaning(card, found, [entry.charge for entry in entries]),
+        _ledger(card, found, entries),
+        _public(card),
+        _publish(private),
+        _check(card),
+    ]
+    return Statement(title, private, banner, parts)
+
+
+# ---- the sections ------------------------------------------------------------------------------------------------
+def _protected(card) -> Part:
+    replaced, noun = card["neighboring"] == "replace_one", _noun(card)
+    change = f"were replaced by any other; the number of {noun}s is public" if replaced else "were added or removed"
+    sentences = [
+        *_data(card),
+        f"What is protected is {card['unit']}: the results would be nearly as likely if any one {noun} {change}.",
+        "If one person has several rows in the data, the protection of that person is weaker than stated here. Ask "
+        "whether the rows of a person were joined into one before the fit.",
+    ]
+    return Part("protected", "What was protected", sentences)
+
+
+def _noun(card) -> str:
+    """The unit without its article: "row" of "one row"."""
+    unit = card["unit"]
+    return unit[4:] if unit.startswith("one ") and unit[4:].isalpha() else "unit"
+
+
+def _data(card) -> list[str]:
+    columns = card.get("columns")
+    if columns is None:
+        return [] if card.get("date") else ["This card is of an earlier version, which did not list the columns."]
+    if isinstance(columns, dict):
+        count = columns.get("count")
+        return [f"The data had {count:,} columns without names."] if isinstance(count, int) else []
+    names = [str(_name(column)) for column in columns]
+    more = f" and {len(names) - _NAMED:,} more, which are listed below" if len(names) > _NAMED else ""
+    return [f"The data had {len(names):,} columns: {', '.join(names[:_NAMED])}{more}."]
+
+
+def _meaning(card, found, charges) -> Part:
+    title = "What the guarantee means"
+    if not found["private"]:
+        return Part("meaning", title, ["There is no guarantee: an attacker may learn any record."])
+    relation, own, noun = card["neighboring"], card.charges, _noun(card)
+    fit, ledger = found["fit"], found["ledger"]
+    rows = [_risk("this release", fit["epsilon"], own, relation)]
+    if len(charges) > len(own):
+        rows.append(_risk(f"all {len(charges):,} charges of the ledger", ledger["epsilon"], charges, relation))
+    _, _, advantage, right, caught = rows[0]
+    question = f"which of two {noun}s was in the data" if relation == "replace_one" else f"whether one {noun} was in it"
+    sentences = [
+        f"Epsilon {fit['epsilon']:.4g} at delta {fit['delta']:.3g} bounds how much the results can depend on one "
+        f"{noun}, whatever else an attacker knows, and whatever they compute from the results.",
+        f"Suppose that an attacker knows all the rest of the data and every setting, and must decide {question}. Who "
+        f"guesses is right in 50 of 100 cases. With all that was released, no attacker is right in more than {right} "
+        "of 100 cases. (The advantage, which is the true positive rate less the false positive rate, is at most "
+        f"{advantage}.)",
+        f"An attacker who takes 1 of 100 {noun}s outside the data for members recognises at most {caught} of 100 "
+        f"{noun}s inside it. Who guesses recognises 1.",
+        "These figures are upper bounds for every attack. They follow from the privacy loss distribution of the events "
+        "on the card.",
+        f"The guarantee is about single {noun}s. What is true of many people alike can still be learned from the "
+        "results: that is their purpose.",
+    ]
+    if found["bounded"]:
+        sentences.append(f"Here less exact bounds were used: {found['bounded']}.")
+    header = ["", "epsilon", "advantage", "right in 100 decisions", "recognised of 100, with 1 false alarm in 100"]
+    after = []
+    if len({charge["batch"] for charge in card["ledger"]["charges"]}) > 1:
+        after = [
+            "The figures for all charges hold for charges that were fixed in advance. Where later fits were chosen "
+            f"after earlier results, the guarantee is the whole budget: epsilon {ledger['budget_epsilon']:.4g}."
+        ]
+    tables = [(f"Risk to one {noun}, at most", header, rows)]
+    return Part("meaning", title, sentences, tables=tables, after=after)
+
+
+def _risk(name, epsilon, charges, relation) -> tuple:
+    advantage = membership_advantage(charges, relation)
+    caught = true_positive_rate(charges, FALSE_POSITIVES, relation)
+    return name, f"{epsilon:.4g}", _up(advantage, 3), _up(50 * (1 + advantage), 1), _up(100 * caught, 1)
+
+
+def _up(value: float, digits: int) -> str:
+    """A bound, rounded up."""
+    scale = 10**digits
+    return f"{math.ceil(value * scale - 1e-9) / scale:.{digits}f}"
+
+
+def _ledger(card, found, entries) -> Part:
+    ledger = found["ledger"]
+    budget = ledger["budget_epsilon"]
+    sentences = [
+        f"The ledger records what was spent on these data: {len(entries):,} charge{'s' if len(entries) > 1 else ''}, "
+        f"epsilon {ledger['epsilon']:.4g} of a budget of {budget:.4g} at delta {ledger['delta']:.3g}.",
+        (
+            "This ledger saw this fit alone. If the same rows were used in other fits, under other ledgers, the costs "
+            "add up, and this card does not know of them. Ask for one ledger for all fits on the same data."
+            if len(entries) == 1
+            else "It knows of the fits that were charged to it alone. Ask whether the rows were used under another one."
+        ),
+    ]
+    report = card.accountant().report()
+    rows = [tuple(_cell(value) for value in line) for line in report[_RELEASES].itertuples(index=False)]
+    header = ["fit", "release", "mechanism", "noise multiplier", "sampling rate", "count", "share", "status"]
+    return Part("ledger", "What was spent", sentences, folded=[("Every release", header, rows)])
+
+
+def _public(card) -> Part:
+    sentences = [
+        "These facts were not protected: they were taken as public. A fact is public if everybody may know it without "
+        "these data. A fact that was read off the data, such as the largest income, is not public. Check each one."
+    ]
+    items = [
+        *card["public_assumptions"],
+        *(f"{name}: {_words(fact)}" for name, fact in card.get("declared", {}).items()),
+    ]
+    if not items:
+        items = ["none"]
+    folded, after, columns = [], [], card.get("columns")
+    if isinstance(columns, list) and columns:
+        header = ["column", "kind", "facts taken as public", "source"]
+        folded = [("Columns and the facts declared of each", header, [_column(column) for column in columns])]
+        if any(isinstance(column, dict) and None in column.values() for column in columns):
+            after = ["Facts that were learned cost a part of epsilon: they are protected like all results."]
+    return Part("public", "What was assumed public", sentences, items, folded=folded, after=after)
+
+
+def _column(column) -> tuple:
+    if not isinstance(column, dict):
+        return str(column), "", "", ""
+    known = {key: value for key, value in column.items() if key not in ("name", "kind", "from")}
+    facts = [f"{key} {'learned, and charged' if value is None else _words(value)}" for key, value in known.items()]
+    source = {"schema": "declared by the caller", "dtype": "type of the column"}.get(str(column.get("from")), "")
+    return str(_name(column)), str(column.get("kind", "")), "; ".join(facts), source
+
+
+def _publish(private) -> Part:
+    if not private:
+        return Part(
+            "publish", "What may be published", ["Nothing: neither the rows, nor the model, nor figures of either."]
+        )
+    sentences = ["May be published, with no further cost, as often as you like:"]
+    items = [
+        "the synthetic rows, and any statistic of them",
+        "the released model, and more rows drawn from it",
+        "this card and this page",
+    ]
+    after = [
+        "Must not be published: the real rows; scores, pictures or reports that compare synthetic with real rows; "
+        "predictions or transformed values of real rows; error messages, log files and running times of the fit; the "
+        "choice among several fits that was made by such scores."
+    ]
+    return Part("publish", "What may be published, and what not", sentences, items, after=after)
+
+
+def _check(card) -> Part:
+    files = card.get("files") or {}
+    options = "".join(f" {option} {word}" for name, option, word in _OPTIONS if name in files)
+    sentences = [
+        f"Install skdpgen and run: skdpgen verify card.json{options}",
+        "The command recomputes epsilon from the events on the card, replays the ledger, and fails if the card was "
+        "changed after it was written. The card is not signed: get it from the publisher by a way that you trust.",
+    ]
+    items = [f"SHA-256 of the {FILES[name]}: {stated.removeprefix('sha256:')}" for name, stated in files.items()]
+    if not files:
+        sentences.append(
+            "The card states no SHA-256 of a file, so it cannot show which rows or which model it is about."
+        )
+    rows = [
+        ("digest of the card", card["digest"]),
+        ("noise", card["noise"]),
+        *((f"version of {name}", version) for name, version in card["versions"].items()),
+    ]
+    return Part("verify", "How to verify it", sentences, items, folded=[("Provenance", ["", "as stated"], rows)])
+
+
+_OPTIONS = (("synthetic", "--data", "ROWS"), ("model", "--model", "MODEL"))
+
+
+# ---- values ------------------------------------------------------------------------------------------------------
+def _name(column) -> Any:
+    return column.get("name", "") if isinstance(column, dict) else column
+
+
+def _words(fact) -> str:
+    """A declared fact in words."""
+    if isinstance(fact, dict) and "sha256" in fact:
+        return f"a list of {fact.get('count')} values, {fact['sha256']}"
+    if isinstance(fact, dict) and set(fact) == {"columns"}:
+        return f"{fact['columns']} columns declared, which the card lists"
+    if isinstance(fact, bool):
+        return "yes" if fact else "no"
+    if isinstance(fact, list) and not any(isinstance(value, list | dict) for value in fact):
+        return ", ".join(map(str, fact))
+    return fact if isinstance(fact, str) else json.dumps(fact)
+
+
+def _cell(value) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return ""
+    return value.item() if hasattr(value, "item") else value

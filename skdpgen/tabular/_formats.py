@@ -1,0 +1,219 @@
+"""Columns of decimals, dates, times of the day, time spans, periods and intervals: to plain columns, and back.
+
+The name of its dtype says what a column holds. Objects of Python have no such dtype, so they have a name here.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+from pandas.api import types as pdt
+
+__all__ = [
+    "OBJECTS",
+    "form_of",
+    "from_form",
+    "interval_texts",
+    "parse_form",
+    "range_of_form",
+    "resolution_of_period",
+    "scale_of",
+    "seconds",
+    "time_zone",
+    "to_form",
+    "to_intervals",
+    "type_of_objects",
+]
+
+# Names of columns of Python objects: decimal.Decimal, datetime.date, datetime.time.
+OBJECTS = ("decimal", "date", "time")
+# Answers of pandas.api.types.infer_dtype for objects of one of these types.
+_OF_OBJECTS = {"decimal": "decimal", "date": "date", "time": "time"}
+_DECIMAL = re.compile(r"decimal(128|256)\((\d{1,2}), ?(\d{1,2})\)\[pyarrow\]")
+_TIME = re.compile(r"time(?:32\[(?:s|ms)\]|64\[(?:us|ns)\])\[pyarrow\]")
+_SPAN = re.compile(
+    r"(?:timedelta64|m8)\[(?:s|ms|us|ns)\]|[<>=]m8\[(?:s|ms|us|ns)\]|duration\[(?:s|ms|us|ns)\]\[pyarrow\]"
+)
+_PERIOD = re.compile(r"period\[([A-Za-z]{1,3}(?:-[A-Z]{3})?)\]")
+_INTERVAL = re.compile(r"interval\[(?:int64|float64), (?:left|right|both|neither)\]")
+_ENDS = re.compile(r"[\[(](-?[\d.e+-]+|-?inf), (-?[\d.e+-]+|-?inf)[\])]")
+_DAY = 86_400
+# Seconds of the longest span: 285 years, the range of nanoseconds.
+_LONGEST = 9_000_000_000
+
+
+def form_of(name):
+    """Return "decimal", "date", "time", "span", "period" or "interval" for the name of such a dtype, else None."""
+    if name is None or name in OBJECTS:
+        return name
+    for form, pattern in (
+        ("decimal", _DECIMAL),
+        ("time", _TIME),
+        ("span", _SPAN),
+        ("period", _PERIOD),
+        ("interval", _INTERVAL),
+    ):
+        if pattern.fullmatch(name):
+            return form
+    return None
+
+
+def parse_form(name):
+    """Return the pandas dtype of a name that has a form; TypeError if its parts make no dtype."""
+    if name in OBJECTS:
+        return np.dtype(object)
+    if found := _DECIMAL.fullmatch(name):
+        import pyarrow as pa
+
+        width, precision, scale = map(int, found.groups())
+        if scale > precision:
+            raise TypeError("more decimals than digits")
+        try:
+            return pd.ArrowDtype((pa.decimal128 if width == 128 else pa.decimal256)(precision, scale))
+        except ValueError as error:
+            raise TypeError(str(error)) from None
+    try:
+        return pdt.pandas_dtype(name)
+    except ValueError as error:
+        raise TypeError(str(error)) from None
+
+
+def range_of_form(name):
+    """Return the smallest and largest number of a column of decimals, spans or times of the day (both in seconds)."""
+    form = form_of(name)
+    if form == "time":
+        return 0.0, _DAY - 1e-6
+    if form == "span":
+        return -_LONGEST, _LONGEST
+    found = _DECIMAL.fullmatch(name)
+    largest = np.finfo(np.float64).max if found is None else float(Decimal(10) ** (int(found[2]) - int(found[3])) - 1)
+    return -largest, largest
+
+
+def scale_of(dtype):
+    """Return the decimals of an Arrow decimal."""
+    return int(_DECIMAL.fullmatch(str(dtype))[3])
+
+
+def resolution_of_period(dtype):
+    """Return the resolution of the first moments of periods, such as "D" for months."""
+    unit = _PERIOD.fullmatch(str(dtype))[1]
+    return {"ns": "us"}.get(unit, unit if unit in ("h", "min", "s", "ms", "us") else "D")
+
+
+def time_zone(dtype):
+    """Return the time zone of a dtype of datetimes, of pandas or Arrow, or None."""
+    if isinstance(dtype, pd.ArrowDtype):
+        return getattr(dtype.pyarrow_dtype, "tz", None)
+    return getattr(dtype, "tz", None)
+
+
+def type_of_objects(series):
+    """Return the name in `OBJECTS` of the type that all objects of a column have, or None."""
+    return _OF_OBJECTS.get(pdt.infer_dtype(series, skipna=True))
+
+
+# -- to numbers and text ------------------------------------------------------------------------------------------
+
+
+def from_form(series, name):
+    """Return the numbers of a column whose dtype has the form `name` (a span or time in seconds), or None for others.
+
+    Returns
+    -------
+    array of float64, NaN where missing, or None
+        None where the values are not of that form.
+    """
+    dtype, form = series.dtype, form_of(name)
+    if pdt.is_object_dtype(dtype):
+        kind = pdt.infer_dtype(series, skipna=True)
+        if kind == "decimal":
+            return series.astype("float64").to_numpy()
+        if form == "time" and kind in ("time", "empty"):
+            codes, times = pd.factorize(series)
+            return np.append([seconds(time) for time in times], np.nan)[codes]
+        if form == "span" and kind in ("timedelta", "empty"):
+            return from_form(pd.to_timedelta(series), name)
+        return None
+    if form_of(str(dtype)) == "decimal":
+        return series.to_numpy(dtype=np.float64, na_value=np.nan)
+    if form == "span" and form_of(str(dtype)) == "span":
+        return series.astype("timedelta64[us]").dt.total_seconds().to_numpy()
+    if form == "time" and form_of(str(dtype)) == "time":
+        return from_form(series.astype(object).where(series.notna(), None), name)
+    return None
+
+
+def seconds(time):
+    """Return the seconds since midnight of a time of the day."""
+    return time.hour * 3600 + time.minute * 60 + time.second + time.microsecond * 1e-6
+
+
+def interval_texts(uniques):
+    """Return distinct intervals as text, an object array; what is no interval stays as it is.
+
+    The text does not depend on the type of the ends: (0, 1] and (0.0, 1.0] are one interval.
+    """
+    out = np.empty(len(uniques), dtype=object)
+    out[:] = [_text(value) if isinstance(value, pd.Interval) else value for value in uniques]
+    return out
+
+
+def _text(interval):
+    left, right = (int(end) if float(end).is_integer() else float(end) for end in (interval.left, interval.right))
+    opened = "[" if interval.closed in ("left", "both") else "("
+    return f"{opened}{left}, {right}{']' if interval.closed in ('right', 'both') else ')'}"
+
+
+# -- and back -----------------------------------------------------------------------------------------------------
+
+
+def to_form(values, absent, name, decimals=None):
+    """Return a Series of decimals, spans or times of the day.
+
+    Parameters
+    ----------
+    values : array of shape (n_rows,), float64
+        Spans and times in seconds.
+    absent : bool array of shape (n_rows,)
+    name : str
+        Name of the dtype.
+    decimals : int, default=None
+        Of decimals; None writes as many as a number has.
+    """
+    form, dtype = form_of(name), parse_form(name)
+    if form == "span":
+        spans = np.rint(np.where(absent, 0.0, values) * 1e6).astype(np.int64).view("timedelta64[us]")
+        return pd.Series(np.where(absent, np.timedelta64("NaT", "us"), spans)).astype(dtype)
+    distinct, codes = np.unique(np.where(absent, 0.0, values), return_inverse=True)
+    if form == "decimal":
+        if isinstance(dtype, pd.ArrowDtype):
+            decimals = scale_of(dtype)
+        made = [
+            Decimal(repr(value) if decimals is None else f"{value:.{max(decimals, 0)}f}") for value in distinct.tolist()
+        ]
+    else:
+        made = [_time(value) for value in distinct.tolist()]
+    table = np.empty(len(made) + 1, dtype=object)
+    table[:-1], table[-1] = made, None
+    objects = table[np.where(absent, len(made), codes)]
+    return pd.Series(objects, dtype=object) if name in OBJECTS else pd.Series(pd.array(objects, dtype=dtype))
+
+
+def _time(value):
+    micro = min(round(value * 1e6), _DAY * 1_000_000 - 1)
+    return (datetime.datetime.min + datetime.timedelta(microseconds=micro)).time()
+
+
+def to_intervals(texts, dtype):
+    """Return an array of the intervals that texts such as "(0, 1]" name; texts that name none are missing."""
+    convert = int if dtype.subtype.kind == "i" else float
+    made = []
+    for text in texts:
+        found = _ENDS.fullmatch(text)
+        made.append(pd.Interval(*map(convert, found.groups()), closed=dtype.closed) if found else None)
+    return pd.arrays.IntervalArray(made, dtype=dtype)

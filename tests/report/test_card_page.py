@@ -1,0 +1,191 @@
+"""The page of a privacy card: plain sentences, true figures, safe for any card, and nothing fetched."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+import stat
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from _command_line import refused
+from _pages import Page
+from scipy.stats import norm
+
+from skdpgen import DPPCA, MomentSynthesizer, PrivacyAccountant, PrivacyCard, Schema
+from skdpgen.__main__ import main
+from skdpgen.accounting import Phase, gaussian_mu, non_private_event
+from skdpgen.accounting._card import digest
+from skdpgen.report import card_page, card_text
+from skdpgen.tabular import Categorical, Numeric
+from skdpgen.testing import seeded_noise
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+
+OLD = Path(__file__).parent.parent / "data"
+NASTY = "x</p><script>alert(1)</script>\n\x1b[2J\u202e&\"'"
+TITLES = [
+    *("What was protected", "What the guarantee means", "What was spent", "What was assumed public"),
+    *("What may be published, and what not", "How to verify it"),
+]
+
+
+def words(html):
+    return " ".join(Page(html).text.split())
+
+
+def signed(content):
+    body = {name: value for name, value in content.items() if name != "digest"}
+    return PrivacyCard({**body, "digest": digest(body)})
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.integers(18, 90, 300), "job": rng.choice(["a", "b"], 300), "pay": rng.random(300)})
+    schema = Schema([Numeric("age", (17, 90), integer=True), Categorical("job", ("a", "b"))])
+    return MomentSynthesizer(1.0, schema=schema, accountant=PrivacyAccountant(3.0)).fit(frame)
+
+
+def test_the_page_answers_the_questions_of_a_privacy_officer_in_order(fitted):
+    html = card_page(fitted.card_)
+    page, text = Page(html), words(html)
+    assert [text.index(title) for title in TITLES] == sorted(text.index(title) for title in TITLES)
+    for said in (
+        "This release is differentially private: epsilon 1 at delta 1e-05, for one row.",
+        "The data had 3 columns: age, job, pay.",
+        "if any one row were added or removed",
+        "This ledger saw this fit alone.",
+        "bounds 17, 90",
+        "categories a, b",
+        "bounds learned, and charged",
+        "Facts that were learned cost a part of epsilon",
+        "Must not be published: the real rows;",
+        "skdpgen verify card.json",
+        fitted.card_["digest"],
+        fitted.card_["date"],
+    ):
+        assert said in text, said
+    assert len(page.all("section")) == len(TITLES)
+
+
+def test_the_risk_on_the_page_is_that_of_the_events_on_the_card():
+    model = DPPCA(2, epsilon=1.0, bounds=(0, 1), l2_bound=1.0).fit(np.random.default_rng(0).random((400, 3)))
+    mu = gaussian_mu(model.card_["fit"]["epsilon"], 1e-5)  # every release of this fit is Gaussian
+    advantage, caught = 2 * norm.cdf(mu / 2) - 1, norm.cdf(norm.ppf(0.01) + mu)
+    text = card_text(model.card_)
+    stated = float(re.search(r"is at\s+most (0\.\d+)\.\)", text)[1])
+    assert advantage <= stated <= advantage + 1e-3  # rounded up
+    right = float(re.search(r"right in more than\s+([\d.]+)\s+of\s+100", text)[1])
+    assert 50 * (1 + advantage) <= right <= 50 * (1 + advantage) + 0.1
+    recognised = float(re.search(r"recognises at most\s+([\d.]+)\s+of\s+100", text)[1])
+    assert 100 * caught <= recognised <= 100 * caught + 0.1
+
+
+def test_a_second_fit_and_the_other_relation_are_stated(fitted):
+    books = PrivacyAccountant(4.0, neighboring="replace_one")
+    for _ in range(2):
+        model = DPPCA(1, epsilon=1.0, bounds=(0, 1), accountant=books).fit(np.random.default_rng(0).random((300, 2)))
+    text = words(card_page(model.card_))
+    assert "the number of rows is public" in text
+    assert "which of two rows was in the data" in text
+    assert "all 2 charges of the ledger" in text
+    assert "the guarantee is the whole budget: epsilon 4" in text
+    assert "saw this fit alone" not in text
+    assert "all 2 charges of the ledger: epsilon" in card_text(model.card_)
+
+
+def test_a_release_without_protection_says_so_first():
+    with seeded_noise(0, quiet=True):
+        seeded = DPPCA(1, bounds=(0, 1)).fit(np.random.default_rng(0).random((300, 2)))
+    books = PrivacyAccountant(np.inf)
+    plan = books.calibrate([Phase("look", 1.0)], label="look")
+    books.charge(non_private_event(), "look")
+    books.charge(plan.event, plan.label)
+    bare = PrivacyCard.build(plan, books, model="M", parameters={}, noise="none", private=False)
+    for card in (seeded.card_, bare):
+        page = card_page(card)
+        assert words(page).index("NOT PRIVATE: this release protects nobody.") < 200
+        assert "May be published" not in page
+        assert "There is no guarantee" in card_text(card)
+
+
+@pytest.mark.parametrize("path", sorted(OLD.glob("*.card.json")), ids=lambda path: path.name)
+def test_cards_of_the_earlier_version_have_a_page(path):
+    text = words(card_page(PrivacyCard.load(path)))
+    assert "did not list the columns" in text
+    assert "states no SHA-256" in text
+
+
+def test_no_text_of_a_card_becomes_a_tag_or_a_line_or_a_command(fitted):
+    content = copy.deepcopy(json.loads(fitted.card_.to_json()))
+    content.update(unit=NASTY, noise=NASTY, public_assumptions=[NASTY, "y" * 10**6], versions={NASTY: NASTY})
+    content["model"] = {"name": NASTY, "parameters": {}}
+    content["columns"] = [{"name": NASTY, "kind": NASTY, NASTY: [NASTY, {"deep": [NASTY]}], "from": NASTY}, NASTY]
+    content["declared"] = {NASTY: NASTY, "bounds": {"sha256": NASTY, "count": NASTY}, "schema": {"columns": NASTY}}
+    for part in ("fit", "ledger"):
+        for charge in content[part]["charges"]:
+            charge["label"] = f"{NASTY}: a, b"
+    content["fit"]["label"] = f"{NASTY}: a, b"
+    card = signed(content)
+    html, text = card_page(card), card_text(card)
+    assert len(Page(html).all("script")) == 0
+    assert "alert(1)" in words(html)
+    for shown in (html, text):
+        assert all(c == "\n" or c.isprintable() for c in shown)
+        assert len(shown) < 100_000
+    assert not any(line.startswith("x</p>") for line in text.splitlines())
+    names = {attrs.get("id") for _, attrs in Page(html).tags} - {None}
+    assert names == {"content", "protected", "meaning", "ledger", "public", "publish", "verify"}
+
+
+def test_a_card_of_many_columns_and_charges_gives_a_page_of_bounded_length(fitted):
+    content = copy.deepcopy(json.loads(fitted.card_.to_json()))
+    content["columns"] = [{"name": f"c{k}", "kind": "boolean", "from": "dtype"} for k in range(5_000)]
+    text = words(card_page(signed(content)))
+    assert "c11 and 4,988 more, which are listed below" in text
+    assert "The first 2,000 of 5,000; the card holds all." in text
+    assert "c1999" in text
+    assert "c2000" not in text
+
+
+def test_the_page_is_accessible_and_fetches_nothing(fitted):
+    html = card_page(fitted.card_)
+    page = Page(html)
+    assert page.all("html")[0]["lang"] == "en"
+    assert "default-src 'none'" in html
+    assert "://" not in html
+    assert not page.all("img")
+    assert page.all("main")[0]["id"] == "content"
+    assert [attrs["scope"] for attrs in page.all("th")].count("col") > 5
+    assert len(page.all("h1")) == 1
+    assert page.all("div")[0] == {"class": "banner calm", "role": "note", "aria-label": "Guarantee"}
+    assert "@media print" in html
+
+
+def test_the_command_prints_the_card_and_writes_a_page_for_everyone(fitted, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = tmp_path / "rows.csv"
+    fitted.sample(20).to_csv(rows, index=False)
+    fitted.card_.with_files(synthetic=rows).save("card.json")
+    assert main(["card", "card.json"]) == 0
+    printed = capsys.readouterr().out
+    assert printed == card_text(PrivacyCard.load("card.json"))
+    assert "skdpgen verify card.json --data ROWS" in printed
+    before = os.umask(0o077)
+    try:
+        assert main(["card", "card.json", "--html", "page.html"]) == 0
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(Path("page.html").stat().st_mode) == 0o644
+    assert Path("page.html").read_text(encoding="utf-8") == card_page(PrivacyCard.load("card.json"))
+    capsys.readouterr()
+    assert "named by two options" in refused(capsys, "card", "card.json", "--html", "card.json")
+    changed = json.loads(Path("card.json").read_text())
+    Path("bad.json").write_text(json.dumps({**changed, "unit": "nobody"}))
+    assert "was changed after it was written" in refused(capsys, "card", "bad.json", "--html", "bad.html")
+    assert not Path("bad.html").exists()

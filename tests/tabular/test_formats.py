@@ -1,0 +1,199 @@
+"""Decimals, dates, times of the day, spans, periods and intervals are fitted, and come back in kind."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpgen import MomentSynthesizer, Schema
+from skdpgen.data.table_files import read_table
+from skdpgen.exceptions import SchemaError
+from skdpgen.tabular import Categorical, Datetime, Numeric, TableEncoder
+from skdpgen.tabular._columns import output_dtype
+
+pa = pytest.importorskip("pyarrow")
+pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+
+N = 1500
+RNG = np.random.default_rng(0)
+DAYS = RNG.integers(0, 400, N)
+DATES = [datetime.date(2020, 1, 1) + datetime.timedelta(int(day)) for day in DAYS]
+TIMES = [datetime.time(int(hour), 30) for hour in RNG.integers(7, 19, N)]
+CENTS = [Decimal(int(value)) / 4 for value in RNG.integers(0, 400, N)]
+SPANS = pd.Series(pd.to_timedelta(RNG.integers(1, 100, N), unit="h"))
+MOMENTS = pd.Series(pd.to_datetime(RNG.integers(1.5e9, 1.6e9, N), unit="s", utc=True).tz_convert("Europe/Paris"))
+FORMS = {
+    "decimal": (pd.Series(CENTS, dtype=object), Decimal),
+    "date": (pd.Series(DATES, dtype=object), datetime.date),
+    "time": (pd.Series(TIMES, dtype=object), datetime.time),
+    "span": (SPANS, pd.Timedelta),
+    "month": (pd.Series(pd.PeriodIndex(pd.to_datetime(DATES), freq="M")), pd.Period),
+    "hour": (pd.Series(pd.PeriodIndex(pd.to_datetime(DATES), freq="h")), pd.Period),
+    "interval": (
+        pd.Series(pd.arrays.IntervalArray.from_breaks([0.0, 1.5, 2.0, 3.0])[RNG.integers(0, 3, N)]),
+        pd.Interval,
+    ),
+    "arrow decimal": (pd.Series(CENTS, dtype=pd.ArrowDtype(pa.decimal128(10, 2))), Decimal),
+    "arrow whole decimal": (
+        pd.Series([Decimal(d) for d in DAYS.tolist()], dtype=pd.ArrowDtype(pa.decimal128(9, 0))),
+        Decimal,
+    ),
+    "arrow date": (pd.Series(DATES, dtype=pd.ArrowDtype(pa.date32())), datetime.date),
+    "arrow time": (pd.Series(TIMES, dtype=pd.ArrowDtype(pa.time64("us"))), datetime.time),
+    "arrow span": (SPANS.astype("timedelta64[us]").astype(pd.ArrowDtype(pa.duration("us"))), pd.Timedelta),
+    "arrow zone": (
+        MOMENTS.astype("datetime64[us, Europe/Paris]").astype(pd.ArrowDtype(pa.timestamp("us", "Europe/Paris"))),
+        pd.Timestamp,
+    ),
+}
+
+
+@pytest.mark.parametrize("absent", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_form_is_fitted_and_comes_back_in_kind(form, absent):
+    values, kind = FORMS[form]
+    frame = pd.DataFrame({"x": values})
+    if absent:
+        frame.loc[::3, "x"] = None
+    synth = MomentSynthesizer(20.0, random_state=0).fit(frame)
+    drawn = synth.sample(2000, random_state=0)["x"]
+    assert drawn.dtype == frame["x"].dtype
+    assert all(isinstance(value, kind) for value in drawn.dropna())
+    assert drawn.isna().mean() == pytest.approx(absent / 3, abs=0.05)
+    assert (drawn.dropna() <= values.max()).mean() > 0.9 or form == "interval"
+    assert Schema.from_json(synth.schema_.to_json()) == synth.schema_
+    # what is drawn can be encoded again
+    assert np.isfinite(synth.score(synth.sample(50)))
+
+
+def test_learned_numbers_have_the_mean_of_the_rows():
+    frame = pd.DataFrame({"span": FORMS["span"][0], "date": pd.to_datetime(DATES).date, "cents": CENTS})
+    drawn = MomentSynthesizer(50.0, random_state=0, n_components=1).fit(frame).sample(4000, random_state=0)
+    assert drawn["span"].mean() / frame["span"].mean() == pytest.approx(1, abs=0.1)
+    assert drawn["cents"].astype(float).mean() == pytest.approx(frame["cents"].astype(float).mean(), rel=0.1)
+    error = pd.to_datetime(drawn["date"]).mean() - pd.to_datetime(frame["date"]).mean()
+    assert abs(error) < pd.Timedelta(25, "D")
+
+
+def test_cut_columns_come_back_as_intervals():
+    frame = pd.DataFrame({"x": pd.cut(RNG.normal(size=N), [-np.inf, -1, 0, 2.5, np.inf])})
+    drawn = MomentSynthesizer(20.0).fit(frame).sample(500)["x"]
+    assert drawn.dtype == "interval[float64, right]"
+    assert set(drawn.dropna()) == set(frame["x"])
+
+
+def test_declared_intervals_of_whole_numbers_stay_whole():
+    frame = pd.DataFrame({"x": pd.arrays.IntervalArray.from_breaks([0, 1, 2])[RNG.integers(0, 2, N)]})
+    column = Categorical("x", ("(0, 1]", "(1, 2]"), dtype="interval[int64, right]")
+    drawn = MomentSynthesizer(20.0, schema=Schema([column])).fit(frame).sample(50)["x"]
+    assert drawn.dtype == frame["x"].dtype
+    for facts in ({"categories": None}, {"other": "else"}, {"missing": True}):
+        with pytest.raises(SchemaError, match="never missing"):
+            Categorical("x", **{"categories": ("(0, 1]",), "dtype": "interval[int64, right]", **facts})
+
+
+def test_types_of_objects_are_an_assumption_on_the_card():
+    frame = pd.DataFrame({"x": pd.Series(CENTS[:300], dtype=object)})
+    card = MomentSynthesizer(1.0).fit(frame).card_
+    assert "types of the objects in columns of objects: 'x' decimal" in card["public_assumptions"]
+    known = Schema([Numeric("x", (0, 100), dtype="decimal", decimals=2)])
+    card = MomentSynthesizer(1.0, schema=known).fit(frame).card_
+    assert not any("objects" in text for text in card["public_assumptions"])
+
+
+def test_chunks_of_objects_have_one_type():
+    chunks = [pd.DataFrame({"x": pd.Series(part, dtype=object)}) for part in (CENTS[:300], [None] * 3, CENTS[300:600])]
+    drawn = MomentSynthesizer(5.0).fit(chunks).sample(30)["x"]
+    assert all(isinstance(value, Decimal) for value in drawn.dropna())
+    chunks.append(pd.DataFrame({"x": pd.Series(DATES[:30], dtype=object)}))
+    with pytest.raises(SchemaError, match="column 'x'"):
+        MomentSynthesizer(5.0).fit(chunks)
+
+
+@pytest.mark.parametrize("seconds", [0, 1, 86_399])
+def test_times_of_the_day_need_no_learning(seconds):
+    column = Numeric("x", integer=True, dtype="time")
+    assert column.bounds == (0, 86_399)
+    encoder = TableEncoder(Schema([column]), numeric="scale").fit()
+    time = (datetime.datetime.min + datetime.timedelta(seconds=seconds)).time()
+    frame = pd.DataFrame({"x": pd.Series([time], dtype=object)})
+    assert encoder.inverse_transform(encoder.transform(frame))["x"].tolist() == [time]
+
+
+def test_parquet_types_come_back_as_they_were(tmp_path):
+    types = {
+        "small": pa.int16(),
+        "single": pa.float32(),
+        "amount": pa.decimal128(10, 2),
+        "day": pa.date32(),
+        "hour": pa.time32("ms"),
+        "span": pa.duration("ms"),
+        "zoned": pa.timestamp("us", "Europe/Paris"),
+        "flag": pa.bool_(),
+        "code": pa.dictionary(pa.int8(), pa.string()),
+    }
+    values = {
+        "small": DAYS.tolist(),
+        "single": RNG.normal(size=N).tolist(),
+        "amount": CENTS,
+        "day": DATES,
+        "hour": TIMES,
+        "span": [datetime.timedelta(hours=int(day)) for day in DAYS],
+        "zoned": MOMENTS.dt.to_pydatetime().tolist(),
+        "flag": (DAYS % 2 == 0).tolist(),
+        "code": RNG.choice(["a", "b"], N).tolist(),
+    }
+    import pyarrow.parquet as pq
+
+    from skdpgen.__main__ import main
+
+    table = pa.table({name: pa.array(values[name], type=types[name]) for name in types})
+    pq.write_table(table, tmp_path / "in.parquet")
+    for model in ("moment", "p3gm"):  # in parts, and whole
+        out = tmp_path / f"{model}.parquet"
+        fit = ["synthesize", tmp_path / "in.parquet", "--model", model, "--epsilon", "0.5", "--output", out]
+        assert main(list(map(str, fit))) == 0
+        assert dict(zip(types, pq.read_schema(out).types)) == types
+    assert read_table(tmp_path / "in.parquet")["span"].iloc[0] == values["span"][0]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "decimal128(5, 9)[pyarrow]",
+        "decimal128(99, 2)[pyarrow]",
+        "period[XYZ]",
+        "period[../x]",
+        "interval[object, right]",
+        "interval[datetime64[ns, dateutil/../../x], right]",
+        "timedelta64[Y]",
+        "time64[s][pyarrow]",
+    ],
+)
+def test_other_names_of_dtypes_are_refused(name):
+    for column in (Numeric, Datetime, Categorical):
+        with pytest.raises(SchemaError, match="unknown dtype"):
+            column("x", dtype=name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (Numeric, "date"),
+        (Numeric, "period[M]"),
+        (Numeric, "interval[float64, right]"),
+        (Datetime, "time"),
+        (Datetime, "decimal"),
+        (Datetime, "timedelta64[us]"),
+        (Categorical, "decimal"),
+        (Categorical, "period[M]"),
+    ],
+)
+def test_a_form_belongs_to_one_kind(kind, name):
+    output_dtype(name)
+    with pytest.raises(SchemaError, match="does not fit a column of"):
+        kind("x", dtype=name)

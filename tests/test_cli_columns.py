@@ -1,0 +1,121 @@
+"""Columns on the command line: identifiers and codes are named, dropped, or settled by an option; missing marks."""
+
+from __future__ import annotations
+
+import _command_line
+import numpy as np
+import pandas as pd
+import pytest
+from _command_line import FRAME, refused
+
+import skdpgen
+from skdpgen import Schema
+from skdpgen.__main__ import main
+from skdpgen.tabular import Categorical, Identifier, Numeric
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+table = _command_line.table
+FIT = "synthesize keyed.csv --model moment --epsilon 8 --output out.csv"
+
+
+@pytest.fixture
+def keyed(table):
+    """A table of two columns with keys, and its schema."""
+    frame = FRAME[["age", "ill"]].assign(ill=FRAME["ill"].astype(int), visit_id=np.arange(len(FRAME)))
+    frame.to_csv("keyed.csv", index=False)
+    Schema([Numeric("age", (18, 80), integer=True), Categorical("ill", (0, 1))]).save("two.json")
+    return frame
+
+
+def test_schema_names_likely_identifiers_with_the_command_that_settles_it(keyed, capsys):
+    assert main(["schema", "keyed.csv", "--output", "s.json"]) == 0
+    said = capsys.readouterr().err
+    assert "skdpgen schema keyed.csv --id visit_id; without the columns: --drop visit_id" in said
+    assert "whole numbers, which are taken for quantities: age, ill." in said
+    assert main(["schema", "keyed.csv", "--id", "visit_id", "--target", "ill", "--output", "s.json"]) == 0
+    assert "visit_id" not in capsys.readouterr().err
+    schema = Schema.load("s.json")
+    assert schema["visit_id"] == Identifier("visit_id", dtype="Int64")
+    assert isinstance(schema["ill"], Categorical)
+    assert isinstance(schema["age"], Numeric)
+    assert main(["schema", "keyed.csv", "--drop", "visit_id", "--categorical", "ill,age", "--output", "s.json"]) == 0
+    assert list(Schema.load("s.json")) == ["age", "ill"]
+    assert isinstance(Schema.load("s.json")["age"], Categorical)
+
+
+def test_a_schema_does_not_change_the_kind_of_a_target(keyed):
+    main(["schema", "keyed.csv", "--id", "visit_id", "--output", "s.json"])  # without --target
+    assert main(f"{FIT} --schema s.json --target ill --save-model m.safetensors".split()) == 0
+    assert sorted(skdpgen.load("m.safetensors").classes_[:2]) == [0, 1]
+    rows = pd.read_csv("out.csv")
+    assert list(rows.columns) == list(keyed.columns)
+    assert rows["visit_id"].tolist() == list(range(1, len(rows) + 1))
+
+
+def test_a_budget_is_planned_for_identifiers_and_codes(keyed, capsys):
+    assert main(["schema", "keyed.csv", "--id", "visit_id", "--target", "ill", "--output", "s.json"]) == 0
+    assert main(["budget", "--schema", "s.json", "--rows", "300", "--target", "ill"]) == 0
+    assert "moments" in capsys.readouterr().out
+
+
+def test_dropped_columns_are_not_read(keyed):
+    keyed.assign(visit_id=["x", *range(1, len(keyed))]).to_csv("keyed.csv", index=False)
+    assert main(f"{FIT} --drop visit_id --kinds-from-values".split()) == 0
+    assert list(pd.read_csv("out.csv")) == ["age", "ill"]
+
+
+def test_dropped_columns_of_a_schema_are_not_read(keyed):
+    assert main(f"{FIT} --schema two.json --drop visit_id,age".split()) == 0
+    assert list(pd.read_csv("out.csv")) == ["ill"]
+
+
+@pytest.mark.parametrize("model", ["moment", "p3gm"])
+def test_parquet_files_are_read_without_dropped_columns(keyed, model):
+    pytest.importorskip("pyarrow")
+    keyed.to_parquet("keyed.parquet")
+    fit = f"synthesize keyed.parquet --model {model} --epsilon 8 --output out.csv --drop visit_id"
+    assert main(fit.split()) == 0
+    assert list(pd.read_csv("out.csv")) == ["age", "ill"]
+
+
+def test_a_column_deleted_from_the_schema_is_learned_and_said_so_or_left_out(keyed, capsys):
+    assert "--only-schema-columns" in refused(capsys, *f"{FIT} --schema two.json".split())
+    assert main(f"{FIT} --epsilon .05 --schema two.json --kinds-from-values".split()) == 0
+    said = capsys.readouterr().err
+    assert "not in the schema, and therefore learned and charged: visit_id; --only-schema-columns" in said
+    assert list(pd.read_csv("out.csv")) == list(keyed)
+    assert main(f"{FIT} --schema two.json --only-schema-columns".split()) == 0
+    assert list(pd.read_csv("out.csv")) == ["age", "ill"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--drop age,visit", "--drop: no column 'visit'; the file has age, ill, visit_id"),
+        ("--drop age --target age", "--drop names the target 'age'"),
+        ("--drop age,ill,visit_id", "--drop leaves no column"),
+        ("--only-schema-columns", "--only-schema-columns needs --schema"),
+    ],
+)
+def test_wrong_columns_are_refused_before_the_charge(keyed, capsys, options, message):
+    assert message in refused(capsys, *f"{FIT} --ledger budget.db {options}".split())
+
+
+def test_a_name_with_a_comma_can_be_dropped(keyed):
+    keyed.rename(columns={"visit_id": "a,b"}).to_csv("keyed.csv", index=False)
+    assert main([*FIT.split(), "--drop", "a,b", "--kinds-from-values"]) == 0
+    assert list(pd.read_csv("out.csv")) == ["age", "ill"]
+
+
+@pytest.mark.parametrize("mark", ["?", "N"])
+def test_a_missing_value_is_written_as_it_was(keyed, mark):
+    frame = keyed[["ill"]].assign(town=np.where(np.arange(len(keyed)) % 3, "north", mark))
+    frame.to_csv("keyed.csv", index=False)
+    fit = f"{FIT} --missing {mark} --missing NA --kinds-from-values --save-model m.safetensors"
+    assert main(fit.split()) == 0
+    assert main(f"sample m.safetensors --rows 300 --missing {mark} --output again.csv".split()) == 0
+    for path in ("out.csv", "again.csv"):
+        towns = pd.read_csv(path, keep_default_na=False)["town"]
+        assert set(towns) <= {"north", mark, "other"}
+        assert (towns == mark).mean() == pytest.approx(1 / 3, abs=0.1)
+    assert main(["sample", "m.safetensors", "--rows", "3", "--missing", "x", "--output", "again.parquet"]) == 2
