@@ -218,6 +218,10 @@ class BaseSynthesizer(PrivateEstimator):
         else:
             chunks = (model.sample(part, rng) for part in parts)
         # keys come last: rows that were drawn again use none up, and none occurs twice in all chunks
+        return self._with_keys(chunks)
+
+    def _with_keys(self, chunks):
+        """Chunks of a sample with fresh keys, where the schema has identifiers."""
         return self.model_.codec.with_keys(chunks) if self.model_.kind == "frame" else chunks
 
     def _drawn_again(self):
