@@ -456,9 +456,9 @@ def _narrowed(schema, steps):
         scale = unit_of(column)
         low, high = (bound / scale for bound in ends[name])
         if column.whole:
-            # 0.3 / 0.1 is a little less than 3
-            near = 0.0 if column.step is None else 1e-9
-            low, high = float(np.ceil(low - near * abs(low))), float(np.floor(high + near * abs(high)))
+            if column.step is not None:  # 0.3 / 0.1 is a little less than 3
+                low, high = low * (1 - 1e-9 * np.sign(low)), high * (1 + 1e-9 * np.sign(high))
+            low, high = float(np.ceil(low)), float(np.floor(high))
         if low >= high:
             raise ValueError(f"the constraints leave no range to the column {name!r} within the declared bounds")
         if not column.complete:

@@ -182,7 +182,9 @@ def test_the_card_holds_what_is_declared_of_the_rows():
 
 def test_a_budget_plan_tells_the_errors_of_what_the_model_counts():
     frame, schema = keyed("a <= b", "combinations(town, state)")
-    counts = MomentSynthesizer(3.0, schema=schema).plan(frame).table.counts(
-        MomentSynthesizer(3.0, schema=schema).plan(frame), 1500
+    counts = (
+        MomentSynthesizer(3.0, schema=schema)
+        .plan(frame)
+        .table.counts(MomentSynthesizer(3.0, schema=schema).plan(frame), 1500)
     )
     assert [(row.kind, row.columns) for row in counts] == [("learned category", 1), ("number", 2)]
