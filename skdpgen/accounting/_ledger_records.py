@@ -79,6 +79,8 @@ class FitSteps(NamedTuple):
         SHA-256 of every checkpoint from which steps were taken.
     end : str or None
         That of the checkpoint at which the fit was ended; None while it goes on.
+    day : str or None
+        Day of the charge in UTC; None in files of earlier formats.
     """
 
     charge: Charge
@@ -87,6 +89,7 @@ class FitSteps(NamedTuple):
     taken: int
     files: frozenset[str]
     end: str | None
+    day: str | None
 
 
 # ---- writing -----------------------------------------------------------------------------------------------------
@@ -251,7 +254,7 @@ def fit_steps_of(records: Sequence[Record], number: int) -> FitSteps:
         raise ValueError(f"entry {number} was not charged for one fit with a checkpoint")
     files = frozenset(later.file for later in own if not later.ends)
     end = next((later.file for later in own if later.ends), None)
-    return FitSteps(entry.charge, entry.status, steps, sum(later.takes for later in own), files, end)
+    return FitSteps(entry.charge, entry.status, steps, sum(later.takes for later in own), files, end, entry.day)
 
 
 def _charged(records: Sequence[Record], number: int) -> Entry:
@@ -259,8 +262,8 @@ def _charged(records: Sequence[Record], number: int) -> Entry:
     record = records[number - 1] if 1 <= number <= len(records) else None
     if record is None or record.entry is None:
         raise ValueError(f"entry {number} is no charge")
-    used = next((later.status for later in records if later.uses == number), record.entry.status)
-    return Entry(record.entry.charge, record.entry.batch, used)
+    used = next((later for later in records if later.uses == number), record)
+    return Entry(record.entry.charge, record.entry.batch, used.status, used.day)
 
 
 def _steps(entry: Entry, *, of_fit: bool = False) -> int:

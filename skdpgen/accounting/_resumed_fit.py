@@ -116,6 +116,7 @@ class ResumedFit:
             )
         receipt = Receipt(self._plan.charge)
         receipt._left = [row for row in receipt._left if row.mechanism != "gaussian"]
+        receipt._day = self._found.day or receipt._day  # the card has the day of the charge
         return receipt
 
 

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler
@@ -18,6 +19,8 @@ from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from ..accounting import FitPlan, Phase, gaussian_event, gaussian_mu, non_private_event, repeat_and_select_event
 from ..accounting._events import releases
 from ..accounting._reservation import calibrate_by_rdp, plan_at
+from ..exceptions import InvalidInputError
+from ..tabular._formats import type_of_objects
 from ..utils.noise import public_noise
 from ..utils.validation import is_extension, num_samples
 from ..utils.watching import unwatched
@@ -121,6 +124,7 @@ class PlansSearch:
                 f"a search calls _prepare and _complete of an estimator and not its fit: {name} must have both, and "
                 "must not change fit"
             )
+        _check_objects(estimator, X, y)
         request = estimator._requested(X, y, accountant)
         if request is None:
             raise ValueError(f"{name}.plan does not ask its accountant to calibrate: see PrivateEstimator")
@@ -263,6 +267,24 @@ def _has_separate_fit(kind):
     fit, complete = (next(c for c in kind.__mro__ if name in vars(c)) for name in ("fit", "_complete"))
     known = fit.__module__.startswith("skdpgen.") or issubclass(complete, fit)
     return complete is PrivateEstimator or not known
+
+
+def _check_objects(estimator, X, y):
+    """Refuse columns of objects whose type the rows decide: it is settled once, and not by the rows of each run."""
+    parameters = estimator.get_params(deep=False)
+    if not isinstance(X, pd.DataFrame) or "schema" not in parameters:
+        return
+    declared = () if parameters["schema"] is None else parameters["schema"].names
+    columns = {name: X[name] for name in X.columns if name not in declared}
+    if y is not None and getattr(y, "name", None) not in declared:
+        columns["y"] = y if isinstance(y, pd.Series) else pd.Series(np.asarray(y).ravel())
+    found = {name: type_of_objects(c) for name, c in columns.items() if c.dtype == np.dtype(object)}
+    if listed := ", ".join(f"{name!r} ({kind})" for name, kind in found.items() if kind):
+        raise InvalidInputError(
+            f"the type of the objects in {listed} is not declared: a run whose rows have none of them would find "
+            'another type, and end the search after its charge. Declare it in the schema, as by Numeric(name, dtype="'
+            'decimal", missing=True); nothing was charged'
+        )
 
 
 def public_model(estimator, X, y, neighboring):

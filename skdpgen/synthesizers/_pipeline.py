@@ -36,6 +36,9 @@ class PrivatePipeline(Pipeline):
     the steps after it does not hold, and what it learned leaves with whatever is mapped back. Private estimators, a
     `TableEncoder`, steps without fitted state and encoders with declared categories pass.
 
+    A step without fitted state passes unchecked. Its function must map each row by that row alone: in
+    ``FunctionTransformer(scale)`` one record changes the rows of all others, as in a `StandardScaler`.
+
     Parameters
     ----------
     steps : list of (name, estimator)

@@ -71,7 +71,7 @@ class ReleasedModel:
     @property
     def class_ratio(self):
         """Released share of each class."""
-        return self.component_weights / self.component_weights.sum()
+        return self.component_weights / max(self.component_weights.sum(), 1e-12)
 
     # ---- rows out ------------------------------------------------------------------------------------------------
     def sample(self, components, rng):

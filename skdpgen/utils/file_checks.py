@@ -68,8 +68,9 @@ def check_loaded(estimator):
     count, weights = model.row_count, np.asarray(model.component_weights)
     if isinstance(count, bool) or not isinstance(count, Real) or not 0 <= count <= _MOST_ROWS:
         raise ValueError("the row count must be a number from 0 to 1e15")
-    if weights.ndim != 1 or not 1 <= len(weights) <= MOST_CLASSES or (weights < 0).any() or not weights.sum() > 0:
-        raise ValueError("the shares of the classes must be a list of numbers, none negative, not all zero")
+    # all are zero where noise hides every row: rows are then drawn of all classes alike
+    if weights.ndim != 1 or not 1 <= len(weights) <= MOST_CLASSES or not 0 <= weights.min() <= weights.sum() < np.inf:
+        raise ValueError("the shares of the classes must be a list of numbers, none negative")
     if model.codec.n_classes and len(weights) != model.codec.n_classes:
         raise ValueError("there must be one share for each class")
     components = np.resize(np.arange(len(weights)), max(_TRIAL, len(weights)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -235,6 +236,21 @@ def test_sabotage_of_the_trial_is_caught(monkeypatch, mutant):
 @pytest.mark.parametrize("claim", CLAIMS, ids=str)
 def test_a_search_refuses_and_fails_as_it_claims(claim):
     claim.holds_unpatched()
+
+
+def test_the_type_of_objects_is_not_left_to_the_rows_of_a_run():
+    """Of one decimal among 400 rows a run without its row sees text: its fit failed after the charge."""
+    amount = pd.Series([None] * 400, dtype=object)
+    amount[3] = Decimal("1.5")
+    frame, grid = pd.DataFrame({"x": np.arange(400.0), "amount": amount}), {"bounds_share": [0.1, 0.2]}
+    accountant, template = PrivacyAccountant(5.0), MomentSynthesizer()
+    for X_, y, named in ((frame, None, "amount"), (frame[["x"]], amount, "y")):
+        with pytest.raises(InvalidInputError, match=rf"'{named}' \(decimal\) is not declared"):
+            PrivateSearchCV(template, grid, accountant=accountant, **SCORED).fit(X_, y)
+    assert not accountant.entries
+    template.set_params(schema=Schema([Numeric("amount", (0, 2), dtype="decimal", missing=True)]))
+    PrivateSearchCV(template, grid, accountant=accountant, **SCORED).fit(frame)
+    assert len(accountant.entries) == 1
 
 
 def test_declared_dates_as_text_and_values_in_columns_of_objects_are_searched_over():

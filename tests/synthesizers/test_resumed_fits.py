@@ -618,6 +618,15 @@ def test_the_file_reads_the_rows_through_their_releases_alone(name):
         assert all(np.array_equal(arrays[key], other_arrays[key]) for key in arrays)
 
 
+def test_the_card_has_the_day_of_the_charge(place, monkeypatch):
+    _, accountant, path = place
+    interrupted(FAST, accountant, path)
+    day = accountant.entries[0].day
+    for module in ("_receipt", "_card", "_ledger"):
+        monkeypatch.setattr(f"skdpgen.accounting.{module}.today", lambda: "2999-12-31")
+    assert fit(FAST, accountant, path).card_["date"] == day != "2999-12-31"
+
+
 def test_the_file_has_the_permissions_of_any_file(place):
     """All of it is released, so it is as public as a model file."""
     _, accountant, path = place
