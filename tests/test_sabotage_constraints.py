@@ -14,6 +14,7 @@ from skdpgen.tabular import _learning as learning
 ROW = construction.test_one_row_of_the_table_makes_one_row_of_what_the_model_sees
 GAP, PAIR = Claim(ROW, ("came <= left",)), Claim(ROW, ("combinations(state, town)",))
 LISTED = Claim(construction.test_combinations_that_are_not_listed_are_refused_and_not_shown)
+DTYPE = Claim(construction.test_the_dtype_of_a_chunk_changes_none_of_its_rows)
 TOLD = Claim(fits.test_a_combination_of_one_row_is_not_told)
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
@@ -46,6 +47,11 @@ MUTANTS = [
                 "$2[self.name] = pd.Series($combined.astype(str), $rest)",
             ),
         ),
+    ),
+    (
+        "a condition on values in the dtype of their chunk",
+        [DTYPE],
+        (steps.Overwritten.overwrite, ("self._where($outer, $table)", "self._where($outer)")),
     ),
     (
         "the combination of a row in a message",

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ..exceptions import SchemaError, UtilityWarning
+from ..utils.categories import family
 from ._columns import (
     Boolean,
     Categorical,
@@ -23,6 +24,7 @@ from ._columns import (
     unit_microseconds,
 )
 from ._constraints import Conditional, Lookup
+from ._formats import form_of
 from ._frames import factorize, numeric_bounds, numeric_values, restore
 
 __all__ = [
@@ -483,11 +485,12 @@ class Overwritten(_Step):
     def declare(self, columns):
         pass
 
-    def _where(self, outer):
-        return self.conditional.where(pd.DataFrame({name: outer[name] for name in self.inputs}))
+    def _where(self, outer, table=None):
+        parts = {name: outer[name] if table is None else _typed(outer[name], table[name]) for name in self.inputs}
+        return self.conditional.where(pd.DataFrame(parts))
 
     def violated(self, outer, table):
-        where, broken = self._where(outer), np.zeros(len(next(iter(outer.values()))), dtype=bool)
+        where, broken = self._where(outer, table), np.zeros(len(next(iter(outer.values()))), dtype=bool)
         for name, value in self.conditional.values.items():
             series = outer[name]
             if value is None:
@@ -501,7 +504,7 @@ class Overwritten(_Step):
         return where & broken
 
     def overwrite(self, outer, table):
-        where = self._where(outer)
+        where = self._where(outer, table)
         for name, value in self.conditional.values.items():
             column, series = table[name], outer[name]
             if isinstance(column, Numeric | Datetime):
@@ -633,6 +636,20 @@ def _read(series, column):
     if other is not None and column.categories:
         uniques = [value if value in column.categories else other for value in uniques]
     return codes, [*uniques, None]
+
+
+def _typed(series, column):
+    """Values of a column in the types of its schema: the dtype of a chunk follows from all of its rows."""
+    if isinstance(column, Numeric | Datetime):
+        values = restore_unbounded(numeric_values(series, replace(column, bounds=None)), column)
+        if isinstance(column, Numeric) and form_of(column.dtype) == "span":
+            values = pd.to_timedelta(values, unit="s")
+        return values.set_axis(series.index)
+    codes, values = _read(series, column)
+    if {family(value) for value in values[:-1]} == {"number"}:
+        values = [np.nan if value is None else float(value) for value in values]
+        return pd.Series(np.array(values)[codes], index=series.index)
+    return pd.Series(np.array(values, dtype=object)[codes], index=series.index, dtype=object)
 
 
 def _as_read(values, column):

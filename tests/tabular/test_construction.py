@@ -197,6 +197,37 @@ def test_one_row_of_the_table_makes_one_row_of_what_the_model_sees(texts):
         pd.testing.assert_frame_equal(alone, seen.iloc[list(at)], check_dtype=False)
 
 
+def test_the_dtype_of_a_chunk_changes_none_of_its_rows():
+    """One more row makes text, floats or objects of all values of its chunk; the other rows stay what they are."""
+    columns = [
+        Categorical("a", (1, 2), other=9, missing=True),
+        Numeric("b", (0, 9), missing=True),
+        Datetime("s", ("2000-01-01", "2000-12-31"), resolution="D"),
+        Categorical("c", ("u", "v"), other="w", missing=True),
+    ]
+    texts = ("if a == 1: b is None", "if b >= 5 and s == '2000-03-01': c == 'v'", "if c == 'u': a == 2")
+    construction = Construction.of(Schema(columns, texts))
+    days = pd.to_datetime(["2000-01-01", "2000-03-01", "2000-03-01", "2000-02-01"])
+    rows = pd.DataFrame({"a": [1, 2, 2, 1], "b": [3, 5, 4, 9], "s": days, "c": ["v", "u", "v", "u"]})
+    expected = construction.encode(rows)
+    assert expected["b"].isna().tolist() == [True, False, False, True]
+    assert expected["c"].tolist() == ["v", "v", "v", "u"]
+    more = pd.DataFrame({"a": [np.nan], "b": [np.nan], "s": [pd.Timestamp("2000-04-04")], "c": [None]})
+    floats = pd.concat([rows, more], ignore_index=True)
+    text = rows.astype(str)
+    texts = [pd.concat([text, more.astype(object)], ignore_index=True) for more in (text.head(1).assign(a="x"), more)]
+    for chunk in (floats, floats.astype(object), texts[0], texts[1].assign(s=[*text["s"], "2000-04-04 00:00:00"])):
+        seen = construction.encode(chunk).iloc[:4]
+        for name in expected:
+            wanted, found = expected[name], seen[name]
+            assert found.isna().tolist() == wanted.isna().tolist(), name
+            if name in ("a", "b"):
+                wanted, found = pd.to_numeric(wanted), pd.to_numeric(found)
+            elif name == "s":
+                wanted, found = pd.to_datetime(wanted), pd.to_datetime(found)
+            assert found.dropna().tolist() == wanted.dropna().tolist(), name
+
+
 @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 def test_the_histogram_of_learned_combinations_attains_its_sensitivity_and_never_exceeds_it(relation):
     rows = pd.DataFrame(
