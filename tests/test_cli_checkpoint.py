@@ -72,7 +72,7 @@ def test_other_budgets_and_settings_do_not_go_on(table, capsys):
     said = capsys.readouterr().err
     assert "the charge stays" in said
     assert "the same command goes on from fit.safetensors, if it can" in said
-    assert "created with epsilon=30.0, not 31.0" in refused(capsys, *command("--budget=31"))
+    assert "--budget 31 is not the budget of budget.db, which is 30" in refused(capsys, *command("--budget=31"))
     assert "other parameters: steps" in refused(capsys, *command("--set=steps=7"))
     assert "other parameters: epsilon" in refused(capsys, *command("--epsilon=19"))
     assert PrivacyAccountant(ledger="budget.db").verify()["charges"] == 1
