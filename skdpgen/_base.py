@@ -65,14 +65,13 @@ class PrivateEstimator(BaseEstimator):
     # ---- the order of a fit -------------------------------------------------------------------------------------
     def _fit(self, X, y=None):
         """Validate the rows, plan, charge, release: each once, in this order."""
-        earlier = vars(self).get("card_")
         with self._fitting():
             planner = self._planner(self._resolve_accountant())
             rows, plan = self._prepare(X, y, planner)
             self._check_prepared(rows, plan)
             rng = self._charge(planner, plan)  # before it nothing private is released, after it nothing is refunded
             self._complete(rows, plan, rng)
-            self._warn_of_other_fits(earlier)
+            self._warn_inside_search()
         return self
 
     def _fit_reserved(self, X, y, plan, reservation):
@@ -164,6 +163,8 @@ class PrivateEstimator(BaseEstimator):
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always")
                 yield
+                if self.accountant is None and "card_" in before and not inside_search():
+                    _warn_of_refit(before["card_"], self.card_)
             vars(self).pop("_receipt", None)  # of this fit alone
         except BaseException:
             charged = vars(self).get("accountant_")
@@ -188,21 +189,11 @@ class PrivateEstimator(BaseEstimator):
         for name in set(vars(self)).difference(parameters, _SETTINGS):
             delattr(self, name)
 
-    def _warn_of_other_fits(self, earlier):
-        """Warn inside a search of scikit-learn, whose scores are exact, and at a second fit of this object.
-
-        `earlier` is the card of the fit before, or None.
-        """
+    def _warn_inside_search(self):
+        """Warn where GridSearchCV, cross_validate or the like makes the fit: their scores are exact."""
         if inside_search():
             own = SEPARATE_LEDGERS + _sum_of_search(self) if self.accountant is None else ""
             warnings.warn(EXACT_SCORES + own, PrivacyLeakWarning, stacklevel=5)  # _fit, fit, its context, caller
-        elif self.accountant is None and earlier is not None:
-            _warn_of_refit(earlier, self.card_)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True  # noise never follows random_state
-        return tags
 
     def __sklearn_is_fitted__(self):
         return "card_" in vars(self)
@@ -347,7 +338,7 @@ def _warn_of_refit(first, second):
         f"{one['delta'] + other['delta']:.2g} together, and neither card says so: give one accountant= to all fits "
         "of the same rows",
         PrivacyLeakWarning,
-        stacklevel=6,  # itself, _warn_of_other_fits, _fit, fit, its context, the caller
+        stacklevel=6,  # itself, _fitting, its context, _fit, fit, its context
     )
 
 

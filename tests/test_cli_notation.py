@@ -59,6 +59,7 @@ def test_a_german_table_is_read_for_what_it_is(table):
 
 
 @pytest.mark.filterwarnings("ignore:read as text, although")  # "other" among codes
+@pytest.mark.filterwarnings('ignore:the synthetic rows have "other" in much of')
 def test_synthetic_rows_are_written_as_the_real_ones_are(table, capsys):
     arguments = [
         "synthesize",

@@ -276,7 +276,6 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         repeat-and-select event, which costs (`epsilon`, `delta`) by Renyi differential privacy. A run is one of: the
         fit of a candidate, or the Gaussian release of the score, each record taking part in one of them.
         """
-        earlier = vars(self).get("card_")
         with self._fitting():
             accountant = self._resolve_accountant()
             search, plan = self._prepare(X, y, accountant)
@@ -286,7 +285,7 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
             if failure is not None:
                 raise failure
             self._keep(best, search, plan, rng)
-            self._warn_of_other_fits(earlier)
+            self._warn_inside_search()
         return self
 
     # ---- before the charge -----------------------------------------------------------------------
