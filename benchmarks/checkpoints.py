@@ -223,8 +223,9 @@ class Recorder(ParameterAverage):
 
     def on_batch_end(self, net, training=True, **kwargs):
         super().on_batch_end(net, training=training, **kwargs)
-        if self.step_ in self.at:
+        step = int(self.step_)
+        if step in self.at:
             names = [name for name, p in net.module_.named_parameters() if p.requires_grad]
             state = {name: value.detach().cpu().clone() for name, value in net.module_.state_dict().items()}
             averages = dict(zip(names, (a.cpu().clone() for a in self.average_), strict=True))
-            self.states[self.step_] = {**state, **averages}
+            self.states[step] = {**state, **averages}

@@ -534,7 +534,7 @@ class Datetime:
     def _checked_bounds(self):
         if not isinstance(self.bounds, str) and np.iterable(self.bounds):
             for bound in self.bounds:
-                if isinstance(bound, str) and any(map(str.isdigit, bound)) and not ISO_DATE.match(bound):
+                if isinstance(bound, str) and not ISO_DATE.match(bound):
                     _fail(self, f"write the date {bound!r} as in 2020-12-31 (ISO 8601): day and month may be mistaken")
         try:
             low, high = (pd.Timestamp(bound) for bound in self.bounds)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 from skdpgen import P3GMSynthesizer
 from skdpgen.nn import DPNet, P3GMModule
@@ -263,7 +264,7 @@ def test_parameters_of_the_net_are_passed_on():
     synth = P3GMSynthesizer(epsilon=3.0, **NET, **PUBLIC).set_params(net__module__n_hidden=5).fit(X)
     assert synth.model_.generator.layers[0][0].shape == (5, 3)
     own = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3))
-    synth.set_params(net__module__decoder=own).fit(X)
+    synth = clone(synth).set_params(net__module__decoder=own).fit(X)
     assert synth.sample(5).shape == (5, 3)
     with pytest.raises(ValueError, match="your own decoder module cannot be saved"):
         synth.save("never.safetensors")

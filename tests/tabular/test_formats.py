@@ -57,7 +57,7 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_a_form_is_fitted_and_comes_back_in_kind(form, absent):
     values, kind = FORMS[form]
-    frame = pd.DataFrame({"x": values})
+    frame = pd.DataFrame({"x": values.copy()})
     if absent:
         frame.loc[::3, "x"] = None
     synth = MomentSynthesizer(20.0, random_state=0).fit(frame)

@@ -129,7 +129,7 @@ def test_numpy_values_become_python_values():
         (lambda: Boolean("x", dtype="float64"), "does not fit"),
         (lambda: Datetime("x", ("2020", "2019")), "earliest, latest"),
         (lambda: Datetime("x", ("2020-01-01T01", "2020-01-01T02"), resolution="D"), "one step"),
-        (lambda: Datetime("x", ("2020", "soon")), "pair of datetimes"),
+        (lambda: Datetime("x", ("2020", "soon")), "write the date 'soon' as in"),
         (lambda: Datetime("x", ("2020", None)), "not missing"),
         (lambda: Datetime("x", ("2020", "2021-01-01T00:00Z")), "without a time zone"),
         (lambda: Datetime("x", resolution="ns"), "resolution must be one of"),
