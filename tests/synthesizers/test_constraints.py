@@ -51,7 +51,8 @@ def hospital(n, seed=0):
             "back": np.where(dead, "NO", rng.choice(["NO", "<30", ">30"], n, p=[0.6, 0.1, 0.3])),
         }
     )
-    return frame.assign(cost=(frame["drugs"] + frame["care"]).round(2))
+    days = {name: frame[name].astype("datetime64[us]") for name in ("admitted", "discharged")}  # of any pandas
+    return frame.assign(**days, cost=(frame["drugs"] + frame["care"]).round(2))
 
 
 SCHEMA = Schema(

@@ -144,7 +144,7 @@ def test_parquet_types_come_back_as_they_were(tmp_path):
         "day": DATES,
         "hour": TIMES,
         "span": [datetime.timedelta(hours=int(day)) for day in DAYS],
-        "zoned": MOMENTS.dt.to_pydatetime().tolist(),
+        "zoned": [moment.to_pydatetime() for moment in MOMENTS],
         "flag": (DAYS % 2 == 0).tolist(),
         "code": RNG.choice(["a", "b"], N).tolist(),
     }
