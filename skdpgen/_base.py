@@ -284,7 +284,7 @@ class PrivateEstimator(BaseEstimator):
             public_assumptions=public_assumptions,
             noise=description,
             private=private and math.isfinite(plan.epsilon),
-            date=getattr(vars(self).get("_receipt"), "day", None),  # a search charges a reservation: no receipt
+            date=self._receipt.day,  # of the charge: a later day would tell how long the releases took
             columns=columns,
             declared=declared,
         )

@@ -323,11 +323,6 @@ class PrivacyCard:
         return f"PrivacyCard({self['model']['name']}, {warned}epsilon={fit['epsilon']}, delta={fit['delta']})"
 
     @property
-    def charge(self) -> Charge:
-        """The charge of the fit: the first of them, if a later version writes several."""
-        return _charge_from_json(self["fit"]["charges"][0], "fit")
-
-    @property
     def remarks(self) -> tuple[str, ...]:
         """Sentences that a reader of the figures must know: no privacy, a large epsilon, a ledger of one fit."""
         if not self["private"]:

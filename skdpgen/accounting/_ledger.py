@@ -390,7 +390,7 @@ class FileLedger:
             Also where a training begins of which steps were taken, or goes on of which none were taken.
         """
 
-        def work(connection):
+        def work(connection, seen):
             found = self._check_parameters(connection, rule)
             records = self._chained(connection, found, seen)
             _, steps, taken = steps_of(records, number)
@@ -407,12 +407,7 @@ class FileLedger:
             length, head = self._write(connection, len(records), self._head(connection)[1], [text])
             return _Seen(length, head, totals, None), granted, taken + granted
 
-        self._check_writable()
-        seen = self._seen
-        now, granted, taken = self._run(work, write=True)
-        if now is not None:
-            self._remember(now._replace(stamp=self._stamp()))
-        return granted, taken
+        return self._take(work)
 
     def fit_steps_of(self, number: int, rule: PrivacyFilter) -> FitSteps:
         """Return what is known of the steps of the fit in record `number`; see `_ledger_records.fit_steps_of`."""
@@ -464,7 +459,7 @@ class FileLedger:
     def _write_fit(self, number, rule, known, count, text, *, ends=False):
         """Append a record of a fit with a checkpoint; return how many steps it takes, and how many all have taken."""
 
-        def work(connection):
+        def work(connection, seen):
             found = self._check_parameters(connection, rule)
             records = self._chained(connection, found, seen)
             fit = fit_steps_of(records, number)
@@ -485,9 +480,13 @@ class FileLedger:
             )
             return _Seen(length, head, totals, None), granted, fit.taken + granted
 
+        return self._take(work)
+
+    def _take(self, work):
+        """Write the record of steps that are taken, by ``work(connection, seen)``."""
         self._check_writable()
         seen = self._seen
-        now, granted, taken = self._run(work, write=True)
+        now, granted, taken = self._run(lambda connection: work(connection, seen), write=True)
         if now is not None:
             self._remember(now._replace(stamp=self._stamp()))
         return granted, taken

@@ -13,6 +13,7 @@ from ..utils.strict_json import read_safetensors
 from ._events import Charge, Release, releases
 from ._filter import PrivacyFilter
 from ._ledger import FileLedger
+from ._ledger_records import FitSteps
 
 __all__ = ["ChargedSteps", "CheckpointHeader", "Receipt", "header_text", "read_header", "read_whole", "resume"]
 
@@ -146,7 +147,7 @@ def _without(left: list[Release], wanted: tuple[Release, ...]) -> list[Release] 
 
 # ---- steps of one training -----------------------------------------------------------------------
 class ChargedSteps(NamedTuple):
-    """The steps of one training, charged by record `number` of a ledger file.
+    """The steps of one training, alone or in a fit with a checkpoint, charged by record `number` of a ledger file.
 
     Only the ledger counts the steps taken. Processes, forks and copies of a checkpoint therefore never run more steps
     than were charged. Steps that were taken and not run, because their process died, are lost.
@@ -164,6 +165,18 @@ class ChargedSteps(NamedTuple):
     def take(self, count: int, *, begins: bool) -> tuple[int, int]:
         """Take steps; return how many were granted, and how many all have taken. See `FileLedger.take_steps`."""
         return self.ledger.take_steps(self.number, count, self.rule, begins=begins)
+
+    def take_of_fit(self, count: int, *, known: int, file: str) -> tuple[int, int]:
+        """Take steps of a fit with a checkpoint: see `FileLedger.take_fit_steps`."""
+        return self.ledger.take_fit_steps(self.number, count, self.rule, known=known, file=file)
+
+    def end_fit(self, *, known: int, file: str) -> None:
+        """End a fit at a checkpoint: see `FileLedger.end_fit`."""
+        self.ledger.end_fit(self.number, self.rule, known=known, file=file)
+
+    def of_fit(self) -> FitSteps:
+        """Return what the ledger knows of a fit with a checkpoint now."""
+        return self.ledger.fit_steps_of(self.number, self.rule)
 
 
 def resume(plan, path, ledger, rule: PrivacyFilter):

@@ -123,14 +123,15 @@ class Reservation:
         """Whether fits may still be made on the charge: in its block, in the process that made it."""
         return self._open and self._charge is not None and process_identity() == self._process
 
-    def charge(self, event: DpEvent, label: str, extra_delta: float = 0.0, *, private: bool = True) -> None:
-        """Charge the accountant, as its `charge` does; a second charge is refused."""
+    def charge(self, event: DpEvent, label: str, extra_delta: float = 0.0, *, private: bool = True) -> Receipt:
+        """Charge the accountant, and return its receipt, as its `charge` does; a second charge is refused."""
         charge = Charge(label, event, extra_delta)
         with self._lock:
             if not self._open or self._charge is not None:
                 raise BudgetExceededError(f"{label!r}: one charge is made here, inside the block")
-            self.accountant.charge(event, label, extra_delta, private=private)
+            receipt = self.accountant.charge(event, label, extra_delta, private=private)
             self._charge = charge
+            return receipt
 
     def draw_runs(self, runs: str, mean: float, rng) -> int:
         """Draw, once, the number of fits; as many can then be taken.

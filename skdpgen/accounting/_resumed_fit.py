@@ -13,47 +13,20 @@ from __future__ import annotations
 
 import math
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..exceptions import LedgerError
 from ._calibration import FitPlan, Phase, check_phases
 from ._events import Charge
-from ._filter import PrivacyFilter
-from ._ledger import FileLedger
 from ._ledger_records import FitSteps
-from ._receipt import Receipt
+from ._receipt import ChargedSteps, Receipt
 
-__all__ = ["LedgerSteps", "ResumedFit", "ledger_steps", "plan_from_json", "plan_to_json"]
+__all__ = ["ResumedFit", "ledger_steps", "plan_from_json", "plan_to_json"]
 
 _PHASE_FIELDS = ("label", "share", "steps", "sampling_rate", "mechanism", "signal")
 
 
-class LedgerSteps(NamedTuple):
-    """The steps of one fit with a checkpoint, charged by record `number` of a ledger file."""
-
-    ledger: FileLedger
-    rule: PrivacyFilter
-    number: int
-
-    @property
-    def identity(self) -> tuple[str, int]:
-        """Identity of the ledger and number of the record, which a checkpoint names."""
-        return self.ledger.identity, self.number
-
-    def found(self) -> FitSteps:
-        """Return what the ledger knows of the fit now."""
-        return self.ledger.fit_steps_of(self.number, self.rule)
-
-    def take(self, count: int, *, known: int, file: str) -> tuple[int, int]:
-        """Take steps; return how many were granted, and how many all have taken. See `FileLedger.take_fit_steps`."""
-        return self.ledger.take_fit_steps(self.number, count, self.rule, known=known, file=file)
-
-    def end(self, *, known: int, file: str) -> None:
-        """End the fit at a checkpoint; see `FileLedger.end_fit`."""
-        self.ledger.end_fit(self.number, self.rule, known=known, file=file)
-
-
-def ledger_steps(accountant, number=None, receipt=None) -> LedgerSteps:
+def ledger_steps(accountant, number=None, receipt=None) -> ChargedSteps:
     """Return the steps of a fit in the ledger file of an accountant: of a record, or of a receipt for its charge.
 
     Raises
@@ -67,7 +40,7 @@ def ledger_steps(accountant, number=None, receipt=None) -> LedgerSteps:
             "accountant=PrivacyAccountant(..., ledger=path); nothing was charged"
         )
     number = receipt._steps.number if number is None else number
-    return LedgerSteps(accountant._ledger, accountant._filter, number)
+    return ChargedSteps(accountant._ledger, accountant._filter, number)
 
 
 class ResumedFit:

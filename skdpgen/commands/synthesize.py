@@ -6,6 +6,7 @@ import functools
 import sys
 from pathlib import Path
 
+from ..utils.printing import listed
 from ._arguments import (
     add_budget,
     add_dropping,
@@ -129,11 +130,10 @@ def _check_kinds(rows, schema, declared_public):
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
             return
         raise ValueError("nothing was charged: declare the kinds in a schema (skdpgen schema INPUT --output S.json)")
-    listed = ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     raise ValueError(
-        f"the kinds of {len(names)} columns ({listed}) are not declared; inferred from the private values, they "
-        "would be published. Write a schema by skdpgen schema INPUT --output S.json, check it and give it as --schema "
-        "S.json; or declare the kinds public by --kinds-from-values"
+        f"the kinds of {len(names)} columns ({listed(names, 5)}) are not declared; inferred from the private values, "
+        "they would be published. Write a schema by skdpgen schema INPUT --output S.json, check it and give it as "
+        "--schema S.json; or declare the kinds public by --kinds-from-values"
         + ("" if schema is None else "; or leave them out by --only-schema-columns")
         + "; nothing was charged"
     )

@@ -729,7 +729,7 @@ def _point_out(schema, settled):
     keys, codes = ([n for n in find(schema) if n not in settled] for find in (likely_identifiers, likely_codes))
     if keys:
         warnings.warn(
-            f"identifiers, by their names: {_listed(keys)}. They are modelled like any other column, which costs "
+            f"identifiers, by their names: {listed(keys, 5)}. They are modelled like any other column, which costs "
             "budget and gives keys that mean nothing. For fresh keys declare them in the schema: "
             f"Schema.from_kinds(X).replace(Identifier({keys[0]!r})), or skdpgen schema --id; else drop them, by "
             f"X.drop(columns=[{keys[0]!r}]) or --drop. Columns that the schema declares are not named here",
@@ -738,16 +738,12 @@ def _point_out(schema, settled):
         )
     if codes:
         warnings.warn(
-            f"codes, by their names, of whole numbers: {_listed(codes)}. They are modelled as quantities: if they are "
-            "codes, declare them as Categorical in the schema (Schema.from_kinds(X, categorical="
+            f"codes, by their names, of whole numbers: {listed(codes, 5)}. They are modelled as quantities: if they "
+            "are codes, declare them as Categorical in the schema (Schema.from_kinds(X, categorical="
             f"[{codes[0]!r}]), or skdpgen schema --categorical)",
             UtilityWarning,
             stacklevel=2,
         )
-
-
-def _listed(names):
-    return ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def prefers_scores(n_rows, n_blocks, n_classes, noise_multiplier, n_bins, learned_bins):

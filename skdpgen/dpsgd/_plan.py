@@ -162,7 +162,7 @@ class ChargedPlan:
             if file is None:
                 granted, use.known = use.record.take(self.block_size, begins=begins)
             else:
-                granted, use.known = use.record.take(self.block_size, known=use.known, file=file)
+                granted, use.known = use.record.take_of_fit(self.block_size, known=use.known, file=file)
             use.granted += granted
         return granted
 

@@ -140,12 +140,12 @@ def _meaning(card, found, charges) -> Part:
     sentences = [
         f"Epsilon {fit['epsilon']:.4g} at delta {fit['delta']:.3g} bounds how much the results can depend on one "
         f"{noun}, whatever else an attacker knows, and whatever they compute from the results.",
-        f"Suppose that an attacker knows all the rest of the data and every setting, and must decide {question}. Who "
-        f"guesses is right in 50 of 100 cases. With all that was released, no attacker is right in more than {right} "
-        "of 100 cases. (The advantage, which is the true positive rate less the false positive rate, is at most "
-        f"{advantage}.)",
+        f"Suppose that an attacker knows all the rest of the data and every setting, and must decide {question}. "
+        "An attacker who guesses is right in 50 of 100 cases. With all that was released, no attacker is right in more "
+        f"than {right} of 100 cases. (The advantage, which is the true positive rate less the false positive rate, is "
+        f"at most {advantage}.)",
         f"An attacker who takes 1 of 100 {noun}s outside the data for members recognises at most {caught} of 100 "
-        f"{noun}s inside it. Who guesses recognises 1.",
+        f"{noun}s inside it. An attacker who guesses recognises 1.",
         "These figures are upper bounds for every attack. They follow from the privacy loss distribution of the events "
         "on the card.",
         f"The guarantee is about single {noun}s. What is true of many people alike can still be learned from the "

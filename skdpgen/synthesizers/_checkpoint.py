@@ -103,7 +103,7 @@ class FitCheckpoint:
                 f"{self.path} is the checkpoint of a fit charged to another ledger than {self.accountant.ledger}"
             )
         try:
-            found = self._steps.found()
+            found = self._steps.of_fit()
         except ValueError as error:
             raise LedgerError(f"{self.path} does not fit the ledger {self.accountant.ledger}: {error}") from None
         self._check_file(header, content, found)
@@ -214,7 +214,7 @@ class FitCheckpoint:
         if steps < plan.steps:
             plan.take_block(_hash(content))
         else:
-            self._steps.end(known=plan._use.known, file=_hash(content))
+            self._steps.end_fit(known=plan._use.known, file=_hash(content))
         # The ledger first: a file that it does not know could not be resumed, and the last one still can be.
         self._put(content)
 

@@ -15,6 +15,7 @@ from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
 from ..generators.gaussians import full_covariances
 from ..mechanisms import add_gaussian, histogram
+from ..utils.printing import listed
 from ._array_model import ArrayModel, fit_array_model
 from ._budget import MomentSettings
 from ._checkpoint import codec_of
@@ -459,12 +460,10 @@ def _warn_of_what_is_rare(n_subsets, codec, weights, row_count):
         )
     if codec.n_classes > 1:
         absent = np.exp(-row_count * weights / weights.sum() / n_subsets)
-        rare = [repr(c) for c, share in zip(codec.classes, absent) if share > 0.5 >= empty]
-        if rare:
-            named = ", ".join(rare[:5]) + (f" and {len(rare) - 5} more" if len(rare) > 5 else "")
+        if rare := [c for c, share in zip(codec.classes, absent) if share > 0.5 >= empty]:
             warnings.warn(
-                f"most of the {n_subsets} subsets have no row of the classes {named}: their encoders learn nothing of "
-                "them; lower n_subsets",
+                f"most of the {n_subsets} subsets have no row of the classes {listed(rare, 5)}: their encoders learn "
+                "nothing of them; lower n_subsets",
                 UtilityWarning,
                 stacklevel=2,
             )

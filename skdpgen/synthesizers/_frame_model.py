@@ -18,6 +18,7 @@ from ..generators.scores import ScoreModel, fit_scores
 from ..mechanisms import add_gaussian, unpack_moments, unpack_one_hot_moments
 from ..mixture import GaussianMixtureParameters
 from ..utils.file_checks import check_mixture
+from ..utils.printing import listed
 from ._released import NetGenerator, ReleasedModel
 
 __all__ = ["FrameModel", "fit_frame_model"]
@@ -196,8 +197,7 @@ def _warn_of_what_is_lost(codec, latent_model, pairs):
     if codec.n_classes:
         gone = (latent_model.class_counts == 0) & ~codec.optional_classes
         if gone.any():
-            names = [repr(name) for name, lost in zip(codec.classes, gone) if lost]
-            named = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+            named = listed([name for name, lost in zip(codec.classes, gone) if lost], 5)
             warnings.warn(
                 f"the noise hides the classes {named} of {codec.target!r}: the model treats them as absent, and "
                 "samples them only where y or class_ratio names them",

@@ -207,7 +207,7 @@ def summarize(model, card: PrivacyCard, importance=None):
 
 def _noise_of(card):
     """Noise multiplier of each release of a fit, by its label, and the delta of its thresholds; of a search, none."""
-    charge = card.charge
+    charge = card.charges[0]
     labels = charge.label.partition(": ")[2].split(", ")
     if len(charge.releases) == 1 and charge.releases[0].mechanism == "non_private":
         return dict.fromkeys(labels, 0.0), charge.extra_delta

@@ -27,6 +27,7 @@ from skdpgen import (
 from skdpgen.accounting import _reservation as reservation
 from skdpgen.accounting import epsilon_pld
 from skdpgen.accounting._card import digest
+from skdpgen.accounting._reservation import Reservation
 from skdpgen.exceptions import BudgetExceededError, PrivacyLeakWarning, UtilityWarning
 from skdpgen.testing import seeded_noise
 
@@ -98,6 +99,20 @@ def test_the_best_estimator_leaves_with_the_books_and_the_card_of_the_search(tmp
     with pytest.warns(PrivacyLeakWarning, match="each of the two fits has a separate ledger"):
         best.fit(X, Y)
     assert len(best.accountant_.charges) == 1
+
+
+def test_the_card_of_a_search_has_the_day_of_its_charge(monkeypatch):
+    """A day read after the runs would tell, about midnight, how many there were."""
+    day, draw_runs = ["2001-01-01"], Reservation.draw_runs
+
+    def drawn_past_midnight(*arguments, **options):
+        day[0] = "2001-01-02"
+        return draw_runs(*arguments, **options)
+
+    monkeypatch.setattr(Reservation, "draw_runs", drawn_past_midnight)
+    for module in ("_receipt", "_card"):
+        monkeypatch.setattr(f"skdpgen.accounting.{module}.today", lambda: day[0])
+    assert _search().fit(X).card_["date"] == "2001-01-01"
 
 
 def test_only_the_best_run_leaves():
