@@ -161,7 +161,8 @@ class FitPlan:
 
     def __reduce__(self):
         parts = (self.label, self.phases, dict(self.noise_multipliers), self.releases)
-        return _restore_plan, (*parts, self.extra_delta, self.epsilon, self.delta, self.neighboring, self.table, self.unit)
+        rest = (self.extra_delta, self.epsilon, self.delta, self.neighboring, self.table, self.unit)
+        return _restore_plan, (*parts, *rest)
 
 
 def _restore_plan(label, phases, noise_multipliers, *rest):

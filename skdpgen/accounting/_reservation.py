@@ -81,7 +81,7 @@ class CalibratedFit:
     def calibrate(self, phases, *, label, epsilon=None, delta=None, extra_delta_share=0.0, unit=None) -> FitPlan:
         """Return the plan; BudgetExceededError where the fit asks for other phases, or protects another unit."""
         if check_phases(phases) != self._plan.phases or (label, unit) != (self._plan.label, self._plan.unit):
-            raise BudgetExceededError(f"this fit was planned as {self._plan.label!r} with other phases, or another unit")
+            raise BudgetExceededError(f"this fit was planned as {self._plan.label!r} with other phases or another unit")
         return self._plan
 
 

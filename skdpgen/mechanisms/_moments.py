@@ -106,8 +106,8 @@ def moments(
     chunk_rows : int or None, default=None
         Rows of a chunk, at most 65,536; None takes chunks of about 32 MB.
     unit_sizes : array of int of shape (n_samples,), default=None
-        Number of rows m of the unit of each row: the contribution of a row has the weight s^2, with the largest multiple
-        s of 2^-18 for which s^2 is at most 1/m. None: each row counts 1.
+        Number of rows m of the unit of each row: the contribution of a row has the weight s^2, with the largest
+        multiple s of 2^-18 for which s^2 is at most 1/m. None: each row counts 1.
 
     Returns
     -------
@@ -386,9 +386,7 @@ def _width(packed):
     return round(((8 * packed + 1) ** 0.5 - 3) / 2)
 
 
-def _accumulate(
-    X, codes, n_classes, l2_bound, transform, exact, chunk_rows, sums=None, centers=None, unit_sizes=None
-):
+def _accumulate(X, codes, n_classes, l2_bound, transform, exact, chunk_rows, sums=None, centers=None, unit_sizes=None):
     """Packed sums of each class, shape (n_classes, p): int64 steps of the lattice when `exact`, else float64."""
     if n_classes < 1:
         raise ValueError(f"n_classes must be at least 1; got {n_classes}")

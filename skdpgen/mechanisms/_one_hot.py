@@ -41,9 +41,7 @@ class OneHotMoments(NamedTuple):
     pairs: np.ndarray | None
 
 
-def one_hot_moments(
-    codes, n_levels, y_codes=None, n_classes=1, *, one_way_share=0.1, importance=None, unit_sizes=None
-):
+def one_hot_moments(codes, n_levels, y_codes=None, n_classes=1, *, one_way_share=0.1, importance=None, unit_sizes=None):
     """Count, in each class, the rows at each level of each column and at each pair of levels of two columns.
 
     Parameters
