@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from .._types import check_neighboring, in_words
+from .._types import PrivacyUnit, UnitRelation, check_neighboring, in_words
 from ..utils.atomic import write_atomically
 from ..utils.clock import is_day, today
 from ..utils.strict_json import read_json
@@ -74,7 +74,7 @@ _MOST_CHARGES = 20_000
 # How far above the recomputed figure an epsilon may be stated: a coarser grid overstates it by less.
 _TOLERANCE = 5e-4
 # What follows the unit on a card: see `PrivacyUnit`.
-_OF_A_UNIT = r", at most [1-9][0-9]* of them used(, which together count 1)?"
+_OF_A_UNIT = r", at most [1-9][0-9]{0,5} of them used(, which together count 1)?"
 # How far below: another processor's rounding, and no more.
 _ROUNDING = 1e-6
 
@@ -302,6 +302,17 @@ class PrivacyCard:
     def charges(self) -> tuple[Charge, ...]:
         """Charges of the fit, as `membership_advantage` and `epsilon_pld` take them."""
         return tuple(_charge_from_json(item, "fit") for item in self["fit"]["charges"])
+
+    @property
+    def relation(self) -> str | UnitRelation:
+        """The relation that the noise of the fit follows: between rows, or between all rows of a unit."""
+        unit = self.charges[0].unit
+        if unit is None:
+            return self["neighboring"]
+        _check_unit(self["unit"], {unit})
+        rest = self["unit"].removeprefix(in_words(unit))
+        weighting = "rows" if rest.endswith("used") else "units"
+        return UnitRelation(self["neighboring"], PrivacyUnit(unit, int(re.search("[0-9]+", rest)[0]), weighting))
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a field, or `default` where the card has none, as one of an earlier version."""
