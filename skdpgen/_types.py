@@ -1,14 +1,30 @@
-"""Types of all rooms: the neighbouring relation, and a sum whose sensitivity is known."""
+"""Types of all rooms: the neighbouring relation, the unit of privacy, and a sum whose sensitivity is known."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Literal
 
-__all__ = ["NEIGHBORING", "BoundedSum", "Neighboring", "check_neighboring"]
+__all__ = [
+    "MOST_ROWS_PER_UNIT",
+    "NEIGHBORING",
+    "WEIGHTINGS",
+    "BoundedSum",
+    "Neighboring",
+    "PrivacyUnit",
+    "UnitRelation",
+    "check_neighboring",
+    "in_words",
+    "unit_of",
+]
 
 Neighboring = Literal["add_or_remove_one", "replace_one"]
 NEIGHBORING: tuple[str, ...] = ("add_or_remove_one", "replace_one")
+# How the rows of a unit are counted; see `PrivacyUnit`.
+WEIGHTINGS: tuple[str, ...] = ("rows", "units")
+# Of one unit; the weight 1 / m of a row is then at least 16 steps of the lattice of counts.
+MOST_ROWS_PER_UNIT = 1 << 16
 
 
 def check_neighboring(neighboring: str) -> str:
@@ -16,6 +32,71 @@ def check_neighboring(neighboring: str) -> str:
     if neighboring not in NEIGHBORING:
         raise ValueError(f"neighboring must be one of {', '.join(NEIGHBORING)}; got {neighboring!r}")
     return neighboring
+
+
+@dataclass(frozen=True)
+class PrivacyUnit:
+    """Who is protected, where that is not one row: all rows of one person, say, of which a fit uses a few.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column of identifiers; public.
+    max_rows : int
+        Rows of a unit that a fit uses, at most; public.
+    weighting : {"rows", "units"}, default="rows"
+        "rows": every row used counts 1. "units": every unit counts 1, and each of its m rows used counts 1/m.
+    """
+
+    name: str
+    max_rows: int
+    weighting: str = "rows"
+
+    def __post_init__(self):
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise ValueError(f"the name of a unit must be text that is not empty; got {self.name!r}")
+        whole = isinstance(self.max_rows, Integral) and not isinstance(self.max_rows, bool)
+        if not whole or not 1 <= self.max_rows <= MOST_ROWS_PER_UNIT:
+            raise ValueError(
+                f"the most rows of a unit must be a whole number from 1 to {MOST_ROWS_PER_UNIT}; got {self.max_rows!r}"
+            )
+        if self.weighting not in WEIGHTINGS:
+            raise ValueError(f"the weighting must be one of {', '.join(WEIGHTINGS)}; got {self.weighting!r}")
+        object.__setattr__(self, "max_rows", int(self.max_rows))
+
+    @property
+    def weight(self) -> int:
+        """Largest sum of the weights of the rows of one unit: `max_rows`, or 1 where each unit counts 1."""
+        return 1 if self.weighting == "units" else self.max_rows
+
+    def __str__(self):
+        text = f"{in_words(self.name)}, at most {self.max_rows} of them used"
+        return text if self.weighting == "rows" else f"{text}, which together count 1"
+
+
+@dataclass(frozen=True)
+class UnitRelation:
+    """A neighbouring relation between data sets that differ by all rows of one unit.
+
+    It is passed where the relation between rows is a text. A unit may have any number of rows, so the number of rows is
+    private under both relations: this is no text, and equal to none.
+    """
+
+    neighboring: str
+    unit: PrivacyUnit
+
+    def __post_init__(self):
+        check_neighboring(self.neighboring)
+
+
+def unit_of(relation: str | UnitRelation) -> PrivacyUnit | None:
+    """Return the unit of a relation; None where it is a row."""
+    return relation.unit if isinstance(relation, UnitRelation) else None
+
+
+def in_words(unit: str | None) -> str:
+    """Return who is protected, in words, from the name of a unit."""
+    return "one row" if unit is None else f"all rows of one {unit}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +119,15 @@ class BoundedSum:
     lattice : float, default=None
         Power of two of which every entry of `value` is an exact multiple, so that adding
         noise rounded to it is exact (floating point: no low-order bits leak).
-    unit : {"record", "group", "batch", "subset"}, default="record"
+    unit : {"record", "unit", "group", "batch", "subset"}, default="record"
         Unit of a contribution. With "record" each record has a separate one, which the others do not change; with
-        "group" and "batch" the bounds are nevertheless stated for one record; with "subset" they are those of a subset,
-        whose contribution a joining record changes.
+        "unit" all rows of a `PrivacyUnit` have one together; with "group" and "batch" the bounds are nevertheless
+        stated for one record; with "subset" they are those of a subset, whose contribution a joining record changes.
     keys : dict of int -> tuple, default=None
         Names of entries that come from the rows, as observed categories do: position of the first entry of a run ->
         names. These are private, and so is the shape.
+    weighted : bool, default=False
+        Whether the rows of a unit have weights that sum to at most 1.
     """
 
     value: Any
@@ -54,13 +137,32 @@ class BoundedSum:
     lattice: float | None = None
     unit: str = "record"
     keys: dict | None = None
+    weighted: bool = False
 
-    def sensitivity(self, neighboring: str) -> float:
-        """L2 sensitivity of ``weights * value`` under `neighboring`."""
-        if check_neighboring(neighboring) == "add_or_remove_one":
-            return self.add_or_remove_one
-        return 2 * self.add_or_remove_one if self.replace_one is None else self.replace_one
+    def sensitivity(self, neighboring: str | UnitRelation) -> float:
+        """L2 sensitivity of ``weights * value`` under `neighboring`.
 
-    def reach_of_a_record(self, neighboring: str) -> float:
+        Notes
+        -----
+        Let D and R be the two bounds of a row: of any contribution, and of the difference of any two. The rows of a
+        unit that are used have weights of sum W, at most w: w = 1 with `weighted`, else `max_rows`. A unit that joins
+        moves the sum by at most W D. Of two units with sums W >= V, match the weight V of both, row by row: the
+        difference is at most V R + (W - V) D, and so at most w max(R, D). Both are attained, by w equal rows.
+        """
+        unit = unit_of(neighboring)
+        relation = check_neighboring(neighboring if unit is None else neighboring.neighboring)
+        added = self.add_or_remove_one
+        replaced = 2 * added if self.replace_one is None else self.replace_one
+        if unit is None or self.unit == "unit":
+            if self.weighted or (self.unit == "unit") != (unit is not None):
+                raise ValueError("this sum is one of units: its noise follows the relation between units")
+            return added if relation == "add_or_remove_one" else replaced
+        if self.unit != "record":
+            raise ValueError(f"a sum of one contribution per {self.unit} has no bound for {unit}")
+        if self.weighted != (unit.weighting == "units"):
+            raise ValueError(f"the rows of this sum {'have' if self.weighted else 'lack'} the weights of units")
+        return unit.weight * (added if relation == "add_or_remove_one" else max(added, replaced))
+
+    def reach_of_a_record(self, neighboring: str | UnitRelation) -> float:
         """Largest change of ``weights * value`` by one record; with unit "subset" it changes one contribution."""
         return self.sensitivity("replace_one" if self.unit == "subset" else neighboring)
