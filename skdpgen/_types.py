@@ -1,11 +1,12 @@
-"""Types of all rooms: the neighbouring relation, and a sum whose sensitivity is known."""
+"""Types of all rooms: the neighbouring relation, the unit of privacy, and a sum whose sensitivity is known."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Literal
 
-__all__ = ["NEIGHBORING", "BoundedSum", "Neighboring", "check_neighboring"]
+__all__ = ["NEIGHBORING", "BoundedSum", "Neighboring", "PrivacyUnit", "check_neighboring"]
 
 Neighboring = Literal["add_or_remove_one", "replace_one"]
 NEIGHBORING: tuple[str, ...] = ("add_or_remove_one", "replace_one")
@@ -16,6 +17,34 @@ def check_neighboring(neighboring: str) -> str:
     if neighboring not in NEIGHBORING:
         raise ValueError(f"neighboring must be one of {', '.join(NEIGHBORING)}; got {neighboring!r}")
     return neighboring
+
+
+@dataclass(frozen=True)
+class PrivacyUnit:
+    """What neighbouring data sets differ by, where that is not one row: all rows of a person, for example.
+
+    Parameters
+    ----------
+    name : str
+        Name of the identifier column.
+    max_rows : int
+        Largest number of rows of a unit that are used; public or released.
+    weighting : {"rows", "units"}, default="rows"
+        "rows": each row counts 1. "units": each unit counts 1, and each of its m rows 1/m.
+    """
+
+    name: str
+    max_rows: int
+    weighting: str = "rows"
+
+    def __post_init__(self):
+        if not isinstance(self.name, str) or not self.name:
+            raise ValueError(f"the name of a unit of privacy must be text; got {self.name!r}")
+        if isinstance(self.max_rows, bool) or not isinstance(self.max_rows, Integral) or self.max_rows < 1:
+            raise ValueError(f"max_rows of a unit must be a whole number, at least 1; got {self.max_rows!r}")
+        if self.weighting not in ("rows", "units"):
+            raise ValueError(f"weighting of a unit must be 'rows' or 'units'; got {self.weighting!r}")
+        object.__setattr__(self, "max_rows", int(self.max_rows))
 
 
 @dataclass(frozen=True, eq=False)
