@@ -44,7 +44,6 @@ from skdpgen.dpsgd import (
 from skdpgen.dpsgd import (
     _noise as noise,
 )
-from skdpgen.dpsgd._loader import Batch
 from skdpgen.mechanisms import (
     add_gaussian,
     class_first_moments,
@@ -294,7 +293,7 @@ MUTANTS = [
         "NaN gradient times 0, reference",
         [NAN["vmap"]],
         (
-            ClippedSum._add_reference,
+            ClippedSum._add_formed,
             ("torch.where(($factors > 0).unsqueeze(1), $gradient.flatten(1), 0.0)", "$gradient.flatten(1)"),
         ),
     ),
@@ -432,7 +431,7 @@ MUTANTS = [
     (
         "large batches truncated",
         [WHOLE_BATCHES],
-        (Batch.__iter__, ("range(0, len(self._indices), $size)", "range(0, min($size, len(self._indices)), $size)")),
+        (PoissonLoader._parts, ("range(0, len($indices), $size)", "range(0, min($size, len($indices)), $size)")),
     ),
     (
         "empty batches skipped",

@@ -658,8 +658,10 @@ def _train(plan, claimed, chosen):
         verbose=0,
         random_state=0,
     )
+    # a unit of several rows is a canary with as many equal rows as are used
+    rows = np.repeat(np.flatnonzero(chosen), 1 if plan.unit is None else plan.unit.max_rows)
     with watch_releases(watcher):
-        net.fit(np.flatnonzero(chosen)[:, None])
+        net.fit(rows[:, None], groups=None if plan.unit is None else rows)
     return scores
 
 

@@ -3,7 +3,7 @@
 One forward pass records the input of each supported layer. One backward pass finds the gradient of the summed losses
 with respect to each layer's *output*, and no parameter gradients. The two give the norm of every example's gradient
 (see `_layers`), hence its clip factor, and one product for each layer gives the weighted sum. An example whose gradient
-is not finite contributes nothing.
+is not finite contributes nothing. Where a unit of privacy has several rows, they are one example together (`_units`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import copy
 import math
 import warnings
 
+import numpy as np
 import torch
 from torch import nn
 from torch.autograd.graph import get_gradient_edge
@@ -22,6 +23,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from .._types import BoundedSum
 from ._layers import RULES, Pool, UnsupportedShapeError
 from ._seeding import torch_lock
+from ._units import Arrangement, RowUnits, rule_of_units
 
 __all__ = ["Aggregate", "ClippedSum", "LossModule", "PartedSum", "clipped_sum"]
 
@@ -72,7 +74,7 @@ class Aggregate:
         named = [(name, p) for name, p in root.named_parameters() if p.requires_grad]
         self.names, self.parameters = [name for name, _ in named], [p for _, p in named]
 
-    def __call__(self, *inputs, mask=None) -> BoundedSum:
+    def __call__(self, *inputs, mask=None, units=None) -> BoundedSum:
         """Return the sum over one batch.
 
         Parameters
@@ -80,6 +82,8 @@ class Aggregate:
         *inputs : tensors (or trees of tensors) with the batch leading
         mask : bool tensor, shape (batch,), default=None
             False where a row is padding.
+        units : int array of shape (batch,), default=None
+            Unit of each row, where units of several rows are clipped; negative where a row is padding.
 
         Returns
         -------
@@ -87,7 +91,7 @@ class Aggregate:
             Its value is a list of tensors shaped as `parameters`. The buffers are reused by the next call.
         """
         self.reset()
-        self.add(*inputs, mask=mask)
+        self.add(*inputs, mask=mask, **({} if units is None else {"units": units}))
         return self.result()
 
     def _mask(self, inputs, mask):
@@ -97,7 +101,7 @@ class Aggregate:
 
 
 class ClippedSum(Aggregate):
-    """Callable that turns a batch into the clipped sum of its example gradients.
+    """Callable that turns a batch into the clipped sum of the gradients of its examples, or of its units.
 
     Parameters
     ----------
@@ -111,12 +115,20 @@ class ClippedSum(Aggregate):
         How gradients of single examples are found; `skdpgen.dpsgd.choose_path` says which is right.
     reference_scalars : int
         About how many scalars of example gradients "vmap" and "loop" hold at once.
+    weighting : {"rows", "units"}, default=None
+        The gradient of a unit is the sum ("rows") or the mean ("units") over its rows, and is clipped once; batches
+        then come with `units`. None: each row is one example.
     """
 
-    def __init__(self, root, l2_bound, *, clip_norm=None, path="fast", reference_scalars=_REFERENCE_SCALARS):
+    def __init__(
+        self, root, l2_bound, *, clip_norm=None, path="fast", reference_scalars=_REFERENCE_SCALARS, weighting=None
+    ):
         if path not in ("fast", "vmap", "loop"):
             raise ValueError(f"path must be 'fast', 'vmap' or 'loop'; got {path!r}")
+        if weighting not in (None, "rows", "units"):
+            raise ValueError(f"weighting must be 'rows', 'units' or None; got {weighting!r}")
         super().__init__(root)
+        self.weighting = weighting
         self.l2_bound = l2_bound
         self.clip_norm = l2_bound if clip_norm is None else clip_norm
         self.path = path
@@ -131,21 +143,25 @@ class ClippedSum(Aggregate):
             self._sums = [torch.empty_like(p, requires_grad=False) for p in self.parameters]
         self._beta = 0  # the first addition overwrites
 
-    def add(self, *inputs, mask=None, shift=None):
-        """Add the examples of one physical batch, one contribution each.
+    def add(self, *inputs, mask=None, units=None, shift=None):
+        """Add the examples, or the units, of one physical batch, one contribution each.
 
         Parameters
         ----------
-        *inputs, mask
-            As in a call.
+        *inputs, mask, units
+            As in a call. All rows of a unit are in one physical batch: otherwise it would count as several.
         shift : list of tensors, default=None
-            Shaped as `parameters`, finite: added to each example's gradient before clipping.
+            Shaped as `parameters`, finite: added to each example's gradient before clipping; not with `units`.
         """
         mask = self._mask(inputs, mask)
+        if (units is None) != (self.weighting is None) or (units is not None and shift is not None):
+            raise ValueError("units of rows come with weighting= of the sum, and without a shift")
         if (batch := len(mask)) == 0:
             return
         with _plain_float32(self.parameters[0].device):
-            if self.path == "fast":
+            if units is not None:
+                self._add_units(inputs, RowUnits(units, mask))
+            elif self.path == "fast":
                 self._add_fast(inputs, mask, shift)
             else:
                 self._add_reference(inputs, mask, batch, self.path, shift)
@@ -156,7 +172,7 @@ class ClippedSum(Aggregate):
         return BoundedSum(self._sums, add_or_remove_one=self.l2_bound)
 
     def square_norms(self, *inputs):
-        """Squared gradient norm of every example, float64, shape (batch,). Private; for tests and checks."""
+        """Squared gradient norm of every row, float64, shape (batch,). Private; for tests and checks."""
         mask = self._mask(inputs, None)
         batch = len(mask)
         with _plain_float32(self.parameters[0].device):
@@ -178,7 +194,10 @@ class ClippedSum(Aggregate):
         return torch.where(usable, factors, 0.0).to(self._sums[0].dtype)
 
     def _record(self, inputs, mask):
-        """Run forward and backward; return (name, layer, activation, output gradient) of every supported layer."""
+        """Run forward and backward; return (name, layer, activation, output gradient) of every supported layer.
+
+        The gradients are those of the losses times `mask`, which may hold weights.
+        """
         layers = {m: name for name, m in self.root.named_modules() if type(m) in RULES and _has_trainable(m)}
         seen = []
 
@@ -238,6 +257,76 @@ class ClippedSum(Aggregate):
             for total, moved in zip(self._sums, shift):
                 total.add_(moved, alpha=float(factors.sum()))
 
+    def _add_units(self, inputs, units):
+        """Add the gradients of units, each clipped once."""
+        try:
+            passes = self._passes(inputs, units) if self.path == "fast" else None
+            rules = None if passes is None else self._rules_of_units(passes)
+        except (SharedLayerError, UnsupportedShapeError):
+            passes = None  # as in `_add_fast`
+        if passes is None:
+            self._add_units_slowly(inputs, units, "loop" if self.path == "fast" else self.path)
+            return
+        square_norms = self._square_norms_of_units(rules, units)
+        factors = self._factors(square_norms, torch.arange(len(units) + 1, device=square_norms.device) < len(units))
+        unusable = ~torch.isfinite(square_norms)
+        if bool(unusable.any()):
+            # all rows of the unit become zero, those too whose gradients are finite
+            passes = [(_without_units(records, unusable, arranged), arranged) for records, arranged in passes]
+            rules = self._rules_of_units(passes)
+        sums = dict(zip(self.names, self._sums))
+        for of_pass, arranged in rules:
+            for name, rule in of_pass:
+                own = {p: sums.pop(f"{name}.{p}", None) for p in ("weight", "bias")}
+                own = {p: total for p, total in own.items() if total is not None}
+                rule.weighted_sum(factors[arranged.codes.to(factors.device)], own, self._beta)
+        self._wrote(sums.values())
+
+    def _passes(self, inputs, units):
+        """Records of each pass over rows of the batch, and the arrangement of its rows."""
+        arranged = Arrangement(units.codes)
+        weights = units.weights(self.weighting).to(self.parameters[0].device)
+        return [(self._record(arranged.take(inputs), arranged.take(weights)), arranged)]
+
+    def _rules_of_units(self, passes):
+        names = [name for records, _ in passes for name, *_ in records]
+        if len(set(names)) < len(names):
+            raise SharedLayerError("a layer was used in two passes")
+        return [
+            ([(n, rule_of_units(m, a, g, arranged, self._pool)) for n, m, a, g in records], arranged)
+            for records, arranged in passes
+        ]
+
+    def _square_norms_of_units(self, rules, units):
+        """Squared norm of each unit's gradient over all passes, and, as the last entry, that of all padding."""
+        found = torch.zeros(len(units) + 1, dtype=torch.float64, device=self.parameters[0].device)
+        for of_pass, arranged in rules:
+            codes = arranged.codes.to(found.device) % len(found)
+            for _, rule in of_pass:
+                found.index_add_(0, codes, rule.square_norms)
+        return found
+
+    def _add_units_slowly(self, inputs, units, path):
+        """As `_add_reference`: the gradients of rows are formed and added up by unit, some units at a time."""
+        most = max(1, self._reference_scalars // sum(p.numel() for p in self.parameters))
+        order = np.argsort(units.codes, kind="stable")[int((units.codes < 0).sum()) :]
+        ends, first = np.cumsum(units.sizes), 0
+        weights = units.weights(self.weighting)
+        while first < len(units):
+            begin = ends[first] - units.sizes[first]
+            last = max(first + 1, int(np.searchsorted(ends, begin + most, side="right")))
+            rows = torch.from_numpy(order[begin : ends[last - 1]])
+            codes = torch.from_numpy(units.codes)[rows] - first
+            taken = tree_map(lambda x: x[rows.to(x.device)], inputs)  # noqa: B023
+            gradients = []
+            for gradient in self._example_gradients(taken, len(rows), path):
+                scale = weights[rows].to(gradient).view(-1, *[1] * (gradient.dim() - 1))
+                whole = gradient.new_zeros((last - first, *gradient.shape[1:]))
+                gradients.append(whole.index_add_(0, codes.to(gradient.device), gradient * scale))
+            self._add_formed(gradients, torch.ones(last - first, dtype=torch.bool, device=gradients[0].device))
+            first = last
+        self._wrote(self._sums)
+
     def _inner_products(self, records, direction, batch):
         """``<gradient, direction>`` of every example, float64.
 
@@ -280,11 +369,15 @@ class ClippedSum(Aggregate):
             gradients = self._example_gradients(tree_map(lambda x: x[i:j], inputs), j - i, path)  # noqa: B023
             if shift is not None:
                 gradients = [gradient + moved for gradient, moved in zip(gradients, shift)]
-            factors = self._factors(sum(self._pool.square_norms(g) for g in gradients), mask[i:j])
-            for total, gradient in zip(self._sums, gradients):
-                rows = torch.where((factors > 0).unsqueeze(1), gradient.flatten(1), 0.0)
-                total.view(-1).addmv_(rows.t(), factors, beta=self._beta)
-            self._beta = 1
+            self._add_formed(gradients, mask[i:j])
+
+    def _add_formed(self, gradients, mask):
+        """Add gradients of examples that were formed, clipped."""
+        factors = self._factors(sum(self._pool.square_norms(g) for g in gradients), mask)
+        for total, gradient in zip(self._sums, gradients):
+            rows = torch.where((factors > 0).unsqueeze(1), gradient.flatten(1), 0.0)
+            total.view(-1).addmv_(rows.t(), factors, beta=self._beta)
+        self._beta = 1
 
 
 class PartedSum(ClippedSum):
@@ -305,11 +398,14 @@ class PartedSum(ClippedSum):
     """
 
     def __init__(self, root, plan, *, path="fast"):
-        super().__init__(root, plan.l2_bound, clip_norm=plan.clip_norm, path=path)
+        super().__init__(root, plan.l2_bound, clip_norm=plan.clip_norm, path=path, weighting=plan.weighting)
         self._rows = [min(_MOST_ROWS, math.ceil(size + 2 * math.sqrt(size))) for size in plan.part_batch_sizes]
 
-    def add(self, *inputs, mask=None):
+    def add(self, *inputs, mask=None, units=None):
         """Add the records of one physical batch, each to the block of its part."""
+        if units is not None:
+            super().add(*inputs, mask=mask, units=units)
+            return
         network, X = self.root.module, inputs[0]
         mask, parts = self._mask(inputs, mask), network.part_of(X)
         for part, size in enumerate(self._rows):
@@ -319,6 +415,22 @@ class PartedSum(ClippedSum):
                     if len(rows):
                         taken = tree_map(lambda x: _padded(x, rows, size), inputs)  # noqa: B023
                         super().add(*taken, mask=torch.arange(size, device=X.device) < len(rows))
+
+    def _passes(self, inputs, units):
+        """One pass for each part. The rows of a unit may lie in several, so its norm is that over all of them."""
+        network, passes = self.root.module, []
+        parts, weights = network.part_of(inputs[0]).cpu().numpy(), units.weights(self.weighting)
+        for part, size in enumerate(self._rows):
+            rows = np.flatnonzero((units.codes >= 0) & (parts == part))
+            if len(rows):
+                length = size * -(-len(rows) // size)
+                arranged = Arrangement(np.pad(units.codes[rows], (0, length - len(rows)), constant_values=-1))
+                rows = torch.from_numpy(rows)
+                taken = tree_map(lambda x: _padded(x, rows.to(x.device), length), (inputs, weights))  # noqa: B023
+                of_part, own_weights = arranged.take(taken)
+                with network.only(part):
+                    passes.append((self._record(of_part, own_weights.to(self.parameters[0].device)), arranged))
+        return passes
 
 
 def _padded(x, rows, size):
@@ -374,6 +486,12 @@ def _has_trainable(module) -> bool:
 def first_leaf(inputs) -> torch.Tensor:
     """Return the first tensor of a tree."""
     return tree_leaves(inputs)[0]
+
+
+def _without_units(records, unusable, arranged):
+    """Set all rows of the units `unusable` (by code; the last entry is padding) to zero."""
+    rows = unusable[arranged.codes[arranged.of_row].to(unusable.device)]
+    return [(n, m, _without(a, rows), _without(g, rows)) for n, m, a, g in records]
 
 
 def _without(x, rows):

@@ -63,6 +63,16 @@ class Pool(dict):
             buffer = self[key] = like.new_empty(size)
         return buffer[:size].view(shape)
 
+    cancellation = _CANCELLATION
+
+    def total(self, batch):
+        """Return the number of examples whose gradients are stored beside those of this batch, itself included."""
+        return batch
+
+    def get_kept(self, key, shape, like):
+        """As `get_buffer`, for gradients that are stored until they are summed."""
+        return self.get_buffer(key, shape, like)
+
     def square_norms(self, x):
         """Squared norm of each leading slice of a tensor, accumulated in float64."""
         return torch.linalg.vector_norm(x.flatten(1), dim=1, dtype=torch.float64).square_()
@@ -77,12 +87,12 @@ def _by_example(x: torch.Tensor, batch: int) -> torch.Tensor:
     return x.reshape(batch, -1, *x.shape[1:])
 
 
-def _gram_norms(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+def _gram_norms(left: torch.Tensor, right: torch.Tensor, pool: Pool) -> torch.Tensor:
     """Squared norm of ``sum_t left[:, t] (x) right[:, t]`` from the two Gram matrices over t; shapes (b, T, .)."""
     left, right = left.double(), right.double()
     size = (left.square().sum(-1) * right.square().sum(-1)).sqrt_().sum(1)
     gram = torch.bmm(left, left.transpose(1, 2)).mul_(torch.bmm(right, right.transpose(1, 2))).sum((1, 2))
-    return gram.clamp_(min=0).add_(size.square_(), alpha=_CANCELLATION)
+    return gram.clamp_(min=0).add_(size.square_(), alpha=pool.cancellation)
 
 
 def _trainable(layer: nn.Module, name: str) -> bool:
@@ -127,10 +137,9 @@ def linear(layer: nn.Linear, a: torch.Tensor, g: torch.Tensor, batch: int, pool:
     if weight:
         whole_sum = _linear_sum(a, g, pool)
         if places * (layer.in_features + layer.out_features) * _GRAM_COST < layer.in_features * layer.out_features:
-            parts.append(LayerGradient(_gram_norms(a, g), whole_sum))
+            parts.append(LayerGradient(_gram_norms(a, g, pool), whole_sum))
         else:
-            key = (layer, batch)
-            parts.append(_outer_product(g.mT, lambda i, j: a[i:j], layer.in_features, whole_sum, pool, key))
+            parts.append(_outer_product(g.mT, lambda i, j: a[i:j], layer.in_features, whole_sum, pool, layer))
     if bias:
         parts.append(_small({"bias": g.sum(1)}, pool))
     return _join(parts)
@@ -160,9 +169,11 @@ def _outer_product(left, right_of, width, whole_sum, pool, key) -> LayerGradient
     batch, places = left.shape[0], left.shape[-1]
     shape = (*left.shape[1:-1], width)
     scalars = math.prod(shape)
-    keep = batch * scalars <= _KEEP
+    keep = pool.total(batch) * scalars <= _KEEP
     step = min(batch, max(1, _BLOCK // max(places * width, scalars)))
-    gradients = pool.get_buffer(key, (batch if keep else step, *shape), left)
+    gradients = (
+        pool.get_kept(key, (batch, *shape), left) if keep else pool.get_buffer((key, "part"), (step, *shape), left)
+    )
     norms = left.new_empty(batch, dtype=torch.float64)
     for i in range(0, batch, step):
         j = min(batch, i + step)
@@ -172,7 +183,7 @@ def _outer_product(left, right_of, width, whole_sum, pool, key) -> LayerGradient
         norms[i:j] = pool.square_norms(part)
         if not keep:
             # the sum has other rounding errors than these products
-            norms[i:j] += _CANCELLATION * pool.square_norms(left[i:j]) * pool.square_norms(right)
+            norms[i:j] += pool.cancellation * pool.square_norms(left[i:j]) * pool.square_norms(right)
 
     def weighted_sum(factors, out, beta):
         out["weight"].view(-1).addmv_(gradients.flatten(1).t(), factors, beta=beta)
@@ -278,9 +289,9 @@ def _products_of_places(left, image, patches, whole_sum, batch, pool, layer) -> 
         step = max(1, _BLOCK // (places * (width + places)))
         for i in range(0, batch, step):
             j = min(batch, i + step)
-            norms[i:j] = _gram_norms(right_of(i, j)[:, 0], left[i:j, 0].transpose(1, 2))
+            norms[i:j] = _gram_norms(right_of(i, j)[:, 0], left[i:j, 0].transpose(1, 2), pool)
         return LayerGradient(norms, whole_sum)
-    return _outer_product(left, right_of, width, whole_sum, pool, (layer, batch))
+    return _outer_product(left, right_of, width, whole_sum, pool, layer)
 
 
 def embedding(layer: nn.Embedding, a: torch.Tensor, g: torch.Tensor, batch: int, pool: Pool) -> LayerGradient:
@@ -296,7 +307,7 @@ def embedding(layer: nn.Embedding, a: torch.Tensor, g: torch.Tensor, batch: int,
         same = index.unsqueeze(1) == index.unsqueeze(2)
         gram = torch.where(same, torch.bmm(double, double.transpose(1, 2)), 0.0).sum((1, 2))
         size = torch.linalg.vector_norm(double, dim=2).sum(1)
-        norms = gram.clamp_(min=0).add_(size.square_(), alpha=_CANCELLATION)
+        norms = gram.clamp_(min=0).add_(size.square_(), alpha=pool.cancellation)
 
     def weighted_sum(factors, out, beta):
         if not beta:

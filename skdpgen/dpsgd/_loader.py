@@ -1,4 +1,4 @@
-"""Poisson-sampled batches: every record takes part in every step with one probability, independently."""
+"""Poisson-sampled batches: every record, or every unit with all its rows, takes part in a step with one probability."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ _DRAWN_AT_ONCE = 2**20
 
 
 class Chunk(NamedTuple):
-    """One physical batch: a fixed number of rows, which are records where `mask` is True and padding elsewhere."""
+    """One physical batch: a fixed number of rows, which are records where `mask` is True and padding elsewhere.
+
+    `units` is the unit of each row, where units are sampled: all rows of a unit are in one chunk. Padding has -1.
+    """
 
     X: Any
     y: Any
     mask: torch.Tensor
     noise: torch.Tensor | None
+    units: np.ndarray | None = None
 
 
 class Batch:
@@ -33,9 +37,8 @@ class Batch:
         self._indices = indices
 
     def __iter__(self) -> Iterator[Chunk]:
-        size = self._loader.physical_batch
-        for start in range(0, len(self._indices), size):
-            yield self._loader._chunk(self._indices[start : start + size])
+        for part in self._loader._parts(self._indices):
+            yield self._loader._chunk(part)
 
 
 def poisson_batches(n_records, sampling_rate, steps, rng, *, drawn_at_once=_DRAWN_AT_ONCE) -> Iterator[np.ndarray]:
@@ -109,16 +112,19 @@ class PoissonLoader:
         Device of the batches.
     dtype : dtype, default=torch.float32
         Type of floating-point batches.
+    units : int array of shape (n_records,), default=None
+        Unit of each row, for a plan with `unit`: whole units are sampled, not rows.
 
     Notes
     -----
     Batch sizes are private: they are neither stored nor returned, and no public attribute holds the number of records.
     A batch above ``plan.physical_batch`` is yielded in several chunks, the last one padded with zeros, so that all
-    passes have one shape. No record is dropped. The running time of a step depends on the number of chunks and is not
-    protected: whoever can time single steps of a fit must be trusted.
+    passes have one shape. No record is dropped. No unit is split between chunks, because its rows are clipped together:
+    a unit of more rows than ``plan.physical_batch`` gets a chunk as long as it needs. The running time of a step
+    depends on the number of chunks and is not protected: whoever can time single steps of a fit must be trusted.
     """
 
-    def __init__(self, dataset, *, plan, rng, noise_shape=None, device="cpu", dtype=torch.float32):
+    def __init__(self, dataset, *, plan, rng, noise_shape=None, device="cpu", dtype=torch.float32, units=None):
         self.plan = plan
         self.physical_batch = plan.physical_batch
         self.noise_shape = None if noise_shape is None else tuple(noise_shape)
@@ -128,22 +134,60 @@ class PoissonLoader:
         lengths = {len(x) for x in tree_leaves((self._X, self._y)) if x is not None}
         if len(lengths) != 1:
             raise ValueError("all arrays of X and y must have one number of records")
-        self._n_records = lengths.pop()
+        self._n_sampled = lengths.pop()
+        self._rows = None
+        if (units is None) != (plan.unit is None):
+            raise ValueError("the unit of each row is given where the plan has a unit, and only there")
+        if units is not None:
+            units = np.asarray(units)
+            if units.shape != (self._n_sampled,) or units.dtype.kind not in "iu":
+                raise ValueError(f"units must be {self._n_sampled} whole numbers, one for each row")
+            # rows by unit: those of unit u are at _starts[u] and the next places
+            _, sizes = np.unique(units, return_counts=True)
+            self._rows = np.argsort(units, kind="stable")
+            self._sizes, self._starts = sizes, np.cumsum(sizes) - sizes
+            self._n_sampled = len(sizes)
 
     def __len__(self) -> int:
         return self.plan.steps
 
     def __iter__(self) -> Iterator[Batch]:
         plan = self.plan
-        for indices in poisson_batches(self._n_records, plan.sampling_rate, plan.steps, self._rng):
+        for indices in poisson_batches(self._n_sampled, plan.sampling_rate, plan.steps, self._rng):
             yield Batch(self, indices)
 
     def example(self) -> Chunk:
         """Return a chunk of zeros with the shapes and dtypes of training: it reveals nothing about the values."""
         return self._chunk(np.empty(0, dtype=np.int64), drawing=False)
 
+    def _parts(self, indices):
+        """Split what is sampled for a step into chunks of at most `physical_batch` rows, without splitting a unit."""
+        size = self.physical_batch
+        if self._rows is None:
+            yield from (indices[start : start + size] for start in range(0, len(indices), size))
+            return
+        ends, start, done = np.cumsum(self._sizes[indices]), 0, 0
+        while start < len(indices):
+            stop = max(start + 1, int(np.searchsorted(ends, done + size, side="right")))
+            yield indices[start:stop]
+            start, done = stop, ends[stop - 1]
+
+    def _rows_of(self, units):
+        """Rows of units, those of the largest unit first, and the unit of each, numbered as they come."""
+        sizes = self._sizes[units]
+        order = np.argsort(-sizes, kind="stable")
+        units, sizes = units[order], sizes[order]
+        first = self._starts[units] - (np.cumsum(sizes) - sizes)
+        return self._rows[np.repeat(first, sizes) + np.arange(sizes.sum())], np.repeat(np.arange(len(units)), sizes)
+
     def _chunk(self, indices, drawing=True) -> Chunk:
-        count, size = len(indices), self.physical_batch
+        size, units = self.physical_batch, None
+        if self._rows is not None:
+            indices, codes = self._rows_of(indices)
+            size *= max(1, -(-len(indices) // size))  # more than one batch for a single unit alone
+            units = np.full(size, -1, dtype=np.int64)
+            units[: len(codes)] = codes
+        count = len(indices)
         index = torch.from_numpy(indices)
 
         def rows(x):
@@ -161,7 +205,7 @@ class PoissonLoader:
             normals = self._rng.standard_normal(shape) if drawing else np.zeros(shape)
             noise = torch.from_numpy(normals).to(self.device, self.dtype)
         mask = (torch.arange(size) < count).to(self.device)
-        return Chunk(tree_map(rows, self._X), rows(self._y), mask, noise)
+        return Chunk(tree_map(rows, self._X), rows(self._y), mask, noise, units)
 
 
 def _arrays(dataset):

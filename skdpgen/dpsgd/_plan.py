@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 
-from .._types import check_neighboring
+from .._types import PrivacyUnit, check_neighboring
 from ..accounting import epsilon_pld, non_private_event, poisson_gaussian_event
 from ..utils.forks import ForkSafeLock, process_identity
 from ..utils.validation import convert_fields
 from ._clipping import ClippedSum, PartedSum
 
 __all__ = ["ChargedPlan", "DPSGDPlan", "PartedPlan", "PlanUse", "slack_of_sums"]
+
+# Relative error of the gradient of a unit, whose rows may cancel (see `_units`).
+_ROUNDING_OF_UNITS = 2.0**-15
 
 
 class PlanUse:
@@ -131,8 +134,11 @@ class ChargedPlan:
     @property
     def numbers(self) -> dict:
         """Kind and numbers of the plan as JSON holds them, without the size of physical batches (memory alone)."""
-        names = [f.name for f in fields(self) if f.init and f.name != "max_physical_batch"]
-        return {"kind": type(self).__name__, **{name: _plain(getattr(self, name)) for name in names}}
+        names = [f.name for f in fields(self) if f.init and f.name not in ("max_physical_batch", "unit")]
+        numbers = {"kind": type(self).__name__, **{name: _plain(getattr(self, name)) for name in names}}
+        if getattr(self, "unit", None) is not None:
+            numbers["unit"] = asdict(self.unit)
+        return numbers
 
     def take_block(self, file=None) -> int:
         """Take the next steps from the ledger that was charged, before they run; return how many were granted.
@@ -200,7 +206,7 @@ def _make_uncharged(cls, values):
     return cls(**values)
 
 
-def slack_of_sums(n_terms, noise_multiplier) -> float:
+def slack_of_sums(n_terms, noise_multiplier, rounding=2.0**-20) -> float:
     """Relative distance between the clip norm and the bound, for arithmetic that is not exact; at least 1 %.
 
     In float32 the other terms of a sum may be rounded differently once a record joins, because it moves their places in
@@ -215,8 +221,10 @@ def slack_of_sums(n_terms, noise_multiplier) -> float:
         Expected number of terms of a sum; eight standard deviations of a Poisson number are added.
     noise_multiplier : float
         Standard deviation of the noise over the bound of one term.
+    rounding : float, default=2**-20
+        Relative error of a term.
     """
-    return max(0.01, (n_terms + 8 * math.sqrt(n_terms)) * 2.0**-20 + noise_multiplier * 2.0**-15)
+    return max(0.01, (n_terms + 8 * math.sqrt(n_terms)) * rounding + noise_multiplier * 2.0**-15)
 
 
 @dataclass(frozen=True)
@@ -249,6 +257,10 @@ class DPSGDPlan(ChargedPlan):
     max_physical_batch : int, default=None
         Rows computed at once. A larger batch is accumulated over several of these and a smaller one is padded, so that
         every pass has one shape. None: two standard deviations above `expected_batch_size`, at most 1024.
+    unit : PrivacyUnit, default=None
+        What a "record" is above, where it is not a row: all rows of a person, for example. Each step then includes
+        every unit independently; the gradient of a unit is the sum ("rows") or the mean ("units") over its rows, and is
+        clipped once to `l2_bound`. `expected_batch_size` is that of rows, or of units, so that the loss is a mean.
 
     Raises
     ------
@@ -270,6 +282,7 @@ class DPSGDPlan(ChargedPlan):
     expected_batch_size: float
     neighboring: str = "add_or_remove_one"
     max_physical_batch: int | None = None
+    unit: PrivacyUnit | None = None
     _use: PlanUse = field(default_factory=PlanUse, init=False, repr=False, compare=False)
 
     def __post_init__(self):
@@ -288,6 +301,13 @@ class DPSGDPlan(ChargedPlan):
         size = self.max_physical_batch
         if size is not None and (int(size) != size or size < 1):
             raise ValueError(f"max_physical_batch must be a positive whole number or None; got {size!r}")
+        if self.unit is not None and not isinstance(self.unit, PrivacyUnit):
+            raise ValueError(f"unit must be a PrivacyUnit or None; got {type(self.unit).__name__}")
+        if self.unit is not None and size is not None and size < self.unit.max_rows:
+            raise ValueError(
+                f"max_physical_batch={size} is less than the {self.unit.max_rows} rows of a unit, which are computed "
+                "together: raise it, or lower max_rows of the unit"
+            )
 
     @property
     def event(self):
@@ -311,12 +331,18 @@ class DPSGDPlan(ChargedPlan):
         Plans with terms of groups of records take `group_root`, `group_path` and `group_noise_shape` too, and draw the
         groups from `rng`.
         """
-        return ClippedSum(root, self.l2_bound, clip_norm=self.clip_norm, path=path)
+        return ClippedSum(root, self.l2_bound, clip_norm=self.clip_norm, path=path, weighting=self.weighting)
+
+    @property
+    def weighting(self) -> str | None:
+        """How the rows of a unit count in its gradient; None where a row is the unit."""
+        return None if self.unit is None else self.unit.weighting
 
     @property
     def slack(self) -> float:
         """Relative distance between `clip_norm` and `l2_bound` (see `slack_of_sums`)."""
-        return slack_of_sums(self.expected_batch_size, self.noise_multiplier)
+        rounding = {} if self.unit is None else {"rounding": _ROUNDING_OF_UNITS}
+        return slack_of_sums(self.expected_batch_size, self.noise_multiplier, **rounding)
 
     @property
     def clip_norm(self) -> float:
@@ -328,7 +354,10 @@ class DPSGDPlan(ChargedPlan):
         """Rows of one forward pass, padding included."""
         if self.max_physical_batch is not None:
             return int(self.max_physical_batch)
-        return min(1024, math.ceil(self.expected_batch_size + 2 * math.sqrt(self.expected_batch_size)))
+        # the variance of the number of rows is at most `most` times that of as many units of one row
+        most = 1 if self.unit is None else self.unit.max_rows
+        rows = math.ceil(self.expected_batch_size + 2 * math.sqrt(most * self.expected_batch_size))
+        return max(most, min(1024, rows))
 
     @property
     def steps_per_epoch(self) -> int:
@@ -346,8 +375,8 @@ class PartedPlan(DPSGDPlan):
 
     Parameters
     ----------
-    sampling_rate, steps, l2_bound, noise_multiplier, expected_batch_size, neighboring, max_physical_batch
-        As in `DPSGDPlan`, of all records together.
+    sampling_rate, steps, l2_bound, noise_multiplier, expected_batch_size, neighboring, max_physical_batch, unit
+        As in `DPSGDPlan`, of all records together. The rows of a unit may lie in several parts.
     part_batch_sizes : tuple of float
         Expected number of records of each part in a step: public, or `sampling_rate` times a released count.
 

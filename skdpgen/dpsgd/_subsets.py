@@ -25,21 +25,28 @@ ENCODER_UPDATES = ("stateless", "frozen", "round_robin", "on_query")
 
 
 # ---- which subset a record is in ----------------------------------------------------------------------------------
-def assign_subsets(n_records, n_subsets, rng):
-    """Draw the subset of each record, independently of all other records.
+def assign_subsets(n_records, n_subsets, rng, *, units=None):
+    """Draw the subset of each record, or of each unit with all its rows, independently of all others.
 
     Parameters
     ----------
     n_records, n_subsets : int
         The number of subsets is public and never follows from the number of records.
     rng : NoiseGenerator
+    units : int array of shape (n_records,), default=None
+        Unit of each row, where a unit has several: all its rows are in one subset. None: each row is one unit.
 
     Returns
     -------
     int64 array of shape (n_records,)
         A record that joins or leaves moves no other one, which an equal split of shuffled records would do.
     """
-    return rng.integers(n_subsets, n_records)
+    if units is None:
+        return rng.integers(n_subsets, n_records)
+    found, codes = np.unique(units, return_inverse=True)
+    if codes.shape != (n_records,):
+        raise ValueError(f"units must have one entry for each of {n_records} rows; got shape {np.shape(units)}")
+    return rng.integers(n_subsets, len(found))[codes]
 
 
 def hash_subsets(ids, n_subsets, rng):

@@ -18,6 +18,7 @@ from .._types import BoundedSum
 from ..utils.validation import convert_fields
 from ._clipping import Aggregate, ClippedSum, first_leaf, square_norm
 from ._plan import DPSGDPlan
+from ._units import RowUnits
 
 __all__ = ["TermwiseAggregate", "TermwisePlan", "WholeBatchAggregate", "WholeBatchPlan", "draw_groups"]
 
@@ -36,8 +37,8 @@ class TermwisePlan(DPSGDPlan):
 
     Parameters
     ----------
-    sampling_rate, steps, noise_multiplier, expected_batch_size, neighboring, max_physical_batch
-        As in `DPSGDPlan`.
+    sampling_rate, steps, noise_multiplier, expected_batch_size, neighboring, max_physical_batch, unit
+        As in `DPSGDPlan`. A unit lies in one group as a whole.
     sample_bound : float, default=1.0
         C1: bound of the norm of a record's gradient.
     group_bound : float, default=0.1
@@ -146,6 +147,12 @@ class _GroupAggregate(Aggregate):
         """Forget what was added."""
         self._parts = []
 
+    def _rows_for_groups(self, units, mask):
+        """Rows that terms of several records get: all, or one row of each unit at random where each unit counts 1."""
+        if self.plan.weighting == "rows":
+            return mask
+        return torch.from_numpy(one_row_of_each(units, self._rng)).to(mask.device)
+
 
 class TermwiseAggregate(_GroupAggregate):
     """Weighted sum of the clipped gradients of records and of groups, with its sensitivity; used as `ClippedSum` is.
@@ -165,7 +172,7 @@ class TermwiseAggregate(_GroupAggregate):
         super().__init__(root, group_root, plan, rng, group_noise_shape)
         slack = 1 + plan.slack
         clips = (plan.sample_bound / slack, plan.group_bound / slack) if plan.private else (math.inf, math.inf)
-        self._samples = ClippedSum(root, plan.sample_bound, clip_norm=clips[0], path=path)
+        self._samples = ClippedSum(root, plan.sample_bound, clip_norm=clips[0], path=path, weighting=plan.weighting)
         self._groups = ClippedSum(group_root, plan.group_bound, clip_norm=clips[1], path=group_path)
 
     def reset(self):
@@ -173,13 +180,19 @@ class TermwiseAggregate(_GroupAggregate):
         super().reset()
         self._samples.reset()
 
-    def add(self, *inputs, mask=None):
+    def add(self, *inputs, mask=None, units=None):
         """Add the records of one physical batch: their terms now, those of the groups when the batch is complete."""
         mask = self._mask(inputs, mask)
         if (size := len(mask)) == 0:
             return
-        self._samples.add(*inputs, mask=mask)
-        self._parts.append((inputs, mask, draw_groups(size, self.plan.n_groups, self._rng)))
+        self._samples.add(*inputs, mask=mask, units=units)
+        labels = draw_groups(size, self.plan.n_groups, self._rng)
+        if units is not None:
+            units = RowUnits(units, mask)
+            # one draw for each unit; the number of draws is that of the rows, padding included
+            labels = labels[np.maximum(units.codes, 0)]
+            mask = self._rows_for_groups(units, mask)
+        self._parts.append((inputs, mask, labels))
 
     def result(self) -> BoundedSum:
         """Return the weighted sum of everything added since `reset`."""
@@ -195,6 +208,15 @@ class TermwiseAggregate(_GroupAggregate):
         return BoundedSum(
             total, add_or_remove_one=self.plan.l2_bound, replace_one=self.plan.difference_bound, unit="group"
         )
+
+
+def one_row_of_each(units, rng):
+    """Draw one row of each unit, bool array of shape (batch,): the choice depends on no other unit."""
+    chosen = (rng.random(len(units.codes))[: len(units)] * units.sizes).astype(np.int64)
+    order = np.argsort(units.codes, kind="stable")[len(units.codes) - int(units.sizes.sum()) :]
+    out = np.zeros(len(units.codes), dtype=bool)
+    out[order[np.cumsum(units.sizes) - units.sizes + chosen]] = True
+    return out
 
 
 def group_draws(members, noise_shape, rng):
@@ -267,8 +289,9 @@ class WholeBatchPlan(DPSGDPlan):
 
     Parameters
     ----------
-    sampling_rate, steps, noise_multiplier, expected_batch_size, neighboring, max_physical_batch
-        As in `DPSGDPlan`.
+    sampling_rate, steps, noise_multiplier, expected_batch_size, neighboring, max_physical_batch, unit
+        As in `DPSGDPlan`. The clip is that of the whole vector, so it holds for units as for rows; where each unit
+        counts 1, one row of each is drawn for a step.
     gradient_bound : float, default=1.0
         C: bound of the norm of v.
     aggregation : {"batch", "micro"}, default="batch"
@@ -324,9 +347,13 @@ class WholeBatchAggregate(_GroupAggregate):
         self._clip = plan.gradient_bound / (1 + plan.slack) if plan.private else math.inf
         self._clipped = ClippedSum(root, plan.gradient_bound, clip_norm=self._clip, path=path)
 
-    def add(self, *inputs, mask=None):
+    def add(self, *inputs, mask=None, units=None):
         """Add the records of one physical batch."""
         mask = self._mask(inputs, mask)
+        if (units is None) != (self.plan.unit is None):
+            raise ValueError("units of rows come with a plan that has a unit")
+        if units is not None:
+            mask = self._rows_for_groups(RowUnits(units, mask), mask)
         if bool(mask.any()):
             self._parts.append((tree_map(lambda x: x[mask], inputs), mask[mask], mask[mask].cpu().numpy()))
 

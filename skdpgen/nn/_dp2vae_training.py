@@ -95,10 +95,14 @@ class SubsetRows:
     subsets : int array of shape (n_rows,)
     n_subsets : int
         K. A subset without rows keeps its index.
+    units : int array of shape (n_rows,), default=None
+        Unit of each row, all of whose rows are in one subset, where each unit counts 1: a row is then drawn with a
+        probability of one over the rows of its unit. None: all rows of a subset are drawn with one probability.
     """
 
-    def __init__(self, x, codes, n_classes, subsets, n_subsets):
+    def __init__(self, x, codes, n_classes, subsets, n_subsets, *, units=None):
         order = np.argsort(subsets, kind="stable")
+        self._weights = None if units is None else _cumulative(np.asarray(units)[order])
         self._x, self._codes = torch.from_numpy(x[order]), torch.from_numpy(np.asarray(codes)[order])
         self._ends = np.searchsorted(subsets[order], np.arange(n_subsets + 1))
         self._eye = torch.eye(n_classes)
@@ -110,6 +114,8 @@ class SubsetRows:
         first, last = self._ends[start], self._ends[stop]
         out._x, out._codes = self._x[first:last].clone(), self._codes[first:last].clone()
         out._ends, out.n_subsets = self._ends[start : stop + 1] - first, stop - start
+        if self._weights is not None:
+            out._weights = self._weights[first : last + 1] - self._weights[first]
         return out
 
     def occupied(self, units):
@@ -122,7 +128,13 @@ class SubsetRows:
         `uniforms`, of shape (units, batch), chooses the rows, with replacement; of an empty subset they are zero.
         """
         first, size = self._ends[units][:, None], (self._ends[units + 1] - self._ends[units])[:, None]
-        index = torch.from_numpy(np.minimum(first + (uniforms * size).astype(np.int64), max(len(self._x) - 1, 0)))
+        if self._weights is None:
+            index = first + (uniforms * size).astype(np.int64)
+        else:
+            start, stop = self._weights[first], self._weights[first + size]
+            drawn = start + np.minimum((uniforms * (stop - start)).astype(np.int64), np.maximum(stop - start - 1, 0))
+            index = np.searchsorted(self._weights, drawn, side="right") - 1
+        index = torch.from_numpy(np.minimum(index, max(len(self._x) - 1, 0)))
         if not len(self._x):
             shapes = ((*index.shape, self._x.shape[1]), (*index.shape, self.n_classes))
             return tuple(torch.zeros(shape, device=device) for shape in shapes)
@@ -137,6 +149,15 @@ class SubsetRows:
         out = copy.copy(self)
         out._x = (self._x if order is None else self._x[:, order]).to(device)
         return out
+
+
+def _cumulative(units):
+    """Sums of the weights of the rows before each row, and of all rows: whole numbers, so that subsets stay apart.
+
+    A sum of floats would be rounded differently after a row joins another subset, and then choose other rows.
+    """
+    _, codes, sizes = np.unique(units, return_inverse=True, return_counts=True)
+    return np.concatenate([[0], np.cumsum(2**32 // sizes[codes])]).astype(np.int64)
 
 
 class StackableNet:

@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from ..dpsgd import DPSGDPlan, GradientNoise, PoissonLoader, check_optimizer, choose_path
 from ..dpsgd._seeding import SecretGenerators, check_generators, torch_lock, torch_seeded
+from ..dpsgd._units import unit_codes
 from ..utils.noise import make_noise_generator
 from ._callbacks import Checkpoint, FitBlocks, check_checkpoint, load_checkpoint
 
@@ -53,7 +54,8 @@ class DPNet(NeuralNet):
         for records and 0.0 for padding, and `group_noise` has the shape ``(n_groups, *group_noise_shape)``.
     plan : DPSGDPlan, default=None
         Plan of the training, charged before it starts: ``accountant.charge(plan, label)``. A plan is for one training:
-        another training needs a new plan, even with equal numbers, and another charge.
+        another training needs a new plan, even with equal numbers, and another charge. A plan with `unit` protects all
+        rows of a person together: ``fit(X, y, groups=ids)``.
     criterion : Module class, default=PerExampleLoss
         Gives one loss for each record. Criteria with a `reduction` are made with ``reduction="none"``; entries beyond
         the first dimension are averaged.
@@ -205,29 +207,53 @@ class DPNet(NeuralNet):
                 self._choose_group_path(loader)
         return self
 
-    def fit(self, X, y=None, **fit_params):
+    def fit(self, X, y=None, *, groups=None, **fit_params):
         """Make the net again and train it for all steps of the plan. See `partial_fit`."""
         self._check_plan()
+        units = self._units(groups)
         if self.plan is getattr(self, "used_plan_", None):
             if self.plan.private:
                 raise RuntimeError("the plan was used by an earlier fit: set a new plan and charge it")
             self.used_plan_ = None  # without noise there is nothing to count
         if not self.warm_start or not self.initialized_:
             self.initialize()
-        return self.partial_fit(X, y, **fit_params)
+        return self._follow_plan(X, y, units, **fit_params)
 
-    def partial_fit(self, X, y=None, classes=None, **fit_params):
+    def partial_fit(self, X, y=None, classes=None, *, groups=None, **fit_params):
         """Train the net from its current parameters for the remaining steps of the plan.
 
-        **Privacy.** One row is one unit. The steps cost what was charged for ``plan``: nothing is charged here.
+        Parameters
+        ----------
+        X : array, tensor, or tree of them
+        y : array or tensor, default=None
+        classes : None
+            Unused.
+        groups : array-like of shape (n_rows,), default=None
+            Unit of each row, numbers or text, for a plan with `unit`: each unit is sampled with all its rows, and its
+            gradient is clipped once.
+
+        Returns
+        -------
+        self
 
         Raises
         ------
         RuntimeError
             If the plan was not charged in this process, all its steps have been taken, or another net, for example a
             clone of this one, has used it.
+        ValueError
+            Where `groups` is given without a unit of the plan, or the plan has a unit and `groups` is missing.
+
+        Notes
+        -----
+        **Privacy.** One row is one unit, or, for a plan with `unit`, all rows of one entry of `groups`: however many
+        they are, because the clip holds for their sum. The steps cost what was charged for ``plan``: nothing is charged
+        here.
         """
         self._check_plan()
+        return self._follow_plan(X, y, self._units(groups), **fit_params)
+
+    def _follow_plan(self, X, y, units, **fit_params):
         if not self.initialized_:
             self.initialize()
         if self.plan is not self.used_plan_:
@@ -236,7 +262,7 @@ class DPNet(NeuralNet):
             raise RuntimeError(f"all {self.plan.steps} steps of the plan have been taken; more were not charged")
         # unlike in skorch, a keyboard interrupt ends the fit with an error: half a training is not a fit
         self.notify("on_train_begin")
-        self.fit_loop(X, y, **fit_params)
+        self.fit_loop(X, y, units=units, **fit_params)
         self.notify("on_train_end")
         if self.checkpoint is not None:
             Checkpoint(self, loads=False).write()  # the parameters as callbacks left them
@@ -264,15 +290,26 @@ class DPNet(NeuralNet):
         load_checkpoint(self, path)
         return self
 
-    def fit_loop(self, X, y=None, epochs=None, **fit_params):
-        """Run the remaining steps of the plan."""
+    def fit_loop(self, X, y=None, epochs=None, *, units=None, **fit_params):
+        """Run the remaining steps of the plan; `units` are the numbers of the units of the rows."""
         if epochs is not None or fit_params:
             raise ValueError("epochs follow from the plan, and forward takes nothing but X and noise: leave them out")
         self.check_training_readiness()
         check_optimizer(self.optimizer_)
         with self._working_copies():
-            self._run_steps(X, y)
+            self._run_steps(X, y, units)
         return self
+
+    def _units(self, groups):
+        """Return the number of the unit of each row, or None where a row is the unit."""
+        if (groups is None) != (self.plan.unit is None):
+            raise ValueError(
+                "groups= says which rows are one unit, for a plan that was charged for units, and this one was charged "
+                "for rows: give the plan unit=PrivacyUnit(...)"
+                if self.plan.unit is None
+                else f"the plan was charged for units ({self.plan.unit.name}): fit needs groups=, the unit of each row"
+            )
+        return None if groups is None else unit_codes(groups)
 
     @contextlib.contextmanager
     def _working_copies(self):
@@ -298,9 +335,9 @@ class DPNet(NeuralNet):
         finally:
             vars(self).update(own)
 
-    def _run_steps(self, X, y):
+    def _run_steps(self, X, y, units):
         plan, rng = self.plan, make_noise_generator(self.noise)
-        loader = self._loader(X, y, plan, rng)
+        loader = self._loader(X, y, plan, rng, units)
         root = NetLoss(self)
         self._choose_path(root, loader)
         if plan.needs_groups:
@@ -373,7 +410,7 @@ class DPNet(NeuralNet):
         with draws.in_place():
             clipper.reset()
             for chunk in batch:
-                clipper.add(*chunk_inputs(chunk), mask=chunk.mask)
+                clipper.add(*chunk_inputs(chunk), mask=chunk.mask, units=chunk.units)
             total = clipper.result()
         for p in clipper.parameters:
             if p.grad is None:
@@ -396,7 +433,7 @@ class DPNet(NeuralNet):
             raise RuntimeError("the plan alone draws records for training: call fit or partial_fit")
         return super().get_iterator(dataset, training=False)
 
-    def _loader(self, X, y, plan, rng):
+    def _loader(self, X, y, plan, rng, units=None):
         loader = self.iterator_train
         if not (isinstance(loader, type) and issubclass(loader, PoissonLoader)):
             raise ValueError("iterator_train must be PoissonLoader: the cost of the plan holds for its batches alone")
@@ -406,6 +443,7 @@ class DPNet(NeuralNet):
             "device": self.device or "cpu",
             "dtype": dtypes[0] if dtypes else torch.float32,
             **self.get_params_for("iterator_train"),
+            "units": units,
         }
         return loader(self.get_dataset(X, y), plan=plan, rng=rng, **options)
 

@@ -1,0 +1,310 @@
+"""Gradients of units with several rows: which rows are a unit's, and the norm of the sum of their gradients.
+
+The rows of a unit are what the places of a sequence are to one example: they are summed *before* the norm. Rows are
+arranged so that units with equally many rows are adjacent. A block of n units of m rows is then a batch of n examples,
+each of m times the places of a row, to which the rules of `_layers` apply as they are. No row is padding, no unit's
+gradient is formed where a cheaper way to its norm exists, and each linear layer gets one product for the whole sum.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils._pytree import tree_map
+
+from ._layers import _CANCELLATION, RULES, LayerGradient, Pool, UnsupportedShapeError, _linear_sum, _trainable
+
+__all__ = ["Arrangement", "RowUnits", "rule_of_units", "unit_codes"]
+
+# As `_CANCELLATION`, between the rows of a unit: the rounding error of the sum of terms of total size S is at most
+# 2**-20 S, and adding 2**-10 S**2 to the squared norm bounds it by 2**-15 of the clip norm. Rows whose gradients are
+# orthogonal lose m 2**-11 of their norm by it, rows with equal gradients 2**-11.
+_ROWS_CANCELLATION = 2.0**-10
+# Units of at most so many rows share windows of a linear layer's inner products; larger ones have Gram matrices.
+_WIDEST = 16
+
+
+def unit_codes(groups):
+    """Return whole numbers, from 0, for the units of rows.
+
+    Parameters
+    ----------
+    groups : array-like of shape (n_rows,)
+        Numbers or text; equal entries are one unit.
+
+    Raises
+    ------
+    ValueError
+        For missing entries and more than one dimension.
+    """
+    groups = np.asarray(groups)
+    if groups.ndim != 1:
+        raise ValueError(f"groups must have one entry for each row; got an array of shape {groups.shape}")
+    if groups.dtype.kind == "O":
+        entries = groups.tolist()
+        if any(entry is None or entry != entry for entry in entries):
+            raise ValueError("groups must not have missing entries: each row belongs to a unit")
+        codes = {}
+        return np.fromiter((codes.setdefault(entry, len(codes)) for entry in entries), np.int64, len(entries))
+    if groups.dtype.kind in "fmM" and bool(np.any(groups != groups)):
+        raise ValueError("groups must not have missing entries: each row belongs to a unit")
+    return np.unique(groups, return_inverse=True)[1].astype(np.int64)
+
+
+class RowUnits:
+    """The unit of each row of a physical batch.
+
+    Parameters
+    ----------
+    units : int array of shape (batch,)
+        Unit of each row, numbers of any kind; negative where a row is padding.
+    mask : bool tensor of shape (batch,), default=None
+        False where a row is padding.
+
+    Attributes
+    ----------
+    codes : int64 array of shape (batch,)
+        Number of the unit among those of the batch, from 0; -1 for padding.
+    sizes : int64 array of shape (n_units,)
+    """
+
+    def __init__(self, units, mask=None):
+        units = np.asarray(units)
+        if units.ndim != 1 or (mask is not None and len(units) != len(mask)):
+            raise ValueError(f"units must hold one number for each row, shape ({len(mask)},); got {units.shape}")
+        real = units >= 0
+        if mask is not None:
+            real &= mask.cpu().numpy()
+        self.codes = np.full(len(units), -1, dtype=np.int64)
+        _, self.codes[real], self.sizes = np.unique(units[real], return_inverse=True, return_counts=True)
+
+    def __len__(self):
+        return len(self.sizes)
+
+    def weights(self, weighting):
+        """Weight of each row in the gradient of its unit, float64 tensor: 1, or one over the rows; 0 for padding."""
+        weights = (self.codes >= 0).astype(np.float64)
+        if weighting == "units":
+            weights[self.codes >= 0] /= self.sizes[self.codes[self.codes >= 0]]
+        return torch.from_numpy(weights)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Units of `size` rows each: their rows and their numbers, both adjacent in an `Arrangement`."""
+
+    rows: slice
+    units: slice
+    size: int
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Rows of units of several rows, in windows of one width that no unit straddles.
+
+    Attributes
+    ----------
+    slots : int64 tensor of shape (n_windows, width)
+        Arranged row at each place; any row at an empty place.
+    same : bool tensor of shape (n_windows, width, width)
+        Whether two places hold rows of one unit.
+    units : int64 tensor of shape (n_windows, width)
+        Arranged unit at each place.
+    several : slice
+        The arranged units that are in windows.
+    """
+
+    slots: torch.Tensor
+    same: torch.Tensor
+    units: torch.Tensor
+    several: slice
+
+
+def _make_windows(blocks):
+    """Pack the units of the blocks, of adjacent numbers and at most `_WIDEST` rows, into windows."""
+    width = 4
+    while width < blocks[0].size:
+        width *= 2
+    size = np.concatenate([np.full(b.units.stop - b.units.start, b.size) for b in blocks])
+    within = np.concatenate([np.arange(b.units.stop - b.units.start) for b in blocks])
+    per_window = width // size
+    counts = [-(-(b.units.stop - b.units.start) // (width // b.size)) for b in blocks]
+    base = np.repeat(np.cumsum([0, *counts[:-1]]), [b.units.stop - b.units.start for b in blocks])
+    start = (base + within // per_window) * width + within % per_window * size
+    rows = np.arange(blocks[0].rows.start, blocks[-1].rows.stop)
+    unit = np.repeat(np.arange(len(size)), size)
+    place = start[unit] + np.arange(len(rows)) - np.repeat(np.cumsum(size) - size, size)
+    slots = np.full(sum(counts) * width, blocks[0].rows.start)
+    units, owner = np.full(len(slots), blocks[0].units.start), np.full(len(slots), -1)
+    slots[place], owner[place] = rows, unit
+    units[place] += unit
+    slots, units, owner = (torch.from_numpy(x.reshape(-1, width)) for x in (slots, units, owner))
+    same = (owner[:, :, None] == owner[:, None, :]) & (owner[:, None, :] >= 0)
+    return Windows(slots, same, units, slice(blocks[0].units.start, blocks[-1].units.stop))
+
+
+class Arrangement:
+    """Rows in the order of the sizes of their units, the largest first; padding comes last, as units of one row.
+
+    Parameters
+    ----------
+    codes : int64 array of shape (n_rows,)
+        Unit of each row; negative for padding.
+
+    Attributes
+    ----------
+    order : int64 tensor of shape (n_rows,), or None
+        Rows of the batch in the order of this arrangement; None: they stand so already.
+    blocks : list of Block
+    of_row : int64 tensor of shape (n_rows,)
+        Number of the arranged unit of each arranged row.
+    codes : int64 tensor of shape (n_units,)
+        Code of each arranged unit; -1 for padding.
+    large : list of Block
+        Those of more than `_WIDEST` rows.
+    windows : Windows or None
+        Units of two to `_WIDEST` rows.
+    """
+
+    def __init__(self, codes):
+        real = codes >= 0
+        found, inverse, counts = np.unique(codes[real], return_inverse=True, return_counts=True)
+        by_size = np.argsort(-counts, kind="stable")
+        rank = np.empty_like(by_size)
+        rank[by_size] = np.arange(len(found))
+        order = np.flatnonzero(real)[np.argsort(rank[inverse], kind="stable")]
+        order = np.concatenate([order, np.flatnonzero(~real)])
+        padding = len(codes) - int(real.sum())
+        sizes = np.concatenate([counts[by_size], np.ones(padding, dtype=counts.dtype)])
+        self.n_rows, self.n_units = len(codes), len(sizes)
+        self.order = None if np.array_equal(order, np.arange(len(codes))) else torch.from_numpy(order)
+        self.of_row = torch.from_numpy(np.repeat(np.arange(len(sizes)), sizes))
+        self.codes = torch.from_numpy(np.concatenate([found[by_size], np.full(padding, -1, dtype=np.int64)]))
+        starts = np.flatnonzero(np.diff(sizes, prepend=-1))
+        ends, rows = np.append(starts[1:], len(sizes)), np.concatenate([[0], np.cumsum(sizes)])
+        self.blocks = [
+            Block(slice(int(rows[i]), int(rows[j])), slice(int(i), int(j)), int(sizes[i])) for i, j in zip(starts, ends)
+        ]
+        self.large = [block for block in self.blocks if block.size > _WIDEST]
+        several = [block for block in self.blocks if 1 < block.size <= _WIDEST]
+        self.windows = _make_windows(several) if several else None
+
+    def take(self, inputs):
+        """Return rows of a batch (a tree of tensors) in the order of the arrangement."""
+        if self.order is None:
+            return inputs
+        return tree_map(lambda x: x[self.order.to(x.device)], inputs)
+
+
+class _BlockPool(Pool):
+    """Buffers of one block of units: those that are kept are parts of one buffer of all blocks of a layer."""
+
+    def __init__(self, pool, block, n_units, places):
+        self._pool, self._units, self._n_units = pool, block.units, n_units
+        self.cancellation = max(_CANCELLATION, _ROWS_CANCELLATION / places)
+
+    def total(self, batch):
+        return self._n_units
+
+    def get_kept(self, key, shape, like):
+        return self._pool.get_buffer(key, (self._n_units, *shape[1:]), like)[self._units]
+
+    def get_buffer(self, key, shape, like):
+        return self._pool.get_buffer(key, shape, like)
+
+
+def rule_of_units(layer, a, g, arrangement, pool) -> LayerGradient:
+    """Squared norms of the gradients of units and the way to their weighted sum, for one layer.
+
+    Parameters
+    ----------
+    layer : Module
+        Of a type in `RULES`.
+    a, g : tensors
+        Input of the layer and gradient with respect to its output, for arranged rows; the leading dimension is their
+        number or a multiple of it, with the places of one row adjacent.
+    arrangement : Arrangement
+    pool : Pool
+
+    Returns
+    -------
+    LayerGradient
+        Of the arranged units.
+    """
+    n_rows = arrangement.n_rows
+    if len(a) % n_rows or len(g) % n_rows:
+        raise UnsupportedShapeError("a layer's input does not start with the batch dimension")
+    if type(layer) is nn.Linear and a.dim() == 2 and len(a) == n_rows:
+        return _linear(layer, a, g, arrangement, pool)
+    return _by_blocks(layer, a, g, arrangement, arrangement.blocks, pool)
+
+
+def _by_blocks(layer, a, g, arrangement, blocks, pool) -> LayerGradient:
+    """The rule of the layer, block by block: n units of m rows are n examples."""
+    n_rows = arrangement.n_rows
+    places = max(1, g[0].numel() // _outputs(layer)) * (len(g) // n_rows)
+    parts = []
+    for block in blocks:
+        of_block = (_rows(x, block, n_rows) for x in (a, g))
+        units = block.units.stop - block.units.start
+        of_pool = _BlockPool(pool, block, arrangement.n_units, places)
+        parts.append(RULES[type(layer)](layer, *of_block, units, of_pool))
+
+    def weighted_sum(factors, out, beta):
+        for block, part in zip(blocks, parts):
+            part.weighted_sum(factors[block.units], out, beta)
+            beta = 1
+
+    return LayerGradient(torch.cat([part.square_norms for part in parts]), weighted_sum)
+
+
+def _rows(x, block, n_rows):
+    places = len(x) // n_rows
+    return x[block.rows.start * places : block.rows.stop * places]
+
+
+def _outputs(layer):
+    """Number of outputs of a layer at one place."""
+    for name in ("out_features", "out_channels", "embedding_dim", "num_channels"):
+        if hasattr(layer, name):
+            return getattr(layer, name)
+    return math.prod(layer.normalized_shape)
+
+
+def _linear(layer, a, g, arrangement, pool) -> LayerGradient:
+    """One place a row: inner products of the rows of a unit, and one product for the sum of all units.
+
+    The gradient by the bias is that by an input of one more entry, 1, which adds 1 to the inner products of inputs.
+    """
+    weight, bias = _trainable(layer, "weight"), _trainable(layer, "bias")
+    large, windows = arrangement.large, arrangement.windows
+    first = large[-1].rows.stop if large else 0
+    head = _by_blocks(layer, a, g, arrangement, large, pool) if large else None
+    squares = pool.square_norms(g) * ((pool.square_norms(a) if weight else 0) + int(bias))
+    of_row = arrangement.of_row.to(a.device)
+    norms = squares.new_zeros(arrangement.n_units).index_add_(0, of_row, squares.sqrt())
+    norms.square_()  # exact for units of one row
+    if windows is not None:
+        slots, same, units = (part.to(a.device) for part in (windows.slots, windows.same, windows.units))
+        inputs, outputs = (torch.bmm(x, x.mT) for x in (a[slots], g[slots]))
+        # float32 products: their error is far below what is added for cancellation
+        inputs = inputs.add_(int(bias)) if weight else torch.full_like(inputs, float(bias))
+        products = torch.where(same, inputs.double() * outputs, 0.0).sum(2).view(-1)
+        several = windows.several
+        found = norms.new_zeros(len(norms)).index_add_(0, units.view(-1), products)[several].clamp_(min=0)
+        norms[several] = found.add_(norms[several], alpha=_ROWS_CANCELLATION)
+    if head is not None:
+        norms[: len(head.square_norms)] = head.square_norms
+
+    def weighted_sum(factors, out, beta):
+        if head is not None:
+            head.weighted_sum(factors, out, beta)
+            beta = 1
+        if len(a) > first:
+            _linear_sum(a[first:, None], g[first:, None], pool)(factors[of_row[first:]], out, beta)
+
+    return LayerGradient(norms, weighted_sum)

@@ -1,0 +1,160 @@
+"""Every sabotage of steps by units of several rows is caught by a claim of an ordinary test."""
+
+from __future__ import annotations
+
+import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
+import pytest
+import test_dp2vae_units
+import test_dp_net_units
+import test_termwise_units
+import test_units
+from _sabotage import Claim, assert_caught, mutant_ids
+
+from skdpgen.dpsgd import ClippedSum, DPSGDPlan, PoissonLoader, TermwiseAggregate, _termwise, _units
+from skdpgen.dpsgd._subsets import assign_subsets
+from skdpgen.nn import _dp2vae_training
+
+BOUND = {
+    (rows, weighting): Claim(
+        test_units.test_a_unit_moves_the_sum_by_its_bound_and_no_further, rows, weighting, "fast"
+    )
+    for rows in ("equal", "different")
+    for weighting in ("rows", "units")
+}  # fmt: skip
+NAIVE = {
+    name: Claim(test_units.test_units_equal_one_backward_pass_for_each, name, "rows")
+    for name in ("linear", "conv", "layer norm")
+}
+MEAN = Claim(test_units.test_units_equal_one_backward_pass_for_each, "linear", "units")
+OTHERS = Claim(test_units.test_inserting_a_unit_leaves_the_clipped_gradients_of_others_equal, "fast")
+NAN = Claim(test_units.test_a_row_without_finite_gradient_takes_out_its_unit_and_no_other, "fast", float("nan"))
+CANCEL = Claim(test_units.test_rows_of_a_unit_that_cancel_add_no_rounding_error_of_their_size)
+PARTS = Claim(test_units.test_rows_of_a_unit_in_several_parts_are_clipped_together, "rows")
+SAMPLING = Claim(test_units.test_units_are_sampled_whole_and_independently_at_the_rate)
+CHUNKS = Claim(test_units.test_a_large_batch_comes_in_chunks_that_never_split_a_unit)
+SLACK = Claim(test_units.test_a_plan_of_units_costs_what_one_of_records_costs)
+LOSS = Claim(test_dp_net_units.test_without_noise_a_step_is_the_mean_over_rows_or_over_units)
+GROUP_SUM = {
+    weighting: Claim(test_termwise_units.test_the_sum_is_that_of_clipped_units_and_groups_by_hand, weighting)
+    for weighting in ("rows", "units")
+}
+ONE_ROW = Claim(test_termwise_units.test_one_row_of_each_unit_is_drawn_uniformly_and_independently)
+SUBSET = Claim(test_dp2vae_units.test_a_unit_lies_in_one_subset_as_a_whole_drawn_uniformly)
+EQUAL_UNITS = Claim(test_dp2vae_units.test_units_count_one_each_in_the_batches_of_a_subset)
+
+GROUPS = [
+    Claim(test_termwise_units.unit_of_a_group_moves_the_sum_as_stated, relation)
+    for relation in ("add_or_remove_one", "replace_one")
+]
+
+# (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
+MUTANTS = [
+    # ---- the clip
+    (
+        "rows clipped in place of units",
+        [BOUND["equal", "rows"], BOUND["different", "units"], NAIVE["conv"]],
+        (ClippedSum.add, ("RowUnits($units, $mask)", "RowUnits(np.arange(len($units)), $mask)")),
+    ),
+    (
+        "the rows of a unit taken for orthogonal",
+        [BOUND["equal", "rows"], BOUND["equal", "units"]],
+        (
+            _units._linear,
+            ("$squares.sqrt()", "$squares"),
+            ("$norms.square_()", "pass"),
+            ("($4.large, $4.windows)", "($4.large, None)"),
+        ),
+    ),
+    (
+        "products of rows of different units in a norm",
+        [NAIVE["linear"], OTHERS],
+        (_units._linear, ("torch.where($same, $inputs.double() * $outputs, 0.0)", "($inputs.double() * $outputs)")),
+    ),
+    (
+        "the factors of the first units for every block",
+        [NAIVE["conv"], NAIVE["layer norm"]],
+        (_units._by_blocks, ("$factors[$block.units]", "$factors[:$block.units.stop - $block.units.start]")),
+    ),
+    (
+        "the bias left out of the norms of units",
+        [NAIVE["linear"]],
+        (_units._linear, ("$inputs.add_(int($bias))", "$inputs")),
+    ),
+    (
+        "cancellation within a unit not allowed for",
+        [CANCEL],
+        (_units._linear, ("$found.add_($norms[$several], alpha=_ROWS_CANCELLATION)", "$found")),
+    ),
+    (
+        "each part of a unit clipped by its own norm",
+        [PARTS],
+        (
+            ClippedSum._square_norms_of_units,
+            ("for $records, $rows in $1:\n    $body", "for $records, $rows in $1[:1]:\n    $body"),
+        ),
+    ),
+    ("a row that is not finite leaves its unit in", [NAN], (ClippedSum._add_units, ("bool($unusable.any())", "False"))),
+    ("the weights of rows of equal units dropped", [MEAN, LOSS], (_units.RowUnits.weights, ("$1 == 'units'", "False"))),
+    (
+        "no slack for the rounding of units",
+        [SLACK],
+        (DPSGDPlan.slack, ("{} if self.unit is None else {'rounding': _ROUNDING_OF_UNITS}", "{}")),
+    ),
+    # ---- the sampling
+    (
+        "rows sampled in place of units",
+        [SAMPLING],
+        (
+            PoissonLoader.__init__,
+            ("np.unique($units, return_counts=True)", "np.unique(np.arange(len($units)), return_counts=True)"),
+        ),
+    ),
+    (
+        "chunks of more rows than memory is planned for",
+        [CHUNKS],
+        (
+            PoissonLoader._parts,
+            (
+                "int(np.searchsorted($ends, $done + $size, side='right'))",
+                "1 + int(np.searchsorted($ends, $done + $size, side='right'))",
+            ),
+        ),
+    ),
+    # ---- groups of term-wise steps, subsets of DP2-VAE
+    (
+        "groups of units clipped at the norm of units",
+        GROUPS,
+        (TermwiseAggregate.__init__, ("$clips[1]", "$clips[0]")),
+    ),
+    (
+        "the rows of a unit in several groups",
+        [GROUP_SUM["rows"], GROUP_SUM["units"]],
+        (TermwiseAggregate.add, ("$labels[np.maximum($units.codes, 0)]", "$labels")),
+    ),
+    (
+        "all rows of a unit in the groups where each unit counts 1",
+        [GROUP_SUM["units"]],
+        (_termwise._GroupAggregate._rows_for_groups, ("self.plan.weighting == 'rows'", "True")),
+    ),
+    (
+        "always the first row of a unit",
+        [ONE_ROW],
+        (_termwise.one_row_of_each, ("$rng.random($rest)", "np.zeros($rest)")),
+    ),
+    (
+        "the rows of a unit in several subsets",
+        [SUBSET],
+        (assign_subsets, ("$units is None", "True")),
+    ),
+    (
+        "rows of a subset drawn as if each counted 1",
+        [EQUAL_UNITS],
+        (_dp2vae_training.SubsetRows.batch, ("self._weights is None", "True")),
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))
+def test_sabotage_of_steps_by_units_is_caught(monkeypatch, mutant):
+    _, claims, *changes = mutant
+    assert_caught(monkeypatch, claims, *changes)
