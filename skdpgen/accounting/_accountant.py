@@ -188,7 +188,8 @@ class PrivacyAccountant:
         private : bool, default=True
             False when the noise can be reproduced, as seeded noise can: the ledger is then marked for good.
         unit : str, default=None
-            Who the mechanism protects: all rows of one `unit`; None: one row. It must be the unit of this accountant.
+            Who the mechanism protects: all rows of one `unit`; None: one row, or the unit of a plan. It must be the
+            unit of this accountant.
 
         Returns
         -------
@@ -222,11 +223,20 @@ class PrivacyAccountant:
                 f"the plan is for {relation!r}, and this ledger for {self.neighboring!r}: make the plan with "
                 "neighboring=accountant.neighboring; nothing was charged"
             )
+        charge = Charge(label, plan.event, extra_delta, self._unit_of(plan, unit))
         with plan._use.lock:  # of two threads that charge one plan, the second is refused before it is charged
             plan._check_free()
-            receipt = self._charge_event(Charge(label, plan.event, extra_delta, unit), status)
+            receipt = self._charge_event(charge, status)
             receipt.cover(plan)
         return receipt
+
+    def _unit_of(self, plan, unit: str | None) -> str | None:
+        """Name of the unit that a plan of steps protects; `unit`, where it is given, must be the same."""
+        found = getattr(plan, "unit", None)
+        name = None if found is None else found.name
+        if unit not in (None, name):
+            raise ValueError(f"the plan protects {in_words(name)}, and unit={unit!r} was given; nothing was charged")
+        return name
 
     def _charge_event(self, charge: Charge, status: str) -> Receipt:
         number = self._add([charge], status)

@@ -6,6 +6,7 @@ import json
 from typing import Any, NamedTuple
 
 from .. import __version__
+from .._types import in_words
 from ..exceptions import LedgerError
 from ..utils.clock import today
 from ..utils.forks import ForkSafeLock, process_identity
@@ -88,10 +89,11 @@ class Receipt:
         ------
         RuntimeError
             Where the charge does not hold the releases, or they are used up; for a plan that is covered already; in
-            another process than that of the charge.
+            another process than that of the charge; for a plan that protects another unit than the charge.
         """
         if not plan.private:
             return plan
+        check_same_unit(plan, self._charge)
         if self._process != process_identity():
             raise RuntimeError(
                 f"the charge {self.label!r} was made in another process (or the receipt was pickled), which alone may "
@@ -121,6 +123,16 @@ class Receipt:
 
     def __repr__(self):
         return f"Receipt({self.label!r})"
+
+
+def check_same_unit(plan, charge: Charge) -> None:
+    """RuntimeError where a plan samples and clips others than those whom the charge protects."""
+    unit = getattr(plan, "unit", None)
+    if (None if unit is None else unit.name) != charge.unit:
+        protected = in_words(None if unit is None else unit.name)
+        raise RuntimeError(
+            f"the plan protects {protected}, and the charge {charge.label!r} was made for {in_words(charge.unit)}"
+        )
 
 
 def _void(charge: Charge) -> Receipt:
@@ -194,6 +206,7 @@ def resume(plan, path, ledger, rule: PrivacyFilter):
             charge, steps, taken = ledger.steps_of(header.record, rule)
         except ValueError as error:
             raise LedgerError(f"{path} does not fit the ledger {ledger.path}: {error}") from None
+        check_same_unit(plan, charge)
         if not _same_training(plan, charge) or header.plan != plan.numbers:
             raise RuntimeError(
                 f"{path} is the checkpoint of a training under another plan, charged as {charge.label!r}: give the "
