@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..accounting._facts import table_columns
 from ..exceptions import InvalidInputError
+from ..tabular import Numeric
 from ..tabular._schema import check_unique
 from ..utils.validation import validate_data, validate_rows
-from .arrays import ArrayRows
+from .arrays import ArrayRows, point_out_images
 from .frames import FrameRows
+from .scaling import check_bounds
 from .sources import open_source
 
 __all__ = ["columns_of", "public_assumptions", "refuse_given", "validate_input"]
@@ -42,16 +46,29 @@ def validate_input(estimator, X, y, *, conditional=True):
         validate_data(estimator, source.head, skip_check_array=True)
         shared["importance"] = getattr(estimator, "importance", None)
         shared["constraints"] = getattr(estimator, "constraints", None)
-        return FrameRows(source, y, target=estimator.target, schema=estimator.schema, **shared)
+        rows = FrameRows(source, y, target=estimator.target, schema=estimator.schema, **shared)
+        _point_out_images(rows)
+        return rows
     refuse_given(
         estimator,
         ("schema", "target", "importance", "constraints"),
         "for DataFrames; for an array, declare bounds= and give y",
     )
     X = validate_rows(estimator, X, order=None)
+    if estimator.image_shape is None and "image_shape" in estimator.get_params(deep=False):
+        point_out_images(check_bounds(estimator.bounds, X.shape[1]))
     return ArrayRows(
         X, y, bounds=estimator.bounds, l2_bound=estimator.l2_bound, image_shape=estimator.image_shape, **shared
     )
+
+
+def _point_out_images(rows):
+    """Warn where the columns of a frame, but for one class label, may be pixels."""
+    columns = rows.table.columns
+    pixels = [column for column in columns if isinstance(column, Numeric)]
+    if len(columns) - len(pixels) <= 1 and pixels and all(column.complete for column in pixels):
+        bounds = np.array([column.bounds for column in pixels], dtype=np.float64)
+        point_out_images(bounds.T, "give them as an array, with the classes as y, and declare ")
 
 
 def refuse_given(estimator, names, why):
