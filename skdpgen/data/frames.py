@@ -421,9 +421,9 @@ class FrameRows:
     def _check_targets(targets, head, several, classes, target_type):
         if absent := [name for name in targets if name not in head.columns]:
             named = f"the target {absent[0]!r} is" if len(absent) == 1 else f"the targets {absent!r} are"
-            raise InvalidInputError(f"{named} not a column of the frame")
+            raise InvalidInputError(f"{named} not a column of the frame; it has {listed(head.columns)}")
         if len(set(targets)) < len(targets):
-            raise InvalidInputError("target= names a column twice")
+            raise InvalidInputError(f"target= names a column twice; got {listed(targets)}")
         given = classes is not None or target_type is not None
         if not targets and given:
             raise InvalidInputError("classes= and target_type= need y or target=")
