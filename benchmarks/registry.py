@@ -134,6 +134,8 @@ _OF_TABLES, _OF_IMAGES = "models:models_of_tables", "models:models_of_images"
 _FITS = ("models", "seeds", "epsilon", "data", "device")
 _TABLES = ("adult", "esr", "isolet", "credit")
 _EXTRA = ("auroc_extra", "auprc_extra")
+_QUALITY = ("quality", "column_shapes", "column_pair_trends")
+_RISKS = ("singling_out", "linkability", "inference", "inference_worst")
 _MODELS = (*BASELINES, CLASSIFIER)
 # Of the papers' tables under --quick: they show that everything runs, and roughly where the models stand.
 _QUICK_MODELS = (REAL, "P3GMSynthesizer", "MomentSynthesizer")
@@ -358,6 +360,16 @@ BENCHMARKS = {
             "step:step_benchmark",
             figures=("ratio",),
             group_by=("net", "method", "noise"),
+        ),
+        Benchmark(
+            "judges",
+            "other projects judge rows of Adult: quality by SDMetrics, three risks by Anonymeter",
+            "judges:judge_benchmark",
+            options=(*_FITS, "peer_python", "quick"),
+            figures=(*_QUALITY, *_RISKS, "fit_seconds"),
+            group_by=("data", "model"),
+            quick={"models": (REAL, "MomentSynthesizer"), "seeds": (0,), "rows": 2_000, "attacks": 200},
+            takes=_OF_TABLES,
         ),
         Benchmark(
             "search",

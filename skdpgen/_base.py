@@ -73,11 +73,12 @@ class PrivateEstimator(BaseEstimator):
     # ---- the order of a fit -------------------------------------------------------------------------------------
     def _fit(self, X, y=None, groups=None):
         """Validate the rows, plan, charge, release: each once, in this order."""
-        with self._fitting():
+        with self._fitting() as said:
             self._unit = self._resolve_unit(groups)
             planner = self._planner(self._resolve_accountant())
             rows, plan = self._prepare(X, y, planner, *self._groups(groups))
             self._check_prepared(rows, plan)
+            said.issue()  # in time: whoever reads them may stop the fit, and where they are errors nothing is charged
             rng = self._charge(planner, plan)  # before it nothing private is released, after it nothing is refunded
             self._complete(rows, plan, rng)
             self._warn_inside_search()
@@ -167,16 +168,17 @@ class PrivateEstimator(BaseEstimator):
 
         Within the block the estimator has no fitted attributes but those set in it, and its numbers have the types of
         Python, whatever the caller gave: this is the one place where a fit's parameters are converted. Warnings are
-        delayed to its end: where warnings are errors, one would end a fit that is charged.
+        delayed to its end, but for those that it issues before the charge: where warnings are errors, one would end a
+        fit that is charged. Yields the `_DelayedWarnings`.
         """
         parameters = self.get_params(deep=False)
         before = dict(vars(self))
         vars(self).update({name: python_value(value) for name, value in parameters.items()})
         self._forget_fit(parameters)
+        delayed = _DelayedWarnings()
         try:
-            with warnings.catch_warnings(record=True) as said:
-                warnings.simplefilter("always")
-                yield
+            with delayed:
+                yield delayed
                 if self.accountant is None and "card_" in before and not inside_search():
                     _warn_of_refit(before["card_"], self.card_)
             for name in ("_receipt", "_unit"):  # of this fit alone
@@ -189,11 +191,11 @@ class PrivateEstimator(BaseEstimator):
             else:
                 self.accountant_ = charged
             with suppress(Warning):  # a warning that is an error does not hide why the fit failed
-                _repeat(said)
+                delayed.repeat()
             raise
         finally:
             vars(self).update(parameters)
-        _repeat(said)
+        delayed.repeat()
 
     def _validate_params(self):
         check_parameters(type(self).__name__, self.get_params(deep=False))
@@ -392,10 +394,40 @@ def _warn_of_refit(first, second):
     )
 
 
-def _repeat(said):
-    """Issue the delayed warnings, through the filters of the caller."""
-    for warning in said:
-        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+class _DelayedWarnings:
+    """Context that keeps the warnings that are given in it, until they are issued through the filters of the caller."""
+
+    def __init__(self):
+        self._said = []
+
+    def __enter__(self):
+        self._context = warnings.catch_warnings(record=True)
+        self._here = self._context.__enter__()
+        warnings.simplefilter("always")
+        return self
+
+    def __exit__(self, *raised):
+        self._context.__exit__(*raised)
+        self._said += self._here
+
+    def issue(self):
+        """Issue within the context what was said so far."""
+        self.__exit__(None, None, None)
+        try:
+            self.repeat()
+        finally:
+            self.__enter__()
+
+    def repeat(self):
+        """Issue the warnings, all of them before the first that is an error is raised."""
+        said, self._said, first = self._said, [], None
+        for warning in said:
+            try:
+                warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+            except Warning as error:
+                first = first or error
+        if first is not None:
+            raise first
 
 
 # Arrays up to this size are written on the card: bounds, classes, weights.

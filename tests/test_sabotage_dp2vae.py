@@ -15,7 +15,7 @@ from skdpgen.dpsgd import _subsets as subsets_module
 from skdpgen.dpsgd._subsets import SubsetPlan
 from skdpgen.nn import _dp2vae_training as stage_1
 from skdpgen.nn import _dp2vae_training as stage_2
-from skdpgen.synthesizers import _dp2vae_model
+from skdpgen.synthesizers import _dp2vae_model, _vae_model
 
 SENSITIVITY = Claim(training.test_a_record_moves_the_sum_by_twice_the_bound_and_never_by_more, "frozen")
 ON_QUERY = Claim(training.test_a_record_moves_the_sum_by_twice_the_bound_and_never_by_more, "on_query")
@@ -257,9 +257,9 @@ MUTANTS = [
         "unpaid counts",
         [LEDGER["frame, subsets"]],
         (
-            _dp2vae_model.release_facts,
+            _vae_model.release_class_counts,
             before(
-                "$counts = add_gaussian($query, $noise, $rng, $neighboring)",
+                "return add_gaussian($query, $noise, $rng, $neighboring)",
                 "add_gaussian(histogram(np.zeros(9, int), 1), 50.0, $rng, $neighboring)",
             ),
         ),

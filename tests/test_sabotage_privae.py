@@ -182,7 +182,7 @@ MUTANTS = [
     (
         "exact counts",
         [LEDGER["arrays, termwise net"], LEDGER["frame, termwise net"]],
-        (_vae_model._release_facts, ("$noise['counts']", "0.0")),
+        (_vae_model.release_class_counts, ("$fit.noise['counts']", "0.0")),
     ),
     (
         "denominator from the exact row count",

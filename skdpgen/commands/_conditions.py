@@ -86,13 +86,14 @@ def _condition(value, column, text):
         return [values.get(value)]
     if value == "":
         return None
-    read = (lambda end: _number(end, text)) if isinstance(column, Numeric) else str
+    bounds = f"; {column.name!r} takes numbers from {column.bounds[0]} to {column.bounds[1]}"
+    read = (lambda end: _number(end, text, bounds)) if isinstance(column, Numeric) else str
     low, dots, high = value.partition("..")
     return (read(low) if low else None, read(high) if high else None) if dots else read(value)
 
 
-def _number(value, text):
+def _number(value, text, allowed=""):
     try:
         return float(value)
     except ValueError:
-        raise ValueError(f"{value!r} of {text} is no number") from None
+        raise ValueError(f"{value!r} of {text} is no number{allowed}") from None

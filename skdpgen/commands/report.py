@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ._arguments import add_reading, reading
+from ._arguments import add_dropping, add_reading, names_of, reading
 
 __all__ = ["add", "run"]
 
@@ -44,6 +44,7 @@ def add(command):
         metavar="N",
         help="largest number of rows used of each table (default: 20000)",
     )
+    add_dropping(command)
     add_reading(command)
     command.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the choice of rows (default: 0)")
     command.add_argument(
@@ -56,7 +57,7 @@ def add(command):
 
 def run(arguments):
     from .. import PrivacyCard, Schema, load
-    from ..data.table_files import check_apart, check_output, read_table
+    from ..data.table_files import check_apart, check_output
     from ..report import build_report, read_results
 
     check_output(arguments.output)
@@ -72,7 +73,7 @@ def run(arguments):
     results = None if arguments.results is None else read_results(arguments.results)
     schema = None if arguments.schema is None else Schema.load(arguments.schema)
     paths = [arguments.real, arguments.synthetic, *([] if arguments.test is None else [arguments.test])]
-    tables = [read_table(path, **reading(arguments), schema=schema) for path in paths]
+    tables = _tables(arguments, paths, schema)
     report = build_report(
         tables[0],
         tables[1],
@@ -95,3 +96,17 @@ def run(arguments):
         f"written to {arguments.output}: it is computed from real rows without protection; do not publish it, nor the "
         "figures above"
     )
+
+
+def _tables(arguments, paths, schema):
+    """Tables of the files, the first of which has all columns that are left out; a synthetic one may lack them."""
+    from ..data.table_files import column_names, read_table
+
+    left_out, tables = [], []
+    if arguments.drop:
+        left_out = names_of(arguments.drop, column_names(paths[0], arguments.separator), "--drop")
+    for path in paths:
+        here = set(column_names(path, arguments.separator)) if left_out else ()
+        dropped = [name for name in left_out if name in here]
+        tables.append(read_table(path, **reading(arguments), schema=schema, left_out=dropped))
+    return tables

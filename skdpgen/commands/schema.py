@@ -1,13 +1,18 @@
-"""`skdpgen schema`: write a schema to edit."""
+"""`skdpgen schema`: write a schema to edit; on a terminal, ask what is public of each column."""
 
 from __future__ import annotations
 
 import shlex
 import sys
+import warnings
+from pathlib import Path
 
 from ._arguments import add_dropping, add_reading, names_of, reading
 
 __all__ = ["add", "run"]
+
+# File of the answers, where none is named and stdout is a terminal too.
+_OUTPUT = "schema.json"
 
 
 def add(command):
@@ -35,22 +40,76 @@ def add(command):
             option, metavar="A,B", action="append", default=[], help=f"columns that are {what}; repeatable"
         )
     add_dropping(command)
-    command.add_argument("--output", metavar="S.json", help="schema to write (default: stdout)")
+    command.add_argument(
+        "--no-questions",
+        action="store_true",
+        help="ask nothing: what no option settles stays open. Without it, on a terminal (stdin and stderr), there is a "
+        "question on each open column",
+    )
+    command.add_argument(
+        "--output", metavar="S.json", help=f"schema to write (default: stdout; after questions, {_OUTPUT})"
+    )
 
 
 def run(arguments):
     from ..data.table_files import check_apart, check_output, column_names, declare_public, read_table
+    from ._questions import Terminal, ask_about, on_terminal
 
-    if arguments.output:
-        check_output(arguments.output)
-        check_apart(arguments.input, arguments.output)
+    terminal = None if arguments.no_questions or not on_terminal() else Terminal()
+    output = arguments.output
+    if output is None and terminal is not None and sys.stdout.isatty():
+        output = _OUTPUT
+    if output:
+        check_output(output)
+        check_apart(arguments.input, output)
     options, left_out = reading(arguments), []
     if arguments.drop:
         left_out = names_of(arguments.drop, column_names(arguments.input, arguments.separator), "--drop")
     frame = read_table(arguments.input, **options, left_out=left_out)
-    schema = _settled(arguments, frame)
+    schema, target = _settled(arguments, frame), arguments.target
     public = list(schema) if "*" in arguments.public else arguments.public
+    if terminal is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it comes with the schema that is written
+            declare_public(schema, frame, public)  # refused before the first question
+        try:
+            answers = ask_about(schema, frame, terminal, target, public)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("interrupted; no schema was written") from None
+        schema, target, left_out = answers.schema, answers.target, [*left_out, *answers.left_out]
+        public = [name for name in answers.public if name in schema]
+        if output and arguments.output is None:
+            output = _new_file(output, terminal, arguments.input)
     schema = declare_public(schema, frame, public)
+    if terminal is None:
+        _say_what_to_do(arguments, schema)
+    if output:
+        schema.save(output)
+        print(f"schema of {len(schema)} columns written to {output}")
+    else:
+        print(schema.to_json())
+    if terminal is not None:
+        _say_what_comes_next(arguments, output or _OUTPUT, target, left_out)
+
+
+def _new_file(path, terminal, source):
+    """Name of the file to write, which the person at the terminal may choose where it exists."""
+    from ..data.table_files import check_apart, check_output
+
+    while Path(path).exists():
+        terminal.say(f"{path} exists: Enter replaces it; or type another name")
+        if not (answer := terminal.ask("file")):
+            break
+        try:
+            check_output(answer)
+            check_apart(source, answer)
+            path = answer
+        except ValueError as error:
+            terminal.say(str(error))
+    return path
+
+
+def _say_what_to_do(arguments, schema):
     print(
         "skdpgen: the schema declares the names and kinds of the columns as public. Check them. Replace null by bounds "
         'or categories that are public knowledge, such as [0, 120], ["2020-01-01", "2024-12-31"] or ["yes", "no"]; '
@@ -58,11 +117,24 @@ def run(arguments):
         file=sys.stderr,
     )
     _point_out(arguments, schema)
-    if arguments.output:
-        schema.save(arguments.output)
-        print(f"schema of {len(schema)} columns written to {arguments.output}")
-    else:
-        print(schema.to_json())
+
+
+def _say_what_comes_next(arguments, schema, target, left_out):
+    """Print the two commands that follow, with the options of this one that they need too."""
+    file = {"missing": arguments.missing, "separator": arguments.separator, "thousands": arguments.thousands}
+    file |= {"decimal": None if arguments.decimal == "." else arguments.decimal, "dates": arguments.dates}
+    told = [("schema", schema), ("target", target)]
+    told += [(name, one) for name, given in file.items() for one in (given if isinstance(given, list) else [given])]
+    shared = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in told if value is not None)
+    shared += " --header" if arguments.header else ""
+    dropped = f" --drop {shlex.quote(','.join(left_out))}" if left_out else ""
+    source = shlex.quote(arguments.input)
+    print(
+        f"skdpgen: next, a fit, which is charged, and a page for your eyes alone:\n"
+        f"  skdpgen synthesize {source}{shared}{dropped} --epsilon 1 --output synthetic.csv --card card.json\n"
+        f"  skdpgen report {source} synthetic.csv{shared}{dropped} --card card.json",
+        file=sys.stderr,
+    )
 
 
 def _settled(arguments, frame):

@@ -310,11 +310,11 @@ def _fit(synthesizer, rows, arguments):
     try:
         synthesizer.fit(rows)
     except SchemaError as error:
-        said, undeclared, _ = str(error).partition("among its declared categories")
+        said, undeclared, _ = str(error).partition("; the rows are ")
         if not undeclared:
             raise
         raise SchemaError(
-            f'{said}{undeclared}: add them to its categories, give it an "other", or name a text that means a '
+            f'{said}: add them to its categories, give it an "other", or name a text that means a '
             "missing value by --missing TEXT"
         ) from error
     except Exception as error:

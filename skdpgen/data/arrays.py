@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
@@ -12,7 +13,7 @@ from scipy.fft import idct
 from scipy.linalg import block_diag
 
 from ..accounting import Phase
-from ..exceptions import InvalidInputError
+from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import total
 from ..tabular import sample_levels
 from ..utils.blocks import exact_product, map_blocks
@@ -23,7 +24,11 @@ from .labels import Labels, check_labels, class_for_all, is_numeric_target, labe
 from .scaling import RowScaling, check_bounds, check_inside, learn_scaling, scaling_phases
 from .units import draw_key, keep_rows, row_count_phases
 
-__all__ = ["ArrayCodec", "ArrayRows", "check_image_shape", "lowpass_basis"]
+__all__ = ["ArrayCodec", "ArrayRows", "check_image_shape", "lowpass_basis", "point_out_images"]
+
+# Pixels along a side from which models of images are better than models of columns (measured on MNIST: a classifier
+# gains three hundredths with 28, and nothing with 14 or less).
+_SMALLEST_SIDE = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,6 +337,34 @@ def check_image_shape(image_shape, n_features):
     if len(shape) not in (2, 3) or math.prod(shape) != n_features:
         raise InvalidInputError(f"image_shape={image_shape!r} does not fit rows of {n_features} values")
     return shape
+
+
+def point_out_images(bounds, give="declare "):
+    """Warn where rows may be images that nobody declared: by the number of columns and by their bounds, both public.
+
+    Parameters
+    ----------
+    bounds : (lower, upper) arrays of shape (n_features,), or None
+        As declared; nan where they are not.
+    give : str, default="declare "
+        What to do, before the parameter.
+    """
+    if bounds is None:
+        return
+    low, high = (np.asarray(side) for side in bounds)
+    # nan differs from itself
+    if not len(low) or (low != low[0]).any() or (high != high[0]).any():
+        return
+    for channels in (1, 3):
+        side = math.isqrt(len(low) // channels)
+        if side >= _SMALLEST_SIDE and side * side * channels == len(low):
+            shape = (side, side) if channels == 1 else (side, side, channels)
+            warnings.warn(
+                f"{len(low)} columns with one declared range, {low[0]:g} to {high[0]:g}: if the rows are images, "
+                f"{give}image_shape={shape}, without which much of their quality is lost; else ignore this",
+                UtilityWarning,
+                stacklevel=2,
+            )
 
 
 def lowpass_basis(image_shape, n_frequencies):

@@ -72,9 +72,11 @@ class Notation:
 
     def __post_init__(self):
         if self.decimal not in (".", ","):
-            raise InvalidInputError("the decimal mark must be . or ,")
+            raise InvalidInputError(f"the decimal mark must be . or ,; got {self.decimal!r}")
         if self.thousands is not None and (self.thousands not in _MARKS or self.thousands == self.decimal):
-            raise InvalidInputError("the mark of thousands must be . or , or ' or space, and not the decimal mark")
+            raise InvalidInputError(
+                f"the mark of thousands must be . or , or ' or space, and not the decimal mark; got {self.thousands!r}"
+            )
         object.__setattr__(self, "dates", tuple(self.dates))
         for form in self.dates:
             _check_dates(form)
@@ -110,7 +112,9 @@ def _check_dates(form):
     except (ValueError, TypeError):
         read = pd.NaT
     if pd.isna(read) or read.year != day.year or read.tzinfo is not None:
-        raise InvalidInputError("a format of dates must be one of strptime, with a year, such as %d.%m.%Y")
+        raise InvalidInputError(
+            f"a format of dates must be one of strptime, with a year, such as %d.%m.%Y; got {form!r}"
+        )
 
 
 def resolution_of(form):

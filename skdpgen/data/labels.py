@@ -12,6 +12,7 @@ from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import histogram, release_names
 from ..tabular._columns import TEXT_DTYPES, parse_dtype, plain_value
 from ..utils.categories import canonical_rows
+from ..utils.printing import listed
 from ..utils.validation import check_names, is_extension, is_unicode
 
 __all__ = [
@@ -166,7 +167,7 @@ def sorted_classes(classes):
             raise
         raise InvalidInputError("classes must be a list of classes of one type that can be sorted") from None
     if kept.size != given.size:
-        raise InvalidInputError("classes holds the same class twice")
+        raise InvalidInputError(f"classes holds the same class twice; got {listed(given.tolist())}")
     return kept
 
 
@@ -174,7 +175,7 @@ def declared_codes(values, classes):
     """Return the position of each label in `classes`; InvalidInputError, without the label, where one is not there."""
     codes = label_codes(values, classes)
     if (codes < 0).any():
-        raise InvalidInputError("y holds a class that is not among the declared classes")
+        raise InvalidInputError(f"y holds a class that is not among the declared classes, {listed(classes)}")
     return codes
 
 

@@ -28,6 +28,7 @@ from ..tabular._formats import time_zone
 from ..tabular._frames import restore
 from ..tabular._identifiers import insert_keys, split_keys
 from ..utils.atomic import Draft
+from ..utils.printing import listed
 from .csv_values import (
     DATE,
     NUMBER,
@@ -339,7 +340,7 @@ def _separator(path, separator):
         return "\t" if ".tsv" in path.suffixes[-2:] else ","
     separator = _SEPARATORS.get(separator, separator)
     if len(separator) != 1 or separator in '"\r\n':
-        raise InvalidInputError('the separator must be one character, or "tab"')
+        raise InvalidInputError(f'the separator must be one character, or "tab"; got {separator!r}')
     return separator
 
 
@@ -587,7 +588,7 @@ def declare_public(schema, frame, names):
         The schema, and every model fitted with it, contains those values.
     """
     if absent := [name for name in names if name not in schema]:
-        raise SchemaError(f"not columns of the table: {', '.join(map(repr, absent))}")
+        raise SchemaError(f"not columns of the table: {listed(absent)}; it has {listed(schema)}")
     columns = [_complete(schema[name], frame[name].dropna()) for name in names if not schema[name].complete]
     if columns:
         warnings.warn(

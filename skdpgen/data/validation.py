@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..accounting._facts import table_columns
 from ..exceptions import InvalidInputError
+from ..tabular import Numeric
 from ..tabular._schema import check_unique
 from ..utils.validation import validate_data, validate_rows
-from .arrays import ArrayRows
+from .arrays import ArrayRows, point_out_images
 from .frames import FrameRows
+from .scaling import check_bounds
 from .sources import open_source
 from .units import read_groups
 
@@ -49,7 +53,9 @@ def validate_input(estimator, X, y, groups=None, *, conditional=True):
         validate_data(estimator, source.head.drop(columns=[] if column is None else column), skip_check_array=True)
         shared["importance"] = getattr(estimator, "importance", None)
         shared["constraints"] = getattr(estimator, "constraints", None)
-        return FrameRows(source, y, target=estimator.target, schema=schema, **shared)
+        rows = FrameRows(source, y, target=estimator.target, schema=schema, **shared)
+        _point_out_images(rows)
+        return rows
     refuse_given(
         estimator,
         ("schema", "target", "importance", "constraints"),
@@ -58,6 +64,8 @@ def validate_input(estimator, X, y, groups=None, *, conditional=True):
     X = validate_rows(estimator, X, order=None)
     if unit is not None:
         shared["ids"] = read_groups(groups, len(X), unit, estimator.missing_unit)
+    if estimator.image_shape is None and "image_shape" in estimator.get_params(deep=False):
+        point_out_images(check_bounds(estimator.bounds, X.shape[1]))
     return ArrayRows(
         X, y, bounds=estimator.bounds, l2_bound=estimator.l2_bound, image_shape=estimator.image_shape, **shared
     )
@@ -76,6 +84,15 @@ def _unit_column(estimator, head, groups):
     if column in targets:
         raise InvalidInputError(f"unit={column!r} is the target too, and identifiers are not modelled")
     return column
+
+
+def _point_out_images(rows):
+    """Warn where the columns of a frame, but for one class label, may be pixels."""
+    columns = rows.table.columns
+    pixels = [column for column in columns if isinstance(column, Numeric)]
+    if len(columns) - len(pixels) <= 1 and pixels and all(column.complete for column in pixels):
+        bounds = np.array([column.bounds for column in pixels], dtype=np.float64)
+        point_out_images(bounds.T, "give them as an array, with the classes as y, and declare ")
 
 
 def refuse_given(estimator, names, why):

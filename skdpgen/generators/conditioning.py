@@ -188,15 +188,24 @@ class FramesGiven:
         self._possible = classes * chance > 0
         self.component_weights = model.component_weights * classes * chance
         if not self.component_weights.sum() > 0:
-            raise ValueError("the model has no rows with the values of given: give other values, or fewer columns")
+            raise ValueError(
+                f"the model has no rows with {_in_words(given)} together: give other values, or fewer columns"
+            )
 
     def sample(self, components, rng):
         """A frame, or (frame, y), of rows of given components."""
         if not self._possible[components].all():
-            raise ValueError("y or class_ratio contains classes that given excludes: change one of them")
+            left = [value for value, possible in zip(self.codec.classes, self._possible) if possible]
+            raise ValueError(
+                f"y or class_ratio contains classes that given excludes: it leaves {listed(left)}; change one of them"
+            )
         conditions = self._conditions
         codes = self._model.sample(components, rng, conditions.levels)
         return conditions.codec.decode(codes, components if self.codec.n_classes else None, rng, exact=conditions.exact)
+
+
+def _in_words(given):
+    return ", ".join(f"{name!r}: {value!r}" for name, value in given.items())
 
 
 def _level_shares(wanted, levels, name):
@@ -209,7 +218,7 @@ def _level_shares(wanted, levels, name):
         if not at:
             raise ValueError(
                 f"given[{name!r}] contains a value that the model does not have: no level {value!r}; it has "
-                f"{listed(levels)}"
+                f"{listed(levels, 20)}"
             )
         share[at] = 1.0
     return share
@@ -230,15 +239,20 @@ def _range(wanted, column):
     """Lowest and highest number that are given for a column; None where a missing value is."""
     if wanted is None or (np.ndim(wanted) == 0 and pd.isna(wanted)):
         if not column.missing:
-            raise ValueError(f"given[{column.name!r}] is missing, which the schema does not allow: give a value")
+            raise ValueError(
+                f"given[{column.name!r}] is missing, which the schema does not allow: give a value within its bounds "
+                f"{column.bounds}"
+            )
         return None
     pair = wanted if isinstance(wanted, tuple) else (wanted, wanted)
     if len(pair) != 2:
-        raise ValueError(f"given[{column.name!r}] must be a value or a pair (low, high)")
+        raise ValueError(f"given[{column.name!r}] must be a value or a pair (low, high); got {wanted!r}")
     bounds = numeric_bounds(column)
     low, high = (edge if end is None else _number(end, column) for end, edge in zip(pair, bounds))
     if not bounds[0] <= low <= high <= bounds[1]:
-        raise ValueError(f"given[{column.name!r}] must lie within its bounds {column.bounds}, lowest first")
+        raise ValueError(
+            f"given[{column.name!r}] must lie within its bounds {column.bounds}, lowest first; got {wanted!r}"
+        )
     return low, high
 
 
@@ -250,7 +264,10 @@ def _number(value, column):
     try:
         return float(numeric_values(series, unbounded)[0])
     except ValueError:
-        raise ValueError(f"given[{column.name!r}] is not a {type(column).__name__} value") from None
+        kind = "date" if isinstance(column, Datetime) else "number"
+        raise ValueError(
+            f"given[{column.name!r}]: {value!r} is no {kind}; the column has bounds {column.bounds}"
+        ) from None
 
 
 def _cut(binning, low, high):
@@ -338,11 +355,14 @@ def _check_array_values(given, codec):
     columns, values = list(given), list(given.values())
     n = codec.n_features
     if not all(isinstance(c, Integral) and not isinstance(c, bool) and 0 <= c < n for c in columns):
-        raise ValueError(f"given names the columns of an array by their index, 0 to {n - 1}")
+        raise ValueError(f"given names the columns of an array by their index, 0 to {n - 1}; got {listed(columns)}")
     if not all(isinstance(v, Real) for v in values):
-        raise ValueError("given takes one number for each column of an array")
+        raise ValueError(f"given takes one number for each column of an array; got {listed(values)}")
     columns, values = np.array(columns, dtype=np.intp), np.array(values, dtype=np.float64)
     low, high = codec.scaling.lower[columns], codec.scaling.upper[columns]
-    if not ((low <= values) & (values <= high)).all():
-        raise ValueError("given contains values outside the bounds of their columns; see bounds_")
+    if (outside := ~((low <= values) & (values <= high))).any():
+        k = int(outside.argmax())
+        raise ValueError(
+            f"given[{columns[k]}]: {values[k]:g} is outside the bounds of its column, {low[k]:g} to {high[k]:g}"
+        )
     return columns, values

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from ..tabular._constraints import Combinations, RowConstraint, check_keys, read_constraint
+from ..utils.printing import listed
 from .components import spread_components
 
 __all__ = ["RowConstraint", "keep_constraints", "read_constraints"]
@@ -73,10 +74,11 @@ def keep_constraints(model, constraints, components, fixed, rng):
         broken = broken[~good]
     if not len(broken):
         return model.codec.part(whole)
+    named = listed([text for one in constraints if (text := getattr(one, "text", None)) is not None], 3)
     raise ValueError(
-        f"{len(broken)} of {len(whole)} rows still break a constraint after {_MOST_DRAWS} draws each: they have almost "
-        "no probability under the model; ask for other classes, relax the values of given, or relax the constraints by "
-        "set_params(constraints=...)"
+        f"{len(broken)} of {len(whole)} rows still break a constraint{named and f' ({named})'} after {_MOST_DRAWS} "
+        "draws each: they have almost no probability under the model; ask for other classes, relax the values of "
+        "given, or relax the constraints by set_params(constraints=...)"
     )
 
 

@@ -282,11 +282,14 @@ class BaseSynthesizer(PrivateEstimator):
         if isinstance(class_ratio, dict):
             left_out = len(classes) > len(class_ratio) and sum(class_ratio.values()) < 1 - 1e-6
             if left_out and all(c in classes for c in class_ratio):
-                raise ValueError("class_ratio leaves out classes, and its shares sum to less than 1: give all shares")
+                left, total = [c for c in classes if c not in class_ratio], sum(class_ratio.values())
+                raise ValueError(
+                    f"class_ratio leaves out {listed(left)}, and its shares sum to {total:g}, which is less than 1: "
+                    "give all shares"
+                )
             if unknown := [c for c in class_ratio if c not in classes]:
                 raise ValueError(
-                    f"class_ratio: no class {unknown[0]!r} in the model, which does not have {len(unknown)} of the "
-                    f"classes named; it has {listed(classes)}"
+                    f"class_ratio: no class {listed(unknown, 5)} in the model; it has {listed(classes, 20)}"
                 )
             class_ratio = [class_ratio.get(c, 0.0) for c in classes]
         ratio = np.asarray(class_ratio, dtype=np.float64)
@@ -295,7 +298,10 @@ class BaseSynthesizer(PrivateEstimator):
             ratio[self._named()] = given.ravel()
         if ratio.shape != (len(classes),) or not np.isfinite(ratio).all() or ratio.min() < 0 or not ratio.sum() > 0:
             shape = " x ".join(map(str, np.shape(self.class_ratio_)))
-            raise ValueError(f"class_ratio must hold {shape} shares, not negative and not all zero: see classes_")
+            raise ValueError(
+                f"class_ratio must hold {shape} shares, not negative and not all zero, of {listed(classes, 20)}; got "
+                f"{class_ratio!r}"
+            )
         return ratio
 
     def as_frame(self, drawn):

@@ -14,13 +14,13 @@ from ..data.frames import FrameRows
 from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
 from ..generators.gaussians import full_covariances
-from ..mechanisms import add_gaussian, histogram
 from ..utils.printing import listed
 from ._array_model import ArrayModel, fit_array_model
 from ._budget import MomentSettings
 from ._checkpoint import codec_of
 from ._frame_model import FrameModel, fit_frame_model
 from ._released import CHUNK_ROWS, ReleasedModel, level_probabilities
+from ._vae_model import release_class_counts
 
 __all__ = [
     "DP2VAEModel",
@@ -312,11 +312,7 @@ def release_facts(rows, settings, fit):
         sides = None if rows.image_shape is None else min(rows.image_shape[:2])
         codec = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, n_frequencies=sides)
         classes = rows.codes
-    counts = np.ones(1)
-    if "counts" in noise:
-        cells = np.zeros(len(rows), dtype=np.int64) if classes is None else classes
-        counts = add_gaussian(histogram(cells, max(codec.n_classes, 1)), noise["counts"], rng, neighboring)
-    return codec, counts, None
+    return codec, release_class_counts(codec, len(rows), classes, fit), None
 
 
 def _release_moments(rows, settings, fit):

@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from ..data.arrays import ArrayRows, check_image_shape
+from ..data.arrays import ArrayRows, check_image_shape, point_out_images
 from ..data.frames import FrameRows
+from ..data.scaling import check_bounds
 from ..data.validation import refuse_given
 from ..exceptions import InvalidInputError
 from ..generators.components import join_chunks
@@ -55,6 +56,8 @@ class LikelihoodSynthesizer(BaseSynthesizer):
         refuse_given(self, ("schema", "target"), "for DataFrames; for an array, declare bounds= and give y")
         X = validate_rows(self, X, order=None)
         shape = check_image_shape(self.image_shape, X.shape[1])
+        if shape is None:
+            point_out_images(check_bounds(self.bounds, X.shape[1]))
         # no row is clipped as a whole, its gradient is: the norm bound is that of the unit box
         box = float(X.shape[1] + 1) ** 0.5
         rows = ArrayRows(X, y, bounds=self.bounds, l2_bound=box, image_shape=None, **shared)

@@ -555,14 +555,31 @@ def _release_facts(rows, settings, fit):
     counts : array of shape (n_classes,)
         Ones where nothing had to be counted.
     """
-    noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
     codec = learn_codec(rows, fit)
     x, classes, *_ = encoded = encode_rows(rows, codec, settings)
-    counts = np.ones(1)
-    if "counts" in noise:
-        cells = np.zeros(len(x), dtype=np.int64) if classes is None else classes
-        counts = add_gaussian(histogram(cells, max(codec.n_classes, 1)), noise["counts"], rng, neighboring)
-    return codec, encoded, counts
+    return codec, encoded, release_class_counts(codec, len(x), classes, fit)
+
+
+def release_class_counts(codec, n_rows, classes, fit):
+    """Release how many rows each class has, or how many rows there are; ones where the plan counts nothing.
+
+    Parameters
+    ----------
+    codec : ArrayCodec or FrameCodec
+    n_rows : int
+        Private.
+    classes : int array of shape (n_rows,) or None
+        Codes of the classes; private.
+    fit : ChargedFit
+
+    Returns
+    -------
+    array of shape (n_classes,), or (1,) without classes
+    """
+    if "counts" not in fit.noise:
+        return np.ones(1)
+    cells = np.zeros(n_rows, dtype=np.int64) if classes is None else classes
+    return add_gaussian(histogram(cells, max(codec.n_classes, 1)), fit.noise["counts"], fit.rng, fit.neighboring)
 
 
 def _restore_facts(rows, settings, state):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
@@ -103,6 +104,10 @@ def _known_zone(zone):
 _zones = lru_cache(available_timezones)
 
 
+def _first_twice(values):
+    return next(value for value, count in Counter(values).items() if count > 1)
+
+
 def _fail(column, message):
     raise SchemaError(f"column {column.name!r}: {message}")
 
@@ -196,9 +201,9 @@ class Numeric:
             _fail(self, "integer must be True or False")
         object.__setattr__(self, "integer", bool(self.integer))
         if self.decimals is not None and (not isinstance(self.decimals, Integral) or self.integer):
-            _fail(self, "decimals must be an integer, for a column with integer=False")
+            _fail(self, f"decimals must be an integer, for a column with integer=False; got {self.decimals!r}")
         if self.decimals is not None and (isinstance(self.decimals, bool) or not -30 <= self.decimals <= 30):
-            _fail(self, "decimals must lie in [-30, 30]")
+            _fail(self, f"decimals must lie in [-30, 30]; got {self.decimals!r}")
         default = ("Int64" if self.missing else "int64") if self.integer else "float64"
         _check_dtype(
             self,
@@ -229,7 +234,7 @@ class Numeric:
     def _checked_step(self):
         step = plain_value(self.step)
         if not isinstance(step, Real) or isinstance(step, bool) or not 1e-30 <= step <= 1e30:
-            _fail(self, "step must be a number from 1e-30 to 1e30")
+            _fail(self, f"step must be a number from 1e-30 to 1e30; got {self.step!r}")
         if self.decimals is not None:
             _fail(self, "step and decimals both say how values are rounded: give one of them")
         if self.integer and step != math.floor(step):
@@ -240,11 +245,11 @@ class Numeric:
 
     def _checked_spikes(self):
         if isinstance(self.spikes, str) or not np.iterable(self.spikes):
-            _fail(self, "spikes must be a sequence of numbers")
+            _fail(self, f"spikes must be a sequence of numbers; got {self.spikes!r}")
         spikes = tuple(sorted({plain_value(value) for value in self.spikes}))
         for value in spikes:
             if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
-                _fail(self, "spikes must be finite numbers")
+                _fail(self, f"spikes must be finite numbers; got {value!r}")
             if self.bounds is not None and not self.bounds[0] <= value <= self.bounds[1]:
                 _fail(self, f"spike {value} is not within the bounds {self.bounds}")
             smallest, largest = dtype_range(self.dtype)
@@ -260,20 +265,20 @@ class Numeric:
         try:
             low, high = (plain_value(bound) for bound in self.bounds)
         except (TypeError, ValueError):
-            _fail(self, "bounds must be a pair (lowest, highest)")
+            _fail(self, f"bounds must be a pair (lowest, highest); got {self.bounds!r}")
         for bound in (low, high):
             if not isinstance(bound, Real) or isinstance(bound, bool) or not math.isfinite(bound):
-                _fail(self, "bounds must be two finite numbers")
+                _fail(self, f"bounds must be two finite numbers; got {bound!r}")
         if self.integer:
             if low != math.floor(low) or high != math.floor(high):
                 _fail(self, f"integer=True contradicts bounds ({low}, {high}), which are not integers")
             low, high = int(low), int(high)
             if max(-low, high) > MAX_INTEGER:
-                _fail(self, "integer bounds must not exceed 2**53 in absolute value")
+                _fail(self, f"integer bounds must not exceed 2**53 in absolute value; got ({low}, {high})")
         else:
             low, high = float(low), float(high)
             if not math.isfinite(high - low):
-                _fail(self, "bounds are too far apart for float64")
+                _fail(self, f"bounds ({low}, {high}) are too far apart for float64")
         if low >= high:
             _fail(self, f"bounds must be (lowest, highest) with lowest < highest; got ({low}, {high})")
         smallest, largest = dtype_range(self.dtype)
@@ -380,7 +385,7 @@ class Categorical:
         object.__setattr__(self, "other", plain_value(self.other))
         values = self.values or ()
         if self.other is not None and (family(self.other) is None or self.other in (self.categories or ())):
-            _fail(self, "other must be a string or number that is not one of the categories")
+            _fail(self, f"other must be a string or number that is not one of the categories; got {self.other!r}")
         families = {family(value) for value in values}
         if self.categories is None and self.dtype is None:
             return  # the learned categories decide
@@ -426,7 +431,7 @@ class Categorical:
 
     def _checked_categories(self):
         if isinstance(self.categories, str) or not np.iterable(self.categories):
-            _fail(self, "categories must be a sequence of values")
+            _fail(self, f"categories must be a sequence of values; got {self.categories!r}")
         categories = tuple(plain_value(value) for value in self.categories)
         if not categories and self.other is None:
             _fail(self, "categories must not be empty")
@@ -436,11 +441,11 @@ class Categorical:
             if family(value) is None:
                 _fail(self, f"a category must be a string, a number or a bool; got {type(value).__name__}")
             if family(value) == "number" and not math.isfinite(value):
-                _fail(self, "categories must be finite")
+                _fail(self, f"categories must be finite; got {value!r}")
         if len({family(value) for value in categories}) > 1:
             _fail(self, "categories of mixed types (text, numbers, bool): make them all strings")
         if len(set(categories)) < len(categories):
-            _fail(self, "categories must not repeat")
+            _fail(self, f"categories must not repeat; {_first_twice(categories)!r} stands twice")
         return categories
 
     @property
@@ -541,13 +546,20 @@ class Datetime:
         except (TypeError, ValueError, OverflowError):
             low, high = pd.NaT, pd.NaT
         if pd.isna(low) or pd.isna(high):
-            _fail(self, "bounds must be a pair of datetimes (earliest, latest), not missing")
+            _fail(self, f"bounds must be a pair of datetimes (earliest, latest), not missing; got {self.bounds!r}")
         if low.tzinfo is not None or high.tzinfo is not None:
             _fail(self, "bounds are on the column's wall clock: give them without a time zone")
         if low.floor(self.resolution) >= high.floor(self.resolution):
-            _fail(self, f"bounds must be (earliest, latest), at least one step of {self.resolution!r} apart")
+            _fail(
+                self,
+                f"bounds must be (earliest, latest), at least one step of {self.resolution!r} apart; got ({low}, "
+                f"{high})",
+            )
         if "[ns" in self.dtype and (low.as_unit("us") < pd.Timestamp.min.ceil("us") or high > pd.Timestamp.max):
-            _fail(self, f"bounds do not fit dtype {self.dtype!r} (1677 to 2262): declare 'datetime64[us]'")
+            _fail(
+                self,
+                f"bounds ({low}, {high}) do not fit dtype {self.dtype!r} (1677 to 2262): declare 'datetime64[us]'",
+            )
         return tuple(bound.floor(self.resolution).isoformat() for bound in (low, high))
 
     @property

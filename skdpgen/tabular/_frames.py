@@ -10,6 +10,7 @@ from pandas.api import types as pdt
 
 from ..exceptions import SchemaError
 from ..utils.categories import canonical, family, number_text
+from ..utils.printing import listed
 from ..utils.validation import is_unicode
 from ._columns import (
     Boolean,
@@ -298,7 +299,7 @@ def level_codes(series, column):
     if other is None and (found < 0).any():
         _refuse(
             column,
-            "holds values that are not among its declared categories; the rows are "
+            f"holds values that are not among its declared categories ({listed(column.categories)}); the rows are "
             f"frame[~frame[{column.name!r}].isin(schema[{column.name!r}].categories)]",
         )
     # code -1 is "missing", and takes the last entry of this table

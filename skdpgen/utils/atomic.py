@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
+import platform
 import shutil
 import stat
 import tempfile
+import time
+import weakref
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 __all__ = ["DRAFT_SUFFIX", "Draft", "save_figure", "write_atomically"]
 
@@ -16,6 +25,8 @@ __all__ = ["DRAFT_SUFFIX", "Draft", "save_figure", "write_atomically"]
 DRAFT_SUFFIX = ".skdpgen-draft"
 # Bytes of the target's name in the name of a draft: a file system allows 255 in all.
 _MOST_NAME = 200
+# Seconds after which a draft that no process holds was left behind; a younger one may be about to be locked.
+_STALE_AFTER = 60
 
 
 class Draft:
@@ -24,8 +35,9 @@ class Draft:
     A context: it gives the path to write to; at its end the draft is put in place, or removed if anything was raised.
 
     The draft lies in the folder of its target, so that replacing is one step, and only its owner may read it until
-    then. A target that is a symbolic link is replaced where the link points. A target that is no regular file (a pipe,
-    a terminal, ``/dev/stdout``) cannot be replaced: it is written to directly.
+    then. A process that is killed leaves its draft behind; the next draft of the same target, on the same machine,
+    removes it. A target that is a symbolic link is replaced where the link points. A target that is no regular file (a
+    pipe, a terminal, ``/dev/stdout``) cannot be replaced: it is written to directly.
 
     Parameters
     ----------
@@ -59,13 +71,15 @@ class Draft:
             # replacing asks the folder alone; a file that was made read-only stays as it is
             if self._final.exists() and not os.access(self._final, os.W_OK):
                 raise PermissionError(13, "Permission denied")
-            handle, name = tempfile.mkstemp(
-                prefix=_shortened(self._final.name) + ".", suffix=DRAFT_SUFFIX, dir=self._final.parent
-            )
+            prefix = f"{_shortened(self._final.name)}.{_machine()}-"
+            _remove_stale(self._final.parent, prefix)
+            handle, name = tempfile.mkstemp(prefix=prefix, suffix=DRAFT_SUFFIX, dir=self._final.parent)
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(target)) from None
-        os.close(handle)
         self.path = Path(name)
+        self._release = weakref.finalize(self, os.close, handle)  # and with it the lock
+        if not _locked(handle):
+            self._release()
 
     def __enter__(self):
         return self.path
@@ -96,6 +110,7 @@ class Draft:
                 if error.errno not in (errno.EBUSY, errno.EXDEV):
                     raise
                 shutil.copyfile(self.path, self._final)  # a file that is a separate mount cannot be replaced
+            self._release()
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.target)) from None
         _sync_folder(self._final.parent)
@@ -103,6 +118,7 @@ class Draft:
     def discard(self):
         """Remove the draft; nothing where it has been put in place."""
         if not self.direct:
+            self._release()
             with contextlib.suppress(OSError):
                 self.path.unlink()
 
@@ -160,6 +176,41 @@ def _is_special(path):
     except OSError:
         return False
     return not (stat.S_ISREG(kind) or stat.S_ISDIR(kind))
+
+
+def _machine():
+    """Part of a draft's name: a lock tells of the processes of one machine alone."""
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:6]
+
+
+def _locked(handle):
+    """Lock a file until its handle is closed, as the end of the process does; return whether that was possible."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # another holds it, or the file system has no locks
+        return False
+    return True
+
+
+def _remove_stale(folder, prefix):
+    """Remove the drafts of a target that killed processes of this machine left behind."""
+    if fcntl is None:
+        return
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if not (entry.name.startswith(prefix) and entry.name.endswith(DRAFT_SUFFIX)):
+                continue
+            with contextlib.suppress(OSError):
+                if time.time() - entry.stat(follow_symlinks=False).st_mtime < _STALE_AFTER:
+                    continue
+                handle = os.open(entry.path, os.O_RDWR | os.O_NOFOLLOW)
+                try:
+                    if _locked(handle):
+                        os.unlink(entry.path)
+                finally:
+                    os.close(handle)
 
 
 def _shortened(name):

@@ -164,7 +164,7 @@ def test_given_and_classes_go_together(fitted):
         ({"town": "east"}, "does not have"),
         ({"age": 200}, "within its bounds"),
         ({"age": (50, 40)}, "within its bounds"),
-        ({"age": "old"}, "not a Numeric value"),
+        ({"age": "old"}, "is no number"),
         ({"age": None}, "does not allow"),
         ({}, "at least one"),
         ("town", "dict"),

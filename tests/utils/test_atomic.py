@@ -107,6 +107,27 @@ with Draft(sys.argv[1]) as path, open(path, "w") as file:
 
 
 @posix
+def test_a_draft_that_was_left_behind_is_removed_by_the_next_of_its_target_and_a_living_one_is_not(tmp_path):
+    code = """
+import os, signal, sys
+sys.path[:0] = sys.argv[2:]
+from skdpgen.utils.atomic import Draft
+draft = Draft(sys.argv[1])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "rows.csv"), *sys.path], check=False)
+    (left,) = tmp_path.iterdir()
+    living, other = Draft(tmp_path / "rows.csv"), tmp_path / f"rows.csv.another-machine{DRAFT_SUFFIX}"
+    other.touch()
+    assert left.exists()  # it is young: its process may be about to lock it
+    for path in (left, living.path, other):
+        os.utime(path, (0, 0))
+    write_atomically(tmp_path / "rows.csv", "rows")
+    assert sorted(tmp_path.iterdir()) == sorted([living.path, other, tmp_path / "rows.csv"])
+    living.discard()
+
+
+@posix
 def test_permissions_are_those_of_the_file_replaced_or_of_the_umask(tmp_path):
     old, new, private = tmp_path / "old", tmp_path / "new", tmp_path / "private"
     old.write_text("")

@@ -1,0 +1,363 @@
+"""Questions of `skdpgen schema` on a terminal: what is public of each open column, and why it matters.
+
+What is printed of the values is private and for the data holder alone. Only answers enter the schema, which is public.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field, replace
+
+from ..utils.printing import listed, printable
+
+__all__ = ["Answers", "Terminal", "ask_about", "on_terminal"]
+
+# Values of a list that are printed, and characters of each: a line of a terminal.
+_SHOWN, _WIDTH = 6, 24
+# Fewer rows tell nothing of keys and constants; more different whole numbers than this are hardly codes.
+_FEW_ROWS, _MOST_CODES = 20, 25
+# Share of the rows with different texts from which a column is free text.
+_FREE_TEXT = 0.2
+
+_INTRODUCTION = """\
+The schema says what is public about your table. What you answer is written into it, and is published with every model,
+card and row made with it. Lines that begin with "|" are computed from your rows: they are private, for your eyes alone.
+Answer by what anyone may know of such data, not by what these lines show. Nothing is charged here.
+"""
+_TARGET = """\
+Which column would a model predict, such as a diagnosis? Its values become classes, and the synthetic rows keep best how
+the other columns depend on it. Name of a column, or Enter for none.
+"""
+_WHY_BOUNDS = (
+    "Bounds that you declare cost nothing; the fit learns others for a part of the budget, and may cut rare ends."
+)
+_WHY_CATEGORIES = (
+    "Categories that you declare cost nothing and stay; the fit learns others for a part of the budget, and makes rare "
+    'ones "other".'
+)
+
+
+@dataclass
+class Answers:
+    """What was answered.
+
+    Parameters
+    ----------
+    schema : Schema
+        With the declared facts, and without the columns that are left out.
+    public : list of str
+        Columns whose bounds or categories are to be copied from the file, as the option ``--public`` does.
+    left_out : list of str
+    target : str or None
+    """
+
+    schema: object
+    public: list = field(default_factory=list)
+    left_out: list = field(default_factory=list)
+    target: str | None = None
+
+
+class Terminal:
+    """Reads answers from stdin and writes questions to stderr, which stays a terminal where stdout is a file."""
+
+    def say(self, text):
+        print(text, file=sys.stderr)
+
+    def ask(self, prompt):
+        print(f"{prompt}> ", end="", file=sys.stderr, flush=True)
+        answer = sys.stdin.readline()
+        if not answer:
+            self.say("")
+            raise ValueError("the answers ended before the questions: no schema was written (--no-questions asks none)")
+        return answer.strip()
+
+
+def on_terminal():
+    """Return whether somebody can answer: stdin and stderr are terminals."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+
+
+def ask_about(schema, frame, terminal, target=None, public=()) -> Answers:
+    """Ask about the target, about each column that is open, and about missing values.
+
+    Parameters
+    ----------
+    schema : Schema
+        What the dtypes of `frame` and the options of the command give.
+    frame : DataFrame
+        Private rows. What is computed from them goes to `terminal` and nowhere else.
+    terminal : object with ``say(text)`` and ``ask(prompt)``
+    target : str, default=None
+        The target, if an option named it; None asks.
+    public : sequence of str
+        Columns that an option has declared public: they are not asked about.
+
+    Returns
+    -------
+    Answers
+    """
+    terminal.say(_INTRODUCTION)
+    if target is None:
+        target, schema = _target(schema, frame, terminal)
+    columns, public, left_out = dict(schema._by_name), list(public), []
+    open_ = [name for name in schema.incomplete if name not in public]
+    place = 0
+    while place < len(open_):
+        name = open_[place]
+        # an answer that was taken back leaves nothing behind
+        columns[name] = schema[name]
+        public, left_out = ([one for one in names if one != name] for names in (public, left_out))
+        head = f"[{place + 1} of {len(open_)}] {printable(name)}"
+        question = _Question(schema[name], frame[name], name == target, head, terminal)
+        answer = question.answered()
+        if answer == "q":
+            break
+        if answer == "b":
+            place = max(place - 1, 0)
+            continue
+        if answer == "x":
+            left_out.append(name)
+        elif answer == "p":
+            public.append(name)
+        columns[name] = question.column
+        place += 1
+    kept = [column for name, column in columns.items() if name not in left_out]
+    if not kept:
+        raise ValueError("every column is left out: no schema was written")
+    kept = _never_missing(kept, frame, terminal)
+    rest = schema.select([column.name for column in kept])  # its constraints
+    return Answers(rest.replace(*kept), public, left_out, target)
+
+
+def _target(schema, frame, terminal):
+    """Return the target, and the schema in which its whole numbers are classes."""
+    terminal.say(_TARGET + "columns: " + ", ".join(printable(name) for name in schema))
+    while True:
+        answer = terminal.ask("target")
+        if not answer:
+            return None, schema
+        if answer in schema:
+            return answer, schema.replace(_as_code(schema[answer], frame))
+        terminal.say(f"  no column {printable(answer)!r}: type a name as it is listed above, or Enter for none")
+
+
+def _as_code(column, frame):
+    """The column as a categorical one, if it is of whole numbers."""
+    from .. import Schema
+    from ..tabular import Numeric
+
+    if not (isinstance(column, Numeric) and column.integer):
+        return column
+    return Schema.from_kinds(frame[[column.name]], categorical=[column.name])[column.name]
+
+
+class _Question:
+    """One open column: what its rows show, what may be declared, and the column that an answer gives."""
+
+    def __init__(self, column, values, is_target, head, terminal):
+        self.column, self.values, self.is_target = column, values, is_target
+        self.head, self.terminal = head, terminal
+        self.found = values.dropna()
+        self.different = self.found.nunique()
+
+    def answered(self):
+        """Ask until an answer is understood; return "x", "b", "q", "p" or "" where `column` holds the answer."""
+        self._introduce()
+        while True:
+            answer = self.terminal.ask(f"  {printable(self.column.name)}")
+            if answer in ("", "b", "q") or (answer == "x" and not self.is_target):
+                return answer
+            try:
+                done = self._taken(answer)
+            except (ValueError, TypeError, OverflowError) as error:
+                self.terminal.say(f"  {printable(error)}")
+                continue
+            if done is not None:
+                return done
+            self._introduce()
+
+    def _introduce(self):
+        say = self.terminal.say
+        say(f"{self.head}: {self._kind()}")
+        say(f"  | {self._facts()}")
+        for remark in self._remarks():
+            say(f"  | {remark}")
+        say(f"  {_WHY_CATEGORIES if self._categorical else _WHY_BOUNDS}")
+        say("\n".join(f"  {line}" for line in self._options()))
+
+    @property
+    def _categorical(self):
+        from ..tabular import Categorical
+
+        return isinstance(self.column, Categorical)
+
+    @property
+    def _whole(self):
+        """Whether the column is of whole numbers and may be a code."""
+        from ..tabular import Numeric
+
+        return isinstance(self.column, Numeric) and self.column.integer
+
+    @property
+    def _dates(self):
+        from ..tabular import Datetime
+
+        return isinstance(self.column, Datetime)
+
+    def _kind(self):
+        if self._categorical:
+            return "classes, the target" if self.is_target else "codes" if self._numbers else "text, as categories"
+        return "dates" if self._dates else "whole numbers" if self._whole else "numbers"
+
+    def _facts(self):
+        missing = self.values.isna().sum()
+        told = {0: "no value", 1: "1 value"}.get(self.different, f"{self.different:,} different values")
+        if self._categorical and self.different:
+            common = self.found.value_counts().index[:_SHOWN]
+            rest = self.different - len(common)
+            told += ": " + ", ".join(_short(value) for value in common) + (f" and {rest:,} more" if rest else "")
+        elif self.different:
+            told += f", {_short(self.found.min())} to {_short(self.found.max())}"
+        return f"{told}; {missing:,} of {len(self.values):,} missing" if missing else f"{told}; none missing"
+
+    def _remarks(self):
+        """What the rows suggest, one sentence each."""
+        n_rows, text = len(self.found), self._categorical and not self._numbers
+        if n_rows < _FEW_ROWS:
+            return []
+        if self.different == 1:
+            return ["Looks constant: a column that never changes takes budget and tells nothing; leave it out: x."]
+        if self.different == n_rows and (text or self._whole) and not self.is_target:
+            return ["Looks like a key: no two rows share a value. A key cannot be learned, and a real one must not be "
+                    "published; i draws fresh ones."]  # fmt: skip
+        if text and self.different > _FREE_TEXT * n_rows:
+            return ['Looks like free text: values that few rows share all become "other"; leave the column out: x.']
+        if self._whole and self.different <= _MOST_CODES and not self._categorical:
+            return ["Few different whole numbers: if they are codes or classes (answer c), their order means nothing, "
+                    "and numbers between them must not appear."]  # fmt: skip
+        return []
+
+    @property
+    def _numbers(self):
+        return self.found.dtype.kind in "iuf"
+
+    def _options(self):
+        """The answers, on two lines."""
+        if self._categorical:
+            typed = f"{'1, 2, 5' if self._numbers else 'yes, no, unknown'}  these categories"
+        else:
+            typed = f"{'2015-01-01 2025-12-31' if self._dates else '0 120'}  these bounds"
+        facts = ["Enter  learn them", typed, "p  those of the file, if they are public"]
+        others = ["c  a code, not a quantity"] if self._whole else []
+        others += ["i  a key of rows or persons"] if self._may_be_key else []
+        others += [] if self.is_target else ["x  leave the column out"]
+        return [" | ".join(facts), " | ".join([*others, "b  back", "q  Enter for all that follow"])]
+
+    @property
+    def _may_be_key(self):
+        return not self.is_target and (self._whole or (self._categorical and self.found.dtype.kind != "f"))
+
+    def _taken(self, answer):
+        """Take an answer into `column`; None asks again. ValueError says what is wrong with it."""
+        from ..tabular._identifiers import identifier_of
+
+        if answer == "i" and self._may_be_key:
+            self.column = identifier_of(self.column.name, self.values.dtype)
+            return ""
+        if answer == "c" and self._whole:
+            self.column = _as_code(self.column, self.values.to_frame())
+            return None
+        if answer == "p":
+            return self._of_file()
+        if len(answer) == 1 and answer.isalpha():
+            one = f"; for the one category {answer!r} type {answer}," if self._categorical else ""
+            raise ValueError(f"no answer {answer!r} here; there are: {' | '.join(self._options())}{one}")
+        self.column = self._with_categories(answer) if self._categorical else self._with_bounds(answer)
+        return ""
+
+    def _of_file(self):
+        if self.different < (1 if self._categorical else 2):
+            raise ValueError("the file has too few values for that: type them, or Enter")
+        if self._categorical:
+            what = f"these {self.different:,} categories" if self.different > 1 else "this category"
+            shown = ", ".join(_short(value) for value in self.found.value_counts().index[:_SHOWN])
+            what += f" ({shown}{', ...' if self.different > _SHOWN else ''})"
+        else:
+            what = f"{_short(self.found.min())} and {_short(self.found.max())}"
+        self.terminal.say(f"  This publishes {what}, which may be one person's. Are they public knowledge? [y/N]")
+        return "p" if self.terminal.ask("  public").lower() in ("y", "yes") else None
+
+    def _with_bounds(self, answer):
+        ends = answer.replace("..", " ").replace(",", " ").replace("[", " ").replace("]", " ").split()
+        if len(ends) != 2:
+            example = "2015-01-01 2025-12-31" if self._dates else "0 120"
+            raise ValueError(f"two bounds are needed, such as {example}; got {answer!r}")
+        bounds = tuple(ends) if self._dates else tuple(self._number(end) for end in ends)
+        column = replace(self.column, bounds=bounds)
+        low, high = column.bounds
+        if self._dates:
+            import pandas as pd
+
+            zone = getattr(self.found.dtype, "tz", None)
+            low, high = (pd.Timestamp(end, tz=zone) for end in (low, high))
+        if outside := int(((self.found < low) | (self.found > high)).sum()):
+            self.terminal.say(f"  | {outside:,} rows are outside these bounds: their values become the nearest bound.")
+        return column
+
+    def _with_categories(self, answer):
+        texts = [text.strip().strip("\"'") for text in answer.strip("[]").split(",")]
+        texts = [text for text in texts if text]
+        column = replace(self.column, categories=tuple(map(self._number, texts) if self._numbers else texts))
+        known = set(column.categories)
+        if not (unknown := [value for value in self.found.unique().tolist() if value not in known]):
+            return column
+        self.terminal.say(
+            f"  | The file has other values too: {listed(map(_short, unknown), _SHOWN)}.".replace("'", "")
+        )
+        self.terminal.say('  Enter makes them "other", in the fit and in the rows; or type the whole list again.')
+        again = self.terminal.ask(f"  {printable(self.column.name)}")
+        if again:
+            return self._with_categories(again)
+        return replace(column, other=_free(column.categories))
+
+    def _number(self, text):
+        try:
+            return int(text) if self._whole or self.found.dtype.kind in "iu" else float(text)
+        except ValueError:
+            whole = "a whole number" if self._whole or self.found.dtype.kind in "iu" else "a number"
+            raise ValueError(f"{text!r} is not {whole}") from None
+
+
+def _free(categories):
+    """Value of the level "other": of a column of numbers a number."""
+    if isinstance(categories[0], str):
+        return next(
+            text for text in ("other", *(f"other_{i}" for i in range(len(categories)))) if text not in categories
+        )
+    return next(number for number in (-1, max(categories) + 1) if number not in categories)
+
+
+def _never_missing(columns, frame, terminal):
+    """Ask which of the columns without a missing value never have one; return the columns."""
+    full = [column.name for column in columns if column.missing and not frame[column.name].isna().any()]
+    if not full:
+        return columns
+    terminal.say(
+        "Can values be missing? A column that never has missing values needs no room for them, and is learned better.\n"
+        f"  | No value is missing in {', '.join(map(printable, full))}.\n"
+        "  Names of columns that never have missing values, separated by commas; * for all of these; Enter for none."
+    )
+    while True:
+        answer = terminal.ask("  never missing")
+        named = full if answer == "*" else [text.strip() for text in answer.split(",") if text.strip()]
+        if answer in full:  # a name with a comma
+            named = [answer]
+        if not (unknown := [name for name in named if name not in full]):
+            return [replace(column, missing=False) if column.name in named else column for column in columns]
+        terminal.say(f"  {printable(unknown[0])!r} is none of them: {', '.join(map(printable, full))}")
+
+
+def _short(value):
+    text = printable(value.isoformat(" ") if hasattr(value, "isoformat") else value)
+    text = text.removesuffix(" 00:00:00")
+    return text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "..."

@@ -1,0 +1,100 @@
+"""Rows that may be images, by public facts alone, are pointed out before the charge."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpgen import (
+    DP2VAESynthesizer,
+    DPMERFSynthesizer,
+    MomentSynthesizer,
+    P3GMSynthesizer,
+    PrivacyAccountant,
+    PriVAESynthesizer,
+    Schema,
+)
+from skdpgen.data.arrays import point_out_images
+from skdpgen.exceptions import UtilityWarning
+from skdpgen.tabular import Categorical, Numeric
+
+HINT = "if the rows are images"
+
+
+def hints(bounds):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        point_out_images(bounds)
+    return [str(warning.message) for warning in said if HINT in str(warning.message)]
+
+
+def bounds_of(n_features, low=0.0, high=1.0):
+    return np.full(n_features, low), np.full(n_features, high)
+
+
+@pytest.mark.parametrize(("n_features", "shape"), [(784, "(28, 28)"), (256, "(16, 16)"), (3072, "(32, 32, 3)")])
+def test_a_square_and_three_squares_of_one_range_are_pointed_out(n_features, shape):
+    (said,) = hints(bounds_of(n_features))
+    assert f"image_shape={shape}" in said
+
+
+@pytest.mark.parametrize("n_features", [0, 1, 64, 225, 783, 785, 3 * 225])
+def test_other_numbers_of_columns_are_not(n_features):
+    assert not hints(bounds_of(n_features))
+
+
+def test_columns_of_several_ranges_or_of_none_are_not():
+    low, high = bounds_of(784)
+    high[3] = 2
+    assert not hints((low, high))
+    assert not hints((np.full(784, np.nan),) * 2)
+    assert not hints(None)
+
+
+@pytest.mark.parametrize(
+    "synthesizer",
+    [P3GMSynthesizer(bounds=(0, 1)), MomentSynthesizer(bounds=(0, 1)), PriVAESynthesizer(bounds=(0, 1)),
+     DP2VAESynthesizer(bounds=(0, 1))],
+    ids=lambda synthesizer: type(synthesizer).__name__,
+)  # fmt: skip
+def test_every_model_of_images_points_them_out_before_the_charge(synthesizer):
+    accountant = PrivacyAccountant(1.0, 1e-5)
+    synthesizer.set_params(accountant=accountant)
+    X = np.random.default_rng(0).random((30, 256))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", HINT)
+        with pytest.raises(UtilityWarning, match=r"declare image_shape=\(16, 16\)"):
+            synthesizer.fit(X)
+    assert accountant.epsilon_spent() == 0  # where warnings are errors, the fit is refused in time
+    assert not hasattr(synthesizer, "card_")
+
+
+def test_a_declared_shape_or_a_model_without_one_says_nothing():
+    X = np.random.default_rng(0).random((30, 256))
+    for synthesizer in (P3GMSynthesizer(bounds=(0, 1), image_shape=(16, 16)), DPMERFSynthesizer(bounds=(0, 1))):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            synthesizer.plan(X)
+        assert not [warning for warning in said if HINT in str(warning.message)]
+
+
+def test_the_hint_is_said_once_and_depends_on_no_value():
+    said = []
+    for seed in (0, 1):
+        X = np.random.default_rng(seed).random((30, 256)) ** (1 + 5 * seed)
+        with warnings.catch_warnings(record=True) as here:
+            warnings.simplefilter("always")
+            P3GMSynthesizer(8.0, bounds=(0, 1), noise="fast").fit(X)
+        said.append([str(warning.message) for warning in here if HINT in str(warning.message)])
+    assert len(said[0]) == 1
+    assert said[0] == said[1]
+
+
+def test_a_frame_of_pixels_is_pointed_out_too():
+    schema = Schema([*(Numeric(f"p{i}", (0, 255)) for i in range(256)), Categorical("digit", (0, 1))])
+    frame = pd.DataFrame(np.zeros((20, 257)), columns=list(schema)).astype({"digit": int})
+    with pytest.warns(UtilityWarning, match="give them as an array, with the classes as y"):
+        MomentSynthesizer(schema=schema, target="digit").plan(frame)

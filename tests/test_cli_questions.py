@@ -1,0 +1,218 @@
+"""Questions of `skdpgen schema` on a terminal: answers enter the schema, what the rows show does not."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpgen import Schema
+from skdpgen.__main__ import main
+from skdpgen.commands import _questions
+from skdpgen.data.table_files import read_table
+from skdpgen.tabular import Categorical, Datetime, Identifier, Numeric
+
+N = 60
+FRAME = pd.DataFrame(
+    {
+        "patient_id": np.arange(N) + 1000,
+        "age": np.arange(N) % 50 + 20,
+        "ward": np.arange(N) % 4 + 1,
+        "sex": (["f", "m"] * N)[: N - 1] + ["x"],
+        "admitted": pd.date_range("2023-01-01", periods=N),
+        "note": [f"note {i // 2}" for i in range(N)],
+        "site": "A",
+        "bill": np.linspace(10, 99.5, N).round(1),
+        "ill": np.arange(N) % 2,
+    }
+)
+# In the order of the columns; a code is asked about again, as a category.
+ANSWERS = [
+    *("ill", "i", "0 120", "c", "1, 2, 3, 4", "f, m", "", "2020-01-01 2025-12-31", "x", "x", "", "0, 1", "age, ill"),
+]
+
+
+class Injected:
+    """Answers from a list; what is said is kept."""
+
+    def __init__(self, *answers):
+        self.answers, self.said, self.asked = list(answers), [], []
+
+    def say(self, text):
+        self.said.append(text)
+
+    def ask(self, prompt):
+        self.asked.append(prompt.strip())
+        return self.answers.pop(0)
+
+    @property
+    def text(self):
+        return "\n".join(self.said)
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    FRAME.to_csv("data.csv", index=False)
+    return read_table("data.csv")
+
+
+def answered(frame, *answers, **options):
+    terminal = Injected(*answers)
+    found = _questions.ask_about(Schema.from_kinds(frame), frame, terminal, **options)
+    assert not terminal.answers
+    return found, terminal
+
+
+def test_answers_enter_the_schema(table):
+    found, terminal = answered(table, *ANSWERS)
+    schema = found.schema
+    assert found.target == "ill"
+    assert found.left_out == ["note", "site"]
+    assert found.public == []
+    assert schema["patient_id"] == Identifier("patient_id", dtype="Int64")
+    assert schema["age"] == Numeric("age", (0, 120), integer=True, dtype="Int64")
+    assert schema["ward"].categories == (1, 2, 3, 4)
+    assert schema["sex"].categories == ("f", "m")
+    assert schema["sex"].other == "other"
+    assert isinstance(schema["admitted"], Datetime)
+    assert schema["admitted"].bounds[1] == "2025-12-31T00:00:00"
+    assert schema["bill"] == Schema.from_kinds(table)["bill"]  # Enter leaves it open
+    assert schema["ill"].categories == (0, 1)
+    assert not schema["ill"].missing
+    assert schema["ward"].missing
+    assert "they are private, for your eyes alone" in terminal.text
+    assert "is published with every model" in terminal.text
+
+
+@pytest.mark.parametrize(
+    ("name", "remark"),
+    [
+        ("patient_id", "Looks like a key"),
+        ("ward", "if they are codes or classes"),
+        ("note", "Looks like free text"),
+        ("site", "Looks constant"),
+        ("age", None),
+        ("bill", None),
+    ],
+)
+def test_a_remark_says_what_a_column_looks_like(table, name, remark):
+    terminal = answered(table[[name]], "", "", "")[1]
+    private = [line for line in terminal.said if line.startswith("  | ")]
+    assert len(private) == (1 if remark is None else 2)
+    assert remark is None or remark in private[1]
+    assert "cost nothing" in terminal.text
+
+
+def test_nothing_of_the_values_enters_the_schema_without_being_typed(table):
+    columns = list(table)
+    opened = answered(table, "", *[""] * len(columns), "")[0]
+    assert opened.schema == Schema.from_kinds(table)
+    other = table.assign(age=table["age"] + 7, sex=table["note"], bill=-table["bill"])
+    changed = answered(other, "", *[""] * len(columns), "")[0]
+    assert changed.schema == opened.schema
+
+
+def test_the_ends_of_the_file_need_a_second_answer(table):
+    refused, terminal = answered(table[["age"]], "", "p", "", "", "")
+    assert refused.public == []
+    assert "publishes 20 and 69, which may be one person's" in terminal.text
+    assert answered(table[["age"]], "", "p", "y", "")[0].public == ["age"]
+
+
+def test_an_answer_that_is_wrong_is_named_and_asked_again(table):
+    terminal = answered(table[["age", "sex"]], "agge", "", "old", "5", "10 x", "9 3", "z", "0 120", "", "")[1]
+    for said in ("no column 'agge'", "got 'old'", "got '5'", "'x' is not a whole number", "bounds", "no answer 'z'"):
+        assert said in terminal.text
+
+
+def test_back_takes_an_answer_back_and_q_leaves_the_rest_open(table):
+    found = answered(table[["age", "bill", "sex"]], "", "x", "b", "0 99", "q", "")[0]
+    assert found.left_out == []
+    assert found.schema["age"].bounds == (0, 99)
+    assert found.schema.incomplete == ("bill", "sex")
+
+
+def test_rows_outside_of_declared_facts_are_counted_for_the_data_holder(table):
+    terminal = answered(table[["age", "sex"]], "", "30 60", "f,", "f, m, x", "")[1]
+    outside = ((FRAME["age"] < 30) | (FRAME["age"] > 60)).sum()
+    assert f"{outside} rows are outside" in terminal.text
+    assert "The file has other values too: m, x" in terminal.text
+
+
+def test_all_columns_left_out_is_refused(table):
+    with pytest.raises(ValueError, match="every column is left out"):
+        answered(table[["age"]], "", "x")
+
+
+def test_control_characters_of_values_do_not_reach_the_terminal(table):
+    frame = pd.DataFrame({"a\x1b[2J": ["x\x1b[2J"] * 30})
+    assert "\x1b" not in answered(frame, "", "", "")[1].text
+
+
+def test_no_terminal_no_questions(table, capsys, monkeypatch):
+    monkeypatch.setattr(_questions, "ask_about", None)
+    assert main(["schema", "data.csv", "--output", "s.json"]) == 0
+    assert Schema.load("s.json") == Schema.from_kinds(table)
+    assert "Replace null by bounds" in capsys.readouterr().err
+
+
+def on_pty(arguments, answers):
+    """Run the command in a child on a pseudo-terminal; return its output and exit code."""
+    pty = pytest.importorskip("pty")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork, by Python 3.12
+        child, terminal = pty.fork()
+    if child == 0:
+        code = 70
+        try:
+            sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
+            code = main(arguments)
+            sys.stdout.flush()
+        finally:
+            os._exit(code)
+    output, answers = b"", list(answers)
+    while select.select([terminal], [], [], 60)[0]:
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:  # Linux, at the end
+            break
+        if not part:
+            break
+        output += part
+        if output.endswith(b"> ") and answers:
+            os.write(terminal, f"{answers.pop(0)}\n".encode())
+    os.close(terminal)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return output.decode().replace("\r\n", "\n"), code
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_a_first_run_on_a_terminal_is_three_commands(table):
+    said, code = on_pty(["schema", "data.csv"], ANSWERS)
+    assert code == 0
+    assert "schema of 7 columns written to schema.json" in said
+    assert isinstance(Schema.load("schema.json")["ward"], Categorical)
+    fit, report = said.rstrip().splitlines()[-2:]
+    assert fit.startswith(
+        "  skdpgen synthesize data.csv --schema schema.json --target ill --drop note,site --epsilon 1"
+    )
+    assert "skdpgen report data.csv synthetic.csv" in report
+    assert main(fit.split()[1:]) == 0
+    assert list(pd.read_csv("synthetic.csv")) == [name for name in FRAME if name not in ("note", "site")]
+
+
+def test_a_file_that_exists_is_replaced_by_consent_alone_and_ctrl_d_writes_nothing(table):
+    open("schema.json", "w").close()
+    said, code = on_pty(["schema", "data.csv"], ["", "q", "", "\x04"])
+    assert code == 2
+    assert "schema.json exists" in said
+    assert "no schema was written" in said
+    assert os.path.getsize("schema.json") == 0
+    assert on_pty(["schema", "data.csv"], ["", "q", "", "other.json"])[1] == 0
+    assert len(Schema.load("other.json")) == len(FRAME.columns)

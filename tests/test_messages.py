@@ -1,0 +1,158 @@
+"""Messages name the value that was typed and what is allowed: declared and released values, never private ones."""
+
+from __future__ import annotations
+
+import _command_line
+import numpy as np
+import pandas as pd
+import pytest
+from _command_line import refused
+
+from skdpgen import MomentSynthesizer, P3GMSynthesizer, Schema
+from skdpgen.exceptions import InvalidInputError, SchemaError
+from skdpgen.tabular import Categorical, Datetime, Numeric
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+table = _command_line.table
+
+SCHEMA = Schema(
+    [
+        Categorical("job", ("clerk", "smith")),
+        Numeric("age", (18, 80), integer=True),
+        Datetime("seen", ("2020-01-01", "2021-12-31"), resolution="D"),
+        Categorical("ill", ("no", "yes")),
+    ]
+)
+
+
+def rows(n=200):
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "job": rng.choice(["clerk", "smith"], n),
+            "age": rng.integers(18, 80, n),
+            "seen": pd.to_datetime("2020-01-01") + pd.to_timedelta(rng.integers(0, 700, n), unit="D"),
+            "ill": rng.choice(["no", "yes"], n),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def model():
+    return MomentSynthesizer(20.0, schema=SCHEMA, target="ill", noise="fast").fit(rows())
+
+
+@pytest.fixture(scope="module")
+def of_array():
+    X = np.random.default_rng(0).random((200, 3))
+    return P3GMSynthesizer(20.0, bounds=(0, 1), classes=(0, 1), noise="fast").fit(X, np.arange(200) % 2)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"given": {"job": "baker"}}, "no level 'baker'; it has 'clerk', 'smith'"),
+        ({"given": {"work": "clerk"}}, "'work'; it has 'job', 'age', 'seen', 'ill'"),
+        ({"given": {"age": 17}}, r"within its bounds \(18, 80\), lowest first; got 17"),
+        ({"given": {"age": (50, 40)}}, r"lowest first; got \(50, 40\)"),
+        ({"given": {"age": (1, 2, 3)}}, r"a value or a pair \(low, high\); got \(1, 2, 3\)"),
+        ({"given": {"age": "old"}}, r"'old' is no number; the column has bounds \(18, 80\)"),
+        ({"given": {"age": None}}, r"does not allow: give a value within its bounds \(18, 80\)"),
+        ({"given": {"seen": "31.12.2020"}}, "the date '31.12.2020' as in 2020-12-31"),
+        ({"given": {"ill": "yes"}, "class_ratio": {"no": 1.0, "yes": 0.0}}, "given excludes: it leaves 'yes'"),
+        ({"class_ratio": {"maybe": 1.0}}, "no class 'maybe' in the model; it has 'no', 'yes'"),
+        ({"class_ratio": {"yes": 0.2}}, "leaves out 'no', and its shares sum to 0.2"),
+        ({"class_ratio": [-1, 2]}, r"not negative and not all zero, of 'no', 'yes'; got \[-1, 2\]"),
+        ({"class_ratio": "equal"}, "got 'equal'"),
+        ({"y": ["maybe"]}, "'ill' has 'no', 'yes'"),
+        ({"n_samples": 0}, "got 0"),
+    ],
+)
+def test_conditions_of_tables(model, asked, said):
+    with pytest.raises(ValueError, match=said):
+        model.sample(**{"n_samples": None if "y" in asked else 5, **asked})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({3: 0.5}, "by their index, 0 to 2; got 3"),
+        ({1: "a"}, "one number for each column of an array; got 'a'"),
+        ({0: 0.5, 1: 1.5}, r"given\[1\]: 1.5 is outside the bounds of its column, 0 to 1"),
+    ],
+)
+def test_conditions_of_arrays(of_array, given, said):
+    with pytest.raises(ValueError, match=said):
+        of_array.sample(5, given=given)
+
+
+def test_constraints_that_rows_keep_breaking_are_named(model):
+    with pytest.raises(ValueError, match=r"still break a constraint \('age > 79 and age < 80'\)"):
+        model.set_params(constraints=["age > 79 and age < 80"]).sample(3)
+    model.set_params(constraints=None)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Numeric("age", 5), r"a pair \(lowest, highest\); got 5"),
+        (lambda: Numeric("age", (0, "x")), "two finite numbers; got 'x'"),
+        (lambda: Numeric("age", (0, 1), step="a"), "1e-30 to 1e30; got 'a'"),
+        (lambda: Numeric("age", (0, 1), decimals=99), r"\[-30, 30\]; got 99"),
+        (lambda: Categorical("job", ("a", "b", "a")), "'a' stands twice"),
+        (lambda: Categorical("job", 3), "a sequence of values; got 3"),
+        (lambda: Categorical("job", (1.0, float("inf"))), "finite; got inf"),
+        (lambda: Datetime("seen", ("2020-01-01", None)), r"not missing; got \('2020-01-01', None\)"),
+        (lambda: Datetime("seen", ("2020-01-01", "2019-01-01"), resolution="D"), "apart; got .*2020-01-01"),
+    ],
+)
+def test_schemas(make, said):
+    with pytest.raises(SchemaError, match=said):
+        make()
+
+
+def test_an_undeclared_value_is_not_named_and_the_declared_ones_are():
+    frame = rows().replace({"job": {"clerk": "secret"}})
+    with pytest.raises(SchemaError, match=r"declared categories \('clerk', 'smith'\)") as error:
+        MomentSynthesizer(schema=SCHEMA).fit(frame)
+    assert "secret" not in str(error.value)
+    with pytest.raises(InvalidInputError, match="declared classes, 0, 2") as error:
+        MomentSynthesizer(bounds=(0, 1), classes=[0, 2]).fit(np.zeros((4, 2)), [0, 2, 77, 2])
+    assert "77" not in str(error.value)
+
+
+def test_a_target_that_is_no_column_is_named_with_the_columns():
+    with pytest.raises(InvalidInputError, match="the target 'sick' is not a column of the frame; it has 'job', 'age'"):
+        MomentSynthesizer(schema=SCHEMA, target="sick").fit(rows())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--separator", "ab"), "got 'ab'"),
+        (("--decimal", ";"), "got ';'"),
+        (("--thousands", "x"), "got 'x'"),
+        (("--dates", "%Q"), "got '%Q'"),
+        (("--public", "nobody"), "'nobody'; it has 'age', 'pay', 'town', 'ill'"),
+        (("--target", "nobody"), "no column 'nobody'; the file has age, pay, town, ill"),
+        (("--drop", "nobody"), "no column 'nobody'; the file has age, pay, town, ill"),
+    ],
+)
+def test_options_of_files(table, capsys, options, said):
+    assert said in refused(capsys, "schema", table, *options)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (("--given", "job=baker"), "'job' has no category 'baker'; it has clerk, smith"),
+        (("--given", "age=old"), "'old' of age=old is no number; 'age' takes numbers from 18 to 80"),
+        (("--given", "age=99"), "within its bounds (18, 80), lowest first; got 99"),
+        (("--class-ratio", "maybe=1"), "no class 'maybe'; it has no, yes"),
+        (("--class-ratio", "yes=half"), "'half' of yes=half is no number"),
+    ],
+)
+def test_options_of_samples(model, tmp_path, capsys, asked, said):
+    model.save(tmp_path / "m.safetensors")
+    arguments = ("sample", str(tmp_path / "m.safetensors"), "--output", str(tmp_path / "out.csv"))
+    assert said in refused(capsys, *arguments, *asked)
