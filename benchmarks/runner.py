@@ -20,6 +20,7 @@ import numpy as np
 from tqdm import tqdm
 
 from skdpgen.exceptions import BenchmarkError
+from skdpgen.utils.progress import without_bars
 
 from .drawing import new_figure
 from .registry import BENCHMARKS
@@ -126,7 +127,8 @@ class _Run:
             _say(f"{name} failed before, and is not tried again")
             return
         try:
-            self.finished[key] = list(_run_cell(benchmark, cell, self.output))
+            with without_bars():  # the bar is that of the cells
+                self.finished[key] = list(_run_cell(benchmark, cell, self.output))
         except _CellError as error:
             if not self.begun and isinstance(error.__cause__, (FileNotFoundError, ImportError)):
                 raise error.__cause__ from None  # bad input, as long as nothing was run

@@ -16,6 +16,7 @@ from sklearn.base import clone
 from ..accounting import describe_event
 from ..testing._replay import Replay, replay_releases
 from ..utils.noise import NoiseGenerator, make_noise_generator, override_noise
+from ..utils.progress import without_bars
 from ..utils.watching import watch_releases
 from ._bounds import mu_from_scale, mu_from_shift
 
@@ -162,7 +163,7 @@ def released_by(estimator, data, silent=False, n_releases=None):
         if len(seen) == n_releases:
             raise _EnoughError
 
-    with warnings.catch_warnings(), watch_releases(watcher), suppress(_EnoughError):
+    with warnings.catch_warnings(), without_bars(), watch_releases(watcher), suppress(_EnoughError):
         warnings.simplefilter("ignore")
         if silent:
             with override_noise(lambda *_: _Silent()):
@@ -300,7 +301,7 @@ def follow_path(estimator, data, one, other, gradient=False, n_releases=None):
 def _along(path, estimator, data, generators):
     """What a fit without noise would release at each step of a path."""
     replay = _AlongPath(path)
-    with warnings.catch_warnings(), replay_releases(replay), override_noise(generators):
+    with warnings.catch_warnings(), without_bars(), replay_releases(replay), override_noise(generators):
         warnings.simplefilter("ignore")
         with suppress(_EnoughError):
             clone(estimator).fit(*data)

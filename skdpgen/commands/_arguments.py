@@ -10,6 +10,7 @@ __all__ = [
     "add_budget",
     "add_dropping",
     "add_escaping",
+    "add_quiet",
     "add_reading",
     "add_settings",
     "find_models",
@@ -106,6 +107,11 @@ def add_escaping(parser):
         action="store_true",
         help="put a ' before text in OUT.csv that a spreadsheet would run as a formula",
     )
+
+
+def add_quiet(parser):
+    """Option of the progress bar, which is shown where stderr is a terminal."""
+    parser.add_argument("--quiet", action="store_true", help="show no progress bar; in pipes and files there is none")
 
 
 def add_settings(parser):

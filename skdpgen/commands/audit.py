@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ._arguments import add_settings, find_models, make_model, read_settings
+from ._arguments import add_quiet, add_settings, find_models, make_model, read_settings
 
 __all__ = ["add", "run"]
 
@@ -46,6 +46,7 @@ def add(command):
         "--canaries", type=int, default=20_000, metavar="N", help="number of canaries, for DPNet (default: 20000)"
     )
     add_settings(command)
+    add_quiet(command)
     command.add_argument(
         "--plan", action="store_true", help="fit twice, and print the cost of the audit and what it could show"
     )
@@ -143,7 +144,7 @@ def _audit_model(name, settings, arguments):
     if arguments.plan:
         result = plan_audit(estimator, X, **options)
     else:
-        result = audit(estimator, X, noise_scale=arguments.noise_scale, progress=True, **options)
+        result = audit(estimator, X, noise_scale=arguments.noise_scale, progress=not arguments.quiet, **options)
         if arguments.json:
             return json.dumps({"model": name, "parameters": declared, **result.to_dict()})
     shown = ", ".join(f"{key}={value}" for key, value in declared.items())

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
-from ._arguments import add_budget
+from ._arguments import add_budget, add_quiet
 
 __all__ = ["add", "run"]
 
@@ -38,6 +38,7 @@ def add(command):
     command.add_argument(
         "--seed", type=int, metavar="S", help="seed of initialisation and sampling, never of the noise"
     )
+    add_quiet(command)
     command.add_argument(
         "--output", default="skdpgen-demo", metavar="DIR", help="folder to write (default: skdpgen-demo)"
     )
@@ -54,6 +55,7 @@ def run(arguments):
             "delta": 1e-5 if arguments.delta is None else arguments.delta,
             "neighboring": arguments.neighboring,
             "random_state": arguments.seed,
+            "progress": False if arguments.quiet else "auto",
         }
         written += _run(name, budget, folder, arguments.data)
     print(_ADVICE.format(card=next(path for path in written if path.name.endswith(".card.json"))))
@@ -126,7 +128,7 @@ class _Images:
 
         data = self.data
         public = {"bounds": data.bounds, "classes": data.classes, "image_shape": data.image_shape}
-        return P3GMSynthesizer(**budget, **public, progress=True).fit(*self.train)
+        return P3GMSynthesizer(**budget, **public).fit(*self.train)
 
     def score(self, rows):
         import numpy as np
@@ -164,7 +166,7 @@ class _Table:
         from .. import P3GMSynthesizer
 
         data = self.data
-        return P3GMSynthesizer(**budget, schema=data.schema, target=data.target, progress=True).fit(self.train[0])
+        return P3GMSynthesizer(**budget, schema=data.schema, target=data.target).fit(self.train[0])
 
     def score(self, rows):
         from ..metrics import tstr_report

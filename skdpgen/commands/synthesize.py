@@ -11,6 +11,7 @@ from ._arguments import (
     add_budget,
     add_dropping,
     add_escaping,
+    add_quiet,
     add_reading,
     add_settings,
     names_of,
@@ -94,6 +95,7 @@ def add(command):
         "--seed", type=int, metavar="S", help="seed of initialisation and sampling, never of the noise"
     )
     add_escaping(command)
+    add_quiet(command)
     command.add_argument("--output", required=True, metavar="OUT.csv", help="CSV or Parquet file to write")
     command.add_argument("--card", metavar="CARD.json", help="privacy card to write")
     command.add_argument("--save-model", metavar="M.safetensors", help="released model to write")
@@ -257,7 +259,7 @@ def _run(arguments, model, settings, schema, options, results):
         schema=schema,
         accountant=_open_ledger(arguments),
         random_state=arguments.seed,
-        progress=True,
+        progress=False if arguments.quiet else "auto",
         **settings,
         **({} if arguments.checkpoint is None else {"checkpoint": arguments.checkpoint}),
     )

@@ -125,6 +125,27 @@ def resolution_of(form):
     return "D"
 
 
+class _Texts:
+    """A column of texts whose distinct texts are read, each once: most columns have few.
+
+    Reading takes one text to one value, and a column's kind depends on which texts occur, not on how often or where.
+    A missing text is one of the distinct ones, because pandas chooses some kinds by whether one is missing.
+
+    Parameters
+    ----------
+    written : Series of str
+    """
+
+    def __init__(self, written):
+        self.index, self.name = written.index, written.name
+        self._places, distinct = pd.factorize(written, use_na_sentinel=False)
+        self.distinct = pd.Series(distinct, dtype=written.dtype)
+
+    def rows(self, values):
+        """Return the values of the distinct texts as those of the rows."""
+        return pd.Series(values.array.take(self._places), index=self.index, name=self.name)
+
+
 # ---- columns in a declared notation --------------------------------------------------------------------------------
 
 
@@ -135,25 +156,26 @@ def with_notation(frame, names, notation):
     """
     columns, formats = {}, {}
     for name in names:
-        values = frame[name].dropna()
+        texts = _Texts(frame[name])
+        values = texts.distinct.dropna()
         if values.empty:
             continue
         for form in notation.dates:
-            moments = pd.to_datetime(frame[name].astype(object), errors="coerce", format=form)
+            moments = pd.to_datetime(texts.distinct.astype(object), errors="coerce", format=form)
             if moments.notna().sum() == len(values):
-                columns[name], formats[name] = moments.astype("datetime64[us]"), form
+                columns[name], formats[name] = texts.rows(moments.astype("datetime64[us]")), form
                 break
         if name in columns:
             continue
         if _all_match(values, notation.number):
             try:
-                numbers = pd.to_numeric(notation.to_plain(frame[name]), dtype_backend="numpy_nullable")
+                numbers = pd.to_numeric(notation.to_plain(texts.distinct), dtype_backend="numpy_nullable")
             except ValueError:  # more digits than a number can have; newer releases of pandas keep the text
                 continue
             if pd.api.types.is_numeric_dtype(numbers.dtype):
-                columns[name] = numbers
+                columns[name] = texts.rows(numbers)
         elif values.str.lower().isin(["true", "false"]).all():
-            columns[name] = frame[name].str.lower().eq("true").astype("boolean")
+            columns[name] = texts.rows(texts.distinct.str.lower().eq("true").astype("boolean"))
     return frame.assign(**columns), formats
 
 
@@ -172,23 +194,24 @@ def as_kind(written, column, notation=Notation()):
 
     Returns the values, and the rows whose text is not a value of that kind: they are missing among the values.
     """
+    texts = _Texts(written)
+    values = _values(texts.distinct, column, notation)
+    return texts.rows(values), texts.rows(values.isna() & texts.distinct.notna())
+
+
+def _values(written, column, notation):
     kind = _kind(column)
     if kind == "text":
-        values = _as_declared(written, column.categories or ())
-    elif kind == "moment":
-        values = _moments(written, notation.dates, time_zone(output_dtype(column.dtype)) is not None)
-    elif kind == "flag":
-        values = written.str.strip().str.lower().map(_FLAGS).astype("boolean")
-    else:
-        plain = notation.to_plain(written.str.strip().where(written.str.strip().str.fullmatch(notation.number)))
-        if isinstance(column, Numeric):
-            numbers = plain.to_numpy(dtype=object, na_value="nan").astype(np.float64)
-            values = pd.Series(numbers, index=written.index, name=written.name)
-        else:  # categories: large integers stay distinct
-            codes, texts = pd.factorize(plain)
-            found = np.array([*(_number(text) for text in texts), None], dtype=object)
-            values = pd.Series(found[codes], index=written.index, name=written.name)
-    return values, values.isna() & written.notna()
+        return _as_declared(written, column.categories or ())
+    if kind == "moment":
+        return _moments(written, notation.dates, time_zone(output_dtype(column.dtype)) is not None)
+    if kind == "flag":
+        return written.str.strip().str.lower().map(_FLAGS).astype("boolean")
+    plain = notation.to_plain(written.str.strip().where(written.str.strip().str.fullmatch(notation.number)))
+    if isinstance(column, Numeric):
+        return pd.Series(plain.to_numpy(dtype=object, na_value="nan").astype(np.float64))
+    # categories: large integers stay distinct
+    return pd.Series([None if pd.isna(text) else _number(text) for text in plain], dtype=object)
 
 
 def undeclared(values, unread, column):
@@ -283,14 +306,15 @@ def with_dates(frame, declared, notation=Notation()):
     for name in frame.columns:
         if name in declared or not pd.api.types.is_string_dtype(frame[name].dtype):
             continue
-        values = frame[name].dropna()
+        texts = _Texts(frame[name])
+        values = texts.distinct.dropna()
         if values.empty:
             continue
         resolution = _iso_resolution(values)
         if resolution is not None:
-            moments = pd.to_datetime(frame[name].astype(object), errors="coerce", format="ISO8601")
+            moments = pd.to_datetime(texts.distinct.astype(object), errors="coerce", format="ISO8601")
             if moments.notna().sum() == len(values):
-                frame[name] = moments.astype("datetime64[us]")
+                frame[name] = texts.rows(moments.astype("datetime64[us]"))
                 resolutions[name] = resolution
                 continue
         odd = _no_number(values) if notation.plain else ~values.str.fullmatch(notation.number)

@@ -42,13 +42,10 @@ from ..utils.printing import listed
 from ..utils.validation import Interval, check_row_count, is_extension, python_value
 from .labels import is_numeric_target, label_codes
 from .scores import score_moments
-from .sources import MemorySource, add_sums
+from .sources import PUBLIC_ASSUMPTIONS, MemorySource, add_sums
 from .units import UnitSource, row_count_phases
 
-__all__ = ["PUBLIC_ASSUMPTIONS", "FrameCodec", "FrameRows", "plan_bins", "prefers_scores"]
-
-# Key of `DataFrame.attrs` for the facts that a reader of files takes for public; they go onto the privacy card.
-PUBLIC_ASSUMPTIONS = "public_assumptions"
+__all__ = ["FrameCodec", "FrameRows", "plan_bins", "prefers_scores"]
 
 # Declared levels of a column above which a fit warns, and bytes of two-way tables above which it is refused.
 _MANY_LEVELS = 500

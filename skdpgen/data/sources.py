@@ -13,10 +13,11 @@ import pandas as pd
 
 from ..exceptions import InvalidInputError, SchemaError
 from ..tabular._frames import column_difference
-from ..utils.validation import check_row_count
+from ..utils.table_checks import check_row_count
 
 __all__ = [
     "PARQUET",
+    "PUBLIC_ASSUMPTIONS",
     "ChunkSource",
     "DaskSource",
     "MemorySource",
@@ -29,6 +30,8 @@ __all__ = [
 
 # Rows that are encoded at a time; this bounds the memory of a fit.
 CHUNK_ROWS = 1 << 18
+# Key of `DataFrame.attrs` for the facts that a reader of files takes for public; they go onto the privacy card.
+PUBLIC_ASSUMPTIONS = "public_assumptions"
 # Suffixes of Parquet files.
 PARQUET = (".parquet", ".pq")
 _NO_ROWS = "Found array with 0 sample(s): no chunk has a row"  # the message of scikit-learn

@@ -40,8 +40,7 @@ from .csv_values import (
     with_dates,
     with_notation,
 )
-from .frames import PUBLIC_ASSUMPTIONS
-from .sources import PARQUET, arrow_dtype, is_parquet
+from .sources import PARQUET, PUBLIC_ASSUMPTIONS, arrow_dtype, is_parquet
 
 __all__ = [
     "KINDS_FROM_VALUES",

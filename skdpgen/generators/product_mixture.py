@@ -371,7 +371,10 @@ class _TableLoss:
 
     def __init__(self, released, noise_sd, n_levels, counts):
         self.offsets, self.block = _offsets(n_levels), block_of_level(n_levels)
+        self.member = (self.block == np.arange(len(n_levels))[:, None]).astype(np.float32)
         self.counts = counts
+        # a class that the noise hides has no rows to describe: its points stay where its Gaussian put them
+        self.classes = np.flatnonzero(counts) if np.any(counts) else np.arange(len(counts))
         self.one_way, self.pairs = released.one_way.astype(np.float32), released.pairs.astype(np.float32)
         self.one_way_weight = (1 / _variance(noise_sd.one_way[0])).astype(np.float32)
         inside = self.block[:, None] == self.block
@@ -380,16 +383,25 @@ class _TableLoss:
     def gradients(self, points, weight, bias):
         """Gradients of the loss with respect to the three."""
         found = [np.zeros_like(points), np.zeros_like(weight), np.zeros_like(bias)]
-        for k, z in enumerate(points):
+        for k in self.classes:
+            z = points[k]
             each = np.float32(max(self.counts[k], 1.0)) / len(z)  # rows that one point stands for
-            p = block_softmax(z @ weight + bias, self.offsets, self.block)
-            gradient = each * (p @ ((each * (p.T @ p) - self.pairs[k]) * self.pair_weight))
-            gradient += each * self.one_way_weight * (each * p.sum(axis=0) - self.one_way[k])
-            gradient = p * (gradient - np.add.reduceat(p * gradient, self.offsets[:-1], axis=1)[:, self.block])
-            found[0][k] = gradient @ weight.T
-            found[1] += z.T @ gradient
-            found[2] += gradient.sum(axis=0)
+            p = self._probabilities(weight.T @ z.T + bias[:, None])
+            gradient = each * (((each * (p @ p.T) - self.pairs[k]) * self.pair_weight) @ p)
+            gradient += (each * self.one_way_weight * (each * p.sum(axis=1) - self.one_way[k]))[:, None]
+            gradient *= p
+            gradient -= p * (self.member @ gradient)[self.block]
+            found[0][k] = (weight @ gradient).T
+            found[1] += (gradient @ z).T
+            found[2] += gradient.sum(axis=1)
         return found
+
+    def _probabilities(self, logits):
+        """Softmax within each block, shape (n_levels, n_points): sums over few levels are fast along the points."""
+        top = np.stack([logits[start:stop].max(axis=0) for start, stop in itertools.pairwise(self.offsets)])
+        p = np.exp(logits - top[self.block])
+        p /= (self.member @ p)[self.block]
+        return p
 
 
 class _Adam:

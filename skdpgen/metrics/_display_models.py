@@ -13,7 +13,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import average_precision_score, precision_recall_curve, roc_auc_score, roc_curve
 
 from ._display_rows import REAL, SYNTHETIC, SamplesDisplay, axes_grid, draw_samples, one_axes, short
-from ._tstr import _encoder, _split
+from ._tstr import _split, encoded_for
 
 __all__ = [
     "Curves",
@@ -371,12 +371,11 @@ class TSTRCurveDisplay:
         for name, rows in (("real rows", real), ("synthetic rows", synthetic)):
             X, y = _split(rows, target)
             y = np.asarray(y) == positive
-            encode = _encoder(X)
-            Z = encode.fit_transform(X)
             if y.all() or not y.any():  # one class alone: a constant score
                 score = np.zeros(len(y_test))
             else:
-                score = clone(classifier).fit(Z, y).predict_proba(encode.transform(X_test))[:, 1]
+                fitted, encode = encoded_for(classifier, X)
+                score = fitted.fit(encode(X), y).predict_proba(encode(X_test))[:, 1]
             roc, pr = roc_curve(y_test, score), precision_recall_curve(y_test, score)
             areas = float(roc_auc_score(y_test, score)), float(average_precision_score(y_test, score))
             curves[name] = Curves(roc[0], roc[1], pr[1], pr[0], *areas)

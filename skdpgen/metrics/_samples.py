@@ -19,9 +19,11 @@ __all__ = [
     "column_cells",
     "column_kind",
     "declared_column",
+    "each_distinct",
     "numeric_matrices",
     "paired_frames",
     "table_cells",
+    "text_of",
     "to_numbers",
 ]
 
@@ -174,8 +176,7 @@ def _standardised(real, synthetic):
 
 
 def _one_hot(real, synthetic):
-    columns = [column.astype(object).where(column.notna(), None).to_numpy()[:, None] for column in (real, synthetic)]
-    columns = [np.array([[_text(value)] for value in column[:, 0]], dtype=object) for column in columns]
+    columns = [each_distinct(column, text_of, missing="")[:, None] for column in (real, synthetic)]
     encoder = OneHotEncoder(
         handle_unknown="infrequent_if_exist", max_categories=MOST_LEVELS, sparse_output=False, dtype=np.float64
     ).fit(columns[0])
@@ -185,8 +186,37 @@ def _one_hot(real, synthetic):
     return [np.column_stack([matrix, flag]) for matrix, flag in zip(encoded, unseen)]
 
 
-def _text(value):
-    return "" if value is None else f"{type(value).__name__[:1]}{value}" if isinstance(value, bool) else str(value)
+def text_of(value):
+    """Return a category as text: a truth value is no text, and no number."""
+    return f"{type(value).__name__[:1]}{value}" if isinstance(value, bool) else str(value)
+
+
+def each_distinct(column, function, missing=None):
+    """Apply a function of one value to a column, once for each distinct value.
+
+    Parameters
+    ----------
+    column : Series
+    function : callable
+    missing : object, default=None
+        What stands for a missing value.
+
+    Returns
+    -------
+    array of object of shape (n_rows,)
+    """
+    if pdt.is_object_dtype(column.dtype) and pdt.infer_dtype(column, skipna=True) != "string":
+        known = column.notna().to_numpy()  # 1, 1.0 and True are equal, and need not be the same to the function
+        values = [function(value) if here else missing for value, here in zip(column, known)]
+        return _objects(values)
+    places, distinct = pd.factorize(column)
+    return _objects([*map(function, pd.Series(distinct).astype(object)), missing])[places]
+
+
+def _objects(values):
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
 
 
 # ---- cells ---------------------------------------------------------------------------------------------------------

@@ -19,7 +19,8 @@ from sklearn.metrics import average_precision_score, get_scorer, roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
-from ._samples import MOST_LEVELS, as_frame, column_kind, to_numbers
+from ._column_codes import ColumnCodes, takes_codes, with_codes
+from ._samples import MOST_LEVELS, as_frame, column_kind, each_distinct, to_numbers
 
 __all__ = ["TSTRScorer", "make_tstr_scorer", "protocol_classifiers", "tstr_report", "tstr_score"]
 
@@ -78,7 +79,8 @@ def tstr_report(synthetic, real, *, target=None, positive=None, classifiers=None
         a number for regressors, any number of classes for classifiers.
     classifiers : classifier, regressor, list of them, or dict of str to them, default=None
         Without names they go by those of their classes, numbered where several are of one. None is
-        ``protocol_classifiers()`` with `positive`, and gradient boosting (of the kind of the target) without.
+        ``protocol_classifiers()`` with `positive`, and histogram gradient boosting (of the kind of the target) without.
+        Histogram gradient boosting takes categories as they are; other estimators get them one-hot.
     scoring : str or callable, default=None
         Scorer of scikit-learn. None gives AUROC and average precision with `positive`, else what the estimator's
         ``score`` gives: accuracy, or R squared.
@@ -111,15 +113,15 @@ def tstr_report(synthetic, real, *, target=None, positive=None, classifiers=None
         for test, (_, y) in tests.items():
             reports[test] = {name: {"auroc": 0.5, "auprc": float(y.mean())} for name in classifiers}
     else:
-        encode = _encoder(X_train)
-        Z_train = encode.fit_transform(X_train)
-        encoded = {name: (encode.transform(X), y) for name, (X, y) in tests.items()}
         score = _binary_scores if positive is not None and scoring is None else _score_with(scoring)
+        shared = {}  # what is encoded serves all classifiers that take it so
         for name, classifier in classifiers.items():
+            classifier, encode = encoded_for(classifier, X_train, shared)
+            Z_train = encode(X_train)
             one_class = is_classifier(classifier) and len(np.unique(y_train)) < 2
-            fitted = _guess(Z_train, y_train, positive) if one_class else clone(classifier).fit(Z_train, y_train)
-            for test, rows in encoded.items():
-                reports[test][name] = score(fitted, *rows)
+            fitted = _guess(Z_train, y_train, positive) if one_class else classifier.fit(Z_train, y_train)
+            for test, (X, y) in tests.items():
+                reports[test][name] = score(fitted, encode(X), y)
     return reports if isinstance(real, dict) else reports[""]
 
 
@@ -289,6 +291,36 @@ def _score_with(scoring):
     return score
 
 
+def encoded_for(estimator, frame, shared=None):
+    """Return a clone of an estimator, and the function that encodes frames for it, learned from training rows.
+
+    Parameters
+    ----------
+    estimator : classifier or regressor
+    frame : DataFrame
+        Training rows.
+    shared : dict, default=None
+        Keeps both encodings, and the frames that they encoded, for further estimators.
+    """
+    shared, coded = {} if shared is None else shared, takes_codes(estimator)
+    if coded not in shared:
+        shared[coded] = _Encoded(ColumnCodes(frame) if coded else _encoder(frame).fit(frame).transform)
+    encode = shared[coded]
+    return (with_codes(estimator, encode.function) if coded else clone(estimator)), encode
+
+
+class _Encoded:
+    """An encoding that encodes each frame once."""
+
+    def __init__(self, function):
+        self.function, self._done = function, {}
+
+    def __call__(self, frame):
+        if id(frame) not in self._done:  # the frame is kept, so that no other has its id
+            self._done[id(frame)] = frame, self.function(frame)
+        return self._done[id(frame)][1]
+
+
 def _encoder(frame):
     """Numeric columns standardised (missing ones at the mean), dates as numbers, the others one-hot.
 
@@ -318,4 +350,5 @@ def _numbers(frame):
 
 
 def _texts(frame):
-    return frame.astype(object).where(frame.notna(), "").astype(str).to_numpy(dtype=object)
+    columns = [each_distinct(frame[name], str, missing="") for name in frame.columns]
+    return np.column_stack(columns) if columns else frame.to_numpy(dtype=object)

@@ -15,6 +15,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
+from ._column_codes import ColumnCodes, takes_codes, with_codes
 from ._samples import numeric_matrices, paired_frames
 
 __all__ = ["PMSE", "PRDC", "detection_auroc", "frechet_distance", "pmse", "prdc"]
@@ -30,7 +31,8 @@ def detection_auroc(real, synthetic, *, schema=None, classifier=None, n_folds=3,
     schema : Schema, default=None
         Declares which columns are categories; None infers it from the dtypes of `real`.
     classifier : classifier, default=None
-        None is scikit-learn's histogram gradient boosting.
+        None is scikit-learn's histogram gradient boosting, which takes categories as they are; other classifiers get
+        them one-hot.
     n_folds : int, default=3
         Number of folds of the cross-validation.
     random_state : int, RandomState or None, default=0
@@ -45,11 +47,17 @@ def detection_auroc(real, synthetic, *, schema=None, classifier=None, n_folds=3,
     -----
     **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it.
     """
-    Z, origin = _labelled(real, synthetic, schema)
-    if min(np.bincount(origin)) < n_folds:
+    real, synthetic = paired_frames(real, synthetic)
+    if min(len(real), len(synthetic)) < n_folds:
         raise ValueError(f"detection needs at least n_folds={n_folds} real and synthetic rows")
     if classifier is None:
         classifier = HistGradientBoostingClassifier(random_state=random_state)
+    if takes_codes(classifier):
+        codes = ColumnCodes(real, schema)
+        classifier, parts = with_codes(classifier, codes), (codes(real), codes(synthetic))
+    else:
+        parts = numeric_matrices(real, synthetic, schema)
+    Z, origin = _labelled(parts)
     folds = StratifiedKFold(n_folds, shuffle=True, random_state=random_state)
     scores = cross_val_predict(clone(classifier), Z, origin, cv=folds, method="predict_proba")[:, 1]
     return float(roc_auc_score(origin, scores))
@@ -100,7 +108,7 @@ def pmse(real, synthetic, *, schema=None):
     J. Snoke, G. Raab, B. Nowok, C. Dibben, A. Slavkovic, "General and specific utility measures for synthetic data",
     JRSS A 181, 2018.
     """
-    Z, origin = _labelled(real, synthetic, schema)
+    Z, origin = _labelled(numeric_matrices(*paired_frames(real, synthetic), schema))
     binary = np.array([len(np.unique(column)) <= 2 for column in Z.T])
     Z = np.column_stack([Z, np.square(Z[:, ~binary])])
     Z = Z[:, Z.std(axis=0) > 1e-12]
@@ -120,9 +128,7 @@ def pmse(real, synthetic, *, schema=None):
     return PMSE(error, float(error / expected))
 
 
-def _labelled(real, synthetic, schema):
-    real, synthetic = paired_frames(real, synthetic)
-    parts = numeric_matrices(real, synthetic, schema)
+def _labelled(parts):
     return np.concatenate(parts), np.repeat([0, 1], [len(part) for part in parts])
 
 

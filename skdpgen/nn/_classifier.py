@@ -26,8 +26,10 @@ from ..data.scaling import check_bounds, learn_scaling, scaling_phases
 from ..dpsgd import DPSGDPlan
 from ..dpsgd._seeding import torch_seeded
 from ..mechanisms import add_gaussian, histogram
+from ..utils.progress import shows_bars
 from ..utils.validation import (
     Interval,
+    StrOptions,
     as_sizes,
     check_model_size,
     fit_context,
@@ -102,8 +104,8 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         Torch device of the training, such as "cpu" or "cuda".
     random_state : int, RandomState instance or None, default=None
         Seed of the initial parameters, never of the noise: two fits with one seed differ.
-    progress : bool, default=False
-        Whether to show a progress bar on stderr.
+    progress : bool or "auto", default="auto"
+        Whether to show progress bars on stderr. "auto": where it is a terminal, and the fit is not one of a search.
 
     Attributes
     ----------
@@ -152,7 +154,7 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both")],
         "net": [DPNet, None],
         "device": [str],
-        "progress": ["boolean"],
+        "progress": ["boolean", StrOptions({"auto"})],
     }
 
     def __init__(
@@ -173,7 +175,7 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         noise="secure",
         device="cpu",
         random_state=None,
-        progress=False,
+        progress="auto",
     ):
         self.epsilon = epsilon
         self.delta = delta
@@ -298,7 +300,7 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
             noise=self.noise,
             device=self.device,
             random_state=seed,
-            verbose=2 if self.progress else 0,
+            verbose=2 if shows_bars(self.progress) else 0,
             module__n_features=n_features,
             module__n_classes=n_classes,
         )

@@ -9,18 +9,17 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-import sys
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from joblib import Parallel, delayed
 from torch.func import functional_call, vmap
-from tqdm import tqdm
 
 from .._types import BoundedSum
 from ..dpsgd import GradientNoise
 from ..dpsgd._subsets import KeyedStream, subset_draws
+from ..utils.progress import progress_bar
 from ._dp2vae import in_patch_order
 from ._networks import LOG_VARIANCES
 
@@ -286,7 +285,7 @@ def pretrain_encoders(encoder, decoder, rows, likelihood, training, *, chunk, pr
     """
     bounds = [(start, min(start + chunk, rows.n_subsets)) for start in range(0, rows.n_subsets, chunk)]
     work = (delayed(_pretrain_chunk)(encoder, decoder, rows.part(*part), likelihood, part, training) for part in bounds)
-    bar = _bar(work, progress, "DP2-VAE encoders", total=len(bounds), unit="chunk")
+    bar = progress_bar(work, shown=progress, phase="DP2-VAE encoders", total=len(bounds), unit="chunk")
     # max_nbytes: joblib would write larger arrays, which are private rows, to files for its workers
     done = Parallel(n_jobs=training.n_jobs, max_nbytes=None)(bar)
     return [torch.from_numpy(np.concatenate(pieces)) for pieces in zip(*done)]
@@ -328,11 +327,6 @@ def _pretrain_chunk(encoder, decoder, rows, likelihood, part, training):
 
 def _may_fuse(device):
     return torch.device(device).type in ("cpu", "cuda")
-
-
-def _bar(steps, progress, text, **options):
-    hidden = None if progress else True  # None: shown where stderr is a terminal
-    return tqdm(steps, desc=text, disable=hidden, file=sys.stderr, leave=False, **options)
 
 
 # ---- stage 2 ------------------------------------------------------------------------------------------------------
@@ -530,7 +524,7 @@ def train_decoder(
             )
         text = f"DP2-VAE decoder {progress_text}".strip()
         left = plan.steps - plan.steps_resumed
-        bar = exits.enter_context(_bar(None, progress, text, total=left, unit="step"))
+        bar = exits.enter_context(progress_bar(None, shown=progress, phase=text, total=left, unit="step"))
         for p in weights:
             p.grad = torch.zeros_like(p)
         for step, units in zip(steps, subset_draws(plan, rng)):
@@ -702,7 +696,7 @@ def train_on_pairs(
         slopes += [likelihood.gradient(output.detach(), rows) for output in outputs[1:]]
         return torch.autograd.grad(outputs, parameters, [slope.div_(batch_size) for slope in slopes])
 
-    bar = _bar(range(steps), progress, "DP2-VAE initialisation", unit="step")
+    bar = progress_bar(range(steps), shown=progress, phase="DP2-VAE initialisation", unit="step")
     _follow(parameters, gradients, bar, steps, learning_rate, fall=0.95, fused=_may_fuse(device))
 
 

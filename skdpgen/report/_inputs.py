@@ -10,7 +10,7 @@ import pandas as pd
 from pandas.api import types as pdt
 
 from ..exceptions import InvalidInputError
-from ..metrics._samples import as_frame, column_kind, to_numbers
+from ..metrics._samples import as_frame, column_kind, each_distinct, to_numbers
 from ..utils.strict_json import read_json
 
 __all__ = ["SCORES", "align", "categories", "halves", "read_results", "results_table", "some_rows"]
@@ -55,8 +55,7 @@ def categories(frame, name):
 
 def _texts(column):
     """Categories as text: 1, 1.0 and "1" are the same."""
-    values = column.astype(object).where(column.notna(), None)
-    return pd.Series([None if value is None else _one_text(value) for value in values], dtype=object, name=column.name)
+    return pd.Series(each_distinct(column, _one_text), index=column.index, dtype=object, name=column.name)
 
 
 def _one_text(value):

@@ -51,7 +51,7 @@ DATA_CONSTRAINTS = {
     "bounds": ["array-like", None],
     "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
     "on_invalid": [StrOptions({"clip", "raise"})],
-    "progress": ["boolean"],
+    "progress": ["boolean", StrOptions({"auto"})],
 }
 # Parameters of those that train a network by DP-SGD.
 TRAINING_CONSTRAINTS = {

@@ -14,6 +14,7 @@ from sklearn.base import clone
 
 from ..accounting import FitPlan, Phase, gaussian_mu
 from ..mechanisms import add_gaussian
+from ..utils.progress import shows_bars
 from ..utils.validation import as_numbers
 
 __all__ = [
@@ -100,7 +101,7 @@ class Network:
     def of(cls, parameters, seed):
         """From the parameters of a synthesizer."""
         own = (parameters[name] for name in ("net", "noise", "device"))
-        return cls(*own, seed, parameters["progress"], parameters["checkpoint"] is not None)
+        return cls(*own, seed, shows_bars(parameters["progress"]), parameters["checkpoint"] is not None)
 
     def check_saved(self, can_be_saved):
         """Refuse a checkpoint of a model that cannot be saved; before the charge."""

@@ -14,6 +14,7 @@ from ..accounting import Phase
 from ..data.frames import FrameRows
 from ..data.validation import validate_input
 from ..exceptions import InvalidInputError
+from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, StrOptions, as_numbers, fit_context
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._budget import COUNT_SHARE, check_device, remaining_share, resolve_parameters
@@ -156,7 +157,9 @@ def dp2vae_settings(parameters, defaults, seed):
         given["learning_rate"],
         given["start_steps"] if given["start"] == "moments" else None,
         tuple(float(share) for share in split),
-        *(given[name] for name in ("device", "progress", "max_memory")),
+        given["device"],
+        shows_bars(given["progress"]),
+        given["max_memory"],
     )
 
 
@@ -265,8 +268,8 @@ class DP2VAESynthesizer(BaseSynthesizer):
         Torch device of the training, such as "cpu" or "cuda".
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
-    progress : bool, default=False
-        Whether to show progress bars on stderr.
+    progress : bool or "auto", default="auto"
+        Whether to show progress bars on stderr. "auto": where it is a terminal, and the fit is not one of a search.
 
     Attributes
     ----------
@@ -379,7 +382,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
         noise="secure",
         device="cpu",
         random_state=None,
-        progress=False,
+        progress="auto",
     ):
         self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
         self.n_subsets, self.id_column, self.sampler = n_subsets, id_column, sampler

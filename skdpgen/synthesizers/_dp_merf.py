@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import functools
-import sys
 from dataclasses import dataclass
 from numbers import Integral, Real
 
 import numpy as np
-from tqdm import tqdm
 
 from .._base import UNIT_CONSTRAINTS
 from ..accounting import Phase
@@ -19,6 +17,7 @@ from ..mechanisms import add_gaussian, class_first_moments
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT
 from ..utils.blocks import exact_product
 from ..utils.file_checks import check_size, check_whole
+from ..utils.progress import progress_bar, shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size, fit_context
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._budget import remaining_share
@@ -104,8 +103,8 @@ class DPMERFSynthesizer(BaseSynthesizer):
         Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
         Seed of the generator and the sampling stream. It never seeds the noise: two fits with one seed differ.
-    progress : bool, default=False
-        Whether to show a progress bar on stderr.
+    progress : bool or "auto", default="auto"
+        Whether to show progress bars on stderr. "auto": where it is a terminal, and the fit is not one of a search.
 
     Attributes
     ----------
@@ -191,7 +190,7 @@ class DPMERFSynthesizer(BaseSynthesizer):
         missing_unit="refuse",
         noise="secure",
         random_state=None,
-        progress=False,
+        progress="auto",
     ):
         self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
@@ -243,7 +242,7 @@ class DPMERFSynthesizer(BaseSynthesizer):
         sizes = as_sizes(self.hidden_layer_sizes, "hidden_layer_sizes")
         settings = GeneratorSettings(
             self.n_frequencies, self.length_scale, self.n_components, sizes, self.steps, self.learning_rate,
-            self._seed(), self.progress,
+            self._seed(), shows_bars(self.progress),
         )  # fmt: skip
         rows = validate_input(self, X, y, groups)
         numbers = sum(a * b for a, b in zip((self.n_components, *sizes), (*sizes, 1)))
@@ -459,7 +458,7 @@ def _fit_generator(target, features, codec, settings, rng):
     steps = settings.steps
     optimizer = torch.optim.Adam([p for layer in layers for p in layer], lr=settings.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    bar = tqdm(total=steps, desc="generator", unit="step", disable=not settings.progress, file=sys.stderr)
+    bar = progress_bar(total=steps, phase="generator", shown=settings.progress)
     with bar, torch.enable_grad():
         for _ in range(steps):
             output = torch.cat([torch.randn(len(classes), settings.n_components, generator=draws), classes], dim=1)

@@ -124,8 +124,8 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         Torch device of the training, such as "cpu" or "cuda".
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
-    progress : bool, default=False
-        Whether to show a progress bar of the steps on stderr.
+    progress : bool or "auto", default="auto"
+        Whether to show progress bars on stderr. "auto": where it is a terminal, and the fit is not one of a search.
 
     Attributes
     ----------
@@ -216,7 +216,7 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         noise="secure",
         device="cpu",
         random_state=None,
-        progress=False,
+        progress="auto",
     ):
         self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
+import functools
 import warnings
 
 import numpy as np
-from tqdm import tqdm
 
 from .._types import BoundedSum
 from ..data.scores import Scores
@@ -19,6 +18,7 @@ from ..mechanisms import add_gaussian, unpack_moments, unpack_one_hot_moments
 from ..mixture import GaussianMixtureParameters
 from ..utils.file_checks import check_mixture
 from ..utils.printing import listed
+from ..utils.progress import progress_bar
 from ._released import NetGenerator, ReleasedModel
 
 __all__ = ["FrameModel", "fit_frame_model"]
@@ -174,8 +174,8 @@ def _fit_prior(released, tables, codec, scores, model, fit):
         sd = noise_multiplier * tables.sensitivity(fit.neighboring)
         return fit_scores(released, sd, scores, fit.stream, **options)
     sd = unpack(_noise_sd(tables, noise_multiplier, fit.neighboring), codec)
-    progress = _bar if model.progress else None
-    return fit_tables(released, sd, codec.n_levels, fit.stream, progress=progress, **options)
+    bar = functools.partial(progress_bar, phase="prior and decoder", shown=model.progress)
+    return fit_tables(released, sd, codec.n_levels, fit.stream, progress=bar, **options)
 
 
 def unpack(packed, codec, scores=None):
@@ -204,17 +204,6 @@ def _warn_of_what_is_lost(codec, latent_model, pairs):
                 UtilityWarning,
                 stacklevel=2,
             )
-
-
-def _bar(steps):
-    return tqdm(
-        steps,
-        desc="fitting prior and decoder to the released tables",
-        unit="step",
-        file=sys.stderr,
-        leave=False,
-        disable=None,  # where stderr is no terminal
-    )
 
 
 def _noise_sd(tables: BoundedSum, noise_multiplier, neighboring):

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._base import UNIT_CONSTRAINTS
 from ..data.frames import FrameRows
 from ..data.validation import validate_input
+from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
 from ._array_model import ArrayModel, fit_array_model
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
@@ -91,8 +92,8 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
         Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
-    progress : bool, default=False
-        Whether to show a progress bar on stderr.
+    progress : bool or "auto", default="auto"
+        Whether to show progress bars on stderr. "auto": where it is a terminal, and the fit is not one of a search.
 
     Attributes
     ----------
@@ -170,7 +171,7 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
         missing_unit="refuse",
         noise="secure",
         random_state=None,
-        progress=False,
+        progress="auto",
     ):
         self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
@@ -224,7 +225,7 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
         rows = validate_input(self, X, y, groups)
         if not isinstance(rows, FrameRows):
             rows.check_components(self.n_components)
-        model = MomentSettings(self.n_components, self.progress)
+        model = MomentSettings(self.n_components, shows_bars(self.progress))
         plan = plan_moments(
             rows, model, self.bounds_share, accountant, lambda phases: self._calibrate_phases(accountant, rows, phases)
         )

@@ -19,6 +19,7 @@ from ..generators.components import spread_components
 from ..generators.gaussians import LatentSpace, LinearGenerator
 from ..mixture import GaussianMixtureParameters, dp_em, initial_mixture
 from ..utils.blocks import map_blocks
+from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
 from ._array_model import ArrayModel, fit_array_model
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer, LatentTransformerMixin
@@ -185,8 +186,8 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         "net": torch device of the training, such as "cpu" or "cuda".
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
-    progress : bool, default=False
-        Whether to show progress bars on stderr.
+    progress : bool or "auto", default="auto"
+        Whether to show progress bars on stderr. "auto": where it is a terminal, and the fit is not one of a search.
 
     Attributes
     ----------
@@ -294,7 +295,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         noise="secure",
         device="cpu",
         random_state=None,
-        progress=False,
+        progress="auto",
     ):
         self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
@@ -435,7 +436,7 @@ def _settings(parameters, seed):
             Network.of(parameters, seed),
             *(parameters[name] for name in ("likelihood", "latent_variance", "warm_start_steps")),
         )
-    return MomentSettings(parameters["n_components"], parameters["progress"], mixture, decoder)
+    return MomentSettings(parameters["n_components"], shows_bars(parameters["progress"]), mixture, decoder)
 
 
 # ---- the releases before the training -----------------------------------------------------------------------------

@@ -235,8 +235,8 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         Torch device of the training, such as "cpu" or "cuda".
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
-    progress : bool, default=False
-        Whether to show a progress bar of the steps on stderr.
+    progress : bool or "auto", default="auto"
+        Whether to show progress bars on stderr. "auto": where it is a terminal, and the fit is not one of a search.
 
     Attributes
     ----------
@@ -326,7 +326,7 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         noise="secure",
         device="cpu",
         random_state=None,
-        progress=False,
+        progress="auto",
     ):
         self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
@@ -395,8 +395,8 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         Torch device of the training, such as "cpu" or "cuda".
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
-    progress : bool, default=False
-        Whether to show a progress bar of the steps on stderr.
+    progress : bool or "auto", default="auto"
+        Whether to show progress bars on stderr. "auto": where it is a terminal, and the fit is not one of a search.
 
     Attributes
     ----------
@@ -461,7 +461,7 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         noise="secure",
         device="cpu",
         random_state=None,
-        progress=False,
+        progress="auto",
     ):
         self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type

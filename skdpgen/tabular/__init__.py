@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from ._binning import Binning
+import importlib
+
 from ._columns import Boolean, Categorical, Datetime, Identifier, Numeric
-from ._encoder import Block, TableEncoder, sample_levels
 from ._frames import validate_frame
-from ._learning import SchemaHistogram, bins_from_histogram, bins_histogram, schema_from_histogram, schema_histogram
 from ._schema import Schema
+
+# Imported on first use: a schema, and a file that is read by one, need neither scikit-learn nor the mechanisms.
+_HOMES = {
+    "Binning": "_binning",
+    "Block": "_encoder",
+    "SchemaHistogram": "_learning",
+    "TableEncoder": "_encoder",
+    "bins_from_histogram": "_learning",
+    "bins_histogram": "_learning",
+    "sample_levels": "_encoder",
+    "schema_from_histogram": "_learning",
+    "schema_histogram": "_learning",
+}
 
 __all__ = [
     "Binning",
@@ -27,3 +39,13 @@ __all__ = [
     "schema_histogram",
     "validate_frame",
 ]
+
+
+def __getattr__(name):
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted([*globals(), *_HOMES])

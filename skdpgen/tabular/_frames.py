@@ -11,7 +11,7 @@ from pandas.api import types as pdt
 from ..exceptions import SchemaError
 from ..utils.categories import canonical, family, number_text
 from ..utils.printing import listed
-from ..utils.validation import is_unicode
+from ..utils.table_checks import is_unicode
 from ._columns import (
     Boolean,
     Categorical,

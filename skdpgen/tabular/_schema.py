@@ -15,7 +15,7 @@ from pandas.api import types as pdt
 from ..exceptions import SchemaError
 from ..utils.atomic import write_atomically
 from ..utils.strict_json import read_json, read_json_file
-from ..utils.validation import check_names
+from ..utils.table_checks import check_names
 from ._columns import (
     KINDS,
     Boolean,

@@ -13,7 +13,8 @@ from sklearn.utils._param_validation import HasMethods, Hidden, InvalidParameter
 from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils.validation import _check_feature_names, _get_feature_names, _num_samples, validate_data
 
-from ..exceptions import InvalidInputError, SchemaError
+from ..exceptions import InvalidInputError
+from .table_checks import MAX_ROWS, check_names, check_row_count, is_unicode, texts_in
 
 __all__ = [
     "EXACT_SCORES",
@@ -132,23 +133,10 @@ def check_parameters(owner, parameters):
                 raise InvalidParameterError(
                     f"The {name!r} parameter of {owner} is a number that no float can hold"
                 ) from None
-        elif not is_unicode(_texts(value)):
+        elif not is_unicode(texts_in(value)):
             raise InvalidParameterError(
                 f"The {name!r} parameter of {owner} holds text that cannot be written (a lone surrogate)"
             )
-
-
-def _texts(value):
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for item in (*value, *value.values()):
-            yield from _texts(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _texts(item)
-    elif isinstance(value, np.ndarray) and value.dtype.kind in "OU":
-        yield from _texts(value.ravel().tolist())
 
 
 def as_numbers(values, name):
@@ -188,43 +176,9 @@ def check_model_size(numbers, **sizes):
         )
 
 
-# Rows of the narrowest of the exact sums: those of a mixture hold 2^38 steps a unit in integers of 64 bits.
-MAX_ROWS = 1 << 24
-
-
-def check_row_count(n_samples):
-    """Refuse, before anything is charged, more rows than every mechanism can sum exactly."""
-    if n_samples > MAX_ROWS:
-        raise InvalidInputError(f"at most {MAX_ROWS} rows can be summed exactly: fit on a random part of them")
-
-
 def is_extension(values):
     """Tell whether values have an extension dtype of pandas, which `np.asarray` would not preserve."""
     return isinstance(getattr(values, "dtype", None), ExtensionDtype)
-
-
-def is_unicode(values):
-    """Tell whether all text among `values` can be written: a lone surrogate cannot, and pandas fails on it anywhere."""
-    try:
-        for value in values:
-            if isinstance(value, str) and not value.isascii():
-                value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def check_names(names, what="a column"):
-    """Refuse names that no file could hold, before anything is charged.
-
-    Parameters
-    ----------
-    names : sequence
-        Of columns: text, or anything else; tuples of them are read too.
-    what : str
-    """
-    if not is_unicode(_texts(list(names))):
-        raise SchemaError(f"the name of {what} cannot be written: it holds a lone surrogate; nothing was charged")
 
 
 def validate_rows(estimator, X, **options):

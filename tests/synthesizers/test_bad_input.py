@@ -310,7 +310,7 @@ def test_an_array_of_another_shape_is_not_shown(make):
 
 
 def test_more_rows_than_can_be_summed_are_refused_uncharged(monkeypatch):
-    monkeypatch.setattr("skdpgen.utils.validation.MAX_ROWS", 59)
+    monkeypatch.setattr("skdpgen.utils.table_checks.MAX_ROWS", 59)
     for data in ((X,), (FRAME,)):
         accountant = PrivacyAccountant(1.0)
         with pytest.raises(InvalidInputError, match="at most 59 rows"):

@@ -1,0 +1,56 @@
+"""Checks of the names and the number of rows of a table. Files are read without scikit-learn, so this needs none."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..exceptions import InvalidInputError, SchemaError
+
+__all__ = ["MAX_ROWS", "check_names", "check_row_count", "is_unicode", "texts_in"]
+
+# Rows of the narrowest of the exact sums: those of a mixture hold 2^38 steps a unit in integers of 64 bits.
+MAX_ROWS = 1 << 24
+
+
+def check_row_count(n_samples):
+    """Refuse, before anything is charged, more rows than every mechanism can sum exactly."""
+    if n_samples > MAX_ROWS:
+        raise InvalidInputError(f"at most {MAX_ROWS} rows can be summed exactly: fit on a random part of them")
+
+
+def texts_in(value):
+    """Yield the texts in a value: itself, or those in a list, a dict or an array."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in (*value, *value.values()):
+            yield from texts_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from texts_in(item)
+    elif isinstance(value, np.ndarray) and value.dtype.kind in "OU":
+        yield from texts_in(value.ravel().tolist())
+
+
+def is_unicode(values):
+    """Tell whether all text among `values` can be written: a lone surrogate cannot, and pandas fails on it anywhere."""
+    try:
+        for value in values:
+            if isinstance(value, str) and not value.isascii():
+                value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_names(names, what="a column"):
+    """Refuse names that no file could hold, before anything is charged.
+
+    Parameters
+    ----------
+    names : sequence
+        Of columns: text, or anything else; tuples of them are read too.
+    what : str
+    """
+    if not is_unicode(texts_in(list(names))):
+        raise SchemaError(f"the name of {what} cannot be written: it holds a lone surrogate; nothing was charged")

@@ -1,0 +1,122 @@
+"""Fits show a bar where somebody watches: on a terminal, once for each fit that the caller asked for."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.model_selection import cross_validate
+
+import skdpgen
+from skdpgen import MomentSynthesizer
+from skdpgen.__main__ import main
+from skdpgen.audit import audit
+from skdpgen.nn import DPNetClassifier
+from skdpgen.testing import seeded_noise
+from skdpgen.utils.progress import shows_bars, without_bars
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.PrivacyLeakWarning"),
+]
+
+ROWS = pd.DataFrame({"a": np.tile(["x", "y", "z"], 40), "b": np.repeat(["u", "v"], 60)})
+FITTED = [getattr(skdpgen, name) for name in skdpgen.__all__ if name.endswith("Synthesizer")] + [DPNetClassifier]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """What makes stderr a terminal; pytest sets it anew before a test begins."""
+
+    def make():
+        monkeypatch.setattr(sys, "stderr", Terminal())
+        return sys.stderr
+
+    return make
+
+
+def _schema():
+    return skdpgen.Schema.from_kinds(ROWS).replace(
+        skdpgen.tabular.Categorical("a", categories=("x", "y", "z")),
+        skdpgen.tabular.Categorical("b", categories=("u", "v")),
+    )
+
+
+def _synthesizer(**options):
+    return MomentSynthesizer(100.0, 1e-5, schema=_schema(), random_state=0, **options)
+
+
+@pytest.mark.parametrize("model", FITTED, ids=lambda model: model.__name__)
+def test_every_fit_shows_a_bar_by_default_where_there_is_a_terminal(model):
+    assert model().progress == "auto"
+    with pytest.raises(ValueError, match="progress"):
+        model(bounds=(0, 1), progress="always").fit(np.zeros((8, 2)), np.arange(8) % 2)
+
+
+def test_a_bar_names_the_phase_and_the_time_left_and_goes_away(terminal):
+    stderr = terminal()
+    _synthesizer().fit(ROWS)
+    written = stderr.getvalue()
+    assert "prior and decoder" in written
+    assert "%|" in written
+    assert "<" in written
+    assert not written.split("\r")[-1].strip()
+
+
+@pytest.mark.parametrize("progress", [False, "auto"])
+def test_a_fit_is_quiet_in_a_pipe(capsys, progress):
+    _synthesizer(progress=progress).fit(ROWS)
+    assert not capsys.readouterr().err
+
+
+def test_true_shows_a_bar_everywhere_and_false_nowhere(capsys, terminal, monkeypatch):
+    stderr = terminal()
+    _synthesizer(progress=False).fit(ROWS)
+    assert not stderr.getvalue()
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    _synthesizer(progress=True).fit(ROWS)
+    assert "prior and decoder" in sys.stderr.getvalue()
+
+
+def test_the_rows_that_are_drawn_do_not_depend_on_the_bar(terminal):
+    terminal()
+    drawn = []
+    for progress in (False, True, "auto"):
+        with seeded_noise(0):
+            drawn.append(_synthesizer(progress=progress).fit(ROWS).sample(20, random_state=1))
+    assert all(drawn[0].equals(other) for other in drawn[1:])
+
+
+def test_one_of_many_fits_shows_no_bar(terminal):
+    stderr = terminal()
+    assert shows_bars("auto")
+    with without_bars():
+        assert not shows_bars("auto")
+        assert shows_bars(True)
+    cross_validate(_synthesizer(), ROWS, cv=2, scoring=lambda model, X, y=None: float(shows_bars("auto")))
+    assert "prior and decoder" not in stderr.getvalue()
+    audit(_synthesizer().set_params(epsilon=10.0), ROWS, n_runs=20)
+    assert "prior and decoder" not in stderr.getvalue()
+
+
+def test_stderr_may_be_missing(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)  # as under pythonw
+    assert not shows_bars("auto")
+
+
+@pytest.mark.parametrize(("options", "shown"), [([], True), (["--quiet"], False)])
+def test_the_command_shows_a_bar_on_a_terminal_unless_it_is_to_be_quiet(tmp_path, terminal, options, shown):
+    _schema().save(tmp_path / "schema.json")
+    ROWS.to_csv(tmp_path / "rows.csv", index=False)
+    stderr = terminal()
+    command = ["synthesize", tmp_path / "rows.csv", "--schema", tmp_path / "schema.json", "--epsilon", 100]
+    assert main([*map(str, command), *options, "--output", str(tmp_path / "out.csv")]) == 0
+    assert ("prior and decoder" in stderr.getvalue()) == shown
