@@ -471,7 +471,7 @@ class PairwiseErrorDisplay(SamplesDisplay):
 def _name(ax, names, rows=True):
     step = -(-len(names) // _MOST_NAMES)  # of very many columns every second, third ... has its name
     at = range(0, len(names), step)
-    labels, size = [short(names[k], 18) for k in at], 7 if len(at) <= 30 else 5.5
+    labels, size = [short(names[k], 18) for k in at], 8 if len(at) <= 16 else 7 if len(at) <= 30 else 5.5
     ax.set_xticks(at, labels, rotation=90, fontsize=size)
     ax.set_yticks(at, labels if rows else [""] * len(labels), fontsize=size)
     ax.set_xlabel(
