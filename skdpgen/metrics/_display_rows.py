@@ -235,7 +235,7 @@ class MarginalsDisplay(SamplesDisplay):
         return self
 
 
-def count_marginal(real, synthetic, declared=None, n_bins=20):
+def count_marginal(real, synthetic, declared=None, n_bins=20, *, known=()):
     """Count the bars of one column.
 
     Parameters
@@ -244,6 +244,8 @@ def count_marginal(real, synthetic, declared=None, n_bins=20):
     declared : object, default=None
         Entry of a schema: says whether the column holds categories, and their order.
     n_bins : int, default=20
+    known : collection of values, default=()
+        Categories of real rows that were not given here.
 
     Returns
     -------
@@ -252,7 +254,7 @@ def count_marginal(real, synthetic, declared=None, n_bins=20):
     kind = column_kind(real, declared)
     missing = tuple(float(column.isna().mean()) for column in (real, synthetic))
     if kind == "category":
-        return _levels(real, synthetic, declared, missing)
+        return _levels(real, synthetic, declared, missing, known)
     values = [to_numbers(column, finite=True) for column in (real, synthetic)]
     values = [column[np.isfinite(column)] for column in values]
     edges, scale = _edges(values[0], kind, n_bins)
@@ -271,9 +273,12 @@ def _edges(values, kind, n_bins):
     if not len(values):
         return np.linspace(0.0, 1.0, n_bins + 1), None
     low, high = values.min(), values.max()
-    if np.all(values == np.rint(values)) and high - low < n_bins:
-        return np.arange(np.floor(low), np.ceil(high) + 2) - 0.5, None  # a bar a whole number
     equal = np.linspace(low, high if high > low else low + 1.0, n_bins + 1)
+    if kind != "date" and high - low < 1e6 and np.all(values == np.rint(values)):
+        width = np.ceil((high - low + 1) / n_bins)  # each bar as many whole numbers
+        equal = np.arange(low, high + width + 1, width) - 0.5
+        if width == 1:
+            return equal, None
     if kind == "date" or not _is_crowded(values, equal):
         return equal, None
     sizes = np.abs(values[values != 0])
@@ -304,7 +309,7 @@ def _is_uneven(*shares):
     return any(np.any(share > 0) and share.max() > _UNEVEN * np.median(share[share > 0]) for share in shares)
 
 
-def _levels(real, synthetic, declared, missing):
+def _levels(real, synthetic, declared, missing, known=()):
     columns = [column.dropna().astype(str) for column in (real, synthetic)]
     counts = [column.value_counts(normalize=True) for column in columns]
     order = list(counts[0].index)
@@ -312,7 +317,7 @@ def _levels(real, synthetic, declared, missing):
         order = [str(level) for level in declared.categories]
     levels = order[:_MOST_BARS]
     shares = [count.reindex(levels, fill_value=0.0).to_numpy(dtype=float) for count in counts]
-    drawn, real_only = set(levels), set(counts[0].index)
+    drawn, real_only = set(levels), set(counts[0].index) | set(map(str, known))
     # separate bars for values that the real rows lack: a column of new values only is no match
     for name, kept in (("others", real_only - drawn), ("not in real", set(counts[1].index) - real_only - drawn)):
         rest = [float(count.reindex(list(kept), fill_value=0.0).sum()) for count in counts]

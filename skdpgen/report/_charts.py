@@ -12,8 +12,8 @@ __all__ = ["chart"]
 
 _WIDTH, _HEIGHT = 330, 176
 # Histogram: the plot's edges. Bars of categories: where they begin, and the height of each.
-_LEFT, _TOP, _RIGHT, _BOTTOM = 52, 6, 322, 134
-_BARS_LEFT, _BAR = 128, 17
+_LEFT, _TOP, _RIGHT, _BOTTOM = 60, 6, 322, 134
+_BARS_LEFT, _BAR = 130, 17
 _FILLED = f'fill="{REAL["color"]}" fill-opacity="{REAL["alpha"]}"'
 _OUTLINED = f'fill="none" stroke="{SYNTHETIC["color"]}" stroke-width="1.6"'
 
@@ -109,7 +109,7 @@ def _bars(marginal, shares):
         parts += [_line(f"M{x:.1f} {_TOP}V{bottom}", _GRID), _words(x, bottom + 14, _percent(tick), anchor)]
     for k, label in enumerate(marginal.labels):
         y = _TOP + _BAR * k
-        parts.append(_words(_BARS_LEFT - 5, y + 12, _cut(label, 18), "end", whole=label))
+        parts.append(_words(_BARS_LEFT - 5, y + 12, _cut(label, 16), "end", whole=label))
         for width, style in zip(widths, (_FILLED, _OUTLINED)):
             parts.append(f'<path d="M{_BARS_LEFT} {y + 2}h{width[k]:.1f}v{_BAR - 4}h-{width[k]:.1f}z" {style}/>')
     parts.append(_line(f"M{_BARS_LEFT} {_TOP}V{bottom}", _AXIS))
@@ -152,9 +152,10 @@ def _nice(low, high, most):
 
 
 def _number(value):
-    if value and not 1e-3 <= abs(value) < 1e7:
-        return f"{value:.1e}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e").replace(".0e", "e")
-    return f"{value:,.6g}" if abs(value) >= 1e4 else f"{value:.6g}"
+    for start, size, unit in ((1e12, 1e12, "tn"), (1e9, 1e9, "bn"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if start <= abs(value) < 1e15:
+            return f"{value / size:.6g}{unit}"
+    return f"{value:.6g}"
 
 
 def _percent(share):

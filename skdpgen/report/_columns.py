@@ -6,7 +6,7 @@ import numpy as np
 
 from .. import metrics
 from ..metrics._display_rows import count_marginal
-from ..metrics._quality import kept
+from ..metrics._quality import category_counts, kept
 from ..metrics._samples import to_numbers
 from ._charts import chart
 from ._page import box, details, leak, paragraph, section, table, text
@@ -61,7 +61,7 @@ def scored(real, synthetic, whole, halves, schema):
     return frame.join(distances.drop(columns="kind"))
 
 
-def columns_section(real, synthetic, schema, scores, lost):
+def columns_section(real, synthetic, schema, scores, lost, whole):
     """Return the section.
 
     Parameters
@@ -72,6 +72,8 @@ def columns_section(real, synthetic, schema, scores, lost):
         As `scored` gives it.
     lost : DataFrame
         As `lost_categories` gives it.
+    whole : DataFrame
+        All real rows.
     """
     order = scores.sort_values("score", kind="stable", na_position="last")
     place = {name: k for k, name in enumerate(real.columns)}
@@ -79,7 +81,8 @@ def columns_section(real, synthetic, schema, scores, lost):
     cards = {}
     for name, line in order.iterrows():
         declared = None if schema is None else schema[name]
-        drawing = count_marginal(real[name], synthetic[name], declared)
+        known = category_counts(whole[name]).index if line["kind"] == "category" else ()
+        drawing = count_marginal(real[name], synthetic[name], declared, known=known)
         cards[name] = _card(name, place[name], line, drawing, by_column.get(name, []))
     groups = {}
     for name, line in order.iterrows():

@@ -99,8 +99,8 @@ class Sections:
 
     def tile(self, name, value, half, css="", *, guess=None):
         """Put a figure among those at a glance."""
-        note = f"real halves {half:.3f}" if guess is None else guess
-        self.tiles.append((name, f"{value:.3f}", note, css))
+        note = f"real halves {_three(half)}" if guess is None else guess
+        self.tiles.append((name, _three(value), note, css))
 
     def _paired(self):
         """Return (real, synthetic) and the real halves, of the columns whose pairs are measured."""
@@ -157,7 +157,7 @@ class Sections:
         if self.scores["wasserstein"].notna().any():
             mean = self.scores["wasserstein"].mean()
             self.add("wasserstein", "Wasserstein distance of numbers, in ranges, mean", mean, "0")
-        return columns_section(self.real, self.synthetic, self.schema, self.scores, self.lost)
+        return columns_section(self.real, self.synthetic, self.schema, self.scores, self.lost, self.whole[0])
 
     def lost_categories(self):
         """Return the categories of the real rows that no synthetic row has."""
@@ -343,7 +343,7 @@ class Sections:
             rows.append(("no model: a guess", 0.5, rate))
             self.add("tstr_auroc", f"AUROC for {target}, trained on synthetic rows (real: {real[1]:.3f})", made[1], "1")
             self.add("tstr_auprc", f"AUPRC for {target}, trained on synthetic rows (real: {real[2]:.3f})", made[2], "1")
-            self.tile(f"AUROC for {target}", made[1], None, guess=f"trained on real {real[1]:.3f}, a guess 0.500")
+            self.tile(f"AUROC for {target}", made[1], None, guess=f"trained on real {_three(real[1])}, a guess 0.500")
             listed = [table("Scores", ("trained on", "AUROC", "AUPRC"), rows)]
         else:
             picture = ""
@@ -358,7 +358,7 @@ class Sections:
             words.append(f"{named.capitalize()} of predicting {target}, beside what needs no model.")
             self.add("tstr_score", _trained_on(named, target, found, 0), found.synthetic[0], "1")
             self.figures["tstr_baseline"] = found.without[0]
-            note = f"trained on real {found.real[0]:.3f}, {guess} {found.without[0]:.3f}"
+            note = f"trained on real {_three(found.real[0])}, {guess} {_three(found.without[0])}"
             self.tile(f"{named} for {target}", found.synthetic[0], None, guess=note)
             listed = found.tables
         parts = [paragraph(" ".join(words)) if words else "", picture, *listed]
@@ -390,6 +390,10 @@ def _some_names(names, target, most):
     n_drawn = most - (len(names) - len(others))
     drawn = set(np.random.default_rng(0).choice(others, n_drawn, replace=False).tolist())
     return [name for k, name in enumerate(names) if name == target or k in drawn]
+
+
+def _three(value):
+    return f"{round(value, 3) + 0.0:.3f}"  # no minus before zero
 
 
 def _distance_verdict(value, half):

@@ -34,7 +34,8 @@ def lost_section(lost, n_categories, sizes):
     notable = int((lost["expected"] >= _BY_CHANCE).sum())
     words = [
         f"{_many(len(lost), 'category', 'categories')} of {_many(columns, 'column')} in the {sizes[0]:,} real rows "
-        f"{'is' if len(lost) == 1 else 'are'} in none of the {sizes[1]:,} synthetic ones. {_by_chance(notable, len(lost))}",
+        f"{'is' if len(lost) == 1 else 'are'} in none of the {sizes[1]:,} synthetic ones. "
+        + _by_chance(notable, len(lost)),
         "A private model must lose or blur rare categories: a category of a few people would reveal them. Whether that "
         "matters depends on the use.",
     ]
