@@ -21,8 +21,10 @@ from ._distances import (
     two_way_tvd,
 )
 from ._model_terms import ELBOTerms, elbo_terms, reconstruction_error
+from ._quality import QualityScore, column_scores, pair_scores, quality_score
 from ._tstr import make_tstr_scorer, protocol_classifiers, tstr_report, tstr_score
 from ._two_sample import PMSE, PRDC, detection_auroc, frechet_distance, pmse, prdc
+from ._unseen import UnseenPairs, lost_categories, unseen_pairs
 
 __all__ = [
     "PMSE",
@@ -34,27 +36,34 @@ __all__ = [
     "LedgerDisplay",
     "MarginalsDisplay",
     "PairwiseErrorDisplay",
+    "QualityScore",
     "TSTRCurveDisplay",
+    "UnseenPairs",
     "UtilityCurveDisplay",
     "column_distances",
+    "column_scores",
     "correlation_difference",
     "correlation_matrix",
     "detection_auroc",
     "elbo_terms",
     "frechet_distance",
     "leak_note",
+    "lost_categories",
     "make_tstr_scorer",
     "marginal_tvd",
     "one_way_tvd",
+    "pair_scores",
     "pairwise_tvd",
     "pmse",
     "prdc",
     "protocol_classifiers",
+    "quality_score",
     "reconstruction_error",
     "three_way_tvd",
     "tstr_report",
     "tstr_score",
     "two_way_tvd",
+    "unseen_pairs",
 ]
 
 _UNKNOWN = "Assume that it is computed from private rows without protection; do not publish it."

@@ -19,7 +19,9 @@ __all__ = [
     "PairwiseErrorDisplay",
     "SamplesDisplay",
     "axes_grid",
+    "count_marginal",
     "draw_samples",
+    "log_ticks",
     "one_axes",
     "short",
 ]
@@ -137,7 +139,11 @@ _MOST_BARS = 8
 
 
 class Marginal(NamedTuple):
-    """Bars of one column: `labels` of categories or `edges` of bins, shares of both samples, shares of missing."""
+    """Bars of one column: `labels` of categories or `edges` of bins, shares of both samples, shares of missing.
+
+    Where tails matter, axes are logarithmic: that of the values from `scale` on, to both sides of zero, and that of the
+    shares if `log_shares`. A bar of a column of whole numbers is centred on its number.
+    """
 
     name: object
     kind: str
@@ -146,6 +152,8 @@ class Marginal(NamedTuple):
     real: np.ndarray
     synthetic: np.ndarray
     missing: tuple
+    scale: float | None = None
+    log_shares: bool = False
 
 
 class MarginalsDisplay(SamplesDisplay):
@@ -190,7 +198,8 @@ class MarginalsDisplay(SamplesDisplay):
         real, synthetic : DataFrame, array of shape (n_rows, n_columns), or pair (X, y)
         schema, bounds
             As for ``marginal_tvd``; they say which columns are categories and the order of these. Bins reach over the
-            middle 99 % of the real values.
+            real values: equal ones, or, where nearly all values would be in one bin, equal ones of the logarithm. The
+            outer bins hold what is beyond.
         columns : list of names, default=None
             Which to draw; None is the first `max_columns`.
         max_columns : int, default=12
@@ -207,7 +216,9 @@ class MarginalsDisplay(SamplesDisplay):
         if absent := [name for name in chosen if name not in names]:
             raise ValueError(f"not columns: {absent}")
         marginals = [
-            _marginal(real[name], synthetic[name], declared_column(name, names.index(name), schema, bounds), n_bins)
+            count_marginal(
+                real[name], synthetic[name], declared_column(name, names.index(name), schema, bounds), n_bins
+            )
             for name in chosen
         ]
         return cls(marginals).plot(ax=ax)
@@ -224,23 +235,81 @@ class MarginalsDisplay(SamplesDisplay):
         return self
 
 
-def _marginal(real, synthetic, declared, n_bins):
+def count_marginal(real, synthetic, declared=None, n_bins=20, *, known=()):
+    """Count the bars of one column.
+
+    Parameters
+    ----------
+    real, synthetic : Series
+    declared : object, default=None
+        Entry of a schema: says whether the column holds categories, and their order.
+    n_bins : int, default=20
+    known : collection of values, default=()
+        Categories of real rows that were not given here.
+
+    Returns
+    -------
+    Marginal
+    """
     kind = column_kind(real, declared)
     missing = tuple(float(column.isna().mean()) for column in (real, synthetic))
     if kind == "category":
-        return _levels(real, synthetic, declared, missing)
-    values = [to_numbers(column) for column in (real, synthetic)]
+        return _levels(real, synthetic, declared, missing, known)
+    values = [to_numbers(column, finite=True) for column in (real, synthetic)]
     values = [column[np.isfinite(column)] for column in values]
-    low, high = np.quantile(values[0], (0.005, 0.995)) if len(values[0]) else (0.0, 1.0)
-    if len(values[0]) and np.all(values[0] == np.rint(values[0])) and high - low < n_bins:
-        edges = np.arange(np.floor(low), np.ceil(high) + 2) - 0.5  # a bar a whole number
-    else:
-        edges = np.linspace(low, high if high > low else low + 1.0, n_bins + 1)
+    edges, scale = _edges(values[0], kind, n_bins)
     shares = [np.histogram(np.clip(column, edges[0], edges[-1]), edges)[0] / max(len(column), 1) for column in values]
-    return Marginal(real.name, kind, None, edges, *shares, missing)
+    return Marginal(real.name, kind, None, edges, *shares, missing, scale, _is_uneven(*shares))
 
 
-def _levels(real, synthetic, declared, missing):
+# Share of the real values that may be in one of equal bins; of more, the bins follow the logarithm.
+_CROWDED = 0.8
+# The largest bar over the middle one, from which on the middle one cannot be seen.
+_UNEVEN = 40
+
+
+def _edges(values, kind, n_bins):
+    """Edges of the bins, and the scale of a logarithmic axis or None."""
+    if not len(values):
+        return np.linspace(0.0, 1.0, n_bins + 1), None
+    low, high = values.min(), values.max()
+    equal = np.linspace(low, high if high > low else low + 1.0, n_bins + 1)
+    if kind != "date" and high - low < 1e6 and np.all(values == np.rint(values)):
+        width = np.ceil((high - low + 1) / n_bins)  # each bar as many whole numbers
+        equal = np.arange(low, high + width + 1, width) - 0.5
+        if width == 1:
+            return equal, None
+    if kind == "date" or not _is_crowded(values, equal):
+        return equal, None
+    sizes = np.abs(values[values != 0])
+    scale = max(float(np.quantile(sizes, 0.05)), float(sizes.max()) * 1e-9)
+    spread = np.arcsinh(np.array([low, high]) / scale)
+    edges = np.sinh(np.linspace(*spread, n_bins + 1)) * scale
+    edges[0], edges[-1] = low, high  # rounding must not leave a value out
+    if np.all(np.diff(edges) > 0) and not _is_crowded(values, edges):
+        return edges, scale
+    # values far from zero and near each other, but a few: the outer bins hold these
+    low, high = np.quantile(values, (0.005, 0.995))
+    return np.linspace(low, high if high > low else low + 1.0, n_bins + 1), None
+
+
+def _is_crowded(values, edges):
+    """Whether nearly all values, but one value that is frequent by itself, are in one bin."""
+    kept, counts = np.unique(values, return_counts=True)
+    if counts.max() > 0.2 * len(values):
+        counts[np.argmax(counts)] = 0
+    total = counts.sum()
+    if not total:
+        return False
+    return bool(np.histogram(kept, edges, weights=counts)[0].max() > _CROWDED * total)
+
+
+def _is_uneven(*shares):
+    """Whether one bar is so much higher than most that these cannot be seen."""
+    return any(np.any(share > 0) and share.max() > _UNEVEN * np.median(share[share > 0]) for share in shares)
+
+
+def _levels(real, synthetic, declared, missing, known=()):
     columns = [column.dropna().astype(str) for column in (real, synthetic)]
     counts = [column.value_counts(normalize=True) for column in columns]
     order = list(counts[0].index)
@@ -248,13 +317,13 @@ def _levels(real, synthetic, declared, missing):
         order = [str(level) for level in declared.categories]
     levels = order[:_MOST_BARS]
     shares = [count.reindex(levels, fill_value=0.0).to_numpy(dtype=float) for count in counts]
-    drawn, real_only = set(levels), set(counts[0].index)
+    drawn, real_only = set(levels), set(counts[0].index) | set(map(str, known))
     # separate bars for values that the real rows lack: a column of new values only is no match
     for name, kept in (("others", real_only - drawn), ("not in real", set(counts[1].index) - real_only - drawn)):
         rest = [float(count.reindex(list(kept), fill_value=0.0).sum()) for count in counts]
         if max(rest) > 1e-9:
             levels, shares = [*levels, name], [np.append(share, left) for share, left in zip(shares, rest)]
-    return Marginal(real.name, "category", tuple(levels), None, *shares, missing)
+    return Marginal(real.name, "category", tuple(levels), None, *shares, missing, None, _is_uneven(*shares))
 
 
 def _draw_marginal(ax, marginal):
@@ -267,21 +336,55 @@ def _draw_marginal(ax, marginal):
         edges = marginal.edges
         ax.bar(edges[:-1], marginal.real, np.diff(edges), align="edge", label="real", **REAL)
         ax.stairs(marginal.synthetic, edges, linewidth=1.6, label="synthetic", **SYNTHETIC)
-        ax.locator_params(axis="x", nbins=4)
-        if marginal.kind == "date":
+        if marginal.scale is not None:
+            ax.set_xscale("asinh", linear_width=marginal.scale)
+            ticks = log_ticks(edges[0], edges[-1], marginal.scale)
+            ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+            ax.minorticks_off()
+        elif marginal.kind == "date":
             ticks = np.linspace(edges[0], edges[-1], 3)
             ax.set_xticks(ticks, [f"{pd.Timestamp(int(tick)):%Y-%m-%d}" for tick in ticks])
+        else:
+            ax.locator_params(axis="x", nbins=4)
     text = short(marginal.name, 26)
     if max(marginal.missing) > 0:
         text += "\nmissing {:.1%} real, {:.1%} synthetic".format(*marginal.missing)
     ax.set_title(text, fontsize=9)
-    ax.set_yticks([])
+    if marginal.scale is not None:
+        ax.set_xlabel("value (log scale)", fontsize=8)
+    if marginal.log_shares:
+        ax.set_yscale("log")
+        ax.set_ylabel("share of rows (log scale)", fontsize=8)
+        ax.minorticks_off()
+    else:
+        ax.set_ylabel("share of rows", fontsize=8)
+        ax.locator_params(axis="y", nbins=3)
+    ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.3g}%")
     ax.tick_params(labelsize=8)
-    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def log_ticks(low, high, scale, most=5):
+    """Return a few powers of ten, of both signs, and zero, between two ends of a logarithmic axis from `scale` on."""
+    ticks = [0.0] if low <= 0 <= high else []
+    for sign, end in ((1.0, high), (-1.0, -low)):
+        start = max(scale, sign * (low if sign > 0 else high))
+        if end >= start:
+            powers = np.arange(np.ceil(np.log10(start) - 1e-9), np.floor(np.log10(end) + 1e-9) + 1)
+            ticks += [sign * 10.0**power for power in powers]
+    if not ticks:
+        return [low, high]
+    ticks.sort()
+    step = -(-len(ticks) // most)
+    if step > 1 and 0.0 in ticks:
+        zero = ticks.index(0.0)
+        return [tick for k, tick in enumerate(ticks) if (k - zero) % step == 0]
+    return ticks[::step]
 
 
 # ---- matrices ------------------------------------------------------------------------------------------------------
-_MOST_NAMES = 30
+_MOST_NAMES = 60
+_ORDINALS = {2: "second", 3: "third"}
 
 
 class CorrelationDisplay(SamplesDisplay):
@@ -371,9 +474,13 @@ class PairwiseErrorDisplay(SamplesDisplay):
 
 
 def _name(ax, names, rows=True):
-    if len(names) > _MOST_NAMES:
-        ax.set_xlabel(f"{len(names)} columns, in order")
-        return
-    labels = [short(name, 18) for name in names]
-    ax.set_xticks(range(len(labels)), labels, rotation=90, fontsize=7)
-    ax.set_yticks(range(len(labels)), labels if rows else [""] * len(labels), fontsize=7)
+    step = -(-len(names) // _MOST_NAMES)  # of very many columns every second, third ... has its name
+    at = range(0, len(names), step)
+    labels, size = [short(names[k], 18) for k in at], 8 if len(at) <= 16 else 7 if len(at) <= 30 else 5.5
+    ax.set_xticks(at, labels, rotation=90, fontsize=size)
+    ax.set_yticks(at, labels if rows else [""] * len(labels), fontsize=size)
+    ax.set_xlabel(
+        "column" if step == 1 else f"column: every {_ORDINALS.get(step, f'{step}th')} of {len(names)} is named"
+    )
+    if rows:
+        ax.set_ylabel("column")

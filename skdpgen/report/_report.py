@@ -10,7 +10,7 @@ from .. import __version__
 from ..metrics._samples import as_frame
 from ..utils.atomic import write_atomically
 from ._inputs import align, categories, results_table
-from ._page import page
+from ._page import SEARCH, page
 from ._sections import Sections, check_images, images, latent_space, mixture_of, rows_of_model, utility
 
 __all__ = ["Report", "build_report"]
@@ -93,7 +93,8 @@ def build_report(
     max_rows : int, default=20000
         Largest number of rows used of each table, drawn at random if there are more; the page says so.
     max_columns : int, default=40
-        Largest number of columns in tables of pairs, the first ones if there are more; the page says so.
+        Largest number of columns whose pairs and triples are measured; of more, the target and others drawn at random.
+        The page says so.
     random_state : int, default=0
         Seed of the choice of rows and of folds.
 
@@ -137,9 +138,14 @@ def build_report(
         schema = schema.select(list(real.columns))
     test = None if test is None else align(real, test)[1]
     of_images, rng = pixels is not None, np.random.default_rng(random_state)
-    writer = Sections(real, synthetic, schema, max_rows, max_columns, rng, of_images=of_images)
+    writer = Sections(real, synthetic, schema, max_rows, max_columns, rng, of_images=of_images, target=target)
     sections = [writer.privacy(card, verified)]
-    sections += [images(writer, pixels, image_shape, target)] if of_images else [writer.columns(), writer.pairs()]
+    if of_images:
+        sections.append(images(writer, pixels, image_shape, target))
+    else:
+        writer.quality()
+        lost = writer.lost_categories()
+        sections += [writer.columns(), lost, writer.combinations(), writer.pairs()]
     sections.append(writer.detection(random_state, of_images=of_images))
     if target is not None:
         sections.append(writer.use(target, positive, test, classifier))
@@ -150,7 +156,7 @@ def build_report(
         sections.append(utility(results))
     sections = [writer.summary(), *sections, writer.notes()]
     footer = f"Made by skdpgen {__version__}, from the files alone; nothing on this page is fetched from a network."
-    return Report(page(title, _BANNER, sections, footer), writer.figures)
+    return Report(page(title, _BANNER, sections, footer, script=SEARCH), writer.figures)
 
 
 def _card_of(model, card):

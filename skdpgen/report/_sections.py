@@ -8,17 +8,20 @@ import pandas as pd
 from .. import metrics
 from ..exceptions import InvalidInputError
 from ..metrics._display_models import released_mixture
+from ..metrics._display_rows import REAL, SYNTHETIC
+from ..metrics._distances import associations, column_kinds
+from ..metrics._quality import score_of
 from ..metrics._samples import column_kind, to_numbers
+from ._columns import columns_section, scored, verdict
 from ._inputs import SCORES, halves, some_rows
-from ._page import details, figure, leak, paragraph, section, table
+from ._page import bullets, details, figure, leak, paragraph, section, table, tiles
+from ._use import of_classes, of_numbers
+from ._values import combinations_section, lost_section
 
 __all__ = ["Sections", "check_images", "images", "latent_space", "mixture_of", "rows_of_model", "utility"]
 
-_WHOSE = ("real", "synthetic")
-# Histograms on a page, six rows of four; the table of columns is folded where it is longer.
-_PANELS = 24
-# Categories of a column beyond which the page says that names and identifiers are expected to differ.
-_MANY_VALUES = 100
+# Real rows that are searched for a combination of values; more take long, and change little.
+_SEARCHED_ROWS = 200_000
 # Rows of each table for the detection classifiers: more rows change little and take long.
 _DETECTION_ROWS = 5_000
 _DETECTION_IMAGES = 1_000
@@ -27,41 +30,84 @@ _DETECTION_IMAGES = 1_000
 class Sections:
     """Computes section by section; the summary, written last, stands first."""
 
-    def __init__(self, real, synthetic, schema, max_rows, max_columns, rng, *, of_images=False):
-        self.sizes = len(real), len(synthetic)
+    def __init__(self, real, synthetic, schema, max_rows, max_columns, rng, *, of_images=False, target=None):
+        self.whole, self.sizes = (real, synthetic), (len(real), len(synthetic))
         self.real, self.synthetic = (some_rows(frame, max_rows, rng) for frame in (real, synthetic))
         self.schema, self.rng = schema, rng
         self.figures, self.lines, self.said = {}, [], []
+        self.tiles, self.notable, self.scores = [], [], None
         self.halves = halves(self.real, 0.5, rng)
         names = list(real.columns)
-        self.paired = names[:max_columns]
+        self.paired = names if of_images else _some_names(names, target, max_columns)
         if max(self.sizes) > max_rows:
             self.said.append(
                 f"Figures are of random rows: {len(self.real):,} of {self.sizes[0]:,} real and "
                 f"{len(self.synthetic):,} of {self.sizes[1]:,} synthetic ones."
             )
         if len(names) > max_columns and not of_images:
-            self.said.append(f"Figures over pairs and triples are of the first {max_columns} of {len(names)} columns.")
+            chosen = "drawn at random" if target is None else f"{target} and {max_columns - 1} drawn at random"
+            self.said.append(f"Figures over pairs and triples are of {max_columns} of {len(names)} columns: {chosen}.")
         if schema is None and not of_images:
             self.said.append("No schema was given: bins reach over the range of the real rows, which is not public.")
 
-    def add(self, key, name, value, best, of_halves=None):
-        """Add a figure to the summary."""
+    def add(self, key, name, value, best, of_halves=None, sdmetrics=""):
+        """Add a figure to the summary; `sdmetrics` names the same measure there."""
         self.figures[key] = float(value)
-        self.lines.append((name, float(value), best, np.nan if of_halves is None else float(of_halves)))
+        half = np.nan if of_halves is None else float(of_halves)
+        self.lines.append((name, float(value), best, half, sdmetrics))
 
     def summary(self):
-        """Return the table of the main figures."""
+        """Return the main figures: at a glance, in sentences, in a table."""
         words = (
-            f"{self.sizes[0]:,} real and {self.sizes[1]:,} synthetic rows of {self.real.shape[1]} columns. The last "
-            "column holds the same figure for two random halves of the real rows: what chance alone gives (a little "
-            "more of it, where they have fewer rows)."
+            f"{self.sizes[0]:,} real and {self.sizes[1]:,} synthetic rows of {self.real.shape[1]} columns. Beside each "
+            "figure is the same figure for two random halves of the real rows: what chance alone gives (a little more "
+            "of it, where they have fewer rows). A figure that is near that of the halves cannot get better."
         )
-        header = ("figure", "value", "at best", "real halves")
-        rows = [(name, value, best, half) for name, value, best, half in self.lines]
+        header = ("figure", "value", "at best", "real halves", "in SDMetrics")
         said = [paragraph(line) for line in self.said]
-        parts = [paragraph(words), table("Main figures", header, rows), *said, leak(metrics.marginal_tvd)]
+        notable = bullets(self.notable) if self.notable else ""
+        listed = table("Main figures", header, self.lines)
+        parts = [paragraph(words), tiles(self.tiles), notable, listed, *said, leak(metrics.marginal_tvd)]
         return section("summary", "Summary", *parts)
+
+    def quality(self):
+        """Measure columns and pairs: the headline scores, which the sections on them show in detail."""
+        self.scores = scored(self.real, self.synthetic, self.whole, self.halves, self.schema)
+        frames, half = self._paired()
+        schema = self._paired_schema()
+        pairs = [metrics.pair_scores(*both, schema) for both in (frames, half)]
+        columns = [self.scores, self.scores.drop(columns="score").rename(columns={"half": "score"})]
+        made, real = (score_of(*parts) for parts in zip(columns, pairs))
+        self.pair_scores = pairs[0]
+        named = {
+            "overall": ("overall score: mean of the next two", "QualityReport"),
+            "columns": ("score of columns, mean", "Column Shapes: KSComplement, TVComplement"),
+            "pairs": ("score of pairs, mean", "Column Pair Trends: CorrelationSimilarity, ContingencySimilarity"),
+        }
+        for key, (name, same) in named.items():
+            value, other = getattr(made, key), getattr(real, key)
+            if np.isnan(value):
+                continue
+            self.add("quality_score" if key == "overall" else f"{key[:-1]}_score", name, value, "1", other, same)
+            self.tile(f"{key} score", value, other, verdict(value, other))
+        worst = self.scores[[verdict(*pair) == "far" for pair in zip(self.scores["score"], self.scores["half"])]]
+        worst = worst["score"].sort_values(kind="stable")
+        if len(worst):
+            named = [f"{name} ({score:.3f})" for name, score in worst.head(5).items()]
+            more = f" and {len(worst) - 5:,} more" if len(worst) > 5 else ""
+            self.notable.append(f"Columns far from the real rows, the worst first: {', '.join(named)}{more}.")
+
+    def tile(self, name, value, half, css="", *, guess=None):
+        """Put a figure among those at a glance."""
+        note = f"real halves {_three(half)}" if guess is None else guess
+        self.tiles.append((name, _three(value), note, css))
+
+    def _paired(self):
+        """Return (real, synthetic) and the real halves, of the columns whose pairs are measured."""
+        return [[frame[self.paired] for frame in frames] for frames in ((self.real, self.synthetic), self.halves)]
+
+    def _paired_schema(self):
+        return None if self.schema is None else self.schema.select(self.paired)
 
     def privacy(self, card, verified):
         """Return what the card says, recomputed."""
@@ -105,86 +151,86 @@ class Sections:
         )
 
     def columns(self):
-        """Return distances and pictures of single columns."""
-        distances = metrics.column_distances(self.real, self.synthetic, self.schema)
+        """Return scores, distances and pictures of single columns."""
         half = metrics.one_way_tvd(*self.halves, self.schema)
-        self.add("one_way_tvd", "one-way total variation distance, mean", distances["tvd"].mean(), "0", half)
-        if distances["wasserstein"].notna().any():
-            mean = distances["wasserstein"].mean()
+        self.add("one_way_tvd", "one-way total variation distance, mean", self.scores["tvd"].mean(), "0", half)
+        if self.scores["wasserstein"].notna().any():
+            mean = self.scores["wasserstein"].mean()
             self.add("wasserstein", "Wasserstein distance of numbers, in ranges, mean", mean, "0")
-        order = distances.sort_values("tvd", ascending=False, kind="stable")
-        rows = [(str(name), *(_plain(value) for value in line)) for name, line in zip(order.index, order.to_numpy())]
-        header = ("column", "kind", "total variation", "Wasserstein", "missing, real", "missing, synthetic")
-        listed = table("Columns, the worst first", header, rows)
-        chosen = list(order.index[:_PANELS])
-        n_rows = -(-len(chosen) // 4)
-        worst = f"largest distance: {chosen[0]}, {order['tvd'].iloc[0]:.3f}"
-        picture = figure(
-            lambda ax: metrics.MarginalsDisplay.from_samples(
-                self.real, self.synthetic, schema=self.schema, columns=chosen, ax=ax
-            ),
-            (11.0, 2.5 * n_rows),
-            f"Histograms of {len(chosen)} columns, real rows filled and synthetic ones outlined; {worst}.",
-            f"{len(chosen)} columns of {len(order)}, the worst first; real rows filled, synthetic ones outlined.",
-        )
-        many = [
-            str(name)
-            for name in self.real.columns
-            if self._kind(name) == "category" and self.real[name].nunique() > _MANY_VALUES
-        ]
-        note = ""
-        if many:
-            note = paragraph(
-                f"With more than {_MANY_VALUES} values: {', '.join(many)}. Values that one table lacks count as "
-                "distance, so names and identifiers are near 1, as they should be."
-            )
-        listed = details(f"All {len(rows)} columns", listed) if len(rows) > _PANELS else listed
-        parts = [picture, listed, self._numbers(), note, leak(metrics.column_distances, metrics.MarginalsDisplay)]
-        return section("columns", "Columns", *parts)
+        return columns_section(self.real, self.synthetic, self.schema, self.scores, self.lost, self.whole[0])
 
-    def _numbers(self):
-        """Moments and ends of each column of numbers: a few rows far out are seen in no histogram."""
-        header = ["column"]
-        header += [f"{what}, {whose}" for what in ("mean", "deviation", "lowest", "highest") for whose in _WHOSE]
-        rows = []
-        for name in self.real.columns:
-            if self._kind(name) != "number":
-                continue
-            pair = [to_numbers(frame[name]) for frame in (self.real, self.synthetic)]
-            pair = [values[np.isfinite(values)] for values in pair]
-            if all(len(values) for values in pair):
-                moments = [float(of(values)) for of in (np.mean, np.std, np.min, np.max) for values in pair]
-                rows.append((str(name), *moments))
-        if not rows:
-            return ""
-        words = paragraph("The lowest and the highest real value are each somebody's own.")
-        listed = table("Columns of numbers", header, rows)
-        return details(f"Moments and ends of {len(rows)} columns of numbers", words + listed)
+    def lost_categories(self):
+        """Return the categories of the real rows that no synthetic row has."""
+        self.lost = metrics.lost_categories(*self.whole, self.schema)
+        kinds = self.scores["kind"]
+        if (kinds == "category").any():
+            covered = self.scores.loc[kinds == "category", "coverage"].mean()
+            name = "share of the categories that are kept, mean over columns"
+            self.add("category_coverage", name, covered, "1", sdmetrics="CategoryCoverage")
+        if len(self.lost):
+            first = ", ".join(
+                f"{name} = {value[:40]}" for name, value in self.lost.iloc[:3, :2].itertuples(index=False)
+            )
+            self.notable.append(f"Categories lost: {len(self.lost):,}, the commonest {first}.")
+        return lost_section(self.lost, int((kinds == "category").sum()), self.sizes)
+
+    def combinations(self):
+        """Return the pairs of values that synthetic rows have and no real row."""
+        if len(self.paired) < 2:
+            return combinations_section(None, None, 1, self.sizes)
+        schema = self._paired_schema()
+        searched = some_rows(self.whole[0][self.paired], _SEARCHED_ROWS, self.rng)
+        found = metrics.unseen_pairs(searched, self.synthetic[self.paired], schema)
+        half = metrics.unseen_pairs(*halves(searched, 0.5, self.rng), schema)
+        name = "share of rows with a pair of values that no real row has"
+        self.add("unseen_pairs", name, found.share, "0", half.share)
+        often = found.pairs[found.pairs["expected"] >= 10]
+        if len(often):
+            first = often.iloc[0]
+            self.notable.append(
+                f"Combinations that no real row has: {found.share:.1%} of the synthetic rows hold one (real halves "
+                f"{half.share:.1%}), most often {first['first']} = {first['value']} with {first['second']} = "
+                f"{first['other']}."
+            )
+        return combinations_section(found, half, len(self.paired), (len(searched), len(self.synthetic)))
 
     def pairs(self):
         """Return distances over pairs and triples of columns, and correlations."""
+        title = "Pairs and triples of columns"
         if len(self.paired) < 2:
-            return section("pairs", "Pairs of columns", paragraph("One column has no pairs."))
-        parts = [frame[self.paired] for frame in (self.real, self.synthetic)]
-        half = [frame[self.paired] for frame in self.halves]
-        schema = None if self.schema is None else self.schema.select(self.paired)
-        distances = metrics.pairwise_tvd(*parts, schema)
-        matrix, above = distances.to_numpy(), np.triu_indices(len(distances), 1)
-        means = matrix[above].mean(), metrics.two_way_tvd(*half, schema)
+            return section("pairs", title, paragraph("One column has no pairs."))
+        (parts, half), schema = self._paired(), self._paired_schema()
+        distances, chance = (metrics.pairwise_tvd(*frames, schema) for frames in (parts, half))
+        above = np.triu_indices(len(distances), 1)
+        matrices = [frame.to_numpy() for frame in (distances, chance)]
+        means = [float(matrix[above].mean()) for matrix in matrices]
         self.add("two_way_tvd", "two-way total variation distance, mean", means[0], "0", means[1])
+        ways = [(self.figures["one_way_tvd"], self.lines_of("one_way_tvd")), tuple(means)]
+        sampled = ""
         if len(self.paired) > 2:
             options = {"max_tables": 300, "random_state": 0}
             three = [metrics.three_way_tvd(*frames, schema, **options) for frames in (parts, half)]
             name = "three-way total variation distance, mean"
             self.add("three_way_tvd", name, three[0], "0", three[1])
+            self.tile("three-way distance", three[0], three[1], _distance_verdict(*three))
+            ways.append(tuple(three))
             if len(self.paired) > 13:
-                self.said.append("The three-way distance is the mean over 300 triples drawn at random.")
-        correlations = [metrics.correlation_difference(*frames, schema) for frames in (parts, half)]
+                sampled = " The three-way distance is the mean over 300 triples drawn at random."
+                self.said.append(sampled.strip())
+        kinds = column_kinds(parts[0], schema)
+        matrix = [associations(frame, kinds) for frame in (*parts, *half)]
+        differences = [float(np.abs(one - other).to_numpy()[above].mean()) for one, other in (matrix[:2], matrix[2:])]
         name = "difference of correlations, mean"
-        self.add("correlation_difference", name, correlations[0], "0", correlations[1])
-        worst = sorted(zip(matrix[above], *above), reverse=True)[:10]
-        rows = [(f"{self.paired[i]} and {self.paired[j]}", float(value)) for value, i, j in worst]
-        side = 6.5 if len(self.paired) > 8 else 5.0
+        self.add("correlation_difference", name, differences[0], "0", differences[1])
+        excess = (matrices[0] - matrices[1])[above]
+        rows = []
+        for k in np.argsort(-excess, kind="stable")[:15]:
+            i, j = (int(at[k]) for at in above)
+            numbers = "category" not in (kinds[self.paired[i]], kinds[self.paired[j]])
+            measure = "CorrelationSimilarity" if numbers else "ContingencySimilarity"
+            found = [float(table_[i, j]) for table_ in (*matrices, self.pair_scores.to_numpy())]
+            rows.append((f"{self.paired[i]} and {self.paired[j]}", *found, measure))
+        side = 5.0 if len(self.paired) <= 8 else min(6.5 + max(0, len(self.paired) - 30) * 0.1, 9.5)
         heat = figure(
             lambda ax: metrics.PairwiseErrorDisplay(distances).plot(ax=ax),
             (side * 1.2, side),
@@ -192,20 +238,36 @@ class Sections:
             "Total variation distance of each two-way table; on the diagonal, of each column.",
         )
         maps = figure(
-            lambda ax: metrics.CorrelationDisplay.from_samples(*parts, schema=schema, ax=ax),
-            (11.5, 4.2),
-            f"Three maps of correlations: real, synthetic, and their difference, {correlations[0]:.3f} in the mean.",
+            lambda ax: metrics.CorrelationDisplay(*matrix[:2]).plot(ax=ax),
+            (11.5, 4.4),
+            f"Three maps of correlations: real, synthetic, and their difference, {differences[0]:.3f} in the mean.",
             "Association of every two columns: Pearson's correlation of numbers, the correlation ratio of a number and "
             "a category, Cramer's V of categories.",
         )
+        bars = figure(
+            lambda ax: _draw_ways(ax, ways),
+            (6.5, 0.9 + 0.5 * len(ways)),
+            "Bars of the mean total variation distance of tables of one, two and three columns: "
+            + "; ".join(f"{value:.3f}, real halves {half_:.3f}" for value, half_ in ways),
+            f"Mean total variation distance of tables of one, two and three columns.{sampled}",
+        )
         return section(
             "pairs",
-            "Pairs of columns",
+            title,
+            bars,
             heat,
-            table("Worst pairs", ("pair", "total variation"), rows),
+            table(
+                "Pairs, the furthest above chance first",
+                ("pair", "total variation", "real halves", "score", "measure"),
+                rows,
+            ),
             maps,
-            leak(metrics.pairwise_tvd, metrics.PairwiseErrorDisplay, metrics.CorrelationDisplay),
+            leak(metrics.pairwise_tvd, metrics.PairwiseErrorDisplay, metrics.CorrelationDisplay, metrics.pair_scores),
         )
+
+    def lines_of(self, key):
+        """Return the figure of two real halves that was added under a key."""
+        return self.lines[list(self.figures).index(key)][3]
 
     def detection(self, random_state, *, of_images=False):
         """Return how well a classifier distinguishes the two tables."""
@@ -218,6 +280,7 @@ class Sections:
         halves_ = [some_rows(frame, n, self.rng) for frame in self.halves]
         half = metrics.detection_auroc(*halves_, schema=self.schema, random_state=random_state)
         self.add("detection_auroc", "AUROC of detecting synthetic rows", auroc, "0.5", half)
+        self.tile("detection AUROC", auroc, half)
         words = [
             f"On {n:,} rows of each table, a classifier distinguishes synthetic from real rows with a cross-validated "
             "AUROC of "
@@ -276,21 +339,29 @@ class Sections:
             shown.append(metrics.TSTRCurveDisplay)
             rows = [(name, curve.auroc, curve.auprc) for name, curve in display.curves.items()]
             real, made = rows
+            rate = display.base_rate
+            rows.append(("no model: a guess", 0.5, rate))
             self.add("tstr_auroc", f"AUROC for {target}, trained on synthetic rows (real: {real[1]:.3f})", made[1], "1")
             self.add("tstr_auprc", f"AUPRC for {target}, trained on synthetic rows (real: {real[2]:.3f})", made[2], "1")
-            header = ("trained on", "AUROC", "AUPRC")
+            self.tile(f"AUROC for {target}", made[1], None, guess=f"trained on real {_three(real[1])}, a guess 0.500")
+            listed = [table("Scores", ("trained on", "AUROC", "AUPRC"), rows)]
         else:
-            models = None if classifier is None else {"model": classifier}
-            named = "accuracy"
-            if kind != "category":
-                named, train, test, synthetic = "R squared", *map(self._float(target), (train, test, synthetic))
-            scores = [metrics.tstr_score(rows, test, target=target, classifiers=models) for rows in (train, synthetic)]
-            picture, header = "", ("trained on", named)
-            rows = list(zip(("real rows", "synthetic rows"), scores))
-            words.append(f"{named.capitalize()} of predicting {target}.")
-            text = f"{named} for {target}, trained on synthetic rows (real: {scores[0]:.3f})"
-            self.add("tstr_score", text, scores[1], "1")
-        parts = [paragraph(" ".join(words)) if words else "", picture, table("Scores", header, rows)]
+            picture = ""
+            tables = train, synthetic, test
+            if kind == "category":
+                named, guess, found = "accuracy", "commonest class", of_classes(*tables, target, classifier)
+            else:
+                named, guess = "R squared", "mean"
+                found = of_numbers(*map(self._float(target), tables), target, classifier)
+                self.add("tstr_mae", _trained_on("mean absolute error", target, found, 1), found.synthetic[1], "0")
+                self.figures["tstr_mae_baseline"] = found.without[1]
+            words.append(f"{named.capitalize()} of predicting {target}, beside what needs no model.")
+            self.add("tstr_score", _trained_on(named, target, found, 0), found.synthetic[0], "1")
+            self.figures["tstr_baseline"] = found.without[0]
+            note = f"trained on real {_three(found.real[0])}, {guess} {_three(found.without[0])}"
+            self.tile(f"{named} for {target}", found.synthetic[0], None, guess=note)
+            listed = found.tables
+        parts = [paragraph(" ".join(words)) if words else "", picture, *listed]
         return section("use", f"Use: predicting {target}", *parts, leak(*shown))
 
     def notes(self):
@@ -309,6 +380,46 @@ class Sections:
     @staticmethod
     def _float(target):
         return lambda frame: frame.assign(**{str(target): to_numbers(frame[target])})
+
+
+def _some_names(names, target, most):
+    """Return at most so many names in order: the target, and others drawn at random, the same ones each time."""
+    if len(names) <= most:
+        return names
+    others = [k for k, name in enumerate(names) if name != target]
+    n_drawn = most - (len(names) - len(others))
+    drawn = set(np.random.default_rng(0).choice(others, n_drawn, replace=False).tolist())
+    return [name for k, name in enumerate(names) if name == target or k in drawn]
+
+
+def _three(value):
+    return f"{round(value, 3) + 0.0:.3f}"  # no minus before zero
+
+
+def _distance_verdict(value, half):
+    """A distance as a score: the same words for the same lag behind two real halves."""
+    return verdict(1.0 - value, 1.0 - half)
+
+
+def _trained_on(named, target, found, at):
+    return (
+        f"{named} for {target}, trained on synthetic rows (real: {found.real[at]:.4g}, without a model: "
+        f"{found.without[at]:.4g})"
+    )
+
+
+def _draw_ways(ax, ways):
+    """Bars of mean distances of one-way, two-way and three-way tables, of synthetic rows and of two real halves."""
+    at = np.arange(len(ways))[::-1]
+    ax.barh(at + 0.19, [value for value, _ in ways], 0.36, label="synthetic", color=SYNTHETIC["color"])
+    ax.barh(at - 0.19, [half for _, half in ways], 0.36, label="two real halves", **REAL)
+    for y, pair in zip(at, ways):
+        for shift, value in zip((0.19, -0.19), pair):
+            ax.text(value, y + shift, f" {value:.3f}", va="center", fontsize=8)
+    ax.set_yticks(at, ["one-way", "two-way", "three-way"][: len(ways)])
+    ax.set(xlabel="mean total variation distance", xlim=(0, 1.15 * max(map(max, ways)) or 1.0))
+    ax.legend(fontsize=8, frameon=False, loc="upper right" if ways[0][0] < ways[-1][0] else "best")
+    ax.spines[["top", "right"]].set_visible(False)
 
 
 def _number(value, name):

@@ -1,0 +1,209 @@
+"""The section on single columns: a score and a drawing of each, to be found by a name, a letter or a group."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import metrics
+from ..metrics._display_rows import count_marginal
+from ..metrics._quality import category_counts, kept
+from ..metrics._samples import to_numbers
+from ._charts import chart
+from ._page import box, details, leak, paragraph, section, table, text
+
+__all__ = ["VERDICTS", "columns_section", "scored", "verdict"]
+
+# How far a score is below that of two halves of the real rows, and what is said of it.
+VERDICTS = (("close", 0.02), ("fair", 0.10), ("far", np.inf))
+_SAYS = {
+    "far": "Far from the real rows: more than 0.10 below the score of two real halves",
+    "fair": "At some distance: 0.02 to 0.10 below the score of two real halves",
+    "close": "Close: at most 0.02 below the score of two real halves",
+    "none": "Without a score: no values in one of the tables",
+}
+# Cards that are shown at once; of more columns they are grouped, and all but the first group is folded.
+_AT_ONCE = 24
+# Columns from which on there is an index and a search box.
+_MANY = 13
+# Categories of a column beyond which the page says that names and identifiers are expected to differ.
+_MANY_VALUES = 100
+_NAMED = {"number": "RangeCoverage", "date": "RangeCoverage", "category": "CategoryCoverage"}
+_INSIDE = {"number": "BoundaryAdherence", "date": "BoundaryAdherence", "category": "CategoryAdherence"}
+_WHOSE = ("real", "synthetic")
+
+
+def verdict(score, half):
+    """Return what is said of a score beside that of two real halves: a key of `VERDICTS`, or "none"."""
+    if np.isnan(score):
+        return "none"
+    lag = (1.0 if np.isnan(half) else half) - score
+    return next(name for name, most in VERDICTS if lag <= most)
+
+
+def scored(real, synthetic, whole, halves, schema):
+    """Return the distances and scores of each column, one frame.
+
+    Parameters
+    ----------
+    real, synthetic : DataFrame
+        Rows that are measured.
+    whole : pair of DataFrame
+        All rows: what was lost is counted in these.
+    halves : pair of DataFrame
+        Of the real rows.
+    schema : Schema or None
+    """
+    frame = metrics.column_scores(real, synthetic, schema)
+    of_all = [kept(*(rows[name] for rows in whole), kind) for name, kind in zip(real.columns, frame["kind"])]
+    frame["coverage"], frame["adherence"] = np.array(of_all, dtype=float).reshape(-1, 2).T
+    frame["half"] = metrics.column_scores(*halves, schema)["score"]
+    distances = metrics.column_distances(real, synthetic, schema)
+    return frame.join(distances.drop(columns="kind"))
+
+
+def columns_section(real, synthetic, schema, scores, lost, whole):
+    """Return the section.
+
+    Parameters
+    ----------
+    real, synthetic : DataFrame
+    schema : Schema or None
+    scores : DataFrame
+        As `scored` gives it.
+    lost : DataFrame
+        As `lost_categories` gives it.
+    whole : DataFrame
+        All real rows.
+    """
+    order = scores.sort_values("score", kind="stable", na_position="last")
+    place = {name: k for k, name in enumerate(real.columns)}
+    by_column = {name: list(rows["category"]) for name, rows in lost.groupby("column", sort=False)}
+    cards = {}
+    for name, line in order.iterrows():
+        declared = None if schema is None else schema[name]
+        known = category_counts(whole[name]).index if line["kind"] == "category" else ()
+        drawing = count_marginal(real[name], synthetic[name], declared, known=known)
+        cards[name] = _card(name, place[name], line, drawing, by_column.get(name, []))
+    groups = {}
+    for name, line in order.iterrows():
+        groups.setdefault(verdict(line["score"], line["half"]), []).append(name)
+    if len(cards) <= _AT_ONCE:
+        shown = [_grid(cards.values())]
+    else:
+        ordered = [(key, groups[key]) for key in _SAYS if key in groups]
+        shown = [
+            details(
+                f"{_SAYS[key]} ({len(names):,} columns)", _grid(cards[n] for n in names), opened=not at, css="group"
+            )
+            for at, (key, names) in enumerate(ordered)
+        ]
+    counted = ", ".join(f"{len(groups.get(key, []))} {key}" for key, _ in VERDICTS)
+    words = (
+        f"{len(cards):,} columns, the worst first: {counted}. A score of 1 means equal distributions. The score of a "
+        "number or a date is KSComplement, that of a category TVComplement, as SDMetrics defines them. Beside it is "
+        "the score of two random halves of the real rows: more cannot be expected."
+    )
+    parts = [paragraph(words), _LEGEND]
+    if len(cards) >= _MANY:
+        parts += [box("Find a column"), _index(real.columns)]
+    parts += [*shown, _all_columns(order), _numbers(real, synthetic, scores["kind"])]
+    many = [str(n) for n in real.columns if scores["kind"][n] == "category" and real[n].nunique() > _MANY_VALUES]
+    if many:
+        parts.append(
+            paragraph(
+                f"With more than {_MANY_VALUES} values: {', '.join(many)}. Values that one table lacks count as "
+                "distance, so names and identifiers are near a score of 0, as they should be."
+            )
+        )
+    shown_by = (metrics.column_scores, metrics.column_distances, metrics.MarginalsDisplay)
+    return section("columns", "Columns", *parts, leak(*shown_by))
+
+
+_LEGEND = (
+    '<p class="legend"><span class="key real"></span> real rows, filled '
+    '<span class="key synthetic"></span> synthetic rows, outlined</p>'
+)
+
+
+def _card(name, place, line, marginal, lost):
+    score, half = line["score"], line["half"]
+    key = verdict(score, half)
+    facts = [f"{line['measure']}; real halves {_score(half)}", f"{_NAMED[line['kind']]} {_score(line['coverage'])}"]
+    facts[-1] += f", {_INSIDE[line['kind']]} {_score(line['adherence'])}"
+    if max(line["missing_real"], line["missing_synthetic"]) > 0:
+        facts.append(f"missing: {line['missing_real']:.1%} real, {line['missing_synthetic']:.1%} synthetic")
+    if lost:
+        more = f" and {len(lost) - 5:,} more" if len(lost) > 5 else ""
+        facts.append(f"lost: {', '.join(value[:40] for value in lost[:5])}{more}")
+    said = (
+        f"Bars of {name}: real rows filled, synthetic ones outlined; score {_score(score)}, real halves {_score(half)}."
+    )
+    listed = "".join(f"<li>{text(fact)}</li>" for fact in facts)
+    found = text(str(name).lower())
+    return (
+        f'<article class="card" id="column-{place}" data-name="{found}"><h3><span>{text(name)}</span> '
+        f'<span class="score {key}">{_score(score)}</span></h3>\n{chart(marginal, said)}\n'
+        f"<ul>{listed}</ul></article>"
+    )
+
+
+def _score(value):
+    return "none" if np.isnan(value) else f"{value:.3f}"
+
+
+def _grid(cards):
+    return '<div class="cards">\n' + "\n".join(cards) + "\n</div>"
+
+
+def _index(names):
+    """Links to all cards, by the first letter."""
+    ordered = sorted(enumerate(map(str, names)), key=lambda pair: (pair[1].lower(), pair[0]))
+    links = "".join(
+        f'<li data-name="{text(name.lower())}"><a href="#column-{k}">{text(name)}</a></li>' for k, name in ordered
+    )
+    return details(f"Index of all {len(ordered):,} columns", f'<ul class="index">{links}</ul>')
+
+
+def _all_columns(order):
+    header = ("column", "kind", "score", "real halves", "coverage", "adherence")
+    header += ("total variation", "Wasserstein", "missing, real", "missing, synthetic")
+    fields = (
+        "kind",
+        "score",
+        "half",
+        "coverage",
+        "adherence",
+        "tvd",
+        "wasserstein",
+        "missing_real",
+        "missing_synthetic",
+    )
+    rows = [
+        (str(name), *(value if isinstance(value, str) else float(value) for value in (line[field] for field in fields)))
+        for name, line in order.iterrows()
+    ]
+    words = paragraph(
+        "Total variation is over ten equal bins with missing values as a bin; the Wasserstein distance is in units of "
+        "the range. Coverage and adherence are of all rows."
+    )
+    return details("All columns in one table", words + table("Columns, the worst first", header, rows))
+
+
+def _numbers(real, synthetic, kinds):
+    """Moments and ends of each column of numbers: a few rows far out are seen in no histogram."""
+    header = ["column"]
+    header += [f"{what}, {whose}" for what in ("mean", "deviation", "lowest", "highest") for whose in _WHOSE]
+    rows = []
+    for name in real.columns:
+        if kinds[name] != "number":
+            continue
+        pair = [to_numbers(frame[name], finite=True) for frame in (real, synthetic)]
+        pair = [values[np.isfinite(values)] for values in pair]
+        if all(len(values) for values in pair):
+            moments = [float(of(values)) for of in (np.mean, np.std, np.min, np.max) for values in pair]
+            rows.append((str(name), *moments))
+    if not rows:
+        return ""
+    words = paragraph("The lowest and the highest real value are each somebody's own.")
+    listed = table("Columns of numbers", header, rows)
+    return details(f"Moments and ends of {len(rows)} columns of numbers", words + listed)
