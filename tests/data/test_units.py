@@ -237,6 +237,23 @@ def test_noise_for_a_row_is_refused_in_a_fit_for_a_person():
         add_gaussian(counts, 1.0, rng, UnitRelation("replace_one", unit))
 
 
+@pytest.mark.parametrize("neighboring", NEIGHBORING)
+def test_the_noise_hides_a_worst_case_person_as_it_hides_a_row(neighboring):
+    """Equal rows of one cell, and of two where they are replaced: the shift over the noise is that of Gaussian(z)."""
+    z, k, rng, n_cells = 3.0, 6, NoiseGenerator(), 20_000
+    for weighting, shift in (("rows", k), ("units", 1.0)):
+        rng.unit = unit = PrivacyUnit("person", k, weighting)
+        sizes = np.full(k, k) if weighting == "units" else None
+        person = histogram(np.zeros(k, dtype=int), n_cells, sizes)
+        noise = add_gaussian(person, z, rng, UnitRelation(neighboring, unit))[1:].std()
+        cells = 1 if neighboring == NEIGHBORING[0] else 2
+        assert shift * cells**0.5 / noise == pytest.approx(1 / z, rel=0.03)
+    # the sabotaged twin: the noise of a row, under which the person is k times as visible
+    rng.unit = None
+    noise = add_gaussian(histogram(np.zeros(k, dtype=int), n_cells), z, rng, neighboring)[1:].std()
+    assert k * cells**0.5 / noise == pytest.approx(k / z, rel=0.03)
+
+
 def test_sums_and_relations_of_other_weights_do_not_mix():
     rows, units = (UnitRelation("replace_one", PrivacyUnit("p", 2, weighting)) for weighting in WEIGHTINGS)
     plain, weighted = histogram(np.zeros(2, dtype=int), 1), histogram(np.zeros(2, dtype=int), 1, np.full(2, 2))
