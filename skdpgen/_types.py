@@ -6,10 +6,22 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Literal
 
-__all__ = ["NEIGHBORING", "BoundedSum", "Neighboring", "PrivacyUnit", "check_neighboring"]
+__all__ = [
+    "MOST_ROWS_PER_UNIT",
+    "NEIGHBORING",
+    "WEIGHTINGS",
+    "BoundedSum",
+    "Neighboring",
+    "PrivacyUnit",
+    "check_neighboring",
+]
 
 Neighboring = Literal["add_or_remove_one", "replace_one"]
 NEIGHBORING: tuple[str, ...] = ("add_or_remove_one", "replace_one")
+# How the rows of a unit are counted; see `PrivacyUnit`.
+WEIGHTINGS: tuple[str, ...] = ("rows", "units")
+# Of one unit; the weight 1 / m of a row is then at least 16 steps of the lattice of counts.
+MOST_ROWS_PER_UNIT = 1 << 16
 
 
 def check_neighboring(neighboring: str) -> str:
@@ -21,16 +33,16 @@ def check_neighboring(neighboring: str) -> str:
 
 @dataclass(frozen=True)
 class PrivacyUnit:
-    """What neighbouring data sets differ by, where that is not one row: all rows of a person, for example.
+    """Who is protected, where that is not one row: all rows of one person, say, of which a fit uses a few.
 
     Parameters
     ----------
     name : str
-        Name of the identifier column.
+        Name of the column of identifiers; public.
     max_rows : int
-        Largest number of rows of a unit that are used; public or released.
+        Rows of a unit that a fit uses, at most; public.
     weighting : {"rows", "units"}, default="rows"
-        "rows": each row counts 1. "units": each unit counts 1, and each of its m rows 1/m.
+        "rows": every row used counts 1. "units": every unit counts 1, and each of its m rows used counts 1/m.
     """
 
     name: str
@@ -38,13 +50,25 @@ class PrivacyUnit:
     weighting: str = "rows"
 
     def __post_init__(self):
-        if not isinstance(self.name, str) or not self.name:
-            raise ValueError(f"the name of a unit of privacy must be text; got {self.name!r}")
-        if isinstance(self.max_rows, bool) or not isinstance(self.max_rows, Integral) or self.max_rows < 1:
-            raise ValueError(f"max_rows of a unit must be a whole number, at least 1; got {self.max_rows!r}")
-        if self.weighting not in ("rows", "units"):
-            raise ValueError(f"weighting of a unit must be 'rows' or 'units'; got {self.weighting!r}")
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise ValueError(f"the name of a unit must be text that is not empty; got {self.name!r}")
+        whole = isinstance(self.max_rows, Integral) and not isinstance(self.max_rows, bool)
+        if not whole or not 1 <= self.max_rows <= MOST_ROWS_PER_UNIT:
+            raise ValueError(
+                f"the most rows of a unit must be a whole number from 1 to {MOST_ROWS_PER_UNIT}; got {self.max_rows!r}"
+            )
+        if self.weighting not in WEIGHTINGS:
+            raise ValueError(f"the weighting must be one of {', '.join(WEIGHTINGS)}; got {self.weighting!r}")
         object.__setattr__(self, "max_rows", int(self.max_rows))
+
+    @property
+    def weight(self) -> int:
+        """Largest sum of the weights of the rows of one unit: `max_rows`, or 1 where each unit counts 1."""
+        return 1 if self.weighting == "units" else self.max_rows
+
+    def __str__(self):
+        text = f"all rows of one {self.name}, at most {self.max_rows} of them used"
+        return text if self.weighting == "rows" else f"{text}, which together count 1"
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,10 +91,10 @@ class BoundedSum:
     lattice : float, default=None
         Power of two of which every entry of `value` is an exact multiple, so that adding
         noise rounded to it is exact (floating point: no low-order bits leak).
-    unit : {"record", "group", "batch", "subset"}, default="record"
+    unit : {"record", "unit", "group", "batch", "subset"}, default="record"
         Unit of a contribution. With "record" each record has a separate one, which the others do not change; with
-        "group" and "batch" the bounds are nevertheless stated for one record; with "subset" they are those of a subset,
-        whose contribution a joining record changes.
+        "unit" all rows of a `PrivacyUnit` have one together; with "group" and "batch" the bounds are nevertheless
+        stated for one record; with "subset" they are those of a subset, whose contribution a joining record changes.
     keys : dict of int -> tuple, default=None
         Names of entries that come from the rows, as observed categories do: position of the first entry of a run ->
         names. These are private, and so is the shape.

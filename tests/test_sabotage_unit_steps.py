@@ -68,7 +68,10 @@ MUTANTS = [
     (
         "products of rows of different units in a norm",
         [NAIVE["linear"], OTHERS],
-        (_units._linear, ("torch.where($same, $inputs.double() * $outputs, 0.0)", "($inputs.double() * $outputs)")),
+        (
+            _units._linear,
+            ("torch.where($windows.same, $inputs.double() * $outputs, 0.0)", "($inputs.double() * $outputs)"),
+        ),
     ),
     (
         "the factors of the first units for every block",

@@ -124,7 +124,7 @@ class Windows:
     several: slice
 
 
-def _make_windows(blocks):
+def _make_windows(blocks, device):
     """Pack the units of the blocks, of adjacent numbers and at most `_WIDEST` rows, into windows."""
     width = 4
     while width < blocks[0].size:
@@ -142,7 +142,7 @@ def _make_windows(blocks):
     units, owner = np.full(len(slots), blocks[0].units.start), np.full(len(slots), -1)
     slots[place], owner[place] = rows, unit
     units[place] += unit
-    slots, units, owner = (torch.from_numpy(x.reshape(-1, width)) for x in (slots, units, owner))
+    slots, units, owner = (torch.from_numpy(x.reshape(-1, width)).to(device) for x in (slots, units, owner))
     same = (owner[:, :, None] == owner[:, None, :]) & (owner[:, None, :] >= 0)
     return Windows(slots, same, units, slice(blocks[0].units.start, blocks[-1].units.stop))
 
@@ -154,6 +154,8 @@ class Arrangement:
     ----------
     codes : int64 array of shape (n_rows,)
         Unit of each row; negative for padding.
+    device : device, default="cpu"
+        Where the rows are.
 
     Attributes
     ----------
@@ -170,7 +172,7 @@ class Arrangement:
         Units of two to `_WIDEST` rows.
     """
 
-    def __init__(self, codes):
+    def __init__(self, codes, device="cpu"):
         real = codes >= 0
         found, inverse, counts = np.unique(codes[real], return_inverse=True, return_counts=True)
         by_size = np.argsort(-counts, kind="stable")
@@ -181,9 +183,9 @@ class Arrangement:
         padding = len(codes) - int(real.sum())
         sizes = np.concatenate([counts[by_size], np.ones(padding, dtype=counts.dtype)])
         self.n_rows, self.n_units = len(codes), len(sizes)
-        self.order = None if np.array_equal(order, np.arange(len(codes))) else torch.from_numpy(order)
-        self.of_row = torch.from_numpy(np.repeat(np.arange(len(sizes)), sizes))
-        self.codes = torch.from_numpy(np.concatenate([found[by_size], np.full(padding, -1, dtype=np.int64)]))
+        self.order = None if np.array_equal(order, np.arange(len(codes))) else torch.from_numpy(order).to(device)
+        self.of_row = torch.from_numpy(np.repeat(np.arange(len(sizes)), sizes)).to(device)
+        self.codes = torch.from_numpy(np.concatenate([found[by_size], np.full(padding, -1, np.int64)])).to(device)
         starts = np.flatnonzero(np.diff(sizes, prepend=-1))
         ends, rows = np.append(starts[1:], len(sizes)), np.concatenate([[0], np.cumsum(sizes)])
         self.blocks = [
@@ -191,13 +193,13 @@ class Arrangement:
         ]
         self.large = [block for block in self.blocks if block.size > _WIDEST]
         several = [block for block in self.blocks if 1 < block.size <= _WIDEST]
-        self.windows = _make_windows(several) if several else None
+        self.windows = _make_windows(several, device) if several else None
 
     def take(self, inputs):
         """Return rows of a batch (a tree of tensors) in the order of the arrangement."""
         if self.order is None:
             return inputs
-        return tree_map(lambda x: x[self.order.to(x.device)], inputs)
+        return tree_map(lambda x: x[self.order], inputs)
 
 
 class _BlockPool(Pool):
@@ -285,17 +287,16 @@ def _linear(layer, a, g, arrangement, pool) -> LayerGradient:
     first = large[-1].rows.stop if large else 0
     head = _by_blocks(layer, a, g, arrangement, large, pool) if large else None
     squares = pool.square_norms(g) * ((pool.square_norms(a) if weight else 0) + int(bias))
-    of_row = arrangement.of_row.to(a.device)
+    of_row = arrangement.of_row
     norms = squares.new_zeros(arrangement.n_units).index_add_(0, of_row, squares.sqrt())
     norms.square_()  # exact for units of one row
     if windows is not None:
-        slots, same, units = (part.to(a.device) for part in (windows.slots, windows.same, windows.units))
-        inputs, outputs = (torch.bmm(x, x.mT) for x in (a[slots], g[slots]))
+        inputs, outputs = (torch.bmm(x, x.mT) for x in (a[windows.slots], g[windows.slots]))
         # float32 products: their error is far below what is added for cancellation
         inputs = inputs.add_(int(bias)) if weight else torch.full_like(inputs, float(bias))
-        products = torch.where(same, inputs.double() * outputs, 0.0).sum(2).view(-1)
+        products = torch.where(windows.same, inputs.double() * outputs, 0.0).sum(2).view(-1)
         several = windows.several
-        found = norms.new_zeros(len(norms)).index_add_(0, units.view(-1), products)[several].clamp_(min=0)
+        found = norms.new_zeros(len(norms)).index_add_(0, windows.units.view(-1), products)[several].clamp_(min=0)
         norms[several] = found.add_(norms[several], alpha=_ROWS_CANCELLATION)
     if head is not None:
         norms[: len(head.square_norms)] = head.square_norms

@@ -181,7 +181,8 @@ def test_replacing_a_unit_moves_the_sum_by_twice_the_bound_at_most_and_attains_i
     up = flat(engine(torch.ones(3, 1), units=np.zeros(3, dtype=int)).value)
     down = flat(engine(-torch.ones(2, 1), units=np.zeros(2, dtype=int)).value)
     assert float((up - down).norm()) == pytest.approx(2, rel=1e-3)
-    assert engine(torch.ones(1, 1), units=np.zeros(1, dtype=int)).sensitivity("replace_one") == 2
+    bounded = engine(torch.ones(1, 1), units=np.zeros(1, dtype=int))
+    assert (bounded.unit, bounded.add_or_remove_one, bounded.replace_one) == ("unit", 1.0, None)  # twice, by None
 
 
 def test_rows_of_a_unit_that_cancel_add_no_rounding_error_of_their_size():
@@ -437,16 +438,6 @@ def test_a_plan_of_units_costs_what_one_of_records_costs():
 def test_plans_refuse_units_that_cannot_be_followed(changes, message):
     with pytest.raises(ValueError, match=message):
         DPSGDPlan(0.1, 1, 1.0, 1.0, 4, **{"unit": PrivacyUnit("person", 5), **changes})
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [(("", 3), "must be text"), ((3, 3), "must be text"), (("a", 0), "at least 1"), (("a", True), "at least 1"),
-     (("a", 3, "mean"), "'rows' or 'units'")],
-)  # fmt: skip
-def test_units_of_privacy_are_checked(values, message):
-    with pytest.raises(ValueError, match=message):
-        PrivacyUnit(*values)
 
 
 @pytest.mark.parametrize(
