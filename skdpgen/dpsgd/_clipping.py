@@ -21,7 +21,7 @@ from torch.func import functional_call, grad, vmap
 from torch.utils._pytree import tree_leaves, tree_map
 
 from .._types import BoundedSum
-from ._layers import RULES, Pool, UnsupportedShapeError
+from ._layers import _ROWS_CANCELLATION, RULES, Pool, UnsupportedShapeError
 from ._seeding import torch_lock
 from ._units import Arrangement, RowUnits, rule_of_units
 
@@ -319,12 +319,14 @@ class ClippedSum(Aggregate):
             rows = torch.from_numpy(order[begin : ends[last - 1]])
             codes = torch.from_numpy(units.codes)[rows] - first
             taken = tree_map(lambda x: x[rows.to(x.device)], inputs)  # noqa: B023
-            gradients = []
-            for gradient in self._example_gradients(taken, len(rows), path):
-                scale = weights[rows].to(gradient).view(-1, *[1] * (gradient.dim() - 1))
-                whole = gradient.new_zeros((last - first, *gradient.shape[1:]))
-                gradients.append(whole.index_add_(0, codes.to(gradient.device), gradient * scale))
-            self._add_formed(gradients, torch.ones(last - first, dtype=torch.bool, device=gradients[0].device))
+            gradients = self._example_gradients(taken, len(rows), path)
+            codes, scale = codes.to(gradients[0].device), weights[rows].to(gradients[0].device)
+            gradients = [g * scale.to(g.dtype).view(-1, *[1] * (g.dim() - 1)) for g in gradients]
+            sizes = sum(self._pool.square_norms(g) for g in gradients).sqrt_()
+            sizes = sizes.new_zeros(last - first).index_add_(0, codes, sizes).square_()
+            sizes[torch.from_numpy(units.sizes[first:last] == 1)] = 0.0
+            gradients = [g.new_zeros((last - first, *g.shape[1:])).index_add_(0, codes, g) for g in gradients]
+            self._add_formed(gradients, torch.ones_like(sizes, dtype=torch.bool), _ROWS_CANCELLATION * sizes)
             first = last
         self._wrote(self._sums)
 
@@ -372,9 +374,9 @@ class ClippedSum(Aggregate):
                 gradients = [gradient + moved for gradient, moved in zip(gradients, shift)]
             self._add_formed(gradients, mask[i:j])
 
-    def _add_formed(self, gradients, mask):
-        """Add gradients of examples that were formed, clipped."""
-        factors = self._factors(sum(self._pool.square_norms(g) for g in gradients), mask)
+    def _add_formed(self, gradients, mask, allowance=0.0):
+        """Add gradients of examples that were formed, clipped; `allowance` is added to their squared norms."""
+        factors = self._factors(sum(self._pool.square_norms(g) for g in gradients) + allowance, mask)
         for total, gradient in zip(self._sums, gradients):
             rows = torch.where((factors > 0).unsqueeze(1), gradient.flatten(1), 0.0)
             total.view(-1).addmv_(rows.t(), factors, beta=self._beta)

@@ -8,7 +8,6 @@ gradient is formed where a cheaper way to its norm exists, and each linear layer
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,14 +15,10 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
-from ._layers import _CANCELLATION, RULES, LayerGradient, Pool, UnsupportedShapeError, _linear_sum, _trainable
+from ._layers import _ROWS_CANCELLATION, RULES, LayerGradient, Pool, UnsupportedShapeError, _linear_sum, _trainable
 
 __all__ = ["Arrangement", "RowUnits", "rule_of_units", "unit_codes"]
 
-# As `_CANCELLATION`, between the rows of a unit: the rounding error of the sum of terms of total size S is at most
-# 2**-20 S, and adding 2**-10 S**2 to the squared norm bounds it by 2**-15 of the clip norm. Rows whose gradients are
-# orthogonal lose m 2**-11 of their norm by it, rows with equal gradients 2**-11.
-_ROWS_CANCELLATION = 2.0**-10
 # Units of at most so many rows share windows of a linear layer's inner products; larger ones have Gram matrices.
 _WIDEST = 16
 
@@ -205,9 +200,8 @@ class Arrangement:
 class _BlockPool(Pool):
     """Buffers of one block of units: those that are kept are parts of one buffer of all blocks of a layer."""
 
-    def __init__(self, pool, block, n_units, places):
-        self._pool, self._units, self._n_units = pool, block.units, n_units
-        self.cancellation = max(_CANCELLATION, _ROWS_CANCELLATION / places)
+    def __init__(self, pool, block, n_units):
+        self._pool, self._units, self._n_units, self.rows = pool, block.units, n_units, block.size
 
     def total(self, batch):
         return self._n_units
@@ -247,14 +241,11 @@ def rule_of_units(layer, a, g, arrangement, pool) -> LayerGradient:
 
 def _by_blocks(layer, a, g, arrangement, blocks, pool) -> LayerGradient:
     """The rule of the layer, block by block: n units of m rows are n examples."""
-    n_rows = arrangement.n_rows
-    places = max(1, g[0].numel() // _outputs(layer)) * (len(g) // n_rows)
     parts = []
     for block in blocks:
-        of_block = (_rows(x, block, n_rows) for x in (a, g))
+        of_block = (_rows(x, block, arrangement.n_rows) for x in (a, g))
         units = block.units.stop - block.units.start
-        of_pool = _BlockPool(pool, block, arrangement.n_units, places)
-        parts.append(RULES[type(layer)](layer, *of_block, units, of_pool))
+        parts.append(RULES[type(layer)](layer, *of_block, units, _BlockPool(pool, block, arrangement.n_units)))
 
     def weighted_sum(factors, out, beta):
         for block, part in zip(blocks, parts):
@@ -267,14 +258,6 @@ def _by_blocks(layer, a, g, arrangement, blocks, pool) -> LayerGradient:
 def _rows(x, block, n_rows):
     places = len(x) // n_rows
     return x[block.rows.start * places : block.rows.stop * places]
-
-
-def _outputs(layer):
-    """Number of outputs of a layer at one place."""
-    for name in ("out_features", "out_channels", "embedding_dim", "num_channels"):
-        if hasattr(layer, name):
-            return getattr(layer, name)
-    return math.prod(layer.normalized_shape)
 
 
 def _linear(layer, a, g, arrangement, pool) -> LayerGradient:
