@@ -13,7 +13,10 @@ __all__ = [
     "BoundedSum",
     "Neighboring",
     "PrivacyUnit",
+    "UnitRelation",
     "check_neighboring",
+    "in_words",
+    "unit_of",
 ]
 
 Neighboring = Literal["add_or_remove_one", "replace_one"]
@@ -67,8 +70,33 @@ class PrivacyUnit:
         return 1 if self.weighting == "units" else self.max_rows
 
     def __str__(self):
-        text = f"all rows of one {self.name}, at most {self.max_rows} of them used"
+        text = f"{in_words(self.name)}, at most {self.max_rows} of them used"
         return text if self.weighting == "rows" else f"{text}, which together count 1"
+
+
+@dataclass(frozen=True)
+class UnitRelation:
+    """A neighbouring relation between data sets that differ by all rows of one unit.
+
+    It is passed where the relation between rows is a text. A unit may have any number of rows, so the number of rows is
+    private under both relations: this is no text, and equal to none.
+    """
+
+    neighboring: str
+    unit: PrivacyUnit
+
+    def __post_init__(self):
+        check_neighboring(self.neighboring)
+
+
+def unit_of(relation: str | UnitRelation) -> PrivacyUnit | None:
+    """Return the unit of a relation; None where it is a row."""
+    return relation.unit if isinstance(relation, UnitRelation) else None
+
+
+def in_words(unit: str | None) -> str:
+    """Return who is protected, in words, from the name of a unit."""
+    return "one row" if unit is None else f"all rows of one {unit}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +126,8 @@ class BoundedSum:
     keys : dict of int -> tuple, default=None
         Names of entries that come from the rows, as observed categories do: position of the first entry of a run ->
         names. These are private, and so is the shape.
+    weighted : bool, default=False
+        Whether the rows of a unit have weights that sum to at most 1.
     """
 
     value: Any
@@ -107,13 +137,32 @@ class BoundedSum:
     lattice: float | None = None
     unit: str = "record"
     keys: dict | None = None
+    weighted: bool = False
 
-    def sensitivity(self, neighboring: str) -> float:
-        """L2 sensitivity of ``weights * value`` under `neighboring`."""
-        if check_neighboring(neighboring) == "add_or_remove_one":
-            return self.add_or_remove_one
-        return 2 * self.add_or_remove_one if self.replace_one is None else self.replace_one
+    def sensitivity(self, neighboring: str | UnitRelation) -> float:
+        """L2 sensitivity of ``weights * value`` under `neighboring`.
 
-    def reach_of_a_record(self, neighboring: str) -> float:
+        Notes
+        -----
+        Let D and R be the two bounds of a row: of any contribution, and of the difference of any two. The rows of a
+        unit that are used have weights of sum W, at most w: w = 1 with `weighted`, else `max_rows`. A unit that joins
+        moves the sum by at most W D. Of two units with sums W >= V, match the weight V of both, row by row: the
+        difference is at most V R + (W - V) D, and so at most w max(R, D). Both are attained, by w equal rows.
+        """
+        unit = unit_of(neighboring)
+        relation = check_neighboring(neighboring if unit is None else neighboring.neighboring)
+        added = self.add_or_remove_one
+        replaced = 2 * added if self.replace_one is None else self.replace_one
+        if unit is None or self.unit == "unit":
+            if self.weighted or (self.unit == "unit") != (unit is not None):
+                raise ValueError("this sum is one of units: its noise follows the relation between units")
+            return added if relation == "add_or_remove_one" else replaced
+        if self.unit != "record":
+            raise ValueError(f"a sum of one contribution per {self.unit} has no bound for {unit}")
+        if self.weighted != (unit.weighting == "units"):
+            raise ValueError(f"the rows of this sum {'have' if self.weighted else 'lack'} the weights of units")
+        return unit.weight * (added if relation == "add_or_remove_one" else max(added, replaced))
+
+    def reach_of_a_record(self, neighboring: str | UnitRelation) -> float:
         """Largest change of ``weights * value`` by one record; with unit "subset" it changes one contribution."""
         return self.sensitivity("replace_one" if self.unit == "subset" else neighboring)
