@@ -7,32 +7,38 @@ import pytest
 import test_dp2vae_units
 import test_dp_net_units
 import test_termwise_units
-import test_units
+import test_unit_sums
 from _sabotage import Claim, assert_caught, mutant_ids
 
-from skdpgen.dpsgd import ClippedSum, DPSGDPlan, PoissonLoader, TermwiseAggregate, _termwise, _units
+from skdpgen.dpsgd import ClippedSum, DPSGDPlan, PoissonLoader, TermwiseAggregate, _layers, _termwise, _units
 from skdpgen.dpsgd._subsets import assign_subsets
 from skdpgen.nn import _dp2vae_training
 
 BOUND = {
     (rows, weighting): Claim(
-        test_units.test_a_unit_moves_the_sum_by_its_bound_and_no_further, rows, weighting, "fast"
+        test_unit_sums.test_a_unit_moves_the_sum_by_its_bound_and_no_further, rows, weighting, "fast"
     )
     for rows in ("equal", "different")
     for weighting in ("rows", "units")
 }  # fmt: skip
 NAIVE = {
-    name: Claim(test_units.test_units_equal_one_backward_pass_for_each, name, "rows")
+    name: Claim(test_unit_sums.test_units_equal_one_backward_pass_for_each, name, "rows")
     for name in ("linear", "conv", "layer norm")
 }
-MEAN = Claim(test_units.test_units_equal_one_backward_pass_for_each, "linear", "units")
-OTHERS = Claim(test_units.test_inserting_a_unit_leaves_the_clipped_gradients_of_others_equal, "fast")
-NAN = Claim(test_units.test_a_row_without_finite_gradient_takes_out_its_unit_and_no_other, "fast", float("nan"))
-CANCEL = Claim(test_units.test_rows_of_a_unit_that_cancel_add_no_rounding_error_of_their_size)
-PARTS = Claim(test_units.test_rows_of_a_unit_in_several_parts_are_clipped_together, "rows")
-SAMPLING = Claim(test_units.test_units_are_sampled_whole_and_independently_at_the_rate)
-CHUNKS = Claim(test_units.test_a_large_batch_comes_in_chunks_that_never_split_a_unit)
-SLACK = Claim(test_units.test_a_plan_of_units_costs_what_one_of_records_costs)
+MEAN = Claim(test_unit_sums.test_units_equal_one_backward_pass_for_each, "linear", "units")
+OTHERS = Claim(test_unit_sums.test_inserting_a_unit_leaves_the_clipped_gradients_of_others_equal, "fast")
+NAN = Claim(test_unit_sums.test_a_row_without_finite_gradient_takes_out_its_unit_and_no_other, "fast", float("nan"))
+CANCEL = Claim(test_unit_sums.test_rows_of_a_unit_that_cancel_add_no_rounding_error_of_their_size)
+CANCELLED = {
+    name: Claim(test_unit_sums.test_a_unit_whose_rows_cancel_does_not_depend_on_the_place_of_its_rows, name, path)
+    for name, path in (
+        ("conv", "fast"), ("conv, Gram", "fast"), ("layer norm", "fast"), ("embedding", "fast"), ("linear", "vmap")
+    )
+}  # fmt: skip
+PARTS = Claim(test_unit_sums.test_rows_of_a_unit_in_several_parts_are_clipped_together, "rows")
+SAMPLING = Claim(test_unit_sums.test_units_are_sampled_whole_and_independently_at_the_rate)
+CHUNKS = Claim(test_unit_sums.test_a_large_batch_comes_in_chunks_that_never_split_a_unit)
+SLACK = Claim(test_unit_sums.test_a_plan_of_units_costs_what_one_of_records_costs)
 LOSS = Claim(test_dp_net_units.test_without_noise_a_step_is_the_mean_over_rows_or_over_units)
 GROUP_SUM = {
     weighting: Claim(test_termwise_units.test_the_sum_is_that_of_clipped_units_and_groups_by_hand, weighting)
@@ -68,7 +74,10 @@ MUTANTS = [
     (
         "products of rows of different units in a norm",
         [NAIVE["linear"], OTHERS],
-        (_units._linear, ("torch.where($same, $inputs.double() * $outputs, 0.0)", "($inputs.double() * $outputs)")),
+        (
+            _units._linear,
+            ("torch.where($windows.same, $inputs.double() * $outputs, 0.0)", "($inputs.double() * $outputs)"),
+        ),
     ),
     (
         "the factors of the first units for every block",
@@ -84,6 +93,26 @@ MUTANTS = [
         "cancellation within a unit not allowed for",
         [CANCEL],
         (_units._linear, ("$found.add_($norms[$several], alpha=_ROWS_CANCELLATION)", "$found")),
+    ),
+    (
+        "cancellation not allowed for in products of places",
+        [CANCELLED["conv"]],
+        (_layers._outer_product, ("$found.add_($size.square_(), alpha=_ROWS_CANCELLATION)", "$found")),
+    ),
+    (
+        "cancellation not allowed for in Gram matrices of places",
+        [CANCELLED["conv, Gram"], CANCELLED["embedding"]],
+        (_layers._norms_of_gram, ("$norms.add_($size, alpha=_ROWS_CANCELLATION)", "pass")),
+    ),
+    (
+        "cancellation not allowed for in small layers",
+        [CANCELLED["layer norm"]],
+        (_layers._small, ("$norms.add_($size, alpha=_ROWS_CANCELLATION)", "pass")),
+    ),
+    (
+        "cancellation not allowed for in formed gradients",
+        [CANCELLED["linear"]],
+        (ClippedSum._add_formed, ("$found + $3", "$found")),
     ),
     (
         "each part of a unit clipped by its own norm",

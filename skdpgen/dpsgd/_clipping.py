@@ -21,7 +21,7 @@ from torch.func import functional_call, grad, vmap
 from torch.utils._pytree import tree_leaves, tree_map
 
 from .._types import BoundedSum
-from ._layers import RULES, Pool, UnsupportedShapeError
+from ._layers import _ROWS_CANCELLATION, RULES, Pool, UnsupportedShapeError
 from ._seeding import torch_lock
 from ._units import Arrangement, RowUnits, rule_of_units
 
@@ -169,7 +169,8 @@ class ClippedSum(Aggregate):
     def result(self) -> BoundedSum:
         """Return the sum of everything added since `reset`: zero for an empty batch, which is a legal step."""
         self._wrote(self._sums)
-        return BoundedSum(self._sums, add_or_remove_one=self.l2_bound)
+        unit = "record" if self.weighting is None else "unit"
+        return BoundedSum(self._sums, add_or_remove_one=self.l2_bound, unit=unit)
 
     def square_norms(self, *inputs):
         """Squared gradient norm of every row, float64, shape (batch,). Private; for tests and checks."""
@@ -279,13 +280,13 @@ class ClippedSum(Aggregate):
             for name, rule in of_pass:
                 own = {p: sums.pop(f"{name}.{p}", None) for p in ("weight", "bias")}
                 own = {p: total for p, total in own.items() if total is not None}
-                rule.weighted_sum(factors[arranged.codes.to(factors.device)], own, self._beta)
+                rule.weighted_sum(factors[arranged.codes], own, self._beta)
         self._wrote(sums.values())
 
     def _passes(self, inputs, units):
         """Records of each pass over rows of the batch, and the arrangement of its rows."""
-        arranged = Arrangement(units.codes)
-        weights = units.weights(self.weighting).to(self.parameters[0].device)
+        device = self.parameters[0].device
+        arranged, weights = Arrangement(units.codes, device), units.weights(self.weighting).to(device)
         return [(self._record(arranged.take(inputs), arranged.take(weights)), arranged)]
 
     def _rules_of_units(self, passes):
@@ -301,7 +302,7 @@ class ClippedSum(Aggregate):
         """Squared norm of each unit's gradient over all passes, and, as the last entry, that of all padding."""
         found = torch.zeros(len(units) + 1, dtype=torch.float64, device=self.parameters[0].device)
         for of_pass, arranged in rules:
-            codes = arranged.codes.to(found.device) % len(found)
+            codes = arranged.codes % len(found)
             for _, rule in of_pass:
                 found.index_add_(0, codes, rule.square_norms)
         return found
@@ -318,12 +319,14 @@ class ClippedSum(Aggregate):
             rows = torch.from_numpy(order[begin : ends[last - 1]])
             codes = torch.from_numpy(units.codes)[rows] - first
             taken = tree_map(lambda x: x[rows.to(x.device)], inputs)  # noqa: B023
-            gradients = []
-            for gradient in self._example_gradients(taken, len(rows), path):
-                scale = weights[rows].to(gradient).view(-1, *[1] * (gradient.dim() - 1))
-                whole = gradient.new_zeros((last - first, *gradient.shape[1:]))
-                gradients.append(whole.index_add_(0, codes.to(gradient.device), gradient * scale))
-            self._add_formed(gradients, torch.ones(last - first, dtype=torch.bool, device=gradients[0].device))
+            gradients = self._example_gradients(taken, len(rows), path)
+            codes, scale = codes.to(gradients[0].device), weights[rows].to(gradients[0].device)
+            gradients = [g * scale.to(g.dtype).view(-1, *[1] * (g.dim() - 1)) for g in gradients]
+            sizes = sum(self._pool.square_norms(g) for g in gradients).sqrt_()
+            sizes = sizes.new_zeros(last - first).index_add_(0, codes, sizes).square_()
+            sizes[torch.from_numpy(units.sizes[first:last] == 1)] = 0.0
+            gradients = [g.new_zeros((last - first, *g.shape[1:])).index_add_(0, codes, g) for g in gradients]
+            self._add_formed(gradients, torch.ones_like(sizes, dtype=torch.bool), _ROWS_CANCELLATION * sizes)
             first = last
         self._wrote(self._sums)
 
@@ -371,9 +374,9 @@ class ClippedSum(Aggregate):
                 gradients = [gradient + moved for gradient, moved in zip(gradients, shift)]
             self._add_formed(gradients, mask[i:j])
 
-    def _add_formed(self, gradients, mask):
-        """Add gradients of examples that were formed, clipped."""
-        factors = self._factors(sum(self._pool.square_norms(g) for g in gradients), mask)
+    def _add_formed(self, gradients, mask, allowance=0.0):
+        """Add gradients of examples that were formed, clipped; `allowance` is added to their squared norms."""
+        factors = self._factors(sum(self._pool.square_norms(g) for g in gradients) + allowance, mask)
         for total, gradient in zip(self._sums, gradients):
             rows = torch.where((factors > 0).unsqueeze(1), gradient.flatten(1), 0.0)
             total.view(-1).addmv_(rows.t(), factors, beta=self._beta)
@@ -419,17 +422,17 @@ class PartedSum(ClippedSum):
     def _passes(self, inputs, units):
         """One pass for each part. The rows of a unit may lie in several, so its norm is that over all of them."""
         network, passes = self.root.module, []
-        parts, weights = network.part_of(inputs[0]).cpu().numpy(), units.weights(self.weighting)
+        parts = network.part_of(inputs[0]).cpu().numpy()
+        weights = units.weights(self.weighting).to(inputs[0].device)
         for part, size in enumerate(self._rows):
             rows = np.flatnonzero((units.codes >= 0) & (parts == part))
             if len(rows):
                 length = size * -(-len(rows) // size)
-                arranged = Arrangement(np.pad(units.codes[rows], (0, length - len(rows)), constant_values=-1))
-                rows = torch.from_numpy(rows)
-                taken = tree_map(lambda x: _padded(x, rows.to(x.device), length), (inputs, weights))  # noqa: B023
-                of_part, own_weights = arranged.take(taken)
+                codes = np.pad(units.codes[rows], (0, length - len(rows)), constant_values=-1)
+                arranged, rows = Arrangement(codes, inputs[0].device), torch.from_numpy(rows).to(inputs[0].device)
+                taken = tree_map(lambda x: _padded(x, rows, length), (inputs, weights))  # noqa: B023
                 with network.only(part):
-                    passes.append((self._record(of_part, own_weights.to(self.parameters[0].device)), arranged))
+                    passes.append((self._record(*arranged.take(taken)), arranged))
         return passes
 
 
@@ -490,7 +493,7 @@ def first_leaf(inputs) -> torch.Tensor:
 
 def _without_units(records, unusable, arranged):
     """Set all rows of the units `unusable` (by code; the last entry is padding) to zero."""
-    rows = unusable[arranged.codes[arranged.of_row].to(unusable.device)]
+    rows = unusable[arranged.codes[arranged.of_row]]
     return [(n, m, _without(a, rows), _without(g, rows)) for n, m, a, g in records]
 
 

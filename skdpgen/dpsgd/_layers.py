@@ -29,6 +29,11 @@ _GRAM_COST = 3
 # Rounding may hide a cancellation between the places of an example: the float32 sum of terms of total size S has an
 # error of about 2**-20 S. Adding 2**-22 S**2 to the squared norm bounds that error by 2**-9 of the clip norm.
 _CANCELLATION = 2.0**-22
+# Rows of a unit are more likely to cancel, and a unit that joins moves the rows of others to other places in the
+# batch, where they are rounded differently, each by at most 2**-20 of its gradient's norm. With S the sum of these
+# norms, adding 2**-10 S**2 to the squared norm bounds the error of a unit by 2**-15 of the clip norm. Rows with
+# orthogonal gradients lose m 2**-11 of their norm by it, rows with equal gradients 2**-11.
+_ROWS_CANCELLATION = 2.0**-10
 
 
 class UnsupportedShapeError(ValueError):
@@ -63,7 +68,8 @@ class Pool(dict):
             buffer = self[key] = like.new_empty(size)
         return buffer[:size].view(shape)
 
-    cancellation = _CANCELLATION
+    # Rows of one example: several where it is a unit (see `_units`). They are adjacent among its places.
+    rows = 1
 
     def total(self, batch):
         """Return the number of examples whose gradients are stored beside those of this batch, itself included."""
@@ -91,8 +97,17 @@ def _gram_norms(left: torch.Tensor, right: torch.Tensor, pool: Pool) -> torch.Te
     """Squared norm of ``sum_t left[:, t] (x) right[:, t]`` from the two Gram matrices over t; shapes (b, T, .)."""
     left, right = left.double(), right.double()
     size = (left.square().sum(-1) * right.square().sum(-1)).sqrt_().sum(1)
-    gram = torch.bmm(left, left.transpose(1, 2)).mul_(torch.bmm(right, right.transpose(1, 2))).sum((1, 2))
-    return gram.clamp_(min=0).add_(size.square_(), alpha=pool.cancellation)
+    gram = torch.bmm(left, left.transpose(1, 2)).mul_(torch.bmm(right, right.transpose(1, 2)))
+    return _norms_of_gram(gram, size, pool)
+
+
+def _norms_of_gram(gram, size, pool):
+    """Squared norms from the inner products (b, T, T) of the gradients of places, whose norms sum to `size`."""
+    norms = gram.sum((1, 2)).clamp_(min=0).add_(size.square_(), alpha=_CANCELLATION)
+    if pool.rows > 1:
+        within = gram.unflatten(2, (pool.rows, -1)).unflatten(1, (pool.rows, -1)).diagonal(dim1=1, dim2=3).sum((1, 2))
+        norms.add_(within.clamp_(min=0).sqrt_().sum(1).square_(), alpha=_ROWS_CANCELLATION)
+    return norms
 
 
 def _trainable(layer: nn.Module, name: str) -> bool:
@@ -101,14 +116,24 @@ def _trainable(layer: nn.Module, name: str) -> bool:
 
 
 def _small(gradients: dict[str, torch.Tensor], pool: Pool) -> LayerGradient:
-    """Rule for few parameters: the example gradients themselves are stored."""
+    """Rule for few parameters: the gradients themselves are stored; those given are of rows, b times ``pool.rows``."""
     norms = sum(pool.square_norms(gradient) for gradient in gradients.values())
+    if pool.rows > 1:
+        size = norms.unflatten(0, (-1, pool.rows)).sqrt().sum(1)
+        gradients = {name: rows.unflatten(0, (-1, pool.rows)).sum(1) for name, rows in gradients.items()}
+        norms = sum(pool.square_norms(gradient) for gradient in gradients.values())
+        norms.add_(size.square_(), alpha=_ROWS_CANCELLATION)
 
     def weighted_sum(factors, out, beta):
         for name, gradient in gradients.items():
             out[name].view(-1).addmv_(gradient.flatten(1).t(), factors, beta=beta)
 
     return LayerGradient(norms, weighted_sum)
+
+
+def _row_sums(x, pool):
+    """Sums over the places of each row: (b, T, n) to (b * rows, n)."""
+    return x.sum(1) if pool.rows == 1 else x.reshape(len(x) * pool.rows, -1, x.shape[-1]).sum(1)
 
 
 def _put(out, value, beta):
@@ -141,7 +166,7 @@ def linear(layer: nn.Linear, a: torch.Tensor, g: torch.Tensor, batch: int, pool:
         else:
             parts.append(_outer_product(g.mT, lambda i, j: a[i:j], layer.in_features, whole_sum, pool, layer))
     if bias:
-        parts.append(_small({"bias": g.sum(1)}, pool))
+        parts.append(_small({"bias": _row_sums(g, pool)}, pool))
     return _join(parts)
 
 
@@ -166,10 +191,10 @@ def _outer_product(left, right_of, width, whole_sum, pool, key) -> LayerGradient
     `right_of(i, j)` makes the right-hand side of examples i to j. The gradients are stored for the weighted sum when
     they fit in `_KEEP` scalars, else `whole_sum` is called.
     """
-    batch, places = left.shape[0], left.shape[-1]
+    batch, places, rows = left.shape[0], left.shape[-1], pool.rows
     shape = (*left.shape[1:-1], width)
-    scalars = math.prod(shape)
-    keep = pool.total(batch) * scalars <= _KEEP
+    scalars = rows * math.prod(shape)
+    keep = pool.total(batch) * math.prod(shape) <= _KEEP
     step = min(batch, max(1, _BLOCK // max(places * width, scalars)))
     gradients = (
         pool.get_kept(key, (batch, *shape), left) if keep else pool.get_buffer((key, "part"), (step, *shape), left)
@@ -179,11 +204,18 @@ def _outer_product(left, right_of, width, whole_sum, pool, key) -> LayerGradient
         j = min(batch, i + step)
         right = right_of(i, j)
         part = gradients[i:j] if keep else gradients[: j - i]
-        torch.matmul(left[i:j], right, out=part)
-        norms[i:j] = pool.square_norms(part)
+        if rows == 1:
+            torch.matmul(left[i:j], right, out=part)
+            norms[i:j] = pool.square_norms(part)
+        else:
+            of_rows = left[i:j].unflatten(-1, (rows, -1)).movedim(-2, 1), right.unflatten(-2, (rows, -1)).movedim(-3, 1)
+            of_rows = torch.matmul(*of_rows)
+            torch.sum(of_rows, 1, out=part)
+            size = torch.linalg.vector_norm(of_rows.flatten(2), dim=2, dtype=torch.float64).sum(1)
+            norms[i:j] = pool.square_norms(part).add_(size.square_(), alpha=_ROWS_CANCELLATION)
         if not keep:
             # the sum has other rounding errors than these products
-            norms[i:j] += pool.cancellation * pool.square_norms(left[i:j]) * pool.square_norms(right)
+            norms[i:j] += _CANCELLATION * pool.square_norms(left[i:j]) * pool.square_norms(right)
 
     def weighted_sum(factors, out, beta):
         out["weight"].view(-1).addmv_(gradients.flatten(1).t(), factors, beta=beta)
@@ -222,7 +254,7 @@ def convolution(
     """
     parts = []
     if _trainable(layer, "bias"):
-        parts.append(_small({"bias": _by_example(g.flatten(2).sum(2), batch).sum(1)}, pool))
+        parts.append(_small({"bias": _row_sums(_by_example(g.flatten(2).sum(2), batch), pool)}, pool))
     if not _trainable(layer, "weight"):
         return _join(parts)
     if layer.transposed:
@@ -305,9 +337,8 @@ def embedding(layer: nn.Embedding, a: torch.Tensor, g: torch.Tensor, batch: int,
     else:
         double = g.double()
         same = index.unsqueeze(1) == index.unsqueeze(2)
-        gram = torch.where(same, torch.bmm(double, double.transpose(1, 2)), 0.0).sum((1, 2))
-        size = torch.linalg.vector_norm(double, dim=2).sum(1)
-        norms = gram.clamp_(min=0).add_(size.square_(), alpha=pool.cancellation)
+        gram = torch.where(same, torch.bmm(double, double.transpose(1, 2)), 0.0)
+        norms = _norms_of_gram(gram, torch.linalg.vector_norm(double, dim=2).sum(1), pool)
 
     def weighted_sum(factors, out, beta):
         if not beta:
@@ -321,7 +352,7 @@ def layer_norm(layer: nn.LayerNorm, a: torch.Tensor, g: torch.Tensor, batch: int
     """Few parameters: the example gradients are stored."""
     shape = tuple(layer.normalized_shape)
     normalised = functional.layer_norm(a, shape, None, None, layer.eps)
-    return _affine(layer, normalised, g, batch, pool, lambda x: x.reshape(batch, -1, *shape).sum(1))
+    return _affine(layer, normalised, g, batch, pool, lambda x: x.reshape(batch * pool.rows, -1, *shape).sum(1))
 
 
 def group_norm(layer: nn.GroupNorm, a: torch.Tensor, g: torch.Tensor, batch: int, pool: Pool) -> LayerGradient:
@@ -329,7 +360,7 @@ def group_norm(layer: nn.GroupNorm, a: torch.Tensor, g: torch.Tensor, batch: int
     normalised = functional.group_norm(a, layer.num_groups, None, None, layer.eps)
 
     def over_places(x):
-        return x.reshape(batch, -1, layer.num_channels, x[0, 0].numel()).sum((1, 3))
+        return x.reshape(batch * pool.rows, -1, layer.num_channels, x[0, 0].numel()).sum((1, 3))
 
     return _affine(layer, normalised, g, batch, pool, over_places)
 

@@ -13,7 +13,7 @@ from ._clipping import ClippedSum, PartedSum
 
 __all__ = ["ChargedPlan", "DPSGDPlan", "PartedPlan", "PlanUse", "slack_of_sums"]
 
-# Relative error of the gradient of a unit, whose rows may cancel (see `_units`).
+# Relative error of the gradient of a unit, whose rows may cancel (see `_layers`).
 _ROUNDING_OF_UNITS = 2.0**-15
 
 

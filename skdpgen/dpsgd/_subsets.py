@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from .._types import PrivacyUnit
 from ..accounting import Phase, gaussian_event, non_private_event, subset_gaussian_event
 from ..utils.validation import convert_fields
 from ._loader import poisson_batches
@@ -172,6 +173,8 @@ class SubsetPlan(ChargedPlan):
         What may change an encoder after stage 1. With "on_query", the paper's choice, an encoder learns whenever its
         subset is drawn. Later gradients then depend on the hidden draws, and steps do not compose with amplification:
         the plan is accounted as if the draws were public.
+    unit : PrivacyUnit, default=None
+        What a record is, where it is not a row: all rows of a person, for example, which are in one subset.
 
     Attributes
     ----------
@@ -198,6 +201,7 @@ class SubsetPlan(ChargedPlan):
     gradient_bound: float = 1.0
     sampler: str = "poisson"
     encoder_update: str = "stateless"
+    unit: PrivacyUnit | None = None
     _use: PlanUse = field(default_factory=PlanUse, init=False, repr=False, compare=False)
 
     def __post_init__(self):
@@ -211,6 +215,8 @@ class SubsetPlan(ChargedPlan):
         if self.encoder_update not in ENCODER_UPDATES:
             names = ", ".join(map(repr, ENCODER_UPDATES))
             raise ValueError(f"encoder_update must be one of {names}; got {self.encoder_update!r}")
+        if not isinstance(self.unit, PrivacyUnit | None):
+            raise ValueError(f"unit must be a PrivacyUnit or None; got {type(self.unit).__name__}")
         if self.per_step > self.n_subsets:
             raise ValueError(
                 f"per_step={self.per_step} subsets a step (subsets_per_step) are more than n_subsets={self.n_subsets}"

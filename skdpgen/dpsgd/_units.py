@@ -8,7 +8,6 @@ gradient is formed where a cheaper way to its norm exists, and each linear layer
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,14 +15,10 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
-from ._layers import _CANCELLATION, RULES, LayerGradient, Pool, UnsupportedShapeError, _linear_sum, _trainable
+from ._layers import _ROWS_CANCELLATION, RULES, LayerGradient, Pool, UnsupportedShapeError, _linear_sum, _trainable
 
 __all__ = ["Arrangement", "RowUnits", "rule_of_units", "unit_codes"]
 
-# As `_CANCELLATION`, between the rows of a unit: the rounding error of the sum of terms of total size S is at most
-# 2**-20 S, and adding 2**-10 S**2 to the squared norm bounds it by 2**-15 of the clip norm. Rows whose gradients are
-# orthogonal lose m 2**-11 of their norm by it, rows with equal gradients 2**-11.
-_ROWS_CANCELLATION = 2.0**-10
 # Units of at most so many rows share windows of a linear layer's inner products; larger ones have Gram matrices.
 _WIDEST = 16
 
@@ -124,7 +119,7 @@ class Windows:
     several: slice
 
 
-def _make_windows(blocks):
+def _make_windows(blocks, device):
     """Pack the units of the blocks, of adjacent numbers and at most `_WIDEST` rows, into windows."""
     width = 4
     while width < blocks[0].size:
@@ -142,7 +137,7 @@ def _make_windows(blocks):
     units, owner = np.full(len(slots), blocks[0].units.start), np.full(len(slots), -1)
     slots[place], owner[place] = rows, unit
     units[place] += unit
-    slots, units, owner = (torch.from_numpy(x.reshape(-1, width)) for x in (slots, units, owner))
+    slots, units, owner = (torch.from_numpy(x.reshape(-1, width)).to(device) for x in (slots, units, owner))
     same = (owner[:, :, None] == owner[:, None, :]) & (owner[:, None, :] >= 0)
     return Windows(slots, same, units, slice(blocks[0].units.start, blocks[-1].units.stop))
 
@@ -154,6 +149,8 @@ class Arrangement:
     ----------
     codes : int64 array of shape (n_rows,)
         Unit of each row; negative for padding.
+    device : device, default="cpu"
+        Where the rows are.
 
     Attributes
     ----------
@@ -170,7 +167,7 @@ class Arrangement:
         Units of two to `_WIDEST` rows.
     """
 
-    def __init__(self, codes):
+    def __init__(self, codes, device="cpu"):
         real = codes >= 0
         found, inverse, counts = np.unique(codes[real], return_inverse=True, return_counts=True)
         by_size = np.argsort(-counts, kind="stable")
@@ -181,9 +178,9 @@ class Arrangement:
         padding = len(codes) - int(real.sum())
         sizes = np.concatenate([counts[by_size], np.ones(padding, dtype=counts.dtype)])
         self.n_rows, self.n_units = len(codes), len(sizes)
-        self.order = None if np.array_equal(order, np.arange(len(codes))) else torch.from_numpy(order)
-        self.of_row = torch.from_numpy(np.repeat(np.arange(len(sizes)), sizes))
-        self.codes = torch.from_numpy(np.concatenate([found[by_size], np.full(padding, -1, dtype=np.int64)]))
+        self.order = None if np.array_equal(order, np.arange(len(codes))) else torch.from_numpy(order).to(device)
+        self.of_row = torch.from_numpy(np.repeat(np.arange(len(sizes)), sizes)).to(device)
+        self.codes = torch.from_numpy(np.concatenate([found[by_size], np.full(padding, -1, np.int64)])).to(device)
         starts = np.flatnonzero(np.diff(sizes, prepend=-1))
         ends, rows = np.append(starts[1:], len(sizes)), np.concatenate([[0], np.cumsum(sizes)])
         self.blocks = [
@@ -191,21 +188,20 @@ class Arrangement:
         ]
         self.large = [block for block in self.blocks if block.size > _WIDEST]
         several = [block for block in self.blocks if 1 < block.size <= _WIDEST]
-        self.windows = _make_windows(several) if several else None
+        self.windows = _make_windows(several, device) if several else None
 
     def take(self, inputs):
         """Return rows of a batch (a tree of tensors) in the order of the arrangement."""
         if self.order is None:
             return inputs
-        return tree_map(lambda x: x[self.order.to(x.device)], inputs)
+        return tree_map(lambda x: x[self.order], inputs)
 
 
 class _BlockPool(Pool):
     """Buffers of one block of units: those that are kept are parts of one buffer of all blocks of a layer."""
 
-    def __init__(self, pool, block, n_units, places):
-        self._pool, self._units, self._n_units = pool, block.units, n_units
-        self.cancellation = max(_CANCELLATION, _ROWS_CANCELLATION / places)
+    def __init__(self, pool, block, n_units):
+        self._pool, self._units, self._n_units, self.rows = pool, block.units, n_units, block.size
 
     def total(self, batch):
         return self._n_units
@@ -245,14 +241,11 @@ def rule_of_units(layer, a, g, arrangement, pool) -> LayerGradient:
 
 def _by_blocks(layer, a, g, arrangement, blocks, pool) -> LayerGradient:
     """The rule of the layer, block by block: n units of m rows are n examples."""
-    n_rows = arrangement.n_rows
-    places = max(1, g[0].numel() // _outputs(layer)) * (len(g) // n_rows)
     parts = []
     for block in blocks:
-        of_block = (_rows(x, block, n_rows) for x in (a, g))
+        of_block = (_rows(x, block, arrangement.n_rows) for x in (a, g))
         units = block.units.stop - block.units.start
-        of_pool = _BlockPool(pool, block, arrangement.n_units, places)
-        parts.append(RULES[type(layer)](layer, *of_block, units, of_pool))
+        parts.append(RULES[type(layer)](layer, *of_block, units, _BlockPool(pool, block, arrangement.n_units)))
 
     def weighted_sum(factors, out, beta):
         for block, part in zip(blocks, parts):
@@ -267,14 +260,6 @@ def _rows(x, block, n_rows):
     return x[block.rows.start * places : block.rows.stop * places]
 
 
-def _outputs(layer):
-    """Number of outputs of a layer at one place."""
-    for name in ("out_features", "out_channels", "embedding_dim", "num_channels"):
-        if hasattr(layer, name):
-            return getattr(layer, name)
-    return math.prod(layer.normalized_shape)
-
-
 def _linear(layer, a, g, arrangement, pool) -> LayerGradient:
     """One place a row: inner products of the rows of a unit, and one product for the sum of all units.
 
@@ -285,17 +270,16 @@ def _linear(layer, a, g, arrangement, pool) -> LayerGradient:
     first = large[-1].rows.stop if large else 0
     head = _by_blocks(layer, a, g, arrangement, large, pool) if large else None
     squares = pool.square_norms(g) * ((pool.square_norms(a) if weight else 0) + int(bias))
-    of_row = arrangement.of_row.to(a.device)
+    of_row = arrangement.of_row
     norms = squares.new_zeros(arrangement.n_units).index_add_(0, of_row, squares.sqrt())
     norms.square_()  # exact for units of one row
     if windows is not None:
-        slots, same, units = (part.to(a.device) for part in (windows.slots, windows.same, windows.units))
-        inputs, outputs = (torch.bmm(x, x.mT) for x in (a[slots], g[slots]))
+        inputs, outputs = (torch.bmm(x, x.mT) for x in (a[windows.slots], g[windows.slots]))
         # float32 products: their error is far below what is added for cancellation
         inputs = inputs.add_(int(bias)) if weight else torch.full_like(inputs, float(bias))
-        products = torch.where(same, inputs.double() * outputs, 0.0).sum(2).view(-1)
+        products = torch.where(windows.same, inputs.double() * outputs, 0.0).sum(2).view(-1)
         several = windows.several
-        found = norms.new_zeros(len(norms)).index_add_(0, units.view(-1), products)[several].clamp_(min=0)
+        found = norms.new_zeros(len(norms)).index_add_(0, windows.units.view(-1), products)[several].clamp_(min=0)
         norms[several] = found.add_(norms[several], alpha=_ROWS_CANCELLATION)
     if head is not None:
         norms[: len(head.square_norms)] = head.square_norms

@@ -29,16 +29,21 @@ WEIGHTINGS = ["rows", "units"]
 
 
 def naive(root, inputs, units, clip, weighting):
-    """The sum by one backward pass for each unit, and the norms before the clip."""
+    """The sum by one backward pass for each unit and row, and the norms before the clip, with their allowance."""
     parameters = [p for p in root.parameters() if p.requires_grad]
     total, norms = [torch.zeros_like(p) for p in parameters], []
     for unit in np.unique(units[units >= 0]):
-        rows = torch.from_numpy(units == unit)
-        losses = root(*(x[rows] for x in inputs))
-        loss = losses.mean() if weighting == "units" else losses.sum()
-        found = torch.autograd.grad(loss, parameters, allow_unused=True)
-        found = [torch.zeros_like(p) if g is None else g for g, p in zip(found, parameters)]
-        norms.append(float(sum(g.double().square().sum() for g in found) ** 0.5))
+        rows = np.flatnonzero(units == unit)
+        of_rows = []
+        for row in rows:
+            loss = root(*(x[row : row + 1] for x in inputs)).sum()
+            found = torch.autograd.grad(loss, parameters, allow_unused=True)
+            of_rows.append([torch.zeros_like(p) if g is None else g for g, p in zip(found, parameters)])
+        scale = len(rows) if weighting == "units" else 1
+        found = [sum(gradients) / scale for gradients in zip(*of_rows)]
+        sizes = [sum(float(g.double().norm()) for g in gradients) / scale for gradients in zip(*of_rows)]
+        allowance = 2**-10 * sum(size**2 for size in sizes) * (len(rows) > 1)
+        norms.append(float((sum(g.double().square().sum() for g in found) + allowance) ** 0.5))
         if np.isfinite(norms[-1]):
             for out, g in zip(total, found):
                 out += g * min(1.0, clip / norms[-1])
@@ -46,10 +51,10 @@ def naive(root, inputs, units, clip, weighting):
 
 
 def assert_near(found, expected, clip):
-    """Equal but for rounding and what the norms have for cancellation: 2**-11 (S / norm)**2 of a unit's clip."""
+    """Equal but for rounding, and for what the norms of places within a row have for cancellation."""
     gap = sum((a - b).double().square().sum() for a, b in zip(found, expected)) ** 0.5
     assert len(found) == len(expected)
-    assert float(gap) < 0.01 * clip
+    assert float(gap) < 2e-3 * clip
 
 
 # ---- the fast path equals a loop over units -----------------------------------------------------------------------
@@ -134,7 +139,7 @@ def test_a_network_whose_path_depends_on_its_input_is_summed_slowly():
     torch.manual_seed(0)
     root, x = LossModule(Twice()), data(12, 3)
     found = ClippedSum(root, 0.5, weighting="units", reference_scalars=12)(x, units=UNITS).value
-    assert_equal(found, naive(root, (x,), UNITS, 0.5, "units")[0])
+    assert_near(found, naive(root, (x,), UNITS, 0.5, "units")[0], 0.5)
 
 
 def test_units_come_with_a_weighting_and_fit_the_rows():
@@ -181,7 +186,8 @@ def test_replacing_a_unit_moves_the_sum_by_twice_the_bound_at_most_and_attains_i
     up = flat(engine(torch.ones(3, 1), units=np.zeros(3, dtype=int)).value)
     down = flat(engine(-torch.ones(2, 1), units=np.zeros(2, dtype=int)).value)
     assert float((up - down).norm()) == pytest.approx(2, rel=1e-3)
-    assert engine(torch.ones(1, 1), units=np.zeros(1, dtype=int)).sensitivity("replace_one") == 2
+    bounded = engine(torch.ones(1, 1), units=np.zeros(1, dtype=int))
+    assert (bounded.unit, bounded.add_or_remove_one, bounded.replace_one) == ("unit", 1.0, None)  # twice, by None
 
 
 def test_rows_of_a_unit_that_cancel_add_no_rounding_error_of_their_size():
@@ -440,16 +446,6 @@ def test_plans_refuse_units_that_cannot_be_followed(changes, message):
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
-    [(("", 3), "must be text"), ((3, 3), "must be text"), (("a", 0), "at least 1"), (("a", True), "at least 1"),
-     (("a", 3, "mean"), "'rows' or 'units'")],
-)  # fmt: skip
-def test_units_of_privacy_are_checked(values, message):
-    with pytest.raises(ValueError, match=message):
-        PrivacyUnit(*values)
-
-
-@pytest.mark.parametrize(
     "groups",
     [["b", "a", "b"], np.array(["b", "a", "b"], dtype=object), [7, -2, 7], [2**63 + 5, 1, 2**63 + 5], [0.5, 0.1, 0.5],
      np.array(["2020-01-02", "2020-01-01", "2020-01-02"], dtype="M8[D]"), [b"x", b"", b"x"], [True, False, True]],
@@ -465,3 +461,26 @@ def test_groups_of_any_kind_become_codes(groups):
 def test_groups_that_name_no_unit_are_refused(groups):
     with pytest.raises(ValueError, match="groups must"):
         unit_codes(groups)
+
+
+CANCELLING = {
+    **{name: LAYERS[name] for name in ("linear", "linear on a sequence, product", "layer norm", "group norm")},
+    "linear on a sequence, Gram": (lambda: nn.Linear(64, 48, bias=False), (3, 64)),
+    "conv": (lambda: nn.Conv2d(2, 3, 3, bias=False), (2, 8, 7)),
+    "conv, Gram": (lambda: nn.Conv2d(32, 64, 3, stride=2, bias=False), (32, 5, 5)),
+    "transposed": (lambda: nn.ConvTranspose2d(3, 2, 3, bias=False), (3, 5, 4)),
+    "embedding": (lambda: nn.Embedding(4, 3), (5,)),
+}
+
+
+@pytest.mark.parametrize("path", ["fast", "vmap"])
+@pytest.mark.parametrize("name", CANCELLING)
+def test_a_unit_whose_rows_cancel_does_not_depend_on_the_place_of_its_rows(name, path):
+    """The gradient of such a unit is a rounding error, which another unit would change: it must stay small."""
+    make, shape = CANCELLING[name]
+    torch.manual_seed(0)
+    root = LossModule(Layer(make()), lambda m, x, sign: 1e6 * m(x) * sign)
+    x = data(1, *shape, integers=4 if name == "embedding" else None).expand(2, *[-1] * len(shape))
+    sign = torch.tensor([1.0, -(1 - 2**-22)])
+    found = ClippedSum(root, 1.0, path=path, weighting="rows")(x, sign, units=np.zeros(2, dtype=int)).value
+    assert 0 < float(flat(found).norm()) < 2**-13
