@@ -128,7 +128,9 @@ def _ask(code, process):
 
 def _shell(code, folder):
     command = ["bash", "-euo", "pipefail", "-c", code]
-    return subprocess.run(command, cwd=folder, text=True, env=_environment(), check=True, stdout=subprocess.PIPE).stdout
+    # no terminal: commands ask nothing
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+    return subprocess.run(command, cwd=folder, text=True, env=_environment(), check=True, **pipes).stdout
 
 
 def _clean(printed, folder):
