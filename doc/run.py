@@ -6,6 +6,9 @@ a block replaces the `text` block that follows it. A block after `<!-- not run -
 Tables between `<!-- results -->` and `<!-- /results -->` are printed by the benchmarks of the `sh` block above them,
 from results stored in `doc/results`, without a fit. A test finds a table that differs from them.
 
+A notebook of `examples/` is run in a new kernel, stored with its outputs, and becomes a page of the gallery; with
+``--check`` it is run and nothing is written (the extra `docs`).
+
 An example of `examples/` becomes a page of the gallery: its docstring, its source, its output, its pictures. The page
 holds a digest of the source, so that a test finds a page that is older than its example.
 """
@@ -28,6 +31,10 @@ from datetime import date
 from pathlib import Path
 
 DOC = Path(__file__).resolve().parent
+sys.path.insert(0, str(DOC))
+
+import notebooks  # noqa: E402
+
 EXAMPLES, GALLERY = DOC.parent / "examples", DOC / "gallery"
 RUN_PAGES = ("choosing", "choosing_epsilon", "dp2vae", "pitfalls", "privae", "proofs_mended", "quickstart", "units")
 RESULTS = re.compile(r"```sh\n(?P<code>[^`]*?)```\n\n<!-- results -->\n(?P<tables>.*?)<!-- /results -->\n", re.DOTALL)
@@ -121,7 +128,9 @@ def _ask(code, process):
 
 def _shell(code, folder):
     command = ["bash", "-euo", "pipefail", "-c", code]
-    return subprocess.run(command, cwd=folder, text=True, env=_environment(), check=True, stdout=subprocess.PIPE).stdout
+    # no terminal: commands ask nothing
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+    return subprocess.run(command, cwd=folder, text=True, env=_environment(), check=True, **pipes).stdout
 
 
 def _clean(printed, folder):
@@ -159,21 +168,32 @@ def run_example(path):
     (GALLERY / f"{name}.md").write_text("\n".join(lines), encoding="utf-8")
 
 
+def run_notebook(path, write=True):
+    """Run a notebook, and write its outputs and its page of the gallery."""
+    notebooks.run(path, write=write)
+    if write:
+        (GALLERY / f"{path.stem}.md").write_text(notebooks.page(path, GALLERY), encoding="utf-8")
+
+
 def _cpu_seconds():
     times = os.times()
     return times.children_user + times.children_system
 
 
 def main(names):
+    if "--check" in names:
+        for path in sorted(EXAMPLES.glob("*.ipynb")):
+            run_notebook(path, write=False)
+        return
     for path in sorted(DOC.glob("*.md")):
         if not names or path.stem in names:
             write_tables(path)
     pages = [DOC / f"{name}.md" for name in RUN_PAGES]
-    for path in [*pages, *sorted(EXAMPLES.glob("*.py"))]:
+    for path in [*pages, *sorted(EXAMPLES.glob("*.py")), *sorted(EXAMPLES.glob("*.ipynb"))]:
         if names and path.stem not in names:
             continue
         start = time.perf_counter()
-        run_page(path) if path in pages else run_example(path)
+        {".md": run_page, ".py": run_example, ".ipynb": run_notebook}[path.suffix](path)
         print(f"{path.stem}: {time.perf_counter() - start:.1f} s", flush=True)
 
 

@@ -26,7 +26,7 @@ def main(argv=None):
         with warnings.catch_warnings():
             warnings.showwarning = _one_line_warning
             code = arguments.run(arguments)
-    except (ValueError, OSError, RuntimeError, ImportError) as error:
+    except (ValueError, OSError, RuntimeError, ImportError, Warning) as error:  # a warning where they are errors
         if arguments.traceback:
             raise
         print(f"skdpgen: {one_line(error)}", file=sys.stderr)

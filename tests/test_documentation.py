@@ -13,6 +13,7 @@ import skdpgen
 ROOT = Path(skdpgen.__file__).parent.parent
 PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "doc").rglob("*.md"))) if path.exists()]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -42,6 +43,22 @@ def test_the_gallery_shows_what_the_example_is_today(example):
     for picture in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text):
         assert (page.parent / picture).stat().st_size > 1000
     assert f"]({example.stem}.md)" in (page.parent / "index.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
+def test_a_notebook_is_stored_with_the_outputs_of_one_run(notebook):
+    """After a change of a notebook run `python doc/run.py NAME`; CI runs it by `python doc/run.py --check`."""
+    page, notebooks = ROOT / "doc" / "gallery" / f"{notebook.stem}.md", _script("notebooks")
+    cells = [cell for cell in notebooks.read(notebook)["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    outputs = [output for cell in cells for output in cell["outputs"]]
+    assert not [output for output in outputs if output["output_type"] == "error" or output.get("name") == "stderr"]
+    assert "charged" in notebooks.text_of(outputs[-1]["data"]["text/plain"])  # it ends with the ledger
+    text = page.read_text(encoding="utf-8")
+    assert f"examples/{notebook.name} {notebooks.digest(notebook)} " in text, "the page is older than its notebook"
+    assert f"]({notebook.stem}.md)" in (page.parent / "index.md").read_text(encoding="utf-8")
+    for picture in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text):
+        assert (page.parent / picture).stat().st_size > 1000
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

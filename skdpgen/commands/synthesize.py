@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import warnings
 from pathlib import Path
 
 from ..utils.printing import listed
@@ -270,13 +271,13 @@ def _run(arguments, model, settings, schema, options, results):
         neighboring=arguments.neighboring,
         target=arguments.target,
         schema=schema,
-        accountant=_open_ledger(arguments),
         random_state=arguments.seed,
         progress=False if arguments.quiet else "auto",
         **settings,
         **({} if arguments.checkpoint is None else {"checkpoint": arguments.checkpoint}),
     )
-    _fit(synthesizer, rows, arguments)
+    synthesizer.set_params(accountant=_open_ledger(arguments, synthesizer, rows))
+    warned = _fit(synthesizer, rows, arguments)
     print(synthesizer.summary_, file=sys.stderr)
     # as the real rows are written, so that whatever reads one file reads the other
     written = {name: options[name] for name in ("separator", "decimal")}
@@ -287,6 +288,11 @@ def _run(arguments, model, settings, schema, options, results):
     for remark in synthesizer.card_.remarks:
         print(remark)
     print(f"{n_rows} synthetic rows written to {arguments.output}")
+    if warned is not None:
+        raise RuntimeError(
+            f"{warned} (a {type(warned).__name__}, and warnings are errors here; the fit is complete, and its results "
+            "are written)"
+        )
 
 
 def _read_rows(arguments, schema, left_out, options):
@@ -316,8 +322,12 @@ def _with_unit(schema, unit):
     return Schema([*(() if schema is None else schema.columns), Identifier(unit)])
 
 
-def _open_ledger(arguments):
-    """Accountant of the ledger file, which is created where it is missing; None without one."""
+def _open_ledger(arguments, synthesizer, rows):
+    """Accountant of the ledger file, which is created where it is missing; None without one.
+
+    A fit that is refused leaves no new file: it is tried on a ledger in memory first. The file is never removed again,
+    because another process may have begun to charge it.
+    """
     from .. import PrivacyAccountant
 
     if arguments.ledger is None:
@@ -325,12 +335,17 @@ def _open_ledger(arguments):
     if Path(arguments.ledger).exists():
         return PrivacyAccountant(ledger=arguments.ledger)
     whole = arguments.epsilon if arguments.budget is None else arguments.budget
-    terms = (whole, arguments.delta, arguments.neighboring)
-    return PrivacyAccountant(*terms, ledger=arguments.ledger, unit=arguments.unit)
+    budget = (whole, arguments.delta, arguments.neighboring)
+    trial = PrivacyAccountant(*budget, unit=arguments.unit)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit says them
+        plan = synthesizer.set_params(accountant=trial).plan(rows)
+    trial.charge(plan.event, plan.label, plan.extra_delta, unit=arguments.unit)
+    return PrivacyAccountant(*budget, ledger=arguments.ledger, unit=arguments.unit)
 
 
 def _fit(synthesizer, rows, arguments):
-    """Fit, and say what stays charged where that fails."""
+    """Fit, and say what stays charged where that fails; return the warning of a complete fit that was an error."""
     from ..exceptions import SchemaError
 
     try:
@@ -343,6 +358,12 @@ def _fit(synthesizer, rows, arguments):
             f'{said}: add them to its categories, give it an "other", or name a text that means a '
             "missing value by --missing TEXT"
         ) from error
+    except Warning as warning:  # with python -W error
+        if not hasattr(synthesizer, "card_"):
+            raise RuntimeError(
+                f"{warning} (a {type(warning).__name__}, and warnings are errors here); nothing was charged"
+            ) from warning
+        return warning
     except Exception as error:
         if not hasattr(synthesizer, "accountant_"):
             raise
@@ -356,3 +377,4 @@ def _fit(synthesizer, rows, arguments):
         if hasattr(synthesizer, "accountant_") and (again := _goes_on(arguments)):
             raise KeyboardInterrupt(f"interrupted; what was charged stays charged{again}") from None
         raise
+    return None

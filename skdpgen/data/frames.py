@@ -29,7 +29,7 @@ from ..tabular import (
     validate_frame,
 )
 from ..tabular._constraints import constraint_texts
-from ..tabular._construction import Construction
+from ..tabular._construction import Construction, check_equalities
 from ..tabular._formats import type_of_objects
 from ..tabular._frames import declared_family, factorize
 from ..tabular._identifiers import insert_keys, likely_codes, likely_identifiers, merge_keys, split_keys
@@ -785,6 +785,7 @@ def _construction(schema, constraints, targets):
     if not given and not declared:
         return None
     construction = Construction.of(schema.constrain(*given), targets)
+    check_equalities(construction)
     kept = [text for text in construction.table.constraints if text in declared or text in construction.texts]
     if len(kept) < len(construction.table.constraints):  # what is drawn again may change after the fit
         construction = Construction.of(replace(schema, constraints=tuple(kept)), targets)

@@ -33,9 +33,11 @@ from ._formats import form_of, time_zone
 from ._frames import check_columns, numeric_bounds, numeric_values
 from ._schema import Schema
 
-__all__ = ["Construction"]
+__all__ = ["Construction", "check_equalities"]
 
 _MOST_INTEGER = 2**53
+# Whole numbers of a range in which an equality may be found by drawing again.
+_MOST_REPEATING = 10_000
 # Microseconds.
 _DAY, _SECOND = 86_400_000_000, 1_000_000
 
@@ -272,6 +274,42 @@ def _with_condition(constraint, schema, steps, fixed):
                 exact = _add_gap(constraint, *sides, isinstance(op, ast.Lt | ast.Gt), schema, steps, fixed)
             whole &= exact
     return steps, whole
+
+
+def check_equalities(construction):
+    """Refuse, by public facts alone, an equality of numbers that is not constructed: no row that is drawn satisfies it.
+
+    Where a number has few possible values, or declared spikes, rows that are drawn again may.
+    """
+    schema = construction.table
+    for text in construction.left:
+        constraint = read_constraint(text, schema.names)
+        if not isinstance(constraint, RowConstraint):
+            continue
+        tree = constraint.tree
+        for part in tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]:
+            if not isinstance(part, ast.Compare) or not all(isinstance(op, ast.Eq) for op in part.ops):
+                continue
+            names = set(constraint.columns_in(part))
+            made = [s for s in construction.steps if isinstance(s, Computed) and {s.column, *s.weights} == names]
+            if not made and any(_hardly_repeats(schema[name]) for name in names):
+                raise SchemaError(
+                    f"the constraint {text!r} is an equality of numbers that cannot be constructed, and rows that are "
+                    "drawn at random do not satisfy it. Constructed is one column on one side and on the other a sum "
+                    "of columns times numbers, as in 'total == a + b', for columns that are no target and in no other "
+                    "such constraint. Write it so; or leave it out, and compute the column after sampling; nothing "
+                    "was charged"
+                )
+
+
+def _hardly_repeats(column):
+    """Whether two values of a column are hardly ever equal by chance."""
+    if not isinstance(column, Numeric | Datetime) or column.spikes:
+        return False
+    if not column.whole:
+        return True
+    low, high = numeric_bounds(column) if column.complete else (0, 0)
+    return high - low > _MOST_REPEATING
 
 
 def _knowing(step, steps):

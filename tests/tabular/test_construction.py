@@ -17,7 +17,7 @@ from skdpgen.tabular import (
     schema_from_histogram,
     schema_histogram,
 )
-from skdpgen.tabular._construction import Construction
+from skdpgen.tabular._construction import Construction, check_equalities
 
 N = 400
 RNG = np.random.default_rng(7)
@@ -519,3 +519,30 @@ def test_nothing_learned_can_stop_a_construction_after_the_charge():
             assert (rows["came"] <= rows["left"]).all()
             assert (rows["back"][rows["dead"]] == "NO").all()
             encoder.codes(seen)
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("c == a * b", True),
+        ("a + b == 10", True),
+        ("a == 3", True),
+        ("a * a == b and k == 'x'", True),
+        ("a == b + c", False),
+        ("a == b and c < 5", False),
+        ("i * i == i", False),
+        ("s == 3", False),
+        ("a == b or k == 'x'", False),
+    ],
+)
+def test_an_equality_of_numbers_that_is_not_constructed_is_refused(text, refused):
+    schema = Schema(
+        [Numeric("a", (0, 10)), Numeric("b", (0, 10)), Numeric("c", (0, 100)), Numeric("i", (0, 10), integer=True)]
+        + [Numeric("s", (0, 10), spikes=(3,)), Categorical("k", ("x", "y"))]
+    )
+    construction = Construction.of(schema.constrain(text))
+    if not refused:
+        check_equalities(construction)
+        return
+    with pytest.raises(SchemaError, match=r"cannot be constructed.*nothing was charged"):
+        check_equalities(construction)
