@@ -387,6 +387,14 @@ BENCHMARKS = {
             group_by=("rows", "columns"),
         ),
         Benchmark(
+            "command_cost",
+            "processor seconds of the commands, beside those of pandas reading the same file",
+            "command_cost:command_benchmark",
+            options=("epsilon", "quick"),
+            figures=("cpu_seconds", "read_seconds", "ratio"),
+            group_by=("command", "rows", "columns"),
+        ),
+        Benchmark(
             "privae-theory",
             "PriVAE's Table 1 with the true sensitivities, and the noise of one draw against two",
             "theory:privae_theory_benchmark",

@@ -138,6 +138,41 @@ assert "torch" not in sys.modules, "torch"
     assert done.returncode == 0, done.stderr
 
 
+def _loaded(code):
+    """Modules that a process of its own has loaded after some code."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules, file=sys.stderr)"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.split())
+
+
+def test_a_schema_is_written_without_scikit_learn_and_the_mechanisms(tmp_path):
+    (tmp_path / "rows.csv").write_text("age,job,since\n31,nurse,2020-01-02\n47,clerk,2021-03-04\n")
+    loaded = _loaded(f"from skdpgen.__main__ import main\nassert main(['schema', {str(tmp_path / 'rows.csv')!r}]) == 0")
+    assert "pandas" in loaded
+    for name in ("sklearn", "scipy", "dp_accounting", "torch", "tqdm", "matplotlib", "skdpgen.mechanisms"):
+        assert name not in loaded, name
+
+
+def test_a_table_fit_loads_no_network_no_picture_no_cluster_and_no_other_model():
+    code = """
+import pandas as pd
+import warnings
+from skdpgen import MomentSynthesizer
+warnings.simplefilter("ignore")
+MomentSynthesizer(10.0).fit(pd.DataFrame({"a": ["x", "y"] * 30, "b": range(60)})).sample(3)
+"""
+    loaded = _loaded(code)
+    assert "skdpgen.synthesizers._moment" in loaded
+    others = {f"skdpgen.synthesizers.{name}" for name in ("_dp2vae", "_dpgm", "_dp_merf", "_privae", "_pipeline")}
+    rooms = {f"skdpgen.{name}" for name in ("dpsgd", "nn", "metrics", "report", "audit", "model_selection", "datasets")}
+    packages = {"torch", "skorch", "matplotlib", "dask", "distributed", "tqdm"}
+    parts = {"sklearn.ensemble", "sklearn.linear_model", "sklearn.model_selection", "sklearn.pipeline"}
+    assert not loaded & (others | rooms | packages | parts)
+
+
 def test_every_public_name_is_there():
     for name in skdpgen.__all__:
         assert getattr(skdpgen, name) is not None

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from ._dp2vae import DP2VAESynthesizer
-from ._dp_merf import DPMERFSynthesizer
-from ._dpgm import DPGMSynthesizer
-from ._moment import MomentSynthesizer
-from ._p3gm import P3GMSynthesizer
-from ._pipeline import PrivatePipeline, sample_pipeline
-from ._privae import DPVAESynthesizer, PriVAESynthesizer
-from ._released import load
+import importlib
 
-__all__ = [
-    "DP2VAESynthesizer",
-    "DPGMSynthesizer",
-    "DPMERFSynthesizer",
-    "DPVAESynthesizer",
-    "MomentSynthesizer",
-    "P3GMSynthesizer",
-    "PriVAESynthesizer",
-    "PrivatePipeline",
-    "load",
-    "sample_pipeline",
-]
+# Imported on first use: a fit needs one of them.
+_HOMES = {
+    "DP2VAESynthesizer": "_dp2vae",
+    "DPGMSynthesizer": "_dpgm",
+    "DPMERFSynthesizer": "_dp_merf",
+    "DPVAESynthesizer": "_privae",
+    "MomentSynthesizer": "_moment",
+    "P3GMSynthesizer": "_p3gm",
+    "PriVAESynthesizer": "_privae",
+    "PrivatePipeline": "_pipeline",
+    "load": "_released",
+    "sample_pipeline": "_pipeline",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name):
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted([*globals(), *_HOMES])

@@ -174,7 +174,7 @@ def _fit_prior(released, tables, codec, scores, model, fit):
         sd = noise_multiplier * tables.sensitivity(fit.neighboring)
         return fit_scores(released, sd, scores, fit.stream, **options)
     sd = unpack(_noise_sd(tables, noise_multiplier, fit.neighboring), codec)
-    bar = functools.partial(progress_bar, phase="prior and decoder", shown=model.progress)
+    bar = functools.partial(progress_bar, phase="prior and decoder", shown=True) if model.progress else None
     return fit_tables(released, sd, codec.n_levels, fit.stream, progress=bar, **options)
 
 

@@ -14,7 +14,13 @@ from skdpgen.generators.gaussians import (
     image_contrast,
     match_clipped_normal,
 )
-from skdpgen.generators.product_mixture import consistent_marginals, fit_tables
+from skdpgen.generators.product_mixture import (
+    _TableLoss,
+    block_of_level,
+    block_softmax,
+    consistent_marginals,
+    fit_tables,
+)
 from skdpgen.mechanisms import Moments, OneHotMoments, exact_value, one_hot_moments, unpack_one_hot_moments
 
 
@@ -201,3 +207,56 @@ def test_many_levels_take_fewer_steps(rng):
 
     fit_tables(wide, _zeros_like(wide), np.array([450, 450]), rng, progress=stop)
     assert steps == [1500, 300]  # fewer fits first, then fewer steps
+
+
+def _loss_of_tables(rng, counts, n_levels):
+    """A loss of random tables, and its parameters in double precision."""
+    width, n_classes = sum(n_levels), len(counts)
+    pairs = rng.normal(50, 20, (n_classes, width, width))
+    released = OneHotMoments(
+        np.asarray(counts, dtype=float), rng.normal(60, 20, (n_classes, width)), pairs + pairs.transpose(0, 2, 1)
+    )
+    noise_sd = OneHotMoments(np.array([5.0]), np.full((1, width), 3.0), np.full((1, width, width), 4.0))
+    parameters = rng.normal(size=(n_classes, 8, 3)), rng.normal(size=(3, width)), rng.normal(size=width)
+    return _TableLoss(released, noise_sd, np.asarray(n_levels), np.asarray(counts, dtype=float)), parameters
+
+
+def _value(loss, points, weight, bias):
+    """Half the weighted squared error, from its definition, in double precision."""
+    total = 0.0
+    for k in loss.classes:
+        each = max(loss.counts[k], 1.0) / points.shape[1]
+        p = block_softmax(points[k] @ weight + bias, loss.offsets, loss.block)
+        one_way, pairs = each * p.sum(axis=0), each * p.T @ p
+        total += 0.5 * (loss.one_way_weight * np.square(one_way - loss.one_way[k])).sum()
+        total += 0.25 * (loss.pair_weight * np.square(pairs - loss.pairs[k])).sum()
+    return total
+
+
+def test_gradients_of_the_tables_are_the_derivatives_of_their_error(rng):
+    loss, parameters = _loss_of_tables(rng, [300.0, 120.0], [2, 3, 4])
+    assert loss.block.tolist() == block_of_level([2, 3, 4]).tolist()
+    found = loss.gradients(*(q.astype(np.float32) for q in parameters))
+    for at, gradient in enumerate(found):
+        way = rng.normal(size=gradient.shape)
+        ends = []
+        for step in (-1e-5, 1e-5):
+            moved = list(parameters)
+            moved[at] = moved[at] + step * way
+            ends.append(_value(loss, *moved))
+        assert (gradient * way).sum() == pytest.approx((ends[1] - ends[0]) / 2e-5, rel=1e-3)
+
+
+def test_a_class_that_the_noise_hides_costs_no_step_and_moves_no_decoder(rng):
+    loss, parameters = _loss_of_tables(rng, [300.0, 0.0], [2, 3])
+    points, weight, bias = loss.gradients(*(q.astype(np.float32) for q in parameters))
+    assert not points[1].any()
+    assert points[0].any()
+    alone, _ = _loss_of_tables(rng, [300.0], [2, 3])
+    alone.one_way, alone.pairs = loss.one_way[:1], loss.pairs[:1]
+    _, weight_alone, bias_alone = alone.gradients(parameters[0][:1].astype(np.float32), *(
+        q.astype(np.float32) for q in parameters[1:]))  # fmt: skip
+    np.testing.assert_array_equal(weight, weight_alone)
+    np.testing.assert_array_equal(bias, bias_alone)
+    nobody, _ = _loss_of_tables(rng, [0.0, 0.0], [2, 3])
+    assert nobody.classes.tolist() == [0, 1]  # where all are hidden, all are drawn
