@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ import pandas as pd
 from ._quality import CATEGORY, category_counts, tame_numbers
 from ._samples import ColumnCells, column_cells, column_kind, paired_frames
 
-__all__ = ["UnseenPairs", "lost_categories", "unseen_pairs"]
+__all__ = ["UnseenPairs", "lost_categories", "split_cells", "unseen", "unseen_pairs", "value_cells"]
 
 # Combinations that a table lists; their number is counted whole.
 _MOST_PAIRS = 1_000
@@ -104,13 +105,27 @@ def unseen_pairs(real, synthetic, schema=None, *, n_bins=10, max_levels=200):
     [['m', 'yes', 1]]
     """
     real, synthetic = paired_frames(real, synthetic)
-    columns = [
-        cells
-        for name in real.columns
-        if (cells := _values(real[name], synthetic[name], None if schema is None else schema[name], n_bins)).size
-        <= max_levels + 1
-    ]
-    return unseen(columns, (len(real), len(synthetic)))
+    return unseen(value_cells(real, synthetic, schema, n_bins=n_bins, max_levels=max_levels))
+
+
+def value_cells(real, synthetic, schema=None, *, n_bins=10, max_levels=200):
+    """Return the columns of two frames as cells, as `unseen_pairs` compares them; new values are -1."""
+    cells = (
+        _values(real[name], synthetic[name], None if schema is None else schema[name], n_bins) for name in real.columns
+    )
+    return [column for column in cells if column.size <= max_levels + 1]
+
+
+def split_cells(columns, first):
+    """Return cells of two parts of the real rows, as `unseen` takes them: the flagged rows, and the others."""
+    parts = []
+    for column in columns:
+        known = np.zeros(column.size, dtype=bool)
+        known[column.real[first]] = True
+        other = column.real[~first]
+        other = np.where(known[other], other, -1)
+        parts.append(replace(column, real=column.real[first], synthetic=other))
+    return parts
 
 
 def _values(real, synthetic, declared, n_bins):
@@ -153,15 +168,18 @@ def _span(low, high, kind):
     return low if low == high else f"{low} to {high}"
 
 
-def unseen(columns, sizes):
-    """Return `UnseenPairs` of columns as cells, of tables of so many rows."""
-    flagged, where = np.zeros(sizes[1], dtype=bool), []
+def unseen(columns):
+    """Return `UnseenPairs` of columns as `value_cells` gives them."""
+    sizes = [len(codes) for codes in (columns[0].real, columns[0].synthetic)] if columns else (1, 1)
+    flagged, where, joint = np.zeros(sizes[1], dtype=bool), [], np.empty(sizes[0], dtype=np.intp)
     found = [[np.zeros(0, dtype=int)] for _ in range(5)]
     for i, j in combinations(range(len(columns)), 2):
         one, other = columns[i], columns[j]
         size = one.size * other.size
         occur = np.zeros(size, dtype=bool)
-        occur[one.real * other.size + other.real] = True
+        np.multiply(one.real, other.size, out=joint)
+        joint += other.real
+        occur[joint] = True
         both = one.synthetic * other.size + other.synthetic
         new = (one.synthetic >= 0) & (other.synthetic >= 0)
         new &= ~occur[np.where(new, both, 0)]
@@ -180,7 +198,7 @@ def unseen(columns, sizes):
     most = np.argsort(-listed[-1], kind="stable")[:_MOST_PAIRS]
     table = _pairs_table(columns, sizes[0], *(part[most] for part in listed))
     where = pd.DataFrame(sorted(where, key=lambda row: -row[3]), columns=["first", "second", "count", "synthetic"])
-    return UnseenPairs(float(flagged.mean()), int(where["count"].sum()), where, table)
+    return UnseenPairs(float(flagged.sum() / max(len(flagged), 1)), int(where["count"].sum()), where, table)
 
 
 def _pairs_table(columns, n_real, first, value, second, other, made):
