@@ -81,9 +81,12 @@ class Sections:
         made, real = (score_of(*parts) for parts in zip(columns, pairs))
         self.pair_scores = pairs[0]
         named = {
-            "overall": ("overall score: mean of the next two", "QualityReport"),
+            "overall": ("overall score: mean of the next two", "QualityReport, over all pairs"),
             "columns": ("score of columns, mean", "Column Shapes: KSComplement, TVComplement"),
-            "pairs": ("score of pairs, mean", "Column Pair Trends: CorrelationSimilarity, ContingencySimilarity"),
+            "pairs": (
+                "score of pairs, mean",
+                "Column Pair Trends, over all pairs: CorrelationSimilarity, ContingencySimilarity",
+            ),
         }
         for key, (name, same) in named.items():
             value, other = getattr(made, key), getattr(real, key)
