@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from ._distances import associations, column_kinds, pairwise_tvd
-from ._samples import column_kind, declared_column, paired_frames, to_numbers
+from ._quality import tame_numbers
+from ._samples import column_kind, declared_column, paired_frames
 
 __all__ = [
     "REAL",
@@ -255,8 +256,8 @@ def count_marginal(real, synthetic, declared=None, n_bins=20, *, known=()):
     missing = tuple(float(column.isna().mean()) for column in (real, synthetic))
     if kind == "category":
         return _levels(real, synthetic, declared, missing, known)
-    values = [to_numbers(column, finite=True) for column in (real, synthetic)]
-    values = [column[np.isfinite(column)] for column in values]
+    values = [tame_numbers(column) for column in (real, synthetic)]
+    values = [column[~np.isnan(column)] for column in values]
     edges, scale = _edges(values[0], kind, n_bins)
     shares = [np.histogram(np.clip(column, edges[0], edges[-1]), edges)[0] / max(len(column), 1) for column in values]
     return Marginal(real.name, kind, None, edges, *shares, missing, scale, _is_uneven(*shares))
@@ -273,8 +274,8 @@ def _edges(values, kind, n_bins):
     if not len(values):
         return np.linspace(0.0, 1.0, n_bins + 1), None
     low, high = values.min(), values.max()
-    equal = np.linspace(low, high if high > low else low + 1.0, n_bins + 1)
-    if kind != "date" and high - low < 1e6 and np.all(values == np.rint(values)):
+    equal = _equal(low, high, n_bins)
+    if kind != "date" and high - low < 1e6 and max(-low, high) < 2**50 and np.all(values == np.rint(values)):
         width = np.ceil((high - low + 1) / n_bins)  # each bar as many whole numbers
         equal = np.arange(low, high + width + 1, width) - 0.5
         if width == 1:
@@ -289,8 +290,12 @@ def _edges(values, kind, n_bins):
     if np.all(np.diff(edges) > 0) and not _is_crowded(values, edges):
         return edges, scale
     # values far from zero and near each other, but a few: the outer bins hold these
-    low, high = np.quantile(values, (0.005, 0.995))
-    return np.linspace(low, high if high > low else low + 1.0, n_bins + 1), None
+    return _equal(*np.quantile(values, (0.005, 0.995)), n_bins), None
+
+
+def _equal(low, high, n_bins):
+    least = max(1.0, abs(low) * 1e-3) if high == low else max(abs(low), abs(high)) * n_bins * 1e-15
+    return np.linspace(low, max(high, low + least), n_bins + 1)
 
 
 def _is_crowded(values, edges):

@@ -21,6 +21,7 @@ __all__ = [
     "pair_scores",
     "quality_score",
     "score_of",
+    "tame_numbers",
 ]
 
 
@@ -35,6 +36,8 @@ class _Declared(NamedTuple):
 CATEGORY = _Declared()
 # Bins of a number beside a category: those of ContingencySimilarity.
 _BINS = 10
+# Numbers beyond it are taken for it, and those below its inverse for zero: sums and differences stay finite.
+_LARGEST = 1e300
 
 
 class QualityScore(NamedTuple):
@@ -107,7 +110,7 @@ def column_scores(real, synthetic, schema=None):
 
 
 def _kolmogorov_smirnov(real, synthetic):
-    values = [to_numbers(column, finite=True) for column in (real, synthetic)]
+    values = [tame_numbers(column) for column in (real, synthetic)]
     values = [np.sort(column[~np.isnan(column)]) for column in values]
     if not all(map(len, values)):
         return np.nan
@@ -123,11 +126,18 @@ def _total_variation(real, synthetic):
     return 0.5 * float(np.abs(one - other).sum())
 
 
+def tame_numbers(column):
+    """Return a column as `to_numbers` does, NaN where infinite, of sizes with which float64 can compute further."""
+    values = np.clip(to_numbers(column, finite=True), -_LARGEST, _LARGEST)
+    return np.where(np.abs(values) < 1 / _LARGEST, 0.0, values)
+
+
 def category_counts(column):
     """Return the number of rows of each value that occurs, a Series by value; missing values are left out."""
     try:
         counts = column.value_counts()
-    except TypeError:  # pandas' message holds a cell
+        set(counts.index)  # pandas counts what has no hash, and cannot compare it
+    except TypeError:  # its message may hold a cell
         raise InvalidInputError(f"column {column.name!r}: holds objects that are no categories") from None
     counts.index = pd.Index(counts.index, dtype=object)
     return counts[counts > 0].astype(np.int64)
@@ -142,7 +152,7 @@ def kept(real, synthetic, kind):
         known = other.index.isin(one.index)
         allowed = int(other[known].sum()) + (int(synthetic.isna().sum()) if real.isna().any() else 0)
         return float(known.sum() / len(one)), allowed / len(synthetic)
-    known, made = (to_numbers(column, finite=True) for column in (real, synthetic))
+    known, made = (tame_numbers(column) for column in (real, synthetic))
     n_made, has_missing = len(made), np.isnan(known).any()
     known, made = known[~np.isnan(known)], made[~np.isnan(made)]
     if not len(known) or not len(made):
@@ -192,7 +202,7 @@ def pair_scores(real, synthetic, schema=None):
         if column_kind(real[name], None if schema is None else schema[name]) == "category":
             cells.append(column_cells(*pair, CATEGORY))
         else:
-            numbers[at] = [to_numbers(column, finite=True) for column in pair]
+            numbers[at] = [tame_numbers(column) for column in pair]
             cells.append(_binned(name, *numbers[at]))
     scores = np.eye(len(cells))
     at = list(numbers)
@@ -209,7 +219,8 @@ def pair_scores(real, synthetic, schema=None):
 
 def _binned(name, real, synthetic):
     known = real[~np.isnan(real)]
-    edges = np.histogram_bin_edges(known, bins=_BINS) if len(known) else np.arange(_BINS + 1.0)
+    low, high = (known.min(), known.max()) if len(known) else (0.0, 1.0)
+    edges = np.linspace(low, high, _BINS + 1) if high > low else np.linspace(low - 0.5, high + 0.5, _BINS + 1)
     codes = [np.searchsorted(edges[1:-1], values, side="right") for values in (real, synthetic)]
     codes = [np.where(np.isnan(values), _BINS, code) for values, code in zip((real, synthetic), codes)]
     return ColumnCells(name, "number", *codes, _BINS + 1)
@@ -217,13 +228,13 @@ def _binned(name, real, synthetic):
 
 def _correlations(values):
     """Pearson's correlations over the rows that have both values; NaN where one of them is constant."""
+    sizes = np.nanmax(np.abs(values), axis=0, initial=0.0)
+    values = values / np.where(sizes > 0, sizes, 1.0)  # or squares overflow
     if np.isnan(values).any():
         return pd.DataFrame(values).corr(min_periods=2).to_numpy()
-    constant = values.max(axis=0) == values.min(axis=0)
-    centered = values - values.mean(axis=0)
-    norms = np.linalg.norm(centered, axis=0)
-    norms[constant] = np.nan
-    scaled = centered / norms
+    norms = np.linalg.norm(values - values.mean(axis=0), axis=0)
+    norms[(values.max(axis=0) == values.min(axis=0)) | (norms == 0)] = np.nan
+    scaled = (values - values.mean(axis=0)) / norms
     return np.clip(scaled.T @ scaled, -1.0, 1.0)
 
 

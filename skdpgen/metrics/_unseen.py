@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from ._quality import CATEGORY, category_counts
-from ._samples import ColumnCells, column_cells, column_kind, paired_frames, to_numbers
+from ._quality import CATEGORY, category_counts, tame_numbers
+from ._samples import ColumnCells, column_cells, column_kind, paired_frames
 
-__all__ = ["UnseenPairs", "lost_categories", "unseen_pairs"]
+__all__ = ["UnseenPairs", "lost_categories", "split_cells", "unseen", "unseen_pairs", "value_cells"]
 
 # Combinations that a table lists; their number is counted whole.
 _MOST_PAIRS = 1_000
@@ -26,6 +27,8 @@ class UnseenPairs(NamedTuple):
         Share of synthetic rows with such a pair, one at least.
     count : int
         Number of such pairs of values.
+    columns : DataFrame
+        Where they are: ``first``, ``second`` (two columns), ``count`` (pairs of values) and ``synthetic`` (rows).
     pairs : DataFrame
         The commonest: ``first``, ``value``, ``second``, ``other`` (two columns and a value of each), ``synthetic``
         (rows that have both), ``real_value``, ``real_other`` (real rows that have either), and ``expected``: real rows
@@ -34,6 +37,7 @@ class UnseenPairs(NamedTuple):
 
     share: float
     count: int
+    columns: pd.DataFrame
     pairs: pd.DataFrame
 
 
@@ -85,7 +89,7 @@ def unseen_pairs(real, synthetic, schema=None, *, n_bins=10, max_levels=200):
     Returns
     -------
     UnseenPairs
-        ``share``, ``count`` and ``pairs``. A value that no real row has by itself makes no pair.
+        ``share``, ``count``, ``columns`` and ``pairs``. A value that no real row has by itself makes no pair.
 
     Notes
     -----
@@ -101,13 +105,27 @@ def unseen_pairs(real, synthetic, schema=None, *, n_bins=10, max_levels=200):
     [['m', 'yes', 1]]
     """
     real, synthetic = paired_frames(real, synthetic)
-    columns = [
-        cells
-        for name in real.columns
-        if (cells := _values(real[name], synthetic[name], None if schema is None else schema[name], n_bins)).size
-        <= max_levels + 1
-    ]
-    return unseen(columns, (len(real), len(synthetic)))
+    return unseen(value_cells(real, synthetic, schema, n_bins=n_bins, max_levels=max_levels))
+
+
+def value_cells(real, synthetic, schema=None, *, n_bins=10, max_levels=200):
+    """Return the columns of two frames as cells, as `unseen_pairs` compares them; new values are -1."""
+    cells = (
+        _values(real[name], synthetic[name], None if schema is None else schema[name], n_bins) for name in real.columns
+    )
+    return [column for column in cells if column.size <= max_levels + 1]
+
+
+def split_cells(columns, first):
+    """Return cells of two parts of the real rows, as `unseen` takes them: the flagged rows, and the others."""
+    parts = []
+    for column in columns:
+        known = np.zeros(column.size, dtype=bool)
+        known[column.real[first]] = True
+        other = column.real[~first]
+        other = np.where(known[other], other, -1)
+        parts.append(replace(column, real=column.real[first], synthetic=other))
+    return parts
 
 
 def _values(real, synthetic, declared, n_bins):
@@ -118,7 +136,7 @@ def _values(real, synthetic, declared, n_bins):
         known = np.bincount(cells.real, minlength=cells.size) > 0
         made = np.where(known[cells.synthetic], cells.synthetic, -1)
         return ColumnCells(cells.name, kind, cells.real, made, cells.size, cells.labels)
-    numbers = [to_numbers(column, finite=True) for column in (real, synthetic)]
+    numbers = [tame_numbers(column) for column in (real, synthetic)]
     known = numbers[0][~np.isnan(numbers[0])]
     if not len(known):
         return ColumnCells(real.name, kind, *(np.zeros(len(values), dtype=int) for values in numbers), 1, ("missing",))
@@ -150,16 +168,18 @@ def _span(low, high, kind):
     return low if low == high else f"{low} to {high}"
 
 
-def unseen(columns, sizes):
-    """Return `UnseenPairs` of columns as cells, of tables of so many rows."""
-    n_real, n_synthetic = sizes
-    flagged, count, found = np.zeros(n_synthetic, dtype=bool), 0, []
-    shares = [np.bincount(column.real, minlength=column.size) for column in columns]
+def unseen(columns):
+    """Return `UnseenPairs` of columns as `value_cells` gives them."""
+    sizes = [len(codes) for codes in (columns[0].real, columns[0].synthetic)] if columns else (1, 1)
+    flagged, where, joint = np.zeros(sizes[1], dtype=bool), [], np.empty(sizes[0], dtype=np.intp)
+    found = [[np.zeros(0, dtype=int)] for _ in range(5)]
     for i, j in combinations(range(len(columns)), 2):
         one, other = columns[i], columns[j]
         size = one.size * other.size
         occur = np.zeros(size, dtype=bool)
-        occur[one.real * other.size + other.real] = True
+        np.multiply(one.real, other.size, out=joint)
+        joint += other.real
+        occur[joint] = True
         both = one.synthetic * other.size + other.synthetic
         new = (one.synthetic >= 0) & (other.synthetic >= 0)
         new &= ~occur[np.where(new, both, 0)]
@@ -168,20 +188,21 @@ def unseen(columns, sizes):
         flagged |= new
         made = np.bincount(both[new], minlength=size)
         pairs = np.flatnonzero(made)
-        count += len(pairs)
+        where.append((one.name, other.name, len(pairs), int(new.sum())))
         pairs = pairs[np.argsort(-made[pairs], kind="stable")][:_MOST_PAIRS]
         first, second = np.divmod(pairs, other.size)
-        found.append((np.full(len(pairs), i), first, np.full(len(pairs), j), second, made[pairs]))
-    if not found:
-        return UnseenPairs(0.0, 0, _pairs_table(columns, shares, n_real, *(np.zeros(0, dtype=int) for _ in range(5))))
-    listed = [np.concatenate(parts) for parts in zip(*found)]
+        parts = np.full(len(pairs), i), first, np.full(len(pairs), j), second, made[pairs]
+        for listed, part in zip(found, parts):
+            listed.append(part)
+    listed = [np.concatenate(parts) for parts in found]
     most = np.argsort(-listed[-1], kind="stable")[:_MOST_PAIRS]
-    return UnseenPairs(
-        float(flagged.mean()), count, _pairs_table(columns, shares, n_real, *(part[most] for part in listed))
-    )
+    table = _pairs_table(columns, sizes[0], *(part[most] for part in listed))
+    where = pd.DataFrame(sorted(where, key=lambda row: -row[3]), columns=["first", "second", "count", "synthetic"])
+    return UnseenPairs(float(flagged.sum() / max(len(flagged), 1)), int(where["count"].sum()), where, table)
 
 
-def _pairs_table(columns, shares, n_real, first, value, second, other, made):
+def _pairs_table(columns, n_real, first, value, second, other, made):
+    shares = [np.bincount(column.real, minlength=column.size) for column in columns]
     either = [
         np.array([int(shares[i][k]) for i, k in zip(at, which)], dtype=int)
         for at, which in ((first, value), (second, other))

@@ -28,6 +28,8 @@ def chart(marginal, said):
     said : str
         What the chart shows, for who does not see it.
     """
+    if not (marginal.real.any() or marginal.synthetic.any()):
+        return "<p>No values.</p>"
     shares = _Shares(marginal)
     height, parts = (_bars if marginal.labels is not None else _histogram)(marginal, shares)
     body = "\n".join(parts)
@@ -42,7 +44,7 @@ class _Shares:
 
     def __init__(self, marginal):
         both = np.concatenate([marginal.real, marginal.synthetic])
-        self.top = float(both.max()) * 1.04 or 1.0
+        self.top = float(both.max()) * 1.04
         self.log, self.name = marginal.log_shares, "share of rows"
         if self.log:
             self.low = max(float(np.floor(np.log10(both[both > 0].min()) - 1e-9)), -7.0)

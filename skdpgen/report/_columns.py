@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from .. import metrics
@@ -157,11 +159,16 @@ def _grid(cards):
 
 def _index(names):
     """Links to all cards, by the first letter."""
-    ordered = sorted(enumerate(map(str, names)), key=lambda pair: (pair[1].lower(), pair[0]))
+    ordered = sorted(enumerate(map(str, names)), key=lambda pair: (_natural(pair[1]), pair[0]))
     links = "".join(
         f'<li data-name="{text(name.lower())}"><a href="#column-{k}">{text(name)}</a></li>' for k, name in ordered
     )
     return details(f"Index of all {len(ordered):,} columns", f'<ul class="index">{links}</ul>')
+
+
+def _natural(name):
+    """Key of an order in which x2 is before x10."""
+    return [part.rjust(12, "0") if part.isdecimal() else part for part in re.split(r"(\d+)", name.lower())]
 
 
 def _all_columns(order):

@@ -59,7 +59,7 @@ summary { cursor: pointer; font-weight: 600; }
 details caption { position: absolute; left: -100rem; }
 details { margin: .5rem 0; }
 .tiles { display: flex; flex-wrap: wrap; gap: .8rem; padding: 0; margin: 1rem 0; list-style: none; }
-.tiles li { flex: 1 1 11rem; max-width: 17rem; border: 1px solid #ccc; border-top: 5px solid #777; }
+.tiles li { flex: 1 1 9.4rem; max-width: 17rem; border: 1px solid #ccc; border-top: 5px solid #777; }
 .tiles li { padding: .5rem .8rem; }
 .tiles li.close { border-top-color: #14532d; }
 .tiles li.fair { border-top-color: #b7791f; }

@@ -12,6 +12,7 @@ from ..metrics._display_rows import REAL, SYNTHETIC
 from ..metrics._distances import associations, column_kinds
 from ..metrics._quality import score_of
 from ..metrics._samples import column_kind, to_numbers
+from ..metrics._unseen import split_cells, unseen, value_cells
 from ._columns import columns_section, scored, verdict
 from ._inputs import SCORES, halves, some_rows
 from ._page import bullets, details, figure, leak, paragraph, section, table, tiles
@@ -80,9 +81,12 @@ class Sections:
         made, real = (score_of(*parts) for parts in zip(columns, pairs))
         self.pair_scores = pairs[0]
         named = {
-            "overall": ("overall score: mean of the next two", "QualityReport"),
+            "overall": ("overall score: mean of the next two", "QualityReport, over all pairs"),
             "columns": ("score of columns, mean", "Column Shapes: KSComplement, TVComplement"),
-            "pairs": ("score of pairs, mean", "Column Pair Trends: CorrelationSimilarity, ContingencySimilarity"),
+            "pairs": (
+                "score of pairs, mean",
+                "Column Pair Trends, over all pairs: CorrelationSimilarity, ContingencySimilarity",
+            ),
         }
         for key, (name, same) in named.items():
             value, other = getattr(made, key), getattr(real, key)
@@ -180,8 +184,8 @@ class Sections:
             return combinations_section(None, None, 1, self.sizes)
         schema = self._paired_schema()
         searched = some_rows(self.whole[0][self.paired], _SEARCHED_ROWS, self.rng)
-        found = metrics.unseen_pairs(searched, self.synthetic[self.paired], schema)
-        half = metrics.unseen_pairs(*halves(searched, 0.5, self.rng), schema)
+        cells = value_cells(searched, self.synthetic[self.paired], schema)
+        found, half = unseen(cells), unseen(split_cells(cells, self.rng.random(len(searched)) < 0.5))
         name = "share of rows with a pair of values that no real row has"
         self.add("unseen_pairs", name, found.share, "0", half.share)
         often = found.pairs[found.pairs["expected"] >= 10]

@@ -81,6 +81,11 @@ def combinations_section(found, half, n_columns, sizes):
         "and yet never together: very likely they exclude each other, and the synthetic rows break a rule. Declare "
         "such rules as constraints of the synthesizer. Where it is small, the pair is merely rare."
     )
+    where = found.columns.head(10)
+    rows = [
+        (f"{first} and {second}", int(made), int(count)) for first, second, count, made in where.itertuples(index=False)
+    ]
+    places = table("Columns in which they are", ("columns", "synthetic rows", "combinations"), rows)
     listed = (notable if len(notable) else found.pairs).head(_MOST)
     rows = [
         (f"{first} = {str(value)[:60]} and {second} = {str(other)[:60]}", int(made), int(a), int(b), float(expected))
@@ -91,7 +96,7 @@ def combinations_section(found, half, n_columns, sizes):
     caption = "Combinations in synthetic rows, never in real ones"
     caption += f" ({_BY_CHANCE} or more expected)" if len(notable) else ""
     parts = _folded(caption, header, rows, len(notable) if len(notable) else found.count)
-    return section("combinations", title, *map(paragraph, words), *parts, leak(metrics.unseen_pairs))
+    return section("combinations", title, *map(paragraph, words), places, *parts, leak(metrics.unseen_pairs))
 
 
 def _folded(caption, header, rows, total):

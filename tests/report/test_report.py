@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
 import re
@@ -32,6 +34,7 @@ from skdpgen.metrics import (
 )
 from skdpgen.report import Report, build_report
 from skdpgen.report._inputs import align
+from skdpgen.report._page import SEARCH
 from skdpgen.tabular import Categorical, Datetime, Numeric, Schema
 
 pytest.importorskip("matplotlib")
@@ -86,11 +89,17 @@ def test_the_page_opens_with_the_warning_that_it_reads_real_data(report):
     assert "they have no noise" in words
 
 
-def test_the_page_needs_nothing_from_outside_and_runs_nothing(report):
+def test_the_page_needs_nothing_from_outside_and_runs_the_search_alone(report):
     page = Page(report.html)
     policy = next(meta["content"] for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy")
     assert policy.startswith("default-src 'none'")
-    assert not page.all("script")
+    # one script, the same on each page, and no other may run
+    (script,) = re.findall("<script>(.*?)</script>", report.html, flags=re.DOTALL)
+    assert script == SEARCH
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert policy.split("; script-src ")[1] == f"'sha256-{digest}'"
+    assert not re.search(r"fetch|XMLHttp|import|eval|Function|innerHTML|cookie|localStorage|open\(|src", script)
+    assert not any(name.startswith("on") for _, attrs in page.tags for name in attrs)
     for tag, attrs in page.tags:
         for name in ("src", "href", "action", "data"):
             value = attrs.get(name, "#")
@@ -111,7 +120,8 @@ def test_the_page_can_be_read_without_seeing_it(report):
     headings = {attrs.get("id") for attrs in page.all("h2")}
     linked = {attrs["href"].removeprefix("#") for attrs in page.all("a")}
     assert linked == {"content", *headings}
-    assert headings == {"summary", "privacy", "columns", "pairs", "detection", "use", "notes"}
+    assert headings == {"summary", "privacy", "columns", "lost", "combinations", "pairs", "detection", "use", "notes"}
+    assert all(len(drawing["aria-label"]) > 30 for drawing in page.all("svg"))
 
 
 def test_text_from_the_files_is_escaped(report):
@@ -173,7 +183,7 @@ def test_large_tables_are_read_in_part_and_the_page_says_so(tables):
     report = build_report(*tables, max_rows=100, max_columns=3)
     words = " ".join(Page(report.html).text.split())
     assert "100 of 200 real and 100 of 170 synthetic" in words
-    assert "the first 3 of 6 columns" in words
+    assert "Figures over pairs and triples are of 3 of 6 columns: drawn at random." in words
 
 
 def test_a_schema_bins_the_figures(tables):
@@ -266,7 +276,7 @@ def test_a_browser_shows_the_warning_the_pictures_and_the_text(report, tmp_path)
     words = " ".join(Page(dom).text.split())
     assert "This page is computed from real rows. Do not publish it" in words
     assert format(report.figures["two_way_tvd"], ".4g") in words
-    shown = pixels(path, tmp_path)
+    shown = pixels(path, tmp_path, 7000)
 
     def share(colour, rows, tolerance=6):
         return (np.abs(shown[rows] - colour).max(axis=2) <= tolerance).mean()
@@ -276,17 +286,17 @@ def test_a_browser_shows_the_warning_the_pictures_and_the_text(report, tmp_path)
     assert share((28, 28, 28), slice(200, 1500), 30) > 0.002, "no text"
     # bars of real rows, the colours of the ends of both maps: the pictures were drawn, not only linked
     assert share((160, 182, 208), slice(None), 12) > 0.001, "no bars of real rows"
-    assert share((196, 78, 0), slice(None), 12) > 0.0002, "no lines of synthetic rows"
-    assert share((68, 1, 84), slice(None), 12) > 0.0003, "no heat map"
-    assert share((103, 0, 31), slice(None), 12) > 0.001, "no correlations"
+    assert share((196, 78, 0), slice(None), 12) > 0.0001, "no lines of synthetic rows"
+    assert share((68, 1, 84), slice(None), 12) > 0.0002, "no heat map"
+    assert share((103, 0, 31), slice(None), 12) > 0.0005, "no correlations"
 
 
 @needs_browser
 def test_the_browser_test_sees_a_page_without_pictures(report, tmp_path):
     path = tmp_path / "broken.html"
     path.write_text(re.sub(r"base64,[^\"]*", "base64,AAAA", report.html), encoding="utf-8")
-    shown = pixels(path, tmp_path)
-    for colour in ((160, 182, 208), (68, 1, 84), (103, 0, 31)):
+    shown = pixels(path, tmp_path, 7000)
+    for colour in ((68, 1, 84), (103, 0, 31)):  # bars of columns are part of the page
         assert (np.abs(shown - colour).max(axis=2) <= 12).mean() < 0.0001
 
 
