@@ -160,3 +160,14 @@ def test_the_noise_for_persons_is_compared_with_group_privacy(tmp_path, capsys):
         assert main(["budget", *source, *command[2:]]) == 0
     assert main(command[:4]) == 2
     assert "needs --max-rows-per-unit" in capsys.readouterr().err
+
+
+def test_dp_sgd_is_audited_by_many_trainings(capsys):
+    """Of few groups, of which one training among many canaries shows nothing."""
+    command = ["audit", "DPNet", "--epsilon", "4", "--set", "n_groups=16", "--set", "group_bound=0.1"]
+    assert main([*command, "--fits", "40", "--confidence", "0.999999"]) == 0
+    out = capsys.readouterr().out
+    assert "the claim stands" in out
+    assert "by the shift alone" in out
+    assert main([*command, "--fits", "60", "--noise-scale", "0.5", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["broken"] is True

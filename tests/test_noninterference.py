@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -88,6 +89,12 @@ class _Mean(PrivateEstimator):
                 largest = float(X.max())
                 self.clip_ = lambda: largest
             self._issue_card(plan, rng, [])
+            if self.fault == "one fact more" and len(X) == 25:
+                self.few_ = True
+            if self.fault == "one fact less" and len(X) == 40:
+                self.many_ = True
+            if self.fault == "one warning more" and len(X) == 25:
+                warnings.warn("few rows", UserWarning, stacklevel=2)
         return self
 
 
@@ -114,6 +121,9 @@ def test_an_honest_fit_passes_from_arrays_and_back():
         ("own noise", "counts_"),
         ("type", "counts_"),
         ("closure", "clip_"),
+        ("one fact more", "attributes differ"),
+        ("one fact less", "attributes differ"),
+        ("one warning more", "warning 0"),
     ],
 )
 def test_each_uncharged_read_is_told_by_its_place_and_no_value(fault, told):

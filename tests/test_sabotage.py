@@ -58,6 +58,7 @@ from skdpgen.mechanisms import (
     selection_threshold,
 )
 from skdpgen.mechanisms._gaussian import _clip_in_place, _lattice_noise
+from skdpgen.mechanisms._histogram import _count
 from skdpgen.mechanisms._mixture_sums import _difference, _simplex_rows
 from skdpgen.mechanisms._moments import _same_class_difference, _weights
 from skdpgen.mechanisms._one_hot import _weights as one_hot_weights
@@ -388,6 +389,11 @@ MUTANTS = [
         (joint_histogram, ("np.sum(np.square($weights))", "np.sum(np.square($weights)) / 2")),
     ),
     ("histogram's replace_one dropped", [HISTOGRAM[RO]], (joint_histogram, ("2 * $d", "$d"))),
+    (
+        "counts in single precision",
+        [Claim(test_gaussian.test_a_row_moves_a_count_by_one_however_many_rows_there_are)],
+        (_count, ("$counts.astype(np.float64)", "$counts.astype(np.float32)")),
+    ),
     # sampling
     (
         "shuffled batches for Poisson",

@@ -87,6 +87,14 @@ MUTANTS = [
         (_noninterference._norm, ("np.sum(np.square($part))", "np.nansum(np.square($part))")),
     ),
     (
+        "what one fit alone leaves behind",
+        [
+            *(Claim(_TOLD, fault, "attributes differ") for fault in ("one fact more", "one fact less")),
+            Claim(_TOLD, "one warning more", "warning 0"),
+        ],
+        (_replay.difference, ("None if len($1) == len($2) else $path", "None")),
+    ),
+    (
         "noise of any scale, for any relation",
         [
             Claim(_TOLD, fault, f"query 1 has another {name}")

@@ -45,6 +45,7 @@ from ._runs import (
     released_by,
     with_public_seed,
 )
+from ._sampled import SampledScores, scores_of_steps
 
 __all__ = ["AuditPlan", "AuditResult", "audit", "audit_neighbours", "audit_one_run", "audit_training", "plan_audit"]
 
@@ -562,9 +563,12 @@ def audit_training(plan, *, delta=1e-5, canaries=20_000, guesses=None, confidenc
     Returns
     -------
     AuditResult
-        ``epsilon_lower`` is the bound by the trade-off of errors among the canaries: by their shift where every record
-        takes part in every step, else by errors at a threshold that a fifth of the canaries found, and the trade-off
-        curve of sampled steps of *some* noise. It assumes Gaussian noise, independent from parameter to parameter.
+        ``epsilon_lower`` is the bound by the shift between the scores of canaries that were included and of others: a
+        score is the log-likelihood ratio of all released gradients, under the noise and the sampling rate of the plan.
+        It assumes Gaussian noise, independent from parameter to parameter, and Poisson samples. Where the scores are
+        not spread as those of Poisson samples are, ``details["fits"]`` is False, and the bound is that by errors at a
+        threshold that a fifth of the canaries found, and the trade-off curve of sampled steps of *some* noise.
+        ``details["mu_lower"]`` is the parameter of the Gaussian mechanism of that epsilon.
         ``details["epsilon_by_guesses"]`` assumes nothing, and shows less.
 
     Notes
@@ -587,19 +591,9 @@ def audit_training(plan, *, delta=1e-5, canaries=20_000, guesses=None, confidenc
     >>> 2 < result.epsilon_lower < result.epsilon_claimed
     True
     """
-    if plan.neighboring == "replace_one":
-        raise ValueError(
-            "audit_training includes or leaves out records, and replace_one makes no promise about that: use "
-            'neighboring="add_or_remove_one"'
-        )
-    if not plan.private:
-        raise ValueError("a plan without noise claims no epsilon that an audit could refute: give a finite epsilon")
+    check_plan(plan, confidence, noise_scale)
     if not (isinstance(canaries, int) and canaries >= 20):
         raise ValueError(f"canaries must be a whole number of at least 20; got {canaries!r}")
-    if not 0.5 < confidence < 1:
-        raise ValueError(f"confidence must lie in (0.5, 1); got {confidence!r}")
-    if not noise_scale > 0:
-        raise ValueError(f"noise_scale must be positive; got {noise_scale!r}")
     rng = np.random.default_rng() if rng is None else rng
     start = time.perf_counter()
     claimed = plan.epsilon(delta)
@@ -624,15 +618,25 @@ def audit_training(plan, *, delta=1e-5, canaries=20_000, guesses=None, confidenc
         details["mu_lower"] = mu_from_shift(scores[~chosen], scores[chosen], confidence)
         found = gaussian_epsilon(details["mu_lower"], delta)
     else:
-        first = int(_BEFORE * canaries)
-        threshold = _middle(scores[:first], chosen[:first])
-        without, within = scores[first:][~chosen[first:]], scores[first:][chosen[first:]]
-        alarms, misses = int((without > threshold).sum()), int((within <= threshold).sum())
-        details.update(false_positives=alarms, false_negatives=misses)
-        errors = error_bounds(alarms, len(without), misses, len(within), confidence)
-        found = _epsilon_of_errors(*errors, plan, delta)
+        found = _by_sampled_scores(scores, chosen, plan, delta, confidence, details)
+        details["mu_claimed"], details["mu_lower"] = (gaussian_mu(e, delta) if e else 0.0 for e in (claimed, found))
     seconds = time.perf_counter() - start
     return AuditResult(found, claimed, delta, confidence, "one_training", 1, seconds, details)
+
+
+def check_plan(plan, confidence, noise_scale):
+    """Refuse a plan that cannot be audited by training, and numbers out of range."""
+    if plan.neighboring == "replace_one":
+        raise ValueError(
+            "an audit by training includes or leaves out records, and replace_one makes no promise about that: use "
+            'neighboring="add_or_remove_one"'
+        )
+    if not plan.private:
+        raise ValueError("a plan without noise claims no epsilon that an audit could refute: give a finite epsilon")
+    if not 0.5 < confidence < 1:
+        raise ValueError(f"confidence must lie in (0.5, 1); got {confidence!r}")
+    if not noise_scale > 0:
+        raise ValueError(f"noise_scale must be positive; got {noise_scale!r}")
 
 
 def _train(plan, claimed, chosen):
@@ -640,15 +644,10 @@ def _train(plan, claimed, chosen):
     from ..nn import DPNet
     from ..nn._modules import CanaryModule
 
-    reach, rate = claimed.clip_norm, claimed.sampling_rate
-    if claimed.needs_groups:
-        reach = claimed.sample_bound / (1 + claimed.slack)
-    scores = np.zeros(len(chosen))
+    reach, scores = _reach(claimed), np.zeros(len(chosen))
 
     def watcher(gradient, sd, kind):
-        ratio = reach * (gradient - reach / 2) / claimed.noise_std**2
-        # a record that was not drawn adds nothing
-        scores[:] += ratio if rate == 1 else np.logaddexp(math.log1p(-rate), math.log(rate) + ratio)
+        scores[:] += scores_of_steps(gradient / reach, claimed.noise_std / reach, claimed.sampling_rate)
 
     net = DPNet(
         CanaryModule,
@@ -663,6 +662,27 @@ def _train(plan, claimed, chosen):
     with watch_releases(watcher):
         net.fit(rows[:, None], groups=None if plan.unit is None else rows)
     return scores
+
+
+def _reach(plan):
+    """Norm of the clipped gradient of a canary."""
+    return plan.sample_bound / (1 + plan.slack) if plan.needs_groups else plan.clip_norm
+
+
+def _by_sampled_scores(scores, chosen, plan, delta, confidence, details):
+    """Bound from the scores of canaries in sampled steps; what it was computed from is added to `details`."""
+    model = SampledScores(plan.sampling_rate, plan.steps, plan.noise_std / _reach(plan))
+    found = model.bound(scores[~chosen], scores[chosen], confidence)
+    details.update(found)
+    if found["fits"]:
+        return model.epsilon(found["noise_upper"], plan, delta)
+    first = int(_BEFORE * len(scores))
+    threshold = _middle(scores[:first], chosen[:first])
+    without, within = scores[first:][~chosen[first:]], scores[first:][chosen[first:]]
+    alarms, misses = int((without > threshold).sum()), int((within <= threshold).sum())
+    details.update(false_positives=alarms, false_negatives=misses)
+    errors = error_bounds(alarms, len(without), misses, len(within), confidence)
+    return _epsilon_of_errors(*errors, plan, delta)
 
 
 def _best_guesses(epsilon, delta, canaries, confidence):

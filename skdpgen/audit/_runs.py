@@ -52,22 +52,31 @@ class _Silent(NoiseGenerator):
 class _Followed(_Silent):
     """No noise, and what another fit has drawn, in its order: uniforms, of where a grid begins and the like.
 
-    Of a network's own generator the normals too: those of its latents, one for each row of a batch.
+    Of a network's own generator the normals too, those of its latents, and the integers, the groups of its rows: one
+    for each row of a batch.
     """
 
-    def __init__(self, uniforms, normals):
+    def __init__(self, uniforms, normals, integers=()):
         super().__init__()
-        self._uniforms, self._normals = list(uniforms), list(normals)
+        self._uniforms, self._normals, self._integers = list(uniforms), list(normals), list(integers)
 
     def random(self, size=None):
         return self._uniforms.pop(0) if self._uniforms else super().random(size)
 
     def standard_normal(self, size=None):
-        out = super().standard_normal(size)
-        if self._normals:  # a row more has a zero
-            drawn = self._normals.pop(0).ravel()[: out.size]
-            out.ravel()[: drawn.size] = drawn
+        return _drawn_before(super().standard_normal(size), self._normals)  # a row more has a zero
+
+    def integers(self, high, size=None):
+        return _drawn_before(super().integers(high, size), self._integers)
+
+
+def _drawn_before(out, log):
+    """Draws, those of another fit in their place: of a row more, its own are left."""
+    if not log:
         return out
+    out, drawn = np.array(out), np.ravel(log.pop(0))[: np.size(out)]
+    out.ravel()[: drawn.size] = drawn
+    return out if out.ndim else out.item()
 
 
 class _Scaled(NoiseGenerator):
@@ -105,16 +114,16 @@ class _Recorded:
     def __call__(self, kind):
         if len(self.drawn) == len(self._made):
             raise ValueError("the fit asks for more generators of noise than an audit can follow: give statistic")
-        rng, log = self._made[len(self.drawn)], ([], [])
+        rng, log = self._made[len(self.drawn)], ([], [], [])
         self.drawn.append(log)
-        for name, kept in zip(("random", "standard_normal"), log):
+        for name, kept in zip(("random", "standard_normal", "integers"), log):
             setattr(rng, name, self._recording(getattr(rng, name), kept))
         return rng
 
     @staticmethod
     def _recording(draw, kept):
-        def recorded(size=None):
-            kept.append(draw(size))
+        def recorded(*arguments):
+            kept.append(draw(*arguments))
             return kept[-1]
 
         return recorded
@@ -122,16 +131,16 @@ class _Recorded:
     @property
     def drew_uniforms(self):
         """Whether a query may depend on them, so that it differs from fit to fit."""
-        return any(uniforms for uniforms, _ in self.drawn)
+        return any(uniforms for uniforms, *_ in self.drawn)
 
     def followed(self, gradient):
         """Factory of generators that repeat it."""
         last, logs = len(self.drawn) - 1, enumerate(self.drawn)
 
         def make(kind):
-            k, (uniforms, normals) = next(logs)
+            k, (uniforms, *of_rows) = next(logs)
             # a network's own generator is made last
-            return _Followed(uniforms, normals if gradient and k == last else [])
+            return _Followed(uniforms, *(of_rows if gradient and k == last else [[]]))
 
         return make
 
@@ -245,9 +254,7 @@ def follow(estimator, one, other, gradient=False):
     """
     followed = follow_path(estimator, one, one, other, gradient)
     directions = [(base, moved - base, sd) for _, base, moved, sd, _ in followed.steps]
-    # of a gradient, the base has noise too: of a seed that both data sets share
-    both = {"plain": 1.0, "gradient": np.sqrt(2.0)}
-    noise = [((y - base) / (sd * both[kind]))[sd > 0] for y, base, _, sd, kind in followed.steps if sd.size]
+    noise = [((y - base) / sd)[sd > 0] for y, base, _, sd, _ in followed.steps if sd.size]
     return directions, np.concatenate([np.ravel(part) for part in noise])
 
 
@@ -320,10 +327,15 @@ class _AlongPath(Replay):
         expected = self._path[len(self.seen)]
         if kind != expected[2] or released.shape != expected[0].shape:
             raise ValueError(_DIFFERENT)
-        self.seen.append(released if kind == "plain" else released / sd)
+        self.seen.append(released if kind == "plain" else _exact_gradient(query) / sd)
         if len(self.seen) == len(self._path):
             raise _EnoughError
         return expected[0].copy()
+
+
+def _exact_gradient(query):
+    """Sum of a step without its noise, which does not come from the normals of a generator."""
+    return np.concatenate([part.detach().cpu().double().numpy().ravel() for part in query.bounded_sum.value])
 
 
 def project(seen, directions, gradient=False):

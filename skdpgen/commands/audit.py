@@ -30,7 +30,8 @@ def add(command):
         metavar="MODEL",
         nargs="+",
         help="estimators of this package, such as DPPCA; or all; or DPNet, which is one training by DP-SGD "
-        "among many canaries (--set steps=, sampling_rate=; n_groups= for term-wise DP-SGD)",
+        "among many canaries, with --fits that many short trainings with one canary (--set steps=, sampling_rate=; "
+        "n_groups= for term-wise DP-SGD)",
     )
     _add_comparison(command)
     _add_rows(command)
@@ -153,7 +154,7 @@ def _audit_model(name, settings, arguments):
 
 def _audit_training(settings, arguments):
     from ..accounting import noise_multiplier_for, poisson_gaussian_event
-    from ..audit import audit_training
+    from ..audit import audit_training, audit_trainings
     from ..dpsgd import DPSGDPlan, TermwisePlan
 
     kind = TermwisePlan if "n_groups" in settings else DPSGDPlan
@@ -169,7 +170,10 @@ def _audit_training(settings, arguments):
     )
     plan = kind(noise_multiplier=noise, expected_batch_size=rate * arguments.canaries / 2, **given)
     options = {"confidence": arguments.confidence, "noise_scale": arguments.noise_scale}
-    result = audit_training(plan, delta=delta, canaries=arguments.canaries, **options)
+    if arguments.fits is None:
+        result = audit_training(plan, delta=delta, canaries=arguments.canaries, **options)
+    else:
+        result = audit_trainings(plan, delta=delta, trainings=arguments.fits, progress=True, **options)
     if arguments.json:
         return json.dumps({"model": "DPNet", "parameters": given, **result.to_dict()})
     shown = ", ".join(f"{key}={value}" for key, value in given.items())

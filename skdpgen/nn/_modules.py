@@ -12,7 +12,16 @@ from ._divergences import GroupLatents, make_divergence
 from ._networks import LOG_VARIANCES, conv_decoder, conv_encoder, mlp
 from ._priors import NormalPrior, log_q, monte_carlo_kl, sample_with_log_prob
 
-__all__ = ["DRAWS", "CanaryModule", "P3GMModule", "PartitionedVAEModule", "PriVAEModule", "fixed_normals", "in_double"]
+__all__ = [
+    "DRAWS",
+    "CanaryModule",
+    "P3GMModule",
+    "PartitionedVAEModule",
+    "PriVAEModule",
+    "TurningModule",
+    "fixed_normals",
+    "in_double",
+]
 
 # Latent draws of a score: each pass over the rows costs one decoder call.
 DRAWS = 8
@@ -310,6 +319,35 @@ class CanaryModule(nn.Module):
 
     def group_losses(self, x, members):
         return self.reach * (self.table(x)[:, :, 0, 0] * members).sum(1)
+
+
+class TurningModule(nn.Module):
+    """Losses of an audit with one canary, which turns the gradient of its group round; of one parameter.
+
+    Parameters
+    ----------
+    reach : float
+        Size of a gradient before it is clipped.
+
+    Notes
+    -----
+    Records are of shape (batch, 1): 1 for the canary, 0 for the others, whose own gradients are zero. The gradient of a
+    group is `reach` with the canary and ``-reach`` without it: as far apart as two clipped gradients can be.
+    """
+
+    def __init__(self, reach):
+        super().__init__()
+        self.table, self.reach = nn.Embedding(1, 1), reach
+
+    def forward(self, x):
+        return self.reach * x[:, 0] * self._parameter(x)
+
+    def group_losses(self, x, members):
+        occupied, turned = members.amax(1), (x[:, :, 0] * members).amax(1)
+        return self.reach * (2 * turned - occupied) * self._parameter(x)
+
+    def _parameter(self, x):
+        return self.table(x.new_zeros(len(x), dtype=torch.int64))[:, 0]
 
 
 # ---- scores ----------------------------------------------------------------------------------------------------------

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from _sabotage import patch_source
 
 from skdpgen import DPVAESynthesizer, P3GMSynthesizer, PriVAESynthesizer
+from skdpgen.accounting import gaussian_mu
 from skdpgen.audit import audit, audit_neighbours
 from skdpgen.audit._audit import _threshold
+from skdpgen.audit._runs import canary_rows, follow_path, with_public_seed
 from skdpgen.dpsgd import ClippedSum, TermwisePlan
 from skdpgen.estimator_checks import _released as loss_checks
 from skdpgen.estimator_checks import private_estimator_checks
 from skdpgen.nn import DPNet
+from skdpgen.testing import seeded_noise
 
 X = np.random.default_rng(0).uniform(-1, 1, (50, 2))
 STEP = {"epsilon": 10.0, "sampling_rate": 1.0, "steps": 1, "n_components": 1, "bounds": (-1, 1)}
@@ -58,6 +63,23 @@ def test_c2_mistaken_for_2_c2_is_found_end_to_end(monkeypatch):
     assert result.epsilon_lower > 15
     with pytest.raises(AssertionError, match="the claim is REFUTED"):
         _check_of_loss()(_turned())
+
+
+@pytest.mark.parametrize(("bound", "times"), [("2 * self.group_bound", 1), ("self.group_bound", 2)])
+def test_a_canary_in_one_of_sixteen_groups_adds_all_that_is_charged_end_to_end(monkeypatch, bound, times):
+    """And the noise measured is noise: the fits without it draw the rows into the groups of the noisy fit."""
+    patch_source(monkeypatch, TermwisePlan.__post_init__, ("2 * self.group_bound", bound))
+    rows = np.random.default_rng(0).uniform(-1, 1, (320, 1))
+    estimator = with_public_seed(_turned(n_groups=16, epsilon=100.0))  # where groups drawn anew are far from the noise
+    pair = canary_rows(rows, None, estimator, "add_or_remove_one")
+    with seeded_noise(1, quiet=True):
+        steps = follow_path(estimator, pair[0], *pair, gradient=True).steps
+    rows_added, added = (np.linalg.norm((moved - base) / sd) for _, base, moved, sd, _ in steps)
+    charged = math.sqrt(gaussian_mu(100.0, 1e-5) ** 2 - rows_added**2)  # to the step: the number of rows has the rest
+    assert added == pytest.approx(times * charged, rel=0.03)
+    released, base, moved, sd, _ = steps[-1]
+    direction = (moved - base) / np.linalg.norm(moved - base)
+    assert abs(np.sum((released - base) / sd * direction)) < 5
 
 
 def test_half_the_noise_of_dp_sgd_is_found(monkeypatch):

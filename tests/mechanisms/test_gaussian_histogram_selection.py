@@ -36,6 +36,13 @@ def test_gaussian_noise_is_at_its_scale(relation, lattice):
     assert_noise_at_scale(add_gaussian(query, 1.3, RNG, relation) - 1.0, sd)
 
 
+def test_a_row_moves_a_count_by_one_however_many_rows_there_are():
+    """Beyond 2^24 rows, the whole numbers that single precision holds: there a row would move a count by 2, or by 0."""
+    codes = np.zeros(2**24 + 2, dtype=np.uint8)
+    counts = [histogram(codes[: 2**24 + more], 1).value for more in range(3)]
+    assert np.diff(counts, axis=0).ravel().tolist() == [1, 1]
+
+
 def test_noise_multiplier_0_returns_the_value():
     query = BoundedSum(np.arange(4.0), add_or_remove_one=1.0)
     released = add_gaussian(query, 0.0, RNG, "replace_one")

@@ -47,6 +47,14 @@ def a_scorer_that_fails_on_a_record_loses_that_record_alone():
             raise ValueError(f"cannot score {X.min()}")
         return X[:, 0]
 
+    def raises_another(error):
+        def score(X, y):
+            if (X < 0).any():
+                raise error("cannot score")
+            return X[:, 0]
+
+        return score
+
     def drops(X, y):
         return X[X[:, 0] >= 0, 0]
 
@@ -56,10 +64,15 @@ def a_scorer_that_fails_on_a_record_loses_that_record_alone():
     def one_number(X, y):
         return np.asarray(0.5) if (X < 0).any() else X[:, 0]
 
-    for score in (raises, drops, doubles, one_number):
+    # a scorer is the caller's: a search that ends by one kind of error, and not by another, shows a row
+    errors = (TypeError, KeyError, FloatingPointError, RuntimeError, StopIteration, AssertionError, MemoryError)
+    for score in (raises, drops, doubles, one_number, *map(raises_another, errors)):
         for place in (0, 7, 21):
             joined = np.insert(rows, place, -1.0, axis=0)
-            terms = held_terms(score, joined, None, take, 22, 0.0)
+            try:
+                terms = held_terms(score, joined, None, take, 22, 0.0)
+            except Exception as error:
+                raise AssertionError(f"the {type(error).__name__} of one record is seen") from error
             assert np.array_equal(np.delete(terms, place), rows[:, 0])
             assert terms[place] == 0.0
     assert held_terms(raises, rows[:0], None, take, 0, 0.0).shape == (0,)
@@ -90,6 +103,14 @@ MUTANTS = [
 
 FAILS = Claim(a_scorer_that_fails_on_a_record_loses_that_record_alone)
 MUTANTS += [
+    (
+        "errors of one kind alone are held",
+        [FAILS],
+        (
+            held_terms,
+            ("try:\n    $body\nexcept Exception:\n    $rest", "try:\n    $body\nexcept ValueError:\n    $rest"),
+        ),
+    ),
     ("one bad record takes all terms with it", [FAILS], (held_terms, ("len($where) > 1", "False"))),
     (
         "terms that came are taken, however many",
