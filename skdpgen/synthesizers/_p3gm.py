@@ -459,7 +459,7 @@ def _refines(parameters, rows):
     if not issubclass(module if isinstance(module, type) else type(module), TableRefinementModule):
         return False
     if not possible:
-        raise ValueError("net=DPNet(TableRefinementModule) is for DataFrames without a mixture prior")
+        raise InvalidInputError("net=DPNet(TableRefinementModule) is for DataFrames without a mixture prior")
     if whole:
         raise ValueError(f"{listed(whole)}= would do nothing with net=DPNet(TableRefinementModule): leave it out")
     return True
