@@ -58,7 +58,9 @@ class RefinedTable(TableModel):
     @classmethod
     def of(cls, table, layers, noise):
         """Refine a `TableModel`."""
-        return cls(**{field.name: getattr(table, field.name) for field in fields(TableModel)}, layers=layers, noise=noise)
+        return cls(
+            **{field.name: getattr(table, field.name) for field in fields(TableModel)}, layers=layers, noise=noise
+        )
 
     def decode(self, latent):
         """Probability of each level, shape (n_samples, n_columns_encoded)."""

@@ -400,7 +400,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
 
     # ---- using the model -------------------------------------------------------------------------------------
     def score(self, X, y=None):
-        """Return the mean log-likelihood of rows, or the ELBO with a network in place of the decoder (higher is better).
+        """Return the mean log-likelihood of rows, or the ELBO where a network replaces the decoder (higher is better).
 
         It is computed from the rows given without protection: do not publish it.
         """

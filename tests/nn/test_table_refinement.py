@@ -70,7 +70,7 @@ def test_the_points_of_a_row_do_not_depend_on_the_rows_beside_it():
 
 
 def test_draws_follow_the_parameters_of_every_step():
-    module, x = _module(), _rows(1)
+    module = _module()
     before = module._table()
     assert module._table() is before
     with torch.no_grad():
