@@ -358,6 +358,8 @@ CASES = {
     "frame, category": Case(_moment(), "frame, category"),
     "frame, mixture": Case(_p3gm(prior="mixture", em_steps=2), "frame, classes"),
     "frame, net": Case(_p3gm(target="job", **_DEEP), "frame"),
+    "frame, net that refines": Case(_p3gm(target="job", **_REFINES), "frame"),
+    "frame, net that refines, back": Case(_p3gm(target="job", **_REFINES), "frame", back=True),
     "frame of forms and keys": Case(_moment(schema=_keyed()), "frame of forms"),
     "frame in chunks": Case(_moment(target="job"), "frame", source=chunks),
     "frame in Parquet": Case(_p3gm(target="job"), "frame", source=parquet),

@@ -131,11 +131,11 @@ class TableAnchor(Callback):
 
     Parameters
     ----------
-    weight : float, default=40.0
+    weight : float, default=5.0
         0 adds nothing.
     """
 
-    def __init__(self, weight=40.0):
+    def __init__(self, weight=5.0):
         self.weight = weight
 
     def on_grad_computed(self, net, **kwargs):

@@ -56,7 +56,7 @@ _WARM_ROWS, _WARM_BATCH, _WARM_STEPS = 20_000, 256, 500
 # (sampling_rate, steps) of a whole network, and of one that refines the released decoder: few steps of large batches.
 _SAMPLING, _REFINING = (0.005, 1000), (0.1, 150)
 # Step size of a network that refines, and the decay of the average of its parameters.
-_REFINING_RATE, _REFINING_DECAY = 2e-3, 0.95
+_REFINING_RATE, _REFINING_DECAY = 5e-3, 0.95
 
 
 @dataclass(frozen=True)
