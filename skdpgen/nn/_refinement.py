@@ -56,7 +56,7 @@ class TableRefinementModule(nn.Module):
         nn.init.zeros_(self.network[-1].bias)
         # the training loop draws for each place of the batch: a draw made here would shift when a record joins
         self.noise_shape = (n_monte_carlo,)
-        self._known = self._released_tables = None
+        self._known = self._released = None
 
     def forward(self, x, noise):
         """Loss of each record, shape (batch,)."""
@@ -76,20 +76,19 @@ class TableRefinementModule(nn.Module):
 
         A function of the parameters and of released values alone.
         """
-        if self._released_tables is None:
+        if self._released is None:
             with torch.no_grad():
-                self._released_tables = self._tables(self.logits)
-        found = self._tables(self.logits + self.network(self.features))
-        gaps = [table - released for table, released in zip(found, self._released_tables)]
-        weights = self.shares.square()
-        pairs, one_way = (weights @ gap.square().flatten(1).sum(1) for gap in gaps)
-        return pairs / 2 + one_way  # a pair of blocks has two tables, one the transpose of the other
+                self._released = self._probabilities(self.logits)
+        refined, released = self._probabilities(self.logits + self.network(self.features)), self._released
+        blocks = zip(refined.split(self.widths, -1), released.split(self.widths, -1))
+        pairs = _product_distance(refined, released) - sum(_product_distance(*block) for block in blocks)
+        one_way = (refined.mean(1) - released.mean(1)).square().sum(-1)
+        # a pair of blocks has two tables, one the transpose of the other
+        return self.shares.square() @ (pairs / (2 * self.n_points**2) + one_way)
 
-    def _tables(self, logits):
-        """Two-way tables of each class, zero within a block, and one-way tables; all in shares of the class."""
-        p = torch.exp(self._log_softmax(logits)).view(-1, self.n_points, logits.shape[1])
-        block = torch.repeat_interleave(torch.arange(len(self.widths)), torch.tensor(self.widths)).to(logits.device)
-        return (p.mT @ p / self.n_points) * (block[:, None] != block), p.mean(1)
+    def _probabilities(self, logits):
+        """Of each level at each point, shape (n_classes, n_points, n_columns_encoded)."""
+        return torch.exp(self._log_softmax(logits)).view(-1, self.n_points, logits.shape[1])
 
     @torch.no_grad()
     def _draw_points(self, codes, labels, noise):
@@ -120,6 +119,14 @@ class TableRefinementModule(nn.Module):
 
     def _log_softmax(self, logits):
         return torch.cat([F.log_softmax(block, -1) for block in logits.split(self.widths, -1)], -1)
+
+
+def _product_distance(one, other):
+    """Squared distance between ``p^T p`` of two stacks of matrices, shape (n,), by the smaller of their products."""
+    if one.shape[-1] <= one.shape[-2]:
+        return (one.mT @ one - other.mT @ other).square().sum((-2, -1))
+    squares = [(left @ right.mT).square().sum((-2, -1)) for left, right in ((one, one), (other, other), (one, other))]
+    return squares[0] + squares[1] - 2 * squares[2]
 
 
 class TableAnchor(Callback):
