@@ -45,7 +45,8 @@ def test_a_network_of_a_table_refines_the_released_decoder_by_default(synth):
     assert "gradients" in synth.card_["noise"]
     assert synth.accountant_.report()["release"].tolist()[-1] == "decoder"
     assert len(synth.sample(50)) == 50
-    assert synth.summary_.count_errors is None if hasattr(synth.summary_, "count_errors") else True
+    # the network changes the counts, so the summary states no error of them
+    assert all(column.count_error is None for column in synth.summary_.columns)
 
 
 @pytest.mark.parametrize("target", [None, "d"])
@@ -92,7 +93,7 @@ def test_a_file_holds_the_refined_model(synth, tmp_path):
 
 @pytest.mark.parametrize(
     "parameters",
-    [{"warm_start_steps": 1}, {"latent_variance": "zero"}, {"latent_variance": "learned", "warm_start_steps": 0}],
+    [{"latent_variance": "zero"}, {"latent_variance": "learned", "warm_start_steps": 0}],
     ids=str,
 )
 def test_parameters_of_a_whole_network_choose_one(parameters):
