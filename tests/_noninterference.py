@@ -29,7 +29,14 @@ from skdpgen import (
     PrivateSearchCV,
 )
 from skdpgen.generators.product_mixture import fit_tables
-from skdpgen.nn import DPNet, DPNetClassifier, P3GMModule, PartitionedVAEModule, PriVAEModule
+from skdpgen.nn import (
+    DPNet,
+    DPNetClassifier,
+    P3GMModule,
+    PartitionedVAEModule,
+    PriVAEModule,
+    TableRefinementModule,
+)
 from skdpgen.synthesizers import _dp2vae_model
 from skdpgen.synthesizers import _p3gm as _p3gm_module
 from skdpgen.tabular import Boolean, Categorical, Datetime, Identifier, Numeric, Schema
@@ -248,6 +255,7 @@ _LOW = {"epsilon": 60.0, "random_state": 0}  # so little noise that branches fol
 _PUBLIC = {"bounds": (-5, 60), "l2_bound": 1.0}
 _NET = {"sampling_rate": 0.5, "steps": 2}
 _DEEP = {"decoder": "net", "warm_start_steps": 1, **_NET}
+_REFINES = {"decoder": "net", "net": DPNet(TableRefinementModule, module__n_hidden=4), **_NET}
 _CLASSES = ["bread", "salt", "wine", "a word that is nowhere else", "a third word"]
 _PIXELS = {"image_shape": (4, 4)}
 
@@ -350,6 +358,8 @@ CASES = {
     "frame, category": Case(_moment(), "frame, category"),
     "frame, mixture": Case(_p3gm(prior="mixture", em_steps=2), "frame, classes"),
     "frame, net": Case(_p3gm(target="job", **_DEEP), "frame"),
+    "frame, net that refines": Case(_p3gm(target="job", **_REFINES), "frame"),
+    "frame, net that refines, back": Case(_p3gm(target="job", **_REFINES), "frame", back=True),
     "frame of forms and keys": Case(_moment(schema=_keyed()), "frame of forms"),
     "frame in chunks": Case(_moment(target="job"), "frame", source=chunks),
     "frame in Parquet": Case(_p3gm(target="job"), "frame", source=parquet),
@@ -394,6 +404,7 @@ def _product():
         "mixture": (_p3gm, {"prior": "mixture", "em_steps": 2}), "net": (_p3gm, _DEEP),
         "net, mixture": (_p3gm, {"prior": "mixture", "em_steps": 2, **_DEEP}),
         "net, no variance": (_p3gm, {"latent_variance": "zero", **_DEEP}),
+        "net that refines": (_p3gm, _REFINES),
         "moments": (_moment, {}), "DP-VAE": (_dpvae, {}), "mmd": (_privae, {"divergence": "mmd"}),
         "kl_prior": (_privae, {"divergence": "kl_prior"}),
         "micro": (_privae, {"divergence": "mmd", "aggregation": "micro"}),
@@ -403,7 +414,7 @@ def _product():
     }  # fmt: skip
     for relation in ("add_or_remove_one", REPLACE):
         for name, (make, settings) in makers.items():
-            for kind in (*arrays, *frames, "images", "images, classes"):
+            for kind in frames if settings is _REFINES else (*arrays, *frames, "images", "images, classes"):
                 given = {**settings, "neighboring": relation}
                 if kind.startswith("images"):
                     if name in ("DP-VAE", "mmd", "kl_prior", "micro", "batch", "clusters", "embedding"):

@@ -21,7 +21,14 @@ from skdpgen import (
     PriVAESynthesizer,
     PrivateSearchCV,
 )
-from skdpgen.nn import DPNet, DPNetClassifier, P3GMModule, PartitionedVAEModule, PriVAEModule
+from skdpgen.nn import (
+    DPNet,
+    DPNetClassifier,
+    P3GMModule,
+    PartitionedVAEModule,
+    PriVAEModule,
+    TableRefinementModule,
+)
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric, Schema
 
 RELATIONS = {"add": "add_or_remove_one", "replace": "replace_one"}
@@ -113,6 +120,10 @@ def _p3gm_net(**given):
     return P3GMSynthesizer(decoder="net", warm_start_steps=2, net=_net(P3GMModule), **_SMALL, **given)
 
 
+def _p3gm_refined(**given):
+    return P3GMSynthesizer(decoder="net", net=_net(TableRefinementModule), **_SMALL, **given)
+
+
 def _p3gm_mixture(**given):
     return P3GMSynthesizer(prior="mixture", n_mixture=2, em_steps=2, covariance_type="diag", n_components=2, **given)
 
@@ -179,6 +190,7 @@ _ARRAYS, _FRAMES = ("array", "array_y"), ("frame", "frame_y", "frame_target")
 ESTIMATORS = {
     "p3gm": (P3GMSynthesizer, (*_ARRAYS, *_FRAMES, "array_numbers", "images_y")),
     "p3gm_net": (_p3gm_net, (*_ARRAYS, *_FRAMES)),
+    "p3gm_refined": (_p3gm_refined, ("frame", "frame_target")),
     "p3gm_mixture": (_p3gm_mixture, ("array", "frame_target")),
     "moment": (MomentSynthesizer, (*_ARRAYS, *_FRAMES, "frame_targets", "array_numbers", "images_y")),
     "privae": (_privae, (*_ARRAYS, *_FRAMES)),

@@ -14,6 +14,7 @@ from ._likelihoods import BernoulliLikelihood, GaussianLikelihood, LaplaceLikeli
 from ._modules import P3GMModule, PartitionedVAEModule, PriVAEModule
 from ._networks import SparseEncoder, mlp
 from ._priors import GaussianMixturePrior, MixturePrior, NormalPrior, SparsePrior
+from ._refinement import TableAnchor, TableRefinementModule
 
 __all__ = [
     "BernoulliLikelihood",
@@ -36,7 +37,9 @@ __all__ = [
     "SparseEncoder",
     "SparsePrior",
     "StepCheckpoint",
+    "TableAnchor",
     "TableLikelihood",
+    "TableRefinementModule",
     "UserDivergence",
     "cauchy_mmd",
     "mlp",

@@ -49,6 +49,8 @@ _SPLITS = {
     (False, True): (0.6, 0.0, 0.4),
     (True, True): (0.1, 0.15, 0.75),
 }
+# Where the network refines the decoder of the moments, they remain most of the model.
+_REFINED_SPLIT = (0.8, 0.0, 0.2)
 
 
 # ---- what a fit carries -------------------------------------------------------------------------------------------
@@ -354,7 +356,8 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
     list of Phase
     """
     mixture, net = model.mixture is not None, model.decoder is not None
-    split = _SPLITS[mixture, net] if split is None else split
+    if split is None:
+        split = _REFINED_SPLIT if net and model.decoder.refines else _SPLITS[mixture, net]
     for share, used, name in zip(split, (True, mixture, net), ("encoder", "mixture", "decoder")):
         if used and not share > 0:
             raise ValueError(f"budget_split gives nothing to the {name}, which this model has")

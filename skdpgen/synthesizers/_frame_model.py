@@ -13,6 +13,7 @@ from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
 from ..generators.conditioning import FramesChecked, FramesGiven
 from ..generators.product_mixture import TableModel, fit_tables
+from ..generators.refined_table import RefinedTable
 from ..generators.scores import ScoreModel, fit_scores
 from ..mechanisms import add_gaussian, unpack_moments, unpack_one_hot_moments
 from ..mixture import GaussianMixtureParameters
@@ -33,7 +34,7 @@ class FrameModel(ReleasedModel):
     Parameters
     ----------
     codec : FrameCodec
-    latent_model : TableModel or ScoreModel
+    latent_model : TableModel, RefinedTable or ScoreModel
         Latent space, decoder, and the prior of a model without mixture and network.
     row_count : float
     mixture : GaussianMixtureParameters or None
@@ -59,7 +60,7 @@ class FrameModel(ReleasedModel):
     @property
     def gradient_noise(self):
         """Source of the noise of DP-SGD and whether it was private, where there was any."""
-        return None if self.net is None else self.net.noise
+        return getattr(self.latent_model if self.net is None else self.net, "noise", None)
 
     @property
     def class_ratio(self):
@@ -134,7 +135,8 @@ class FrameModel(ReleasedModel):
     def _restore(cls, codec, state):
         mixture = state["mixture"] and check_mixture(GaussianMixtureParameters(**state["mixture"]))
         net = None if state["net"] is None else NetGenerator.from_state(state["net"])
-        kind = ScoreModel if "scores" in state["particles"] else TableModel
+        kinds = {"scores": ScoreModel, "layers": RefinedTable}
+        kind = next((kinds[name] for name in kinds if name in state["particles"]), TableModel)
         return cls(codec, kind.from_state(state["particles"]), state["row_count"], mixture, net)
 
 

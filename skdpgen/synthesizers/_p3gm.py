@@ -17,8 +17,10 @@ from ..data.validation import validate_input
 from ..exceptions import InvalidInputError
 from ..generators.components import spread_components
 from ..generators.gaussians import LatentSpace, LinearGenerator
+from ..generators.refined_table import RefinedTable, refinement_inputs
 from ..mixture import GaussianMixtureParameters, dp_em, initial_mixture
 from ..utils.blocks import map_blocks
+from ..utils.printing import listed
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
 from ._array_model import ArrayModel, fit_array_model
@@ -51,8 +53,12 @@ _ACTS = {
         ("decoder", ("net",)),
     ),
 }  # fmt: skip
-# Synthetic rows that the network is initialised on, and how many of them are in one of those steps.
-_WARM_ROWS, _WARM_BATCH = 20_000, 256
+# Synthetic rows that the network is initialised on, how many of them are in one of those steps, and default of these.
+_WARM_ROWS, _WARM_BATCH, _WARM_STEPS = 20_000, 256, 500
+# (sampling_rate, steps) of a whole network, and of one that refines the released decoder: few steps of large batches.
+_SAMPLING, _REFINING = (0.005, 1000), (0.1, 150)
+# Step size of a network that refines, and the decay of the average of its parameters.
+_REFINING_RATE, _REFINING_DECAY = 5e-3, 0.95
 
 
 @dataclass(frozen=True)
@@ -66,13 +72,14 @@ class MixtureSettings:
 
 @dataclass(frozen=True, eq=False)
 class DecoderSettings:
-    """The third phase: a network trained by DP-SGD on the ELBO."""
+    """The third phase: a network trained by DP-SGD, which refines the released decoder or takes its place."""
 
     training: Training
     network: Network
     likelihood: str
     latent_variance: str
     warm_start_steps: int
+    refines: bool = False
 
 
 class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynthesizer):
@@ -138,34 +145,43 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         "mixture": number of DP-EM steps; each is one release.
     decoder : {"released", "net"}, default="released"
         "released" is a function of the released moments: for arrays the inverse PCA, for tables a log-linear decoder
-        fitted to all released one-way and two-way tables. "net" is a network trained by DP-SGD on the ELBO,
-        warm-started on rows sampled from the former.
-    latent_variance : {"learned", "zero"}, default="learned"
-        "net": variance of the encoder; "zero" is the autoencoder of the paper.
+        fitted to all released one-way and two-way tables. "net" has a network trained by DP-SGD. For tables without a
+        mixture, its output is added to the logits of the released decoder, and is zero before the first step. It is
+        trained on the exact log-likelihood of the rows. For arrays, with a mixture, with `latent_variance` or
+        `warm_start_steps`, and with a `P3GMModule`, it takes the place of the released decoder, as in the paper. It is
+        then warm-started on rows sampled from that decoder and trained on the ELBO.
+    latent_variance : {"learned", "zero"} or None, default=None
+        "net" in the place of the released decoder: variance of the encoder; "zero" is the autoencoder of the paper.
+        None is "learned".
     likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
         "net", arrays: distribution of the values; "auto" is Bernoulli for values that are not negative; "bernoulli"
         needs `bounds` that say so. DataFrames have one categorical distribution a column.
-    sampling_rate : float, default=0.005
-        "net": probability that a record takes part in a step; public.
-    steps : int, default=1000
-        "net": steps of DP-SGD; public.
+    sampling_rate : float or None, default=None
+        "net": probability that a record takes part in a step; public. None is .1 for a network that refines the
+        released decoder, .005 for one in its place.
+    steps : int or None, default=None
+        "net": steps of DP-SGD; public. None is 150 for a network that refines the released decoder, 1000 for one in its
+        place.
     batch_size, epochs : int or None, default=None
         Expected number of records in a step, and number of passes over the rows; they set `sampling_rate` and `steps`.
         Only under "replace_one", where the number of rows is public.
     gradient_bound : float, default=1.0
         "net": norm to which the gradient of one record is clipped.
-    warm_start_steps : int, default=500
-        "net": ordinary steps on synthetic rows before the private ones.
+    warm_start_steps : int or None, default=None
+        "net" in the place of the released decoder: ordinary steps on synthetic rows before the private ones. None is
+        500.
     net : DPNet or None, default=None
         "net": `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
-        ``net__module__n_hidden``, ``net__module__decoder``, ``net__module__n_monte_carlo``. None:
+        ``net__module__n_hidden``, ``net__module__n_monte_carlo``, and of a `P3GMModule` ``net__module__decoder``. None:
+        ``DPNet(TableRefinementModule)`` with an average of its parameters where it refines the released decoder, else
         ``DPNet(P3GMModule)``.
     checkpoint : str, path or None, default=None
         "net": file, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged
         again. Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete,
         it is the file of the model, for ``skdpgen.load``.
     budget_split : (float, float, float) or None, default=None
-        Shares of encoder, mixture and decoder in the squared Gaussian-DP parameter; None depends on prior and decoder.
+        Shares of encoder, mixture and decoder in the squared Gaussian-DP parameter; None depends on prior and decoder:
+        (.8, 0, .2) for a network that refines the released decoder.
     preset : str or None, default=None
         "paper/mnist", "paper/adult", ...: settings of the paper's Table IV, in place of the parameters they concern.
     unit : column name or None, default=None
@@ -246,9 +262,10 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         "covariance_type": [StrOptions({"full", "diag"})],
         "em_steps": [Interval(Integral, 1, None, closed="left")],
         "decoder": [StrOptions({"released", "net"})],
-        "latent_variance": [StrOptions({"learned", "zero"})],
+        "latent_variance": [StrOptions({"learned", "zero"}), None],
         "likelihood": [StrOptions({"auto", "bernoulli", "gaussian"})],
-        "warm_start_steps": [Interval(Integral, 0, None, closed="left")],
+        "warm_start_steps": [Interval(Integral, 0, None, closed="left"), None],
+        **{name: [*TRAINING_CONSTRAINTS[name], None] for name in ("sampling_rate", "steps")},
         "budget_split": ["array-like", None],
         "preset": [str, None],
     }
@@ -276,14 +293,14 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         covariance_type="full",
         em_steps=8,
         decoder="released",
-        latent_variance="learned",
+        latent_variance=None,
         likelihood="auto",
-        sampling_rate=0.005,
-        steps=1000,
+        sampling_rate=None,
+        steps=None,
         batch_size=None,
         epochs=None,
         gradient_bound=1.0,
-        warm_start_steps=500,
+        warm_start_steps=None,
         net=None,
         checkpoint=None,
         budget_split=None,
@@ -353,13 +370,13 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
             self.get_params(deep=False), self._defaults(), presets=paper_settings, acts=_ACTS
         )
         split = moment_split(parameters["budget_split"])
-        model = _settings(parameters, self._seed())
-        if self._unit is not None and model.decoder is not None:
+        if self._unit is not None and parameters["decoder"] == "net":
             raise ValueError(
                 'unit= is not for decoder="net" yet: DP-SGD samples and clips rows, and a person may have several. '
                 'Leave out decoder="net"; nothing was charged'
             )
         rows = self._read(X, y, groups, parameters)
+        model = _settings(parameters, self._seed(), refines=_refines(parameters, rows))
         if model.decoder is not None:
             sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
             training = resolve_sampling(model.decoder.training, len(rows), accountant.neighboring, **sizes)
@@ -369,7 +386,8 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
             lambda phases: self._calibrate_phases(accountant, rows, phases), split=split,
         )  # fmt: skip
         if model.decoder is not None:
-            _check_network(model.decoder, *rows.network_shape(model.n_components))
+            check = _check_refinement if model.decoder.refines else _check_network
+            check(model.decoder, *rows.network_shape(model.n_components))
         return (rows, model), plan
 
     def _read(self, X, y, groups, parameters):
@@ -401,7 +419,9 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         )
         if settings.decoder is None:
             return model
-        if isinstance(rows, FrameRows):
+        if settings.decoder.refines:
+            model.latent_model = _refine_on_frame(rows, model, settings.decoder, fit)
+        elif isinstance(rows, FrameRows):
             model.net = _train_on_frame(rows, model, settings.decoder, fit)
         else:
             model.generator = _train_on_array(rows, model, settings.decoder, fit)
@@ -409,7 +429,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
 
     # ---- using the model -------------------------------------------------------------------------------------
     def score(self, X, y=None):
-        """Return the mean log-likelihood of rows, or the ELBO with "net" (higher is better).
+        """Return the mean log-likelihood of rows, or the ELBO where a network replaces the decoder (higher is better).
 
         It is computed from the rows given without protection: do not publish it.
         """
@@ -425,18 +445,53 @@ def _model_of(state):
     return {"array": ArrayModel, "frame": FrameModel}[state["kind"]].from_state(state)
 
 
-def _settings(parameters, seed):
+def _settings(parameters, seed, refines):
     """The settings of a model, from resolved parameters of the synthesizer."""
     mixture = decoder = None
     if parameters["prior"] == "mixture":
         mixture = MixtureSettings(parameters["n_mixture"], parameters["covariance_type"], parameters["em_steps"])
     if parameters["decoder"] == "net":
+        rate, steps = _REFINING if refines else _SAMPLING
+        warm = parameters["warm_start_steps"]
         decoder = DecoderSettings(
-            Training(parameters["sampling_rate"], parameters["steps"], parameters["gradient_bound"]),
+            Training(
+                rate if parameters["sampling_rate"] is None else parameters["sampling_rate"],
+                steps if parameters["steps"] is None else parameters["steps"],
+                parameters["gradient_bound"],
+            ),
             Network.of(parameters, seed),
-            *(parameters[name] for name in ("likelihood", "latent_variance", "warm_start_steps")),
+            parameters["likelihood"],
+            parameters["latent_variance"] or "learned",
+            _WARM_STEPS if warm is None else warm,
+            refines,
         )
     return MomentSettings(parameters["n_components"], shows_bars(parameters["progress"]), mixture, decoder)
+
+
+def _refines(parameters, rows):
+    """Whether a network refines the released decoder, rather than takes its place; public.
+
+    Raises
+    ------
+    ValueError
+        A `TableRefinementModule` is asked for where it cannot be, or with parameters of a network of another kind.
+    """
+    if parameters["decoder"] != "net":
+        return False
+    whole = [name for name in ("latent_variance", "warm_start_steps") if parameters[name] is not None]
+    possible = isinstance(rows, FrameRows) and parameters["prior"] != "mixture"
+    if parameters["net"] is None:
+        return possible and not whole
+    from ..nn import TableRefinementModule
+
+    module = getattr(parameters["net"], "module", None)
+    if not issubclass(module if isinstance(module, type) else type(module), TableRefinementModule):
+        return False
+    if not possible:
+        raise InvalidInputError("net=DPNet(TableRefinementModule) is for DataFrames without a mixture prior")
+    if whole:
+        raise ValueError(f"{listed(whole)}= would do nothing with net=DPNet(TableRefinementModule): leave it out")
+    return True
 
 
 # ---- the releases before the training -----------------------------------------------------------------------------
@@ -513,7 +568,7 @@ def _with_mixture(model, mixture):
     return ArrayModel(model.codec, generator, model.row_count, mixture.weights, model.residual_variance)
 
 
-# ---- the third phase: a network trained by DP-SGD on the ELBO -----------------------------------------------------
+# ---- the third phase: a network trained by DP-SGD -------------------------------------------------------------------
 def _train_on_array(rows, model, decoder, fit):
     codec, generator = model.codec, model.generator
     components = spread_components(_WARM_ROWS, generator.mixture.weights, fit.stream)
@@ -556,6 +611,56 @@ def _train_on_frame(rows, model, decoder, fit):
         progress_text=f"epsilon {fit.plan.epsilon:.3g}",
         checkpoint=fit.checkpoint,
     )
+
+
+def _refine_on_frame(rows, model, decoder, fit):
+    """Train the network that refines the released decoder; return what may be released of both."""
+    codec, table = model.codec, model.latent_model
+    features, logits = refinement_inputs(table)
+    plan = decoder_plan(decoder.training, fit, model.row_count)
+    net = _make_refinement(
+        decoder,
+        plan,
+        f"epsilon {fit.plan.epsilon:.3g}",
+        features=features,
+        logits=logits,
+        widths=codec.n_levels,
+        shares=model.class_ratio,
+        n_labels=codec.n_classes,
+    )
+    net.fit_file = fit.checkpoint
+    net.initialize()
+    net.partial_fit(rows.one_hot_with_labels(codec))
+    noise = (net.noise_description_, net.noise_private_)
+    return RefinedTable.of(table, _layers(net.module_.cpu().network), noise)
+
+
+def _make_refinement(decoder, plan, progress_text, **released):
+    """The net of the settings that refines a released decoder, or the default one, given what was released."""
+    from ..nn import DPNet, ParameterAverage, TableAnchor, TableRefinementModule
+
+    def default():
+        callbacks = [("anchor", TableAnchor()), ("average", ParameterAverage(_REFINING_DECAY))]
+        return DPNet(TableRefinementModule, lr=_REFINING_RATE, callbacks=callbacks)
+
+    return decoder.network.make(default, plan, progress_text, **released)
+
+
+def _check_refinement(decoder, n_features, n_latent, exact):
+    """Refuse, before anything is charged, a network that cannot be trained privately; see `_check_network`."""
+    from ..dpsgd import check_module, check_optimizer
+    from ..nn._dp_net import check_template
+
+    check_template(decoder.network.template)
+    check_device(decoder.network.device)
+    points = {"features": np.zeros((1, 3, n_latent)), "logits": np.zeros((1, 3, n_features))}
+    net = _make_refinement(decoder, None, "", **points, widths=(n_features,))
+    check_optimizer(net.optimizer)
+    net.initialize()
+    check_module(net.module_)
+    if _layers(net.module_.network) is None:
+        raise InvalidInputError("a TableRefinementModule has linear layers with ReLU between them alone: set n_hidden")
+    net.check(np.zeros((4, n_features), dtype=np.float32))
 
 
 def _with_labels(rows, components, n_labels):

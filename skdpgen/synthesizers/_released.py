@@ -15,6 +15,7 @@ from ..data.arrays import ArrayCodec
 from ..data.frames import FrameCodec
 from ..data.labels import label_codes
 from ..generators.gaussians import LatentSpace
+from ..generators.layers import apply_layers, layers_of, layers_state
 from ..mixture import GaussianMixtureParameters
 from ..tabular import sample_levels
 from ..utils.atomic import Draft, write_atomically
@@ -249,23 +250,6 @@ class NetGenerator:
         )
         space = LatentSpace(state["center"], state["basis"])
         return cls(space, mixture, layers_of(state["layers"]), state["likelihood"], state["widths"])
-
-
-def apply_layers(layers, rows):
-    """Output of linear layers with ReLU between them."""
-    for k, (weight, bias) in enumerate(layers):
-        rows = (np.maximum(rows, 0.0) if k else rows) @ weight.T + bias
-    return rows
-
-
-def layers_state(layers):
-    """Weights and biases by the number of their layer, for a release file."""
-    return {str(i): {"weight": weight, "bias": bias} for i, (weight, bias) in enumerate(layers)}
-
-
-def layers_of(state):
-    """List of (weight, bias) from `layers_state`."""
-    return [(layer["weight"], layer["bias"]) for _, layer in sorted(state.items(), key=lambda item: int(item[0]))]
 
 
 # ---- release files: one .safetensors file; schema, parameters and card are JSON in its header ---------------------

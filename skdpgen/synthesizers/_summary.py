@@ -11,6 +11,7 @@ import pandas as pd
 from ..accounting import PrivacyCard
 from ..generators.components import spread_components
 from ..generators.product_mixture import TableModel
+from ..generators.refined_table import RefinedTable
 from ..tabular import Boolean, Categorical, Datetime
 from ..utils.printing import printable, table_lines
 from ._count_errors import count_errors, joint_sd, smallest_kept
@@ -220,6 +221,8 @@ def _errors(model, noise, neighboring, importance):
     """Errors of the counts of a model that is made of them alone; None for any other."""
     latent = getattr(model, "latent_model", None)
     if latent is None or model.mixture is not None or model.net is not None or "moments" not in noise:
+        return None
+    if isinstance(latent, RefinedTable):
         return None
     weights = np.array([importance.get(block.name, 1.0) for block in model.codec.blocks])
     if isinstance(latent, TableModel):

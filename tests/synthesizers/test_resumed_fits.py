@@ -66,6 +66,7 @@ FITS = {
         {**TRAINED, "decoder": "net", "warm_start_steps": 2, "target": "c", "latent_variance": "zero"},
         (FRAME,),
     ),
+    "p3gm, refined frame": (P3GMSynthesizer, {**TRAINED, "decoder": "net", "target": "c"}, (FRAME,)),
     "privae": (PriVAESynthesizer, {**TRAINED, "divergence": "mmd", "n_groups": 2}, (X, Y)),
     "privae, replace": (
         PriVAESynthesizer,
