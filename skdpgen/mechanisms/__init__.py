@@ -37,11 +37,14 @@ from ._selection import (
     select_above,
     selection_threshold,
 )
+from ._triples import CONTRASTS, N_QUARTERS, triple_interactions, triples_of
 
 __all__ = [
     "CLUSTER_COUNT_WEIGHT",
+    "CONTRASTS",
     "LARGEST",
     "N_OCTAVE_CELLS",
+    "N_QUARTERS",
     "MixtureSums",
     "Moments",
     "OneHotMoments",
@@ -73,6 +76,8 @@ __all__ = [
     "selection_threshold",
     "split_histogram",
     "total",
+    "triple_interactions",
+    "triples_of",
     "unpack_mixture_sums",
     "unpack_moments",
     "unpack_one_hot_moments",
