@@ -272,7 +272,7 @@ def _initial_restarts(prior, size, n_restarts, rng):
 
 
 def _spread_columns(restarts, triples, rng):
-    """Let the halves of the columns of triples differ from point to point, in latent directions of their own.
+    """Let the halves of the columns of triples differ from point to point, in separate latent directions.
 
     Where two columns of a triple are the same at all points, its gradient with respect to the third is zero: columns
     that are independent in pairs would stay as they are.

@@ -80,7 +80,7 @@ class ReleasedTriples:
         From the distribution over all levels to the mean contrasts of each column.
     value : array of shape (n_classes, n_triples, 3, 3, 3)
     precision : array of shape (n_triples, 3, 3, 3)
-        Inverse variance of the noise; 0 where quarters are not told apart.
+        Inverse variance of the noise; 0 where quarters are not distinguished.
     """
 
     triples: np.ndarray
@@ -165,12 +165,12 @@ def released_triples(value, sd, quarters, n_levels):
         contrasts[starts[i] : starts[i + 1], at] = CONTRASTS[of]
     contrasts[:, ~quarters.fine, 1:] = 0.0
     triples = triples_of(len(quarters.columns))
-    told = np.ones((len(quarters.fine), CONTRASTS.shape[1]), dtype=bool)
-    told[~quarters.fine, 1:] = False
-    told = told[triples]
-    told = told[:, 0, :, None, None] & told[:, 1, None, :, None] & told[:, 2, None, None, :]
+    counted = np.ones((len(quarters.fine), CONTRASTS.shape[1]), dtype=bool)
+    counted[~quarters.fine, 1:] = False
+    counted = counted[triples]
+    counted = counted[:, 0, :, None, None] & counted[:, 1, None, :, None] & counted[:, 2, None, None, :]
     # an exact sum is a whole number: half a row as the least noise keeps weights finite without privacy
-    precision = np.where(told, 1 / np.maximum(sd, 0.5) ** 2, 0.0)
+    precision = np.where(counted, 1 / np.maximum(sd, 0.5) ** 2, 0.0)
     return ReleasedTriples(triples, contrasts, np.asarray(value), precision)
 
 

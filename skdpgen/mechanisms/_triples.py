@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 
 import numpy as np
 
@@ -15,7 +14,7 @@ __all__ = ["CONTRASTS", "N_QUARTERS", "triple_interactions", "triples_of"]
 N_QUARTERS = 4
 # Of each quarter: its half; the quarter within the lower half; the quarter within the upper half.
 CONTRASTS = np.array([[-1, -1, 0], [-1, 1, 0], [1, 0, -1], [1, 0, 1]])
-# Squared weights of the three, where quarters are told apart: their sum over a row is 1, as that of halves alone is.
+# Squared weights of the three, where quarters are distinguished: their sum over a row is 1, as that of halves alone is.
 _SQUARES = np.array([0.75, 0.25, 0.25])
 # A sum over so many rows, in steps of the lattice of 2**-20, is below 2**60.
 _MAX_ROWS = 1 << 40
@@ -36,7 +35,7 @@ def triple_interactions(quarters, fine, y_codes=None, n_classes=1):
     quarters : array of int of shape (n_samples, n_columns)
         Quarter of each column, 0 to 3; a row with another code counts in no triple of that column.
     fine : sequence of bool of length n_columns
-        Whether the quarters of a column are told apart; otherwise its halves alone are. Public or released.
+        Whether the quarters of a column are distinguished; otherwise its halves alone are. Public or released.
     y_codes : array of int of shape (n_samples,), default=None
         Class of each row; rows with a code outside ``0 .. n_classes - 1`` are left out. None: all in class 0.
     n_classes : int, default=1
@@ -45,10 +44,10 @@ def triple_interactions(quarters, fine, y_codes=None, n_classes=1):
     -------
     BoundedSum
         `value` of shape (n_classes, n_triples, 3, 3, 3): whole numbers, for the triples of `triples_of`, with one axis
-        for the contrasts of each column; zero for those of quarters that are not told apart. A row has norm 1 in each
-        triple, and so the square root of the number of triples in all. Two rows have an inner product of at least -3/4
-        (-1 with halves alone) and at most 1 in each column; the sum over the triples of the products of three columns
-        is linear in each of these, so that it is least where every one is least or 1.
+        for the contrasts of each column; zero for quarters that are not distinguished. A row has norm 1 in each of the
+        T triples, so its norm is sqrt(T). The inner product of two rows of one class in a triple is the product of
+        those in its columns. These are 1 at most, and -3/4 at least, or -1 with halves alone. The sum over all triples
+        is linear in the number of each column, so it is least where each of them is either 1 or at its least.
     """
     quarters, fine = np.asarray(quarters), np.asarray(fine, dtype=bool)
     n, n_columns = quarters.shape

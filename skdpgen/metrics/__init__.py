@@ -21,7 +21,14 @@ from ._distances import (
     two_way_tvd,
 )
 from ._model_terms import ELBOTerms, elbo_terms, reconstruction_error
-from ._tstr import make_tstr_scorer, protocol_classifiers, tstr_report, tstr_score
+from ._tstr import (
+    make_tstr_scorer,
+    protocol_classifiers,
+    protocol_regressors,
+    tstr_regression,
+    tstr_report,
+    tstr_score,
+)
 from ._two_sample import PMSE, PRDC, detection_auroc, frechet_distance, pmse, prdc
 
 __all__ = [
@@ -50,8 +57,10 @@ __all__ = [
     "pmse",
     "prdc",
     "protocol_classifiers",
+    "protocol_regressors",
     "reconstruction_error",
     "three_way_tvd",
+    "tstr_regression",
     "tstr_report",
     "tstr_score",
     "two_way_tvd",

@@ -6,7 +6,6 @@ Everything here follows from public parameters alone, except `ChargedFit`, which
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass, replace
 from numbers import Real
 
@@ -38,7 +37,7 @@ __all__ = [
 COUNT_SHARE = 0.02
 
 # Share of the budget of the tables for the interactions of triples of columns.
-_TRIPLES_SHARE = float(os.environ.get("TRIPLES", ".01"))
+_TRIPLES_SHARE = 0.01
 
 # Noise multiplier of the second moments up to which half of their budget is better spent on sub-clusters of classes.
 _MOST_NOISE_OF_CELLS = 1.0

@@ -157,14 +157,15 @@ def fit_frame_model(rows, model, fit):
     codec, one_way_share = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, scores=model.moments_alone)
     scores = Scores.of_codec(codec, rows.importance_of(codec)) if one_way_share == 0 else None
     tables = rows.moments(codec, one_way_share or 1.0) if scores is None else rows.score_moments(codec, scores)
-    packed, noise_multiplier, triples = add_gaussian(tables, noise["moments"], rng, neighboring), noise["moments"], None
+    noise_multiplier, triples = noise["moments"], None
+    packed = add_gaussian(tables, noise_multiplier, rng, neighboring)
     if "triples" in noise:
         if scores is None and one_way_share < 1:
             sd = unpack(_noise_sd(tables, noise_multiplier, neighboring), codec)
             triples = release_triples(rows, codec, unpack(packed, codec), sd, fit)
-        if triples is None:  # the same share of the budget buys the moments again
+        if triples is None:  # its share of the budget buys the moments again
             both = noise_multiplier, noise["triples"]
-            packed = joined(packed, add_gaussian(tables, noise["triples"], rng, neighboring), both)
+            packed = joined(packed, add_gaussian(tables, both[1], rng, neighboring), both)
             noise_multiplier = joined_noise(both)
     released = unpack(packed, codec, scores)
     latent_model = _fit_prior(released, tables, noise_multiplier, triples, codec, scores, model, fit)
