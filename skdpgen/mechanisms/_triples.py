@@ -91,9 +91,10 @@ def _products(quarters, fine, triples):
         rows[:, ~fine, 1:] = 0.0
         for i in range(n_columns - 2):
             rest = rows[:, i + 1 :].reshape(len(rows), -1)
-            for x in range(n_contrasts if fine[i] else 1):
-                both = (rest * rows[:, i, x, None]).T @ rest
-                shape = (n_columns - i - 1, n_contrasts)
-                sums[i, x, i + 1 :, :, i + 1 :] += both.reshape(*shape, *shape)
+            shape = (n_columns - i - 1, n_contrasts)
+            for quarter in range(N_QUARTERS):  # rows of one quarter have the same contrasts in column i
+                mine = rest[codes[:, i] == quarter]
+                contrasts = CONTRASTS[quarter] * [1, fine[i], fine[i]]
+                sums[i, :, i + 1 :, :, i + 1 :] += np.multiply.outer(contrasts, (mine.T @ mine).reshape(*shape, *shape))
     i, j, k = triples.T
     return sums[i, :, j, :, k]
