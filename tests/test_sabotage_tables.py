@@ -14,7 +14,7 @@ from skdpgen.data import frames as _frames
 from skdpgen.data.sources import ChunkSource, add_sums
 from skdpgen.mechanisms._one_hot import _tables as one_hot_tables
 from skdpgen.mechanisms._one_hot import one_hot_moments, table_weights
-from skdpgen.mechanisms._triples import _products, triple_interactions
+from skdpgen.mechanisms._triples import _products, triple_bounds, triple_interactions
 from skdpgen.synthesizers import _frame_model
 from skdpgen.synthesizers._second_release import release_triples
 
@@ -100,7 +100,7 @@ MUTANTS = [
     (
         "replaced rows taken for rows of other classes",
         [TRIPLES[RO]],
-        (triple_interactions, ("min(0.0, _least_inner_product($one, $other))", "0.0")),
+        (triple_bounds, ("min(0.0, _least_inner_product($one, $other))", "0.0")),
     ),
     (
         "noise of the triples below the charge",

@@ -37,7 +37,7 @@ from ._selection import (
     select_above,
     selection_threshold,
 )
-from ._triples import CONTRASTS, N_QUARTERS, triple_interactions, triples_of
+from ._triples import CONTRASTS, N_QUARTERS, triple_bounds, triple_interactions, triples_of
 
 __all__ = [
     "CLUSTER_COUNT_WEIGHT",
@@ -76,6 +76,7 @@ __all__ = [
     "selection_threshold",
     "split_histogram",
     "total",
+    "triple_bounds",
     "triple_interactions",
     "triples_of",
     "unpack_mixture_sums",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 
 from .._types import BoundedSum
 from ._histogram import LATTICE
 
-__all__ = ["CONTRASTS", "N_QUARTERS", "triple_interactions", "triples_of"]
+__all__ = ["CONTRASTS", "N_QUARTERS", "triple_bounds", "triple_interactions", "triples_of"]
 
 N_QUARTERS = 4
 # Of each quarter: its half; the quarter within the lower half; the quarter within the upper half.
@@ -60,14 +61,20 @@ def triple_interactions(quarters, fine, y_codes=None, n_classes=1):
     value = np.stack([_products(quarters[y_codes == k], fine, triples) for k in range(n_classes)])
     square = np.where(fine[:, None], _SQUARES, 1.0)[triples]
     weights = np.sqrt(square[:, 0, :, None, None] * square[:, 1, None, :, None] * square[:, 2, None, None, :])
-    least = min(0.0, _least_inner_product(np.count_nonzero(fine), np.count_nonzero(~fine)))
-    return BoundedSum(
-        value,
-        add_or_remove_one=len(triples) ** 0.5,
-        replace_one=(2 * (len(triples) - least)) ** 0.5,
-        weights=weights,
-        lattice=LATTICE,
-    )
+    add_or_remove_one, replace_one = triple_bounds(fine)
+    return BoundedSum(value, add_or_remove_one, replace_one, weights=weights, lattice=LATTICE)
+
+
+def triple_bounds(fine):
+    """L2 sensitivity of `triple_interactions` where a row joins or leaves, and where one is replaced.
+
+    Parameters
+    ----------
+    fine : array of bool of shape (n_columns,)
+    """
+    n_fine, n_triples = np.count_nonzero(fine), math.comb(len(fine), 3)
+    least = min(0.0, _least_inner_product(n_fine, len(fine) - n_fine))
+    return n_triples**0.5, (2 * (n_triples - least)) ** 0.5
 
 
 def _least_inner_product(n_fine, n_coarse):

@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 
+from .._types import BoundedSum
 from ..generators.product_mixture import consistent_marginals
 from ..generators.triples import quarters_of_levels, released_triples
-from ..mechanisms import add_gaussian, triples_of
+from ..mechanisms import add_gaussian, triple_bounds
 
 __all__ = ["joined", "joined_noise", "release_triples"]
 
@@ -36,13 +37,13 @@ def release_triples(rows, codec, released, sd, fit):
     """
     counts, marginals, _ = consistent_marginals(released, sd, codec.n_levels, codec.optional_levels)
     quarters = quarters_of_levels(counts @ marginals, codec.n_levels)
-    noise_multiplier, n_triples = fit.noise["triples"], len(triples_of(len(quarters.columns)))
-    if not 0 < n_triples * len(counts) <= _MOST_TRIPLES or counts.max() < _VISIBLE * noise_multiplier * n_triples**0.5:
+    noise_multiplier, n_triples = fit.noise["triples"], math.comb(len(quarters.columns), 3)
+    noise = noise_multiplier * BoundedSum(0.0, *triple_bounds(quarters.fine)).sensitivity(fit.neighboring)
+    if not 0 < n_triples * len(counts) <= _MOST_TRIPLES or counts.max() < _VISIBLE * noise:
         return None
     query = rows.triples(codec, quarters)
     noisy = add_gaussian(query, noise_multiplier, fit.rng, fit.neighboring)
-    noise_sd = noise_multiplier * query.sensitivity(fit.neighboring) / query.weights
-    return released_triples(noisy, noise_sd, quarters, codec.n_levels)
+    return released_triples(noisy, noise / query.weights, quarters, codec.n_levels)
 
 
 def joined(first, second, noise_multipliers):
