@@ -15,6 +15,7 @@ __all__ = ["CONTRASTS", "N_QUARTERS", "triple_bounds", "triple_interactions", "t
 N_QUARTERS = 4
 # Of each quarter: its half; the quarter within the lower half; the quarter within the upper half.
 CONTRASTS = np.array([[-1, -1, 0], [-1, 1, 0], [1, 0, -1], [1, 0, 1]])
+CONTRASTS.setflags(write=False)
 # Squared weights of the three, where quarters are distinguished: their sum over a row is 1, as that of halves alone is.
 _SQUARES = np.array([0.75, 0.25, 0.25])
 # A sum over so many rows, in steps of the lattice of 2**-20, is below 2**60.
