@@ -118,6 +118,7 @@ FITS = {
     "arrays, net": lambda: (P3GMSynthesizer(net=_net(), **_DEEP), X, Y),
     "arrays, moments": lambda: (MomentSynthesizer(random_state=0), X, Y),
     "frame, moments": lambda: (MomentSynthesizer(target=["job", "age"], constraints="dose < 9"), FRAME),
+    "frame, triples": lambda: (MomentSynthesizer(8.0, target="job"), FRAME),
     "arrays, images in cells": lambda: (_cells(), X, Y),
     "arrays, images in cells, replace_one": lambda: (_cells(neighboring="replace_one", **_PUBLIC), X, Y),
     "frame": lambda: (P3GMSynthesizer(target="job", random_state=0), FRAME),

@@ -6,6 +6,7 @@ import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
 import test_one_hot
 import test_sources as sources
+import test_triples
 from _fits import ledger_is_what_ran, nothing_private_is_kept
 from _sabotage import Claim, assert_caught, before, mutant_ids
 
@@ -13,7 +14,9 @@ from skdpgen.data import frames as _frames
 from skdpgen.data.sources import ChunkSource, add_sums
 from skdpgen.mechanisms._one_hot import _tables as one_hot_tables
 from skdpgen.mechanisms._one_hot import one_hot_moments, table_weights
+from skdpgen.mechanisms._triples import _products, triple_bounds, triple_interactions
 from skdpgen.synthesizers import _frame_model
+from skdpgen.synthesizers._second_release import release_triples
 
 AR, RO = "add_or_remove_one", "replace_one"
 CHUNKS = {r: Claim(sources.test_tables_of_chunks_attain_their_sensitivity_and_never_exceed_it, r) for r in (AR, RO)}
@@ -21,7 +24,14 @@ ONCE = Claim(sources.test_every_row_is_counted_once)
 IMPORTANCE = {r: Claim(test_one_hot.test_sensitivity_holds_whatever_matters_more, r) for r in (AR, RO)}
 DENSE = Claim(test_one_hot.test_dense_and_sparse_counts_are_equal)
 LEDGER = Claim(ledger_is_what_ran, "frame, moments")
+TRIPLES = {
+    r: Claim(test_triples.test_triple_sensitivity_is_attained_and_not_exceeded, r, (True, False, True, False, False))
+    for r in (AR, RO)
+}
+TRIPLES_LEDGER = Claim(ledger_is_what_ran, "frame, triples")
 KEPT = Claim(nothing_private_is_kept, "frame, moments")
+
+_AGAIN = "if $triples is None:\n    $both = $noise_multiplier, $noise['triples']\n    $body"
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
@@ -71,6 +81,47 @@ MUTANTS = [
             _frame_model.fit_frame_model,
             ("$noise['moments']", "0.9 * $noise['moments']"),
         ),
+    ),
+    (
+        "rows counted twice in triples",
+        [TRIPLES[AR], TRIPLES[RO]],
+        (_products, ("$table[np.where($rest)]", "1.3 * $table[np.where($rest)]")),
+    ),
+    (
+        "quarters weigh as halves",
+        [TRIPLES[AR], TRIPLES[RO]],
+        (triple_interactions, ("np.where($fine[:, None], _SQUARES, 1.0)", "np.ones(($fine.size, 3))")),
+    ),
+    (
+        "quarters of columns with halves alone",
+        [TRIPLES[AR], TRIPLES[RO]],
+        (_products, ("$rows[:, ~$fine, 1:] = 0.0", "$rows[:, ~$fine, 2:] = 0.0")),
+    ),
+    (
+        "replaced rows taken for rows of other classes",
+        [TRIPLES[RO]],
+        (triple_bounds, ("min(0.0, _least_inner_product($one, $other))", "0.0")),
+    ),
+    (
+        "noise of the triples below the charge",
+        [TRIPLES_LEDGER],
+        (
+            release_triples,
+            ("add_gaussian($query, $noise_multiplier, $rest)", "add_gaussian($query, 0.9 * $noise_multiplier, $rest)"),
+        ),
+    ),
+    (
+        "noise of the moments released again below the charge",
+        [LEDGER],
+        (
+            _frame_model.fit_frame_model,
+            ("add_gaussian($tables, $both[1], $rest)", "add_gaussian($tables, 0.9 * $both[1], $rest)"),
+        ),
+    ),
+    (
+        "triples and the moments again on one charge",
+        [TRIPLES_LEDGER],
+        (_frame_model.fit_frame_model, (_AGAIN, _AGAIN.replace("$triples is None", "True"))),
     ),
     (
         "bins without noise",

@@ -253,6 +253,8 @@ class ArrayRows:
         phases = [Phase("mean", 0.06 * share), Phase("norm", norm * share), Phase("moments", (0.94 - norm) * share)]
         return phases if self.image_shape is None else [*phases, Phase("greys", 0.005 * share)]
 
+    may_have_triples = False  # see `FrameRows`
+
     @property
     def may_have_class_norms(self):
         """Whether norms may be released class by class: rows of images have about equal norms; public."""

@@ -13,7 +13,7 @@ import pandas as pd
 from .._types import unit_of
 from ..accounting import Phase
 from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
-from ..mechanisms import add_gaussian, histogram, one_hot_moments
+from ..mechanisms import add_gaussian, histogram, one_hot_moments, triple_interactions
 from ..tabular import (
     Binning,
     Boolean,
@@ -58,6 +58,8 @@ _COPIES_OF_ALL, _COPIES_OF_CLASSES = 7.0, 3.5
 _IMPORTANCE = Interval(Real, 1e-6, 1e6, closed="both")
 # Noise of a one-way count over the rows of an average level of a class; above it, scores replace tables.
 _ROUGH = 0.3
+# Columns beside the target up to which the interactions of all triples are released: 2,024 triples.
+_MOST_COLUMNS = 24
 # Cells of a column of few integers: its bins are learned where those of other columns are not.
 _FEW_CELLS = 64
 # Most (bins of a numeric column, learned categories of a column): the first pair that fits into _MOST_BYTES is used.
@@ -489,6 +491,11 @@ class FrameRows:
         return 2 * len(self.schema), 2, False
 
     @property
+    def may_have_triples(self):
+        """Whether the columns are enough, and not too many, for interactions of all triples of them; public."""
+        return 3 <= len(self.schema) - len(self._targets) <= _MOST_COLUMNS
+
+    @property
     def learns_classes(self):
         """Whether categories are learned, so that the delta of a threshold is charged; public."""
         return any(isinstance(self.schema[name], Categorical) for name in self.schema.incomplete)
@@ -569,6 +576,10 @@ class FrameRows:
             _tables, codec=codec, one_way_share=one_way_share, importance=self.importance_of(codec)
         )
         return self.source.reduce(query, add_sums)
+
+    def triples(self, codec, quarters):
+        """Interactions of all triples of columns in each class: a BoundedSum."""
+        return self.source.reduce(functools.partial(_triples, codec=codec, quarters=quarters), add_sums)
 
     def importance_of(self, codec):
         """Weight of the errors of each block, shape (n_blocks,); public."""
@@ -673,6 +684,12 @@ def _tables(chunk, codec, one_way_share, importance, unit_sizes=None):
     codes, class_codes = codec.codes(chunk)
     options = {"one_way_share": one_way_share, "importance": importance, "unit_sizes": unit_sizes}
     return one_hot_moments(codes, codec.n_levels, class_codes, max(codec.n_classes, 1), **options)
+
+
+def _triples(chunk, codec, quarters, unit_sizes=None):
+    codes, class_codes = codec.codes(chunk)
+    cells = quarters.of_codes(codes), quarters.fine, class_codes, max(codec.n_classes, 1)
+    return triple_interactions(*cells, unit_sizes=unit_sizes)
 
 
 def _score_moments(chunk, codec, scores, unit_sizes=None):

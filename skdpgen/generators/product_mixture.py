@@ -37,6 +37,8 @@ _ABSENT = -1e4
 _SMALLEST_PROBABILITY = 1e-4
 # Support points of a class and restart; fewer where all classes together would have more than the second number.
 _MOST_POINTS, _ALL_POINTS, _FEWEST_POINTS = 300, 2400, 50
+# Log odds between the halves of a column of a triple, and their mean, a unit of latent space apart, at the start.
+_SPREAD = 2.0
 # Step size of Adam; it falls to 3/10 after half of the steps and to 1/10 after four fifths.
 _LEARNING_RATE = 0.08
 # Multiplications of a fit in its larger products, about ten seconds; and the fewest steps, whatever they take.
@@ -184,9 +186,10 @@ class TableModel(ProductMixture):
 
 # ---- the fit -------------------------------------------------------------------------------------------------------
 def fit_tables(
-    released, noise_sd, n_levels, rng, *, optional=None, n_components=30, n_restarts=5, n_iter=300, progress=None
-):
-    """Fit prior and decoder to released one-way and two-way tables: post-processing.
+    released, noise_sd, n_levels, rng, *, optional=None, n_components=30, n_restarts=5, n_iter=300, progress=None,
+    triples=None,
+):  # fmt: skip
+    """Fit prior and decoder to released one-way and two-way tables, and interactions: post-processing.
 
     Parameters
     ----------
@@ -205,6 +208,9 @@ def fit_tables(
         Steps of Adam in each restart; fewer where levels are many.
     progress : callable, default=None
         Wraps the iterable of steps (a tqdm bar).
+    triples : ReleasedTriples, default=None
+        Interactions of three columns. Those that a fit to the tables alone misses by more than the noise take part in
+        the fit.
 
     Returns
     -------
@@ -223,7 +229,18 @@ def fit_tables(
         n_iter = min(n_iter, max(affordable, _FEWEST_STEPS))
         restarts = _initial_restarts(prior, size, n_restarts, rng)
         _silence(restarts, absent)
-        _descend(restarts, _TableLoss(released, noise_sd, n_levels, counts), n_iter, progress)
+        loss = _TableLoss(released, noise_sd, n_levels, counts)
+        fitted = 0
+        if triples is not None:
+            first = [tuple(part.copy() for part in restarts[0])]
+            _descend(first, loss, n_iter, progress)
+            missed = triples.missed_by(_mixtures(first[0], n_levels), counts)
+            if len(missed.triples):
+                loss.triples = missed
+                _spread_columns(restarts, missed, rng)
+            else:
+                restarts[0], fitted = first[0], 1
+        _descend(restarts[fitted:], loss, n_iter, progress)
     points, weight, bias = (np.stack(parts) for parts in zip(*restarts))
     moments = (prior.mean, prior.components, prior.scale, prior.class_means, prior.class_covariances)
     return TableModel(n_levels, counts, *moments, points, weight, bias)
@@ -252,6 +269,28 @@ def _initial_restarts(prior, size, n_restarts, rng):
         drawn = [mean + antithetic(rng, size, len(mean)) @ root(covariance).T for mean, covariance in gaussians]
         restarts.append((np.stack(drawn).astype(np.float32), weight.copy(), bias.copy()))
     return restarts
+
+
+def _spread_columns(restarts, triples, rng):
+    """Let the halves of the columns of triples differ from point to point, in separate latent directions.
+
+    Where two columns of a triple are the same at all points, its gradient with respect to the third is zero: columns
+    that are independent in pairs would stay as they are.
+    """
+    halves = triples.contrasts[:, :, 0]
+    for _, weight, _ in restarts:
+        low = np.arange(len(weight) // 2, len(weight))  # those of least variance
+        directions = rng.standard_normal((len(low), halves.shape[1]))
+        if halves.shape[1] <= len(low):
+            directions = np.linalg.qr(directions)[0]
+        directions /= np.linalg.norm(directions, axis=0)
+        weight[low] += (_SPREAD * directions @ halves.T).astype(np.float32)
+
+
+def _mixtures(restart, n_levels):
+    """Probability of each level at each point, one array a class."""
+    points, weight, bias = restart
+    return [block_softmax(z @ weight + bias, _offsets(n_levels), block_of_level(n_levels)) for z in points]
 
 
 def _one_point_a_class(marginals, class_means):
@@ -372,7 +411,7 @@ class _TableLoss:
     def __init__(self, released, noise_sd, n_levels, counts):
         self.offsets, self.block = _offsets(n_levels), block_of_level(n_levels)
         self.member = (self.block == np.arange(len(n_levels))[:, None]).astype(np.float32)
-        self.counts = counts
+        self.counts, self.triples = counts, None
         # a class that the noise hides has no rows to describe: its points stay where its Gaussian put them
         self.classes = np.flatnonzero(counts) if np.any(counts) else np.arange(len(counts))
         self.one_way, self.pairs = released.one_way.astype(np.float32), released.pairs.astype(np.float32)
@@ -389,6 +428,8 @@ class _TableLoss:
             p = self._probabilities(weight.T @ z.T + bias[:, None])
             gradient = each * (((each * (p @ p.T) - self.pairs[k]) * self.pair_weight) @ p)
             gradient += (each * self.one_way_weight * (each * p.sum(axis=1) - self.one_way[k]))[:, None]
+            if self.triples is not None:
+                gradient += self.triples.gradient(p.T, k, self.counts[k]).T
             gradient *= p
             gradient -= p * (self.member @ gradient)[self.block]
             found[0][k] = (weight @ gradient).T

@@ -38,11 +38,14 @@ from ._selection import (
     select_above,
     selection_threshold,
 )
+from ._triples import CONTRASTS, N_QUARTERS, triple_bounds, triple_interactions, triples_of
 
 __all__ = [
     "CLUSTER_COUNT_WEIGHT",
+    "CONTRASTS",
     "LARGEST",
     "N_OCTAVE_CELLS",
+    "N_QUARTERS",
     "MixtureSums",
     "Moments",
     "OneHotMoments",
@@ -75,6 +78,9 @@ __all__ = [
     "selection_threshold",
     "split_histogram",
     "total",
+    "triple_bounds",
+    "triple_interactions",
+    "triples_of",
     "unpack_mixture_sums",
     "unpack_moments",
     "unpack_one_hot_moments",

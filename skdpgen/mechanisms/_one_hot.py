@@ -10,7 +10,7 @@ from scipy import sparse
 from .._types import BoundedSum
 from ._histogram import LATTICE, row_weights
 
-__all__ = ["COUNT_SQUARE", "OneHotMoments", "one_hot_moments", "table_weights", "unpack_one_hot_moments"]
+__all__ = ["COUNT_SQUARE", "OneHotMoments", "by_weight", "one_hot_moments", "table_weights", "unpack_one_hot_moments"]
 
 # A count of so many rows, in steps of the lattice of 2**-20, is below 2**60: it stays within int64.
 _MAX_ROWS = 1 << 40
@@ -85,7 +85,7 @@ def one_hot_moments(codes, n_levels, y_codes=None, n_classes=1, *, one_way_share
     value = np.zeros((n_classes, 1 + width + rows.size))
     for k in range(n_classes):
         of_class = y_codes == k
-        for mine, weight in _by_weight(codes[of_class], None if unit_sizes is None else unit_sizes[of_class]):
+        for mine, weight in by_weight(codes[of_class], None if unit_sizes is None else unit_sizes[of_class]):
             one_way, both = _tables(mine, n_levels, pairs=rows.size > 0)
             value[k, 0] += weight * len(mine)
             value[k, 1 : 1 + width] += weight * one_way
@@ -102,7 +102,7 @@ def one_hot_moments(codes, n_levels, y_codes=None, n_classes=1, *, one_way_share
     )
 
 
-def _by_weight(codes, unit_sizes):
+def by_weight(codes, unit_sizes):
     """Yield the rows of one weight, and it: whole numbers of them are counted, and weighted afterwards."""
     if unit_sizes is None:
         yield codes, 1.0

@@ -22,7 +22,14 @@ from ._distances import (
 )
 from ._model_terms import ELBOTerms, elbo_terms, reconstruction_error
 from ._quality import QualityScore, column_scores, pair_scores, quality_score
-from ._tstr import make_tstr_scorer, protocol_classifiers, tstr_report, tstr_score
+from ._tstr import (
+    make_tstr_scorer,
+    protocol_classifiers,
+    protocol_regressors,
+    tstr_regression,
+    tstr_report,
+    tstr_score,
+)
 from ._two_sample import PMSE, PRDC, detection_auroc, frechet_distance, pmse, prdc
 from ._unseen import UnseenPairs, lost_categories, unseen_pairs
 
@@ -57,9 +64,11 @@ __all__ = [
     "pmse",
     "prdc",
     "protocol_classifiers",
+    "protocol_regressors",
     "quality_score",
     "reconstruction_error",
     "three_way_tvd",
+    "tstr_regression",
     "tstr_report",
     "tstr_score",
     "two_way_tvd",

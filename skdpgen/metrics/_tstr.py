@@ -12,17 +12,26 @@ from sklearn.ensemble import (
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
+    RandomForestRegressor,
 )
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import average_precision_score, get_scorer, roc_auc_score
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import average_precision_score, get_scorer, mean_absolute_error, r2_score, roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from ._column_codes import ColumnCodes, takes_codes, with_codes
 from ._samples import MOST_LEVELS, as_frame, column_kind, each_distinct, to_numbers
 
-__all__ = ["TSTRScorer", "make_tstr_scorer", "protocol_classifiers", "tstr_report", "tstr_score"]
+__all__ = [
+    "TSTRScorer",
+    "make_tstr_scorer",
+    "protocol_classifiers",
+    "protocol_regressors",
+    "tstr_regression",
+    "tstr_report",
+    "tstr_score",
+]
 
 
 def protocol_classifiers(random_state=0):
@@ -162,6 +171,94 @@ def tstr_score(synthetic, real, *, target=None, positive=None, classifiers=None,
     return float(np.mean([scores["score"] for scores in report]))
 
 
+def protocol_regressors(random_state=0):
+    """Three regressors of different kinds for numeric targets, unfitted.
+
+    Parameters
+    ----------
+    random_state : int, default=0
+        Seed of the regressors.
+
+    Returns
+    -------
+    regressors : dict of str to regressor
+        Ridge regression, a random forest, and gradient boosting.
+
+    Notes
+    -----
+    **Leak.** Nothing: it reads no rows.
+    """
+    return {
+        "ridge": Ridge(),
+        "random_forest": RandomForestRegressor(min_samples_leaf=5, random_state=random_state),
+        "gradient_boosting": HistGradientBoostingRegressor(random_state=random_state),
+    }
+
+
+def tstr_regression(synthetic, real, *, target=None, regressors=None):
+    """Train regressors on synthetic rows, test them on real ones: R squared and mean absolute error of each.
+
+    Parameters
+    ----------
+    synthetic : DataFrame of shape (n_rows, n_columns), or pair (X, y)
+        Training rows. Passing the real training rows gives the reference.
+    real : DataFrame of shape (n_test_rows, n_columns), pair (X, y), or dict of str to them
+        Real rows that no synthesizer saw; several tests by name share what was trained.
+    target : column name, default=None
+        The numeric column to predict; with pairs None, as y is it. Rows without it are left out.
+    regressors : regressor, list of them, or dict of str to them, default=None
+        Named as in ``tstr_report``. None is ``protocol_regressors()``.
+
+    Returns
+    -------
+    report : dict of str to dict
+        For each regressor ``r2`` (1 is best; 0 is what the mean of the test rows gives) and ``mae``, in units of the
+        target. Of several tests, one such report by each name.
+
+    Raises
+    ------
+    ValueError
+        No synthetic row, or fewer than two test rows, have the target.
+
+    See Also
+    --------
+    tstr_report : The same for classes.
+
+    Notes
+    -----
+    **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> from skdpgen import MomentSynthesizer
+    >>> from skdpgen.metrics import tstr_regression
+    >>> frame = load_diabetes(as_frame=True).frame
+    >>> synth = MomentSynthesizer(20.0, random_state=0).fit(frame.iloc[:300])
+    >>> report = tstr_regression(synth.sample(300), frame.iloc[300:], target="target", regressors=Ridge())
+    >>> sorted(report["Ridge"])
+    ['mae', 'r2']
+    """
+    regressors = protocol_regressors() if regressors is None else _by_name(regressors)
+    X_train, y_train = _with_numbers(*_split(synthetic, target))
+    tests = real if isinstance(real, dict) else {"": real}
+    tests = {name: _with_numbers(*_split(rows, target)) for name, rows in tests.items()}
+    if not len(y_train) or any(len(y) < 2 for _, y in tests.values()):
+        raise ValueError("the target must be present in one synthetic row and two real rows at least")
+    encode = _encoder(X_train)
+    Z_train = encode.fit_transform(X_train)
+    encoded = {name: (encode.transform(X), y) for name, (X, y) in tests.items()}
+    reports = {name: {} for name in tests}
+    for name, regressor in regressors.items():
+        fitted = clone(regressor).fit(Z_train, y_train)
+        for test, (Z, y) in encoded.items():
+            predicted = fitted.predict(Z)
+            errors = {"r2": float(r2_score(y, predicted)), "mae": float(mean_absolute_error(y, predicted))}
+            reports[test][name] = errors
+    return reports if isinstance(real, dict) else reports[""]
+
+
 class TSTRScorer:
     """Scorer of a fitted synthesizer; see ``make_tstr_scorer``."""
 
@@ -246,6 +343,15 @@ def _split(rows, target):
     if target not in frame.columns:
         raise ValueError(f"the target {target!r} is not a column")
     return frame.drop(columns=target), frame[target]
+
+
+def _with_numbers(X, y):
+    """Rows whose target is a finite number, and that number."""
+    y = to_numbers(pd.Series(y, name=getattr(y, "name", "y")), finite=True)
+    if len(X) != len(y):
+        raise ValueError(f"X has {len(X)} rows, y {len(y)}")
+    known = np.isfinite(y)
+    return X[known], y[known]
 
 
 def _guess(X, y, positive):

@@ -38,6 +38,9 @@ __all__ = [
 # divided by them, and `sample` draws by them.
 COUNT_SHARE = 0.02
 
+# Share of the budget of the tables for the interactions of triples of columns.
+_TRIPLES_SHARE = 0.01
+
 # Noise multiplier of the second moments up to which half of their budget is better spent on sub-clusters of classes.
 _MOST_NOISE_OF_CELLS = 1.0
 
@@ -159,6 +162,10 @@ class MomentSettings:
     def has_class_norms(self, rows):
         """Whether norms are released class by class: for Gaussians of rows of numbers; public."""
         return rows.may_have_class_norms and self.moments_alone
+
+    def has_triples(self, rows):
+        """Whether interactions of triples of columns are released after the tables; public."""
+        return rows.may_have_triples and self.moments_alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,7 +374,10 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
     rest = remaining_share(learned, f"bounds_share={bounds_share} leaves nothing to the model") / sum(split)
     encoder, em, decoder = (share * rest for share in split)
     norms = model.has_class_norms(rows)
-    phases = [*learned, *rows.encoder_phases(encoder / 2 if cells else encoder, class_norms=norms)]
+    triples = encoder * _TRIPLES_SHARE if model.has_triples(rows) else 0.0
+    phases = [*learned, *rows.encoder_phases((encoder / 2 if cells else encoder) - triples, class_norms=norms)]
+    if triples:
+        phases.append(Phase("triples", triples))
     if cells:
         phases.append(Phase("cells", encoder / 2))
     if mixture:

@@ -21,6 +21,7 @@ from ..utils.file_checks import check_mixture
 from ..utils.printing import listed
 from ..utils.progress import progress_bar
 from ._released import NetGenerator, ReleasedModel
+from ._second_release import joined, joined_noise, release_triples
 
 __all__ = ["FrameModel", "fit_frame_model"]
 
@@ -158,26 +159,35 @@ def fit_frame_model(rows, model, fit):
     codec, one_way_share = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, scores=model.moments_alone)
     scores = Scores.of_codec(codec, rows.importance_of(codec)) if one_way_share == 0 else None
     tables = rows.moments(codec, one_way_share or 1.0) if scores is None else rows.score_moments(codec, scores)
-    released = unpack(add_gaussian(tables, noise["moments"], rng, neighboring), codec, scores)
-    latent_model = _fit_prior(released, tables, codec, scores, model, fit)
+    noise_multiplier, triples = noise["moments"], None
+    packed = add_gaussian(tables, noise_multiplier, rng, neighboring)
+    if "triples" in noise:
+        if scores is None and one_way_share < 1:
+            sd = unpack(_noise_sd(tables, noise_multiplier, neighboring), codec)
+            triples = release_triples(rows, codec, unpack(packed, codec), sd, fit)
+        if triples is None:  # its share of the budget buys the moments again
+            both = noise_multiplier, noise["triples"]
+            packed = joined(packed, add_gaussian(tables, both[1], rng, neighboring), both)
+            noise_multiplier = joined_noise(both)
+    released = unpack(packed, codec, scores)
+    latent_model = _fit_prior(released, tables, noise_multiplier, triples, codec, scores, model, fit)
     _warn_of_what_is_lost(codec, latent_model, pairs=scores is not None or one_way_share < 1)
     return FrameModel(codec, latent_model, fit.sample_size(rows, latent_model.class_counts.sum()))
 
 
-def _fit_prior(released, tables, codec, scores, model, fit):
+def _fit_prior(released, tables, noise_multiplier, triples, codec, scores, model, fit):
     """Prior and decoder from released tables or scores; `tables` gives the scale of their noise alone."""
     wanted = {"auto": _MOST_COMPONENTS, None: int(codec.n_levels.sum())}
     options = {
         "optional": codec.optional_levels,
         "n_components": wanted.get(model.n_components, model.n_components),
     }
-    noise_multiplier = fit.noise["moments"]
     if scores is not None:
         sd = noise_multiplier * tables.sensitivity(fit.neighboring)
         return fit_scores(released, sd, scores, fit.stream, **options)
     sd = unpack(_noise_sd(tables, noise_multiplier, fit.neighboring), codec)
     bar = functools.partial(progress_bar, phase="prior and decoder", shown=True) if model.progress else None
-    return fit_tables(released, sd, codec.n_levels, fit.stream, progress=bar, **options)
+    return fit_tables(released, sd, codec.n_levels, fit.stream, progress=bar, triples=triples, **options)
 
 
 def unpack(packed, codec, scores=None):

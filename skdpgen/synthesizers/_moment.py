@@ -25,11 +25,11 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
     """Generative model fitted to the noisy moments of each class: one-way and two-way tables, or means and covariances.
 
     Releases noisy class-conditional moments and nothing else: for a DataFrame the one-way and two-way tables of its
-    columns within every class (all classes together cost what one costs), for an array the means and second moments of
-    every class. Everything after that is post-processing and costs nothing: a latent mixture is fitted to the released
-    moments, with their known noise. No network is trained; a fit takes seconds. It is the class-conditional prior of
-    `P3GMSynthesizer`, with more kinds of input (chunks, Parquet files, dask) and of output (rows given the values of
-    selected columns, rows that satisfy constraints).
+    columns within every class (all classes together cost what one costs) and what they cannot show of three columns;
+    for an array the means and second moments of every class. Everything after that is post-processing and costs
+    nothing: a latent mixture is fitted to the released moments, with their known noise. No network is trained; a fit
+    takes seconds. It is the class-conditional prior of `P3GMSynthesizer`, with more kinds of input (chunks, Parquet
+    files, dask) and of output (rows given the values of selected columns, rows that satisfy constraints).
 
     Parameters
     ----------
@@ -215,9 +215,10 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
         -----
         **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
         released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
-        declared (at its part of `bounds_share`; learned categories also spend a tenth of `delta`), and one for the
-        moments (three for arrays: mean, norms about it, second moments; of images grey pixels too, and sub-clusters of
-        the classes where noise is low).
+        declared (at its part of `bounds_share`; learned categories also spend a tenth of `delta`), one for the moments
+        (three for arrays: mean, norms about it, second moments; of images grey pixels too, and sub-clusters of the
+        classes where noise is low), and, for tables of 3 to 24 columns beside the target, one for the interactions of
+        all triples of columns.
         """
         return self._fit(X, y, groups)
 
