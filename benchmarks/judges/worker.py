@@ -68,7 +68,10 @@ def risks(real, synthetic, control, job):
     names = list(real.columns)
     alone = SinglingOutEvaluator(**tables, n_cols=3, seed=job["seed"], max_attempts=200_000)
     linked = LinkabilityEvaluator(**tables, aux_cols=(names[::2], names[1::2]), n_neighbors=10)
-    found = {"singling_out": told(alone.evaluate(mode="multivariate")), "linkability": told(linked.evaluate(n_jobs=1))}
+    found = {
+        "singling_out": rates_of(alone.evaluate(mode="multivariate")),
+        "linkability": rates_of(linked.evaluate(n_jobs=1)),
+    }
     inference = {}
     for column in job["columns"]:
         secret = column["name"]
@@ -76,7 +79,7 @@ def risks(real, synthetic, control, job):
         attack = InferenceEvaluator(
             **tables, aux_cols=known, secret=secret, regression="categories" not in column
         )  # a number is inferred if it is within 5 %
-        inference[secret] = told(attack.evaluate(n_jobs=1))
+        inference[secret] = rates_of(attack.evaluate(n_jobs=1))
     values = [one["risk"] for one in inference.values()]
     return {
         "singling_out": found["singling_out"]["risk"],
@@ -87,7 +90,7 @@ def risks(real, synthetic, control, job):
     }
 
 
-def told(evaluator):
+def rates_of(evaluator):
     """Risk of an evaluator, with the rates of success that it is made of."""
     risk, results = evaluator.risk(confidence_level=0.95), evaluator.results(confidence_level=0.95)
     return {

@@ -5,7 +5,9 @@ What is printed of the values is private and for the data holder alone. Only ans
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import warnings
 from dataclasses import dataclass, field, replace
 
 from ..utils.printing import listed, printable
@@ -193,10 +195,10 @@ class _Question:
 
     @property
     def _whole(self):
-        """Whether the column is of whole numbers and may be a code."""
+        """Whether the column is of whole numbers and may be a code; time spans are whole numbers of seconds."""
         from ..tabular import Numeric
 
-        return isinstance(self.column, Numeric) and self.column.integer
+        return isinstance(self.column, Numeric) and self.column.integer and self.found.dtype.kind in "iu"
 
     @property
     def _dates(self):
@@ -211,14 +213,14 @@ class _Question:
 
     def _facts(self):
         missing = self.values.isna().sum()
-        told = {0: "no value", 1: "1 value"}.get(self.different, f"{self.different:,} different values")
+        shown = {0: "no value", 1: "1 value"}.get(self.different, f"{self.different:,} different values")
         if self._categorical and self.different:
             common = self.found.value_counts().index[:_SHOWN]
             rest = self.different - len(common)
-            told += ": " + ", ".join(_short(value) for value in common) + (f" and {rest:,} more" if rest else "")
+            shown += ": " + ", ".join(_short(value) for value in common) + (f" and {rest:,} more" if rest else "")
         elif self.different:
-            told += f", {_short(self.found.min())} to {_short(self.found.max())}"
-        return f"{told}; {missing:,} of {len(self.values):,} missing" if missing else f"{told}; none missing"
+            shown += f", {_short(self.found.min())} to {_short(self.found.max())}"
+        return f"{shown}; {missing:,} of {len(self.values):,} missing" if missing else f"{shown}; none missing"
 
     def _remarks(self):
         """What the rows suggest, one sentence each."""
@@ -276,8 +278,15 @@ class _Question:
         return ""
 
     def _of_file(self):
+        from .. import Schema
+        from ..data.table_files import declare_public
+
         if self.different < (1 if self._categorical else 2):
             raise ValueError("the file has too few values for that: type them, or Enter")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            # refused here rather than when all is answered
+            declare_public(Schema([self.column]), self.values.to_frame(), [self.column.name])
         if self._categorical:
             what = f"these {self.different:,} categories" if self.different > 1 else "this category"
             shown = ", ".join(_short(value) for value in self.found.value_counts().index[:_SHOWN])
@@ -300,8 +309,9 @@ class _Question:
 
             zone = getattr(self.found.dtype, "tz", None)
             low, high = (pd.Timestamp(end, tz=zone) for end in (low, high))
-        if outside := int(((self.found < low) | (self.found > high)).sum()):
-            self.terminal.say(f"  | {outside:,} rows are outside these bounds: their values become the nearest bound.")
+        with contextlib.suppress(TypeError, ValueError, NotImplementedError):  # of periods and decimals
+            if outside := int(((self.found < low) | (self.found > high)).sum()):
+                self.terminal.say(f"  | {outside:,} rows are outside these bounds: they become the nearest bound.")
         return column
 
     def _with_categories(self, answer):
@@ -358,6 +368,5 @@ def _never_missing(columns, frame, terminal):
 
 
 def _short(value):
-    text = printable(value.isoformat(" ") if hasattr(value, "isoformat") else value)
-    text = text.removesuffix(" 00:00:00")
+    text = printable(value).removesuffix(" 00:00:00")
     return text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "..."

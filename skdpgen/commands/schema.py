@@ -123,9 +123,9 @@ def _say_what_comes_next(arguments, schema, target, left_out):
     """Print the two commands that follow, with the options of this one that they need too."""
     file = {"missing": arguments.missing, "separator": arguments.separator, "thousands": arguments.thousands}
     file |= {"decimal": None if arguments.decimal == "." else arguments.decimal, "dates": arguments.dates}
-    told = [("schema", schema), ("target", target)]
-    told += [(name, one) for name, given in file.items() for one in (given if isinstance(given, list) else [given])]
-    shared = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in told if value is not None)
+    options = [("schema", schema), ("target", target)]
+    options += [(name, one) for name, value in file.items() for one in (value if isinstance(value, list) else [value])]
+    shared = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in options if value is not None)
     shared += " --header" if arguments.header else ""
     dropped = f" --drop {shlex.quote(','.join(left_out))}" if left_out else ""
     source = shlex.quote(arguments.input)

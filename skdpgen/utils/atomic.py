@@ -179,7 +179,7 @@ def _is_special(path):
 
 
 def _machine():
-    """Part of a draft's name: a lock tells of the processes of one machine alone."""
+    """Part of a draft's name: locks are of the processes of one machine."""
     return hashlib.sha256(platform.node().encode()).hexdigest()[:6]
 
 
