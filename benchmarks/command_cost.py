@@ -20,7 +20,7 @@ _READ = "import sys, pandas; pandas.read_csv(sys.argv[1])"
 
 
 def messy_table(n_rows, n_columns, seed=0):
-    """Make a table as offices keep them: prices, counts, measurements, names of few levels, days, and two classes.
+    """Make a table as offices keep them: amounts, counts, measurements, names of few levels, days, and two classes.
 
     Parameters
     ----------
@@ -34,8 +34,8 @@ def messy_table(n_rows, n_columns, seed=0):
     rng = np.random.default_rng(seed)
     columns = {}
     for j in range(n_columns - 1):
-        kind = ("price", "count", "level", "measure", "day", "level")[j % 6]
-        if kind == "price":
+        kind = ("amount", "count", "level", "measure", "day", "level")[j % 6]
+        if kind == "amount":
             values = np.round(np.exp(rng.normal(5, 2, n_rows)), 2)
         elif kind == "count":
             values = rng.poisson(3 + j, n_rows)

@@ -44,7 +44,7 @@ def shows_bars(progress):
 
 
 def progress_bar(steps=None, *, phase, shown, **options):
-    """Return a bar around steps, or one of `total` steps to be told by ``update``; see tqdm.
+    """Return a bar around steps, or one of `total` steps counted by ``update``; see tqdm.
 
     Parameters
     ----------
