@@ -200,6 +200,12 @@ def test_extreme_and_empty_columns_have_scores_without_a_warning():
     assert scores.loc[["none", "text"], "score"].isna().all()
     assert 0 <= quality_score(real, synthetic).overall <= 1
     assert unseen_pairs(real, synthetic).share == 0
+    mixed = [
+        pd.Series(values, dtype=object) for values in ([1, "a", True, "b", None], ["b", 2.5, pd.Timestamp(0), None])
+    ]
+    mixed = [pd.DataFrame({"x": values}) for values in mixed]
+    assert column_scores(*mixed)["score"].tolist() == pytest.approx([0.25])
+    assert len(lost_categories(*mixed)) == 3 - (1 in pd.Index([True], dtype=object))
     with pytest.raises(InvalidInputError, match="'x': holds objects that are no categories") as caught:
         lost_categories(pd.DataFrame({"x": [["secret"], []]}), pd.DataFrame({"x": ["a"]}))
     assert "secret" not in str(caught.value)
