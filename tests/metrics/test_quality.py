@@ -200,6 +200,10 @@ def test_extreme_and_empty_columns_have_scores_without_a_warning():
     assert scores.loc[["none", "text"], "score"].isna().all()
     assert 0 <= quality_score(real, synthetic).overall <= 1
     assert unseen_pairs(real, synthetic).share == 0
+    kinds = [1, "a", "b", "b", None], ["b", 2.5, pd.Timestamp(0), None]  # no order sorts them
+    mixed = [pd.DataFrame({"x": pd.Series(values, dtype=object)}) for values in kinds]
+    assert column_scores(*mixed)["score"].tolist() == pytest.approx([1 / 3])
+    assert lost_categories(*mixed)["category"].tolist() == ["1", "a"]
     with pytest.raises(InvalidInputError, match="'x': holds objects that are no categories") as caught:
         lost_categories(pd.DataFrame({"x": [["secret"], []]}), pd.DataFrame({"x": ["a"]}))
     assert "secret" not in str(caught.value)
