@@ -20,7 +20,6 @@ from ..generators.gaussians import LatentSpace, LinearGenerator
 from ..generators.refined_table import RefinedTable, refinement_inputs
 from ..mixture import GaussianMixtureParameters, dp_em, initial_mixture
 from ..utils.blocks import map_blocks
-from ..utils.printing import listed
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
 from ._array_model import ArrayModel, fit_array_model
@@ -492,7 +491,7 @@ def _refines(parameters, rows):
     if not possible:
         raise InvalidInputError("net=DPNet(TableRefinementModule) is for DataFrames without a mixture prior")
     if whole:
-        raise ValueError(f"{listed(whole)}= would do nothing with net=DPNet(TableRefinementModule): leave it out")
+        raise ValueError(f"{' and '.join(whole)} would do nothing with net=DPNet(TableRefinementModule): leave it out")
     return True
 
 

@@ -44,6 +44,7 @@ from skdpgen.mechanisms import (
     second_moments,
     selection_threshold,
     total,
+    triple_interactions,
 )
 from skdpgen.nn import DPNetClassifier
 from skdpgen.synthesizers._dp_merf import RandomFeatures, embedding_sum
@@ -95,6 +96,7 @@ QUERIES = {
     "class norms": (lambda r, m: class_norm_histogram(_norms(r), _codes(r)[:, 0], 2, _CELL, m), E[0], 0 * E[0]),
     "total": (lambda r, m: total(7 * _codes(r)[:, 0], 7, m), E[0], -E[0]),
     "tables": (lambda r, m: one_hot_moments(_codes(r), [2, 2, 2], _side(r), 2, unit_sizes=m), _ALL, -_ALL),
+    "triples": (lambda r, m: triple_interactions(3 * _codes(r), [False] * 3, unit_sizes=m), _ALL, -_ALL),
     "tables of classes": (
         lambda r, m: one_hot_moments(_codes(r)[:, :2], [2, 2], _side(r), 2, one_way_share=1.0, unit_sizes=m),
         _ALL,

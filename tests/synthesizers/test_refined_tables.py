@@ -106,8 +106,8 @@ ROWS = RNG.normal(size=(60, 3)).clip(-1, 1)
 REFUSED = {
     "an array": ({"bounds": (-1, 1)}, ROWS, InvalidInputError, "for DataFrames without"),
     "a mixture": ({"prior": "mixture", "em_steps": 2}, FRAME, InvalidInputError, "without a mixture"),
-    "a warm start": ({"warm_start_steps": 3}, FRAME, ValueError, "'warm_start_steps'= would do nothing"),
-    "an encoder": ({"latent_variance": "zero"}, FRAME, ValueError, "'latent_variance'= would do nothing"),
+    "a warm start": ({"warm_start_steps": 3}, FRAME, ValueError, "warm_start_steps would do nothing"),
+    "an encoder": ({"latent_variance": "zero"}, FRAME, ValueError, "latent_variance would do nothing"),
 }
 
 
