@@ -145,7 +145,7 @@ MUTANTS = [
         (
             _frame_model.fit_frame_model,
             before(
-                "$released = unpack(add_gaussian($sums, $noise, $rng, $neighboring), $rest)",
+                "$packed = add_gaussian($sums, $noise, $rng, $neighboring)",
                 "add_gaussian($sums, 50.0, $rng, $neighboring)",
             ),
         ),

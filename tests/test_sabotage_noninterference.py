@@ -338,6 +338,10 @@ def tables_weighted_by_exact_frequencies(patch):
     _wrap(patch, _frames, "plan_bins", lambda f, *a, **k: (8, 0.5))
 
 
+def triples_by_the_exact_row_count(patch):
+    _wrap(patch, _frame_model, "release_triples", lambda f, rows, *a: f(rows, *a) if len(rows) > 100 else None)
+
+
 def groups_by_the_exact_row_count(patch):
     rows = _array_rows(patch)
 
@@ -399,6 +403,7 @@ MUTANTS = [
     (components_by_the_exact_rank, "arrays"),
     (second_moments_about_the_exact_mean, "pca in two rounds"),
     (tables_weighted_by_exact_frequencies, "frame"),
+    (triples_by_the_exact_row_count, "frame"),
     (groups_by_the_exact_row_count, "termwise net"),
     (the_global_generator_moved_by_each_row, "pca"),
     (a_log_line_of_the_largest_value, "pca"),
