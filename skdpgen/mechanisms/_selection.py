@@ -78,7 +78,8 @@ def selection_threshold(sd, delta, n_columns=1, unit=None):
 
     def passed_by(count, n):
         # -Phi^-1(p) with the upper tail p = 1 - (1 - delta)^(1/n), which 1 - x would round away
-        return count + float(sd) * -ndtri(-np.expm1(np.log1p(-delta) / n))
+        tail = -np.expm1(np.log1p(-delta) / n)
+        return count + float(sd) * -ndtri(tail)
 
     return max(passed_by(float(weight), n_columns), passed_by(weight / most, most * n_columns))
 
