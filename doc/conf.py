@@ -51,6 +51,7 @@ PAGES = (
     "user_guide",
     "gallery/index",
     "public_and_charged",
+    "units",
     "pitfalls",
     "choosing_epsilon",
     "publishing",

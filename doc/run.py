@@ -29,7 +29,7 @@ from pathlib import Path
 
 DOC = Path(__file__).resolve().parent
 EXAMPLES, GALLERY = DOC.parent / "examples", DOC / "gallery"
-RUN_PAGES = ("choosing", "choosing_epsilon", "dp2vae", "pitfalls", "privae", "proofs_mended", "quickstart")
+RUN_PAGES = ("choosing", "choosing_epsilon", "dp2vae", "pitfalls", "privae", "proofs_mended", "quickstart", "units")
 RESULTS = re.compile(r"```sh\n(?P<code>[^`]*?)```\n\n<!-- results -->\n(?P<tables>.*?)<!-- /results -->\n", re.DOTALL)
 BLOCK = re.compile(
     r"(<!-- not run -->\n)?```(sh|python)\n((?:(?!```).)*)```\n(?!\n<!-- results -->)(\n```text\n.*?```\n)?", re.DOTALL

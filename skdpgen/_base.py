@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
-from ._types import NEIGHBORING
+from ._types import MOST_ROWS_PER_UNIT, NEIGHBORING, WEIGHTINGS, PrivacyUnit
 from .accounting import PrivacyAccountant, PrivacyCard
 from .accounting._facts import array_columns, declared_facts
 from .accounting._reservation import CalibratedFit, PhaseRecorder
@@ -30,7 +30,7 @@ from .utils.validation import (
     python_value,
 )
 
-__all__ = ["DEFAULT_DELTA", "PRIVACY_CONSTRAINTS", "PrivateEstimator"]
+__all__ = ["DEFAULT_DELTA", "PRIVACY_CONSTRAINTS", "UNIT_CONSTRAINTS", "PrivateEstimator"]
 
 # That of the tables of P3GM, PriVAE and DP2-VAE, and of our benchmarks.
 DEFAULT_DELTA = 1e-5
@@ -42,6 +42,13 @@ PRIVACY_CONSTRAINTS = {
     "accountant": [PrivacyAccountant, None],
     "noise": [StrOptions({"secure", "fast"})],
     "random_state": [Interval(Integral, 0, 2**32 - 1, closed="both"), np.random.RandomState, None],
+}
+# Parameters of the estimators that protect persons with several rows.
+UNIT_CONSTRAINTS = {
+    "unit": [str, Integral, None],
+    "max_rows_per_unit": [Interval(Integral, 1, MOST_ROWS_PER_UNIT, closed="both"), None],
+    "unit_weighting": [StrOptions(set(WEIGHTINGS))],
+    "missing_unit": [StrOptions({"refuse", "own"})],
 }
 
 # Share of delta for the thresholds of learned names: at epsilon 1 the noise is less than 1 % larger without a tenth.
@@ -61,13 +68,15 @@ class PrivateEstimator(BaseEstimator):
     """
 
     _parameter_constraints = PRIVACY_CONSTRAINTS
+    _unit = None  # who is protected, while a fit lasts; None: one row
 
     # ---- the order of a fit -------------------------------------------------------------------------------------
-    def _fit(self, X, y=None):
+    def _fit(self, X, y=None, groups=None):
         """Validate the rows, plan, charge, release: each once, in this order."""
         with self._fitting():
+            self._unit = self._resolve_unit(groups)
             planner = self._planner(self._resolve_accountant())
-            rows, plan = self._prepare(X, y, planner)
+            rows, plan = self._prepare(X, y, planner, *self._groups(groups))
             self._check_prepared(rows, plan)
             rng = self._charge(planner, plan)  # before it nothing private is released, after it nothing is refunded
             self._complete(rows, plan, rng)
@@ -77,8 +86,10 @@ class PrivateEstimator(BaseEstimator):
     def _fit_reserved(self, X, y, plan, reservation):
         """Make one of the fits that a search has charged: the releases of `plan`, which `reservation` covers."""
         with self._fitting():
+            self._unit = self._resolve_unit(None)
             rows, plan = self._prepare(X, y, CalibratedFit(plan))
             rng = make_noise_generator(self.noise)
+            rng.unit = plan.unit
             self._receipt, accountant = reservation.take(plan, private=rng.private)
             self._begin_release(accountant)
             self._complete(rows, plan, rng)
@@ -87,7 +98,8 @@ class PrivateEstimator(BaseEstimator):
     def _prepare(self, X, y, accountant):
         """Validate rows and parameters; return ``rows, plan``, the plan from public facts alone.
 
-        Of the accountant it uses `neighboring`, `fixed_phases` and, through `_calibrate`, `calibrate`.
+        Of the accountant it uses `neighboring`, `fixed_phases` and, through `_calibrate`, `calibrate`. An estimator
+        with a parameter `unit` takes one more argument, the identifiers that `fit` was given.
         """
         raise NotImplementedError
 
@@ -102,14 +114,14 @@ class PrivateEstimator(BaseEstimator):
     def _check_prepared(self, rows, plan):
         """Make the last checks before the charge."""
 
-    def plan(self, X, y=None):
+    def plan(self, X, y=None, groups=None):
         """Return what `fit` on these data would charge: nothing is charged, released or stored.
 
         **Privacy**: the rows are validated; the plan depends on public facts alone.
 
         Parameters
         ----------
-        X, y
+        X, y, groups
             As in `fit`.
 
         Returns
@@ -128,7 +140,7 @@ class PrivateEstimator(BaseEstimator):
                 "epsilon=None means the epsilon that is left when fit is called, and a planned charge would leave "
                 "nothing: set epsilon to a number for plan()"
             )
-        return self._planned(X, y, described=True)
+        return self._planned(X, y, groups=groups, described=True)
 
     def _requested(self, X, y, accountant):
         """Return the phases that `fit` would release (a `FitRequest`), for a search, which calibrates them itself."""
@@ -136,11 +148,13 @@ class PrivateEstimator(BaseEstimator):
         self._planned(X, y, recorder)
         return recorder.request
 
-    def _planned(self, X, y, accountant=None, described=False):
+    def _planned(self, X, y, accountant=None, groups=None, described=False):
         trial = clone(self)
         trial._validate_params()
         with trial._fitting():
-            prepared = trial._prepare(X, y, trial._resolve_accountant() if accountant is None else accountant)
+            trial._unit = trial._resolve_unit(groups)
+            accountant = trial._resolve_accountant() if accountant is None else accountant
+            prepared = trial._prepare(X, y, accountant, *trial._groups(groups))
             return trial._describe(*prepared) if described else prepared[1]
 
     def _describe(self, prepared, plan):
@@ -165,7 +179,8 @@ class PrivateEstimator(BaseEstimator):
                 yield
                 if self.accountant is None and "card_" in before and not inside_search():
                     _warn_of_refit(before["card_"], self.card_)
-            vars(self).pop("_receipt", None)  # of this fit alone
+            for name in ("_receipt", "_unit"):  # of this fit alone
+                vars(self).pop(name, None)
         except BaseException:
             charged = vars(self).get("accountant_")
             self._forget_fit(parameters)
@@ -195,6 +210,31 @@ class PrivateEstimator(BaseEstimator):
             own = SEPARATE_LEDGERS + _sum_of_search(self) if self.accountant is None else ""
             warnings.warn(EXACT_SCORES + own, PrivacyLeakWarning, stacklevel=5)  # _fit, fit, its context, caller
 
+    def _resolve_unit(self, groups):
+        """Return who the fit protects, by its parameters and by whether it has identifiers: a PrivacyUnit, or None."""
+        parameters = self.get_params(deep=False)
+        name = parameters.get("unit")
+        if name is None and groups is None:
+            settings = ("max_rows_per_unit", None), ("unit_weighting", "rows"), ("missing_unit", "refuse")
+            given = [f"{name}=" for name, default in settings if parameters.get(name, default) != default]
+            if given:
+                raise ValueError(f"{', '.join(given)} needs unit=, the column of identifiers, or groups= of fit")
+            return None
+        if "unit" not in parameters:
+            raise ValueError(f"groups= is not for {type(self).__name__}, which protects one row; nothing was charged")
+        if parameters["max_rows_per_unit"] is None:
+            raise ValueError(
+                "max_rows_per_unit= is missing: how many rows of a unit are used, at most. It is public, so choose it "
+                "without these data; more rows need more noise, and of a unit with more rows some are left out. "
+                "Nothing was charged"
+            )
+        name = "unit" if name is None else str(name)
+        return PrivacyUnit(name, parameters["max_rows_per_unit"], parameters["unit_weighting"])
+
+    def _groups(self, groups):
+        """Further arguments of `_prepare`: the identifiers, where the estimator may have any."""
+        return (groups,) if "unit" in self.get_params(deep=False) else ()
+
     def __sklearn_is_fitted__(self):
         return "card_" in vars(self)
 
@@ -209,6 +249,7 @@ class PrivateEstimator(BaseEstimator):
                 self.epsilon,
                 DEFAULT_DELTA if self.delta is None else self.delta,
                 neighboring=self.neighboring or NEIGHBORING[0],
+                unit=None if self._unit is None else self._unit.name,
             )
         if self.neighboring not in (None, self.accountant.neighboring):
             raise ValueError(
@@ -230,6 +271,7 @@ class PrivateEstimator(BaseEstimator):
                 epsilon=self.epsilon,
                 delta=self.delta,
                 extra_delta_share=_THRESHOLD_SHARE if learns_names else 0.0,
+                unit=self._unit,
             )
         except ArithmeticError as error:  # a combination beyond the range of floats
             steps = max(phase.steps for phase in phases)
@@ -245,7 +287,9 @@ class PrivateEstimator(BaseEstimator):
         """
         rng = make_noise_generator(self.noise)
         charged = accountant if reservation is None else reservation
-        self._receipt = charged.charge(plan.event, plan.label, plan.extra_delta, private=rng.private)
+        rng.unit = plan.unit  # `add_gaussian` compares it with the relation that it is given
+        unit = plan.charge.unit
+        self._receipt = charged.charge(plan.event, plan.label, plan.extra_delta, private=rng.private, unit=unit)
         self._begin_release(accountant)
         return rng
 
@@ -271,7 +315,13 @@ class PrivateEstimator(BaseEstimator):
             description, private = f"{description}; gradients: {gradient_noise[0]}", private and gradient_noise[1]
         public_assumptions = list(public_assumptions)
         if plan.neighboring == "replace_one":
-            public_assumptions.append("number of rows: public under replace_one")
+            what = "rows" if plan.unit is None else "units"
+            public_assumptions.append(f"number of {what}: public under replace_one")
+        if plan.unit is not None:
+            public_assumptions.append(
+                f"most rows used of one unit: {plan.unit.max_rows}; which rows belong to one unit is as "
+                f"{plan.unit.name!r} says"
+            )
         parameters = self.get_params(deep=False)
         declared = declared_facts(parameters) if declared is None else declared
         if columns is None:

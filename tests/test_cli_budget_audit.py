@@ -141,3 +141,22 @@ def test_dp_sgd_is_audited_by_one_training(groups, capsys):
     assert "by guesses alone" in out
     assert main([*command, "--noise-scale", "0.5", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["broken"] is True
+
+
+def test_the_noise_for_persons_is_compared_with_group_privacy(tmp_path, capsys):
+    pd.DataFrame({"pid": [1, 1, 2], "a": [1.0, 2.0, 3.0]}).to_csv(tmp_path / "t.csv", index=False)
+    command = ["budget", str(tmp_path / "t.csv"), "--unit", "pid", "--max-rows-per-unit", "1,4"]
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    assert "protected: all rows of one pid, at most 1 of them used" in shown
+    assert "group privacy" in shown
+    assert main([*command, "--json"]) == 0
+    one, four = json.loads(capsys.readouterr().out)["units"]
+    assert one["rows"] == one["units"] == pytest.approx(one["group_privacy"])
+    assert four["rows"] == pytest.approx(4 * one["rows"])
+    assert (four["units"], four["group_privacy"] > four["rows"]) == (one["units"], True)
+    SCHEMA.save(tmp_path / "s.json")
+    for source in (["--schema", str(tmp_path / "s.json")], ["--columns", "3"]):
+        assert main(["budget", *source, *command[2:]]) == 0
+    assert main(command[:4]) == 2
+    assert "needs --max-rows-per-unit" in capsys.readouterr().err

@@ -119,3 +119,41 @@ def test_a_missing_value_is_written_as_it_was(keyed, mark):
         assert set(towns) <= {"north", mark, "other"}
         assert (towns == mark).mean() == pytest.approx(1 / 3, abs=0.1)
     assert main(["sample", "m.safetensors", "--rows", "3", "--missing", "x", "--output", "again.parquet"]) == 2
+
+
+# ---- persons with several rows -------------------------------------------------------------------------------------
+PERSONS = f"{FIT} --unit visit_id --max-rows-per-unit 2"
+
+
+def test_a_fit_for_persons_writes_no_identifier_and_a_card_that_names_them(keyed, capsys):
+    keyed.assign(visit_id=[f"{k // 2:04d}" for k in range(len(keyed))]).to_csv("keyed.csv", index=False)
+    ledger = "--ledger b.db --card c.json"
+    assert main(f"{PERSONS} --schema two.json --only-schema-columns --unit-weighting units {ledger}".split()) == 0
+    assert list(pd.read_csv("out.csv").columns) == ["age", "ill"]
+    said = capsys.readouterr()
+    assert "all rows of one visit_id" in said.out
+    assert "not in the schema" not in said.err
+    assert main(["verify", "c.json", "--ledger", "b.db"]) == 0
+    assert "all rows of one visit_id, at most 2 of them used, which together count 1" in capsys.readouterr().out
+    assert main(["ledger", "b.db"]) == 0
+    assert "all rows of one visit_id" in capsys.readouterr().out
+    # the ledger of persons refuses a fit for rows
+    assert main(f"{FIT} --schema two.json --only-schema-columns --ledger b.db --epsilon 0.1".split()) != 0
+    assert "guarantee the weaker of the two" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "match"),
+    [
+        (f"{FIT} --unit visit_id", "needs --max-rows-per-unit"),
+        (f"{FIT} --max-rows-per-unit 2", "need --unit"),
+        (f"{FIT} --unit nobody --max-rows-per-unit 2", "no column 'nobody'"),
+        (f"{FIT} --unit visit_id --max-rows-per-unit 2,3", "skdpgen budget compares"),
+        (f"{FIT} --unit visit_id --max-rows-per-unit few", "whole number"),
+        (f"{PERSONS} --target visit_id", "is dropped, or the target"),
+        (f"{PERSONS} --drop visit_id", "is dropped, or the target"),
+    ],
+)
+def test_options_of_persons_that_do_not_fit_are_refused(keyed, capsys, command, match):
+    assert main(f"{command} --schema two.json --only-schema-columns".split()) == 2
+    assert match in capsys.readouterr().err

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp_accounting import DpEvent
 
+from .._types import PrivacyUnit, in_words
 from ..exceptions import BudgetExceededError, LedgerError
 from ..utils.printing import printable
 from ._calibration import FitPlan, Phase, calibrate, check_phases, make_plan, scale_for_rdp
@@ -48,6 +49,9 @@ class PrivacyAccountant:
         overspend, and a killed process loses no charge. None: the ledger is in the memory of this object.
     delta_reserve : float, default=None
         Share of delta, in [0, 1), reserved for threshold rules. None: that of an existing ledger, else 0.2.
+    unit : str, default=None
+        Who every charge protects: all rows of one `unit`, the name of a column of identifiers. None: that of an
+        existing ledger, else one row. Charges for another unit are refused.
 
     Raises
     ------
@@ -83,8 +87,9 @@ class PrivacyAccountant:
     # Whether the phases of a fit are fixed before its noise is known, as in a search: they may not depend on it then.
     fixed_phases = False
 
-    def __init__(self, epsilon=None, delta=None, neighboring=None, ledger=None, *, delta_reserve=None):
+    def __init__(self, epsilon=None, delta=None, neighboring=None, ledger=None, *, delta_reserve=None, unit=None):
         given = {"epsilon": epsilon, "delta": delta, "neighboring": neighboring, "delta_reserve": delta_reserve}
+        given["unit"] = unit
         if epsilon is None and ledger is None:
             raise ValueError("epsilon must be given; it may be left out only to open an existing ledger")
         if epsilon is not None:
@@ -93,6 +98,7 @@ class PrivacyAccountant:
                 1e-5 if delta is None else delta,
                 "add_or_remove_one" if neighboring is None else neighboring,
                 0.2 if delta_reserve is None else delta_reserve,
+                unit,
             )
         if ledger is None:
             self._filter, self._ledger = rule, MemoryLedger()
@@ -129,6 +135,11 @@ class PrivacyAccountant:
         return self._filter.delta_reserve
 
     @property
+    def unit(self) -> str | None:
+        """Who every charge protects: all rows of one `unit`; None: one row."""
+        return self._filter.unit
+
+    @property
     def alpha(self) -> float | None:
         """RDP order of the filter, fixed at creation; None for an infinite budget."""
         return self._filter.alpha
@@ -154,7 +165,15 @@ class PrivacyAccountant:
         return tuple(entry.charge for entry in self.entries)
 
     # ---- charging --------------------------------------------------------------------------------
-    def charge(self, event: DpEvent, label: str, extra_delta: float = 0.0, *, private: bool = True) -> Receipt:
+    def charge(
+        self,
+        event: DpEvent,
+        label: str,
+        extra_delta: float = 0.0,
+        *,
+        private: bool = True,
+        unit: str | None = None,
+    ) -> Receipt:
         """Charge a mechanism, before it touches the data.
 
         Parameters
@@ -168,6 +187,8 @@ class PrivacyAccountant:
             Probability that threshold rules spend.
         private : bool, default=True
             False when the noise can be reproduced, as seeded noise can: the ledger is then marked for good.
+        unit : str, default=None
+            Who the mechanism protects: all rows of one `unit`; None: one row. It must be the unit of this accountant.
 
         Returns
         -------
@@ -183,7 +204,7 @@ class PrivacyAccountant:
         LedgerError
             When the ledger file cannot be read or written; nothing is charged.
         ValueError
-            For an event whose cost is not known, or a bad label or extra_delta.
+            For an event whose cost is not known, a bad label or extra_delta, or another unit.
         RuntimeError
             For a plan that was charged before; nothing is charged.
 
@@ -194,7 +215,7 @@ class PrivacyAccountant:
         """
         status = "charged" if private else "seeded"
         if not hasattr(event, "check_charged"):
-            return self._charge_event(Charge(label, event, extra_delta), status)
+            return self._charge_event(Charge(label, event, extra_delta, unit), status)
         plan, relation = event, getattr(event, "neighboring", self.neighboring)
         if relation != self.neighboring:
             raise ValueError(
@@ -203,7 +224,7 @@ class PrivacyAccountant:
             )
         with plan._use.lock:  # of two threads that charge one plan, the second is refused before it is charged
             plan._check_free()
-            receipt = self._charge_event(Charge(label, plan.event, extra_delta), status)
+            receipt = self._charge_event(Charge(label, plan.event, extra_delta, unit), status)
             receipt.cover(plan)
         return receipt
 
@@ -287,6 +308,7 @@ class PrivacyAccountant:
         epsilon: float | None = None,
         delta: float | None = None,
         extra_delta_share: float = 0.0,
+        unit: PrivacyUnit | None = None,
     ) -> FitPlan:
         """Find the noise for a fit; nothing is charged yet.
 
@@ -303,6 +325,8 @@ class PrivacyAccountant:
         extra_delta_share : float, default=0.0
             Share of `delta`, in [0, 1), that threshold rules will spend; in a fit after others at most half of the
             delta that is still reserved for them, so that a part is always left.
+        unit : PrivacyUnit, default=None
+            Who the fit protects; None: one row. Its name must be the unit of this accountant.
 
         Returns
         -------
@@ -322,7 +346,8 @@ class PrivacyAccountant:
             raise ValueError(f"extra_delta_share must lie in [0, 1); got {extra_delta_share!r}")
         extra = float(extra_delta_share) * delta
         Charge(label, phases[0].event(1.0), extra)  # the label and extra_delta must be chargeable
-        terms = {"neighboring": self.neighboring, "label": label, "extra_delta": extra}
+        self._filter.check_unit(None if unit is None else unit.name, label)
+        terms = {"neighboring": self.neighboring, "label": label, "extra_delta": extra, "unit": unit}
         past = self._ledger.totals(self._filter)
         if math.isinf(self.epsilon):
             return calibrate(phases, math.inf if epsilon is None else epsilon, delta, **terms)
@@ -403,7 +428,7 @@ class PrivacyAccountant:
             Columns label, release (its name, where the label of the charge lists one for each row; else empty),
             mechanism, noise_multiplier, sampling_rate (NaN without sampling), count, extra_delta (on the first row of
             its charge), rdp (at the filter's order), share (of all RDP spent) and status.
-            `attrs` holds the totals: budget_epsilon, budget_delta, neighboring, alpha, epsilon_spent,
+            `attrs` holds the totals: budget_epsilon, budget_delta, neighboring, unit, alpha, epsilon_spent,
             epsilon_if_fixed_in_advance (the PLD total, were all charges known beforehand), remaining, private.
         """
         return _ledger_frame(self._ledger.read(self._filter), self._filter)
@@ -432,7 +457,7 @@ class PrivacyAccountant:
         Returns
         -------
         dict
-            charges (their number), epsilon_spent, budget_epsilon, delta, neighboring, private, head (of a ledger
+            charges (their number), epsilon_spent, budget_epsilon, delta, neighboring, unit, private, head (of a ledger
             file: note it where others cannot change it), unchained (number of entries from before the hash chain, by
             an earlier version: it cannot be shown that they were not changed).
 
@@ -463,6 +488,7 @@ class PrivacyAccountant:
             "budget_epsilon": self.epsilon,
             "delta": self.delta,
             "neighboring": self.neighboring,
+            "unit": self.unit,
             "private": proves_privacy(entries),
             **found,
         }
@@ -490,7 +516,7 @@ class PrivacyAccountant:
 
     def __reduce__(self):
         rule = self._filter
-        parameters = (rule.epsilon, rule.delta, rule.neighboring, rule.delta_reserve)
+        parameters = (rule.epsilon, rule.delta, rule.neighboring, rule.delta_reserve, rule.unit)
         if self.ledger is not None:
             # nothing that changes with a charge: joblib caches recognise an estimator by its pickle
             return _reattach, (self.ledger, self._ledger.identity, parameters)
@@ -525,6 +551,7 @@ def _ledger_totals(entries: Sequence[Entry], rule: PrivacyFilter) -> dict[str, A
         "budget_epsilon": rule.epsilon,
         "budget_delta": rule.delta,
         "neighboring": rule.neighboring,
+        "unit": rule.unit,
         "alpha": rule.alpha,
         "epsilon_spent": rule.spent(entries),
         "epsilon_if_fixed_in_advance": epsilon_pld(charges, rule.delta, rule.neighboring),
@@ -554,6 +581,11 @@ def _ledger_frame(entries: Sequence[Entry], rule: PrivacyFilter) -> pd.DataFrame
     return frame
 
 
+def _of_units(rule):
+    """Say who is protected, where that is not one row."""
+    return "" if rule.unit is None else f", {html.escape(in_words(rule.unit))}"
+
+
 def _names(label, n_releases):
     """Return label and names of the releases of a charge labelled "label: name, name"; else empty names."""
     head, colon, tail = label.partition(": ")
@@ -568,7 +600,7 @@ def _ledger_html(entries: Sequence[Entry], rule: PrivacyFilter, *, path: str | N
     left = "detached copy" if detached else f"{totals['remaining']:.4g} left for one more fit"
     text = (
         f"<b>PrivacyAccountant</b>: spent &epsilon; = {totals['epsilon_spent']:.4g} of {rule.epsilon:.4g} "
-        f"at &delta; = {rule.delta:.3g} ({rule.neighboring}); {left}; had all been fixed in advance: "
+        f"at &delta; = {rule.delta:.3g} ({rule.neighboring}{_of_units(rule)}); {left}; had all been fixed in advance: "
         f"{totals['epsilon_if_fixed_in_advance']:.4g}"
     )
     if rule.alpha is not None and len({entry.batch for entry in entries}) > 1:

@@ -136,13 +136,18 @@ class BudgetPlan:
             raise ValueError("a budget plan is made of at least one FitPlan: estimator.plan(X, y)")
         if isinstance(n_rows, bool) or n_rows < 1:
             raise ValueError(f"n_rows must be positive; got {n_rows!r}")
-        if len({plan.neighboring for plan in plans}) > 1:
-            raise ValueError("the plans of one budget must have the same neighboring")
+        if len({(plan.neighboring, plan.charge.unit) for plan in plans}) > 1:
+            raise ValueError("the plans of one budget must have the same neighboring, and protect the same unit")
         relation, delta = plans[0].neighboring, max(plan.delta for plan in plans)
         rows = tuple(row for plan in plans for row in _phases(plan, n_rows))
         tables = [plan for plan in plans if plan.table is not None]
         counts = tuple(count for plan in tables for count in plan.table.counts(plan, n_rows))
-        assumed = [f"{int(n_rows)} rows", *(text for plan in tables for text in plan.table.assumptions)]
+        units = [f"protected: {plan.unit}" for plan in plans if plan.unit is not None]
+        assumed = [
+            f"{int(n_rows)} rows",
+            *dict.fromkeys(units),
+            *(text for plan in tables for text in plan.table.assumptions),
+        ]
         curve = tuple((d, epsilon_pld(plans, d, relation)) for d in _DELTAS)
         epsilon = epsilon_pld(plans, delta, relation)
         return cls(rows, int(n_rows), epsilon, delta, relation, curve, counts, tuple(dict.fromkeys(assumed)))

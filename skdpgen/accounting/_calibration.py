@@ -13,7 +13,7 @@ from typing import Any
 from dp_accounting import DpEvent
 from scipy.optimize import brentq
 
-from .._types import check_neighboring
+from .._types import PrivacyUnit, UnitRelation, check_neighboring
 from ._events import SUBSET_MECHANISMS, Charge, Release, checked_release, event_of, non_private_event, releases
 from ._pricing import COARSE, FINE, check_delta, check_epsilon, combine, epsilon_of, gaussian_mu
 from ._renyi import rdp_at
@@ -129,6 +129,8 @@ class FitPlan:
     neighboring : {"add_or_remove_one", "replace_one"}
     table : object or None
         Of a fit to a table, its public facts: with them `BudgetPlan` tells the errors of counts in rows.
+    unit : PrivacyUnit or None
+        Who is protected; None: one row.
     """
 
     label: str
@@ -140,11 +142,17 @@ class FitPlan:
     delta: float
     neighboring: str
     table: Any = field(default=None, compare=False, repr=False)
+    unit: PrivacyUnit | None = None
 
     @property
     def charge(self) -> Charge:
         """The entry that this plan makes in a ledger."""
-        return Charge(self.label, self.releases, self.extra_delta)
+        return Charge(self.label, self.releases, self.extra_delta, None if self.unit is None else self.unit.name)
+
+    @property
+    def relation(self) -> str | UnitRelation:
+        """The relation that the noise of the releases follows: between rows, or between all rows of a unit."""
+        return self.neighboring if self.unit is None else UnitRelation(self.neighboring, self.unit)
 
     @property
     def event(self) -> DpEvent:
@@ -153,7 +161,8 @@ class FitPlan:
 
     def __reduce__(self):
         parts = (self.label, self.phases, dict(self.noise_multipliers), self.releases)
-        return _restore_plan, (*parts, self.extra_delta, self.epsilon, self.delta, self.neighboring, self.table)
+        rest = (self.extra_delta, self.epsilon, self.delta, self.neighboring, self.table, self.unit)
+        return _restore_plan, (*parts, *rest)
 
 
 def _restore_plan(label, phases, noise_multipliers, *rest):
@@ -324,6 +333,7 @@ def make_plan(
     epsilon: float,
     delta: float,
     neighboring: str,
+    unit: PrivacyUnit | None = None,
 ) -> FitPlan:
     """Make the plan of phases at scale `mu`; infinite mu is no noise at all."""
     if math.isinf(mu):
@@ -331,7 +341,7 @@ def make_plan(
     else:
         noise = {phase.label: phase.noise_multiplier(mu) for phase in phases}
         rows = _phase_releases(phases, mu)
-    return FitPlan(label, phases, MappingProxyType(noise), rows, extra_delta, epsilon, delta, neighboring)
+    return FitPlan(label, phases, MappingProxyType(noise), rows, extra_delta, epsilon, delta, neighboring, unit=unit)
 
 
 def check_phases(phases: Iterable[Phase]) -> tuple[Phase, ...]:
@@ -354,6 +364,7 @@ def calibrate(
     *,
     label: str,
     extra_delta: float = 0.0,
+    unit: PrivacyUnit | None = None,
 ) -> FitPlan:
     """Find the noise of every phase of a fit so that the whole costs the given (epsilon, delta).
 
@@ -370,6 +381,8 @@ def calibrate(
         Name of the fit in the ledger.
     extra_delta : float, default=0.0
         Part of `delta` that threshold rules spend.
+    unit : PrivacyUnit, default=None
+        Who is protected; None: one row. The noise multipliers do not depend on it: the sensitivities do.
 
     Returns
     -------
@@ -402,4 +415,5 @@ def calibrate(
         epsilon=epsilon,
         delta=float(delta),
         neighboring=neighboring,
+        unit=unit,
     )

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from .._types import check_neighboring
-from ..exceptions import BudgetExceededError
+from .._types import PrivacyUnit, UnitRelation, check_neighboring, in_words
 from ..utils.atomic import write_atomically
 from ..utils.clock import is_day, today
 from ..utils.strict_json import read_json
@@ -74,6 +73,8 @@ _MOST_BYTES = 16 * 2**20
 _MOST_CHARGES = 20_000
 # How far above the recomputed figure an epsilon may be stated: a coarser grid overstates it by less.
 _TOLERANCE = 5e-4
+# What follows the unit on a card: see `PrivacyUnit`.
+_OF_A_UNIT = r", at most [1-9][0-9]{0,5} of them used(, which together count 1)?"
 # How far below: another processor's rounding, and no more.
 _ROUNDING = 1e-6
 
@@ -141,7 +142,6 @@ class PrivacyCard:
         *,
         model: str,
         parameters: Mapping[str, Any],
-        unit: str = "one row",
         public_assumptions: Sequence[str] = (),
         noise: str,
         private: bool = True,
@@ -161,8 +161,6 @@ class PrivacyCard:
             Name of the estimator.
         parameters : mapping
             Public parameters of the estimator; those that JSON cannot hold are shown by their type alone.
-        unit : str, default="one row"
-            Unit that is added, removed or replaced between neighbouring data sets.
         public_assumptions : sequence of str
             Facts that the caller declared public, so that they were not charged.
         noise : str
@@ -191,13 +189,13 @@ class PrivacyCard:
         entries = accountant.entries
         if plan.charge not in [entry.charge for entry in entries if entry.used]:
             raise ValueError(f"the plan {plan.label!r} was not charged to this accountant")
-        rule = PrivacyFilter(accountant.epsilon, accountant.delta, accountant.neighboring, accountant.delta_reserve)
+        rule = accountant._filter
         everything = [entry.charge for entry in entries]
         content = {
             "format": _FORMAT,
             "private": bool(private) and proves_privacy(entries),
             "neighboring": plan.neighboring,
-            "unit": unit,
+            "unit": "one row" if plan.unit is None else str(plan.unit),
             "model": {"name": model, "parameters": plain(dict(parameters))},
             "fit": {
                 "label": plan.label,
@@ -305,6 +303,17 @@ class PrivacyCard:
         """Charges of the fit, as `membership_advantage` and `epsilon_pld` take them."""
         return tuple(_charge_from_json(item, "fit") for item in self["fit"]["charges"])
 
+    @property
+    def relation(self) -> str | UnitRelation:
+        """The relation that the noise of the fit follows: between rows, or between all rows of a unit."""
+        unit = self.charges[0].unit
+        if unit is None:
+            return self["neighboring"]
+        _check_unit(self["unit"], {unit})
+        rest = self["unit"].removeprefix(in_words(unit))
+        weighting = "rows" if rest.endswith("used") else "units"
+        return UnitRelation(self["neighboring"], PrivacyUnit(unit, int(re.search("[0-9]+", rest)[0]), weighting))
+
     def get(self, name: str, default: Any = None) -> Any:
         """Return a field, or `default` where the card has none, as one of an earlier version."""
         return self._content.get(name, default)
@@ -385,6 +394,7 @@ class PrivacyCard:
             if not charged[charge]:
                 raise ValueError(f"the fit's charge {charge.label!r} is not in the ledger")
             charged[charge] -= 1
+        _check_unit(card["unit"], {charge.unit for charge in fit["charges"]})
         found = mechanisms(row for charge in fit["charges"] for row in charge.releases)
         if card["sampler"] != [_SAMPLERS[mechanism] for mechanism in found]:
             raise ValueError("the sampler stated is not that of the fit's events")
@@ -410,7 +420,9 @@ class PrivacyCard:
         ledger = self["ledger"]
         entries = self._verify_ledger(ledger, check_neighboring(self["neighboring"]))[1]
         budget = _read_float(ledger["budget_epsilon"], "ledger: budget_epsilon")
-        return detached_accountant(entries, (budget, ledger["delta"], self["neighboring"], ledger["delta_reserve"]))
+        unit = entries[0].charge.unit if entries else None
+        rule = (budget, ledger["delta"], self["neighboring"], ledger["delta_reserve"], unit)
+        return detached_accountant(entries, rule)
 
     @staticmethod
     def _verify_fit(fit: Mapping[str, Any], neighboring: str) -> dict[str, Any]:
@@ -434,15 +446,17 @@ class PrivacyCard:
 
     @staticmethod
     def _verify_ledger(ledger: Mapping[str, Any], neighboring: str) -> tuple[dict[str, Any], list[Entry]]:
+        charged = _read_list(ledger["charges"], "ledger")
         rule = PrivacyFilter(
             _read_float(ledger["budget_epsilon"], "ledger: budget_epsilon"),
             ledger["delta"],
             neighboring,
             ledger["delta_reserve"],
+            charged[0].get("unit") if charged else None,
         )
         _agree(ledger["alpha"], rule.alpha, "ledger: alpha", _ROUNDING)
         entries: list[Entry] = []
-        for item in _read_list(ledger["charges"], "ledger"):
+        for item in charged:
             batch, status = item.get("batch"), item.get("status")
             last = entries[-1].batch if entries else 0
             if status not in STATUSES or type(batch) is not int or batch not in (max(last, 1), last + 1):
@@ -533,6 +547,22 @@ def _check_facts(content: Mapping[str, Any]) -> None:
             raise ValueError(f"files: that of {name} must be sha256: and 64 hexadecimal digits")
 
 
+def _check_unit(stated: str, units: set[str | None]) -> None:
+    """Refuse a card whose words on who is protected are not those of the charges of the fit.
+
+    Earlier versions wrote words of their own for charges that protect rows; these stay as they are.
+    """
+    if len(units) > 1:
+        raise ValueError("the charges of the fit protect different units")
+    unit = next(iter(units))
+    if unit is None:
+        agrees = not stated.startswith("all rows of one ")
+    else:
+        agrees = re.fullmatch(re.escape(in_words(unit)) + _OF_A_UNIT, stated) is not None
+    if not agrees:
+        raise ValueError(f"the unit is stated as {stated!r}, and the charges of the fit protect {in_words(unit)}")
+
+
 def _replay(rule: PrivacyFilter, entries: Sequence[Entry]) -> None:
     """Refuse a ledger whose batches the privacy filter would not have accepted in their order.
 
@@ -546,7 +576,7 @@ def _replay(rule: PrivacyFilter, entries: Sequence[Entry]) -> None:
             rule.check([], [entry.charge for entry in first])
         if later:
             rule.check(first, later)
-    except BudgetExceededError as error:
+    except ValueError as error:
         which = f"batch {entries[-1].batch}" if later else "its first batch"
         raise ValueError(f"ledger: its rule would have refused {which}, or one before it: {error}") from None
 
@@ -647,10 +677,13 @@ def _read_list(value: Any, name: str) -> list[Mapping[str, Any]]:
 
 def _charge_to_json(charge: Charge) -> dict[str, Any]:
     """Return a charge as plain values."""
-    return {"label": charge.label, "event": releases_to_json(charge.releases), "extra_delta": charge.extra_delta}
+    unit = {} if charge.unit is None else {"unit": charge.unit}
+    event = releases_to_json(charge.releases)
+    return {"label": charge.label, "event": event, "extra_delta": charge.extra_delta, **unit}
 
 
 def _charge_from_json(value: Mapping[str, Any], name: str) -> Charge:
     """Read what `_charge_to_json` wrote; ValueError for anything else."""
-    _check_fields(value, ("label", "event", "extra_delta"), f"{name}: charge")
-    return Charge(value["label"], releases_from_json(value["event"]), value["extra_delta"])
+    fields = ("label", "event", "extra_delta", *(("unit",) if isinstance(value, Mapping) and "unit" in value else ()))
+    _check_fields(value, fields, f"{name}: charge")
+    return Charge(value["label"], releases_from_json(value["event"]), value["extra_delta"], value.get("unit"))

@@ -614,6 +614,13 @@ def _releases_from_text(text: str) -> tuple[Release, ...]:
 
 
 # ---- charges -------------------------------------------------------------------------------------
+def check_unit_name(unit: str | None) -> str | None:
+    """Return the name of a unit, or None for rows; ValueError for anything else."""
+    if unit is not None and (not isinstance(unit, str) or not unit.strip()):
+        raise ValueError(f"unit must be None (one row) or text that is not empty; got {unit!r}")
+    return unit
+
+
 @dataclass(frozen=True, init=False)
 class Charge:
     """One entry of a ledger: a name for the reader, and the releases that are charged.
@@ -627,12 +634,15 @@ class Charge:
         is checked as an event is.
     extra_delta : float, default=0.0
         Probability, in [0, 1), that a threshold rule spends beside the event.
+    unit : str, default=None
+        Who is protected: all rows of one `unit`, which is the name of a column of identifiers. None: one row.
 
     Attributes
     ----------
     label : str
     releases : tuple of Release
     extra_delta : float
+    unit : str or None
 
     Raises
     ------
@@ -650,8 +660,11 @@ class Charge:
     label: str
     releases: tuple[Release, ...]
     extra_delta: float
+    unit: str | None
 
-    def __init__(self, label: str, event: DpEvent | tuple[Release, ...], extra_delta: float = 0.0):
+    def __init__(
+        self, label: str, event: DpEvent | tuple[Release, ...], extra_delta: float = 0.0, unit: str | None = None
+    ):
         if not isinstance(label, str) or not label.strip():
             raise ValueError(f"label must be a non-empty string; got {label!r}")
         if isinstance(extra_delta, bool) or not isinstance(extra_delta, numbers.Real):
@@ -661,6 +674,7 @@ class Charge:
         object.__setattr__(self, "label", label)
         object.__setattr__(self, "releases", _checked(event) if type(event) is tuple else releases(event))
         object.__setattr__(self, "extra_delta", float(extra_delta))
+        object.__setattr__(self, "unit", check_unit_name(unit))
 
     @property
     def event(self) -> DpEvent:

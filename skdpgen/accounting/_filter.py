@@ -11,9 +11,9 @@ from functools import cached_property
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from .._types import check_neighboring
+from .._types import check_neighboring, in_words
 from ..exceptions import BudgetExceededError
-from ._events import Charge
+from ._events import Charge, check_unit_name
 from ._pricing import check_delta, check_epsilon, epsilon_pld, gaussian_epsilon
 from ._renyi import conversion_cost, rdp_at
 
@@ -98,6 +98,8 @@ class PrivacyFilter:
     neighboring : {"add_or_remove_one", "replace_one"}
     delta_reserve : float, default=0.2
         Share of delta, in [0, 1), reserved for the extra deltas of all charges.
+    unit : str, default=None
+        Who is protected by every charge: all rows of one `unit`; None: one row.
 
     Notes
     -----
@@ -134,8 +136,10 @@ class PrivacyFilter:
     delta: float
     neighboring: str
     delta_reserve: float = 0.2
+    unit: str | None = None
 
     def __post_init__(self):
+        check_unit_name(self.unit)
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
         object.__setattr__(self, "delta", check_delta(self.delta))
         check_neighboring(self.neighboring)
@@ -220,7 +224,12 @@ class PrivacyFilter:
         return left if left > _NEGLIGIBLE * abs(limit) else 0.0
 
     def check(self, past: Past, new: Sequence[Charge]) -> None:
-        """Raise BudgetExceededError unless `new` may be added, as one batch, to what was accepted before."""
+        """Raise BudgetExceededError unless `new` may be added, as one batch, to what was accepted before.
+
+        ValueError for a charge that protects another unit: of the two together, only the weaker guarantee would hold.
+        """
+        for charge in new:
+            self.check_unit(charge.unit, charge.label)
         if math.isinf(self.epsilon):
             return
         if any(row.mechanism == "non_private" for charge in new for row in charge.releases):
@@ -263,6 +272,15 @@ class PrivacyFilter:
                 f"{asked} costs epsilon {cost:.4g} alone, and {words}; {advice}accountant.plan shares a budget among "
                 f"fits fixed in advance; nothing was charged (RDP at order {self.alpha:g}: {total:.4g} of at most "
                 f"{limit:.4g})"
+            )
+
+    def check_unit(self, unit: str | None, label: str) -> None:
+        """Raise ValueError unless charges for `unit` belong to this budget."""
+        if unit != self.unit:
+            raise ValueError(
+                f"{label!r} protects {in_words(unit)}, and this ledger {in_words(self.unit)}: together they would "
+                "guarantee the weaker of the two alone, so a ledger has one unit; give the fit the unit of the ledger, "
+                "or an accountant with its own unit=; nothing was charged"
             )
 
     def accepts(self, past: Past, new: Sequence[Charge]) -> bool:

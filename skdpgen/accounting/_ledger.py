@@ -171,6 +171,7 @@ if hasattr(os, "register_at_fork"):  # where there are forks
 
 # ---- in a file -------------------------------------------------------------------------------------
 _FORMAT = "skdpgen-ledger-3"
+_UNIT_FORMAT = "skdpgen-ledger-4"  # of a unit other than a row: an earlier version refuses it, and cannot charge rows
 _UNDATED_FORMAT = "skdpgen-ledger-2"  # its records hold no day, and it stays so: an earlier version can go on with it
 _OLD_FORMAT = "skdpgen-ledger-1"  # without a chain: one table of entries, whose status was changed in place
 # Limits of a file that is read; see `FileLedger`. A release takes about 100 bytes and a charge holds at most 100,000.
@@ -206,7 +207,8 @@ def create_ledger_file(path: str | os.PathLike, rule: PrivacyFilter) -> bool:
     if path.exists():
         return False
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    parameters = {"format": _FORMAT, "id": uuid.uuid4().hex, **_parameters(rule)}
+    form = _FORMAT if rule.unit is None else _UNIT_FORMAT
+    parameters = {"format": form, "id": uuid.uuid4().hex, **_parameters(rule)}
     try:
         with turn(time.monotonic() + _SECONDS), contextlib.closing(sqlite3.connect(draft)) as connection, connection:
             connection.execute("PRAGMA synchronous = EXTRA")
@@ -244,6 +246,7 @@ def _parameters(rule: PrivacyFilter) -> dict[str, str]:
         "delta": repr(rule.delta),
         "neighboring": rule.neighboring,
         "delta_reserve": repr(rule.delta_reserve),
+        **({} if rule.unit is None else {"unit": rule.unit}),
     }
 
 
@@ -294,7 +297,11 @@ class FileLedger:
         found = self.parameters()
         try:
             return PrivacyFilter(
-                float(found["epsilon"]), float(found["delta"]), found["neighboring"], float(found["delta_reserve"])
+                float(found["epsilon"]),
+                float(found["delta"]),
+                found["neighboring"],
+                float(found["delta_reserve"]),
+                found.get("unit"),
             )
         except (KeyError, ValueError, TypeError) as error:
             raise self._damaged(error) from error
@@ -610,12 +617,15 @@ class FileLedger:
             found = {name: read_json(value, most_bytes=1000) for name, value in rows}
         except (ValueError, TypeError, AttributeError) as error:
             raise self._damaged("its parameters cannot be read") from error
-        if found.get("format") not in (_FORMAT, _UNDATED_FORMAT, _OLD_FORMAT) or not isinstance(found.get("id"), str):
+        formats = (_FORMAT, _UNIT_FORMAT, _UNDATED_FORMAT, _OLD_FORMAT)
+        if found.get("format") not in formats or not isinstance(found.get("id"), str):
             raise LedgerError(f"{self.path} is not a ledger of this version of skdpgen")
+        if ("unit" in found) != (found["format"] == _UNIT_FORMAT):
+            raise self._damaged("its format is not that of its unit")
         if self.identity is not None and found["id"] != self.identity:
             raise LedgerError(f"{self.path} is not the ledger that this accountant was charged to")
         if rule is not None:
-            for name, value in _parameters(rule).items():
+            for name, value in {"unit": None, **_parameters(rule)}.items():
                 if found.get(name) != value:
                     raise self._damaged(f"it was created with {name}={value}, and holds {found.get(name)!r}")
         return found

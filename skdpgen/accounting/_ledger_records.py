@@ -36,6 +36,7 @@ __all__ = [
 _TOLERANCE = 1e-6
 _SUMS = ("rdp", "extra", "first_rdp", "first_extra")
 _CHARGE_FIELDS = {"batch", "status", "label", "event", "extra_delta", "totals"}
+_UNIT_CHARGE_FIELDS = {*_CHARGE_FIELDS, "unit"}
 _USE_FIELDS = {"uses", "status", "totals"}
 _TAKE_FIELDS = {"of", "takes", "totals"}
 _FIT_TAKE_FIELDS = {*_TAKE_FIELDS, "file"}
@@ -103,6 +104,7 @@ def charge_record(charge: Charge, batch: int, status: str, totals: Totals, day: 
             "label": charge.label,
             "event": releases_to_json(charge.releases),
             "extra_delta": charge.extra_delta,
+            **({} if charge.unit is None else {"unit": charge.unit}),
             "totals": _totals_to_json(totals),
         }
     )
@@ -174,9 +176,10 @@ def parse(text: str) -> Record:
         if status == "planned":
             raise ValueError("a use cannot be planned")
         return Record(None, _whole(content["uses"], "uses"), status, totals, day=day)
-    if set(content) != _CHARGE_FIELDS:
+    if set(content) not in (_CHARGE_FIELDS, _UNIT_CHARGE_FIELDS):
         raise ValueError(f"it has the fields {sorted(content)}")
-    charge = Charge(content["label"], releases_from_json(content["event"]), content["extra_delta"])
+    releases = releases_from_json(content["event"])
+    charge = Charge(content["label"], releases, content["extra_delta"], content.get("unit"))
     return Record(Entry(charge, _whole(content["batch"], "batch"), status, day), None, status, totals, day=day)
 
 

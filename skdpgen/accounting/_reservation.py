@@ -11,6 +11,7 @@ import numpy as np
 from dp_accounting import DpEvent
 from scipy.optimize import brentq
 
+from .._types import PrivacyUnit
 from ..exceptions import BudgetExceededError
 from ..utils.forks import ForkSafeLock, process_identity
 from ._accountant import PrivacyAccountant, detached_accountant
@@ -33,6 +34,7 @@ class FitRequest(NamedTuple):
     label: str
     phases: tuple[Phase, ...]
     extra_delta_share: float
+    unit: PrivacyUnit | None = None
 
 
 class PhaseRecorder:
@@ -55,12 +57,12 @@ class PhaseRecorder:
         self.neighboring, self.delta = accountant.neighboring, accountant.delta
         self.request: FitRequest | None = None
 
-    def calibrate(self, phases, *, label, epsilon=None, delta=None, extra_delta_share=0.0) -> FitPlan:
+    def calibrate(self, phases, *, label, epsilon=None, delta=None, extra_delta_share=0.0, unit=None) -> FitPlan:
         """Record the request; return a plan with an arbitrary noise."""
-        self.request = FitRequest(label, check_phases(phases), float(extra_delta_share))
+        self.request = FitRequest(label, check_phases(phases), float(extra_delta_share), unit)
         terms = {"neighboring": self.neighboring, "delta": self.delta, "epsilon": 1.0 if epsilon is None else epsilon}
         extra_delta = 0.5 * extra_delta_share * self.delta
-        return make_plan(self.request.phases, 1.0, label=label, extra_delta=extra_delta, **terms)
+        return make_plan(self.request.phases, 1.0, label=label, extra_delta=extra_delta, unit=unit, **terms)
 
 
 class CalibratedFit:
@@ -76,10 +78,10 @@ class CalibratedFit:
     def __init__(self, plan: FitPlan):
         self.neighboring, self.delta, self._plan = plan.neighboring, plan.delta, plan
 
-    def calibrate(self, phases, *, label, epsilon=None, delta=None, extra_delta_share=0.0) -> FitPlan:
-        """Return the plan; BudgetExceededError where the fit asks for other phases."""
-        if check_phases(phases) != self._plan.phases or label != self._plan.label:
-            raise BudgetExceededError(f"this fit was planned as {self._plan.label!r} with other phases")
+    def calibrate(self, phases, *, label, epsilon=None, delta=None, extra_delta_share=0.0, unit=None) -> FitPlan:
+        """Return the plan; BudgetExceededError where the fit asks for other phases, or protects another unit."""
+        if check_phases(phases) != self._plan.phases or (label, unit) != (self._plan.label, self._plan.unit):
+            raise BudgetExceededError(f"this fit was planned as {self._plan.label!r} with other phases or another unit")
         return self._plan
 
 
@@ -123,13 +125,21 @@ class Reservation:
         """Whether fits may still be made on the charge: in its block, in the process that made it."""
         return self._open and self._charge is not None and process_identity() == self._process
 
-    def charge(self, event: DpEvent, label: str, extra_delta: float = 0.0, *, private: bool = True) -> Receipt:
+    def charge(
+        self,
+        event: DpEvent,
+        label: str,
+        extra_delta: float = 0.0,
+        *,
+        private: bool = True,
+        unit: str | None = None,
+    ) -> Receipt:
         """Charge the accountant, and return its receipt, as its `charge` does; a second charge is refused."""
-        charge = Charge(label, event, extra_delta)
+        charge = Charge(label, event, extra_delta, unit)
         with self._lock:
             if not self._open or self._charge is not None:
                 raise BudgetExceededError(f"{label!r}: one charge is made here, inside the block")
-            receipt = self.accountant.charge(event, label, extra_delta, private=private)
+            receipt = self.accountant.charge(event, label, extra_delta, private=private, unit=unit)
             self._charge = charge
             return receipt
 
@@ -177,14 +187,14 @@ class Reservation:
                 raise BudgetExceededError(f"{plan.label!r} is not among the runs that {self._charge.label!r} covers")
             self._left -= 1
         search, entry = self.accountant, Entry(plan.charge, 1, "charged" if private else "seeded")
-        rule = (math.inf, search.delta, search.neighboring, search.delta_reserve)
+        rule = (math.inf, search.delta, search.neighboring, search.delta_reserve, search.unit)
         return Receipt(plan.charge), detached_accountant((entry,), rule)
 
     def _covers(self, plan):
         """Whether the releases of a run begin with those of the fit (a score may follow)."""
         rows, repeated = plan.releases, [row.repeated for row in self._charge.releases if row.repeated]
         begins = any(part[: len(rows)] == rows for repetition in repeated for part in repetition.alternatives)
-        return begins and plan.extra_delta <= self._charge.extra_delta
+        return begins and plan.extra_delta <= self._charge.extra_delta and plan.charge.unit == self._charge.unit
 
     @property
     def _private(self):
@@ -229,7 +239,7 @@ def plan_at(
     if math.isfinite(mu):
         scale = scale_for_rdp(request.phases, alpha * mu * mu / 2, alpha, accountant.neighboring)
     terms = {"epsilon": epsilon, "delta": accountant.delta, "neighboring": accountant.neighboring}
-    return make_plan(request.phases, scale, label=request.label, extra_delta=extra_delta, **terms)
+    return make_plan(request.phases, scale, label=request.label, extra_delta=extra_delta, unit=request.unit, **terms)
 
 
 def calibrate_by_rdp(

@@ -12,9 +12,11 @@ ledger notes the hash of the checkpoint from which the block goes on. Four rules
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
 
+from .._types import PrivacyUnit
 from ..exceptions import LedgerError
 from ._calibration import FitPlan, Phase, check_phases
 from ._events import Charge
@@ -69,18 +71,18 @@ class ResumedFit:
         if plan.charge != found.charge or plan.neighboring != accountant.neighboring:
             raise LedgerError("the plan in the checkpoint is not the one that was charged")
 
-    def calibrate(self, phases, *, label, epsilon=None, delta=None, extra_delta_share=0.0) -> FitPlan:
+    def calibrate(self, phases, *, label, epsilon=None, delta=None, extra_delta_share=0.0, unit=None) -> FitPlan:
         """Return the plan that was charged; ValueError where the fit asks for other phases."""
-        if check_phases(phases) != self._plan.phases or label != self._plan.label:
+        if check_phases(phases) != self._plan.phases or (label, unit) != (self._plan.label, self._plan.unit):
             raise ValueError(
                 f"the checkpoint is of another fit, charged as {self._plan.label!r} with other phases (steps, rates or "
                 "shares of the budget): give the same data and parameters; nothing was charged"
             )
         return self._plan
 
-    def charge(self, event, label, extra_delta=0.0, *, private=True) -> Receipt:
+    def charge(self, event, label, extra_delta=0.0, *, private=True, unit=None) -> Receipt:
         """Return the receipt of the charge that was made; it covers the steps of the training, and nothing else."""
-        if Charge(label, event, extra_delta) != self._plan.charge:
+        if Charge(label, event, extra_delta, unit) != self._plan.charge:
             raise ValueError(f"the fit was charged as {self._plan.label!r}, and not for this; nothing was charged")
         if private != (self._found.status == "charged"):
             raise ValueError(
@@ -104,6 +106,7 @@ def plan_to_json(plan: FitPlan) -> dict[str, Any]:
         "epsilon": plan.epsilon,
         "delta": plan.delta,
         "neighboring": plan.neighboring,
+        **({} if plan.unit is None else {"unit": asdict(plan.unit)}),
     }
 
 
@@ -117,6 +120,7 @@ def plan_from_json(content: Any) -> FitPlan:
         if set(content["noise_multipliers"]) != set(noise) or not all(map(math.isfinite, rest[:3])):
             raise ValueError("other numbers")
         Charge(content["label"], rows, rest[0])
-        return FitPlan(content["label"], phases, MappingProxyType(noise), rows, *rest)
+        unit = PrivacyUnit(**content["unit"]) if "unit" in content else None
+        return FitPlan(content["label"], phases, MappingProxyType(noise), rows, *rest, unit=unit)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ValueError(f"not the plan of a fit: {error}") from None

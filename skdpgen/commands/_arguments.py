@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from .._types import NEIGHBORING
+from .._types import NEIGHBORING, WEIGHTINGS, in_words
+from ..utils.printing import printable
 
 __all__ = [
     "add_budget",
@@ -12,12 +13,14 @@ __all__ = [
     "add_escaping",
     "add_reading",
     "add_settings",
+    "add_unit",
     "find_models",
     "make_model",
     "names_of",
     "print_ledger",
     "read_settings",
     "reading",
+    "unit_settings",
 ]
 
 
@@ -99,6 +102,45 @@ def add_budget(parser, epsilon=1.0, default="1", ledger=False):
     )
 
 
+def add_unit(parser, several=False):
+    """Options of who is protected, where a person has several rows."""
+    parser.add_argument(
+        "--unit",
+        metavar="COLUMN",
+        help="who is protected: all rows of one value of this column, such as a patient number; it is neither modelled "
+        "nor written (default: one row)",
+    )
+    counts = "; several, separated by commas, are compared" if several else ""
+    parser.add_argument(
+        "--max-rows-per-unit",
+        metavar="K",
+        help=f"with --unit: rows of a unit that are used, at most; public{counts}",
+    )
+    parser.add_argument(
+        "--unit-weighting",
+        choices=WEIGHTINGS,
+        default=WEIGHTINGS[0],
+        metavar="W",
+        help="with --unit: rows (every row used counts 1) or units (every unit counts 1) (default: rows)",
+    )
+
+
+def unit_settings(arguments):
+    """Return the parameters of an estimator that `add_unit` took, and the numbers of rows of a unit, as a list."""
+    given = arguments.max_rows_per_unit
+    if arguments.unit is None:
+        if given is not None or arguments.unit_weighting != WEIGHTINGS[0]:
+            raise ValueError("--max-rows-per-unit and --unit-weighting need --unit, the column of identifiers")
+        return {}, []
+    if given is None:
+        raise ValueError("--unit needs --max-rows-per-unit K: how many rows of a unit are used, at most; public")
+    texts = given.split(",")
+    if not all(text.strip().isdecimal() and int(text) > 0 for text in texts):
+        raise ValueError(f"--max-rows-per-unit must be a whole number of at least 1; got {given}")
+    most = [int(text) for text in texts]
+    return {"unit": arguments.unit, "max_rows_per_unit": most[0], "unit_weighting": arguments.unit_weighting}, most
+
+
 def add_escaping(parser):
     """Option of the CSV files that a command writes."""
     parser.add_argument(
@@ -137,7 +179,7 @@ def print_ledger(accountant):
     print(accountant.report().to_string(index=False))
     print(
         f"spent epsilon {accountant.epsilon_spent():.4f} of {accountant.epsilon:g} at delta {accountant.delta:g} "
-        f"({accountant.neighboring})"
+        f"({accountant.neighboring}{'' if accountant.unit is None else f', {printable(in_words(accountant.unit))}'})"
     )
 
 

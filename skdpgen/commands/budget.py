@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 
-from ._arguments import add_budget, add_reading, add_settings, find_models, make_model, read_settings, reading
+from ._arguments import (
+    add_budget,
+    add_reading,
+    add_settings,
+    add_unit,
+    find_models,
+    make_model,
+    read_settings,
+    reading,
+    unit_settings,
+)
 
 __all__ = ["add", "run"]
 
@@ -39,6 +50,7 @@ def add(command):
         "--rows", type=int, default=10_000, metavar="N", help="public estimate of the number of rows (default: 10000)"
     )
     command.add_argument("--columns", type=int, metavar="K", help="plan for an array of K columns, not for a table")
+    add_unit(command, several=True)
     add_settings(command)
     add_reading(command)
     command.add_argument("--plot", metavar="PLAN.png", help="picture to write, of the split and the epsilon curve")
@@ -52,16 +64,59 @@ def run(arguments):
     if arguments.plot:
         check_output(arguments.plot)
         check_apart(arguments.input, arguments.schema, arguments.plot)
-    estimator, data = _estimator(arguments), _data(arguments)
+    units, most = unit_settings(arguments)
+    estimator, data = _estimator(arguments, units), _data(arguments)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        plan = BudgetPlan.of(estimator.plan(*data), arguments.rows)
+        first = estimator.plan(*data)
+        plan = BudgetPlan.of(first, arguments.rows)
+        compared = _compared(first, most) if units else []
     if arguments.plot:
         plan.plot(arguments.plot)
-    print(json.dumps(plan.to_dict()) if arguments.json else plan)
+    if arguments.json:
+        print(json.dumps(plan.to_dict() | ({"units": compared} if units else {})))
+        return
+    print(plan)
+    if compared:
+        print("\n" + "\n".join(_in_words(compared, first)))
 
 
-def _estimator(arguments):
+def _compared(plan, most):
+    """Noise of a count, for several numbers of rows of a unit: of both weightings, and by group privacy."""
+    from ..accounting import calibrate
+
+    label = "moments" if "moments" in plan.noise_multipliers else list(plan.noise_multipliers)[-1]
+    found = []
+    for k in most:
+        # k rows at (epsilon, delta) each: (k epsilon, k e^((k - 1) epsilon) delta) together
+        epsilon = plan.epsilon / k
+        delta = plan.delta / (k * math.exp((k - 1) * epsilon)) if math.isfinite(epsilon) else plan.delta
+        extra = plan.extra_delta * delta / plan.delta
+        by_group = calibrate(plan.phases, epsilon, delta, plan.neighboring, label=plan.label, extra_delta=extra)
+        noise, of_group = plan.noise_multipliers[label], by_group.noise_multipliers[label]
+        found.append({"max_rows_per_unit": k, "rows": k * noise, "units": noise, "group_privacy": of_group})
+    return found
+
+
+def _in_words(compared, plan):
+    """The comparison as lines of text."""
+    from ..utils.printing import table_lines
+
+    head = ("rows of a unit", "weighting rows", "weighting units", "group privacy")
+    lines = [
+        (str(row["max_rows_per_unit"]), *(f"{row[name]:.4g}" for name in ("rows", "units", "group_privacy")))
+        for row in compared
+    ]
+    return [
+        f"noise of the largest release for one {plan.unit.name}, in contributions of one row (of one unit, with "
+        "weighting units):",
+        *table_lines(head, lines),
+        "group privacy: a fit that protects one row, at an epsilon so small that so many rows are protected too;",
+        "for comparison alone: no fit does this",
+    ]
+
+
+def _estimator(arguments, units):
     from .. import Schema
 
     find_models("--model", [arguments.model])
@@ -70,7 +125,7 @@ def _estimator(arguments):
         parameters["schema"] = Schema.load(arguments.schema)
     if arguments.target is not None:
         parameters["target"] = arguments.target
-    return make_model(arguments.model, parameters | read_settings(arguments.set))
+    return make_model(arguments.model, parameters | units | read_settings(arguments.set))
 
 
 def _data(arguments):
@@ -85,10 +140,14 @@ def _data(arguments):
     if arguments.columns is not None:
         if len(given) > 1 or arguments.columns < 1:
             raise ValueError("--columns must be a positive number, without INPUT and --schema: it is for arrays")
-        return (np.random.default_rng(0).random((60, arguments.columns)),)
+        X = np.random.default_rng(0).random((60, arguments.columns))
+        return (X,) if arguments.unit is None else (X, None, np.arange(60))
     schema = None if arguments.schema is None else Schema.load(arguments.schema)
     if arguments.input is not None:
         return (read_table(arguments.input, **reading(arguments), schema=schema),)
     if schema is None:
         raise ValueError("give INPUT, --schema or --columns: a plan depends on the columns")
-    return (rows_like(schema),)
+    rows = rows_like(schema)
+    if arguments.unit is not None and arguments.unit not in rows:
+        rows[arguments.unit] = np.arange(len(rows))
+    return (rows,)

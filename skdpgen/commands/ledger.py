@@ -29,7 +29,7 @@ def run(arguments):
     shown = fits if arguments.all else fits.tail(_LAST)
     print(
         f"{arguments.ledger}: spent epsilon {found['epsilon_spent']:.4g} of {found['budget_epsilon']:g} at delta "
-        f"{found['delta']:.3g} ({found['neighboring']}); left for one more fit: {left:.4g}"
+        f"{found['delta']:.3g} ({found['neighboring']}{_of_units(found)}); left for one more fit: {left:.4g}"
     )
     if not found["private"]:
         print("NOT PRIVATE: a fit was made without noise, or with noise that can be repeated")
@@ -79,3 +79,11 @@ def _print_json(path, found, fits, left):
     rows = [{name: plain(value) for name, value in row.items()} for row in fits.to_dict("records")]
     totals = {name: plain(value) for name, value in found.items()}
     print(json.dumps({"ledger": str(path), **totals, "remaining": plain(left), "fits": rows}, indent=1))
+
+
+def _of_units(found):
+    """Say who is protected, where that is not one row."""
+    from .._types import in_words
+    from ..utils.printing import one_line, printable
+
+    return "" if found["unit"] is None else f", {one_line(printable(in_words(found['unit'])))}"

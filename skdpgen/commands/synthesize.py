@@ -13,10 +13,12 @@ from ._arguments import (
     add_escaping,
     add_reading,
     add_settings,
+    add_unit,
     names_of,
     print_ledger,
     read_settings,
     reading,
+    unit_settings,
 )
 
 __all__ = ["add", "run"]
@@ -24,7 +26,7 @@ __all__ = ["add", "run"]
 # Parameters that have a separate option.
 _OPTIONS = (
     *("epsilon", "delta", "neighboring", "accountant", "target", "schema", "random_state", "progress"),
-    "checkpoint",
+    *("checkpoint", "unit", "max_rows_per_unit", "unit_weighting"),
 )
 # Largest number of columns that a question names.
 _LISTED = 40
@@ -64,6 +66,7 @@ def add(command):
         metavar="COLUMN",
         help="column on which the model of the others is conditional, such as a class label",
     )
+    add_unit(command)
     command.add_argument(
         "--schema", metavar="S.json", help="public facts; a fact that it does not declare is learned and charged"
     )
@@ -145,16 +148,21 @@ def _columns_left_out(arguments, schema):
 
     if arguments.only_schema_columns and schema is None:
         raise ValueError("--only-schema-columns needs --schema")
-    if schema is None and not arguments.drop:
+    if schema is None and not arguments.drop and arguments.unit is None:
         return [], None
     names = column_names(arguments.input, arguments.separator)
     left_out = names_of(arguments.drop, names, "--drop")
+    if arguments.unit is not None:
+        if arguments.unit not in names:
+            raise ValueError(f"--unit: no column {arguments.unit!r}; the file has {', '.join(names)}")
+        if arguments.unit in left_out or arguments.unit == arguments.target:
+            raise ValueError(f"--unit {arguments.unit!r} is dropped, or the target, too")
     if arguments.target in left_out:
         raise ValueError(f"--drop names the target {arguments.target!r}")
     if schema is not None:
         undeclared = [name for name in names if name not in schema and name not in left_out]
         if arguments.only_schema_columns:
-            left_out += [name for name in undeclared if name != arguments.target]
+            left_out += [name for name in undeclared if name not in (arguments.target, arguments.unit)]
         schema = schema.select([name for name in schema if name not in left_out])
     if set(names) <= set(left_out):
         raise ValueError("--drop leaves no column")
@@ -166,7 +174,8 @@ def _name_undeclared(arguments, schema, left_out):
     from ..data.table_files import column_names
 
     names = column_names(arguments.input, arguments.separator)
-    undeclared = [name for name in names if name not in schema and name not in left_out and name != arguments.target]
+    known = (*left_out, arguments.target, arguments.unit)
+    undeclared = [name for name in names if name not in schema and name not in known]
     if undeclared and set(schema) <= set(names):  # else the fit refuses the schema
         print(
             f"skdpgen: not in the schema, and therefore learned and charged: {', '.join(undeclared)}; "
@@ -239,6 +248,10 @@ def run(arguments):
         if "constraints" in settings:
             raise ValueError("--constraint and --set constraints= set the same thing: give one of them")
         settings["constraints"] = arguments.constraint
+    units, most = unit_settings(arguments)
+    if len(most) > 1:
+        raise ValueError("--max-rows-per-unit takes one number here; skdpgen budget compares several")
+    settings |= units
     options = reading(arguments)
     check_input(arguments.input, **options)
     check_writing(arguments.output, escape_formulas=arguments.escape_formulas)
@@ -282,13 +295,23 @@ def _read_rows(arguments, schema, left_out, options):
     rows = Path(arguments.input)
     # the kinds of the columns of a CSV file are inferred from all its values; a Parquet file declares them
     if arguments.model != "moment" or not is_parquet(rows):
-        rows = read_table(rows, **options, schema=schema, left_out=left_out)
+        rows = read_table(rows, **options, schema=_with_unit(schema, arguments.unit), left_out=left_out)
     elif left_out:
         rows = functools.partial(parquet_chunks, [rows], left_out)
     _check_kinds(rows, schema, arguments.kinds_from_values)
     if schema is not None:
         _name_undeclared(arguments, schema, left_out)
     return rows
+
+
+def _with_unit(schema, unit):
+    """The schema by which a file is read: identifiers are text, so that 007 and 7 are two persons."""
+    from .. import Schema
+    from ..tabular import Identifier
+
+    if unit is None or (schema is not None and unit in schema):
+        return schema
+    return Schema([*(() if schema is None else schema.columns), Identifier(unit)])
 
 
 def _open_ledger(arguments):
@@ -300,7 +323,8 @@ def _open_ledger(arguments):
     if Path(arguments.ledger).exists():
         return PrivacyAccountant(ledger=arguments.ledger)
     whole = arguments.epsilon if arguments.budget is None else arguments.budget
-    return PrivacyAccountant(whole, arguments.delta, arguments.neighboring, ledger=arguments.ledger)
+    terms = (whole, arguments.delta, arguments.neighboring)
+    return PrivacyAccountant(*terms, ledger=arguments.ledger, unit=arguments.unit)
 
 
 def _fit(synthesizer, rows, arguments):

@@ -13,6 +13,7 @@ from scipy.linalg import block_diag
 
 from ..accounting import Phase
 from ..exceptions import InvalidInputError
+from ..mechanisms import total
 from ..tabular import sample_levels
 from ..utils.blocks import exact_product, map_blocks
 from ..utils.file_checks import check_size, check_whole
@@ -20,6 +21,7 @@ from ..utils.printing import listed
 from ..utils.validation import as_sizes
 from .labels import Labels, check_labels, class_for_all, is_numeric_target, label_codes, learn_classes
 from .scaling import RowScaling, check_bounds, check_inside, learn_scaling, scaling_phases
+from .units import draw_key, keep_rows, row_count_phases
 
 __all__ = ["ArrayCodec", "ArrayRows", "check_image_shape", "lowpass_basis"]
 
@@ -161,9 +163,15 @@ class ArrayRows:
         Parameters of the synthesizer.
     conditional : bool
         See `ArrayCodec`.
+    ids : UnitIds or None, default=None
+        Where a row is not the unit: `choose` then comes before all queries.
     """
 
-    def __init__(self, X, y, *, bounds, l2_bound, classes, target_type, image_shape, on_invalid, conditional=True):
+    unit_sizes = None  # where units count 1, the number of rows used of the unit of each row
+
+    def __init__(
+        self, X, y, *, bounds, l2_bound, classes, target_type, image_shape, on_invalid, conditional=True, ids=None
+    ):
         self.n_features = X.shape[1]
         self.image_shape = check_image_shape(image_shape, self.n_features)
         pairs = check_bounds(bounds, self.n_features)
@@ -171,7 +179,8 @@ class ArrayRows:
             check_inside(X, pairs)
         if y is None and (classes is not None or target_type is not None):
             raise InvalidInputError("classes= and target_type= need y (or the target of a DataFrame)")
-        self.codes = self.labels = None
+        self.codes = self.labels = self.y = self._n_per_unit = None
+        self._ids, self.unit = ids, None if ids is None else ids.unit
         if y is not None:
             numeric = is_numeric_target(y, target_type)
             if numeric and classes is not None:
@@ -192,6 +201,18 @@ class ArrayRows:
 
     def __len__(self):
         return len(self.X)
+
+    def choose(self, rng):
+        """Choose the rows that are used, where a row is not the unit; after the charge, before all queries."""
+        if self.unit is None:
+            return
+        kept = keep_rows(self._ids, draw_key(rng))
+        self.X, self.unit_sizes, self._n_per_unit = self.X[kept.rows], kept.unit_sizes, kept.n_per_unit
+        self.y, self._ids = None if self.y is None else self.y[kept.rows], None
+
+    def kept_rows(self):
+        """Number of rows that are used: a BoundedSum of one contribution per unit."""
+        return total(self._n_per_unit, self.unit.max_rows, of_units=True)
 
     def check_components(self, n_components):
         """Refuse more latent dimensions than there are columns."""
@@ -215,6 +236,7 @@ class ArrayRows:
     def phases(self, share):
         """Return the releases that `learn` makes."""
         learned = scaling_phases(self.bounds, self.l2_bound, share)
+        learned = [*learned, *row_count_phases(self.unit, share)]
         return [*learned, Phase("classes", share)] if self.learns_classes else learned
 
     def encoder_phases(self, share, *, class_norms=False):
@@ -242,15 +264,15 @@ class ArrayRows:
         if self.learns_classes:
             noise = noise_multipliers["classes"]
             key = str if self.y.dtype == object else None
-            classes = learn_classes(self.y, noise, extra_delta, rng, neighboring, key=key)
+            sizes = self.unit_sizes
+            classes = learn_classes(self.y, noise, extra_delta, rng, neighboring, key=key, unit_sizes=sizes)
             classes = classes or class_for_all(labels.dtype)
             labels = Labels(classes, labels.dtype, labels.series, labels.name)
         self._follow(labels)
         blank = ArrayCodec(None, labels, self.image_shape, n_frequencies, self.conditional)
         project = None if blank.lowpass is None else lambda rows: exact_product(rows, blank.lowpass)
-        scaling = learn_scaling(
-            self.X, self.bounds, self.l2_bound, noise_multipliers, rng, neighboring, project=project
-        )
+        options = {"project": project, "unit_sizes": self.unit_sizes}
+        scaling = learn_scaling(self.X, self.bounds, self.l2_bound, noise_multipliers, rng, neighboring, **options)
         return replace(blank, scaling=scaling)
 
     def follow(self, codec):
@@ -258,6 +280,8 @@ class ArrayRows:
         self._follow(codec.labels)
 
     def _follow(self, labels):
+        if self._ids is not None:
+            raise RuntimeError("rows of units are summed only after at most max_rows_per_unit of each were chosen")
         self.codes = np.zeros(len(self.X), dtype=np.int64)
         if labels is not None and labels.classes is not None:
             self._use_classes(label_codes(self.y, labels.classes), len(labels.classes))

@@ -10,6 +10,7 @@ from numbers import Integral, Real
 import numpy as np
 import pandas as pd
 
+from .._types import unit_of
 from ..accounting import Phase
 from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
 from ..mechanisms import add_gaussian, histogram, one_hot_moments
@@ -41,6 +42,7 @@ from ..utils.validation import Interval, check_row_count, is_extension, python_v
 from .labels import is_numeric_target, label_codes
 from .scores import score_moments
 from .sources import MemorySource, add_sums
+from .units import UnitSource, row_count_phases
 
 __all__ = ["PUBLIC_ASSUMPTIONS", "FrameCodec", "FrameRows", "plan_bins", "prefers_scores"]
 
@@ -312,6 +314,8 @@ class FrameRows:
         Column name -> weight of the errors of its tables; 1 for columns that are not named.
     constraints : sequence of str, default=()
         Beside those of the schema: what can be constructed is, the others are for the sampling.
+    units : tuple, default=None
+        Further arguments of `UnitSource`, where a row is not the unit: `choose` then comes before all queries.
 
     Attributes
     ----------
@@ -326,7 +330,7 @@ class FrameRows:
 
     def __init__(
         self, source, y, *, target, schema, classes, target_type, on_invalid, conditional=True, importance=None,
-        constraints=(),
+        constraints=(), units=None,
     ):  # fmt: skip
         if isinstance(source, pd.DataFrame):
             source = MemorySource(source)
@@ -343,6 +347,9 @@ class FrameRows:
                 )
             frame, target = self._append(source.frame, y)
             source = MemorySource(frame)
+        if units is not None:
+            source = UnitSource(source, *units)
+        self.unit = None if units is None else units[0]
         head = source.head
         schema = self._with_objects(source, schema)
         several = isinstance(target, list | tuple)
@@ -395,7 +402,7 @@ class FrameRows:
             apart=not source.in_memory,
             construction=self.construction,
         )
-        self.n_rows, families = source.reduce(checked, _both_checked)
+        self.n_rows, families = source.inspect(checked, _both_checked)
         check_row_count(self.n_rows)
         _check_families(families)
 
@@ -405,7 +412,7 @@ class FrameRows:
         names = [n for n in head.columns if n not in declared and pd.api.types.is_object_dtype(head[n].dtype)]
         if not names:
             return schema
-        kinds = source.reduce(functools.partial(_kinds_of_objects, names=names), _common_kinds)
+        kinds = source.inspect(functools.partial(_kinds_of_objects, names=names), _common_kinds)
         columns = [column_of_objects(name, kind) for name, kind in kinds.items() if kind]
         if columns:
             listed = ", ".join(f"{column.name!r} {column.dtype}" for column in columns)
@@ -462,6 +469,20 @@ class FrameRows:
     def __len__(self):
         return self.n_rows
 
+    def choose(self, rng):
+        """Choose the rows that are used, where a row is not the unit; after the charge, before all queries."""
+        if self.unit is not None:
+            self.source.choose(rng)
+
+    @property
+    def unit_sizes(self):
+        """Where units count 1, the number of rows used of the unit of each row in memory; else None."""
+        return None if self.unit is None else self.source.unit_sizes
+
+    def kept_rows(self):
+        """Number of rows that are used: a BoundedSum of one contribution per unit."""
+        return self.source.row_count()
+
     def network_shape(self, n_components):
         """Least numbers of columns and latents of the network; the exact ones depend on what is not learned yet."""
         return 2 * len(self.schema), 2, False
@@ -479,6 +500,7 @@ class FrameRows:
             # The number of rows, by which the moments are planned, is a sum over cells of a public grid. Learned
             # categories have as many cells as there are distinct values, and the noise of their sum would show it.
             Phase("bins", share) if numbers else Phase("rows", share / 5),
+            *row_count_phases(self.unit, share),
         ]
 
     def encoder_phases(self, share, *, class_norms=False):
@@ -505,7 +527,8 @@ class FrameRows:
         if not schema.complete:
             counts = source.reduce(self._of_seen(schema_histogram, schema), _merge_histograms)
             noisy, sd = _release(counts.query, noise_multipliers["schema"], rng, neighboring)
-            schema = schema_from_histogram(noisy, counts, sd, extra_delta, self.most_categories)
+            unit = unit_of(neighboring)
+            schema = schema_from_histogram(noisy, counts, sd, extra_delta, self.most_categories, unit=unit)
         if self.construction is not None:
             schema = self.construction.settled(schema)
         if "rows" in noise_multipliers:
@@ -518,7 +541,8 @@ class FrameRows:
             cells = source.reduce(self._of_seen(bins_histogram, schema), add_sums)
             noisy, sd = _release(cells, noise_multipliers["bins"], rng, neighboring)
             row_count = float(noisy.sum()) / len(numbers)
-        noise_of_tables = noise_multipliers.get("moments", 0.0)  # a model without tables has the most bins
+        # a model without tables has the most bins; noise relative to a row, of which a unit may have several
+        noise_of_tables = noise_multipliers.get("moments", 0.0) * (1 if self.unit is None else self.unit.weight)
         n_bins, one_way_share = plan_bins(row_count, n_blocks, classes, noise_of_tables, most=self.most_bins)
         binnings = bins_from_histogram(noisy, schema, sd, n_bins) if numbers else None
         if scores and one_way_share == 1:
@@ -567,8 +591,8 @@ class FrameRows:
 
 
 # ---- queries of a chunk of rows ----------------------------------------------------------------------------------
-def _seen(chunk, query, schema, construction):
-    return query(chunk if construction is None else construction.encode(chunk), schema)
+def _seen(chunk, query, schema, construction, **unit_sizes):
+    return query(chunk if construction is None else construction.encode(chunk), schema, **unit_sizes)
 
 
 def _checked(chunk, schema, on_invalid, whole, apart, construction):
@@ -640,20 +664,20 @@ def _check_families(families):
             )
 
 
-def _count_rows(chunk):
-    return histogram(np.zeros(len(chunk), dtype=np.int64), 1)
+def _count_rows(chunk, unit_sizes=None):
+    return histogram(np.zeros(len(chunk), dtype=np.int64), 1, unit_sizes)
 
 
-def _tables(chunk, codec, one_way_share, importance):
+def _tables(chunk, codec, one_way_share, importance, unit_sizes=None):
     codes, class_codes = codec.codes(chunk)
-    options = {"one_way_share": one_way_share, "importance": importance}
+    options = {"one_way_share": one_way_share, "importance": importance, "unit_sizes": unit_sizes}
     return one_hot_moments(codes, codec.n_levels, class_codes, max(codec.n_classes, 1), **options)
 
 
-def _score_moments(chunk, codec, scores):
+def _score_moments(chunk, codec, scores, unit_sizes=None):
     codes, class_codes = codec.codes(chunk)
     class_codes = np.zeros(len(codes), dtype=np.int64) if class_codes is None else class_codes
-    return score_moments(codes, scores, class_codes, max(codec.n_classes, 1))
+    return score_moments(codes, scores, class_codes, max(codec.n_classes, 1), unit_sizes)
 
 
 def _merge_histograms(one, other):

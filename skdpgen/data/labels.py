@@ -186,7 +186,7 @@ def label_codes(values, classes):
     )
 
 
-def learn_classes(values, noise_multiplier, delta, rng, neighboring, *, key=None):
+def learn_classes(values, noise_multiplier, delta, rng, neighboring, *, key=None, unit_sizes=None):
     """Release the classes whose noisy count passes the threshold: one Gaussian release, and `delta` for the names.
 
     Parameters
@@ -201,6 +201,8 @@ def learn_classes(values, noise_multiplier, delta, rng, neighboring, *, key=None
     neighboring : str
     key : callable, default=None
         Sort key of the classes; None sorts them as they are.
+    unit_sizes : array of int of shape (n_rows,), default=None
+        As in `joint_histogram`.
 
     Returns
     -------
@@ -208,7 +210,7 @@ def learn_classes(values, noise_multiplier, delta, rng, neighboring, *, key=None
         Sorted. Empty, with a UtilityWarning, where the noise hides every class.
     """
     observed = sorted(pd.unique(values).tolist(), key=key)
-    counts = histogram(label_codes(values, observed), len(observed))
+    counts = histogram(label_codes(values, observed), len(observed), unit_sizes)
     kept = release_names(observed, counts, noise_multiplier, delta, rng, neighboring)
     if not kept:
         warnings.warn(

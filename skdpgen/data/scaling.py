@@ -119,7 +119,7 @@ def scaling_phases(bounds, l2_bound, share):
     return [Phase(name, share if name == "bounds" else share / 2) for name in unknown]
 
 
-def learn_scaling(X, bounds, l2_bound, noise_multipliers, rng, neighboring, *, project=None):
+def learn_scaling(X, bounds, l2_bound, noise_multipliers, rng, neighboring, *, project=None, unit_sizes=None):
     """Release the bounds and the norm bound that were not declared; the caller charged them.
 
     Parameters
@@ -137,6 +137,8 @@ def learn_scaling(X, bounds, l2_bound, noise_multipliers, rng, neighboring, *, p
     neighboring : str
     project : callable, default=None
         Public map of scaled rows to the rows whose norm is bounded.
+    unit_sizes : array of int of shape (n_samples,), default=None
+        As in `joint_histogram`.
 
     Returns
     -------
@@ -146,21 +148,22 @@ def learn_scaling(X, bounds, l2_bound, noise_multipliers, rng, neighboring, *, p
         bounds = (np.full(X.shape[1], np.nan),) * 2
     unknown = np.isnan(bounds[0])
     if unknown.any():
-        learned = _learn_bounds(X[:, unknown], noise_multipliers["bounds"], rng, neighboring)
+        learned = _learn_bounds(X[:, unknown], noise_multipliers["bounds"], rng, neighboring, unit_sizes)
         bounds = tuple(side.copy() for side in bounds)
         for side, found in zip(bounds, learned):
             side[unknown] = found
     scaling = RowScaling(*bounds, l2_bound=1.0)
     if l2_bound is None:
         norms = _norms(X, scaling, project)
-        l2_bound = learn_norm_bound(norms, X.shape[1] ** 0.5, noise_multipliers["l2_bound"], rng, neighboring)
+        how = noise_multipliers["l2_bound"], rng, neighboring
+        l2_bound = learn_norm_bound(norms, X.shape[1] ** 0.5, *how, unit_sizes=unit_sizes)
     return RowScaling(*bounds, l2_bound=float(l2_bound))
 
 
-def _learn_bounds(X, noise_multiplier, rng, neighboring):
+def _learn_bounds(X, noise_multiplier, rng, neighboring, unit_sizes=None):
     n_features = X.shape[1]
     sizes = [N_OCTAVE_CELLS] * n_features
-    counts = joint_histogram([octave_cells(column) for column in X.T], sizes)
+    counts = joint_histogram([octave_cells(column) for column in X.T], sizes, unit_sizes=unit_sizes)
     sd = noise_multiplier * counts.sensitivity(neighboring)
     columns = split_histogram(add_gaussian(counts, noise_multiplier, rng, neighboring), sizes)
     # A column that the noise hides takes the range of all columns together.
@@ -185,7 +188,7 @@ def _learn_bounds(X, noise_multiplier, rng, neighboring):
     return lower, np.where(upper > lower, upper, lower + 1.0)
 
 
-def learn_norm_bound(norms, largest, noise_multiplier, rng, neighboring, *, count=None):
+def learn_norm_bound(norms, largest, noise_multiplier, rng, neighboring, *, count=None, unit_sizes=None):
     """Release a bound that holds for about nine rows in ten: one histogram of norms on a public grid.
 
     Parameters
@@ -196,6 +199,8 @@ def learn_norm_bound(norms, largest, noise_multiplier, rng, neighboring, *, coun
         Public or released; norms above it count in the last cell.
     count : float, default=None
         Released number of rows; None takes the histogram's own sum.
+    unit_sizes : array of int of shape (n_samples,), default=None
+        As in `joint_histogram`.
 
     Returns
     -------
@@ -204,7 +209,7 @@ def learn_norm_bound(norms, largest, noise_multiplier, rng, neighboring, *, coun
         clipped.
     """
     edges = norm_edges(largest, rng)
-    counts = norm_histogram(norms, edges)
+    counts = norm_histogram(norms, edges, unit_sizes)
     noisy = add_gaussian(counts, noise_multiplier, rng, neighboring)
     return bound_of_norms(noisy, noise_multiplier * counts.sensitivity(neighboring), edges, largest, count)
 

@@ -127,7 +127,7 @@ def _of_bins(binning):
     return (middle - mean) / size, np.append((ndtri(upper[:-1]) - mean) / size, _BEYOND), mass
 
 
-def score_moments(codes, scores, class_codes, n_classes):
+def score_moments(codes, scores, class_codes, n_classes, unit_sizes=None):
     """Count, sum and second moments of the scores in each class: a BoundedSum (see `class_moments`)."""
     return class_moments(
         codes,
@@ -137,4 +137,5 @@ def score_moments(codes, scores, class_codes, n_classes):
         count_weight=CLASS_COUNT_WEIGHT,
         mean_weight=CLASS_MEAN_WEIGHT,
         transform=scores.of_codes,
+        unit_sizes=unit_sizes,
     )

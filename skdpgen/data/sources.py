@@ -82,7 +82,22 @@ def add_sums(one, other):
     return replace(one, value=one.value + other.value)
 
 
-class MemorySource:
+class _Source:
+    """What all sources share."""
+
+    def inspect(self, function, combine):
+        """As `reduce`, for validation before the charge."""
+        return self.reduce(function, combine)
+
+    @staticmethod
+    def whole(total):
+        """Return what `reduce` found; InvalidInputError where there was no row."""
+        if total is None:
+            raise InvalidInputError(_NO_ROWS)
+        return total
+
+
+class MemorySource(_Source):
     """A DataFrame in memory, read in slices.
 
     Parameters
@@ -122,7 +137,7 @@ class MemorySource:
         return functools.reduce(combine, map(function, parts))
 
 
-class ChunkSource:
+class ChunkSource(_Source):
     """DataFrames that are read one after another; one of them is in memory at a time.
 
     Parameters
@@ -174,21 +189,24 @@ class ChunkSource:
     def reduce(self, function, combine):
         """Apply `function` to every chunk of rows, and `combine` the results two by two."""
         total = None
+        for chunk in self.checked_chunks():
+            for at in range(0, len(chunk), CHUNK_ROWS):
+                part = function(chunk.iloc[at : at + CHUNK_ROWS])
+                total = part if total is None else combine(total, part)
+        return self.whole(total)
+
+    def checked_chunks(self):
+        """Yield the chunks; SchemaError for one with other columns than the first."""
         for number, chunk in enumerate(self._chunks()):
             if list(chunk.columns) != list(self.head.columns):
                 difference = column_difference(list(chunk.columns), list(self.head.columns))
                 raise SchemaError(
                     f"chunk {number} has other columns than the first one: {difference or 'the same in another order'}"
                 )
-            for at in range(0, len(chunk), CHUNK_ROWS):
-                part = function(chunk.iloc[at : at + CHUNK_ROWS])
-                total = part if total is None else combine(total, part)
-        if total is None:
-            raise InvalidInputError(_NO_ROWS)
-        return total
+            yield chunk
 
 
-class DaskSource:
+class DaskSource(_Source):
     """A dask DataFrame: each worker sums its partitions, and only the sums are transferred.
 
     Parameters
@@ -219,10 +237,7 @@ class DaskSource:
         parts = [lazy(part) for part in self._frame.to_delayed()]
         while len(parts) > 1:
             parts = [merge(*parts[at : at + 2]) if at + 1 < len(parts) else parts[at] for at in range(0, len(parts), 2)]
-        total = dask.compute(parts[0])[0]
-        if total is None:
-            raise InvalidInputError(_NO_ROWS)
-        return total
+        return self.whole(dask.compute(parts[0])[0])
 
 
 def _close(chunks):

@@ -9,18 +9,19 @@ from ..utils.validation import validate_data, validate_rows
 from .arrays import ArrayRows
 from .frames import FrameRows
 from .sources import open_source
+from .units import read_groups
 
 __all__ = ["columns_of", "public_assumptions", "refuse_given", "validate_input"]
 
 
-def validate_input(estimator, X, y, *, conditional=True):
+def validate_input(estimator, X, y, groups=None, *, conditional=True):
     """Validate the data and return its private rows.
 
     Parameters
     ----------
     estimator : BaseSynthesizer
         Its parameters declare public facts.
-    X, y
+    X, y, groups
         Arguments of `fit`.
     conditional : bool, default=True
         Whether the model has one prior for each class.
@@ -35,23 +36,46 @@ def validate_input(estimator, X, y, *, conditional=True):
         "on_invalid": estimator.on_invalid,
         "conditional": conditional,
     }
-    source = open_source(X)
+    source, unit = open_source(X), estimator._unit
     if source is not None:
         refuse_given(estimator, ("bounds", "l2_bound", "image_shape"), "for arrays; for a DataFrame, declare schema=")
         check_unique(source.head.columns)
-        validate_data(estimator, source.head, skip_check_array=True)
+        schema, column = estimator.schema, None
+        if unit is not None:
+            column = _unit_column(estimator, source.head, groups)
+            shared["units"] = (unit, estimator.missing_unit, column, groups)
+            if schema is not None and column in schema:
+                schema = schema.select([name for name in schema if name != column])
+        validate_data(estimator, source.head.drop(columns=[] if column is None else column), skip_check_array=True)
         shared["importance"] = getattr(estimator, "importance", None)
         shared["constraints"] = getattr(estimator, "constraints", None)
-        return FrameRows(source, y, target=estimator.target, schema=estimator.schema, **shared)
+        return FrameRows(source, y, target=estimator.target, schema=schema, **shared)
     refuse_given(
         estimator,
         ("schema", "target", "importance", "constraints"),
         "for DataFrames; for an array, declare bounds= and give y",
     )
     X = validate_rows(estimator, X, order=None)
+    if unit is not None:
+        shared["ids"] = read_groups(groups, len(X), unit, estimator.missing_unit)
     return ArrayRows(
         X, y, bounds=estimator.bounds, l2_bound=estimator.l2_bound, image_shape=estimator.image_shape, **shared
     )
+
+
+def _unit_column(estimator, head, groups):
+    """Name of the column of identifiers, which is left out of the rows; None where `groups` holds them."""
+    column = estimator.unit
+    if groups is not None:
+        if column is not None and column in head.columns:
+            raise InvalidInputError(f"unit={column!r} is a column of the frame: leave out groups=, or the column")
+        return None
+    if column not in head.columns:
+        raise InvalidInputError(f"unit={column!r} is not a column of the frame; nothing was charged")
+    targets = estimator.target if isinstance(estimator.target, list | tuple) else [estimator.target]
+    if column in targets:
+        raise InvalidInputError(f"unit={column!r} is the target too, and identifiers are not modelled")
+    return column
 
 
 def refuse_given(estimator, names, why):

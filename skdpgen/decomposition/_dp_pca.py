@@ -10,9 +10,10 @@ import numpy as np
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
+from .._base import PRIVACY_CONSTRAINTS, UNIT_CONSTRAINTS, PrivateEstimator
 from ..accounting import Phase
 from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_phases
+from ..data.units import draw_key, keep_rows, read_groups, take_groups
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import add_gaussian, check_bound, clip_rows, first_moments, moments, second_moments, unpack_moments
 from ..utils.validation import (
@@ -65,6 +66,16 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         Bound of the distance to the released mean, as a share of `l2_bound`; refused with "joint".
     on_invalid : {"clip", "raise"}, default="clip"
         Whether values outside declared `bounds` are clipped or refused.
+    unit : column name or None, default=None
+        Who is protected, where a person may have several rows: all rows with one identifier, in this column of a
+        DataFrame or in `groups` of `fit`. The column is not modelled. None: one row.
+    max_rows_per_unit : int or None, default=None
+        With units: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public.
+    unit_weighting : {"rows", "units"}, default="rows"
+        With units: "rows" counts every row used, and its noise grows with `max_rows_per_unit`. "units" counts every
+        unit once, its rows in equal parts: the noise is that of one row.
+    missing_unit : {"refuse", "own"}, default="refuse"
+        With units: whether a row without an identifier is refused, or is a unit of its own.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise.
     random_state : int, RandomState instance or None, default=None
@@ -108,6 +119,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
 
     _parameter_constraints: ClassVar[dict] = {
         **PRIVACY_CONSTRAINTS,
+        **UNIT_CONSTRAINTS,
         "n_components": [
             Interval(Integral, 1, MOST_UNITS, closed="both"),
             Interval(Real, 0, 1, closed="neither"),
@@ -135,6 +147,10 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         centering="joint",
         residual_bound=_RESIDUAL_BOUND,
         on_invalid="clip",
+        unit=None,
+        max_rows_per_unit=None,
+        unit_weighting="rows",
+        missing_unit="refuse",
         noise="secure",
         random_state=None,
     ):
@@ -149,18 +165,24 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         self.centering = centering
         self.residual_bound = residual_bound
         self.on_invalid = on_invalid
+        self.unit = unit
+        self.max_rows_per_unit = max_rows_per_unit
+        self.unit_weighting = unit_weighting
+        self.missing_unit = missing_unit
         self.noise = noise
         self.random_state = random_state
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, groups=None):
         """Release the moments of the rows and find their principal components.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Finite numbers, one row a person.
+            Finite numbers, one row a person, or with `groups` several.
         y : ignored
+        groups : array-like of shape (n_samples,), default=None
+            Identifiers of the units of the rows, of any dtype.
 
         Returns
         -------
@@ -168,14 +190,16 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
 
         Notes
         -----
-        **Privacy.** The unit is one row, under `neighboring`. Charged before anything is released: one Gaussian event
-        for the moments (two with "two_round"), and one for each of `bounds` and `l2_bound` that is not declared,
-        together (`epsilon`, `delta`).
+        **Privacy.** The unit is one row, or with `groups` all rows of one unit, under `neighboring`. Charged before
+        anything is released: one Gaussian event for the moments (two with "two_round"), and one for each of `bounds`
+        and `l2_bound` that is not declared, together (`epsilon`, `delta`).
         """
-        return self._fit(X, y)
+        return self._fit(X, y, groups)
 
-    def _prepare(self, X, y, accountant):
+    def _prepare(self, X, y, accountant, groups=None):
+        X, groups = take_groups(self, X, groups)
         X = validate_rows(self, X, order=None)
+        ids = read_groups(groups, len(X), self._unit, self.missing_unit)
         self._check_n_components(X.shape[1])
         bounds = check_bounds(self.bounds, X.shape[1])
         if self.centering == "joint" and self.residual_bound != _RESIDUAL_BOUND:
@@ -184,12 +208,17 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
             check_bound(check_bound(self.l2_bound) * self.residual_bound, "l2_bound * residual_bound")
         if self.on_invalid == "raise":
             check_inside(X, bounds)
-        return (X, bounds), self._calibrate(accountant, self._phases())
+        return (X, bounds, ids), self._calibrate(accountant, self._phases())
 
     def _complete(self, rows, plan, rng):
-        X, bounds = rows
-        self.scaling_ = learn_scaling(X, bounds, self.l2_bound, plan.noise_multipliers, rng, plan.neighboring)
-        noise_norm = self._release(X, plan, rng, plan.neighboring)
+        X, bounds, ids = rows
+        sizes, relation = None, plan.relation
+        if ids is not None:
+            kept = keep_rows(ids, draw_key(rng))
+            X, sizes = X[kept.rows], kept.unit_sizes
+        options = {"unit_sizes": sizes}
+        self.scaling_ = learn_scaling(X, bounds, self.l2_bound, plan.noise_multipliers, rng, relation, **options)
+        noise_norm = self._release(X, plan, rng, relation, sizes)
         self._issue_card(plan, rng, self._public_assumptions())
         self._warn_of_noise(noise_norm)
 
@@ -202,11 +231,11 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
             return [*learned, Phase("moments", rest)]
         return [*learned, Phase("mean", rest * _MEAN_SHARE), Phase("moments", rest * (1 - _MEAN_SHARE))]
 
-    def _release(self, X, plan, rng, neighboring):
+    def _release(self, X, plan, rng, neighboring, unit_sizes=None):
         noise_multiplier = plan.noise_multipliers["moments"]
-        query = {"transform": self.scaling_.transform, "exact": noise_multiplier > 0}
+        query = {"transform": self.scaling_.transform, "exact": noise_multiplier > 0, "unit_sizes": unit_sizes}
         d, l2_bound = X.shape[1], self.scaling_.l2_bound
-        # Under replace_one the number of rows is public, and exact.
+        # Under replace_one the number of rows is public, and exact; that of the rows of units is not.
         count = float(len(X)) if neighboring == "replace_one" else None
         center = None
         if self.centering == "joint":

@@ -12,6 +12,7 @@ from ._histogram import (
     norm_histogram,
     octave_cells,
     octave_edges,
+    row_weights,
     split_histogram,
     total,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "outermost_bins",
     "release_kept",
     "release_names",
+    "row_weights",
     "second_moments",
     "select_above",
     "selection_threshold",

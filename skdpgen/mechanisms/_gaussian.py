@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._types import BoundedSum, check_neighboring
+from .._types import BoundedSum, check_neighboring, unit_of
 from ..utils.watching import Query, tell_release
 
 __all__ = ["add_gaussian", "check_bound", "clip_rows", "exact_value", "lattice_rows"]
@@ -20,7 +20,7 @@ def add_gaussian(bounded_sum, noise_multiplier, rng, neighboring):
     noise_multiplier : float
         Standard deviation over sensitivity of the weighted sum; 0 adds no noise.
     rng : NoiseGenerator
-    neighboring : {"add_or_remove_one", "replace_one"}
+    neighboring : {"add_or_remove_one", "replace_one"} or UnitRelation
 
     Returns
     -------
@@ -33,7 +33,8 @@ def add_gaussian(bounded_sum, noise_multiplier, rng, neighboring):
     TypeError
         If `bounded_sum` is not a `BoundedSum`: without a stated sensitivity, noise proves nothing.
     ValueError
-        If the noise multiplier is negative or not finite.
+        If the noise multiplier is negative or not finite, or the relation is not that of the unit that the fit of
+        `rng` protects: noise for a row would be too small for a person.
 
     Notes
     -----
@@ -49,7 +50,10 @@ def add_gaussian(bounded_sum, noise_multiplier, rng, neighboring):
     noise_multiplier = float(noise_multiplier)
     if not (np.isfinite(noise_multiplier) and noise_multiplier >= 0):
         raise ValueError(f"noise_multiplier must be a finite number of at least 0; got {noise_multiplier!r}")
-    check_neighboring(neighboring)
+    unit = unit_of(neighboring)
+    check_neighboring(neighboring if unit is None else neighboring.neighboring)
+    if getattr(rng, "unit", None) != unit:
+        raise ValueError(f"this fit protects {rng.unit or 'one row'}, and the noise was asked for {unit or 'one row'}")
     observed = {"query": Query(bounded_sum, noise_multiplier, neighboring), "seeded": not getattr(rng, "private", True)}
     if noise_multiplier == 0:
         return tell_release(exact_value(bounded_sum), 0.0, **observed)

@@ -15,12 +15,14 @@ __all__ = [
     "norm_histogram",
     "octave_cells",
     "octave_edges",
+    "row_weights",
     "split_histogram",
     "total",
 ]
 
 # Counts are integers; noise is rounded to a millionth of a record.
 LATTICE = 2.0**-20
+_STEPS = 1 << 20
 
 # The public grid on which unknown bounds are searched: octaves of each sign around zero, for magnitudes from 2^-32 to
 # 2^48. Smaller and larger magnitudes count in the innermost and outermost cells of their sign.
@@ -29,7 +31,7 @@ N_OCTAVE_CELLS = 2 * _OCTAVES + 1
 LARGEST = 2.0 ** (_SMALLEST + _OCTAVES)
 
 
-def histogram(codes, n_bins):
+def histogram(codes, n_bins, unit_sizes=None):
     """Count the rows of each cell of one column.
 
     Parameters
@@ -38,16 +40,18 @@ def histogram(codes, n_bins):
         Cell of each row, 0 to ``n_bins - 1``; rows with another code are not counted.
     n_bins : int
         Public.
+    unit_sizes : array of int of shape (n_samples,), default=None
+        As in `joint_histogram`.
 
     Returns
     -------
     BoundedSum
         `value` of shape (n_bins,), float64; sensitivity 1, or sqrt(2) when a row is replaced.
     """
-    return joint_histogram([codes], [n_bins])
+    return joint_histogram([codes], [n_bins], unit_sizes=unit_sizes)
 
 
-def joint_histogram(codes, n_bins, weights=None):
+def joint_histogram(codes, n_bins, weights=None, unit_sizes=None):
     """Count the rows of each cell of several columns in one query.
 
     Parameters
@@ -58,6 +62,8 @@ def joint_histogram(codes, n_bins, weights=None):
         Public number of cells of each column.
     weights : sequence of float, default=None
         Weight w of each column: its counts have noise smaller by 1/w than with weight 1. None is 1 for all.
+    unit_sizes : array of int of shape (n_samples,), default=None
+        Number of rows m of the unit of each row: a row counts `row_weights`, about 1/m. None: each row counts 1.
 
     Returns
     -------
@@ -71,12 +77,14 @@ def joint_histogram(codes, n_bins, weights=None):
     lengths = {np.shape(column) for column in codes}
     if len(lengths) != 1 or len(next(iter(lengths))) != 1:
         raise ValueError(f"columns of codes must have one length; got shapes {sorted(lengths)}")
-    counts = np.concatenate([_count(np.asarray(column), int(n)) for column, n in zip(codes, n_bins)])
+    own = None if unit_sizes is None else row_weights(unit_sizes)
+    counts = np.concatenate([_count(np.asarray(column), int(n), own) for column, n in zip(codes, n_bins)])
     if weights is None:
         d, per_cell = len(codes), 1.0
     else:
         d, per_cell = float(np.sum(np.square(weights))), np.repeat(np.asarray(weights, dtype=np.float64), n_bins)
-    return BoundedSum(counts, add_or_remove_one=d**0.5, replace_one=(2 * d) ** 0.5, weights=per_cell, lattice=LATTICE)
+    bounds = {"add_or_remove_one": d**0.5, "replace_one": (2 * d) ** 0.5}
+    return BoundedSum(counts, **bounds, weights=per_cell, lattice=LATTICE, weighted=own is not None)
 
 
 def split_histogram(released, n_bins):
@@ -84,9 +92,25 @@ def split_histogram(released, n_bins):
     return np.split(np.asarray(released), np.cumsum(n_bins)[:-1])
 
 
-def _count(codes, n_bins):
-    inside = codes[(codes >= 0) & (codes < n_bins)]
-    return np.bincount(inside.astype(np.int64), minlength=n_bins).astype(np.float64)
+def _count(codes, n_bins, own=None):
+    inside = (codes >= 0) & (codes < n_bins)
+    own = None if own is None else own[inside]  # multiples of the lattice, whose sums are exact
+    return np.bincount(codes[inside].astype(np.int64), own, minlength=n_bins).astype(np.float64)
+
+
+def row_weights(unit_sizes):
+    """Weight of a row of a unit of m rows: 1/m, rounded down to the lattice, so that a unit weighs at most 1.
+
+    Parameters
+    ----------
+    unit_sizes : array of int of shape (n_samples,)
+
+    Returns
+    -------
+    float64 array of shape (n_samples,)
+        Multiples of the lattice of counts.
+    """
+    return (_STEPS // np.asarray(unit_sizes, dtype=np.int64)) * LATTICE
 
 
 # -- magnitudes ---------------------------------------------------------------------------------------------------
@@ -122,7 +146,7 @@ def octave_edges(cell):
 # -- row norms ----------------------------------------------------------------------------------------------------
 
 
-def norm_histogram(norms, edges):
+def norm_histogram(norms, edges, unit_sizes=None):
     """Count the rows by norm on public edges: one cell below the first edge, one above the last.
 
     Parameters
@@ -130,16 +154,18 @@ def norm_histogram(norms, edges):
     norms : array of shape (n_samples,)
     edges : array of shape (n_edges,)
         Increasing, public. Cell j holds norms in (edges[j-1], edges[j]].
+    unit_sizes : array of int of shape (n_samples,), default=None
+        As in `joint_histogram`.
 
     Returns
     -------
     BoundedSum
         `value` of shape (n_edges + 1,); sensitivity 1, or sqrt(2) when a row is replaced.
     """
-    return histogram(_norm_cells(norms, edges), len(edges) + 1)
+    return histogram(_norm_cells(norms, edges), len(edges) + 1, unit_sizes)
 
 
-def class_norm_histogram(norms, codes, n_classes, edges):
+def class_norm_histogram(norms, codes, n_classes, edges, unit_sizes=None):
     """Count the rows of each class by norm on public edges, as `norm_histogram` does.
 
     Parameters
@@ -150,6 +176,8 @@ def class_norm_histogram(norms, codes, n_classes, edges):
     n_classes : int
         Public.
     edges : array of shape (n_edges,)
+    unit_sizes : array of int of shape (n_samples,), default=None
+        As in `joint_histogram`.
 
     Returns
     -------
@@ -160,7 +188,8 @@ def class_norm_histogram(norms, codes, n_classes, edges):
     codes, n_cells = np.asarray(codes), len(edges) + 1
     known = (codes >= 0) & (codes < n_classes)
     codes = np.where(known, codes, 0).astype(np.int64)  # a product of narrow integers would wrap around
-    return histogram(np.where(known, codes * n_cells + _norm_cells(norms, edges), -1), n_classes * n_cells)
+    cells = np.where(known, codes * n_cells + _norm_cells(norms, edges), -1)
+    return histogram(cells, n_classes * n_cells, unit_sizes)
 
 
 def _norm_cells(norms, edges):
@@ -170,7 +199,7 @@ def _norm_cells(norms, edges):
 # -- totals -------------------------------------------------------------------------------------------------------
 
 
-def total(counts, largest):
+def total(counts, largest, unit_sizes=None, *, of_units=False):
     """Sum one whole number per row, each between 0 and a public largest one.
 
     Parameters
@@ -179,6 +208,10 @@ def total(counts, largest):
         Values outside 0 .. `largest` are clipped to that range.
     largest : int
         Public; positive.
+    unit_sizes : array of int of shape (n_samples,), default=None
+        As in `joint_histogram`.
+    of_units : bool, default=False
+        Whether `counts` has one number per unit, and not one per row.
 
     Returns
     -------
@@ -189,8 +222,15 @@ def total(counts, largest):
     largest = int(largest)
     if largest < 1:
         raise ValueError(f"largest must be at least 1; got {largest}")
-    summed = np.clip(np.asarray(counts), 0, largest).sum(dtype=np.int64)
+    counts = np.clip(np.asarray(counts), 0, largest)
+    summed = counts.sum(dtype=np.int64) if unit_sizes is None else float((counts * row_weights(unit_sizes)).sum())
     # in whole units, so that the sum and the rounded noise add exactly; the weight brings the bound to 1
     return BoundedSum(
-        np.array([float(summed)]), add_or_remove_one=1.0, replace_one=1.0, weights=1 / largest, lattice=LATTICE
+        np.array([float(summed)]),
+        add_or_remove_one=1.0,
+        replace_one=1.0,
+        weights=1 / largest,
+        lattice=LATTICE,
+        unit="unit" if of_units else "record",
+        weighted=unit_sizes is not None,
     )

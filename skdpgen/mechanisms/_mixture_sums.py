@@ -34,7 +34,7 @@ class MixtureSums(NamedTuple):
     seconds: np.ndarray
 
 
-def mixture_sums(X, responsibilities, *, radius=1.0, covariance_type="diag", weights=None, exact=True):
+def mixture_sums(X, responsibilities, *, radius=1.0, covariance_type="diag", weights=None, exact=True, unit_sizes=None):
     """Sum (r, r x, r x^2) over the rows, for all components at once.
 
     Parameters
@@ -53,6 +53,9 @@ def mixture_sums(X, responsibilities, *, radius=1.0, covariance_type="diag", wei
         sensitivities sqrt(3) and sqrt(6).
     exact : bool, default=True
         Truncate rows and responsibilities to a lattice on which the sums are exact. False only for fits without noise.
+    unit_sizes : array of int of shape (n_samples,), default=None
+        Number of rows m of the unit of each row: its responsibilities then sum to at most 1/m, rounded down to the
+        lattice of 2^-12. None: to at most 1.
 
     Returns
     -------
@@ -77,6 +80,8 @@ def mixture_sums(X, responsibilities, *, radius=1.0, covariance_type="diag", wei
         else:
             r = responsibilities[start : start + _CHUNK]
         r = _simplex_rows(r, exact)
+        if unit_sizes is not None:
+            r = _of_units(r, unit_sizes[start : start + _CHUNK], exact)
         sums = np.concatenate([r.sum(axis=0)[:, None], r.T @ rows, _seconds(r, rows, covariance_type, upper)], axis=1)
         if exact:
             sums = (sums * (1 / LATTICE)).astype(np.int64)
@@ -93,6 +98,7 @@ def mixture_sums(X, responsibilities, *, radius=1.0, covariance_type="diag", wei
         replace_one=_difference(w0**2, w1**2, w2**2, total.shape[0]) ** 0.5,
         weights=np.concatenate([[w0], np.full(d, w1), second_weights]),
         lattice=LATTICE if exact else None,
+        weighted=unit_sizes is not None,
     )
 
 
@@ -149,6 +155,21 @@ def _simplex_rows(r, exact):
     r[np.arange(len(r)), largest] += np.maximum(rest, 0.0)
     r *= RESPONSIBILITY_STEP
     return r
+
+
+def _of_units(r, sizes, exact):
+    """Responsibilities times 1/m: those of the rows of a unit then sum to at most 1.
+
+    Of a row they sum to floor(4096 / m) steps at most: a row of the sum is that weight times one of responsibilities
+    that sum to at most 1, for which the bounds were proved.
+    """
+    if not exact:
+        return r / sizes[:, None]
+    steps = np.rint(r / RESPONSIBILITY_STEP).astype(np.int64)
+    shared = steps // sizes[:, None]
+    rest = steps.sum(axis=1) // sizes - shared.sum(axis=1)  # what rounding each entry down took away
+    shared[np.arange(len(r)), steps.argmax(axis=1)] += rest
+    return shared * RESPONSIBILITY_STEP
 
 
 def _called(responsibilities, rows, exact):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ __all__ = [
     "nearest_centers",
     "second_moments",
     "unpack_moments",
+    "weight_roots",
 ]
 
 # Weights of a count, or of a sum, beside the rest of its query, whose norm is 1. The noise on the count is sd / w, and
@@ -45,6 +47,7 @@ SCORE_COUNT_WEIGHT = 0.25
 # 2^52 steps of 2^-36, so that every partial sum of every BLAS is exact in double precision, whatever its order.
 ROW_STEP = 2.0**-18
 LATTICE = ROW_STEP**2
+_STEPS = 1 << 36  # of the lattice, in 1
 _MAX_CHUNK = 1 << 16
 _CHUNK_ENTRIES = 1 << 22
 _MAX_ROWS = 1 << 26
@@ -84,6 +87,7 @@ def moments(
     transform=None,
     exact=True,
     chunk_rows=None,
+    unit_sizes=None,
 ):
     """Sum (1, x, x x^T) over the rows, each clipped to `l2_bound` and divided by it.
 
@@ -101,6 +105,9 @@ def moments(
         Truncate rows to a lattice on which the sum is exact. False only for fits without noise.
     chunk_rows : int or None, default=None
         Rows of a chunk, at most 65,536; None takes chunks of about 32 MB.
+    unit_sizes : array of int of shape (n_samples,), default=None
+        Number of rows m of the unit of each row: the contribution of a row has the weight s^2, with the largest
+        multiple s of 2^-18 for which s^2 is at most 1/m. None: each row counts 1.
 
     Returns
     -------
@@ -110,7 +117,7 @@ def moments(
         isometry. One row moves the weighted sum by at most sqrt(a^2 + b^2 + 1), and replacing one by at most
         (2 + b^2) / sqrt(2) if b^2 <= 2, else 2 b (the count cancels).
     """
-    total = _accumulate(X, None, 1, l2_bound, transform, exact, chunk_rows)
+    total = _accumulate(X, None, 1, l2_bound, transform, exact, chunk_rows, unit_sizes=unit_sizes)
     a2, b2 = count_weight**2, mean_weight**2
     return BoundedSum(
         total[0],
@@ -118,6 +125,7 @@ def moments(
         replace_one=_same_class_difference(b2) ** 0.5,
         weights=_weights(_width(total.shape[1]), count_weight, mean_weight),
         lattice=LATTICE if exact else None,
+        weighted=unit_sizes is not None,
     )
 
 
@@ -133,6 +141,7 @@ def class_moments(
     centers=None,
     exact=True,
     chunk_rows=None,
+    unit_sizes=None,
 ):
     """Sum (1, x, x x^T) over the rows of each class: one query, since a row is in one class alone.
 
@@ -145,7 +154,7 @@ def class_moments(
         Public.
     l2_bound : float or array of shape (n_classes,), default=1.0
         As in `moments`; public or released. An array holds one bound for each class.
-    count_weight, mean_weight, transform, exact, chunk_rows
+    count_weight, mean_weight, transform, exact, chunk_rows, unit_sizes
         As in `moments`.
     centers : array of shape (n_classes, d) or None, default=None
         Public or released; subtracted from the (transformed) rows of each class before they are clipped: the second
@@ -157,7 +166,8 @@ def class_moments(
         `value` of shape (n_classes, 1 + d + d (d + 1) / 2). Adding a row moves it as in `moments`; replacing one by
         sqrt(max(2 (a^2 + b^2 + 1), (2 + b^2)^2 / 2)), with 4 b^2 for the last term when b^2 > 2.
     """
-    total = _accumulate(X, np.asarray(y_codes), int(n_classes), l2_bound, transform, exact, chunk_rows, centers=centers)
+    options = {"centers": centers, "unit_sizes": unit_sizes}
+    total = _accumulate(X, np.asarray(y_codes), int(n_classes), l2_bound, transform, exact, chunk_rows, **options)
     a2, b2 = count_weight**2, mean_weight**2
     one = a2 + b2 + 1
     # Two classes are orthogonal; with a single one the other row can at most be left out (a code outside it).
@@ -168,15 +178,16 @@ def class_moments(
         replace_one=max(apart, _same_class_difference(b2)) ** 0.5,
         weights=_weights(_width(total.shape[1]), count_weight, mean_weight),
         lattice=LATTICE if exact else None,
+        weighted=unit_sizes is not None,
     )
 
 
-def second_moments(X, *, l2_bound=1.0, transform=None, exact=True, chunk_rows=None):
+def second_moments(X, *, l2_bound=1.0, transform=None, exact=True, chunk_rows=None, unit_sizes=None):
     """Sum x x^T alone over the rows clipped to `l2_bound`: the second round of two-round centring.
 
     Parameters
     ----------
-    X, l2_bound, transform, exact, chunk_rows
+    X, l2_bound, transform, exact, chunk_rows, unit_sizes
         As in `moments`.
 
     Returns
@@ -184,7 +195,7 @@ def second_moments(X, *, l2_bound=1.0, transform=None, exact=True, chunk_rows=No
     BoundedSum
         As `moments`, of shape (d (d + 1) / 2,), for rows divided by `l2_bound`: bound 1, difference sqrt(2).
     """
-    total = _accumulate(X, None, 1, l2_bound, transform, exact, chunk_rows)[0]
+    total = _accumulate(X, None, 1, l2_bound, transform, exact, chunk_rows, unit_sizes=unit_sizes)[0]
     d = _width(total.size)
     return BoundedSum(
         total[1 + d :],
@@ -192,15 +203,18 @@ def second_moments(X, *, l2_bound=1.0, transform=None, exact=True, chunk_rows=No
         replace_one=2**0.5,
         weights=_weights(d, 1.0, 1.0)[1 + d :],
         lattice=LATTICE if exact else None,
+        weighted=unit_sizes is not None,
     )
 
 
-def first_moments(X, *, l2_bound=1.0, count_weight=COUNT_WEIGHT, transform=None, exact=True, chunk_rows=None):
+def first_moments(
+    X, *, l2_bound=1.0, count_weight=COUNT_WEIGHT, transform=None, exact=True, chunk_rows=None, unit_sizes=None
+):
     """Sum (1, x) alone over the rows clipped to `l2_bound`: the first round of two-round centring.
 
     Parameters
     ----------
-    X, l2_bound, count_weight, transform, exact, chunk_rows
+    X, l2_bound, count_weight, transform, exact, chunk_rows, unit_sizes
         As in `moments`.
 
     Returns
@@ -209,24 +223,35 @@ def first_moments(X, *, l2_bound=1.0, count_weight=COUNT_WEIGHT, transform=None,
         `value` of shape (1 + d,) for rows divided by `l2_bound`, weights (a, 1, ...): sensitivity sqrt(a^2 + 1), or 2
         when a row is replaced (the count cancels).
     """
-    total = _accumulate(X, None, 1, l2_bound, transform, exact, chunk_rows, _first_sums)[0]
+    options = {"sums": _first_sums, "unit_sizes": unit_sizes}
+    total = _accumulate(X, None, 1, l2_bound, transform, exact, chunk_rows, **options)[0]
     return BoundedSum(
         total,
         add_or_remove_one=(count_weight**2 + 1) ** 0.5,
         replace_one=2.0,
         weights=_first_weights(total.size - 1, count_weight),
         lattice=LATTICE if exact else None,
+        weighted=unit_sizes is not None,
     )
 
 
 def class_first_moments(
-    X, y_codes, n_classes, *, l2_bound=1.0, count_weight=COUNT_WEIGHT, transform=None, exact=True, chunk_rows=None
+    X,
+    y_codes,
+    n_classes,
+    *,
+    l2_bound=1.0,
+    count_weight=COUNT_WEIGHT,
+    transform=None,
+    exact=True,
+    chunk_rows=None,
+    unit_sizes=None,
 ):
     """Sum (1, x) over the rows of each class, clipped to `l2_bound`: one query for all classes.
 
     Parameters
     ----------
-    X, y_codes, n_classes, l2_bound, count_weight, transform, exact, chunk_rows
+    X, y_codes, n_classes, l2_bound, count_weight, transform, exact, chunk_rows, unit_sizes
         As in `class_moments`.
 
     Returns
@@ -235,7 +260,8 @@ def class_first_moments(
         `value` of shape (n_classes, 1 + d). Adding a row moves it by at most sqrt(a^2 + 1); replacing one by
         sqrt(max(2 (a^2 + 1), 4)): in two classes the two rows are orthogonal, in one they may be opposite.
     """
-    total = _accumulate(X, np.asarray(y_codes), int(n_classes), l2_bound, transform, exact, chunk_rows, _first_sums)
+    options = {"sums": _first_sums, "unit_sizes": unit_sizes}
+    total = _accumulate(X, np.asarray(y_codes), int(n_classes), l2_bound, transform, exact, chunk_rows, **options)
     one = count_weight**2 + 1
     return BoundedSum(
         total,
@@ -243,6 +269,7 @@ def class_first_moments(
         replace_one=max(2 * one, 4.0) ** 0.5,
         weights=_first_weights(total.shape[1] - 1, count_weight),
         lattice=LATTICE if exact else None,
+        weighted=unit_sizes is not None,
     )
 
 
@@ -301,7 +328,7 @@ def nearest_centers(X, centers, transform):
     return codes
 
 
-def cluster_sums(X, transform, centers=None, *, exact=True):
+def cluster_sums(X, transform, centers=None, *, exact=True, unit_sizes=None):
     """Sum (1, f(x)) over the rows nearest to each center: one iteration of k-means as one query.
 
     Parameters
@@ -311,7 +338,7 @@ def cluster_sums(X, transform, centers=None, *, exact=True):
         Public map f of rows to rows; images of norm above 1 are clipped to it.
     centers : array of shape (n_clusters, d), default=None
         Public or released; None takes all rows together, as one cluster.
-    exact : bool, default=True
+    exact, unit_sizes
         As in `moments`.
 
     Returns
@@ -326,7 +353,14 @@ def cluster_sums(X, transform, centers=None, *, exact=True):
         codes, n_clusters = nearest_centers(X, centers, transform), len(centers)
     size = _cluster_rows(transform(np.zeros((1, X.shape[1]))).shape[1])
     return class_first_moments(
-        X, codes, n_clusters, count_weight=CLUSTER_COUNT_WEIGHT, transform=transform, exact=exact, chunk_rows=size
+        X,
+        codes,
+        n_clusters,
+        count_weight=CLUSTER_COUNT_WEIGHT,
+        transform=transform,
+        exact=exact,
+        chunk_rows=size,
+        unit_sizes=unit_sizes,
     )
 
 
@@ -352,7 +386,7 @@ def _width(packed):
     return round(((8 * packed + 1) ** 0.5 - 3) / 2)
 
 
-def _accumulate(X, codes, n_classes, l2_bound, transform, exact, chunk_rows, sums=None, centers=None):
+def _accumulate(X, codes, n_classes, l2_bound, transform, exact, chunk_rows, sums=None, centers=None, unit_sizes=None):
     """Packed sums of each class, shape (n_classes, p): int64 steps of the lattice when `exact`, else float64."""
     if n_classes < 1:
         raise ValueError(f"n_classes must be at least 1; got {n_classes}")
@@ -366,29 +400,55 @@ def _accumulate(X, codes, n_classes, l2_bound, transform, exact, chunk_rows, sum
         width = transform(np.zeros((1, width))).shape[1]
     step = min(chunk_rows or max(256, _CHUNK_ENTRIES // max(width, 1)), _MAX_CHUNK)
     sums = sums or _AllSums(width)
+    roots = None if unit_sizes is None else weight_roots(unit_sizes, exact)
     total = np.zeros((n_classes, sums.size(width)), dtype=np.int64 if exact else np.float64)
     chunks = ((slice(i, i + step), X[i : i + step]) for i in range(0, n, step))
     for where, rows in chunks if transform is None else map_blocks(transform, X, step):
         if centers is not None:  # a code outside the classes is left out below, whatever is subtracted here
             rows = rows - centers[np.clip(codes[where], 0, n_classes - 1)]
-        for k, part in _by_class(rows, None if codes is None else codes[where], n_classes):
-            part = lattice_rows(part, bounds[k], ROW_STEP if exact else None)
-            for piece, entries in sums(part):
+        for k, mine in _by_class(len(rows), None if codes is None else codes[where], n_classes):
+            part = lattice_rows(rows[mine], bounds[k], ROW_STEP if exact else None)
+            root = None
+            if roots is not None:
+                root = roots[where][mine]
+                part *= root[:, None]  # exact: 18 bits times 18 bits
+                part = np.trunc(part * (1 / ROW_STEP)) * ROW_STEP if exact else part
+            for piece, entries in sums(part, root):
                 if exact:  # a whole number of steps by construction: the cast loses nothing
                     entries = (entries * (1 / LATTICE)).astype(np.int64)
                 total[k, piece] += entries
     return total
 
 
-def _by_class(rows, codes, n_classes):
+def weight_roots(unit_sizes, exact=True):
+    """Factor s of a row of a unit of m rows: s^2 is its weight, and m s^2 is at most 1.
+
+    The row s x, truncated to the lattice, is s times a row x' of the unit ball, as truncation shrinks every entry. So
+    (s^2, s (s x'), (s x') (s x')^T) is s^2 times the contribution of x', and all its entries lie on the lattice.
+
+    Parameters
+    ----------
+    unit_sizes : array of int of shape (n_samples,)
+    exact : bool, default=True
+        Whether s is a multiple of 2^-18; else it is the root of 1/m.
+    """
+    unit_sizes = np.asarray(unit_sizes, dtype=np.int64)
+    if not exact:
+        return unit_sizes**-0.5
+    distinct, place = np.unique(unit_sizes, return_inverse=True)
+    return (np.array([math.isqrt(_STEPS // int(m)) for m in distinct], dtype=np.float64) * ROW_STEP)[place]
+
+
+def _by_class(n_rows, codes, n_classes):
+    """Yield each class that has rows, and which they are."""
     if codes is None:
-        yield 0, rows
+        yield 0, slice(None)
         return
     order = np.argsort(codes, kind="stable")
     edges = np.searchsorted(codes[order], np.arange(n_classes + 1))
     for k in range(n_classes):
         if edges[k] < edges[k + 1]:
-            yield k, rows[order[edges[k] : edges[k + 1]]]
+            yield k, order[edges[k] : edges[k + 1]]
 
 
 class _FirstSums:
@@ -397,9 +457,10 @@ class _FirstSums:
     def size(self, d):
         return 1 + d
 
-    def __call__(self, rows):
-        yield slice(0, 1), np.array([float(len(rows))])
-        yield slice(1, 1 + rows.shape[1]), np.ones(len(rows)) @ rows
+    def __call__(self, rows, roots=None):
+        roots = np.ones(len(rows)) if roots is None else roots
+        yield slice(0, 1), np.array([roots @ roots])
+        yield slice(1, 1 + rows.shape[1]), roots @ rows
 
 
 class _AllSums(_FirstSums):
@@ -411,8 +472,8 @@ class _AllSums(_FirstSums):
     def size(self, d):
         return 1 + d + self.upper[0].size
 
-    def __call__(self, rows):
-        yield from super().__call__(rows)
+    def __call__(self, rows, roots=None):
+        yield from super().__call__(rows, roots)
         yield slice(1 + rows.shape[1], None), (rows.T @ rows)[self.upper]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from .._types import BoundedSum
-from ._histogram import LATTICE
+from ._histogram import LATTICE, row_weights
 
 __all__ = ["COUNT_SQUARE", "OneHotMoments", "one_hot_moments", "table_weights", "unpack_one_hot_moments"]
 
@@ -41,7 +41,7 @@ class OneHotMoments(NamedTuple):
     pairs: np.ndarray | None
 
 
-def one_hot_moments(codes, n_levels, y_codes=None, n_classes=1, *, one_way_share=0.1, importance=None):
+def one_hot_moments(codes, n_levels, y_codes=None, n_classes=1, *, one_way_share=0.1, importance=None, unit_sizes=None):
     """Count, in each class, the rows at each level of each column and at each pair of levels of two columns.
 
     Parameters
@@ -59,6 +59,8 @@ def one_hot_moments(codes, n_levels, y_codes=None, n_classes=1, *, one_way_share
     importance : array of shape (n_blocks,), default=None
         Public, positive weights of the error in tables of each column, multiplied over the columns of a table. None
         is 1 for all.
+    unit_sizes : array of int of shape (n_samples,), default=None
+        As in `joint_histogram`.
 
     Returns
     -------
@@ -82,16 +84,31 @@ def one_hot_moments(codes, n_levels, y_codes=None, n_classes=1, *, one_way_share
     rows, columns = _cross_block_pairs(n_levels) if pairs else np.zeros((2, 0), dtype=np.intp)
     value = np.zeros((n_classes, 1 + width + rows.size))
     for k in range(n_classes):
-        mine = codes[y_codes == k]
-        value[k, 0] = len(mine)
-        one_way, both = _tables(mine, n_levels, pairs=rows.size > 0)
-        value[k, 1 : 1 + width] = one_way
-        if rows.size:
-            value[k, 1 + width :] = both[rows, columns]
+        of_class = y_codes == k
+        for mine, weight in _by_weight(codes[of_class], None if unit_sizes is None else unit_sizes[of_class]):
+            one_way, both = _tables(mine, n_levels, pairs=rows.size > 0)
+            value[k, 0] += weight * len(mine)
+            value[k, 1 : 1 + width] += weight * one_way
+            if rows.size:
+                value[k, 1 + width :] += weight * np.asarray(both[rows, columns]).ravel()
     weights, square = _weights(n_levels, one_way_share, importance)
     return BoundedSum(
-        value, add_or_remove_one=square**0.5, replace_one=(2 * square) ** 0.5, weights=weights, lattice=LATTICE
+        value,
+        add_or_remove_one=square**0.5,
+        replace_one=(2 * square) ** 0.5,
+        weights=weights,
+        lattice=LATTICE,
+        weighted=unit_sizes is not None,
     )
+
+
+def _by_weight(codes, unit_sizes):
+    """Yield the rows of one weight, and it: whole numbers of them are counted, and weighted afterwards."""
+    if unit_sizes is None:
+        yield codes, 1.0
+        return
+    for size in np.unique(unit_sizes):
+        yield codes[unit_sizes == size], float(row_weights(size))
 
 
 def unpack_one_hot_moments(packed, n_levels):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import expit, ndtri
 
+from .._types import unit_of
 from ..utils.watching import tell_kept
 from ._gaussian import add_gaussian
 from ._histogram import N_OCTAVE_CELLS, octave_edges
@@ -46,11 +47,11 @@ _AT_ONCE = 32
 # -- names above a threshold: charged with a delta ----------------------------------------------------------------
 
 
-def selection_threshold(sd, delta, n_columns=1):
+def selection_threshold(sd, delta, n_columns=1, unit=None):
     """Noisy count above which a category whose name is private may be released.
 
     A category that only one record has has count 1. It passes in any of `n_columns` columns with probability at
-    most `delta`: 1 + sd * Phi^-1((1 - delta)^(1 / n_columns)).
+    most `delta`: 1 + sd * Phi^-1((1 - delta)^(1 / n_columns)). Of units the threshold is the larger of two (see Notes).
 
     Parameters
     ----------
@@ -60,33 +61,49 @@ def selection_threshold(sd, delta, n_columns=1):
         Charged beside the Gaussian event; 0 < delta < 1.
     n_columns : int, default=1
         Columns whose categories are selected in the same query (one record has one category in each).
+    unit : PrivacyUnit or None, default=None
+        Whose rows may bring a category; None: one row.
+
+    Notes
+    -----
+    A unit may have up to k = `max_rows` categories of a column to itself, with counts of c_1, c_2, ... that sum to at
+    most w, its `weight`. None of them passes with probability exp(-sum f(c_i)), where f(c) = -log Phi((T - c) / sd) is
+    convex. So the sum is largest where one category has all of w, or where k categories have w / k each: T is the
+    larger of the two thresholds w + sd Phi^-1((1 - delta)^(1 / n)) and w / k + sd Phi^-1((1 - delta)^(1 / (k n))).
+    Fewer than k rows, with weights of 1 / m, are between them: m f(1 / m) is convex in m.
     """
     if not 0 < delta < 1:
         raise ValueError(f"delta must be in (0, 1); got {delta!r}")
-    # -Phi^-1(p) with the upper tail p = 1 - (1 - delta)^(1/n), which 1 - x would round away
-    tail = -np.expm1(np.log1p(-delta) / n_columns)
-    return 1.0 + float(sd) * -ndtri(tail)
+    weight, most = (1, 1) if unit is None else (unit.weight, unit.max_rows)
+
+    def passed_by(count, n):
+        # -Phi^-1(p) with the upper tail p = 1 - (1 - delta)^(1/n), which 1 - x would round away
+        return count + float(sd) * -ndtri(-np.expm1(np.log1p(-delta) / n))
+
+    return max(passed_by(float(weight), n_columns), passed_by(weight / most, most * n_columns))
 
 
-def select_above(noisy_counts, sd, delta, n_columns=1):
+def select_above(noisy_counts, sd, delta, n_columns=1, unit=None):
     """Return the boolean mask of the categories whose noisy count passes `selection_threshold`.
 
     Parameters
     ----------
     noisy_counts : array of shape (n_categories,)
-    sd, delta, n_columns
+    sd, delta, n_columns, unit
         As in `selection_threshold`.
     """
-    return np.asarray(noisy_counts) > selection_threshold(sd, delta, n_columns)
+    return np.asarray(noisy_counts) > selection_threshold(sd, delta, n_columns, unit)
 
 
-def above_threshold(noisy, counts, sd, delta, n_columns=1):
+def above_threshold(noisy, counts, sd, delta, n_columns=1, unit=None):
     """Return the mask of what passes `select_above` by a step of the lattice to which the noise was rounded.
 
     With this step, rounding does not raise the probability of passing. Arguments as in `select_above`; `counts` is the
     BoundedSum.
     """
-    return select_above(noisy - counts.lattice, sd, delta, n_columns)
+    if counts.weighted and unit is None:
+        raise ValueError("these are counts of units: their threshold needs the unit")
+    return select_above(noisy - counts.lattice, sd, delta, n_columns, unit)
 
 
 def release_kept(counts, noise_multiplier, delta, rng, neighboring):
@@ -111,7 +128,8 @@ def release_kept(counts, noise_multiplier, delta, rng, neighboring):
     noisy = add_gaussian(counts, noise_multiplier, rng, neighboring)
     if noise_multiplier == 0:
         return np.ones(noisy.shape, dtype=bool)
-    return above_threshold(noisy, counts, noise_multiplier * counts.sensitivity(neighboring), delta)
+    sd = noise_multiplier * counts.sensitivity(neighboring)
+    return above_threshold(noisy, counts, sd, delta, unit=unit_of(neighboring))
 
 
 def release_names(names, counts, noise_multiplier, delta, rng, neighboring):

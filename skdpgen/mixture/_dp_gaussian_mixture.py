@@ -13,12 +13,13 @@ from sklearn.base import DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
+from .._base import PRIVACY_CONSTRAINTS, UNIT_CONSTRAINTS, PrivateEstimator
 from ..accounting import Phase
 from ..data.labels import class_labels, declared_codes, label_codes, learn_classes, sorted_classes
 from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_phases
+from ..data.units import draw_key, keep_rows, read_groups, row_count_phases, take_groups
 from ..exceptions import InvalidInputError, UtilityWarning
-from ..mechanisms import add_gaussian, check_bound, class_moments, clip_rows, moments, unpack_moments
+from ..mechanisms import add_gaussian, check_bound, class_moments, clip_rows, moments, total, unpack_moments
 from ..utils.validation import (
     MOST_UNITS,
     Interval,
@@ -79,6 +80,16 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         around released moments, which are part of the budget.
     on_invalid : {"clip", "raise"}, default="clip"
         Whether values outside declared `bounds` are clipped or refused.
+    unit : column name or None, default=None
+        Who is protected, where a person may have several rows: all rows with one identifier, in this column of a
+        DataFrame or in `groups` of `fit`. The column is not modelled. None: one row.
+    max_rows_per_unit : int or None, default=None
+        With units: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public.
+    unit_weighting : {"rows", "units"}, default="rows"
+        With units: "rows" counts every row used, and its noise grows with `max_rows_per_unit`. "units" counts every
+        unit once, its rows in equal parts: the noise is that of one row.
+    missing_unit : {"refuse", "own"}, default="refuse"
+        With units: whether a row without an identifier is refused, or is a unit of its own.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise.
     random_state : int, RandomState instance or None, default=None
@@ -120,6 +131,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
 
     _parameter_constraints: ClassVar[dict] = {
         **PRIVACY_CONSTRAINTS,
+        **UNIT_CONSTRAINTS,
         "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "covariance_type": [StrOptions({"full", "diag"})],
         "n_iter": [Interval(Integral, 1, None, closed="left")],
@@ -151,6 +163,10 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         min_variance=1e-4,
         means_init=None,
         on_invalid="clip",
+        unit=None,
+        max_rows_per_unit=None,
+        unit_weighting="rows",
+        missing_unit="refuse",
         noise="secure",
         random_state=None,
     ):
@@ -169,19 +185,25 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         self.min_variance = min_variance
         self.means_init = means_init
         self.on_invalid = on_invalid
+        self.unit = unit
+        self.max_rows_per_unit = max_rows_per_unit
+        self.unit_weighting = unit_weighting
+        self.missing_unit = missing_unit
         self.noise = noise
         self.random_state = random_state
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, groups=None):
         """Release the sums of each EM step, or with y the moments of each class.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Finite numbers, one row a person.
+            Finite numbers, one row a person, or with `groups` several.
         y : array-like of shape (n_samples,) or None, default=None
             Class labels.
+        groups : array-like of shape (n_samples,), default=None
+            Identifiers of the units of the rows, of any dtype.
 
         Returns
         -------
@@ -189,16 +211,18 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
 
         Notes
         -----
-        **Privacy.** The unit is one row with its label, under `neighboring`. Charged before anything is released, and
-        together (`epsilon`, `delta`): without y, one Gaussian event for each iteration and one for the initialisation;
-        with y, one for the moments of all classes, and one with a share of delta for `classes` not declared; and one
-        for each of `bounds` and `l2_bound` not declared.
+        **Privacy.** The unit is one row with its label, or with `groups` all rows of one unit, under `neighboring`.
+        Charged before anything is released, and together (`epsilon`, `delta`): without y, one Gaussian event for each
+        iteration and one for the initialisation; with y, one for the moments of all classes, and one with a share of
+        delta for `classes` not declared; and one for each of `bounds` and `l2_bound` not declared.
         """
-        return self._fit(X, y)
+        return self._fit(X, y, groups)
 
-    def _prepare(self, X, y, accountant):
+    def _prepare(self, X, y, accountant, groups=None):
+        X, groups = take_groups(self, X, groups)
         containers = _frame_maker(X), _series_maker(y)
         X = validate_rows(self, X)
+        ids = read_groups(groups, len(X), self._unit, self.missing_unit)
         entries = X.shape[1] ** (2 if self.covariance_type == "full" else 1)
         check_model_size(self.n_components * entries, n_components=self.n_components)
         bounds = check_bounds(self.bounds, X.shape[1])
@@ -216,30 +240,42 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         codes = None if classes is None else declared_codes(labels, classes)
         learns_names = labels is not None and classes is None
         plan = self._calibrate(accountant, self._phases(labels is not None), learns_names=learns_names)
-        return (X, bounds, means_init, labels, classes, codes, containers), plan
+        return (X, bounds, means_init, labels, classes, codes, containers, ids), plan
 
     def _complete(self, rows, plan, rng):
-        X, bounds, means_init, labels, classes, codes, (frame, series) = rows
-        neighboring = plan.neighboring
-        self.scaling_ = learn_scaling(X, bounds, self.l2_bound, plan.noise_multipliers, rng, neighboring)
+        X, bounds, means_init, labels, classes, codes, (frame, series), ids = rows
+        neighboring, sizes, n_rows = plan.relation, None, None
+        if ids is not None:
+            used = keep_rows(ids, draw_key(rng))
+            labels, codes = (None if part is None else part[used.rows] for part in (labels, codes))
+            X, sizes = X[used.rows], used.unit_sizes
+            if "row_count" in plan.noise_multipliers:
+                counted = total(used.n_per_unit, plan.unit.max_rows, of_units=True)
+                n_rows = float(add_gaussian(counted, plan.noise_multipliers["row_count"], rng, neighboring)[0])
+        options = {"unit_sizes": sizes}
+        self.scaling_ = learn_scaling(X, bounds, self.l2_bound, plan.noise_multipliers, rng, neighboring, **options)
         if labels is not None and classes is None:
-            kept = learn_classes(labels, plan.noise_multipliers["classes"], plan.extra_delta, rng, neighboring)
+            noise = plan.noise_multipliers["classes"]
+            kept = learn_classes(labels, noise, plan.extra_delta, rng, neighboring, unit_sizes=sizes)
             # made of the released classes alone: the dtype of all labels depends on the longest one
             classes = np.array(kept)
             # where the noise hides every class, one Gaussian stands for all rows
             codes = label_codes(labels, kept) if kept else np.zeros(len(X), dtype=np.int64)
         if labels is None:
-            fitted = self._fit_em(X, means_init, plan, rng, neighboring)
+            fitted = self._fit_em(X, means_init, plan, rng, neighboring, sizes)
         else:
-            fitted = self._fit_classes(X, codes, max(len(classes), 1), plan, rng, neighboring)
+            fitted = self._fit_classes(X, codes, max(len(classes), 1), plan, rng, neighboring, sizes)
             self.classes_ = classes
             self._series = series
         self._frame = frame
         self._keep(fitted.affine(self.scaling_.offset, self.scaling_.scale))
+        if n_rows is not None:
+            self.count_ = max(n_rows, 1.0)
         self._issue_card(plan, rng, self._public_assumptions(labels is not None))
 
     def _phases(self, with_labels):
         phases = scaling_phases(self.bounds, self.l2_bound, self.bounds_share)
+        phases = [*row_count_phases(self._unit, self.bounds_share), *phases]
         rest = 1.0 - sum(phase.share for phase in phases)
         if rest <= 0:
             raise ValueError(f"bounds_share={self.bounds_share} leaves no budget for the model: give a smaller share")
@@ -253,11 +289,17 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
             rest *= 1 - _INITIAL_SHARE
         return [*phases, Phase("em", rest, steps=self.n_iter)]
 
-    def _fit_classes(self, X, codes, n_classes, plan, rng, neighboring):
+    def _fit_classes(self, X, codes, n_classes, plan, rng, neighboring, unit_sizes=None):
         """Fit one Gaussian for each class from label-conditional moments: one release for any number of classes."""
         noise_multiplier, radius = plan.noise_multipliers["moments"], self.scaling_.l2_bound
         sums = class_moments(
-            X, codes, n_classes, l2_bound=radius, transform=self.scaling_.transform, exact=noise_multiplier > 0
+            X,
+            codes,
+            n_classes,
+            l2_bound=radius,
+            transform=self.scaling_.transform,
+            exact=noise_multiplier > 0,
+            unit_sizes=unit_sizes,
         )
         released = unpack_moments(add_gaussian(sums, noise_multiplier, rng, neighboring), X.shape[1], radius)
         noise = noise_multiplier * sums.sensitivity(neighboring)
@@ -275,13 +317,13 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
             min_count=min_count,
         )
 
-    def _fit_em(self, X, means_init, plan, rng, neighboring):
+    def _fit_em(self, X, means_init, plan, rng, neighboring, unit_sizes=None):
         radius, d = self.scaling_.l2_bound, X.shape[1]
         if self.n_components == 1:
-            return self._fit_classes(X, np.zeros(len(X), dtype=np.int64), 1, plan, rng, neighboring)
+            return self._fit_classes(X, np.zeros(len(X), dtype=np.int64), 1, plan, rng, neighboring, unit_sizes)
         public = {"covariance_type": self.covariance_type, "min_variance": self.min_variance * radius**2}
         if means_init is None:
-            initial = self._initial_parameters(X, plan, rng, neighboring, radius, public)
+            initial = self._initial_parameters(X, plan, rng, neighboring, radius, public, unit_sizes)
         else:
             wide = np.full((self.n_components, d), radius**2 / (4 * d))
             if self.covariance_type == "full":
@@ -300,13 +342,15 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
             radius=radius,
             min_variance=public["min_variance"],
             steps=steps,
+            unit_sizes=unit_sizes,
         )
         _warn_if_unsettled(steps, radius)
         return fitted
 
-    def _initial_parameters(self, X, plan, rng, neighboring, radius, public):
+    def _initial_parameters(self, X, plan, rng, neighboring, radius, public, unit_sizes=None):
         noise_multiplier = plan.noise_multipliers["start"]
-        sums = moments(X, l2_bound=radius, transform=self.scaling_.transform, exact=noise_multiplier > 0)
+        options = {"transform": self.scaling_.transform, "exact": noise_multiplier > 0, "unit_sizes": unit_sizes}
+        sums = moments(X, l2_bound=radius, **options)
         released = unpack_moments(add_gaussian(sums, noise_multiplier, rng, neighboring), X.shape[1], radius)
         count = max(float(released.count), 1.0, noise_multiplier * sums.sensitivity(neighboring) / sums.weights[0])
         mean = released.sum / count

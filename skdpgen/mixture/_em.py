@@ -140,7 +140,9 @@ class GaussianMixtureParameters:
         return -0.5 * (quadratic + log_det + X.shape[1] * np.log(2 * np.pi))
 
 
-def dp_em(X, start, *, n_iter, noise_multiplier, rng, neighboring, radius=1.0, min_variance=1e-4, steps=None):
+def dp_em(
+    X, start, *, n_iter, noise_multiplier, rng, neighboring, radius=1.0, min_variance=1e-4, steps=None, unit_sizes=None
+):
     """Run `n_iter` steps of EM, each one Gaussian release of the sums of that step.
 
     Parameters
@@ -160,6 +162,8 @@ def dp_em(X, start, *, n_iter, noise_multiplier, rng, neighboring, radius=1.0, m
         As in `em_step`. Counts are floored at the standard deviation of their noise.
     steps : list or None, default=None
         List that gets the parameters after each step and the norm of the noise of each mean, both released.
+    unit_sizes : array of int of shape (n_samples,), default=None
+        As in `mixture_sums`.
 
     Returns
     -------
@@ -171,7 +175,12 @@ def dp_em(X, start, *, n_iter, noise_multiplier, rng, neighboring, radius=1.0, m
     for _ in range(n_iter):
         with threadpool_limits(1, "blas"):  # many small products: threads would wait for each other
             sums = mixture_sums(
-                X, parameters.responsibilities, radius=radius, covariance_type=kind, exact=noise_multiplier > 0
+                X,
+                parameters.responsibilities,
+                radius=radius,
+                covariance_type=kind,
+                exact=noise_multiplier > 0,
+                unit_sizes=unit_sizes,
             )
         noisy = add_gaussian(sums, noise_multiplier, rng, neighboring)
         released = unpack_mixture_sums(noisy, X.shape[1], radius=radius, covariance_type=kind)

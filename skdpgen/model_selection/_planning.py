@@ -104,6 +104,11 @@ class PlansSearch:
             raise ValueError("checkpoint= is for one fit, and a search makes several: set checkpoint=None")
         if given["neighboring"] not in (None, self.neighboring):
             raise ValueError("give neighboring to PrivateSearchCV, not to its estimator")
+        if given.get("unit") is not None or parameters.get("unit") is not None:
+            raise ValueError(
+                "unit= is not for a search yet: it would hold out single rows of a person, whose other rows are in the "
+                "fit; nothing was charged"
+            )
         candidate = clone(self.estimator).set_params(**parameters)
         candidate.set_params(epsilon=1.0, delta=None, neighboring=None, noise=self.noise)
         if self.public_data is None and candidate.get_params(deep=False).get("id_column") is not None:

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._types import in_words
 from ..accounting import membership_advantage, true_positive_rate
 from ..accounting._card import FILES, remark_on_epsilon
 
@@ -99,12 +100,24 @@ def state(card) -> Statement:
 def _protected(card) -> Part:
     replaced, noun = card["neighboring"] == "replace_one", _noun(card)
     change = f"were replaced by any other; the number of {noun}s is public" if replaced else "were added or removed"
+    unit = card.charges[0].unit
+    protected = card["unit"] if unit is None else f"{in_words(unit)} together"
     sentences = [
         *_data(card),
-        f"What is protected is {card['unit']}: the results would be nearly as likely if any one {noun} {change}.",
-        "If one person has several rows in the data, the protection of that person is weaker than stated here. Ask "
-        "whether the rows of a person were joined into one before the fit.",
+        f"What is protected is {protected}: the results would be nearly as likely if any one {noun} {change}.",
     ]
+    if unit is None:
+        sentences += [
+            "If one person has several rows in the data, the protection of that person is weaker than stated here. Ask "
+            "whether the rows of a person were joined into one before the fit.",
+        ]
+    else:
+        used = card.relation.unit.max_rows
+        sentences += [
+            f"However many rows a {noun} has in the data, the fit used at most {used} of them, drawn at random among "
+            f"its own. Ask whether {unit!r} is the same in all rows of one person: a person with several identifiers "
+            "is protected less than stated here.",
+        ]
     return Part("protected", "What was protected", sentences)
 
 

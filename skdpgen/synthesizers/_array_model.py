@@ -158,13 +158,13 @@ def fit_array_model(rows, model, fit):
     -------
     ArrayModel
     """
-    frequencies = None if rows.image_shape is None else n_frequencies(rows.image_shape, fit.noise["moments"])
+    frequencies = None if rows.image_shape is None else n_frequencies(rows.image_shape, fit.noise_of_rows("moments"))
     codec = rows.learn(fit.noise, fit.plan.extra_delta, fit.rng, fit.neighboring, n_frequencies=frequencies)
     latents, norms = _release_moments(rows, codec, model, fit)
-    row_count = fit.row_count(len(rows.X), latents.counts.sum())
+    weight = fit.row_count(len(rows.X), latents.counts.sum())  # of units, where each of them counts 1
     gaussians = _class_gaussians(codec, latents)
     if rows.image_shape is not None:
-        gaussians = _release_contrast(rows, codec, model, gaussians, row_count, fit)
+        gaussians = _release_contrast(rows, codec, model, gaussians, weight, fit)
     if "cells" in fit.noise:
         gaussians = _release_sub_clusters(rows, codec, latents, gaussians, fit)
     if norms is not None:
@@ -174,7 +174,7 @@ def fit_array_model(rows, model, fit):
         gaussians.cells,
     )  # fmt: skip
     weights = class_weights(gaussians.mixture.weights, gaussians.cells)
-    return ArrayModel(codec, generator, row_count, weights, gaussians.residual)
+    return ArrayModel(codec, generator, fit.sample_size(rows, weight), weights, gaussians.residual)
 
 
 def n_frequencies(image_shape, noise_multiplier):
@@ -196,7 +196,7 @@ def _release_moments(rows, codec, model, fit):
     """
     noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
     classes = max(codec.n_classes, 1)
-    query = {"transform": codec.encode, "exact": noise["moments"] > 0}
+    query = {"transform": codec.encode, "exact": noise["moments"] > 0, "unit_sizes": rows.unit_sizes}
     bound = codec.row_norm
     first = class_first_moments(rows.X, rows.codes, classes, l2_bound=bound, count_weight=CLASS_COUNT_WEIGHT, **query)
     first = add_gaussian(first, noise["mean"], rng, neighboring)
@@ -219,14 +219,17 @@ def _release_norms(rows, codec, model, centers, count, fit):
     private, largest = rows.residual_norms(codec, centers), 2 * codec.row_norm
     how = fit.noise["norm"], fit.rng, fit.neighboring
     if model.has_class_norms(rows):
-        norms = release_class_norms(private, rows.codes, len(centers), largest, *how, count=count)
+        sizes = rows.unit_sizes
+        norms = release_class_norms(private, rows.codes, len(centers), largest, *how, count=count, unit_sizes=sizes)
         return norms.bound, norms
-    return learn_norm_bound(private[rows.codes >= 0], largest, *how, count=count), None
+    known = rows.codes >= 0
+    sizes = None if rows.unit_sizes is None else rows.unit_sizes[known]
+    return learn_norm_bound(private[known], largest, *how, count=count, unit_sizes=sizes), None
 
 
 def _release_contrast(rows, codec, model, gaussians, row_count, fit):
     """One release (`greys`): the number of grey pixels, which sets the contrast of images."""
-    grey = total(rows.grey_pixels(codec), rows.n_features)
+    grey = total(rows.grey_pixels(codec), rows.n_features, rows.unit_sizes)
     released = add_gaussian(grey, fit.noise["greys"], fit.rng, fit.neighboring)
     gain = image_contrast(float(released[0]) / (row_count * rows.n_features))
     dither = 0.0  # to convolutions white noise is no likeness of what was not released
@@ -243,7 +246,7 @@ def _release_contrast(rows, codec, model, gaussians, row_count, fit):
 def _release_sub_clusters(rows, codec, latents, gaussians, fit):
     """One release (`cells`): the moments of the sub-clusters of each class."""
     space, halved, cells = release_subclusters(
-        rows, codec, gaussians.space, latents, fit.noise["cells"], fit.rng, fit.neighboring
+        rows, codec, gaussians.space, latents, fit.noise["cells"], fit.rng, fit.neighboring, fit.noise_of_rows("cells")
     )
     means = space.center + halved.means
     means = means + np.repeat(gaussians.beyond, cells, axis=0)
@@ -288,27 +291,29 @@ def _n_components(rows, model, shape):
 
 
 # ---- releases of structure inside a class ---------------------------------------------------------------------------
-def release_class_norms(norms, codes, n_classes, largest, noise_multiplier, rng, neighboring, *, count=None):
+def release_class_norms(
+    norms, codes, n_classes, largest, noise_multiplier, rng, neighboring, *, count=None, unit_sizes=None
+):
     """Release the norm distribution of each class: one histogram, in which a row is in one bin of one class.
 
     `norms` and `codes` (the class of each row; rows with another code are left out) are private, `largest` and `count`
-    (see `learn_norm_bound`) are public or released. Returns `ClassNorms`.
+    (see `learn_norm_bound`) are public or released; `unit_sizes` as in `joint_histogram`. Returns `ClassNorms`.
     """
     edges = norm_edges(largest, rng)
-    counts = class_norm_histogram(norms, codes, n_classes, edges)
+    counts = class_norm_histogram(norms, codes, n_classes, edges, unit_sizes)
     sd = noise_multiplier * counts.sensitivity(neighboring)
     noisy = add_gaussian(counts, noise_multiplier, rng, neighboring).reshape(n_classes, -1)
     return class_norms(noisy, sd, edges, largest, count)
 
 
-def release_subclusters(rows, codec, space, latents, noise_multiplier, rng, neighboring):
+def release_subclusters(rows, codec, space, latents, noise_multiplier, rng, neighboring, noise_of_rows=None):
     """Release the moments of the sub-clusters of each class: one release, because a row is in one sub-cluster.
 
     A class is cut at its released mean, along its leading released directions. Classes of images are far from
     Gaussian; their parts are less so.
 
     `rows` (ArrayRows) are private; `space` (LatentSpace) and `latents` (ClassLatents: one Gaussian a class, in that
-    space) are released.
+    space) are released. `noise_of_rows` is the noise relative to what a row adds; None: `noise_multiplier`.
 
     Returns
     -------
@@ -320,7 +325,8 @@ def release_subclusters(rows, codec, space, latents, noise_multiplier, rng, neig
     n_subclusters : int
         Of each class.
     """
-    n_directions = cut_directions(latents.counts, noise_multiplier, latents.mixture.means.shape[1])
+    noise = noise_multiplier if noise_of_rows is None else noise_of_rows
+    n_directions = cut_directions(latents.counts, noise, latents.mixture.means.shape[1])
     exact = noise_multiplier > 0
     query, centers, radius = subcluster_moments(rows, codec, space, latents.mixture, n_directions, exact=exact)
     d = centers.shape[1]
@@ -366,6 +372,7 @@ def subcluster_moments(rows, codec, space, mixture, n_directions, *, exact=True)
         exact=exact,
         count_weight=CLASS_COUNT_WEIGHT,
         mean_weight=CLASS_MEAN_WEIGHT,
+        unit_sizes=rows.unit_sizes,
     )
     return query, centers, radius
 

@@ -100,8 +100,10 @@ class BaseSynthesizer(PrivateEstimator):
 
     def _complete(self, rows, plan, rng):
         rows, settings = rows
+        if plan.unit is not None:
+            rows.choose(rng)
         checkpoint = self._open_checkpoint
-        fit = ChargedFit(plan, rng, plan.neighboring, self._receipt, self._sampling_stream, checkpoint)
+        fit = ChargedFit(plan, rng, plan.relation, self._receipt, self._sampling_stream, checkpoint)
         self._set_model(self._release(rows, settings, fit))
         noise = self.model_.gradient_noise if checkpoint is None else checkpoint.noise(self.model_.gradient_noise)
         self._issue_card(plan, rng, self._public_assumptions(rows), noise, columns_of(self, rows))
@@ -150,6 +152,9 @@ class BaseSynthesizer(PrivateEstimator):
             return validate_rows(self, X, reset=False)
         if not isinstance(X, pd.DataFrame):
             raise InvalidInputError("the model was fitted on a DataFrame: give a DataFrame")
+        unit = getattr(self, "unit", None)
+        if unit is not None and unit in X.columns:  # identifiers are not modelled
+            X = X.drop(columns=unit)
         validate_data(self, X, reset=False, skip_check_array=True)
         return X
 

@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.base import clone
 
 from ..accounting import FitPlan, Phase, gaussian_mu
+from ..mechanisms import add_gaussian
 from ..utils.validation import as_numbers
 
 __all__ = [
@@ -167,7 +168,8 @@ class ChargedFit:
         As it was charged.
     rng : NoiseGenerator
         The noise of all releases.
-    neighboring : str
+    neighboring : str or UnitRelation
+        The relation that the noise of the releases follows.
     receipt : Receipt
         Covers the plans of DP-SGD.
     stream : numpy.random.Generator
@@ -178,7 +180,7 @@ class ChargedFit:
 
     plan: FitPlan
     rng: object
-    neighboring: str
+    neighboring: object
     receipt: object
     stream: np.random.Generator
     checkpoint: object | None = None
@@ -208,6 +210,18 @@ class ChargedFit:
     def row_count(self, n_rows, released):
         """Number of rows: the exact one where it is public, else a released one."""
         return float(n_rows) if self.neighboring == "replace_one" else float(released)
+
+    def sample_size(self, rows, released):
+        """Number of rows to sample, as `row_count`; where units count 1, a release of its own (`row_count`)."""
+        if "row_count" not in self.noise:
+            return self.row_count(len(rows), released)
+        counted = add_gaussian(rows.kept_rows(), self.noise["row_count"], self.rng, self.neighboring)
+        return max(float(counted[0]), 1.0)
+
+    def noise_of_rows(self, label):
+        """Noise of a release relative to what one row adds: a unit may add several."""
+        unit = self.plan.unit
+        return self.noise[label] * (1 if unit is None else unit.weight)
 
 
 # ---- parameters ---------------------------------------------------------------------------------------------------
@@ -313,7 +327,8 @@ def plan_moments(rows, model, bounds_share, accountant, calibrate, *, split=None
     """
     plan = calibrate(moment_phases(rows, model, bounds_share, split=split))
     wanted = rows.may_have_subclusters and not accountant.fixed_phases and model.decoder is None
-    cells = wanted and plan.noise_multipliers["moments"] <= _MOST_NOISE_OF_CELLS
+    weight = 1 if plan.unit is None else plan.unit.weight
+    cells = wanted and weight * plan.noise_multipliers["moments"] <= _MOST_NOISE_OF_CELLS
     return calibrate(moment_phases(rows, model, bounds_share, split=split, cells=True)) if cells else plan
 
 

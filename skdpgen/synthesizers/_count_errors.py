@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtri
 
-from .._types import BoundedSum
+from .._types import BoundedSum, unit_of
 from ..accounting import PlannedCounts
 from ..data.frames import FrameCodec, plan_bins, prefers_scores
 from ..data.scores import Scores, score_moments
@@ -77,7 +77,7 @@ def smallest_kept(n_columns, n_categorical, noise_multiplier, delta, neighboring
     if noise_multiplier == 0 or not n_categorical:
         return 0.0
     sd = joint_sd(n_columns, noise_multiplier, neighboring)
-    return selection_threshold(sd, delta, n_categorical) + float(ndtri(_KEPT)) * sd
+    return selection_threshold(sd, delta, n_categorical, unit_of(neighboring)) + float(ndtri(_KEPT)) * sd
 
 
 def count_errors(codec, noise, neighboring, n_rows, importance, *, pairs=True, scores=None):
@@ -105,7 +105,8 @@ def count_errors(codec, noise, neighboring, n_rows, importance, *, pairs=True, s
         return _errors_of_scores(codec, scores, noise, neighboring)
     share = 1.0
     if pairs:
-        share = plan_bins(n_rows, len(codec.n_levels), max(codec.n_classes, 1), noise["moments"])[1]
+        relative = noise["moments"] * _weight(neighboring)
+        share = plan_bins(n_rows, len(codec.n_levels), max(codec.n_classes, 1), relative)[1]
         share = min(share, _MOST_SHARE)
     return _errors_of_tables(codec, noise["moments"], neighboring, share, importance)
 
@@ -119,7 +120,7 @@ def _errors_of_tables(codec, noise_multiplier, neighboring, share, importance):
     k, n_classes = codec.n_levels.astype(float), max(codec.n_classes, 1)
     one_way, pairs, square = table_weights(codec.n_levels, share, importance)
     # precision of one entry of a table of a class
-    scale = (noise_multiplier * BoundedSum(0.0, square**0.5, (2 * square) ** 0.5).sensitivity(neighboring)) ** 2
+    scale = (noise_multiplier * _sensitivity(square, neighboring)) ** 2
     if scale == 0:
         zero = np.zeros(len(k))
         return CountErrors(zero, zero, 0.0, 0.0)
@@ -144,7 +145,8 @@ def _errors_of_scores(codec, scores, noise, neighboring):
     """Indicators of categories are counts. Shares of bins are those of their own release, where bins were learned."""
     n_classes, n_blocks = max(codec.n_classes, 1), len(codec.n_levels)
     nobody = np.zeros((0, n_blocks), dtype=np.int64)
-    query = score_moments(nobody, scores, np.zeros(0, dtype=np.int64), min(n_classes, 2))
+    empty = np.zeros(0, dtype=np.int64)
+    query = score_moments(nobody, scores, empty, min(n_classes, 2), empty if _counts_units(neighboring) else None)
     sd = noise["moments"] * query.sensitivity(neighboring)
     weights = scores.weights[scores.first]
     one_way = n_classes**0.5 * sd * scores.l2_bound / CLASS_MEAN_WEIGHT / weights
@@ -173,8 +175,24 @@ def _error_of_a_bin(binning, n_columns, noise, neighboring):
 
 def joint_sd(n_columns, noise_multiplier, neighboring):
     """Noise of one count of a histogram over several columns, in rows."""
-    joint = BoundedSum(0.0, n_columns**0.5, (2 * n_columns) ** 0.5)
-    return noise_multiplier * joint.sensitivity(neighboring)
+    return noise_multiplier * _sensitivity(n_columns, neighboring)
+
+
+def _sensitivity(square, neighboring):
+    """Sensitivity of counts of which a row adds one to each of several tables, with these squared weights in all."""
+    joint = BoundedSum(0.0, square**0.5, (2 * square) ** 0.5, weighted=_counts_units(neighboring))
+    return joint.sensitivity(neighboring)
+
+
+def _counts_units(neighboring):
+    unit = unit_of(neighboring)
+    return unit is not None and unit.weighting == "units"
+
+
+def _weight(neighboring):
+    """Largest weight of the rows of a unit."""
+    unit = unit_of(neighboring)
+    return 1 if unit is None else unit.weight
 
 
 # ---- before a fit -------------------------------------------------------------------------------------------------
@@ -228,7 +246,7 @@ class PlannedTable:
         n_rows : int
             Assumed.
         """
-        noise, neighboring = plan.noise_multipliers, plan.neighboring
+        noise, neighboring = plan.noise_multipliers, plan.relation
         open_ = self.schema.incomplete
         n_categorical = sum(isinstance(self.schema[name], Categorical) for name in open_)
         kept = smallest_kept(len(open_), n_categorical, noise.get("schema", 0.0), plan.extra_delta, neighboring)
@@ -262,7 +280,7 @@ class PlannedTable:
         schema = self.schema.replace(*columns)
         classes = int(np.prod([len(schema[name].values) + schema[name].missing for name in self.targets]))
         numbers = sum(not isinstance(column, Categorical | Boolean) for column in columns)
-        moments = noise.get("moments", 0.0)
+        moments = noise.get("moments", 0.0) * _weight(neighboring)
         n_bins, share = plan_bins(n_rows, n_blocks, classes, moments, most=self.most_bins)
         as_scores = False
         if self.tables and share == 1:

@@ -10,6 +10,7 @@ from numbers import Integral, Real
 import numpy as np
 from tqdm import tqdm
 
+from .._base import UNIT_CONSTRAINTS
 from ..accounting import Phase
 from ..data.frames import FrameCodec, FrameRows
 from ..data.sources import add_sums
@@ -87,6 +88,18 @@ class DPMERFSynthesizer(BaseSynthesizer):
         Training steps of the generator on released values; they cost no privacy.
     learning_rate : float, default=0.003
         Initial learning rate of Adam.
+    unit : column name or None, default=None
+        Who is protected, where a person may have several rows: all rows with one identifier in this column of a
+        DataFrame. The column is neither modelled nor sampled. For arrays it is a name, and the identifiers are `groups`
+        of `fit`. None: one row.
+    max_rows_per_unit : int or None, default=None
+        With `unit`: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public.
+    unit_weighting : {"rows", "units"}, default="rows"
+        With `unit`: "rows" counts every row used, and its noise grows with `max_rows_per_unit`. "units" counts every
+        unit once, its rows in equal parts: the noise is that of one row, and the model is that of a random row of a
+        random unit.
+    missing_unit : {"refuse", "own"}, default="refuse"
+        With `unit`: whether a row without an identifier is refused, or is a unit of its own.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
@@ -140,6 +153,7 @@ class DPMERFSynthesizer(BaseSynthesizer):
 
     _parameter_constraints = {
         **DATA_CONSTRAINTS,
+        **UNIT_CONSTRAINTS,
         "l2_bound": [Interval(Real, 1e-12, 1e12, closed="both"), None],
         "n_frequencies": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "length_scale": [Interval(Real, 1e-6, 1e6, closed="both")],
@@ -171,6 +185,10 @@ class DPMERFSynthesizer(BaseSynthesizer):
         hidden_layer_sizes=(200, 200),
         steps=1000,
         learning_rate=0.003,
+        unit=None,
+        max_rows_per_unit=None,
+        unit_weighting="rows",
+        missing_unit="refuse",
         noise="secure",
         random_state=None,
         progress=False,
@@ -183,18 +201,23 @@ class DPMERFSynthesizer(BaseSynthesizer):
         self.n_frequencies, self.length_scale, self.hidden_layer_sizes = n_frequencies, length_scale, hidden_layer_sizes
         self.steps = steps
         self.learning_rate = learning_rate
+        self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
+        self.unit_weighting, self.missing_unit = unit_weighting, missing_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, groups=None):
         """Release the mean embeddings of the rows, and fit a generator to them.
 
         Parameters
         ----------
         X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, one for each person. Arrays hold finite numbers.
+            Rows, one for each person, or with `unit` several. Arrays hold finite numbers.
         y : array-like of shape (n_samples,), default=None
             Labels; `sample` then returns (X, y). Not allowed with `target`.
+        groups : array-like of shape (n_samples,), default=None
+            Identifiers of the units of the rows, of any dtype, for rows in memory; a DataFrame may have them in its
+            column `unit`.
 
         Returns
         -------
@@ -209,19 +232,20 @@ class DPMERFSynthesizer(BaseSynthesizer):
 
         Notes
         -----
-        **Privacy.** The unit is one row, under `neighboring`. Charged before anything is released, as one composed
-        event that costs (`epsilon`, `delta`): one Gaussian event for the embeddings of all classes, and one for each
-        kind of fact not declared (at its part of `bounds_share`; learned categories also spend a tenth of `delta`).
+        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
+        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for the embeddings of all
+        classes, and one for each kind of fact not declared (at its part of `bounds_share`; learned categories also
+        spend a tenth of `delta`).
         """
-        return self._fit(X, y)
+        return self._fit(X, y, groups)
 
-    def _prepare(self, X, y, accountant):
+    def _prepare(self, X, y, accountant, groups=None):
         sizes = as_sizes(self.hidden_layer_sizes, "hidden_layer_sizes")
         settings = GeneratorSettings(
             self.n_frequencies, self.length_scale, self.n_components, sizes, self.steps, self.learning_rate,
             self._seed(), self.progress,
         )  # fmt: skip
-        rows = validate_input(self, X, y)
+        rows = validate_input(self, X, y, groups)
         numbers = sum(a * b for a, b in zip((self.n_components, *sizes), (*sizes, 1)))
         check_model_size(numbers, n_components=self.n_components, hidden_layer_sizes=sizes)
         learned = list(rows.phases(self.bounds_share))
@@ -264,7 +288,7 @@ class RandomFeatures:
         return np.concatenate([np.cos(angles), np.sin(angles)], axis=1) / angles.shape[1] ** 0.5
 
 
-def embedding_sum(rows, class_codes, n_classes, features, *, encode=None, exact=True):
+def embedding_sum(rows, class_codes, n_classes, features, *, encode=None, exact=True, unit_sizes=None):
     """Sum (1, features) over the rows of each class: one query, for a row is in one class alone.
 
     Parameters
@@ -278,6 +302,8 @@ def embedding_sum(rows, class_codes, n_classes, features, *, encode=None, exact=
         Public or released map of a chunk of rows to what the features are of.
     exact : bool, default=True
         On a lattice on which sums are exact; False only without noise.
+    unit_sizes : array of int of shape (n_samples,), default=None
+        As in `moments`.
 
     Returns
     -------
@@ -296,6 +322,7 @@ def embedding_sum(rows, class_codes, n_classes, features, *, encode=None, exact=
         transform=transform,
         exact=exact,
         chunk_rows=chunk_rows,
+        unit_sizes=unit_sizes,
     )
 
 
@@ -373,7 +400,7 @@ def fit_merf_model(rows, settings, fit):
     bounded = _sum_of(rows, codec, n_classes, features, exact=noise["embedding"] > 0)
     released = add_gaussian(bounded, noise["embedding"], rng, neighboring)
     counts = np.maximum(released[:, 0], max(1.0, 0.05 * float(np.mean(released[:, 0]))))
-    row_count = fit.row_count(len(rows), counts.sum())
+    row_count = fit.sample_size(rows, counts.sum())
     layers = _fit_generator(
         released[:, 1:] / counts[:, None], features, codec, settings, np.random.default_rng(settings.seed)
     )
@@ -382,19 +409,21 @@ def fit_merf_model(rows, settings, fit):
 
 def _sum_of(rows, codec, n_classes, features, *, exact):
     if not isinstance(rows, FrameRows):
-        return embedding_sum(rows.X, rows.codes, n_classes, features, encode=codec.scale, exact=exact)
+        options = {"encode": codec.scale, "exact": exact, "unit_sizes": rows.unit_sizes}
+        return embedding_sum(rows.X, rows.codes, n_classes, features, **options)
     query = functools.partial(_chunk_sum, codec=codec, n_classes=n_classes, features=features, exact=exact)
     return rows.source.reduce(query, add_sums)
 
 
-def _chunk_sum(chunk, codec, n_classes, features, exact):
+def _chunk_sum(chunk, codec, n_classes, features, exact, unit_sizes=None):
     codes, class_codes = codec.codes(chunk)
     class_codes = np.zeros(len(codes), dtype=np.int64) if class_codes is None else class_codes
 
     def encode(part):  # of any numeric dtype
         return codec.one_hot(np.asarray(part, dtype=np.int64))
 
-    return embedding_sum(codes, class_codes, n_classes, features, encode=encode, exact=exact)
+    options = {"encode": encode, "exact": exact, "unit_sizes": unit_sizes}
+    return embedding_sum(codes, class_codes, n_classes, features, **options)
 
 
 # ---- after the release: post-processing ------------------------------------------------------------------------

@@ -159,7 +159,7 @@ def fit_frame_model(rows, model, fit):
     released = unpack(add_gaussian(tables, noise["moments"], rng, neighboring), codec, scores)
     latent_model = _fit_prior(released, tables, codec, scores, model, fit)
     _warn_of_what_is_lost(codec, latent_model, pairs=scores is not None or one_way_share < 1)
-    return FrameModel(codec, latent_model, fit.row_count(len(rows), latent_model.class_counts.sum()))
+    return FrameModel(codec, latent_model, fit.sample_size(rows, latent_model.class_counts.sum()))
 
 
 def _fit_prior(released, tables, codec, scores, model, fit):

@@ -7,6 +7,7 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from .._base import UNIT_CONSTRAINTS
 from ..data.frames import FrameRows
 from ..data.validation import validate_input
 from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
@@ -74,6 +75,18 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
     n_components : int, "auto" or None, default="auto"
         Number of latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays and 400 for images, None is no
         reduction.
+    unit : column name or None, default=None
+        Who is protected, where a person may have several rows: all rows with one identifier in this column of a
+        DataFrame. The column is neither modelled nor sampled. For arrays it is a name, and the identifiers are `groups`
+        of `fit`. None: one row.
+    max_rows_per_unit : int or None, default=None
+        With `unit`: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public.
+    unit_weighting : {"rows", "units"}, default="rows"
+        With `unit`: "rows" counts every row used, and its noise grows with `max_rows_per_unit`. "units" counts every
+        unit once, its rows in equal parts: the noise is that of one row, and the model is that of a random row of a
+        random unit.
+    missing_unit : {"refuse", "own"}, default="refuse"
+        With `unit`: whether a row without an identifier is refused, or is a unit of its own.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
@@ -124,6 +137,7 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
 
     _parameter_constraints = {
         **DATA_CONSTRAINTS,
+        **UNIT_CONSTRAINTS,
         "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
         "importance": [dict, None],
         **CONSTRAINTS,
@@ -150,6 +164,10 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
         bounds_share=0.05,
         on_invalid="clip",
         n_components="auto",
+        unit=None,
+        max_rows_per_unit=None,
+        unit_weighting="rows",
+        missing_unit="refuse",
         noise="secure",
         random_state=None,
         progress=False,
@@ -160,20 +178,26 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
         self.bounds_share, self.on_invalid = bounds_share, on_invalid
         self.n_components = n_components
         self.importance, self.constraints = importance, constraints
+        self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
+        self.unit_weighting, self.missing_unit = unit_weighting, missing_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, groups=None):
         """Release a generative model of the rows.
 
         Parameters
         ----------
         X : DataFrame, chunks of one, or array-like of shape (n_samples, n_features)
-            Rows, one for each person. Chunks are a list of DataFrames with the same columns, a function that returns an
-            iterable of them (called several times), a path or list of paths of Parquet files, or a dask DataFrame,
-            whose partitions are summed where they lie. Arrays hold finite numbers.
+            Rows, one for each person, or with `unit` several; chunks then come sorted by it. Chunks are a list of
+            DataFrames with the same columns, a function that returns an iterable of them (called several times), a path
+            or list of paths of Parquet files, or a dask DataFrame, whose partitions are summed where they lie. Arrays
+            hold finite numbers.
         y : array-like of shape (n_samples,), default=None
             Labels, for rows in memory; `sample` then returns (X, y). Not allowed with `target`.
+        groups : array-like of shape (n_samples,), default=None
+            Identifiers of the units of the rows, of any dtype, for rows in memory; a DataFrame may have them in its
+            column `unit`.
 
         Returns
         -------
@@ -188,16 +212,16 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
 
         Notes
         -----
-        **Privacy.** The unit is one row, under `neighboring`. Charged before anything is released, as one composed
-        event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not declared (at its part of
-        `bounds_share`; learned categories also spend a tenth of `delta`), and one for the moments (three for arrays:
-        mean, norms about it, second moments; of images grey pixels too, and sub-clusters of the classes where noise is
-        low).
+        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
+        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
+        declared (at its part of `bounds_share`; learned categories also spend a tenth of `delta`), and one for the
+        moments (three for arrays: mean, norms about it, second moments; of images grey pixels too, and sub-clusters of
+        the classes where noise is low).
         """
-        return self._fit(X, y)
+        return self._fit(X, y, groups)
 
-    def _prepare(self, X, y, accountant):
-        rows = validate_input(self, X, y)
+    def _prepare(self, X, y, accountant, groups=None):
+        rows = validate_input(self, X, y, groups)
         if not isinstance(rows, FrameRows):
             rows.check_components(self.n_components)
         model = MomentSettings(self.n_components, self.progress)

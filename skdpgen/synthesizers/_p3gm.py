@@ -11,6 +11,7 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from .._base import UNIT_CONSTRAINTS
 from ..data.frames import FrameRows
 from ..data.validation import validate_input
 from ..exceptions import InvalidInputError
@@ -166,6 +167,18 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         Shares of encoder, mixture and decoder in the squared Gaussian-DP parameter; None depends on prior and decoder.
     preset : str or None, default=None
         "paper/mnist", "paper/adult", ...: settings of the paper's Table IV, in place of the parameters they concern.
+    unit : column name or None, default=None
+        Who is protected, where a person may have several rows: all rows with one identifier in this column of a
+        DataFrame. The column is neither modelled nor sampled. For arrays it is a name, and the identifiers are `groups`
+        of `fit`. None: one row.
+    max_rows_per_unit : int or None, default=None
+        With `unit`: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public.
+    unit_weighting : {"rows", "units"}, default="rows"
+        With `unit`: "rows" counts every row used, and its noise grows with `max_rows_per_unit`. "units" counts every
+        unit once, its rows in equal parts: the noise is that of one row, and the model is that of a random row of a
+        random unit.
+    missing_unit : {"refuse", "own"}, default="refuse"
+        With `unit`: whether a row without an identifier is refused, or is a unit of its own.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
@@ -221,6 +234,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
 
     _parameter_constraints = {
         **DATA_CONSTRAINTS,
+        **UNIT_CONSTRAINTS,
         **TRAINING_CONSTRAINTS,
         "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
         "image_shape": [tuple, list, None],
@@ -273,6 +287,10 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         checkpoint=None,
         budget_split=None,
         preset=None,
+        unit=None,
+        max_rows_per_unit=None,
+        unit_weighting="rows",
+        missing_unit="refuse",
         noise="secure",
         device="cpu",
         random_state=None,
@@ -290,18 +308,23 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         self.gradient_bound, self.warm_start_steps, self.net = gradient_bound, warm_start_steps, net
         self.checkpoint = checkpoint
         self.budget_split, self.preset = budget_split, preset
+        self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
+        self.unit_weighting, self.missing_unit = unit_weighting, missing_unit
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, groups=None):
         """Release a generative model of the rows.
 
         Parameters
         ----------
         X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, one for each person. Arrays hold finite numbers.
+            Rows, one for each person, or with `unit` several. Arrays hold finite numbers.
         y : array-like of shape (n_samples,), default=None
             Labels; `sample` then returns (X, y). Not allowed with `target`.
+        groups : array-like of shape (n_samples,), default=None
+            Identifiers of the units of the rows, of any dtype, for rows in memory; a DataFrame may have them in its
+            column `unit`.
 
         Returns
         -------
@@ -316,21 +339,26 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
 
         Notes
         -----
-        **Privacy.** The unit is one row, under `neighboring`. Charged before anything is released, as one composed
-        event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not declared (at its part of
-        `bounds_share`; learned categories also spend a tenth of `delta`); one for the moments (three for arrays: mean,
-        norms about it, second moments; of images grey pixels too, and sub-clusters of the classes where noise is low);
-        with "mixture", `em_steps` more; with "net", `steps` Poisson-sampled ones.
+        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
+        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
+        declared (at its part of `bounds_share`; learned categories also spend a tenth of `delta`); one for the moments
+        (three for arrays: mean, norms about it, second moments; of images grey pixels too, and sub-clusters of the
+        classes where noise is low); with "mixture", `em_steps` more; with "net", `steps` Poisson-sampled ones.
         """
-        return self._fit(X, y)
+        return self._fit(X, y, groups)
 
-    def _prepare(self, X, y, accountant):
+    def _prepare(self, X, y, accountant, groups=None):
         parameters = resolve_parameters(
             self.get_params(deep=False), self._defaults(), presets=paper_settings, acts=_ACTS
         )
         split = moment_split(parameters["budget_split"])
         model = _settings(parameters, self._seed())
-        rows = self._read(X, y, parameters)
+        if self._unit is not None and model.decoder is not None:
+            raise ValueError(
+                'unit= is not for decoder="net" yet: DP-SGD samples and clips rows, and a person may have several. '
+                'Leave out decoder="net"; nothing was charged'
+            )
+        rows = self._read(X, y, groups, parameters)
         if model.decoder is not None:
             sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
             training = resolve_sampling(model.decoder.training, len(rows), accountant.neighboring, **sizes)
@@ -343,10 +371,10 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
             _check_network(model.decoder, *rows.network_shape(model.n_components))
         return (rows, model), plan
 
-    def _read(self, X, y, parameters):
+    def _read(self, X, y, groups, parameters):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""
         prior, likelihood = parameters["prior"], parameters["likelihood"]
-        rows = validate_input(self, X, y, conditional=prior in ("auto", "class_conditional"))
+        rows = validate_input(self, X, y, groups, conditional=prior in ("auto", "class_conditional"))
         if isinstance(rows, FrameRows):
             if likelihood != "auto":
                 raise ValueError("likelihood= is for arrays: a DataFrame has one categorical distribution a column")
@@ -440,7 +468,8 @@ def _release_array_mixture(rows, model, mixture, fit):
     latent = np.empty((len(rows.X), space.basis.shape[1]))
     for part, encoded in map_blocks(lambda chunk: space.encode(model.codec.scale(chunk)), rows.X):
         latent[part] = encoded
-    return _release_mixture(latent, covariance, mixture, fit, radius=radius, min_variance=floor)
+    kind = {"radius": radius, "min_variance": floor, "unit_sizes": rows.unit_sizes}
+    return _release_mixture(latent, covariance, mixture, fit, **kind)
 
 
 def _release_frame_mixture(rows, model, mixture, fit):
@@ -449,10 +478,11 @@ def _release_frame_mixture(rows, model, mixture, fit):
     latent = np.empty((len(codes), k))
     for part, encoded in map_blocks(lambda chunk: model.latent_model.encode(model.codec.one_hot(chunk)), codes):
         latent[part] = encoded
-    return _release_mixture(latent, np.eye(k), mixture, fit, radius=2 * k**0.5, min_variance=1e-2)
+    kind = {"radius": 2 * k**0.5, "min_variance": 1e-2, "unit_sizes": rows.unit_sizes}
+    return _release_mixture(latent, np.eye(k), mixture, fit, **kind)
 
 
-def _release_mixture(latent, covariance, mixture, fit, **kind):
+def _release_mixture(latent, covariance, mixture, fit, *, unit_sizes, **kind):
     """One release (`mixture`) for each step of DP-EM on private latents."""
     initial = initial_mixture(
         np.zeros(len(covariance)),
@@ -469,6 +499,7 @@ def _release_mixture(latent, covariance, mixture, fit, **kind):
         noise_multiplier=fit.noise["mixture"],
         rng=fit.rng,
         neighboring=fit.neighboring,
+        unit_sizes=unit_sizes,
         **kind,
     )
 

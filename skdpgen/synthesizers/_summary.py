@@ -162,10 +162,10 @@ def summarize(model, card: PrivacyCard, importance=None):
     """
     codec, n_rows = model.codec, float(model.row_count)
     noise, delta = _noise_of(card)
-    errors = _errors(model, noise, card["neighboring"], importance or {})
+    errors = _errors(model, noise, card.relation, importance or {})
     position = {block.name: i for i, block in enumerate(codec.blocks)}
     others = _shares_of_other(model)
-    sd = joint_sd(len(codec.encoder.binnings_), noise.get("bins", 0.0), card["neighboring"])
+    sd = joint_sd(len(codec.encoder.binnings_), noise.get("bins", 0.0), card.relation)
     visible = max(_VISIBLE, max(_SURE * sd, _FEWEST) / max(n_rows, 1.0))
     columns, spikes = [], {}
     constructed = frozenset() if codec.construction is None else codec.construction.constructed
@@ -201,7 +201,7 @@ def summarize(model, card: PrivacyCard, importance=None):
     if codec.learned and "schema" in noise:
         schema = codec.encoder.schema_
         n_columns = sum(isinstance(schema[name], Categorical) for name in codec.learned)
-        kept = smallest_kept(len(codec.learned), n_columns, noise["schema"], delta, card["neighboring"]) or None
+        kept = smallest_kept(len(codec.learned), n_columns, noise["schema"], delta, card.relation) or None
     return FitSummary(tuple(columns), n_rows, kept, spikes)
 
 

@@ -99,7 +99,7 @@ class SchemaHistogram:
         return any(isinstance(self.schema[name], Categorical) for name in self.schema.incomplete)
 
 
-def schema_histogram(frame, schema) -> SchemaHistogram:
+def schema_histogram(frame, schema, unit_sizes=None) -> SchemaHistogram:
     """Count the rows by order of magnitude and by sign (numbers), year (datetimes) or value (categories).
 
     Parameters
@@ -107,6 +107,8 @@ def schema_histogram(frame, schema) -> SchemaHistogram:
     frame : DataFrame or array of numbers, shape (n_rows, n_columns)
     schema : Schema
         Its incomplete columns are counted; missing values have a separate cell.
+    unit_sizes : array of int of shape (n_rows,), default=None
+        As in `joint_histogram`.
 
     Returns
     -------
@@ -143,7 +145,7 @@ def schema_histogram(frame, schema) -> SchemaHistogram:
         else:
             weights.append(1.0)
         totals.append(sum(sizes) - sum(totals))
-    counts = joint_histogram(codes, sizes, weights if _SIGN_WEIGHT in weights else None)
+    counts = joint_histogram(codes, sizes, weights if _SIGN_WEIGHT in weights else None, unit_sizes)
     return SchemaHistogram(schema, counts, keys, tuple(totals))
 
 
@@ -163,7 +165,7 @@ def cell_weights(schema, sizes):
     return np.concatenate(parts)
 
 
-def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_CATEGORIES) -> Schema:
+def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_CATEGORIES, *, unit=None) -> Schema:
     """Complete the schema from the released counts.
 
     Parameters
@@ -178,6 +180,8 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
         `histogram.needs_delta` is False.
     max_categories : int, default=200
         Most categories of one column: those with the largest released counts are kept.
+    unit : PrivacyUnit or None, default=None
+        Whose rows were counted, where a row is not the unit: the threshold follows from it.
 
     Returns
     -------
@@ -204,7 +208,7 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
         column = schema[name]
         counts, signs = (counts[:-3], counts[-2:]) if isinstance(column, Numeric) else (counts[:-1], None)
         if isinstance(column, Categorical):
-            kept = _mask_of_categories(counts, histogram, noise_sd, delta, n_categorical, max_categories)
+            kept = _mask_of_categories(counts, histogram, noise_sd, delta, n_categorical, max_categories, unit)
             kept = tell_kept([key for key, keep in zip(histogram.keys[name], kept) if keep])
             column = _with_categories(column, kept)
             found = bool(column.categories)
@@ -221,10 +225,10 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
     return schema.replace(*learned)
 
 
-def _mask_of_categories(counts, histogram, noise_sd, delta, n_columns, max_categories):
+def _mask_of_categories(counts, histogram, noise_sd, delta, n_columns, max_categories, unit=None):
     """Return which categories of a column are released: at most `max_categories`, the largest above the threshold."""
     if noise_sd > 0:
-        kept = above_threshold(counts, histogram.bounded_sum, noise_sd, delta, n_columns)
+        kept = above_threshold(counts, histogram.bounded_sum, noise_sd, delta, n_columns, unit)
     else:
         kept = counts > 0
     if np.count_nonzero(kept) > max_categories:
@@ -382,7 +386,7 @@ def _free_number(kept, dtype):
     return next(option for option in options if option not in kept and fit_dtype((option,), dtype))
 
 
-def bins_histogram(frame, schema) -> BoundedSum:
+def bins_histogram(frame, schema, unit_sizes=None) -> BoundedSum:
     """Count the rows in the cells of the fine public grids of all numeric and datetime columns.
 
     Parameters
@@ -390,6 +394,8 @@ def bins_histogram(frame, schema) -> BoundedSum:
     frame : DataFrame or array of numbers, shape (n_rows, n_columns)
     schema : Schema
         Complete; values outside its bounds count at the bound.
+    unit_sizes : array of int of shape (n_rows,), default=None
+        As in `joint_histogram`.
 
     Returns
     -------
@@ -411,7 +417,7 @@ def bins_histogram(frame, schema) -> BoundedSum:
         values = numeric_values(frame[column.name], column)
         cells = np.searchsorted(fine_grid(column)[1:-1], values, side="right")
         codes.append(np.where(np.isnan(values), size - 1, cells))
-    return joint_histogram(codes, sizes)
+    return joint_histogram(codes, sizes, unit_sizes=unit_sizes)
 
 
 def bins_from_histogram(noisy, schema, noise_sd, max_bins=32) -> dict[str, Binning]:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
+from .._types import unit_of
 from ..utils.clock import one_day
 from ._replay import difference, fit_along
 
@@ -36,7 +37,8 @@ def check_noninterference(estimator, data_a, data_b, *, rows=None, source=None, 
         sizes, classes, extreme and missing values, order, and the number of rows.
     rows : tuple, default=None
         As `data_a`: single rows that join (or replace another) in the neighbouring data sets. None: a few of `data_a`
-        and `data_b`. Rows at the edge of a case are better: beyond bounds, of a class that is nowhere else.
+        and `data_b`. Rows at the edge of a case are better: beyond bounds, of a class that is nowhere else. Where the
+        estimator has `unit`, they are all rows of one unit, which join (or replace another unit) together.
     source : callable, default=None
         Maps a DataFrame to what ``fit`` is given in its place: a list of chunks, the path of a Parquet file.
     neighbours : bool, default=True
@@ -58,7 +60,8 @@ def check_noninterference(estimator, data_a, data_b, *, rows=None, source=None, 
        warnings, log, and printed lines must be the same, to the last bit.
     2. *Neighbours.* The same releases are replayed into data sets that differ in one row. The exact value of each
        query must differ by no more than its sensitivity, given the same earlier releases: an adaptive chain is checked
-       link by link. Of a sum of one contribution a record, that of a row must be the same among other rows.
+       link by link. Of a sum of one contribution a record, that of a row must be the same among other rows. Where the
+       estimator has `unit`, the data sets differ in all rows of one unit, which stand among the others' rows.
     3. *Order.* The releases are replayed into the same rows backwards: each query (but steps of DP-SGD, whose draws
        follow the places of records) must have the same exact value, and the same names must pass a threshold where
        their noisy counts are equal.
@@ -79,9 +82,12 @@ def check_noninterference(estimator, data_a, data_b, *, rows=None, source=None, 
     replace = make(data_a)[0].get_params(deep=False)["neighboring"] == "replace_one" or _accountant_replaces(
         make(data_a)[0]
     )
-    if replace and _length(data_a) != _length(data_b):
+    unit = make(data_a)[0].get_params(deep=False).get("unit")
+    if unit is not None and (rows is None or len(data_a) != 1):
+        raise ValueError("of an estimator with unit=, give frames alone, and rows= of one unit that is nowhere else")
+    if replace and unit is None and _length(data_a) != _length(data_b):
         raise ValueError("under replace_one the number of rows is public: give data sets of one length")
-    pool = _Pool(data_a, data_b, data_a if rows is None else _tuple(rows))
+    pool = _Pool(data_a, data_b, data_a if rows is None else _tuple(rows), unit=unit)
     first = _fit(make, data_a)
     spent, _ = make(data_a)
     neighbouring = pool.neighbours(replace, own_rows=rows is not None) if neighbours else None
@@ -89,7 +95,7 @@ def check_noninterference(estimator, data_a, data_b, *, rows=None, source=None, 
         _check_neighbours(make, first, neighbouring, pool, "replace_one" if replace else "add_or_remove_one", spent)
     _same(first, _fit(make, data_b, first, spent=spent), "unrelated data")
     if order:
-        _check_order(make, data_a, first, pool.taken(np.arange(_length(data_a))[::-1]))
+        _check_order(make, data_a, first, pool.taken(pool.backwards(_length(data_a))))
 
 
 def _check_order(make, data, first, backwards):
@@ -126,13 +132,14 @@ def _check_neighbours(make, first, neighbouring, pool, relation, spent):
             if four[0].exact is None:
                 continue
             here, there = _change(*four[:2]), _change(*four[2:])
-            reach = four[0].query.reach_of_a_record(relation)
+            stated = four[0].about["neighboring"]
+            reach = four[0].query.reach_of_a_record(relation if unit_of(stated) is None else stated)
             for change in (here, there):
                 share = _norm(change) / reach
                 assert share <= 1 + _ROUNDING[four[0].about["kind"]], (
                     f"query {number + 1}: one row moves it by {share:.4g} of its sensitivity"
                 )
-            own = four[0].query.unit != "record" or _norm(_minus(here, there)) <= _rounding(four[0])
+            own = four[0].query.unit not in ("record", "unit") or _norm(_minus(here, there)) <= _rounding(four[0])
             assert own, f"query {number + 1}: what a row adds to it follows from the other rows"
 
 
@@ -157,7 +164,7 @@ def _norm(change):
 
 
 def _rounding(release):
-    return _ROUNDING[release.about["kind"]] * release.query.sensitivity("add_or_remove_one")
+    return _ROUNDING[release.about["kind"]] * release.query.add_or_remove_one
 
 
 def _fit(make, data, past=None, *, spent=None, **how):
@@ -202,19 +209,29 @@ def _length(data):
 class _Pool:
     """All rows of all data sets, to make others of: dtypes are those of all of them together."""
 
-    def __init__(self, *sets):
+    def __init__(self, *sets, unit=None):
         self._lengths = [_length(data) for data in sets]
         if len({len(data) for data in sets}) != 1:
             raise ValueError("the data sets must all have y, or none of them")
         self._parts = [_joined([np.asarray(p) if isinstance(p, list) else p for p in parts]) for parts in zip(*sets)]
+        self._units = None if unit is None else pd.factorize(self._parts[0][unit])[0]
 
     def taken(self, at):
         """Rows by their places in the pool, as arguments of ``fit``."""
         at = np.asarray(at, dtype=np.int64)
         return tuple(part.iloc[at].reset_index(drop=True) if _is_table(part) else part[at] for part in self._parts)
 
+    def backwards(self, n):
+        """Places of the first rows, last row first; of units, the last unit first, its rows in their order."""
+        if self._units is None:
+            return np.arange(n)[::-1]
+        return np.argsort(-self._units[:n], kind="stable")
+
     def neighbours(self, replace, own_rows):
         """Yield lists of two pairs (without, with): a row among some of the first set, and among the second's."""
+        if self._units is not None:
+            yield from self._neighbours_by_unit(replace)
+            return
         a, b, extra = self._lengths
         among_b = a + np.arange(b)
         joining = a + b + np.arange(extra) if own_rows else np.array([a, 0])
@@ -226,6 +243,21 @@ class _Pool:
             else:
                 pairs = [(others, np.r_[others, row]) for others in (np.arange(m), among_b[:m])]
             yield [tuple(side.tolist() for side in pair) for pair in pairs]
+
+    def _neighbours_by_unit(self, replace):
+        """As `neighbours`: all rows of one unit join, or replace those of the last unit of the first set."""
+        a, b, extra = self._lengths
+        joining, old = a + b + np.arange(extra), np.flatnonzero(self._units[:a] == self._units[a - 1])
+        pairs = []
+        for others in (np.arange(a), a + np.arange(b)):
+            rest = others[~np.isin(others, old)]
+            pairs.append((_among(rest, old if replace else old[:0]), _among(rest, joining)))
+        yield [tuple(side.tolist() for side in pair) for pair in pairs]
+
+
+def _among(others, joining):
+    """Rows that stand here and there among others."""
+    return np.insert(others, np.linspace(0, len(others), len(joining)).astype(int), joining)
 
 
 def _is_table(part):

@@ -150,6 +150,7 @@ class _Follower(Replay):
             "weights": _weights(weights, spread, public) if runs else (weights.shape, weights.tobytes()),
             "lattice": None if total.lattice is None else float(total.lattice),
             "unit": total.unit,
+            "weighted": total.weighted,
             "noise_multiplier": float(query.noise_multiplier),
             "neighboring": query.neighboring,
             "divisor": float(query.divisor),

@@ -98,6 +98,8 @@ class NoiseGenerator:
         False when the bits could be made again by somebody else.
     description : str
         The source of bits and the method, for the privacy card.
+    unit : PrivacyUnit or None
+        Who the fit protects for which the noise is drawn; None: one row.
 
     Notes
     -----
@@ -111,7 +113,7 @@ class NoiseGenerator:
             raise ValueError(f"kind must be one of {', '.join(_DESCRIPTIONS)}; got {kind!r}")
         if (seed is not None) != (kind == "seeded"):
             raise ValueError("a seed goes with kind='seeded' and with no other")
-        self.kind, self._chunk = kind, int(chunk)
+        self.kind, self._chunk, self.unit = kind, int(chunk), None
         self._pid = os.getpid()
         if kind == "secure":
             from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes

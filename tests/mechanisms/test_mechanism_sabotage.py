@@ -73,8 +73,8 @@ def test_norms_counted_in_two_cells_are_caught(monkeypatch, relation):
     module = _module("_histogram")
     shipped = module.histogram
 
-    def twice(codes, n_bins):
-        query = shipped(codes, n_bins)
+    def twice(codes, n_bins, unit_sizes=None):
+        query = shipped(codes, n_bins, unit_sizes)
         return BoundedSum(query.value + np.roll(query.value, 1), 1.0, 2**0.5, lattice=query.lattice)
 
     _run(CLASS_NORMS, relation)

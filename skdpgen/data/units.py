@@ -1,0 +1,401 @@
+"""Contribution bounding: which rows of a unit (a person, say) a fit uses, and how they are counted.
+
+Of each unit at most `max_rows` rows are used, drawn uniformly among its own. The draw is a function of a key of the
+fit, of the identifier and of the places of the rows within their unit. So a unit that joins or leaves changes no other
+unit's rows, for every key: the guarantee does not rest on the key being secret, or on the quality of the hash.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from .._types import PrivacyUnit
+from ..accounting import Phase
+from ..exceptions import InvalidInputError
+from ..mechanisms import total
+from ..utils.categories import canonical
+from ..utils.validation import is_unicode
+from .sources import CHUNK_ROWS, ChunkSource, MemorySource, add_sums
+
+__all__ = [
+    "KeptRows",
+    "UnitIds",
+    "UnitSource",
+    "draw_key",
+    "keep_rows",
+    "read_groups",
+    "read_ids",
+    "row_count_phases",
+    "take_groups",
+]
+
+# Part of the share of a learned fact that counts the rows, where units count 1.
+_ROW_COUNT_SHARE = 0.2
+# Weyl constant and multipliers of the finaliser of splitmix64.
+_GOLDEN, _FIRST, _SECOND = (np.uint64(c) for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+def row_count_phases(unit, share):
+    """Return the phase that counts the rows, where the other sums count units; none where they count rows."""
+    return [Phase("row_count", _ROW_COUNT_SHARE * share)] if unit is not None and unit.weighting == "units" else []
+
+
+@dataclass(frozen=True, eq=False)
+class UnitIds:
+    """The identifiers of rows, validated; private.
+
+    Parameters
+    ----------
+    unit : PrivacyUnit
+    codes : int64 array of shape (n_rows,)
+        Place of the unit of each row among `values`; -1 for a row without an identifier, which is a unit of its own.
+    values : array
+        Identifiers, each once.
+    """
+
+    unit: PrivacyUnit
+    codes: np.ndarray
+    values: object
+
+    def __len__(self):
+        return len(self.codes)
+
+
+@dataclass(frozen=True, eq=False)
+class KeptRows:
+    """The rows of a fit that are used; private.
+
+    Parameters
+    ----------
+    rows : int64 array of shape (n_kept,)
+        Their places, in ascending order.
+    unit_sizes : int64 array of shape (n_kept,), or None
+        Number of rows used of the unit of each of them, where units count 1; None where rows do.
+    n_per_unit : int64 array of shape (n_units,)
+        Number of rows used of each unit.
+    """
+
+    rows: np.ndarray
+    unit_sizes: np.ndarray | None
+    n_per_unit: np.ndarray
+
+
+def read_ids(values, n_rows, unit, missing):
+    """Validate identifiers, before the charge.
+
+    Parameters
+    ----------
+    values : array-like of shape (n_rows,)
+        Of any dtype whose values can be compared for equality.
+    n_rows : int
+    unit : PrivacyUnit
+    missing : {"refuse", "own"}
+        What to do with a row without an identifier: refuse the fit, or take it for a unit of its own.
+
+    Returns
+    -------
+    UnitIds
+
+    Raises
+    ------
+    InvalidInputError
+        The message holds no identifier.
+    """
+    try:
+        if not isinstance(values, pd.Series | pd.Index | pd.api.extensions.ExtensionArray):
+            values = np.asarray(values)
+            values = values.astype(object) if values.dtype.kind in "US" else values
+        if np.shape(values) != (n_rows,):
+            raise InvalidInputError(
+                f"the identifiers of {unit.name!r} must have shape ({n_rows},), one for each row; got "
+                f"{np.shape(values)}"
+            )
+        codes, found = pd.factorize(values)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(
+            f"the identifiers of {unit.name!r} must be numbers, text, dates or other values that can be compared"
+        ) from None
+    if missing == "refuse" and (codes < 0).any():
+        raise InvalidInputError(
+            f"{unit.name!r} lacks an identifier in some rows. If each of them is known to be of another person, give "
+            'missing_unit="own", which takes each for a unit of its own; else leave them out. Nothing was charged'
+        )
+    return UnitIds(unit, codes.astype(np.int64), _canonical(found, unit))
+
+
+def _canonical(found, unit):
+    """Distinct identifiers as integers, as floats, or as text: a function of the dtype and of each value alone."""
+    dtype = getattr(found, "dtype", None)
+    if isinstance(dtype, pd.CategoricalDtype):
+        found, dtype = found.astype(dtype.categories.dtype), dtype.categories.dtype
+    if pd.api.types.is_integer_dtype(dtype) or pd.api.types.is_bool_dtype(dtype):
+        unsigned = pd.api.types.is_unsigned_integer_dtype(dtype)
+        return np.asarray(found, dtype=np.uint64 if unsigned else np.int64).view(np.uint64)
+    if pd.api.types.is_float_dtype(dtype):  # 1.0 is 1, as where missing values made floats of integers
+        numbers = np.asarray(found, dtype=np.float64) + 0.0
+        whole = (np.floor(numbers) == numbers) & (np.abs(numbers) < 2.0**63)
+        return np.where(whole, np.where(whole, numbers, 0.0).astype(np.int64).view(np.uint64), numbers.view(np.uint64))
+    texts = np.array([str(value) for value in canonical(np.asarray(found, dtype=object))], dtype=object)
+    if not is_unicode(texts):
+        raise InvalidInputError(f"{unit.name!r} holds text that is no Unicode (lone surrogates)")
+    return texts
+
+
+def take_groups(estimator, X, groups):
+    """Return rows of numbers and their identifiers, which may be the column `unit` of a DataFrame."""
+    column = estimator.unit
+    if column is None or not isinstance(X, pd.DataFrame) or column not in X.columns:
+        return X, groups
+    if groups is not None:
+        raise InvalidInputError(f"unit={column!r} is a column of the frame: leave out groups=, or the column")
+    return X.drop(columns=column), X[column]
+
+
+def read_groups(groups, n_rows, unit, missing):
+    """Return the validated identifiers of the rows of an array; None where a row is the unit."""
+    if unit is None:
+        return None
+    if groups is None:
+        raise InvalidInputError(
+            f"unit={unit.name!r} of an array needs its identifiers: fit(X, y, groups=ids), one for each row; of a "
+            "DataFrame it names their column. Nothing was charged"
+        )
+    return read_ids(groups, n_rows, unit, missing)
+
+
+def keep_rows(ids, key):
+    """Choose the rows that are used: of each unit at most `max_rows`, drawn uniformly among its own.
+
+    Parameters
+    ----------
+    ids : UnitIds
+    key : int
+        Drawn once for a fit, from the generator of its noise.
+
+    Returns
+    -------
+    KeptRows
+
+    Notes
+    -----
+    Privacy asks one thing of the choice: that the rows kept of a unit are a function of that unit alone (and of the
+    key). Numbers made by a keyed hash of the identifier and of the place within the unit order its rows.
+    """
+    n_named, absent = len(ids.values), ids.codes < 0
+    codes = np.where(absent, n_named + np.cumsum(absent) - 1, ids.codes)
+    hashes = _mixed(_hashes(ids.values, key) ^ np.uint64(key))
+    order = np.argsort(codes, kind="stable")
+    grouped = codes[order]
+    first = np.flatnonzero(np.append(True, grouped[1:] != grouped[:-1])[: len(grouped)])
+    sizes = np.diff(np.append(first, len(grouped)))
+    place = np.arange(len(grouped)) - np.repeat(first, sizes)  # within the unit, from 0
+    # a unit without an identifier has one row, which is kept whatever its number
+    own = hashes[np.minimum(grouped, n_named - 1)] if n_named else np.zeros(len(grouped), dtype=np.uint64)
+    number = _mixed(own + (place.astype(np.uint64) + np.uint64(1)) * _GOLDEN)
+    drawn = np.lexsort((number, grouped))  # the units stay where they are: `place` is now the rank of the number
+    used = np.minimum(sizes, ids.unit.max_rows)
+    mask = place < ids.unit.max_rows
+    rows, unit_sizes = order[drawn][mask], np.repeat(used, used)
+    ascending = np.argsort(rows)
+    weighted = ids.unit.weighting == "units"
+    return KeptRows(rows[ascending], unit_sizes[ascending] if weighted else None, used)
+
+
+def draw_key(rng):
+    """Draw the key of a fit, from the generator of its noise: once."""
+    return int(rng.integers(2**62))
+
+
+def _hashes(values, key):
+    """One 64-bit number for each identifier, which follows from it and the key alone."""
+    if not len(values):
+        return np.zeros(0, dtype=np.uint64)
+    if values.dtype.kind == "u":
+        return _mixed(values + _GOLDEN)
+    return pd.util.hash_array(values, hash_key=f"{key:016x}", categorize=False)
+
+
+def _mixed(numbers):
+    """The finaliser of splitmix64: a bijection of 64-bit numbers."""
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * _FIRST
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * _SECOND
+    return numbers ^ (numbers >> np.uint64(31))
+
+
+class UnitSource:
+    """The rows of a source, of each unit as many as may be used: nothing is summed before they are chosen.
+
+    Parameters
+    ----------
+    source : MemorySource or ChunkSource
+        The rows of chunks come sorted by unit, in ascending order: a unit is then whole before the next begins.
+    unit : PrivacyUnit
+    missing : {"refuse", "own"}
+    column : column name or None
+        Column of the identifiers; it is left out of the rows. None: they are `groups`.
+    groups : array-like of shape (n_rows,), default=None
+        Identifiers of rows in memory.
+    """
+
+    def __init__(self, source, unit, missing, column=None, groups=None):
+        if not isinstance(source, MemorySource | ChunkSource):
+            raise InvalidInputError(
+                "unit= is not for dask DataFrames, whose partitions may hold a part of the rows of a unit: write the "
+                "rows to Parquet files, sorted by unit. Nothing was charged"
+            )
+        if column is not None and column not in source.head.columns:
+            raise InvalidInputError(f"unit={column!r} is not a column of the frame; nothing was charged")
+        self._unit, self._missing, self._column, self._key = unit, missing, column, None
+        self.in_memory, self.one_slice, self.kinds_of = source.in_memory, source.one_slice, source.kinds_of
+        self.attrs, self._sizes, self._n_per_unit = source.attrs, None, None
+        self._all = source
+        if self.in_memory:
+            frame = source.frame
+            values = frame[column] if groups is None else groups
+            self._ids = read_ids(values, len(frame), unit, missing)
+            self._all = source if column is None else source.without([column])
+        elif groups is not None:
+            raise InvalidInputError("groups= needs rows in memory: name the column of identifiers by unit=")
+
+    @property
+    def head(self):
+        """The frame without rows, and without the identifiers."""
+        head = self._all.head
+        return head.drop(columns=self._column) if self._column in head.columns else head
+
+    @property
+    def frame(self):
+        """The rows that are used, where they lie in memory."""
+        self._check_chosen()
+        return self._all.frame
+
+    def without(self, names):
+        """Leave these columns out, before the rows are chosen."""
+        self._all = self._all.without(names)
+        return self
+
+    def append(self, make):
+        """Replace the frame in memory by ``make(frame)``, which has the same rows, before they are chosen."""
+        self._all = MemorySource(make(self._all.frame))
+
+    def inspect(self, function, combine):
+        """Apply `function` to all rows, chunk by chunk, for validation before the charge: nothing may be released."""
+        if self.in_memory:
+            return self._all.reduce(function, combine)
+        total, order = None, _Order(self._unit, self._missing)
+        for chunk in self._all.checked_chunks():
+            order.check(chunk[self._column])
+            total = _over(chunk.drop(columns=self._column), None, function, combine, total)
+        return self._all.whole(total)
+
+    def choose(self, rng):
+        """Choose the rows that are used; after the charge, before anything is summed."""
+        self._key = draw_key(rng)
+        if self.in_memory:
+            kept = keep_rows(self._ids, self._key)
+            self._all = MemorySource(self._all.frame.iloc[kept.rows])
+            self._sizes, self._n_per_unit, self._ids = kept.unit_sizes, kept.n_per_unit, None
+
+    def _check_chosen(self):
+        if self._key is None:
+            raise RuntimeError("rows of units are summed only after at most max_rows_per_unit of each were chosen")
+
+    def reduce(self, function, combine):
+        """Apply `function` to every chunk of the rows that are used, and `combine` the results two by two.
+
+        Where units count 1, it is called with ``unit_sizes=``: the number of rows used of the unit of each row.
+        """
+        self._check_chosen()
+        total = None
+        for part, sizes, _ in self._parts():
+            total = _over(part, sizes, function, combine, total)
+        return self._all.whole(total)
+
+    @property
+    def unit_sizes(self):
+        """Of rows in memory, where units count 1, the number of rows used of the unit of each row; else None."""
+        self._check_chosen()
+        return self._sizes
+
+    def row_count(self):
+        """Number of rows that are used, a BoundedSum of one contribution per unit."""
+        self._check_chosen()
+        counts = (total(n_rows, self._unit.max_rows, of_units=True) for *_, n_rows in self._parts())
+        summed = next(counts)
+        for count in counts:
+            summed = add_sums(summed, count)
+        return summed
+
+    def _parts(self):
+        """Yield frames of rows that are used, their unit sizes or None, and the rows used of the units that begin."""
+        if self.in_memory:
+            yield self._all.frame, self._sizes, self._n_per_unit
+            return
+        for pieces in self._whole_units():
+            values = pd.concat([piece[self._column] for piece in pieces], ignore_index=True)
+            kept = keep_rows(read_ids(values, len(values), self._unit, self._missing), self._key)
+            begun, start = kept.n_per_unit, 0
+            for piece in pieces:
+                first, last = np.searchsorted(kept.rows, [start, start + len(piece)])
+                sizes = None if kept.unit_sizes is None else kept.unit_sizes[first:last]
+                rows = piece.drop(columns=self._column).iloc[kept.rows[first:last] - start]
+                yield rows, sizes, begun
+                begun, start = begun[:0], start + len(piece)
+
+    def _whole_units(self):
+        """Yield lists of frames that hold all rows of their units: the last unit of a chunk waits for the next."""
+        order, waiting, last = _Order(self._unit, self._missing), [], None
+        for chunk in self._all.checked_chunks():
+            order.check(chunk[self._column])
+            of_last = (chunk[self._column] == order.last).to_numpy(dtype=bool, na_value=False)
+            if not of_last.any():  # rows without an identifier, each a unit of its own
+                yield [chunk]
+                continue
+            first = int(of_last.argmax())
+            if first > 0 or order.last != last:
+                yield [*waiting, chunk.iloc[:first]]
+                waiting = []
+            waiting, last = [*waiting, chunk.iloc[first:]], order.last
+        if waiting:
+            yield waiting
+
+
+class _Order:
+    """Identifiers that must come in ascending order, chunk by chunk."""
+
+    def __init__(self, unit, missing):
+        self.unit, self.missing, self.last = unit, missing, None
+
+    def check(self, values):
+        """Check the identifiers of the next chunk."""
+        read_ids(values, len(values), self.unit, self.missing)
+        known = values.dropna()
+        if not len(known):
+            return
+        try:
+            known = known.astype(object) if isinstance(known.dtype, pd.CategoricalDtype) else known
+            sorted_ = known.is_monotonic_increasing and (self.last is None or bool(self.last <= known.iloc[0]))
+        except TypeError:
+            sorted_ = False
+        if not sorted_:
+            raise InvalidInputError(
+                f"the rows of chunks must come sorted by {self.unit.name!r}, in ascending order, so that all rows of a "
+                "unit are met together: sort the file, or give one DataFrame. Nothing was charged"
+            )
+        self.last = known.iloc[-1]
+
+
+def _over(frame, sizes, function, combine, total):
+    """Apply a query to the slices of a frame, and add to what there is."""
+    for at in range(0, len(frame), CHUNK_ROWS):
+        part, more = frame.iloc[at : at + CHUNK_ROWS], {}
+        if sizes is not None:
+            more["unit_sizes"] = sizes[at : at + CHUNK_ROWS]
+        found = function(part, **more)
+        total = found if total is None else combine(total, found)
+    return total

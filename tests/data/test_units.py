@@ -1,0 +1,498 @@
+"""Sums of units: bounds attained and not exceeded, thresholds, and the choice of the rows that are used."""
+
+from __future__ import annotations
+
+import datetime
+import operator
+import uuid
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import chisquare, norm
+
+from skdpgen import DPPCA, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant
+from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedSum, PrivacyUnit, UnitRelation
+from skdpgen.accounting import BudgetPlan
+from skdpgen.data.sources import ChunkSource
+from skdpgen.data.units import UnitSource, keep_rows, read_ids
+from skdpgen.exceptions import InvalidInputError
+from skdpgen.mechanisms import (
+    _histogram,
+    _mixture_sums,
+    _moments,
+    add_gaussian,
+    class_first_moments,
+    class_moments,
+    class_norm_histogram,
+    cluster_sums,
+    first_moments,
+    histogram,
+    joint_histogram,
+    mixture_sums,
+    moments,
+    norm_histogram,
+    one_hot_moments,
+    second_moments,
+    selection_threshold,
+    total,
+)
+from skdpgen.synthesizers._dp_merf import RandomFeatures, embedding_sum
+from skdpgen.tabular import Categorical, Numeric, Schema
+from skdpgen.tabular._learning import bins_histogram, schema_histogram
+from skdpgen.utils.noise import NoiseGenerator
+
+K, D = 3, 4
+E = np.eye(D)
+_RNG = np.random.default_rng(0)
+_FEATURES = RandomFeatures.draw(D, 3, 1.0, _RNG)
+_OPEN = Schema([Numeric("a"), Categorical("c")])
+_KNOWN = Schema([Numeric("a", (-9, 9)), Numeric("b", (0, 1))])
+
+
+def _frame(rows, names):
+    return pd.DataFrame({names[0]: np.asarray(rows, float)[:, 0], names[1]: np.asarray(rows, float)[:, 1]})
+
+
+def _labelled(rows):
+    frame = _frame(rows, "ac")
+    return frame.assign(c=np.where(frame["c"] > 0, "x", "y").astype(object))
+
+
+def _codes(rows):
+    return (np.asarray(rows)[:, :3] > 0).astype(np.int64)
+
+
+def _responsibilities(rows):
+    return np.where((rows[:, :1] > 0), [[1.0, 0.0]], [[0.0, 1.0]])
+
+
+def _norms(rows):
+    return np.linalg.norm(rows, axis=1)
+
+
+def _side(rows):
+    return (rows[:, 3] > 0).astype(int)
+
+
+_ALL = E.sum(axis=0)
+_CELL = np.array([0.5])
+# A query of rows, and two rows: the first attains the bound of a row that joins, the two together that of one that is
+# replaced. No two rows have opposite random features, so the mean embedding comes near it alone.
+QUERIES = {
+    "histogram": (lambda r, m: histogram(_codes(r)[:, 0], 2, m), E[0], -E[0]),
+    "joint histogram": (lambda r, m: joint_histogram(list(_codes(r).T), [2, 2, 2], [1, 2, 3], m), _ALL, -_ALL),
+    "norms": (lambda r, m: norm_histogram(_norms(r), _CELL, m), E[0], 0 * E[0]),
+    "class norms": (lambda r, m: class_norm_histogram(_norms(r), _codes(r)[:, 0], 2, _CELL, m), E[0], 0 * E[0]),
+    "total": (lambda r, m: total(7 * _codes(r)[:, 0], 7, m), E[0], -E[0]),
+    "tables": (lambda r, m: one_hot_moments(_codes(r), [2, 2, 2], _side(r), 2, unit_sizes=m), _ALL, -_ALL),
+    "tables of classes": (
+        lambda r, m: one_hot_moments(_codes(r)[:, :2], [2, 2], _side(r), 2, one_way_share=1.0, unit_sizes=m),
+        _ALL,
+        -_ALL,
+    ),
+    "moments": (lambda r, m: moments(r, unit_sizes=m), E[0], -0.05 * E[0] + (1 - 0.05**2) ** 0.5 * E[1]),
+    "second moments": (lambda r, m: second_moments(r, unit_sizes=m), E[0], E[1]),
+    "first moments": (lambda r, m: first_moments(r, unit_sizes=m), E[0], -E[0]),
+    "class moments": (lambda r, m: class_moments(r, _side(r), 2, unit_sizes=m), E[0], E[3]),
+    "class first moments": (lambda r, m: class_first_moments(r, _side(r), 2, unit_sizes=m), E[0], -E[0]),
+    "clusters": (lambda r, m: cluster_sums(r, lambda x: x, unit_sizes=m), E[0], -E[0]),
+    "mixture, diag": (lambda r, m: mixture_sums(r, _responsibilities(r), unit_sizes=m), E[0], -E[1]),
+    "mixture, full": (
+        lambda r, m: mixture_sums(r, _responsibilities(r), covariance_type="full", unit_sizes=m),
+        E[0],
+        -E[1],
+    ),
+    "mean embedding": (lambda r, m: embedding_sum(r, _side(r), 2, _FEATURES, unit_sizes=m), E[0], E[3]),
+    "bins": (lambda r, m: bins_histogram(_frame(r, "ab"), _KNOWN, m), E[0], 5 * E[0] + E[1]),
+}
+
+
+def _moved(query, one, other, weighting):
+    """Norm of the difference of the weighted sums of two units, each a list of rows; and the first sum."""
+    sums = []
+    for rows in (one, other):
+        if not len(rows):
+            sums.append((0.0 * sums[0][0], None))
+            continue
+        found = query(np.array(rows), np.full(len(rows), len(rows)) if weighting == "units" else None)
+        value = np.asarray(found.value)
+        scale = float(found.lattice) if value.dtype.kind in "iu" else 1.0
+        sums.append((value.astype(float) * scale * np.asarray(found.weights), found))
+    return float(np.linalg.norm(sums[0][0] - sums[1][0])), sums[0][1]
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize("neighboring", NEIGHBORING)
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_unit_attains_the_sensitivity_and_never_exceeds_it(name, neighboring, weighting):
+    query, first, second = QUERIES[name]
+    relation = UnitRelation(neighboring, PrivacyUnit("person", K, weighting))
+    nobody = np.zeros((0, D))
+    moved, found = _moved(query, [first] * K, nobody if neighboring == NEIGHBORING[0] else [second] * K, weighting)
+    claim = found.sensitivity(relation)
+    assert (0.7 if name == "mean embedding" else 0.999) * claim <= moved <= claim * (1 + 1e-9)
+    rng = np.random.default_rng(1)
+    for _ in range(40):
+        pool = np.array([first, second, -first, 0 * first, *rng.normal(size=(2, D)), *(9 * rng.normal(size=(1, D)))])
+        units = [pool[rng.integers(len(pool), size=n)] for n in rng.integers(1, K + 1, 2)]
+        units[1] = nobody if neighboring == NEIGHBORING[0] else units[1]
+        assert _moved(query, *units, weighting)[0] <= claim * (1 + 1e-9)
+
+
+def _weights_rounded_up(patch):
+    patch.setattr(_histogram, "row_weights", lambda sizes: -(-(1 << 20) // np.asarray(sizes)) * 2.0**-20)
+
+
+def _roots_for_weights(patch):
+    patch.setattr(_moments, "weight_roots", lambda sizes, exact=True: np.asarray(sizes) ** -0.25)
+
+
+def _shares_rounded_up(patch):
+    def nearest(r, sizes, exact):
+        return np.ceil(r / sizes[:, None] * 4096) / 4096
+
+    patch.setattr(_mixture_sums, "_of_units", nearest)
+
+
+def _k_forgotten(patch):
+    patch.setattr(PrivacyUnit, "weight", 1)
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "name", "weighting"),
+    [
+        (_weights_rounded_up, "histogram", "units"),
+        (_roots_for_weights, "first moments", "units"),
+        (_shares_rounded_up, "mixture, diag", "units"),
+        (_k_forgotten, "moments", "rows"),
+        (_k_forgotten, "tables", "rows"),
+    ],
+)
+def test_sums_that_a_unit_moves_further_are_caught(sabotage, name, weighting, monkeypatch):
+    test_a_unit_attains_the_sensitivity_and_never_exceeds_it(name, NEIGHBORING[0], weighting)
+    sabotage(monkeypatch)
+    with pytest.raises(AssertionError):
+        test_a_unit_attains_the_sensitivity_and_never_exceeds_it(name, NEIGHBORING[0], weighting)
+
+
+def test_where_the_count_outweighs_the_rows_a_unit_of_fewer_rows_moves_most():
+    def query(rows, m):
+        return first_moments(rows, count_weight=3.0, unit_sizes=m)
+
+    claim = query(E[:1], None).sensitivity(UnitRelation("replace_one", PrivacyUnit("person", K)))
+    assert claim == pytest.approx(K * 10**0.5)  # K D, which is more than K R = 2 K
+    # a row of norm 0 that stays, and K - 1 that go: no unit without rows is needed to exceed K R
+    assert 2 * K < _moved(query, [E[0]] * K, [-E[0]], "rows")[0] <= claim
+
+
+def test_the_rows_of_a_unit_weigh_at_most_1_whatever_their_number():
+    for m in (1, 2, 3, 7, 1000, 1 << 16):
+        sizes = np.full(m, m)
+        weight = float(histogram(np.zeros(m, dtype=int), 1, sizes).value[0])
+        assert (0.9 if m > 1000 else 0.999) <= weight <= 1
+        count = first_moments(np.zeros((m, 1)), unit_sizes=sizes)
+        assert 0.99 < float(count.value[0]) * count.lattice <= 1
+
+
+def test_weighted_sums_are_exact_in_any_order():
+    rng = np.random.default_rng(2)
+    rows, sizes = rng.normal(size=(500, D)), rng.integers(1, 9, 500)
+    order = rng.permutation(500)
+    for query in (
+        moments,
+        first_moments,
+        lambda r, unit_sizes: mixture_sums(r, np.ones((len(r), 1)), unit_sizes=unit_sizes),
+    ):
+        one, other = query(rows, unit_sizes=sizes), query(rows[order], unit_sizes=sizes[order])
+        np.testing.assert_array_equal(one.value, other.value)
+
+
+def test_schema_histogram_of_units_has_the_bound_of_a_row():
+    rows = np.array([E[0] + E[1]] * K)
+    found = schema_histogram(_labelled(rows), _OPEN, np.full(K, K)).bounded_sum
+    moved = np.linalg.norm(found.value * found.weights)
+    assert 0.99999 * 2**0.5 <= moved <= 2**0.5
+    assert found.sensitivity(UnitRelation("add_or_remove_one", PrivacyUnit("p", K, "units"))) == pytest.approx(2**0.5)
+
+
+# ---- noise for a person, and not for a row ------------------------------------------------------------------------
+def test_noise_for_a_row_is_refused_in_a_fit_for_a_person():
+    rng, counts = NoiseGenerator(), histogram(np.zeros(4, dtype=int), 1)
+    rng.unit = unit = PrivacyUnit("person", 2)
+    with pytest.raises(ValueError, match="protects all rows of one person"):
+        add_gaussian(counts, 1.0, rng, "replace_one")
+    add_gaussian(counts, 1.0, rng, UnitRelation("replace_one", unit))
+    rng.unit = None
+    with pytest.raises(ValueError, match="protects one row"):
+        add_gaussian(counts, 1.0, rng, UnitRelation("replace_one", unit))
+
+
+def test_sums_and_relations_of_other_weights_do_not_mix():
+    rows, units = (UnitRelation("replace_one", PrivacyUnit("p", 2, weighting)) for weighting in WEIGHTINGS)
+    plain, weighted = histogram(np.zeros(2, dtype=int), 1), histogram(np.zeros(2, dtype=int), 1, np.full(2, 2))
+    for query, relation in ((plain, units), (weighted, rows), (weighted, "replace_one")):
+        with pytest.raises(ValueError, match=r"weights of units|one of units"):
+            query.sensitivity(relation)
+    with pytest.raises(ValueError, match="one of units"):
+        total([1], 2, of_units=True).sensitivity("replace_one")
+    with pytest.raises(ValueError, match="one contribution per subset"):
+        BoundedSum(0.0, 1.0, unit="subset").sensitivity(rows)
+
+
+# ---- thresholds ---------------------------------------------------------------------------------------------------
+def _passes(counts, threshold, sd, n_columns):
+    """Probability that one of the categories with these counts, in one of the columns, passes."""
+    return -np.expm1(n_columns * np.sum(norm.logcdf((threshold - np.asarray(counts, float)) / sd)))
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize("sd", [0.3, 4.0, 60.0])
+@pytest.mark.parametrize("n_columns", [1, 5])
+def test_no_unit_passes_the_threshold_with_more_than_delta_and_one_attains_it(weighting, sd, n_columns):
+    unit, delta, k = PrivacyUnit("p", 6, weighting), 1e-4, 6
+    threshold = selection_threshold(sd, delta, n_columns, unit)
+    worst = 0.0
+    for m in range(1, k + 1):
+        for levels in range(1, m + 1):
+            spread = np.full(levels, m // levels) + (np.arange(levels) < m % levels)
+            heaped = np.r_[np.ones(levels - 1), m - levels + 1]
+            for counts in (spread, heaped):
+                counts = counts / m if weighting == "units" else counts
+                worst = max(worst, _passes(counts, threshold, sd, n_columns))
+    assert 0.999 * delta <= worst <= delta * (1 + 1e-9)
+
+
+def test_a_threshold_without_the_union_over_the_categories_of_a_unit_is_too_low():
+    unit, delta, sd = PrivacyUnit("p", 20), 1e-4, 60.0
+    one_category = 20 - 1 + selection_threshold(sd, delta)
+    assert _passes(np.ones(20), one_category, sd, 1) > 2 * delta
+    assert selection_threshold(sd, delta, 1, unit) > one_category
+    # a row is a unit with one row
+    assert selection_threshold(sd, delta, 3, PrivacyUnit("p", 1, "units")) == selection_threshold(sd, delta, 3)
+
+
+# ---- which rows are used ------------------------------------------------------------------------------------------
+def _kept(ids, k=2, key=1, missing="refuse", weighting="rows"):
+    return keep_rows(read_ids(ids, len(ids), PrivacyUnit("p", k, weighting), missing), key)
+
+
+def test_at_most_max_rows_of_a_unit_are_kept_and_all_of_a_smaller_one():
+    ids = np.random.default_rng(0).integers(0, 300, 1000)
+    found = _kept(ids, 3, weighting="units")
+    counts, kept = np.bincount(ids, minlength=300), np.bincount(ids[found.rows], minlength=300)
+    np.testing.assert_array_equal(kept, np.minimum(counts, 3))
+    np.testing.assert_array_equal(found.unit_sizes, kept[ids[found.rows]])
+    assert (np.diff(found.rows) > 0).all()
+    assert found.n_per_unit.sum() == len(found.rows)
+
+
+def test_the_rows_of_a_unit_are_drawn_uniformly():
+    ids = np.repeat(np.arange(4000), 5)
+    for key in (3, 2**61 + 5):
+        place = _kept(ids, 2, key).rows % 5
+        assert chisquare(np.bincount(place, minlength=5)).pvalue > 1e-4
+        pairs = place.reshape(-1, 2) @ [5, 1]
+        assert len(np.unique(pairs)) == 10
+        assert chisquare(np.unique(pairs, return_counts=True)[1]).pvalue > 1e-4
+    assert (_kept(ids, 2, 3).rows != _kept(ids, 2, 4).rows).any()
+
+
+@pytest.mark.parametrize("kind", ["int", "text", "float"])
+def test_a_unit_that_joins_changes_no_row_of_another(kind):
+    rng = np.random.default_rng(4)
+    ids = {"int": lambda x: x, "text": lambda x: np.array([f"p{i}" for i in x], object), "float": lambda x: x / 4}
+    others, joining = rng.integers(1, 60, 400), np.zeros(17, dtype=int)
+    places = np.sort(rng.integers(0, 401, 17))
+    alone, both = others, np.insert(others, places, joining)
+    old = np.delete(np.arange(len(both)), np.flatnonzero(both == 0))  # where the others' rows stand now
+    for order in (np.arange(len(both)), np.argsort(both, kind="stable"), np.argsort(-both, kind="stable")):
+        there = _kept(ids[kind](both[order]), 3).rows
+        there = np.sort(order[there])
+        there = there[both[there] != 0]
+        np.testing.assert_array_equal(old[_kept(ids[kind](alone), 3).rows], there)
+
+
+_DAYS = pd.date_range("2020-01-01", periods=5)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        np.arange(5, dtype=np.uint8),
+        np.array([1.5, 2, np.inf, -0.0, 4]),
+        np.array([True, False, True, False, True]),
+        ["a", "b", "c", "d", "e"],
+        np.array(["a", "bb", "c", "d", "e"]),
+        np.array([1, "1", uuid.UUID(int=7), datetime.date(2020, 1, 1), b"x"], dtype=object),
+        pd.Series(list("abcab"), dtype="category"),
+        pd.Series([1, 2, 3, 4, 5], dtype="Int64"),
+        pd.Series(list("abcde"), dtype="string"),
+        _DAYS,
+        _DAYS.tz_localize("Europe/Paris"),
+    ],
+)
+def test_identifiers_are_of_any_dtype(ids):
+    ids = ids if isinstance(ids, pd.Series | pd.Index) else np.asarray(ids)
+    twice = pd.concat([pd.Series(ids)] * 2, ignore_index=True)
+    found = _kept(twice, 1)
+    assert len(found.rows) == pd.Series(ids).nunique()
+
+
+def test_equal_identifiers_are_one_unit_whatever_their_dtype():
+    ids = np.arange(40) % 7
+    wanted = _kept(ids).rows
+    np.testing.assert_array_equal(_kept(ids.astype(float)).rows, wanted)
+    np.testing.assert_array_equal(_kept(ids.astype(np.int8)).rows, wanted)
+    np.testing.assert_array_equal(_kept(pd.Series(ids, dtype="Int64")).rows, wanted)
+
+
+def test_rows_without_an_identifier_are_refused_or_units_of_their_own():
+    ids = pd.Series(["a", None, "a", None, "a"])
+    with pytest.raises(InvalidInputError, match='missing_unit="own"'):
+        _kept(ids)
+    found = _kept(ids, 1, missing="own", weighting="units")
+    assert {1, 3} < set(found.rows.tolist())
+    assert len(found.rows) == 3
+    assert len(_kept(pd.Series([None, None]), 1, missing="own").rows) == 2
+
+
+@pytest.mark.parametrize(
+    ("ids", "match"),
+    [(np.arange(3), "shape"), ([[1], [2], [1], [2]], "shape"), ([{}, [], "a", "b"], "can be compared")],
+)
+def test_bad_identifiers_are_refused_without_their_values(ids, match):
+    ids = np.array(ids, dtype=object) if match == "can be compared" else np.asarray(ids)
+    with pytest.raises(InvalidInputError, match=match):
+        read_ids(ids, 4, PrivacyUnit("p", 2), "refuse")
+
+
+# ---- chunks -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_chunks_that_are_sorted_by_unit_give_the_rows_of_one_frame(weighting):
+    rng, unit = np.random.default_rng(6), PrivacyUnit("id", 3, weighting)
+    frame = pd.DataFrame({"id": np.sort(rng.integers(0, 12, 90)).astype(object), "x": np.arange(90)})
+    frame.loc[40, "id"] = None
+    whole = keep_rows(read_ids(frame["id"], 90, unit, "own"), 11)
+    for cuts in ([], [30], [1, 2, 3, 60, 61], list(range(1, 90))):
+        frames = [frame.iloc[a:b] for a, b in zip([0, *cuts], [*cuts, 90])]
+        source = UnitSource(ChunkSource(lambda frames=frames: frames), unit, "own", "id")
+        source._key = 11
+        seen = source.reduce(lambda part, unit_sizes=None: [(part["x"].to_numpy(), unit_sizes)], operator.add)
+        rows = np.concatenate([x for x, _ in seen])
+        order = np.argsort(rows)  # a row without an identifier may come before the unit that it stands in
+        np.testing.assert_array_equal(rows[order], whole.rows)
+        if weighting == "units":
+            np.testing.assert_array_equal(np.concatenate([m for _, m in seen])[order], whole.unit_sizes)
+        assert source.row_count().value[0] == len(whole.rows)
+        assert list(source.head.columns) == ["x"]
+
+
+def test_chunks_in_another_order_and_rows_that_were_not_chosen_are_refused():
+    unit, frame = PrivacyUnit("id", 3), pd.DataFrame({"id": [1, 2, 2, 1], "x": 1.0})
+    source = UnitSource(ChunkSource(lambda: [frame.iloc[:3], frame.iloc[3:]]), unit, "refuse", "id")
+    with pytest.raises(InvalidInputError, match="sorted by 'id'"):
+        source.inspect(len, max)
+    source = UnitSource(ChunkSource(lambda: [frame.iloc[:3]]), unit, "refuse", "id")
+    assert source.inspect(len, max) == 3
+    with pytest.raises(RuntimeError, match="chosen"):
+        source.reduce(len, max)
+
+
+# ---- fits ---------------------------------------------------------------------------------------------------------
+_VISITS = Schema([Numeric("a", (-4, 4)), Categorical("c", ("x", "y", "z"))])
+
+
+def _visits(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame({"pid": rng.integers(0, n // 2, n), "a": rng.normal(size=n), "c": rng.choice(list("xyz"), n)})
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize("neighboring", NEIGHBORING)
+def test_a_fit_has_no_column_of_identifiers_and_a_card_that_names_them(weighting, neighboring):
+    frame, options = _visits(), {"max_rows_per_unit": 2, "unit_weighting": weighting, "neighboring": neighboring}
+    synth = MomentSynthesizer(1e3, unit="pid", target="c", **options).fit(frame)
+    kept = frame.groupby("pid").size().clip(upper=2).sum()
+    assert synth.row_count_ == pytest.approx(kept, abs=8)
+    assert synth.row_count_ != kept  # private under both relations
+    assert list(synth.sample(3).columns) == ["a", "c"] == list(synth.feature_names_in_)
+    assert synth.accountant_.unit == "pid"
+    assert synth.card_["unit"].startswith("all rows of one pid, at most 2")
+    assert not any("number of rows" in text for text in synth.card_["public_assumptions"])
+    assert np.isfinite(synth.score(frame))  # the column may be there, and is not read
+
+
+def test_units_weigh_alike_and_rows_weigh_alike():
+    frame = pd.DataFrame({"pid": np.r_[np.arange(3000), np.repeat(np.arange(3000, 4000), 5)]})
+    frame["c"] = np.where(frame["pid"] < 3000, "once", "often")
+    shared = {"unit": "pid", "max_rows_per_unit": 3, "target": "c", "epsilon": 50.0, "schema": None}
+    frame["a"] = np.random.default_rng(0).random(len(frame))
+    for weighting, share in (("rows", 0.5), ("units", 0.75)):
+        synth = MomentSynthesizer(**shared, unit_weighting=weighting).fit(frame)
+        assert synth.class_ratio_[list(synth.classes_).index("once")] == pytest.approx(share, abs=0.02)
+        assert synth.row_count_ == pytest.approx(6000, rel=0.02)
+
+
+def test_a_ledger_of_rows_refuses_units_and_the_other_way_round():
+    frame, unit = _visits(), {"unit": "pid", "max_rows_per_unit": 2, "schema": _VISITS}
+    rows, persons = PrivacyAccountant(2.0), PrivacyAccountant(2.0, unit="pid")
+    for accountant, more in (
+        (rows, unit),
+        (persons, {"schema": _VISITS}),
+        (PrivacyAccountant(2.0, unit="doctor"), unit),
+    ):
+        with pytest.raises(ValueError, match="guarantee the weaker of the two"):
+            MomentSynthesizer(1.0, accountant=accountant, **more).fit(
+                frame[["a", "c", *(["pid"] if "unit" in more else [])]]
+            )
+        assert not accountant.entries
+    MomentSynthesizer(0.5, accountant=persons, **unit).fit(frame)
+    MomentSynthesizer(0.5, accountant=persons, **{**unit, "max_rows_per_unit": 5}).fit(frame)  # the same persons
+    assert [charge.unit for charge in persons.charges] == ["pid", "pid"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "match"),
+    [
+        ({"unit": "pid"}, "max_rows_per_unit= is missing"),
+        ({"max_rows_per_unit": 2}, "needs unit="),
+        ({"unit_weighting": "units"}, "needs unit="),
+        ({"unit": "nobody", "max_rows_per_unit": 2}, "not a column"),
+        ({"unit": "pid", "max_rows_per_unit": 0}, "max_rows_per_unit"),
+        ({"unit": "pid", "max_rows_per_unit": 2, "target": "pid"}, "target too"),
+        ({"unit": "pid", "max_rows_per_unit": 2, "decoder": "net"}, "DP-SGD"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_the_charge(parameters, match):
+    accountant = PrivacyAccountant(1.0, unit="pid" if "unit" in parameters else None)
+    with pytest.raises(ValueError, match=match):
+        P3GMSynthesizer(accountant=accountant, **parameters).fit(_visits())
+    assert not accountant.entries
+
+
+def test_arrays_take_the_identifiers_as_groups():
+    rng = np.random.default_rng(0)
+    X, ids = rng.random((300, 2)), rng.integers(0, 150, 300).astype(str)
+    synth = P3GMSynthesizer(50.0, bounds=(0, 1), l2_bound=1.5, max_rows_per_unit=2).fit(X, groups=ids)
+    assert synth.card_["unit"] == "all rows of one unit, at most 2 of them used"
+    with pytest.raises(InvalidInputError, match="groups=ids"):
+        P3GMSynthesizer(1.0, unit="person", max_rows_per_unit=2).fit(X)
+    with pytest.raises(ValueError, match="shape"):
+        DPPCA(1, max_rows_per_unit=2).fit(X, groups=ids[:-1])
+    frame = pd.DataFrame(X, columns=["a", "b"]).assign(pid=ids)
+    assert list(DPPCA(1, epsilon=50.0, unit="pid", max_rows_per_unit=2).fit(frame).feature_names_in_) == ["a", "b"]
+
+
+def test_a_unit_survives_the_model_file_and_the_plan(tmp_path):
+    import skdpgen
+
+    model = MomentSynthesizer(1.0, schema=_VISITS, unit="pid", max_rows_per_unit=2, unit_weighting="units")
+    plan = model.plan(_visits())
+    assert plan.unit == PrivacyUnit("pid", 2, "units")
+    assert "row_count" in plan.noise_multipliers
+    assert "all rows of one pid, at most 2 of them used, which together count 1" in str(BudgetPlan.of(plan, 400))
+    model.fit(_visits()).save(tmp_path / "m.safetensors")
+    loaded = skdpgen.load(tmp_path / "m.safetensors")
+    assert loaded.card_ == model.card_
+    assert (loaded.accountant_.unit, loaded.max_rows_per_unit) == ("pid", 2)

@@ -1,0 +1,158 @@
+"""A fit for persons reads its rows through its releases alone, and no person moves a release by more than it claims."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from _noninterference import _short
+
+from skdpgen import DPPCA, DPGaussianMixture, DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer
+from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedSum
+from skdpgen.data import arrays, frames, units
+from skdpgen.decomposition import _dp_pca
+from skdpgen.mechanisms import _histogram, _moments, _one_hot
+from skdpgen.testing import check_noninterference
+
+
+def _frame(ids, seed, words, shift):
+    rng, n = np.random.default_rng(seed), len(ids)
+    frame = {"pid": ids, "a": rng.normal(size=n) + shift, "c": rng.choice(words, n), "late": rng.random(n) < 0.3}
+    return pd.DataFrame(frame).astype({"c": object})
+
+
+def _data(numbers):
+    """Two tables of visits, and the five visits of another person: of new categories, and beyond all bounds."""
+    rng = np.random.default_rng(0)
+    many = _frame(rng.integers(0, 40, 90), 1, ["x", "y", "z"], 0.0)
+    few = _frame(100 + np.repeat(np.arange(20), 2), 2, ["y", "nowhere else"], -40.0)
+    joining = _frame(np.full(5, 999), 3, ["x", "alone", "alone too"], 1e6)
+    parts = [part[["pid", "a"]].assign(b=part["a"] ** 2) if numbers else part for part in (many, few, joining)]
+    return parts
+
+
+CASES = {
+    "moments of a table": (MomentSynthesizer, {"target": "c"}, False),
+    "P3GM of a table": (P3GMSynthesizer, {}, False),
+    "P3GM with a mixture": (P3GMSynthesizer, {"prior": "mixture", "em_steps": 2, "n_mixture": 2}, False),
+    "DP-MERF of a table": (DPMERFSynthesizer, {"steps": 1, "n_frequencies": 5}, False),
+    "DP-PCA": (DPPCA, {}, True),
+    "DP-PCA in two rounds": (DPPCA, {"centering": "two_round"}, True),
+    "mixture": (DPGaussianMixture, {"n_components": 2, "n_iter": 2}, True),
+}
+ALL = [(name, weighting, relation) for name in CASES for weighting in WEIGHTINGS for relation in NEIGHBORING]
+# every case once, under a weighting and a relation that alternate; all of them are slow
+FAST = [
+    (name, WEIGHTINGS[i % 2], NEIGHBORING[i // 2 % 2]) for i, name in enumerate(CASES) if name != "DP-MERF of a table"
+]
+FAST += [("moments of a table", *both) for both in (("units", NEIGHBORING[0]), ("rows", NEIGHBORING[1]))]
+
+
+def _check(name, weighting, relation, k=3):
+    estimator, parameters, numbers = CASES[name]
+    options = {"unit": "pid", "max_rows_per_unit": k, "unit_weighting": weighting, "neighboring": relation}
+    made = estimator(epsilon=60.0, random_state=0, **options, **parameters)
+    many, few, joining = _data(numbers)
+    with _short():
+        check_noninterference(made, many, few, rows=joining)
+
+
+@pytest.mark.parametrize(("name", "weighting", "relation"), FAST)
+def test_a_person_moves_no_release_by_more_than_it_claims(name, weighting, relation):
+    _check(name, weighting, relation)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "weighting", "relation"), [case for case in ALL if case not in FAST])
+def test_a_person_moves_no_release_by_more_than_it_claims_in_any_case(name, weighting, relation):
+    _check(name, weighting, relation)
+
+
+# ---- sabotage -----------------------------------------------------------------------------------------------------
+def _rows_kept_by_a_global_shuffle(patch):
+    """Whoever joins changes the places, and with them which rows of the others are kept."""
+
+    def shuffled(ids, key):
+        order = np.random.default_rng(key).permutation(len(ids))
+        rank = pd.Series(ids.codes[order]).groupby(ids.codes[order]).cumcount().to_numpy()
+        rows = np.sort(order[rank < ids.unit.max_rows])
+        used = np.minimum(np.bincount(ids.codes), ids.unit.max_rows)
+        weighted = ids.unit.weighting == "units"
+        return units.KeptRows(rows, used[ids.codes[rows]] if weighted else None, used[used > 0])
+
+    for module in (units, arrays, _dp_pca):
+        patch.setattr(module, "keep_rows", shuffled)
+
+
+def _numbers_by_the_order_of_all_units(patch):
+    """The number of a unit among the others decides which of its rows are kept."""
+    patch.setattr(units, "_hashes", lambda values, key: np.arange(len(values), dtype=np.uint64))
+
+
+def _every_row_is_kept(patch):
+    """Rows are not bounded: as many as there are take part."""
+    shipped = units.keep_rows
+
+    def all_of_them(ids, key):
+        many = units.PrivacyUnit(ids.unit.name, 1000, ids.unit.weighting)
+        return shipped(units.UnitIds(many, ids.codes, ids.values), key)
+
+    for module in (units, arrays, _dp_pca):
+        patch.setattr(module, "keep_rows", all_of_them)
+
+
+def _weights_of_one(patch):
+    """Every row counts 1 where a unit should."""
+    for module in (_histogram, _one_hot):
+        patch.setattr(module, "row_weights", lambda sizes: np.ones(np.shape(sizes)))
+    patch.setattr(_moments, "weight_roots", lambda sizes, exact=True: np.ones(len(sizes)))
+
+
+def _the_exact_number_of_rows(patch):
+    patch.setattr(
+        "skdpgen.synthesizers._budget.ChargedFit.sample_size", lambda fit, rows, released: float(len(rows.frame))
+    )
+
+
+def _number_of_rows_without_k(patch):
+    """A unit adds up to k to the number of rows, and the noise is for 1."""
+
+    def plain(counts, largest, of_units):
+        return BoundedSum(np.array([float(counts.sum())]), 1.0, 1.0, lattice=2.0**-20, unit="unit")
+
+    patch.setattr(units, "total", plain)
+
+
+def _frames_counted_without_weights(patch):
+    shipped = frames.bins_histogram
+    patch.setattr(
+        frames,
+        "bins_histogram",
+        lambda frame, schema, unit_sizes=None: _as_weighted(shipped(frame, schema), unit_sizes),
+    )
+
+
+def _as_weighted(query, unit_sizes):
+    object.__setattr__(query, "weighted", unit_sizes is not None)
+    return query
+
+
+SABOTAGE = [
+    (_rows_kept_by_a_global_shuffle, "moments of a table", "rows"),
+    (_rows_kept_by_a_global_shuffle, "DP-PCA", "units"),
+    (_numbers_by_the_order_of_all_units, "moments of a table", "rows"),
+    (_every_row_is_kept, "moments of a table", "rows"),
+    (_weights_of_one, "moments of a table", "units"),
+    (_weights_of_one, "DP-PCA", "units"),
+    (_number_of_rows_without_k, "moments of a table", "units"),
+    (_the_exact_number_of_rows, "moments of a table", "units"),
+    (_the_exact_number_of_rows, "moments of a table", "rows"),
+    (_frames_counted_without_weights, "moments of a table", "units"),
+]
+
+
+@pytest.mark.parametrize(("sabotage", "name", "weighting"), SABOTAGE)
+def test_what_weakens_the_protection_of_a_person_is_caught(sabotage, name, weighting, monkeypatch):
+    sabotage(monkeypatch)
+    with pytest.raises(AssertionError):
+        _check(name, weighting, NEIGHBORING[0])
