@@ -20,7 +20,7 @@ from ._filter import Entry, PrivacyFilter, proves_privacy
 from ._ledger import FileLedger, MemoryLedger, create_ledger_file
 from ._ledger_fits import fits_frame
 from ._pricing import check_delta, check_epsilon, epsilon_pld, gaussian_mu
-from ._receipt import ChargedSteps, Receipt, resume
+from ._receipt import ChargedSteps, Receipt, resume, unit_of_plan
 from ._renyi import rdp_at
 
 if TYPE_CHECKING:
@@ -188,7 +188,8 @@ class PrivacyAccountant:
         private : bool, default=True
             False when the noise can be reproduced, as seeded noise can: the ledger is then marked for good.
         unit : str, default=None
-            Who the mechanism protects: all rows of one `unit`; None: one row. It must be the unit of this accountant.
+            Who the mechanism protects: all rows of one `unit`; None: one row, or for a plan that of the plan. It must
+            be the unit of this accountant.
 
         Returns
         -------
@@ -222,6 +223,10 @@ class PrivacyAccountant:
                 f"the plan is for {relation!r}, and this ledger for {self.neighboring!r}: make the plan with "
                 "neighboring=accountant.neighboring; nothing was charged"
             )
+        own = unit_of_plan(plan)
+        if unit not in (None, own):
+            raise ValueError(f"the plan is for {in_words(own)}, and not for {in_words(unit)}; nothing was charged")
+        unit = own
         with plan._use.lock:  # of two threads that charge one plan, the second is refused before it is charged
             plan._check_free()
             receipt = self._charge_event(Charge(label, plan.event, extra_delta, unit), status)

@@ -6,6 +6,7 @@ import json
 from typing import Any, NamedTuple
 
 from .. import __version__
+from .._types import in_words
 from ..exceptions import LedgerError
 from ..utils.clock import today
 from ..utils.forks import ForkSafeLock, process_identity
@@ -15,7 +16,16 @@ from ._filter import PrivacyFilter
 from ._ledger import FileLedger
 from ._ledger_records import FitSteps
 
-__all__ = ["ChargedSteps", "CheckpointHeader", "Receipt", "header_text", "read_header", "read_whole", "resume"]
+__all__ = [
+    "ChargedSteps",
+    "CheckpointHeader",
+    "Receipt",
+    "header_text",
+    "read_header",
+    "read_whole",
+    "resume",
+    "unit_of_plan",
+]
 
 
 class Receipt:
@@ -96,6 +106,11 @@ class Receipt:
             raise RuntimeError(
                 f"the charge {self.label!r} was made in another process (or the receipt was pickled), which alone may "
                 "train for it: charge in the process that trains"
+            )
+        if (unit := unit_of_plan(plan)) != self._charge.unit:
+            raise RuntimeError(
+                f"the charge {self.label!r} is for {in_words(self._charge.unit)}, and the plan for {in_words(unit)}: a "
+                "step that samples the one does not protect the other"
             )
         with self._lock:
             left = _without(self._left, releases(plan.event))
@@ -217,6 +232,12 @@ def resume(plan, path, ledger, rule: PrivacyFilter):
         plan._bind()
         plan._use.resume(ChargedSteps(ledger, rule, header.record), taken)
     return plan
+
+
+def unit_of_plan(plan) -> str | None:
+    """Return who the steps of a plan protect: all rows of one unit, by name; None: one row."""
+    unit = getattr(plan, "unit", None)
+    return None if unit is None else unit.name
 
 
 def _same_training(plan, charge: Charge) -> bool:
