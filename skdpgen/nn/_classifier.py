@@ -239,10 +239,10 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
 
         Notes
         -----
-        **Privacy.** The unit is one row with its class, or all rows of one `unit`, under `neighboring`. Charged before anything is released, as
-        one composed event that costs (`epsilon`, `delta`): `steps` Poisson-sampled Gaussian releases of clipped
-        gradient sums; one Gaussian release for each of bounds and classes that is not declared (classes also spend a
-        tenth of `delta`), and one for the number of rows, or of units, where that is private.
+        **Privacy.** The unit is one row with its class, or all rows of one `unit`, under `neighboring`. Charged before
+        anything is released, as one composed event that costs (`epsilon`, `delta`): `steps` Poisson-sampled Gaussian
+        releases of clipped gradient sums; one Gaussian release for each of bounds and classes that is not declared
+        (classes also spend a tenth of `delta`), and one for the number of rows, or of units, where that is private.
         """
         return self._fit(X, y, groups)
 
