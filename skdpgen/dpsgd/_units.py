@@ -20,7 +20,7 @@ from ._layers import _ROWS_CANCELLATION, RULES, LayerGradient, Pool, Unsupported
 __all__ = ["Arrangement", "RowUnits", "rule_of_units", "unit_codes"]
 
 # Units of at most so many rows share windows of a linear layer's inner products; larger ones have Gram matrices.
-_WIDEST = 16
+_WIDEST = 32
 
 
 def unit_codes(groups):

@@ -98,7 +98,7 @@ def test_embeddings_of_units_equal_a_loop(shape):
 
 
 @pytest.mark.parametrize("frozen", ["weight", "bias"])
-@pytest.mark.parametrize("widest", [16, 2, 1])
+@pytest.mark.parametrize("widest", [32, 16, 2, 1])
 def test_linear_layers_of_all_sizes_of_units(frozen, widest, monkeypatch):
     """Windows for units of few rows, blocks for those of many; weight or bias alone."""
     monkeypatch.setattr(units_module, "_WIDEST", widest)
