@@ -433,8 +433,9 @@ class PrivacyAccountant:
             Columns label, release (its name, where the label of the charge lists one for each row; else empty),
             mechanism, noise_multiplier, sampling_rate (NaN without sampling), count, extra_delta (on the first row of
             its charge), rdp (at the filter's order), share (of all RDP spent) and status.
-            `attrs` holds the totals: budget_epsilon, budget_delta, neighboring, unit, alpha, epsilon_spent,
-            epsilon_if_fixed_in_advance (the PLD total, were all charges known beforehand), remaining, private.
+            `attrs` holds the totals: budget_epsilon, budget_delta, neighboring, unit (where it is not a row), alpha,
+            epsilon_spent, epsilon_if_fixed_in_advance (the PLD total, were all charges known beforehand), remaining,
+            private.
         """
         return _ledger_frame(self._ledger.read(self._filter), self._filter)
 
@@ -462,9 +463,9 @@ class PrivacyAccountant:
         Returns
         -------
         dict
-            charges (their number), epsilon_spent, budget_epsilon, delta, neighboring, unit, private, head (of a ledger
-            file: note it where others cannot change it), unchained (number of entries from before the hash chain, by
-            an earlier version: it cannot be shown that they were not changed).
+            charges (their number), epsilon_spent, budget_epsilon, delta, neighboring, unit (where it is not a row),
+            private, head (of a ledger file: note it where others cannot change it), unchained (number of entries from
+            before the hash chain, by an earlier version: it cannot be shown that they were not changed).
 
         Raises
         ------
@@ -493,7 +494,7 @@ class PrivacyAccountant:
             "budget_epsilon": self.epsilon,
             "delta": self.delta,
             "neighboring": self.neighboring,
-            "unit": self.unit,
+            **({} if self.unit is None else {"unit": self.unit}),
             "private": proves_privacy(entries),
             **found,
         }
@@ -556,7 +557,7 @@ def _ledger_totals(entries: Sequence[Entry], rule: PrivacyFilter) -> dict[str, A
         "budget_epsilon": rule.epsilon,
         "budget_delta": rule.delta,
         "neighboring": rule.neighboring,
-        "unit": rule.unit,
+        **({} if rule.unit is None else {"unit": rule.unit}),
         "alpha": rule.alpha,
         "epsilon_spent": rule.spent(entries),
         "epsilon_if_fixed_in_advance": epsilon_pld(charges, rule.delta, rule.neighboring),

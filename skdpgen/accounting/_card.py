@@ -142,6 +142,7 @@ class PrivacyCard:
         *,
         model: str,
         parameters: Mapping[str, Any],
+        unit: str = "one row",
         public_assumptions: Sequence[str] = (),
         noise: str,
         private: bool = True,
@@ -161,6 +162,9 @@ class PrivacyCard:
             Name of the estimator.
         parameters : mapping
             Public parameters of the estimator; those that JSON cannot hold are shown by their type alone.
+        unit : str, default="one row"
+            Unit that is added, removed or replaced between neighbouring data sets; of a plan with a unit, that of the
+            plan.
         public_assumptions : sequence of str
             Facts that the caller declared public, so that they were not charged.
         noise : str
@@ -195,7 +199,7 @@ class PrivacyCard:
             "format": _FORMAT,
             "private": bool(private) and proves_privacy(entries),
             "neighboring": plan.neighboring,
-            "unit": "one row" if plan.unit is None else str(plan.unit),
+            "unit": unit if plan.unit is None else str(plan.unit),
             "model": {"name": model, "parameters": plain(dict(parameters))},
             "fit": {
                 "label": plan.label,

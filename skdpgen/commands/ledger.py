@@ -86,4 +86,4 @@ def _of_units(found):
     from .._types import in_words
     from ..utils.printing import one_line, printable
 
-    return "" if found["unit"] is None else f", {one_line(printable(in_words(found['unit'])))}"
+    return "" if found.get("unit") is None else f", {one_line(printable(in_words(found['unit'])))}"

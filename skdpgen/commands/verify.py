@@ -49,7 +49,7 @@ def _verify_ledger(arguments):
         f"  spent    epsilon {found['epsilon_spent']:.6g} of {found['budget_epsilon']:g} at delta {found['delta']:.3g}"
     )
     print(f"  charges  {found['charges']}, {found['neighboring']}")
-    print(f"  unit     {one_line(printable(in_words(found['unit'])))}")
+    print(f"  unit     {one_line(printable(in_words(accountant.unit)))}")
     print(f"  private  {'yes' if found['private'] else 'NO: without noise, or with noise that can be repeated'}")
     if found["unchained"]:
         print(

@@ -283,10 +283,6 @@ class UnitSource:
         self._all = self._all.without(names)
         return self
 
-    def append(self, make):
-        """Replace the frame in memory by ``make(frame)``, which has the same rows, before they are chosen."""
-        self._all = MemorySource(make(self._all.frame))
-
     def inspect(self, function, combine):
         """Apply `function` to all rows, chunk by chunk, for validation before the charge: nothing may be released."""
         if self.in_memory:

@@ -11,7 +11,14 @@ import pandas as pd
 import pytest
 from scipy.stats import chisquare, norm
 
-from skdpgen import DPPCA, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant
+from skdpgen import (
+    DPPCA,
+    DPGaussianMixture,
+    MomentSynthesizer,
+    P3GMSynthesizer,
+    PrivacyAccountant,
+    PrivateSearchCV,
+)
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedSum, PrivacyUnit, UnitRelation
 from skdpgen.accounting import BudgetPlan
 from skdpgen.data.sources import ChunkSource
@@ -21,6 +28,7 @@ from skdpgen.mechanisms import (
     _histogram,
     _mixture_sums,
     _moments,
+    _selection,
     add_gaussian,
     class_first_moments,
     class_moments,
@@ -37,6 +45,7 @@ from skdpgen.mechanisms import (
     selection_threshold,
     total,
 )
+from skdpgen.nn import DPNetClassifier
 from skdpgen.synthesizers._dp_merf import RandomFeatures, embedding_sum
 from skdpgen.tabular import Categorical, Numeric, Schema
 from skdpgen.tabular._learning import bins_histogram, schema_histogram
@@ -226,6 +235,23 @@ def test_noise_for_a_row_is_refused_in_a_fit_for_a_person():
     rng.unit = None
     with pytest.raises(ValueError, match="protects one row"):
         add_gaussian(counts, 1.0, rng, UnitRelation("replace_one", unit))
+
+
+@pytest.mark.parametrize("neighboring", NEIGHBORING)
+def test_the_noise_hides_a_worst_case_person_as_it_hides_a_row(neighboring):
+    """Equal rows of one cell, and of two where they are replaced: the shift over the noise is that of Gaussian(z)."""
+    z, k, rng, n_cells = 3.0, 6, NoiseGenerator(), 20_000
+    for weighting, shift in (("rows", k), ("units", 1.0)):
+        rng.unit = unit = PrivacyUnit("person", k, weighting)
+        sizes = np.full(k, k) if weighting == "units" else None
+        person = histogram(np.zeros(k, dtype=int), n_cells, sizes)
+        noise = add_gaussian(person, z, rng, UnitRelation(neighboring, unit))[1:].std()
+        cells = 1 if neighboring == NEIGHBORING[0] else 2
+        assert shift * cells**0.5 / noise == pytest.approx(1 / z, rel=0.03)
+    # the sabotaged twin: the noise of a row, under which the person is k times as visible
+    rng.unit = None
+    noise = add_gaussian(histogram(np.zeros(k, dtype=int), n_cells), z, rng, neighboring)[1:].std()
+    assert k * cells**0.5 / noise == pytest.approx(k / z, rel=0.03)
 
 
 def test_sums_and_relations_of_other_weights_do_not_mix():
@@ -482,6 +508,34 @@ def test_arrays_take_the_identifiers_as_groups():
         DPPCA(1, max_rows_per_unit=2).fit(X, groups=ids[:-1])
     frame = pd.DataFrame(X, columns=["a", "b"]).assign(pid=ids)
     assert list(DPPCA(1, epsilon=50.0, unit="pid", max_rows_per_unit=2).fit(frame).feature_names_in_) == ["a", "b"]
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_the_threshold_of_a_fit_is_that_of_its_unit(weighting, monkeypatch):
+    seen, shipped = [], _selection.select_above
+
+    def observed(noisy, sd, delta, n_columns=1, unit=None):
+        seen.append(unit)
+        return shipped(noisy, sd, delta, n_columns, unit)
+
+    monkeypatch.setattr(_selection, "select_above", observed)
+    frame, options = _visits(), {"unit": "pid", "max_rows_per_unit": 2, "unit_weighting": weighting}
+    MomentSynthesizer(1e3, target="c", **options).fit(frame)  # learned categories
+    MomentSynthesizer(1e3, bounds=(-4, 4), **options).fit(frame[["a"]].to_numpy(), frame["c"], groups=frame["pid"])
+    DPGaussianMixture(epsilon=1e3, **options).fit(frame[["a", "pid"]], frame["c"])
+    assert seen == [PrivacyUnit("pid", 2, weighting)] * 3
+
+
+def test_a_search_that_would_hold_out_single_rows_refuses_units():
+    estimator = MomentSynthesizer(schema=_VISITS, unit="pid", max_rows_per_unit=2)
+    search = PrivateSearchCV(estimator, {"n_components": [1, 2]}, epsilon=1.0, score_bounds=(-10, 0))
+    with pytest.raises(ValueError, match="hold out single rows"):
+        search.fit(_visits())
+
+
+def test_estimators_without_units_refuse_groups():
+    with pytest.raises(ValueError, match="protects one row"):
+        DPNetClassifier().plan(np.zeros((4, 2)), [0, 1, 0, 1], groups=[1, 1, 2, 2])
 
 
 def test_a_unit_survives_the_model_file_and_the_plan(tmp_path):
