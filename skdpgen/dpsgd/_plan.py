@@ -282,7 +282,7 @@ class DPSGDPlan(ChargedPlan):
     expected_batch_size: float
     neighboring: str = "add_or_remove_one"
     max_physical_batch: int | None = None
-    unit: PrivacyUnit | None = None
+    unit: PrivacyUnit | None = field(default=None, kw_only=True)
     _use: PlanUse = field(default_factory=PlanUse, init=False, repr=False, compare=False)
 
     def __post_init__(self):

@@ -201,7 +201,7 @@ class SubsetPlan(ChargedPlan):
     gradient_bound: float = 1.0
     sampler: str = "poisson"
     encoder_update: str = "stateless"
-    unit: PrivacyUnit | None = None
+    unit: PrivacyUnit | None = field(default=None, kw_only=True)
     _use: PlanUse = field(default_factory=PlanUse, init=False, repr=False, compare=False)
 
     def __post_init__(self):
