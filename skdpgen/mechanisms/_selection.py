@@ -130,7 +130,7 @@ def release_kept(counts, noise_multiplier, delta, rng, neighboring):
     if noise_multiplier == 0:
         return np.ones(noisy.shape, dtype=bool)
     sd = noise_multiplier * counts.sensitivity(neighboring)
-    return above_threshold(noisy, counts, sd, delta, unit=unit_of(neighboring))
+    return above_threshold(noisy, counts, sd, delta, 1, unit_of(neighboring))
 
 
 def release_names(names, counts, noise_multiplier, delta, rng, neighboring):
