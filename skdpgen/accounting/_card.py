@@ -554,7 +554,7 @@ def _check_facts(content: Mapping[str, Any]) -> None:
 def _check_unit(stated: str, units: set[str | None]) -> None:
     """Refuse a card whose words on who is protected are not those of the charges of the fit.
 
-    Earlier versions wrote words of their own for charges that protect rows; these stay as they are.
+    Earlier versions wrote other words for charges that protect rows; these stay as they are.
     """
     if len(units) > 1:
         raise ValueError("the charges of the fit protect different units")

@@ -51,7 +51,7 @@ class UnitIds:
     ----------
     unit : PrivacyUnit
     codes : int64 array of shape (n_rows,)
-        Place of the unit of each row among `values`; -1 for a row without an identifier, which is a unit of its own.
+        Place of the unit of each row among `values`; -1 for a row without an identifier, which is a separate unit.
     values : array
         Identifiers, each once.
     """
@@ -96,7 +96,7 @@ def read_ids(values, n_rows, unit, missing):
     n_rows : int
     unit : PrivacyUnit
     missing : {"refuse", "own"}
-        What to do with a row without an identifier: refuse the fit, or take it for a unit of its own.
+        What to do with a row without an identifier: refuse the fit, or take it for a separate unit.
 
     Returns
     -------
@@ -126,7 +126,7 @@ def read_ids(values, n_rows, unit, missing):
     if missing == "refuse" and (codes < 0).any():
         raise InvalidInputError(
             f"{unit.name!r} lacks an identifier in some rows. If each of them is known to be of another person, give "
-            'missing_unit="own", which takes each for a unit of its own; else leave them out. Nothing was charged'
+            'missing_unit="own", which takes each for a separate unit; else leave them out. Nothing was charged'
         )
     return UnitIds(unit, codes.astype(np.int64), _canonical(found, unit))
 
@@ -353,7 +353,7 @@ class UnitSource:
         for chunk in self._all.checked_chunks():
             order.check(chunk[self._column])
             of_last = (chunk[self._column] == order.last).to_numpy(dtype=bool, na_value=False)
-            if not of_last.any():  # rows without an identifier, each a unit of its own
+            if not of_last.any():  # rows without an identifier, each a separate unit
                 yield [chunk]
                 continue
             first = int(of_last.argmax())

@@ -75,7 +75,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         With units: "rows" counts every row used, and its noise grows with `max_rows_per_unit`. "units" counts every
         unit once, its rows in equal parts: the noise is that of one row.
     missing_unit : {"refuse", "own"}, default="refuse"
-        With units: whether a row without an identifier is refused, or is a unit of its own.
+        With units: whether a row without an identifier is refused, or is a separate unit.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise.
     random_state : int, RandomState instance or None, default=None

@@ -222,7 +222,7 @@ class ChargedFit:
         return float(n_rows) if self.neighboring == "replace_one" else float(released)
 
     def sample_size(self, rows, released):
-        """Number of rows to sample, as `row_count`; where units count 1, a release of its own (`row_count`)."""
+        """Number of rows to sample, as `row_count`; where units count 1, a separate release (`row_count`)."""
         if "row_count" not in self.noise:
             return self.row_count(len(rows), released)
         counted = add_gaussian(rows.kept_rows(), self.noise["row_count"], self.rng, self.neighboring)

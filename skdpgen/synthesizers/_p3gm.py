@@ -194,7 +194,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         unit once, its rows in equal parts: the noise is that of one row, and the model is that of a random row of a
         random unit.
     missing_unit : {"refuse", "own"}, default="refuse"
-        With `unit`: whether a row without an identifier is refused, or is a unit of its own.
+        With `unit`: whether a row without an identifier is refused, or is a separate unit.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
