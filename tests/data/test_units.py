@@ -375,6 +375,22 @@ def test_equal_identifiers_are_one_unit_whatever_their_dtype():
     np.testing.assert_array_equal(_kept(pd.Series(ids, dtype="Int64")).rows, wanted)
 
 
+@pytest.mark.parametrize("other", ["x", None, 1.5, 2**70, uuid.UUID(int=7)])
+@pytest.mark.parametrize("as_series", [False, True])
+def test_an_identifier_of_another_type_changes_no_row_of_another(other, as_series):
+    ids = [int(i) for i in np.repeat(np.arange(50), 5)]
+    wanted = _kept(np.array(ids)).rows
+    found = _kept(pd.Series([*ids, other], dtype=object) if as_series else [*ids, other], missing="own").rows
+    np.testing.assert_array_equal(found[found < len(ids)], wanted)
+
+
+def test_floats_that_are_one_number_for_several_integers_are_refused():
+    with pytest.raises(InvalidInputError, match="integers or as text") as error:
+        _kept(np.array([2.0**53, 1.0]))
+    assert "9007199254740992" not in str(error.value)
+    assert len(_kept(np.array([np.inf, 2.0**53 - 1])).rows) == 2
+
+
 def test_rows_without_an_identifier_are_refused_or_units_of_their_own():
     ids = pd.Series(["a", None, "a", None, "a"])
     with pytest.raises(InvalidInputError, match='missing_unit="own"'):
