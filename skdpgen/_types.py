@@ -152,7 +152,7 @@ class BoundedSum:
         unit = unit_of(neighboring)
         relation = check_neighboring(neighboring if unit is None else neighboring.neighboring)
         added = self.add_or_remove_one
-        replaced = 2 * added if self.replace_one is None else self.replace_one
+        replaced = 2 * self.add_or_remove_one if self.replace_one is None else self.replace_one
         if unit is None or self.unit == "unit":
             if self.weighted or (self.unit == "unit") != (unit is not None):
                 raise ValueError("this sum is one of units: its noise follows the relation between units")

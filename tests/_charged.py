@@ -12,5 +12,6 @@ __all__ = ["charged"]
 def charged(plan):
     """Charge a plan and give it back."""
     if plan.private:
-        PrivacyAccountant(math.inf, neighboring=getattr(plan, "neighboring", None)).charge(plan, "test")
+        unit = None if getattr(plan, "unit", None) is None else plan.unit.name
+        PrivacyAccountant(math.inf, neighboring=getattr(plan, "neighboring", None), unit=unit).charge(plan, "test")
     return plan

@@ -187,8 +187,8 @@ class Audit:
         everywhere(self._patch, subset_draws, self._subset_draws)
         audit, charge, release, start = self, PrivacyAccountant.charge, GradientNoise.release, PoissonLoader.__init__
 
-        def charged(accountant, event, label, extra_delta=0.0, *, private=True):
-            receipt = charge(accountant, event, label, extra_delta, private=private)
+        def charged(accountant, event, label, extra_delta=0.0, *, private=True, unit=None):
+            receipt = charge(accountant, event, label, extra_delta, private=private, unit=unit)
             audit.log.append(("charge", event, extra_delta))
             return receipt
 
@@ -222,9 +222,9 @@ class Audit:
         noisy = add_gaussian(query, noise_multiplier, rng, neighboring)
         return noisy if self._change is None else self._change(noisy)
 
-    def _select_above(self, noisy_counts, sd, delta, n_columns=1):
+    def _select_above(self, noisy_counts, sd, delta, n_columns=1, unit=None):
         self.log.append(("threshold", delta))
-        return select_above(noisy_counts, sd, delta, n_columns)
+        return select_above(noisy_counts, sd, delta, n_columns, unit)
 
     def _subset_draws(self, plan, rng):
         self.subset_plans.append(plan)

@@ -455,12 +455,12 @@ MUTANTS = [
     (
         "threshold without the one record",
         list(THRESHOLD.values()),
-        (selection_threshold, ("1.0 + float($sd) * -ndtri($tail)", "float($sd) * -ndtri($tail)")),
+        (selection_threshold, ("$count + float($sd) * -ndtri($tail)", "float($sd) * -ndtri($tail)")),
     ),
     (
         "threshold's delta for each column",
         [THRESHOLD[8]],
-        (selection_threshold, ("np.log1p(-$delta) / $n_columns", "np.log1p(-$delta)")),
+        (selection_threshold, ("np.log1p(-$delta) / $n", "np.log1p(-$delta)")),
     ),
     # accounting
     (

@@ -447,7 +447,7 @@ MUTANTS = [
         [*_count("frame"), *_kept("frame")],
         (
             _frame_model.fit_frame_model,
-            ("$fit.row_count(len($rows), $particles.class_counts.sum())", "float(len($rows))"),
+            ("$fit.sample_size($rows, $particles.class_counts.sum())", "float(len($rows))"),
         ),
     ),
     (

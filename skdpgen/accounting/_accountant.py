@@ -20,7 +20,7 @@ from ._filter import Entry, PrivacyFilter, proves_privacy
 from ._ledger import FileLedger, MemoryLedger, create_ledger_file
 from ._ledger_fits import fits_frame
 from ._pricing import check_delta, check_epsilon, epsilon_pld, gaussian_mu
-from ._receipt import ChargedSteps, Receipt, resume
+from ._receipt import ChargedSteps, Receipt, resume, unit_of_plan
 from ._renyi import rdp_at
 
 if TYPE_CHECKING:
@@ -223,20 +223,15 @@ class PrivacyAccountant:
                 f"the plan is for {relation!r}, and this ledger for {self.neighboring!r}: make the plan with "
                 "neighboring=accountant.neighboring; nothing was charged"
             )
-        charge = Charge(label, plan.event, extra_delta, self._unit_of(plan, unit))
+        own = unit_of_plan(plan)
+        if unit not in (None, own):
+            raise ValueError(f"the plan is for {in_words(own)}, and not for {in_words(unit)}; nothing was charged")
+        charge = Charge(label, plan.event, extra_delta, own)
         with plan._use.lock:  # of two threads that charge one plan, the second is refused before it is charged
             plan._check_free()
             receipt = self._charge_event(charge, status)
             receipt.cover(plan)
         return receipt
-
-    def _unit_of(self, plan, unit: str | None) -> str | None:
-        """Name of the unit that a plan of steps protects; `unit`, where it is given, must be the same."""
-        found = getattr(plan, "unit", None)
-        name = None if found is None else found.name
-        if unit not in (None, name):
-            raise ValueError(f"the plan protects {in_words(name)}, and unit={unit!r} was given; nothing was charged")
-        return name
 
     def _charge_event(self, charge: Charge, status: str) -> Receipt:
         number = self._add([charge], status)

@@ -16,7 +16,16 @@ from ._filter import PrivacyFilter
 from ._ledger import FileLedger
 from ._ledger_records import FitSteps
 
-__all__ = ["ChargedSteps", "CheckpointHeader", "Receipt", "header_text", "read_header", "read_whole", "resume"]
+__all__ = [
+    "ChargedSteps",
+    "CheckpointHeader",
+    "Receipt",
+    "header_text",
+    "read_header",
+    "read_whole",
+    "resume",
+    "unit_of_plan",
+]
 
 
 class Receipt:
@@ -93,11 +102,15 @@ class Receipt:
         """
         if not plan.private:
             return plan
-        check_same_unit(plan, self._charge)
         if self._process != process_identity():
             raise RuntimeError(
                 f"the charge {self.label!r} was made in another process (or the receipt was pickled), which alone may "
                 "train for it: charge in the process that trains"
+            )
+        if (unit := unit_of_plan(plan)) != self._charge.unit:
+            raise RuntimeError(
+                f"the charge {self.label!r} is for {in_words(self._charge.unit)}, and the plan for {in_words(unit)}: a "
+                "step that samples the one does not protect the other"
             )
         with self._lock:
             left = _without(self._left, releases(plan.event))
@@ -123,16 +136,6 @@ class Receipt:
 
     def __repr__(self):
         return f"Receipt({self.label!r})"
-
-
-def check_same_unit(plan, charge: Charge) -> None:
-    """RuntimeError where a plan samples and clips others than those whom the charge protects."""
-    unit = getattr(plan, "unit", None)
-    if (None if unit is None else unit.name) != charge.unit:
-        protected = in_words(None if unit is None else unit.name)
-        raise RuntimeError(
-            f"the plan protects {protected}, and the charge {charge.label!r} was made for {in_words(charge.unit)}"
-        )
 
 
 def _void(charge: Charge) -> Receipt:
@@ -206,8 +209,7 @@ def resume(plan, path, ledger, rule: PrivacyFilter):
             charge, steps, taken = ledger.steps_of(header.record, rule)
         except ValueError as error:
             raise LedgerError(f"{path} does not fit the ledger {ledger.path}: {error}") from None
-        check_same_unit(plan, charge)
-        if not _same_training(plan, charge) or header.plan != plan.numbers:
+        if unit_of_plan(plan) != charge.unit or not _same_training(plan, charge) or header.plan != plan.numbers:
             raise RuntimeError(
                 f"{path} is the checkpoint of a training under another plan, charged as {charge.label!r}: give the "
                 "plan the same numbers"
@@ -230,6 +232,12 @@ def resume(plan, path, ledger, rule: PrivacyFilter):
         plan._bind()
         plan._use.resume(ChargedSteps(ledger, rule, header.record), taken)
     return plan
+
+
+def unit_of_plan(plan) -> str | None:
+    """Return who the steps of a plan protect: all rows of one unit, by name; None: one row."""
+    unit = getattr(plan, "unit", None)
+    return None if unit is None else unit.name
 
 
 def _same_training(plan, charge: Charge) -> bool:

@@ -601,7 +601,8 @@ def audit_training(plan, *, delta=1e-5, canaries=20_000, guesses=None, confidenc
     guesses = _best_guesses(claimed, delta, canaries, confidence) if guesses is None else int(guesses)
     # a new plan, charged to an accountant that is dropped at once: the records are dummy data
     trained = dataclasses.replace(plan, noise_multiplier=plan.noise_multiplier * noise_scale)
-    PrivacyAccountant(math.inf, neighboring=plan.neighboring).charge(trained, "audit of a training")
+    unit = None if plan.unit is None else plan.unit.name
+    PrivacyAccountant(math.inf, neighboring=plan.neighboring, unit=unit).charge(trained, "audit of a training")
     scores = _train(trained, plan, chosen)
     order = np.argsort(scores)
     low, high = order[: guesses // 2], order[canaries - (guesses - guesses // 2) :]

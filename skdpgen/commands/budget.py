@@ -68,9 +68,8 @@ def run(arguments):
     estimator, data = _estimator(arguments, units), _data(arguments)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        first = estimator.plan(*data)
-        plan = BudgetPlan.of(first, arguments.rows)
-        compared = _compared(first, most) if units else []
+        plan = BudgetPlan.of(estimator.plan(*data), arguments.rows)
+        compared = _compared(estimator.plan(*data), most) if units else []
     if arguments.plot:
         plan.plot(arguments.plot)
     if arguments.json:
@@ -78,7 +77,7 @@ def run(arguments):
         return
     print(plan)
     if compared:
-        print("\n" + "\n".join(_in_words(compared, first)))
+        print("\n" + "\n".join(_in_words(compared, arguments.unit)))
 
 
 def _compared(plan, most):
@@ -98,7 +97,7 @@ def _compared(plan, most):
     return found
 
 
-def _in_words(compared, plan):
+def _in_words(compared, unit):
     """The comparison as lines of text."""
     from ..utils.printing import table_lines
 
@@ -108,7 +107,7 @@ def _in_words(compared, plan):
         for row in compared
     ]
     return [
-        f"noise of the largest release for one {plan.unit.name}, in contributions of one row (of one unit, with "
+        f"noise of the largest release for one {unit}, in contributions of one row (of one unit, with "
         "weighting units):",
         *table_lines(head, lines),
         "group privacy: a fit that protects one row, at an epsilon so small that so many rows are protected too;",

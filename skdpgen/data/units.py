@@ -77,11 +77,14 @@ class KeptRows:
         Number of rows used of the unit of each of them, where units count 1; None where rows do.
     n_per_unit : int64 array of shape (n_units,)
         Number of rows used of each unit.
+    codes : int64 array of shape (n_kept,)
+        Number of the unit of each of them, for steps that sample units.
     """
 
     rows: np.ndarray
     unit_sizes: np.ndarray | None
     n_per_unit: np.ndarray
+    codes: np.ndarray
 
 
 def read_ids(values, n_rows, unit, missing):
@@ -220,7 +223,8 @@ def keep_rows(ids, key):
     rows, unit_sizes = order[drawn][mask], np.repeat(used, used)
     ascending = np.argsort(rows)
     weighted = ids.unit.weighting == "units"
-    return KeptRows(rows[ascending], unit_sizes[ascending] if weighted else None, used)
+    rows = rows[ascending]
+    return KeptRows(rows, unit_sizes[ascending] if weighted else None, used, codes[rows])
 
 
 def draw_key(rng):

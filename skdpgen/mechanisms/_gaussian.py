@@ -51,7 +51,7 @@ def add_gaussian(bounded_sum, noise_multiplier, rng, neighboring):
     if not (np.isfinite(noise_multiplier) and noise_multiplier >= 0):
         raise ValueError(f"noise_multiplier must be a finite number of at least 0; got {noise_multiplier!r}")
     unit = unit_of(neighboring)
-    check_neighboring(neighboring if unit is None else neighboring.neighboring)
+    check_neighboring(getattr(neighboring, "neighboring", neighboring))
     if getattr(rng, "unit", None) != unit:
         raise ValueError(f"this fit protects {rng.unit or 'one row'}, and the noise was asked for {unit or 'one row'}")
     observed = {"query": Query(bounded_sum, noise_multiplier, neighboring), "seeded": not getattr(rng, "private", True)}

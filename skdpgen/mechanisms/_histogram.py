@@ -83,8 +83,14 @@ def joint_histogram(codes, n_bins, weights=None, unit_sizes=None):
         d, per_cell = len(codes), 1.0
     else:
         d, per_cell = float(np.sum(np.square(weights))), np.repeat(np.asarray(weights, dtype=np.float64), n_bins)
-    bounds = {"add_or_remove_one": d**0.5, "replace_one": (2 * d) ** 0.5}
-    return BoundedSum(counts, **bounds, weights=per_cell, lattice=LATTICE, weighted=own is not None)
+    return BoundedSum(
+        counts,
+        add_or_remove_one=d**0.5,
+        replace_one=(2 * d) ** 0.5,
+        weights=per_cell,
+        lattice=LATTICE,
+        weighted=own is not None,
+    )
 
 
 def split_histogram(released, n_bins):

@@ -78,7 +78,8 @@ def selection_threshold(sd, delta, n_columns=1, unit=None):
 
     def passed_by(count, n):
         # -Phi^-1(p) with the upper tail p = 1 - (1 - delta)^(1/n), which 1 - x would round away
-        return count + float(sd) * -ndtri(-np.expm1(np.log1p(-delta) / n))
+        tail = -np.expm1(np.log1p(-delta) / n)
+        return count + float(sd) * -ndtri(tail)
 
     return max(passed_by(float(weight), n_columns), passed_by(weight / most, most * n_columns))
 
@@ -129,7 +130,7 @@ def release_kept(counts, noise_multiplier, delta, rng, neighboring):
     if noise_multiplier == 0:
         return np.ones(noisy.shape, dtype=bool)
     sd = noise_multiplier * counts.sensitivity(neighboring)
-    return above_threshold(noisy, counts, sd, delta, unit=unit_of(neighboring))
+    return above_threshold(noisy, counts, sd, delta, 1, unit_of(neighboring))
 
 
 def release_names(names, counts, noise_multiplier, delta, rng, neighboring):

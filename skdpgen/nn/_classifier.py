@@ -12,7 +12,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import nn
 
-from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
+from .._base import PRIVACY_CONSTRAINTS, UNIT_CONSTRAINTS, PrivateEstimator
+from .._types import unit_of
 from ..accounting import Phase
 from ..data.labels import (
     class_for_all,
@@ -23,6 +24,7 @@ from ..data.labels import (
     sorted_classes,
 )
 from ..data.scaling import check_bounds, learn_scaling, scaling_phases
+from ..data.units import draw_key, keep_rows, read_groups, take_groups
 from ..dpsgd import DPSGDPlan
 from ..dpsgd._seeding import torch_seeded
 from ..mechanisms import add_gaussian, histogram
@@ -89,15 +91,25 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
     hidden_layer_sizes : sequence of int, default=(100,)
         Widths of the hidden layers of the default network; empty for a linear classifier.
     sampling_rate : float, default=0.02
-        Probability with which a record takes part in a step; public.
+        Probability with which a record, or a unit with all its rows, takes part in a step; public.
     steps : int, default=500
         Steps of DP-SGD; public.
     gradient_bound : float, default=1.0
-        Norm to which the gradient of one record is clipped.
+        Norm to which the gradient of one record, or of one unit, is clipped.
     net : DPNet or None, default=None
         Template, which is cloned, for ``net__lr``, ``net__optimizer``, ``net__callbacks``. Its module is made with
         ``n_features`` and ``n_classes`` and gives logits. None: `ClassifierModule` with Adam at a learning rate of
         0.01, and the parameters averaged over the last steps.
+    unit : column name or None, default=None
+        Who is protected, with all rows: the name of the column of identifiers, such as "patient_nbr", which is in the
+        DataFrame or in `groups` of `fit`. The column is no feature. None: one row.
+    max_rows_per_unit : int or None, default=None
+        With units: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public.
+    unit_weighting : {"rows", "units"}, default="rows"
+        With units: "rows" counts every row used, and the gradient of a unit is the sum over its rows. "units" counts
+        every unit once, and its gradient is the mean. Both are clipped once to `gradient_bound`.
+    missing_unit : {"refuse", "own"}, default="refuse"
+        With units: whether a row without an identifier is refused, or is a unit of its own.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise.
     device : str, default="cpu"
@@ -153,6 +165,7 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         "steps": [Interval(Integral, 1, None, closed="left")],
         "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both")],
         "net": [DPNet, None],
+        **UNIT_CONSTRAINTS,
         "device": [str],
         "progress": ["boolean", StrOptions({"auto"})],
     }
@@ -172,6 +185,10 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         steps=500,
         gradient_bound=1.0,
         net=None,
+        unit=None,
+        max_rows_per_unit=None,
+        unit_weighting="rows",
+        missing_unit="refuse",
         noise="secure",
         device="cpu",
         random_state=None,
@@ -189,21 +206,27 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         self.steps = steps
         self.gradient_bound = gradient_bound
         self.net = net
+        self.unit = unit
+        self.max_rows_per_unit = max_rows_per_unit
+        self.unit_weighting = unit_weighting
+        self.missing_unit = missing_unit
         self.noise = noise
         self.device = device
         self.random_state = random_state
         self.progress = progress
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y):
+    def fit(self, X, y, groups=None):
         """Train on rows and their classes.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Finite numbers, one row for each person.
+            Finite numbers, one row for each person, or with `groups` several.
         y : array-like of shape (n_samples,)
             Classes.
+        groups : array-like of shape (n_samples,), default=None
+            Identifiers of the units of the rows, of any dtype; for a DataFrame they may be its column `unit`.
 
         Returns
         -------
@@ -218,17 +241,19 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
 
         Notes
         -----
-        **Privacy.** The unit is one row with its class, under `neighboring`. Charged before anything is released, as
-        one composed event that costs (`epsilon`, `delta`): `steps` Poisson-sampled Gaussian releases of clipped
-        gradient sums; one Gaussian release for each of bounds and classes that is not declared (classes also spend a
-        tenth of `delta`), and one for the number of rows where that is private.
+        **Privacy.** The unit is one row with its class, or all rows of one `unit`, under `neighboring`. Charged before
+        anything is released, as one composed event that costs (`epsilon`, `delta`): `steps` Poisson-sampled Gaussian
+        releases of clipped gradient sums; one Gaussian release for each of bounds and classes that is not declared
+        (classes also spend a tenth of `delta`), and one for the number of rows, or of units, where that is private.
         """
-        return self._fit(X, y)
+        return self._fit(X, y, groups)
 
-    def _prepare(self, X, y, accountant):
+    def _prepare(self, X, y, accountant, groups=None):
         validate_data(self, y=_not_none(y), skip_check_array=True)
+        X, groups = take_groups(self, X, groups)
         X = validate_rows(self, X, order=None)
         y = _check_y(y, len(X))
+        ids = read_groups(groups, len(X), self._unit, self.missing_unit)
         bounds = check_bounds(self.bounds, X.shape[1])
         declared = None if self.classes is None else sorted_classes(list(self.classes))
         if declared is not None:
@@ -236,7 +261,7 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         phases = [*scaling_phases(self.bounds, 1.0, self.bounds_share)]
         if declared is None:
             phases.append(Phase("classes", self.bounds_share))
-        if accountant.neighboring == "add_or_remove_one":
+        if accountant.neighboring == "add_or_remove_one" or ids is not None:
             phases.append(Phase("rows", _ROWS_SHARE))
         left = 1 - sum(phase.share for phase in phases)
         if left <= 0:
@@ -254,21 +279,24 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
                 f"the module of net gives shape {tuple(shape)}; logits of shape {(3, n_classes)} are needed"
             )
         plan = self._calibrate(accountant, phases, learns_names=declared is None)
-        return (X, y, bounds, declared), plan
+        return (X, y, bounds, declared, ids), plan
 
     def _complete(self, rows, plan, rng):
-        X, y, bounds, declared = rows
-        noise, neighboring = plan.noise_multipliers, plan.neighboring
-        self.scaling_ = learn_scaling(X, bounds, 1.0, noise, rng, neighboring)
+        X, y, bounds, declared, ids = rows
+        noise, relation, units, sizes = plan.noise_multipliers, plan.relation, None, None
+        if ids is not None:
+            kept = keep_rows(ids, draw_key(rng))
+            X, y, units, sizes = X[kept.rows], y[kept.rows], kept.codes, kept.unit_sizes
+        self.scaling_ = learn_scaling(X, bounds, 1.0, noise, rng, relation, unit_sizes=sizes)
         if declared is None:
-            kept = learn_classes(y, noise["classes"], plan.extra_delta, rng, neighboring)
+            kept = learn_classes(y, noise["classes"], plan.extra_delta, rng, relation, unit_sizes=sizes)
             # all labels are of one kind, so the first says what stands for all of them
             self.classes_ = np.array(kept or class_for_all(np.array(y[:1].tolist()).dtype))
             codes = label_codes(y, kept) if kept else np.zeros(len(y), dtype=np.int64)
         else:
             self.classes_, codes = declared, declared_codes(y, declared)
-        n_rows = float(len(X)) if "rows" not in noise else _row_count(len(X), noise["rows"], rng, neighboring)
-        net = self._train(X, codes, n_rows, plan, neighboring)
+        n_rows = float(len(X)) if "rows" not in noise else _row_count(len(X), noise["rows"], rng, relation, sizes)
+        net = self._train(X, codes, units, n_rows, plan)
         self.module_ = net.module_.cpu().eval()
         self.parameters_ = nn.utils.parameters_to_vector(self.module_.parameters()).detach().numpy()
         assumptions = [
@@ -305,7 +333,7 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
             module__n_classes=n_classes,
         )
 
-    def _train(self, X, codes, rows, plan, neighboring):
+    def _train(self, X, codes, units, rows, plan):
         known = codes >= 0
         scaled = self.scaling_.transform(X[known]).astype(np.float32)
         dpsgd = DPSGDPlan(
@@ -314,11 +342,12 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
             l2_bound=self.gradient_bound,
             noise_multiplier=plan.noise_multipliers["network"],
             expected_batch_size=self.sampling_rate * rows,
-            neighboring=neighboring,
+            neighboring=plan.neighboring,
+            unit=plan.unit,
         )
         net = self._make_net(X.shape[1], len(self.classes_), self._receipt.cover(dpsgd))
         net.set_params(progress_text=f"epsilon {plan.epsilon:.3g}")
-        return net.fit(scaled, codes[known].astype(np.int64))
+        return net.fit(scaled, codes[known].astype(np.int64), groups=None if units is None else units[known])
 
     def predict_proba(self, X):
         """Return the probability of each class, shape (n_samples, n_classes); private values for private rows."""
@@ -354,7 +383,8 @@ def _check_y(y, n_rows):
     return y
 
 
-def _row_count(n_rows, noise_multiplier, rng, neighboring):
-    """Release the number of rows; the result is at least its noise multiplier, because it is a denominator."""
-    rows = histogram(np.zeros(n_rows, dtype=np.int64), 1)
-    return max(float(add_gaussian(rows, noise_multiplier, rng, neighboring)[0]), noise_multiplier, 1.0)
+def _row_count(n_rows, noise_multiplier, rng, relation, unit_sizes=None):
+    """Release the number of rows, or of units; at least the noise's standard deviation, because it is a denominator."""
+    rows = histogram(np.zeros(n_rows, dtype=np.int64), 1, unit_sizes)
+    least = noise_multiplier * (1 if (unit := unit_of(relation)) is None else unit.weight)
+    return max(float(add_gaussian(rows, noise_multiplier, rng, relation)[0]), least, 1.0)

@@ -34,7 +34,7 @@ def check_noninterference(estimator, data_a, data_b, *, rows=None, source=None, 
     data_a, data_b : tuple
         Arguments of ``fit``, X or (X, y): arrays, or DataFrames in memory. Public facts are equal (names, kinds,
         numbers of columns; under ``replace_one`` the number of rows too), and the rest as different as can be: signs,
-        sizes, classes, extreme and missing values, order, and the number of rows.
+        sizes, classes, extreme and missing values, order, and the number of rows. Arrays of units are (X, y, groups).
     rows : tuple, default=None
         As `data_a`: single rows that join (or replace another) in the neighbouring data sets. None: a few of `data_a`
         and `data_b`. Rows at the edge of a case are better: beyond bounds, of a class that is nowhere else. Where the
@@ -82,12 +82,15 @@ def check_noninterference(estimator, data_a, data_b, *, rows=None, source=None, 
     replace = make(data_a)[0].get_params(deep=False)["neighboring"] == "replace_one" or _accountant_replaces(
         make(data_a)[0]
     )
-    unit = make(data_a)[0].get_params(deep=False).get("unit")
-    if unit is not None and (rows is None or len(data_a) != 1):
-        raise ValueError("of an estimator with unit=, give frames alone, and rows= of one unit that is nowhere else")
-    if replace and unit is None and _length(data_a) != _length(data_b):
+    has_units = make(data_a)[0].get_params(deep=False).get("max_rows_per_unit") is not None
+    if has_units and rows is None:
+        raise ValueError("of an estimator with units, give rows= of one unit that is nowhere else")
+    unit = make(data_a)[0].get_params(deep=False)["unit"] if has_units else None
+    if replace and not has_units and _length(data_a) != _length(data_b):
         raise ValueError("under replace_one the number of rows is public: give data sets of one length")
-    pool = _Pool(data_a, data_b, data_a if rows is None else _tuple(rows), unit=unit)
+    pool = _Pool(data_a, data_b, data_a if rows is None else _tuple(rows))
+    if has_units:
+        pool.find_units(unit)
     first = _fit(make, data_a)
     spent, _ = make(data_a)
     neighbouring = pool.neighbours(replace, own_rows=rows is not None) if neighbours else None
@@ -209,12 +212,18 @@ def _length(data):
 class _Pool:
     """All rows of all data sets, to make others of: dtypes are those of all of them together."""
 
-    def __init__(self, *sets, unit=None):
+    _units = None  # of each row, where the unit is not a row
+
+    def __init__(self, *sets):
         self._lengths = [_length(data) for data in sets]
         if len({len(data) for data in sets}) != 1:
             raise ValueError("the data sets must all have y, or none of them")
         self._parts = [_joined([np.asarray(p) if isinstance(p, list) else p for p in parts]) for parts in zip(*sets)]
-        self._units = None if unit is None else pd.factorize(self._parts[0][unit])[0]
+
+    def find_units(self, column):
+        """Take the units from a column of the frame, or from the third argument of ``fit``."""
+        values = self._parts[2] if len(self._parts) == 3 else self._parts[0][column]
+        self._units = pd.factorize(values)[0]
 
     def taken(self, at):
         """Rows by their places in the pool, as arguments of ``fit``."""

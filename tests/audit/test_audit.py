@@ -179,7 +179,7 @@ class _Foreign(DPPCA):
     def fit(self, X, y=None):
         with self._fitting():
             accountant = self._resolve_accountant()
-            (X, _), plan = self._prepare(X, y, accountant)
+            (X, *_), plan = self._prepare(X, y, accountant)
             rng = self._charge(accountant, plan)
             rows = X / np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True))
             scale = plan.noise_multipliers["moments"] * self.honesty

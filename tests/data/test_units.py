@@ -17,6 +17,7 @@ from skdpgen import (
     MomentSynthesizer,
     P3GMSynthesizer,
     PrivacyAccountant,
+    PriVAESynthesizer,
     PrivateSearchCV,
 )
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedSum, PrivacyUnit, UnitRelation
@@ -46,7 +47,6 @@ from skdpgen.mechanisms import (
     total,
     triple_interactions,
 )
-from skdpgen.nn import DPNetClassifier
 from skdpgen.synthesizers._dp_merf import RandomFeatures, embedding_sum
 from skdpgen.tabular import Categorical, Numeric, Schema
 from skdpgen.tabular._learning import bins_histogram, schema_histogram
@@ -553,7 +553,7 @@ def test_a_search_that_would_hold_out_single_rows_refuses_units():
 
 def test_estimators_without_units_refuse_groups():
     with pytest.raises(ValueError, match="protects one row"):
-        DPNetClassifier().plan(np.zeros((4, 2)), [0, 1, 0, 1], groups=[1, 1, 2, 2])
+        PriVAESynthesizer().plan(np.zeros((4, 2)), groups=[1, 1, 2, 2])
 
 
 def test_a_unit_survives_the_model_file_and_the_plan(tmp_path):

@@ -136,7 +136,7 @@ def test_p3gms_net_trains_by_units(X):
 
 
 def test_a_checkpoint_of_units_is_not_resumed_for_rows(X, tmp_path):
-    accountant = PrivacyAccountant(50.0, ledger=tmp_path / "ledger.json")
+    accountant = PrivacyAccountant(50.0, ledger=tmp_path / "ledger.json", unit="person")
     plan = DPSGDPlan(0.3, 8, 1.0, 1.0, 18, unit=PrivacyUnit("person", 18))
     accountant.charge(plan, "training")
     path = tmp_path / "net.safetensors"

@@ -1,0 +1,110 @@
+"""DPNetClassifier protects persons with several rows: the charge, the ledger and every release are for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_digits
+
+from skdpgen._types import PrivacyUnit
+from skdpgen.accounting import PrivacyAccountant
+from skdpgen.dpsgd import DPSGDPlan
+from skdpgen.exceptions import InvalidInputError, PrivacyLeakWarning
+from skdpgen.nn import DPNetClassifier
+from skdpgen.testing import seeded_noise
+
+X, Y = load_digits(return_X_y=True)
+GROUPS = np.repeat(np.arange(len(X)), np.resize([1, 1, 3, 2, 1], len(X)))[: len(X)]
+FACTS = {"bounds": (0, 16), "classes": range(10), "max_rows_per_unit": 3, "steps": 40, "sampling_rate": 0.1}
+
+
+@pytest.mark.parametrize("weighting", ["rows", "units"])
+@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+def test_a_classifier_of_units_learns_and_is_charged_for_units(relation, weighting):
+    model = DPNetClassifier(20.0, neighboring=relation, unit="writer", unit_weighting=weighting, **FACTS)
+    model.fit(X, Y, groups=GROUPS)
+    assert model.score(X, Y) > 0.6
+    assert model.accountant_.unit == "writer"
+    assert model.card_["unit"].startswith("all rows of one writer, at most 3 of them used")
+    report = model.accountant_.report()
+    assert set(report["release"]) == {"rows", "network"}
+    assert model.accountant_.epsilon_spent() == pytest.approx(20.0, rel=1e-3)
+
+
+def test_identifiers_are_a_column_of_a_frame_and_no_feature():
+    frame = pd.DataFrame(X[:300], columns=[f"p{k}" for k in range(64)]).assign(writer=GROUPS[:300])
+    model = DPNetClassifier(10.0, unit="writer", **FACTS).fit(frame, Y[:300])
+    assert model.n_features_in_ == 64
+    assert "writer" not in model.feature_names_in_
+    assert model.predict(frame.drop(columns="writer")).shape == (300,)
+
+
+def test_learned_bounds_and_classes_follow_the_unit():
+    facts = {**FACTS, "bounds": None, "classes": None}
+    model = DPNetClassifier(50.0, unit="writer", **facts).fit(X, Y, groups=GROUPS)
+    assert set(model.accountant_.report()["release"]) >= {"bounds", "classes", "rows", "network"}
+    assert set(model.classes_) <= set(range(10))
+
+
+def test_at_most_k_rows_of_a_unit_are_used(monkeypatch):
+    from skdpgen.nn import DPNet
+
+    seen = []
+    monkeypatch.setattr(DPNet, "fit", lambda self, X, y, groups: seen.append((X, groups)) or self.initialize())
+    monkeypatch.setattr(DPNet, "noise_description_", "none", raising=False)
+    monkeypatch.setattr(DPNet, "noise_private_", True, raising=False)
+    groups = np.repeat(np.arange(40), 45)[: len(X)]
+    DPNetClassifier(10.0, unit="writer", **FACTS).fit(X, Y, groups=groups)
+    ((rows, codes),) = seen
+    assert (np.bincount(codes) == 3).all()
+    assert len(rows) == 3 * 40
+
+
+def test_a_unit_needs_identifiers_before_the_charge():
+    accountant = PrivacyAccountant(5.0, unit="writer")
+    model = DPNetClassifier(1.0, accountant=accountant, unit="writer", **FACTS)
+    with pytest.raises(InvalidInputError, match="needs its identifiers"):
+        model.fit(X, Y)
+    with pytest.raises(InvalidInputError, match="lacks an identifier"):
+        model.fit(X, Y, groups=np.where(GROUPS == 3, np.nan, GROUPS))
+    with pytest.raises(ValueError, match="max_rows_per_unit"):
+        DPNetClassifier(1.0, accountant=accountant, unit="writer").fit(X, Y, groups=GROUPS)
+    assert not accountant.charges
+
+
+def test_a_unit_of_one_row_each_is_a_fit_of_rows_but_for_the_slack_of_sums():
+    facts = {**FACTS, "max_rows_per_unit": 1}
+    with pytest.warns(PrivacyLeakWarning), seeded_noise(0):
+        model = DPNetClassifier(10.0, unit="writer", **facts).fit(X, Y, groups=np.arange(len(X)))
+    rows = DPNetClassifier(10.0, **{k: v for k, v in FACTS.items() if k != "max_rows_per_unit"})
+    with pytest.warns(PrivacyLeakWarning), seeded_noise(0):
+        rows.fit(X, Y)
+    assert (
+        model.accountant_.report()["noise_multiplier"].tolist()
+        == rows.accountant_.report()["noise_multiplier"].tolist()
+    )
+
+
+# ---- charges for units and plans ------------------------------------------------------------------------------------
+def test_a_plan_is_charged_for_its_unit_and_to_a_ledger_of_that_unit():
+    of_units, of_rows = (DPSGDPlan(0.1, 5, 1.0, 2.0, 10, unit=unit) for unit in (PrivacyUnit("writer", 3), None))
+    for plan, unit in ((of_units, None), (of_units, "reader"), (of_rows, "writer")):
+        accountant = PrivacyAccountant(5.0, unit=unit)
+        with pytest.raises(ValueError, match="row"):
+            accountant.charge(plan, "training")
+        assert not accountant.charges
+    accountant = PrivacyAccountant(5.0, unit="writer")
+    accountant.charge(of_units, "training")
+    assert accountant.charges[0].unit == "writer"
+    with pytest.raises(ValueError, match="reader"):
+        accountant.charge(DPSGDPlan(0.1, 5, 1.0, 2.0, 10, unit=PrivacyUnit("writer", 3)), "training", unit="reader")
+
+
+def test_a_charge_for_units_covers_no_training_on_rows():
+    accountant = PrivacyAccountant(5.0, unit="writer")
+    plan = DPSGDPlan(0.1, 5, 1.0, 2.0, 10)
+    receipt = accountant.charge(plan.event, "fit", unit="writer")
+    with pytest.raises(RuntimeError, match="samples the one does not protect the other"):
+        receipt.cover(plan)
+    receipt.cover(DPSGDPlan(0.1, 5, 1.0, 2.0, 10, unit=PrivacyUnit("writer", 3)))
