@@ -371,11 +371,12 @@ class UnitSource:
             if not of_last.any():  # rows without an identifier, each a unit of its own
                 yield [chunk]
                 continue
+            if order.last == last:  # and so is every row with an identifier: the unit goes on
+                waiting.append(chunk)
+                continue
             first = int(of_last.argmax())
-            if first > 0 or order.last != last:
-                yield [*waiting, chunk.iloc[:first]]
-                waiting = []
-            waiting, last = [*waiting, chunk.iloc[first:]], order.last
+            yield [*waiting, chunk.iloc[:first]]
+            waiting, last = [chunk.iloc[first:]], order.last
         if waiting:
             yield waiting
 

@@ -22,7 +22,7 @@ from skdpgen import (
 )
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedSum, PrivacyUnit, UnitRelation
 from skdpgen.accounting import BudgetPlan
-from skdpgen.data.sources import ChunkSource
+from skdpgen.data.sources import ChunkSource, open_source
 from skdpgen.data.units import UnitSource, keep_rows, read_ids
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.mechanisms import (
@@ -430,6 +430,22 @@ def test_chunks_that_are_sorted_by_unit_give_the_rows_of_one_frame(weighting):
             np.testing.assert_array_equal(np.concatenate([m for _, m in seen])[order], whole.unit_sizes)
         assert source.row_count().value[0] == len(whole.rows)
         assert list(source.head.columns) == ["x"]
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_rows_without_an_identifier_do_not_divide_a_unit_of_several_chunks(weighting):
+    ids = [1.0, 2, 2, 2, np.nan, 2, 2, np.nan, np.nan, 2, np.nan, 2, 2, 3, np.nan]
+    frame = pd.DataFrame({"v": np.arange(len(ids)), "id": ids})
+    chunks = [frame.iloc[start:stop] for start, stop in ((0, 4), (4, 7), (7, 9), (9, 10), (10, 12), (12, 15))]
+    unit, found = PrivacyUnit("id", 2, weighting), []
+    for source in (open_source(frame), open_source(lambda: iter(chunks))):
+        rows = UnitSource(source, unit, "own", "id")
+        rows.choose(NoiseGenerator("seeded", seed=3))
+        seen = []
+        rows.reduce(lambda part, **more: seen.append((part["v"].tolist(), *more.values())) or 0, lambda a, b: 0)
+        found.append((sorted(v for part in seen for v in part[0]), float(rows.row_count().value[0])))
+    assert found[0] == found[1]
+    assert np.sum(np.take(ids, found[1][0]) == 2) == 2
 
 
 def test_chunks_in_another_order_and_rows_that_were_not_chosen_are_refused():
