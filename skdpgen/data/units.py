@@ -352,7 +352,10 @@ class UnitSource:
             yield self._all.frame, self._sizes, self._n_per_unit
             return
         for pieces in self._whole_units():
-            values = pd.concat([piece[self._column] for piece in pieces], ignore_index=True)
+            values = [piece[self._column] for piece in pieces]
+            if len({str(part.dtype) for part in values}) > 1:  # one dtype for all might take two integers for one float
+                values = [part.astype(object) for part in values]
+            values = pd.concat(values, ignore_index=True)
             kept = keep_rows(read_ids(values, len(values), self._unit, self._missing), self._key)
             begun, start = kept.n_per_unit, 0
             for piece in pieces:

@@ -448,6 +448,16 @@ def test_rows_without_an_identifier_do_not_divide_a_unit_of_several_chunks(weigh
     assert np.sum(np.take(ids, found[1][0]) == 2) == 2
 
 
+def test_integers_of_one_chunk_stay_apart_beside_floats_of_another():
+    large = 2**60
+    first = pd.DataFrame({"v": [0, 1], "id": [1.0, np.nan]})
+    second = pd.DataFrame({"v": [2, 3, 4, 5], "id": [1, large, large + 1, large + 2]})
+    rows = UnitSource(open_source(lambda: iter((first, second))), PrivacyUnit("id", 1), "own", "id")
+    assert rows.inspect(len, operator.add) == 6
+    rows.choose(NoiseGenerator("seeded", seed=3))
+    assert rows.reduce(len, operator.add) == 5
+
+
 def test_chunks_in_another_order_and_rows_that_were_not_chosen_are_refused():
     unit, frame = PrivacyUnit("id", 3), pd.DataFrame({"id": [1, 2, 2, 1], "x": 1.0})
     source = UnitSource(ChunkSource(lambda: [frame.iloc[:3], frame.iloc[3:]]), unit, "refuse", "id")
