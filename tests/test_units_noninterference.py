@@ -129,7 +129,7 @@ def _rows_kept_by_a_global_shuffle(patch):
         rows = np.sort(order[rank < ids.unit.max_rows])
         used = np.minimum(np.bincount(ids.codes), ids.unit.max_rows)
         weighted = ids.unit.weighting == "units"
-        return units.KeptRows(rows, used[ids.codes[rows]] if weighted else None, used[used > 0])
+        return units.KeptRows(rows, used[ids.codes[rows]] if weighted else None, used[used > 0], ids.codes[rows])
 
     for module in (units, arrays, _dp_pca):
         patch.setattr(module, "keep_rows", shuffled)

@@ -16,7 +16,6 @@ from .._types import PrivacyUnit
 from ..accounting import Phase
 from ..exceptions import InvalidInputError
 from ..mechanisms import total
-from ..utils.categories import canonical
 from ..utils.validation import is_unicode
 from .sources import CHUNK_ROWS, ChunkSource, MemorySource, add_sums
 
@@ -36,6 +35,8 @@ __all__ = [
 _ROW_COUNT_SHARE = 0.2
 # Weyl constant and multipliers of the finaliser of splitmix64.
 _GOLDEN, _FIRST, _SECOND = (np.uint64(c) for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+# Floats from here on are not every whole number.
+_EXACT = 2.0**53
 
 
 def row_count_phases(unit, share):
@@ -109,7 +110,8 @@ def read_ids(values, n_rows, unit, missing):
     """
     try:
         if not isinstance(values, pd.Series | pd.Index | pd.api.extensions.ExtensionArray):
-            values = np.asarray(values)
+            # numpy would make text of the numbers of a list in which one entry is text
+            values = np.asarray(values, dtype=object if isinstance(values, list | tuple) else None)
             values = values.astype(object) if values.dtype.kind in "US" else values
         if np.shape(values) != (n_rows,):
             raise InvalidInputError(
@@ -132,21 +134,36 @@ def read_ids(values, n_rows, unit, missing):
 
 
 def _canonical(found, unit):
-    """Distinct identifiers as integers, as floats, or as text: a function of the dtype and of each value alone."""
+    """Distinct identifiers as text: of each value alone, so that no other identifier changes it.
+
+    The dtype of a column may depend on one row: a missing identifier makes floats of integers, and a text objects.
+    """
     dtype = getattr(found, "dtype", None)
     if isinstance(dtype, pd.CategoricalDtype):
         found, dtype = found.astype(dtype.categories.dtype), dtype.categories.dtype
-    if pd.api.types.is_integer_dtype(dtype) or pd.api.types.is_bool_dtype(dtype):
+    if pd.api.types.is_integer_dtype(dtype):
         unsigned = pd.api.types.is_unsigned_integer_dtype(dtype)
-        return np.asarray(found, dtype=np.uint64 if unsigned else np.int64).view(np.uint64)
-    if pd.api.types.is_float_dtype(dtype):  # 1.0 is 1, as where missing values made floats of integers
-        numbers = np.asarray(found, dtype=np.float64) + 0.0
-        whole = (np.floor(numbers) == numbers) & (np.abs(numbers) < 2.0**63)
-        return np.where(whole, np.where(whole, numbers, 0.0).astype(np.int64).view(np.uint64), numbers.view(np.uint64))
-    texts = np.array([str(value) for value in canonical(np.asarray(found, dtype=object))], dtype=object)
+        return np.asarray(found, dtype=np.uint64 if unsigned else np.int64).astype(str).astype(object)
+    if pd.api.types.is_float_dtype(dtype):
+        numbers = np.asarray(found, dtype=np.float64)
+        if (np.isfinite(numbers) & (np.abs(numbers) >= _EXACT)).any():
+            raise InvalidInputError(
+                f"{unit.name!r} holds floats of 2**53 or more, which are one number for several integers: give the "
+                "identifiers as integers or as text. Nothing was charged"
+            )
+    texts = np.empty(len(found), dtype=object)
+    texts[:] = [_text(value) for value in np.asarray(found, dtype=object)]
     if not is_unicode(texts):
         raise InvalidInputError(f"{unit.name!r} holds text that is no Unicode (lone surrogates)")
     return texts
+
+
+def _text(value):
+    """Text of an identifier: 1, 1.0 and "1" have the same."""
+    if isinstance(value, float | np.floating):
+        value = float(value)
+        return str(int(value) if value.is_integer() else value)
+    return str.__str__(value) if isinstance(value, str) else str(value)
 
 
 def take_groups(estimator, X, groups):
@@ -219,8 +236,6 @@ def _hashes(values, key):
     """One 64-bit number for each identifier, which follows from it and the key alone."""
     if not len(values):
         return np.zeros(0, dtype=np.uint64)
-    if values.dtype.kind == "u":
-        return _mixed(values + _GOLDEN)
     return pd.util.hash_array(values, hash_key=f"{key:016x}", categorize=False)
 
 
@@ -337,7 +352,10 @@ class UnitSource:
             yield self._all.frame, self._sizes, self._n_per_unit
             return
         for pieces in self._whole_units():
-            values = pd.concat([piece[self._column] for piece in pieces], ignore_index=True)
+            values = [piece[self._column] for piece in pieces]
+            if len({str(part.dtype) for part in values}) > 1:  # one dtype for all might take two integers for one float
+                values = [part.astype(object) for part in values]
+            values = pd.concat(values, ignore_index=True)
             kept = keep_rows(read_ids(values, len(values), self._unit, self._missing), self._key)
             begun, start = kept.n_per_unit, 0
             for piece in pieces:
@@ -356,11 +374,12 @@ class UnitSource:
             if not of_last.any():  # rows without an identifier, each a separate unit
                 yield [chunk]
                 continue
+            if order.last == last:  # and so is every row with an identifier: the unit goes on
+                waiting.append(chunk)
+                continue
             first = int(of_last.argmax())
-            if first > 0 or order.last != last:
-                yield [*waiting, chunk.iloc[:first]]
-                waiting = []
-            waiting, last = [*waiting, chunk.iloc[first:]], order.last
+            yield [*waiting, chunk.iloc[:first]]
+            waiting, last = [chunk.iloc[first:]], order.last
         if waiting:
             yield waiting
 

@@ -22,7 +22,7 @@ from skdpgen import (
 )
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedSum, PrivacyUnit, UnitRelation
 from skdpgen.accounting import BudgetPlan
-from skdpgen.data.sources import ChunkSource
+from skdpgen.data.sources import ChunkSource, open_source
 from skdpgen.data.units import UnitSource, keep_rows, read_ids
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.mechanisms import (
@@ -375,6 +375,22 @@ def test_equal_identifiers_are_one_unit_whatever_their_dtype():
     np.testing.assert_array_equal(_kept(pd.Series(ids, dtype="Int64")).rows, wanted)
 
 
+@pytest.mark.parametrize("other", ["x", None, 1.5, 2**70, uuid.UUID(int=7)])
+@pytest.mark.parametrize("as_series", [False, True])
+def test_an_identifier_of_another_type_changes_no_row_of_another(other, as_series):
+    ids = [int(i) for i in np.repeat(np.arange(50), 5)]
+    wanted = _kept(np.array(ids)).rows
+    found = _kept(pd.Series([*ids, other], dtype=object) if as_series else [*ids, other], missing="own").rows
+    np.testing.assert_array_equal(found[found < len(ids)], wanted)
+
+
+def test_floats_that_are_one_number_for_several_integers_are_refused():
+    with pytest.raises(InvalidInputError, match="integers or as text") as error:
+        _kept(np.array([2.0**53, 1.0]))
+    assert "9007199254740992" not in str(error.value)
+    assert len(_kept(np.array([np.inf, 2.0**53 - 1])).rows) == 2
+
+
 def test_rows_without_an_identifier_are_refused_or_units_of_their_own():
     ids = pd.Series(["a", None, "a", None, "a"])
     with pytest.raises(InvalidInputError, match='missing_unit="own"'):
@@ -414,6 +430,31 @@ def test_chunks_that_are_sorted_by_unit_give_the_rows_of_one_frame(weighting):
             np.testing.assert_array_equal(np.concatenate([m for _, m in seen])[order], whole.unit_sizes)
         assert source.row_count().value[0] == len(whole.rows)
         assert list(source.head.columns) == ["x"]
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_rows_without_an_identifier_do_not_divide_a_unit_of_several_chunks(weighting):
+    ids = [1.0, 2, 2, 2, np.nan, 2, 2, np.nan, np.nan, 2, np.nan, 2, 2, 3, np.nan]
+    frame = pd.DataFrame({"v": np.arange(len(ids)), "id": ids})
+    chunks = [frame.iloc[start:stop] for start, stop in ((0, 4), (4, 7), (7, 9), (9, 10), (10, 12), (12, 15))]
+    unit, found = PrivacyUnit("id", 2, weighting), []
+    for source in (open_source(frame), open_source(lambda: iter(chunks))):
+        rows = UnitSource(source, unit, "own", "id")
+        rows.choose(NoiseGenerator("seeded", seed=3))
+        used = rows.reduce(lambda part, **_: part["v"].tolist(), operator.add)
+        found.append((sorted(used), float(rows.row_count().value[0])))
+    assert found[0] == found[1]
+    assert np.sum(np.take(ids, found[1][0]) == 2) == 2
+
+
+def test_integers_of_one_chunk_stay_apart_beside_floats_of_another():
+    large = 2**60
+    first = pd.DataFrame({"v": [0, 1], "id": [1.0, np.nan]})
+    second = pd.DataFrame({"v": [2, 3, 4, 5], "id": [1, large, large + 1, large + 2]})
+    rows = UnitSource(open_source(lambda: iter((first, second))), PrivacyUnit("id", 1), "own", "id")
+    assert rows.inspect(len, operator.add) == 6
+    rows.choose(NoiseGenerator("seeded", seed=3))
+    assert rows.reduce(len, operator.add) == 5
 
 
 def test_chunks_in_another_order_and_rows_that_were_not_chosen_are_refused():
