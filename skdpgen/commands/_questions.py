@@ -324,7 +324,10 @@ class _Question:
         self.terminal.say(
             f"  | The file has other values too: {listed(map(_short, unknown), _SHOWN)}.".replace("'", "")
         )
-        self.terminal.say('  Enter makes them "other", in the fit and in the rows; or type the whole list again.')
+        self.terminal.say(
+            '  Enter makes them "other", in the fit and in the rows; or type the whole list again. The schema is public:\n'
+            '  with "other" it says that there are further values.'
+        )
         again = self.terminal.ask(f"  {printable(self.column.name)}")
         if again:
             return self._with_categories(again)
@@ -355,7 +358,8 @@ def _never_missing(columns, frame, terminal):
     terminal.say(
         "Can values be missing? A column that never has missing values needs no room for them, and is learned better.\n"
         f"  | No value is missing in {', '.join(map(printable, full))}.\n"
-        "  Names of columns that never have missing values, separated by commas; * for all of these; Enter for none."
+        "  Names of columns that never have missing values, separated by commas; * for all of these; Enter for none.\n"
+        "  The answer becomes public: * publishes which columns of this file lack no value."
     )
     while True:
         answer = terminal.ask("  never missing")
