@@ -325,8 +325,8 @@ class _Question:
             f"  | The file has other values too: {listed(map(_short, unknown), _SHOWN)}.".replace("'", "")
         )
         self.terminal.say(
-            '  Enter makes them "other", in the fit and in the rows; or type the whole list again. The schema is public:\n'
-            '  with "other" it says that there are further values.'
+            '  Enter makes them "other", in the fit and in the rows; or type the whole list again.\n'
+            '  The schema is public: with "other" it says that there are further values.'
         )
         again = self.terminal.ask(f"  {printable(self.column.name)}")
         if again:
