@@ -9,12 +9,20 @@ import pandas as pd
 import pytest
 from _noninterference import _short
 
-from skdpgen import DPPCA, DPGaussianMixture, DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer
+from skdpgen import (
+    DPPCA,
+    DPGaussianMixture,
+    DPMERFSynthesizer,
+    DPVAESynthesizer,
+    MomentSynthesizer,
+    P3GMSynthesizer,
+    PriVAESynthesizer,
+)
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedSum
 from skdpgen.data import arrays, frames, units
 from skdpgen.decomposition import _dp_pca
 from skdpgen.mechanisms import _histogram, _moments, _one_hot
-from skdpgen.nn import DPNet, P3GMModule, TableRefinementModule
+from skdpgen.nn import DPNet, P3GMModule, PriVAEModule, TableRefinementModule
 from skdpgen.testing import check_noninterference
 
 
@@ -37,6 +45,8 @@ def _data(numbers):
 _STEPS = {"sampling_rate": 0.5, "steps": 2}
 _DEEP = {"decoder": "net", "warm_start_steps": 1, "net": DPNet(P3GMModule, module__n_hidden=4), **_STEPS}
 _REFINES = {"decoder": "net", "net": DPNet(TableRefinementModule, module__n_hidden=4), **_STEPS}
+_VAE = {"n_components": 2, "net": DPNet(PriVAEModule, module__n_hidden=4), **_STEPS}
+_GROUPS = {"divergence": "mmd", "n_groups": 2, **_VAE}
 
 CASES = {
     "moments of a table": (MomentSynthesizer, {"target": "c"}, False),
@@ -44,6 +54,8 @@ CASES = {
     "P3GM with a mixture": (P3GMSynthesizer, {"prior": "mixture", "em_steps": 2, "n_mixture": 2}, False),
     "P3GM that refines a table": (P3GMSynthesizer, _REFINES, False),
     "P3GM with the network of the paper": (P3GMSynthesizer, {"target": "c", **_DEEP}, False),
+    "DP-VAE of a table": (DPVAESynthesizer, {"target": "c", **_VAE}, False),
+    "PriVAE of a table": (PriVAESynthesizer, _GROUPS, False),
     "DP-MERF of a table": (DPMERFSynthesizer, {"steps": 1, "n_frequencies": 5}, False),
     "DP-PCA": (DPPCA, {}, True),
     "DP-PCA in two rounds": (DPPCA, {"centering": "two_round"}, True),
@@ -58,6 +70,8 @@ ARRAYS = {
         P3GMSynthesizer,
         {"prior": "mixture", "em_steps": 1, "n_mixture": 2, **_DEEP},
     ),
+    "DP-VAE of an array": (DPVAESynthesizer, _VAE),
+    "PriVAE of an array": (PriVAESynthesizer, _GROUPS),
     "mixture of classes": (DPGaussianMixture, {}),
 }
 
@@ -232,6 +246,7 @@ SABOTAGE = [
     (_frames_counted_without_weights, "moments of a table", "units"),
     (_rows_sampled_and_clipped_one_by_one, "P3GM that refines a table", "rows"),
     (_the_exact_number_of_units_as_denominator, "P3GM that refines a table", "units"),
+    (_the_exact_number_of_units_as_denominator, "DP-VAE of a table", "units"),
 ]
 
 
