@@ -12,6 +12,7 @@ from _noninterference import _short
 from skdpgen import (
     DPPCA,
     DPGaussianMixture,
+    DPGMSynthesizer,
     DPMERFSynthesizer,
     DPVAESynthesizer,
     MomentSynthesizer,
@@ -22,7 +23,7 @@ from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedSum
 from skdpgen.data import arrays, frames, units
 from skdpgen.decomposition import _dp_pca
 from skdpgen.mechanisms import _histogram, _moments, _one_hot
-from skdpgen.nn import DPNet, P3GMModule, PriVAEModule, TableRefinementModule
+from skdpgen.nn import DPNet, P3GMModule, PartitionedVAEModule, PriVAEModule, TableRefinementModule
 from skdpgen.testing import check_noninterference
 
 
@@ -47,6 +48,7 @@ _DEEP = {"decoder": "net", "warm_start_steps": 1, "net": DPNet(P3GMModule, modul
 _REFINES = {"decoder": "net", "net": DPNet(TableRefinementModule, module__n_hidden=4), **_STEPS}
 _VAE = {"n_components": 2, "net": DPNet(PriVAEModule, module__n_hidden=4), **_STEPS}
 _GROUPS = {"divergence": "mmd", "n_groups": 2, **_VAE}
+_PARTS = {**_VAE, "n_clusters": 2, "cluster_steps": 2, "net": DPNet(PartitionedVAEModule, module__n_hidden=4)}
 
 CASES = {
     "moments of a table": (MomentSynthesizer, {"target": "c"}, False),
@@ -56,6 +58,7 @@ CASES = {
     "P3GM with the network of the paper": (P3GMSynthesizer, {"target": "c", **_DEEP}, False),
     "DP-VAE of a table": (DPVAESynthesizer, {"target": "c", **_VAE}, False),
     "PriVAE of a table": (PriVAESynthesizer, _GROUPS, False),
+    "DP-GM of a table": (DPGMSynthesizer, _PARTS, False),
     "DP-MERF of a table": (DPMERFSynthesizer, {"steps": 1, "n_frequencies": 5}, False),
     "DP-PCA": (DPPCA, {}, True),
     "DP-PCA in two rounds": (DPPCA, {"centering": "two_round"}, True),
@@ -72,6 +75,7 @@ ARRAYS = {
     ),
     "DP-VAE of an array": (DPVAESynthesizer, _VAE),
     "PriVAE of an array": (PriVAESynthesizer, _GROUPS),
+    "DP-GM of an array": (DPGMSynthesizer, _PARTS),
     "mixture of classes": (DPGaussianMixture, {}),
 }
 

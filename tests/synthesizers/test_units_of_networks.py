@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpgen import DPVAESynthesizer, P3GMSynthesizer, PriVAESynthesizer, Schema
+from skdpgen import DPGMSynthesizer, DPVAESynthesizer, P3GMSynthesizer, PriVAESynthesizer, Schema
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, PrivacyUnit
 from skdpgen.accounting import PrivacyAccountant, Receipt
-from skdpgen.nn import DPNet, P3GMModule, PriVAEModule, TableRefinementModule
+from skdpgen.nn import DPNet, P3GMModule, PartitionedVAEModule, PriVAEModule, TableRefinementModule
 from skdpgen.tabular import Categorical, Numeric
 
 _VISITS = Schema([Numeric("a", (-4, 4)), Categorical("c", ("x", "y", "z"))])
@@ -19,9 +19,11 @@ _WHOLE = {"decoder": "net", "warm_start_steps": 1, **_STEPS, "net": DPNet(P3GMMo
 _REFINES = {"decoder": "net", **_STEPS, "net": DPNet(TableRefinementModule, module__n_hidden=4)}
 _VAE = {**_STEPS, "n_components": 2, "net": DPNet(PriVAEModule, module__n_hidden=4)}
 _GROUPS = {**_VAE, "divergence": "mmd", "n_groups": 3}
+_PARTS = {**_VAE, "n_clusters": 2, "cluster_steps": 2, "net": DPNet(PartitionedVAEModule, module__n_hidden=4)}
 MODELS = {
     "P3GM that refines": (P3GMSynthesizer, _REFINES),
     "P3GM with the network of the paper": (P3GMSynthesizer, _WHOLE),
+    "DP-GM": (DPGMSynthesizer, _PARTS),
     "DP-VAE": (DPVAESynthesizer, _VAE),
     "PriVAE": (PriVAESynthesizer, _GROUPS),
     "PriVAE, whole batch": (PriVAESynthesizer, {**_VAE, "divergence": "mmd", "aggregation": "batch"}),
