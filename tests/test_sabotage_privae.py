@@ -174,9 +174,9 @@ MUTANTS = [
         (
             _vae_model.training_plan,
             (
-                "{'sampling_rate': $rate, 'steps': $steps, 'noise_multiplier': $noise, 'neighboring': $one, 'unit': $two}",
-                "{'sampling_rate': 2 * $rate, 'steps': $steps, 'noise_multiplier': $noise, 'neighboring': $one, "
-                "'unit': $two}",
+                "{'sampling_rate': $rate, 'steps': $steps, 'noise_multiplier': $noise, 'neighboring': $b, 'unit': $u}",
+                "{'sampling_rate': 2 * $rate, 'steps': $steps, 'noise_multiplier': $noise, 'neighboring': $b, "
+                "'unit': $u}",
             ),
         ),
     ),
