@@ -151,7 +151,7 @@ MUTANTS = [
         (
             FIT,
             EXACT,
-            ("training_plan($training, $fit, $row_count, $sizes)", "training_plan($training, $fit, $row_count, exact)"),
+            ("training_plan($training, $fit, $size, $sizes)", "training_plan($training, $fit, $size, exact)"),
         ),
     ),
     (
@@ -161,7 +161,7 @@ MUTANTS = [
             FIT,
             EXACT,
             after(
-                "$train = training_plan($vae.training, $fit, $row_count, $counts.sum(axis=1))",
+                "$train = training_plan($vae.training, $fit, $size, $counts.sum(axis=1))",
                 "$counts = exact[:, None]",
             ),
         ),
@@ -169,7 +169,7 @@ MUTANTS = [
     (
         "the exact number of rows",
         [LEDGER[ARRAYS], *HIDDEN],
-        (FIT, ("$fit.row_count(len($x), max(1.0, float($counts.sum())))", "float(len($x))")),
+        (FIT, ("$fit.sample_size($rows, $counted)", "float(len($rows))")),
     ),
     # ---- what is charged for the clusters and the training
     (
@@ -179,7 +179,7 @@ MUTANTS = [
             FIT,
             EXACT,
             before(
-                "$train = training_plan($vae.training, $fit, $row_count, $sizes)",
+                "$train = training_plan($vae.training, $fit, $size, $sizes)",
                 "rate = $vae.training.sampling_rate * exact.sum() / (len(exact) * exact.max())\n"
                 "$vae = replace($vae, training=replace($vae.training, sampling_rate=rate))",
             ),

@@ -397,7 +397,7 @@ MUTANTS = [
         _kept("arrays, net"),
         (
             _p3gm.train_decoder,
-            after("$net.partial_fit($1)", "$net.module_.decoder.seen = __import__('torch').from_numpy($1)[:5]"),
+            after("$net.partial_fit($1, $rest)", "$net.module_.decoder.seen = __import__('torch').from_numpy($1)[:5]"),
         ),
     ),
     (
@@ -405,7 +405,10 @@ MUTANTS = [
         _kept("frame, net"),
         (
             _p3gm.train_decoder,
-            after("$net.partial_fit($1)", "$net.module_.register_buffer('seen', __import__('torch').from_numpy($1))"),
+            after(
+                "$net.partial_fit($1, $rest)",
+                "$net.module_.register_buffer('seen', __import__('torch').from_numpy($1))",
+            ),
         ),
     ),
     (

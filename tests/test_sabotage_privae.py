@@ -174,8 +174,9 @@ MUTANTS = [
         (
             _vae_model.training_plan,
             (
-                "{'sampling_rate': $rate, 'steps': $steps, 'noise_multiplier': $noise, 'neighboring': $relation}",
-                "{'sampling_rate': 2 * $rate, 'steps': $steps, 'noise_multiplier': $noise, 'neighboring': $relation}",
+                "{'sampling_rate': $rate, 'steps': $steps, 'noise_multiplier': $noise, 'neighboring': $b, 'unit': $u}",
+                "{'sampling_rate': 2 * $rate, 'steps': $steps, 'noise_multiplier': $noise, 'neighboring': $b, "
+                "'unit': $u}",
             ),
         ),
     ),
@@ -187,20 +188,20 @@ MUTANTS = [
     (
         "denominator from the exact row count",
         [LEDGER["arrays, termwise net"], LEDGER["frame, DP-VAE net"]],
-        (_vae_model.fit_vae_model, ("$fit.row_count(len($x), max(1.0, float($counts.sum())))", "float(len($x))")),
+        (_vae_model.fit_vae_model, ("$fit.sample_size($rows, $counted)", "float(len($rows))")),
     ),
     (
         "training rows kept in the encoder",
         KEPT,
         (
             _vae_model.fit_vae_model,
-            after("$net.partial_fit($x)", "$net.module_.encoder.seen = $net.get_dataset($x).X[:5]"),
+            after("$net.partial_fit($x, $rest)", "$net.module_.encoder.seen = $net.get_dataset($x).X[:5]"),
         ),
     ),
     (
         "the last group's latents kept by the divergence's module",
         [Claim(nothing_private_is_kept, "arrays, termwise net")],
-        (_vae_model.fit_vae_model, after("$net.partial_fit($x)", "$net.module_.prior.rows = $x[:2]")),
+        (_vae_model.fit_vae_model, after("$net.partial_fit($x, $rest)", "$net.module_.prior.rows = $x[:2]")),
     ),
 ]
 

@@ -9,11 +9,21 @@ import pandas as pd
 import pytest
 from _noninterference import _short
 
-from skdpgen import DPPCA, DPGaussianMixture, DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer
+from skdpgen import (
+    DPPCA,
+    DPGaussianMixture,
+    DPGMSynthesizer,
+    DPMERFSynthesizer,
+    DPVAESynthesizer,
+    MomentSynthesizer,
+    P3GMSynthesizer,
+    PriVAESynthesizer,
+)
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedSum
 from skdpgen.data import arrays, frames, units
 from skdpgen.decomposition import _dp_pca
 from skdpgen.mechanisms import _histogram, _moments, _one_hot
+from skdpgen.nn import DPNet, P3GMModule, PartitionedVAEModule, PriVAEModule, TableRefinementModule
 from skdpgen.testing import check_noninterference
 
 
@@ -33,10 +43,22 @@ def _data(numbers):
     return parts
 
 
+_STEPS = {"sampling_rate": 0.5, "steps": 2}
+_DEEP = {"decoder": "net", "warm_start_steps": 1, "net": DPNet(P3GMModule, module__n_hidden=4), **_STEPS}
+_REFINES = {"decoder": "net", "net": DPNet(TableRefinementModule, module__n_hidden=4), **_STEPS}
+_VAE = {"n_components": 2, "net": DPNet(PriVAEModule, module__n_hidden=4), **_STEPS}
+_GROUPS = {"divergence": "mmd", "n_groups": 2, **_VAE}
+_PARTS = {**_VAE, "n_clusters": 2, "cluster_steps": 2, "net": DPNet(PartitionedVAEModule, module__n_hidden=4)}
+
 CASES = {
     "moments of a table": (MomentSynthesizer, {"target": "c"}, False),
     "P3GM of a table": (P3GMSynthesizer, {}, False),
     "P3GM with a mixture": (P3GMSynthesizer, {"prior": "mixture", "em_steps": 2, "n_mixture": 2}, False),
+    "P3GM that refines a table": (P3GMSynthesizer, _REFINES, False),
+    "P3GM with the network of the paper": (P3GMSynthesizer, {"target": "c", **_DEEP}, False),
+    "DP-VAE of a table": (DPVAESynthesizer, {"target": "c", **_VAE}, False),
+    "PriVAE of a table": (PriVAESynthesizer, _GROUPS, False),
+    "DP-GM of a table": (DPGMSynthesizer, _PARTS, False),
     "DP-MERF of a table": (DPMERFSynthesizer, {"steps": 1, "n_frequencies": 5}, False),
     "DP-PCA": (DPPCA, {}, True),
     "DP-PCA in two rounds": (DPPCA, {"centering": "two_round"}, True),
@@ -47,6 +69,13 @@ ARRAYS = {
     "moments of an array": (MomentSynthesizer, {}),
     "P3GM of images, sub-clusters": (P3GMSynthesizer, {"image_shape": (2, 2), "bounds": (0, 1), "l2_bound": 2.0}),
     "P3GM of an array, mixture": (P3GMSynthesizer, {"prior": "mixture", "em_steps": 2, "n_mixture": 2}),
+    "P3GM of an array, mixture and network": (
+        P3GMSynthesizer,
+        {"prior": "mixture", "em_steps": 1, "n_mixture": 2, **_DEEP},
+    ),
+    "DP-VAE of an array": (DPVAESynthesizer, _VAE),
+    "PriVAE of an array": (PriVAESynthesizer, _GROUPS),
+    "DP-GM of an array": (DPGMSynthesizer, _PARTS),
     "mixture of classes": (DPGaussianMixture, {}),
 }
 
@@ -129,7 +158,8 @@ def _rows_kept_by_a_global_shuffle(patch):
         rows = np.sort(order[rank < ids.unit.max_rows])
         used = np.minimum(np.bincount(ids.codes), ids.unit.max_rows)
         weighted = ids.unit.weighting == "units"
-        return units.KeptRows(rows, used[ids.codes[rows]] if weighted else None, used[used > 0], ids.codes[rows])
+        sizes = used[ids.codes[rows]] if weighted else None
+        return units.KeptRows(rows, sizes, used[used > 0], ids.codes[rows])
 
     for module in (units, arrays, _dp_pca):
         patch.setattr(module, "keep_rows", shuffled)
@@ -188,6 +218,25 @@ def _as_weighted(query, unit_sizes):
     return query
 
 
+def _rows_sampled_and_clipped_one_by_one(patch):
+    patch.setattr(DPNet, "_units", lambda net, groups: np.arange(len(groups)))
+
+
+def _the_exact_number_of_units_as_denominator(patch):
+    chosen = []
+    shipped = units.keep_rows
+
+    def seen(ids, key):
+        chosen[:] = [shipped(ids, key)]
+        return chosen[0]
+
+    patch.setattr(units, "keep_rows", seen)
+    patch.setattr(
+        "skdpgen.synthesizers._budget.ChargedFit.step_size",
+        lambda fit, row_count, counted: float(len(chosen[0].n_per_unit)),
+    )
+
+
 SABOTAGE = [
     (_rows_kept_by_a_global_shuffle, "moments of a table", "rows"),
     (_rows_kept_by_a_global_shuffle, "DP-PCA", "units"),
@@ -199,6 +248,9 @@ SABOTAGE = [
     (_the_exact_number_of_rows, "moments of a table", "units"),
     (_the_exact_number_of_rows, "moments of a table", "rows"),
     (_frames_counted_without_weights, "moments of a table", "units"),
+    (_rows_sampled_and_clipped_one_by_one, "P3GM that refines a table", "rows"),
+    (_the_exact_number_of_units_as_denominator, "P3GM that refines a table", "units"),
+    (_the_exact_number_of_units_as_denominator, "DP-VAE of a table", "units"),
 ]
 
 

@@ -173,6 +173,7 @@ class ArrayRows:
     """
 
     unit_sizes = None  # where units count 1, the number of rows used of the unit of each row
+    unit_codes = None  # where a row is not the unit, the number of the unit of each row used
 
     def __init__(
         self, X, y, *, bounds, l2_bound, classes, target_type, image_shape, on_invalid, conditional=True, ids=None
@@ -213,6 +214,7 @@ class ArrayRows:
             return
         kept = keep_rows(self._ids, draw_key(rng))
         self.X, self.unit_sizes, self._n_per_unit = self.X[kept.rows], kept.unit_sizes, kept.n_per_unit
+        self.unit_codes = kept.codes
         self.y, self._ids = None if self.y is None else self.y[kept.rows], None
 
     def kept_rows(self):

@@ -482,6 +482,11 @@ class FrameRows:
         """Where units count 1, the number of rows used of the unit of each row in memory; else None."""
         return None if self.unit is None else self.source.unit_sizes
 
+    @property
+    def unit_codes(self):
+        """Where a row is not the unit, the number of the unit of each row in memory that is used; else None."""
+        return None if self.unit is None else self.source.unit_codes
+
     def kept_rows(self):
         """Number of rows that are used: a BoundedSum of one contribution per unit."""
         return self.source.row_count()

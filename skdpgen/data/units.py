@@ -271,7 +271,7 @@ class UnitSource:
             raise InvalidInputError(f"unit={column!r} is not a column of the frame; nothing was charged")
         self._unit, self._missing, self._column, self._key = unit, missing, column, None
         self.in_memory, self.one_slice, self.kinds_of = source.in_memory, source.one_slice, source.kinds_of
-        self.attrs, self._sizes, self._n_per_unit = source.attrs, None, None
+        self.attrs, self._sizes, self._codes, self._n_per_unit = source.attrs, None, None, None
         self._all = source
         if self.in_memory:
             frame = source.frame
@@ -315,6 +315,7 @@ class UnitSource:
             kept = keep_rows(self._ids, self._key)
             self._all = MemorySource(self._all.frame.iloc[kept.rows])
             self._sizes, self._n_per_unit, self._ids = kept.unit_sizes, kept.n_per_unit, None
+            self._codes = kept.codes
 
     def _check_chosen(self):
         if self._key is None:
@@ -336,6 +337,12 @@ class UnitSource:
         """Of rows in memory, where units count 1, the number of rows used of the unit of each row; else None."""
         self._check_chosen()
         return self._sizes
+
+    @property
+    def unit_codes(self):
+        """Of rows in memory, the number of the unit of each row that is used."""
+        self._check_chosen()
+        return self._codes
 
     def row_count(self):
         """Number of rows that are used, a BoundedSum of one contribution per unit."""

@@ -15,7 +15,7 @@ from .scaling import check_bounds
 from .sources import open_source
 from .units import read_groups
 
-__all__ = ["columns_of", "public_assumptions", "refuse_given", "validate_input"]
+__all__ = ["columns_of", "public_assumptions", "refuse_given", "validate_input", "without_unit"]
 
 
 def validate_input(estimator, X, y, groups=None, *, conditional=True):
@@ -44,13 +44,8 @@ def validate_input(estimator, X, y, groups=None, *, conditional=True):
     if source is not None:
         refuse_given(estimator, ("bounds", "l2_bound", "image_shape"), "for arrays; for a DataFrame, declare schema=")
         check_unique(source.head.columns)
-        schema, column = estimator.schema, None
-        if unit is not None:
-            column = _unit_column(estimator, source.head, groups)
-            shared["units"] = (unit, estimator.missing_unit, column, groups)
-            if schema is not None and column in schema:
-                schema = schema.select([name for name in schema if name != column])
-        validate_data(estimator, source.head.drop(columns=[] if column is None else column), skip_check_array=True)
+        head, schema, shared["units"] = without_unit(estimator, source.head, groups)
+        validate_data(estimator, head, skip_check_array=True)
         shared["importance"] = getattr(estimator, "importance", None)
         shared["constraints"] = getattr(estimator, "constraints", None)
         rows = FrameRows(source, y, target=estimator.target, schema=schema, **shared)
@@ -69,6 +64,35 @@ def validate_input(estimator, X, y, groups=None, *, conditional=True):
     return ArrayRows(
         X, y, bounds=estimator.bounds, l2_bound=estimator.l2_bound, image_shape=estimator.image_shape, **shared
     )
+
+
+def without_unit(estimator, head, groups):
+    """Leave the column of identifiers out.
+
+    Parameters
+    ----------
+    estimator : BaseSynthesizer
+    head : DataFrame
+        Only its columns are used.
+    groups : array-like or None
+        Identifiers that are no column.
+
+    Returns
+    -------
+    head : DataFrame
+    schema : Schema or None
+    units : tuple or None
+        See `FrameRows`; None where a row is the unit.
+    """
+    unit, schema = estimator._unit, estimator.schema
+    if unit is None:
+        return head, schema, None
+    column = _unit_column(estimator, head, groups)
+    if column is not None:
+        head = head.drop(columns=column)
+        if schema is not None and column in schema:
+            schema = schema.select([name for name in schema if name != column])
+    return head, schema, (unit, estimator.missing_unit, column, groups)
 
 
 def _unit_column(estimator, head, groups):

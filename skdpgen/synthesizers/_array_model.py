@@ -57,11 +57,14 @@ class ArrayModel(ReleasedModel):
         Of classes, where the model has them, else of the Gaussians of the prior.
     residual_variance : float or array of one for each Gaussian
         Mean variance of a scaled row in the directions left out, and the least in any other when rows are scored.
+    counted : float, default=None
+        Released sum of the weights of the rows, for the training of a network alone: no file has it.
     """
 
-    def __init__(self, codec, generator, row_count, component_weights, residual_variance):
+    def __init__(self, codec, generator, row_count, component_weights, residual_variance, counted=None):
         super().__init__(codec, row_count, component_weights)
         self.generator, self.residual_variance = generator, residual_variance
+        self.counted = row_count if counted is None else counted
 
     @property
     def n_latent(self):
@@ -174,7 +177,7 @@ def fit_array_model(rows, model, fit):
         gaussians.cells,
     )  # fmt: skip
     weights = class_weights(gaussians.mixture.weights, gaussians.cells)
-    return ArrayModel(codec, generator, fit.sample_size(rows, weight), weights, gaussians.residual)
+    return ArrayModel(codec, generator, fit.sample_size(rows, weight), weights, gaussians.residual, weight)
 
 
 def n_frequencies(image_shape, noise_multiplier):

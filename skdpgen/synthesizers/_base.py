@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
+from .._types import UnitRelation
 from ..accounting import PrivacyCard
 from ..data.frames import FrameRows
 from ..data.validation import columns_of, public_assumptions
@@ -86,6 +87,20 @@ class BaseSynthesizer(PrivateEstimator):
             return accountant
         self._checkpoint = FitCheckpoint(self.checkpoint, accountant, self)
         return self._checkpoint.planner
+
+    def _resolve_unit(self, groups):
+        unit = super()._resolve_unit(groups)
+        if unit is not None and getattr(self, "checkpoint", None) is not None:
+            raise ValueError(
+                "checkpoint= is not for units yet: which rows of a unit are used is drawn in each fit, and a fit that "
+                "goes on would draw again. Leave out checkpoint=; nothing was charged"
+            )
+        return unit
+
+    def _relation(self, accountant):
+        """The relation of this fit before it is planned: between rows, or between all rows of a unit."""
+        relation = accountant.neighboring
+        return relation if self._unit is None else UnitRelation(relation, self._unit)
 
     def _check_prepared(self, rows, plan):
         if (checkpoint := self._open_checkpoint) is not None:

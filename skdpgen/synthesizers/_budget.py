@@ -12,6 +12,7 @@ from numbers import Real
 import numpy as np
 from sklearn.base import clone
 
+from .._types import UnitRelation
 from ..accounting import FitPlan, Phase, gaussian_mu
 from ..mechanisms import add_gaussian
 from ..utils.progress import shows_bars
@@ -221,6 +222,19 @@ class ChargedFit:
         """Number of rows: the exact one where it is public, else a released one."""
         return float(n_rows) if self.neighboring == "replace_one" else float(released)
 
+    def step_size(self, row_count, counted):
+        """Released number of what a step of DP-SGD samples: rows, or units where each of them counts 1.
+
+        Parameters
+        ----------
+        row_count : float
+            Public or released number of rows.
+        counted : float
+            Released sum of the weights of the rows: the number of units where each of them counts 1.
+        """
+        unit = self.plan.unit
+        return float(counted if unit is not None and unit.weighting == "units" else row_count)
+
     def sample_size(self, rows, released):
         """Number of rows to sample, as `row_count`; where units count 1, a separate release (`row_count`)."""
         if "row_count" not in self.noise:
@@ -275,11 +289,19 @@ def _same(one, other):
     return one is other or (isinstance(one, plain) and isinstance(other, plain) and one == other)
 
 
-def resolve_sampling(training, n_rows, neighboring, *, batch_size=None, epochs=None):
-    """Return a `Training` as `batch_size` and `epochs` set it, where the number of rows is public."""
+def resolve_sampling(training, n_rows, relation, *, batch_size=None, epochs=None):
+    """Return a `Training` as `batch_size` and `epochs` set it, where the number of rows is public.
+
+    Between units it is private under both relations: a unit may have any number of rows.
+    """
     if batch_size is None and epochs is None:
         return training
-    if neighboring != "replace_one":
+    if isinstance(relation, UnitRelation):
+        raise ValueError(
+            "batch_size and epochs need the number of rows, which is private with units, as a unit may have any number "
+            "of them: give sampling_rate and steps; nothing was charged"
+        )
+    if relation != "replace_one":
         raise ValueError(
             "batch_size and epochs need the number of rows, which is private under add_or_remove_one: "
             "give sampling_rate and steps"

@@ -104,12 +104,13 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
     bounds_share : float, default=0.05
         Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
     sampling_rate : float, default=0.02
-        Probability that a record takes part in a step; public, and the same in all clusters.
+        Probability that a record, or a unit with all its rows, takes part in a step; public, and the same in all
+        clusters.
     steps : int, default=500
         Steps of DP-SGD, of all autoencoders together; public.
     batch_size, epochs : int or None, default=None
         Expected number of records in a step, and number of passes over the rows; they set `sampling_rate` and `steps`.
-        Only under "replace_one", where the number of rows is public.
+        Only under "replace_one" without `unit`, where the number of rows is public.
     net : DPNet or None, default=None
         `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
         ``net__module__n_hidden``, ``net__module__encoder``, ``net__module__decoder``. None: a `DPNet` of
@@ -117,7 +118,18 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
     checkpoint : str, path or None, default=None
         File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
-        the file of the model, for ``skdpgen.load``.
+        the file of the model, for ``skdpgen.load``. Not with `unit`.
+    unit : column name or None, default=None
+        Who is protected, where a person may have several rows: all rows with one identifier in this column of a
+        DataFrame. The column is neither modelled nor sampled. For arrays it is a name, and the identifiers are `groups`
+        of `fit`. None: one row.
+    max_rows_per_unit : int or None, default=None
+        With `unit`: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public.
+    unit_weighting : {"rows", "units"}, default="rows"
+        With `unit`: "rows" counts every row used, and the gradient of a unit is the sum over its rows. "units" counts
+        every unit once, and its gradient is the mean. Both are clipped once, over all autoencoders.
+    missing_unit : {"refuse", "own"}, default="refuse"
+        With `unit`: whether a row without an identifier is refused, or counts as another unit.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
@@ -213,6 +225,10 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         epochs=None,
         net=None,
         checkpoint=None,
+        unit=None,
+        max_rows_per_unit=None,
+        unit_weighting="rows",
+        missing_unit="refuse",
         noise="secure",
         device="cpu",
         random_state=None,
@@ -229,18 +245,22 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         self.n_frequencies, self.length_scale = n_frequencies, length_scale
         self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
         self.gradient_bound, self.net, self.checkpoint = gradient_bound, net, checkpoint
+        self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
+        self.unit_weighting, self.missing_unit = unit_weighting, missing_unit
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, groups=None):
         """Release a generative model of the rows: clusters, and an autoencoder of each.
 
         Parameters
         ----------
         X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, one for each person. Arrays hold finite numbers.
+            Rows, one for each person, or with `unit` several. Arrays hold finite numbers.
         y : array-like of shape (n_samples,), default=None
             Labels; `sample` then returns (X, y). Not allowed with `target`.
+        groups : array-like of shape (n_samples,), default=None
+            Identifiers of the units of the rows, of any dtype; a DataFrame may have them in its column `unit`.
 
         Returns
         -------
@@ -255,20 +275,21 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
 
         Notes
         -----
-        **Privacy.** The unit is one row, under `neighboring`. Charged before anything is released, as one composed
-        event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not declared (at its part of
-        `bounds_share`; learned categories also spend a tenth of `delta`), `cluster_steps` of them for the centres, one
-        for the counts of clusters and classes, and `steps` Poisson-sampled ones for all autoencoders: a row is in the
-        one cluster that it and the released centres say, so its gradient changes one autoencoder (under "replace_one"
-        at most two, which costs less than what is charged).
+        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
+        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
+        declared (at its part of `bounds_share`; learned categories also spend a tenth of `delta`), `cluster_steps` of
+        them for the centres, one for the counts of clusters and classes, one for the number of rows where each unit
+        counts 1, and `steps` Poisson-sampled ones for all autoencoders: a row is in the one cluster that it and the
+        released centres say, so its gradient changes one autoencoder (under "replace_one" at most two, which costs less
+        than what is charged). The rows of a unit may change several, and their gradient is clipped once over all.
         """
-        return self._fit(X, y)
+        return self._fit(X, y, groups)
 
-    def _prepare(self, X, y, accountant):
+    def _prepare(self, X, y, accountant, groups=None):
         vae = vae_settings(self.get_params(deep=False), self._defaults(), self._seed())
-        rows = self._read(X, y)
+        rows = self._read(X, y, groups)
         sizes = {"batch_size": self.batch_size, "epochs": self.epochs}
-        vae = replace(vae, training=resolve_sampling(vae.training, len(rows), accountant.neighboring, **sizes))
+        vae = replace(vae, training=resolve_sampling(vae.training, len(rows), self._relation(accountant), **sizes))
         clusters = ClusterSettings(
             self.n_clusters, self.cluster_steps, self.clusters_share, self.n_frequencies, self.length_scale,
             vae.network.seed,
@@ -342,17 +363,17 @@ def _check_network(settings, rows):
     check_modules(net, PartitionedVAEModule, lambda module: module.parts[0], settings, width, exact)
 
 
-def training_plan(training, fit, row_count, cluster_sizes):
+def training_plan(training, fit, step_size, cluster_sizes):
     """The DP-SGD plan of a charged fit, for the models of all clusters; its denominators are public or released.
 
     Parameters
     ----------
     training : Training
     fit : ChargedFit
-    row_count : float
-        Public or released.
+    step_size : float
+        Number of rows, or of units where each counts 1 (`ChargedFit.step_size`): public or released.
     cluster_sizes : array of shape (n_clusters,)
-        Released.
+        Released, in the same weights.
 
     Returns
     -------
@@ -367,8 +388,9 @@ def training_plan(training, fit, row_count, cluster_sizes):
         steps=training.steps,
         l2_bound=training.gradient_bound,
         noise_multiplier=fit.noise["training"],
-        expected_batch_size=max(1.0, rate * row_count),
-        neighboring=fit.neighboring,
+        expected_batch_size=max(1.0, rate * step_size),
+        neighboring=fit.plan.neighboring,
+        unit=fit.plan.unit,
         part_batch_sizes=tuple(max(1.0, rate * float(size)) for size in cluster_sizes),
     )
 
@@ -453,10 +475,11 @@ def fit_dpgm_model(rows, settings, fit):
         lambda state: _restore_facts(rows, settings, state),
     )
     n_features, n_classes = x.shape[1] - codec.n_classes, max(codec.n_classes, 1)
-    row_count = fit.row_count(len(x), max(1.0, float(counts.sum())))
+    counted = max(1.0, float(counts.sum()))
+    row_count = fit.sample_size(rows, counted)
     floor = max(1e-3 * float(np.abs(counts).sum()) / n_clusters, 1e-9)
     counts = np.maximum(counts, floor).reshape(n_clusters, n_classes)
-    train = training_plan(vae.training, fit, row_count, counts.sum(axis=1))
+    train = training_plan(vae.training, fit, fit.step_size(row_count, counted), counts.sum(axis=1))
     _warn_of_small_clusters(counts.sum(axis=1), vae.training.sampling_rate)
     net = _make_net(
         vae,
@@ -470,7 +493,7 @@ def fit_dpgm_model(rows, settings, fit):
     )
     net.fit_file = fit.checkpoint
     net.initialize()
-    net.partial_fit(np.concatenate([x, clusters[:, None].astype(np.float32)], axis=1))
+    net.partial_fit(np.concatenate([x, clusters[:, None].astype(np.float32)], axis=1), groups=rows.unit_codes)
     parts = [
         VAEModel(codec, module, likelihood, float(sizes.sum()), sizes)
         for module, sizes in zip(net.module_.cpu().eval().parts, counts)
@@ -501,11 +524,13 @@ def _release_facts(rows, settings, fit):
     clusters, centers = np.zeros(len(x), dtype=np.int64), None
     if n_clusters > 1:
         features = _random_features(codec, isinstance(rows, FrameRows), n_features, settings.clusters)
-        centers = find_centers(x[:, :n_features], features, settings.clusters, noise["clusters"], rng, neighboring)
+        how = settings.clusters, noise["clusters"], rng, neighboring
+        centers = find_centers(x[:, :n_features], features, *how, unit_sizes=rows.unit_sizes)
         # from here on each record is in the one cluster that it and the released centres say
         clusters = nearest_centers(x[:, :n_features], centers, features)
     cells = clusters if classes is None else np.where(classes >= 0, clusters * n_classes + classes, -1)
-    counts = add_gaussian(histogram(cells, n_clusters * n_classes), noise["counts"], rng, neighboring)
+    counted = histogram(cells, n_clusters * n_classes, rows.unit_sizes)
+    counts = add_gaussian(counted, noise["counts"], rng, neighboring)
     return codec, encoded, clusters, centers, counts
 
 
@@ -529,7 +554,7 @@ def _random_features(codec, frame, n_features, settings):
     return RandomFeatures.draw(n_features, settings.n_frequencies, scale, public)
 
 
-def find_centers(x, features, settings, noise_multiplier, rng, neighboring):
+def find_centers(x, features, settings, noise_multiplier, rng, neighboring, *, unit_sizes=None):
     """Release the centres of clusters of the random features of rows: k-means, one Gaussian release an iteration.
 
     Parameters
@@ -541,7 +566,9 @@ def find_centers(x, features, settings, noise_multiplier, rng, neighboring):
     noise_multiplier : float
         Of each of the releases.
     rng : NoiseGenerator
-    neighboring : str
+    neighboring : str or UnitRelation
+    unit_sizes : int array of shape (n_samples,), default=None
+        Where units count 1, the number of rows used of the unit of each row.
 
     Returns
     -------
@@ -551,7 +578,7 @@ def find_centers(x, features, settings, noise_multiplier, rng, neighboring):
     draws = np.random.default_rng(settings.seed)
     centers, exact = None, noise_multiplier > 0
     for _ in range(settings.steps):
-        query = cluster_sums(x, features, centers, exact=exact)
+        query = cluster_sums(x, features, centers, exact=exact, unit_sizes=unit_sizes)
         released = add_gaussian(query, noise_multiplier, rng, neighboring)
         sd = noise_multiplier * query.sensitivity(neighboring)
         if centers is None:

@@ -54,6 +54,11 @@ class FrameModel(ReleasedModel):
         return len(self.latent_model.components)
 
     @property
+    def counted(self):
+        """Released sum of the weights of the rows."""
+        return float(self.latent_model.class_counts.sum())
+
+    @property
     def component_weights(self):
         """Shares of the classes, or of the Gaussians of a mixture."""
         return self.latent_model.class_counts if self.mixture is None else self.mixture.weights

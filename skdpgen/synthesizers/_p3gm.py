@@ -156,16 +156,16 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         "net", arrays: distribution of the values; "auto" is Bernoulli for values that are not negative; "bernoulli"
         needs `bounds` that say so. DataFrames have one categorical distribution a column.
     sampling_rate : float or None, default=None
-        "net": probability that a record takes part in a step; public. None is .1 for a network that refines the
-        released decoder, .005 for one in its place.
+        "net": probability that a record, or a unit with all its rows, takes part in a step; public. None is .1 for a
+        network that refines the released decoder, .005 for one in its place.
     steps : int or None, default=None
         "net": steps of DP-SGD; public. None is 150 for a network that refines the released decoder, 1000 for one in its
         place.
     batch_size, epochs : int or None, default=None
         Expected number of records in a step, and number of passes over the rows; they set `sampling_rate` and `steps`.
-        Only under "replace_one", where the number of rows is public.
+        Only under "replace_one" without `unit`, where the number of rows is public.
     gradient_bound : float, default=1.0
-        "net": norm to which the gradient of one record is clipped.
+        "net": norm to which the gradient of one record, or of one unit, is clipped.
     warm_start_steps : int or None, default=None
         "net" in the place of the released decoder: ordinary steps on synthetic rows before the private ones. None is
         500.
@@ -177,7 +177,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
     checkpoint : str, path or None, default=None
         "net": file, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged
         again. Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete,
-        it is the file of the model, for ``skdpgen.load``.
+        it is the file of the model, for ``skdpgen.load``. Not with `unit`.
     budget_split : (float, float, float) or None, default=None
         Shares of encoder, mixture and decoder in the squared Gaussian-DP parameter; None depends on prior and decoder:
         (.8, 0, .2) for a network that refines the released decoder.
@@ -192,7 +192,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
     unit_weighting : {"rows", "units"}, default="rows"
         With `unit`: "rows" counts every row used, and its noise grows with `max_rows_per_unit`. "units" counts every
         unit once, its rows in equal parts: the noise is that of one row, and the model is that of a random row of a
-        random unit.
+        random unit. With "net" the gradient of a unit is the sum, or the mean, over its rows, and is clipped once.
     missing_unit : {"refuse", "own"}, default="refuse"
         With `unit`: whether a row without an identifier is refused, or is a separate unit.
     noise : {"secure", "fast"}, default="secure"
@@ -371,16 +371,11 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
             self.get_params(deep=False), self._defaults(), presets=paper_settings, acts=_ACTS
         )
         split = moment_split(parameters["budget_split"])
-        if self._unit is not None and parameters["decoder"] == "net":
-            raise ValueError(
-                'unit= is not for decoder="net" yet: DP-SGD samples and clips rows, and a person may have several. '
-                'Leave out decoder="net"; nothing was charged'
-            )
         rows = self._read(X, y, groups, parameters)
         model = _settings(parameters, self._seed(), refines=_refines(parameters, rows))
         if model.decoder is not None:
             sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
-            training = resolve_sampling(model.decoder.training, len(rows), accountant.neighboring, **sizes)
+            training = resolve_sampling(model.decoder.training, len(rows), self._relation(accountant), **sizes)
             model = replace(model, decoder=replace(model.decoder, training=training))
         plan = plan_moments(
             rows, model, self.bounds_share, accountant,
@@ -566,7 +561,8 @@ def _with_mixture(model, mixture):
     old = model.generator
     means, dither = old.space.decode(mixture.means), float(old.dither[0])
     generator = LinearGenerator(old.space, mixture, means, old.low, old.high, old.variance_gain, dither)
-    return ArrayModel(model.codec, generator, model.row_count, mixture.weights, model.residual_variance)
+    rest = model.residual_variance, model.counted
+    return ArrayModel(model.codec, generator, model.row_count, mixture.weights, *rest)
 
 
 # ---- the third phase: a network trained by DP-SGD -------------------------------------------------------------------
@@ -578,7 +574,7 @@ def _train_on_array(rows, model, decoder, fit):
         likelihood = "bernoulli" if (codec.box[0] >= 0).all() else "gaussian"
     return train_decoder(
         rows.scaled_with_labels(codec),
-        decoder_plan(decoder.training, fit, model.row_count),
+        decoder_plan(decoder.training, fit, fit.step_size(model.row_count, model.counted)),
         generator.space,
         generator.mixture,
         decoder=decoder,
@@ -588,6 +584,7 @@ def _train_on_array(rows, model, decoder, fit):
         warm_rows=_with_labels(generator.sample(components, fit.stream), components, codec.n_classes),
         progress_text=f"epsilon {fit.plan.epsilon:.3g}",
         checkpoint=fit.checkpoint,
+        units=rows.unit_codes,
     )
 
 
@@ -601,7 +598,7 @@ def _train_on_frame(rows, model, decoder, fit):
         mixture = GaussianMixtureParameters(weights / weights.sum(), latent_model.class_means, covariances, "full")
     return train_decoder(
         rows.one_hot_with_labels(codec),
-        decoder_plan(decoder.training, fit, model.row_count),
+        decoder_plan(decoder.training, fit, fit.step_size(model.row_count, model.counted)),
         LatentSpace(latent_model.mean, latent_model.components.T / latent_model.scale),
         mixture,
         decoder=decoder,
@@ -611,6 +608,7 @@ def _train_on_frame(rows, model, decoder, fit):
         warm_rows=warm,
         progress_text=f"epsilon {fit.plan.epsilon:.3g}",
         checkpoint=fit.checkpoint,
+        units=rows.unit_codes,
     )
 
 
@@ -618,7 +616,7 @@ def _refine_on_frame(rows, model, decoder, fit):
     """Train the network that refines the released decoder; return what may be released of both."""
     codec, table = model.codec, model.latent_model
     features, logits = refinement_inputs(table)
-    plan = decoder_plan(decoder.training, fit, model.row_count)
+    plan = decoder_plan(decoder.training, fit, fit.step_size(model.row_count, model.counted))
     net = _make_refinement(
         decoder,
         plan,
@@ -631,7 +629,7 @@ def _refine_on_frame(rows, model, decoder, fit):
     )
     net.fit_file = fit.checkpoint
     net.initialize()
-    net.partial_fit(rows.one_hot_with_labels(codec))
+    net.partial_fit(rows.one_hot_with_labels(codec), groups=rows.unit_codes)
     noise = (net.noise_description_, net.noise_private_)
     return RefinedTable.of(table, _layers(net.module_.cpu().network), noise)
 
@@ -669,7 +667,7 @@ def _with_labels(rows, components, n_labels):
 
 
 def decoder_plan(training, fit, row_count):
-    """The DP-SGD plan of a charged fit; its denominator is public or released."""
+    """The DP-SGD plan of a charged fit; its denominator, of rows or of units that count 1, is public or released."""
     from ..dpsgd import DPSGDPlan
 
     train = DPSGDPlan(
@@ -678,13 +676,26 @@ def decoder_plan(training, fit, row_count):
         l2_bound=training.gradient_bound,
         noise_multiplier=fit.noise["decoder"],
         expected_batch_size=max(1.0, training.sampling_rate * row_count),
-        neighboring=fit.neighboring,
+        neighboring=fit.plan.neighboring,
+        unit=fit.plan.unit,
     )
     return fit.cover(train)
 
 
 def train_decoder(
-    rows, plan, space, mixture, *, decoder, likelihood, widths, n_labels, warm_rows, progress_text, checkpoint=None
+    rows,
+    plan,
+    space,
+    mixture,
+    *,
+    decoder,
+    likelihood,
+    widths,
+    n_labels,
+    warm_rows,
+    progress_text,
+    checkpoint=None,
+    units=None,
 ):
     """Train P3GM's network on private rows under a plan that was charged; returns what may be released of it.
 
@@ -705,6 +716,8 @@ def train_decoder(
         Synthetic rows from the released prior and decoder.
     progress_text : str
     checkpoint : FitCheckpoint or None
+    units : int array of shape (n_samples,), default=None
+        Unit of each row, for a plan of units.
 
     Returns
     -------
@@ -717,7 +730,7 @@ def train_decoder(
     net.initialize()
     if decoder.warm_start_steps and (checkpoint is None or checkpoint.training is None):
         _warm_start(net.module_, torch.from_numpy(warm_rows), decoder.warm_start_steps, decoder.network.seed)
-    net.partial_fit(rows)
+    net.partial_fit(rows, groups=units)
     module = net.module_.cpu().eval()
     generator = NetGenerator(space, mixture, _layers(module.decoder), likelihood, widths, module)
     generator.noise = (net.noise_description_, net.noise_private_)

@@ -8,10 +8,12 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
+from .._base import UNIT_CONSTRAINTS
 from ..data.arrays import ArrayRows, check_image_shape, point_out_images
 from ..data.frames import FrameRows
 from ..data.scaling import check_bounds
-from ..data.validation import refuse_given
+from ..data.units import read_groups
+from ..data.validation import refuse_given, without_unit
 from ..exceptions import InvalidInputError
 from ..generators.components import join_chunks
 from ..tabular._schema import check_unique
@@ -33,6 +35,7 @@ __all__ = ["VAE_CONSTRAINTS", "DPVAESynthesizer", "LikelihoodSynthesizer", "PriV
 VAE_CONSTRAINTS = {
     **DATA_CONSTRAINTS,
     **TRAINING_CONSTRAINTS,
+    **UNIT_CONSTRAINTS,
     "image_shape": [tuple, list, None],
     "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
     "beta": [Interval(Real, 0, None, closed="left")],
@@ -43,7 +46,7 @@ VAE_CONSTRAINTS = {
 class LikelihoodSynthesizer(BaseSynthesizer):
     """Base of the synthesizers whose model bounds the likelihood of rows: input validation and scores."""
 
-    def _read(self, X, y):
+    def _read(self, X, y, groups=None):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""
         shared = {name: getattr(self, name) for name in ("classes", "target_type", "on_invalid")}
         if isinstance(X, pd.DataFrame):
@@ -51,8 +54,9 @@ class LikelihoodSynthesizer(BaseSynthesizer):
             if self.likelihood != "auto":
                 raise ValueError("likelihood= is for arrays: a DataFrame has one categorical distribution a column")
             check_unique(X.columns)
-            validate_data(self, X, skip_check_array=True)
-            return FrameRows(X, y, target=self.target, schema=self.schema, **shared)
+            head, schema, units = without_unit(self, X, groups)
+            validate_data(self, head, skip_check_array=True)
+            return FrameRows(X, y, target=self.target, schema=schema, units=units, **shared)
         refuse_given(self, ("schema", "target"), "for DataFrames; for an array, declare bounds= and give y")
         X = validate_rows(self, X, order=None)
         shape = check_image_shape(self.image_shape, X.shape[1])
@@ -60,7 +64,8 @@ class LikelihoodSynthesizer(BaseSynthesizer):
             point_out_images(check_bounds(self.bounds, X.shape[1]))
         # no row is clipped as a whole, its gradient is: the norm bound is that of the unit box
         box = float(X.shape[1] + 1) ** 0.5
-        rows = ArrayRows(X, y, bounds=self.bounds, l2_bound=box, image_shape=None, **shared)
+        ids = None if self._unit is None else read_groups(groups, len(X), self._unit, self.missing_unit)
+        rows = ArrayRows(X, y, bounds=self.bounds, l2_bound=box, image_shape=None, ids=ids, **shared)
         if shape is not None and rows.numeric_target:
             raise InvalidInputError("images take classes as y, not numbers")
         lowest = None if rows.bounds is None else rows.bounds[0]
@@ -95,15 +100,17 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
     """Base of the private variational autoencoders; a subclass has the constructor's parameters."""
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, groups=None):
         """Release a generative model of the rows: encoder, decoder and prior.
 
         Parameters
         ----------
         X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, one for each person. Arrays hold finite numbers.
+            Rows, one for each person, or with `unit` several. Arrays hold finite numbers.
         y : array-like of shape (n_samples,), default=None
             Labels; `sample` then returns (X, y). Not allowed with `target`.
+        groups : array-like of shape (n_samples,), default=None
+            Identifiers of the units of the rows, of any dtype; a DataFrame may have them in its column `unit`.
 
         Returns
         -------
@@ -118,19 +125,20 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
 
         Notes
         -----
-        **Privacy.** The unit is one row, under `neighboring`. Charged before anything is released, as one composed
-        event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not declared (at its part of
-        `bounds_share`; learned categories also spend a tenth of `delta`), one for the counts of the classes (of all
-        rows, without classes; none where only the public number of rows is needed), and `steps` Poisson-sampled ones.
+        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
+        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
+        declared (at its part of `bounds_share`; learned categories also spend a tenth of `delta`), one for the counts
+        of the classes (of all rows, without classes; none where only the public number of rows is needed), one for the
+        number of rows where each unit counts 1, and `steps` Poisson-sampled ones, which sample units.
         """
-        return self._fit(X, y)
+        return self._fit(X, y, groups)
 
-    def _prepare(self, X, y, accountant):
+    def _prepare(self, X, y, accountant, groups=None):
         settings = vae_settings(self.get_params(deep=False), self._defaults(), self._seed())
-        rows = self._read(X, y)
+        rows, relation = self._read(X, y, groups), self._relation(accountant)
         sizes = {"batch_size": self.batch_size, "epochs": self.epochs}
-        settings = resolve_training(settings, len(rows), accountant.neighboring, **sizes)
-        phases = plan_phases(rows, settings, self.bounds_share, accountant.neighboring)
+        settings = resolve_training(settings, len(rows), relation, **sizes)
+        phases = plan_phases(rows, settings, self.bounds_share, relation)
         plan = self._calibrate_phases(accountant, rows, phases)
         check_network(settings, *network_shape(rows))
         return (rows, settings), plan
@@ -206,7 +214,7 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         Distribution of the values of arrays; "auto" is Bernoulli for values that are not negative, else Gaussian;
         "bernoulli" needs `bounds` that say so. DataFrames have one categorical distribution a column.
     gradient_bound : float, default=1.0
-        Norm to which the gradient of one record is clipped (C1 of the paper).
+        Norm to which the gradient of one record, or of one unit, is clipped (C1 of the paper).
     target, schema, classes, target_type, bounds, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoder is
         conditional on the class; a numeric one is a column like the others.
@@ -215,12 +223,12 @@ class PriVAESynthesizer(BaseVAESynthesizer):
     bounds_share : float, default=0.05
         Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
     sampling_rate : float, default=0.02
-        Probability that a record takes part in a step; public.
+        Probability that a record, or a unit with all its rows, takes part in a step; public.
     steps : int, default=500
         Steps of DP-SGD; public.
     batch_size, epochs : int or None, default=None
         Expected number of records in a step, and number of passes over the rows; they set `sampling_rate` and `steps`.
-        Only under "replace_one", where the number of rows is public.
+        Only under "replace_one" without `unit`, where the number of rows is public.
     net : DPNet or None, default=None
         `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
         ``net__module__n_hidden``, ``net__module__encoder``, ``net__module__decoder``. None: a `DPNet` of `PriVAEModule`
@@ -228,7 +236,19 @@ class PriVAESynthesizer(BaseVAESynthesizer):
     checkpoint : str, path or None, default=None
         File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
-        the file of the model, for ``skdpgen.load``.
+        the file of the model, for ``skdpgen.load``. Not with `unit`.
+    unit : column name or None, default=None
+        Who is protected, where a person may have several rows: all rows with one identifier in this column of a
+        DataFrame. The column is neither modelled nor sampled. For arrays it is a name, and the identifiers are `groups`
+        of `fit`. None: one row.
+    max_rows_per_unit : int or None, default=None
+        With `unit`: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public.
+    unit_weighting : {"rows", "units"}, default="rows"
+        With `unit`: "rows" counts every row used, and the gradient of a unit is the sum over its rows. "units" counts
+        every unit once, and its gradient is the mean. Both are clipped once. A group of the divergence has all rows of
+        its units, or with "units" one random row of each.
+    missing_unit : {"refuse", "own"}, default="refuse"
+        With `unit`: whether a row without an identifier is refused, or counts as another unit.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
@@ -323,6 +343,10 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         epochs=None,
         net=None,
         checkpoint=None,
+        unit=None,
+        max_rows_per_unit=None,
+        unit_weighting="rows",
+        missing_unit="refuse",
         noise="secure",
         device="cpu",
         random_state=None,
@@ -339,6 +363,8 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         self.n_groups, self.group_gradient_bound, self.aggregation = n_groups, group_gradient_bound, aggregation
         self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
         self.gradient_bound, self.net, self.checkpoint = gradient_bound, net, checkpoint
+        self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
+        self.unit_weighting, self.missing_unit = unit_weighting, missing_unit
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
 
@@ -366,7 +392,7 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         Distribution of the values of arrays; "auto" is Bernoulli for values that are not negative, else Gaussian;
         "bernoulli" needs `bounds` that say so. DataFrames have one categorical distribution a column.
     gradient_bound : float, default=1.0
-        Norm to which the gradient of one record is clipped.
+        Norm to which the gradient of one record, or of one unit, is clipped.
     target, schema, classes, target_type, bounds, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoder is
         conditional on the class; a numeric one is a column like the others.
@@ -375,12 +401,12 @@ class DPVAESynthesizer(BaseVAESynthesizer):
     bounds_share : float, default=0.05
         Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
     sampling_rate : float, default=0.02
-        Probability that a record takes part in a step; public.
+        Probability that a record, or a unit with all its rows, takes part in a step; public.
     steps : int, default=500
         Steps of DP-SGD; public.
     batch_size, epochs : int or None, default=None
         Expected number of records in a step, and number of passes over the rows; they set `sampling_rate` and `steps`.
-        Only under "replace_one", where the number of rows is public.
+        Only under "replace_one" without `unit`, where the number of rows is public.
     net : DPNet or None, default=None
         `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
         ``net__module__n_hidden``, ``net__module__encoder``, ``net__module__decoder``. None: a `DPNet` of `PriVAEModule`
@@ -388,7 +414,18 @@ class DPVAESynthesizer(BaseVAESynthesizer):
     checkpoint : str, path or None, default=None
         File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
-        the file of the model, for ``skdpgen.load``.
+        the file of the model, for ``skdpgen.load``. Not with `unit`.
+    unit : column name or None, default=None
+        Who is protected, where a person may have several rows: all rows with one identifier in this column of a
+        DataFrame. The column is neither modelled nor sampled. For arrays it is a name, and the identifiers are `groups`
+        of `fit`. None: one row.
+    max_rows_per_unit : int or None, default=None
+        With `unit`: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public.
+    unit_weighting : {"rows", "units"}, default="rows"
+        With `unit`: "rows" counts every row used, and the gradient of a unit is the sum over its rows. "units" counts
+        every unit once, and its gradient is the mean. Both are clipped once.
+    missing_unit : {"refuse", "own"}, default="refuse"
+        With `unit`: whether a row without an identifier is refused, or counts as another unit.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
@@ -458,6 +495,10 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         epochs=None,
         net=None,
         checkpoint=None,
+        unit=None,
+        max_rows_per_unit=None,
+        unit_weighting="rows",
+        missing_unit="refuse",
         noise="secure",
         device="cpu",
         random_state=None,
@@ -472,4 +513,6 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         self.beta = beta
         self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
         self.gradient_bound, self.net, self.checkpoint = gradient_bound, net, checkpoint
+        self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
+        self.unit_weighting, self.missing_unit = unit_weighting, missing_unit
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress

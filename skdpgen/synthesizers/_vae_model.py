@@ -149,10 +149,10 @@ def vae_settings(parameters, defaults, seed):
     return VAESettings(**shared, prior=given.get("prior", "normal"))
 
 
-def resolve_training(settings, n_rows, neighboring, **sizes):
+def resolve_training(settings, n_rows, relation, **sizes):
     """Set rate and steps by a public number of rows; refuse more groups than records to expect of it."""
-    settings = replace(settings, training=resolve_sampling(settings.training, n_rows, neighboring, **sizes))
-    if settings.groups is None or neighboring != "replace_one":
+    settings = replace(settings, training=resolve_sampling(settings.training, n_rows, relation, **sizes))
+    if settings.groups is None or relation != "replace_one":  # between units it is no text
         return settings
     expected = settings.training.sampling_rate * n_rows
     n_groups, smallest = settings.groups.count(expected), settings.groups.smallest
@@ -165,10 +165,10 @@ def resolve_training(settings, n_rows, neighboring, **sizes):
 
 
 # ---- budget -------------------------------------------------------------------------------------------------------
-def plan_phases(rows, settings, bounds_share, neighboring):
-    """Return the phases of a fit, in the order of their releases."""
+def plan_phases(rows, settings, bounds_share, relation):
+    """Return the phases of a fit, in the order of their releases; between units the number of rows is private."""
     learned = list(rows.phases(bounds_share))
-    if neighboring != "replace_one" or has_classes(rows):
+    if relation != "replace_one" or has_classes(rows):
         learned.append(Phase("counts", COUNT_SHARE))
     rest = remaining_share(learned, f"bounds_share={bounds_share} leaves nothing to the training")
     return [*learned, settings.training.phase("training", rest)]
@@ -188,15 +188,15 @@ def network_shape(rows):
     return rows.X.shape[1], len(rows.labels.classes or (0, 1)) if has_classes(rows) else 0, True
 
 
-def training_plan(settings, fit, row_count):
+def training_plan(settings, fit, step_size):
     """The DP-SGD plan of a charged fit; its denominators are public or released.
 
     Parameters
     ----------
     settings : VAESettings
     fit : ChargedFit
-    row_count : float
-        Public or released.
+    step_size : float
+        Number of rows, or of units where each counts 1 (`ChargedFit.step_size`): public or released.
 
     Returns
     -------
@@ -206,12 +206,13 @@ def training_plan(settings, fit, row_count):
     from ..dpsgd import DPSGDPlan, TermwisePlan, WholeBatchPlan
 
     training, groups = settings.training, settings.groups
-    expected = max(1.0, training.sampling_rate * row_count)
+    expected = max(1.0, training.sampling_rate * step_size)
     shared = {
         "sampling_rate": training.sampling_rate,
         "steps": training.steps,
         "noise_multiplier": fit.noise["training"],
-        "neighboring": fit.neighboring,
+        "neighboring": fit.plan.neighboring,
+        "unit": fit.plan.unit,
     }
     if groups is None:
         return DPSGDPlan(l2_bound=training.gradient_bound, expected_batch_size=expected, **shared), True
@@ -557,10 +558,10 @@ def _release_facts(rows, settings, fit):
     """
     codec = learn_codec(rows, fit)
     x, classes, *_ = encoded = encode_rows(rows, codec, settings)
-    return codec, encoded, release_class_counts(codec, len(x), classes, fit)
+    return codec, encoded, release_class_counts(codec, len(x), classes, fit, rows.unit_sizes)
 
 
-def release_class_counts(codec, n_rows, classes, fit):
+def release_class_counts(codec, n_rows, classes, fit, unit_sizes=None):
     """Release how many rows each class has, or how many rows there are; ones where the plan counts nothing.
 
     Parameters
@@ -571,6 +572,8 @@ def release_class_counts(codec, n_rows, classes, fit):
     classes : int array of shape (n_rows,) or None
         Codes of the classes; private.
     fit : ChargedFit
+    unit_sizes : int array of shape (n_rows,), default=None
+        Where units count 1, the number of rows used of the unit of each row; a row then counts about one over it.
 
     Returns
     -------
@@ -579,7 +582,8 @@ def release_class_counts(codec, n_rows, classes, fit):
     if "counts" not in fit.noise:
         return np.ones(1)
     cells = np.zeros(n_rows, dtype=np.int64) if classes is None else classes
-    return add_gaussian(histogram(cells, max(codec.n_classes, 1)), fit.noise["counts"], fit.rng, fit.neighboring)
+    counts = histogram(cells, max(codec.n_classes, 1), unit_sizes)
+    return add_gaussian(counts, fit.noise["counts"], fit.rng, fit.neighboring)
 
 
 def _restore_facts(rows, settings, state):
@@ -607,9 +611,10 @@ def fit_vae_model(rows, settings, fit):
         lambda facts: {"codec": facts[0].to_state(), "counts": facts[2]},
         lambda state: _restore_facts(rows, settings, state),
     )
-    row_count = fit.row_count(len(x), max(1.0, float(counts.sum())))
+    counted = max(1.0, float(counts.sum()))
+    row_count = fit.sample_size(rows, counted)
     weights = np.maximum(counts, max(1e-3 * float(np.abs(counts).sum()), 1e-9))
-    train, enough = training_plan(settings, fit, row_count)
+    train, enough = training_plan(settings, fit, fit.step_size(row_count, counted))
     if not enough:
         warnings.warn(
             f"few records a step for {getattr(train, 'n_groups', 1)} groups: most are smaller than the divergence "
@@ -627,7 +632,7 @@ def fit_vae_model(rows, settings, fit):
     )
     net.fit_file = fit.checkpoint
     net.initialize()
-    net.partial_fit(x)
+    net.partial_fit(x, groups=rows.unit_codes)
     module = net.module_.cpu().eval()
     module.divergence = None  # a function of the user's own has no place in a released model
     model = VAEModel(codec, module, likelihood, row_count, weights)

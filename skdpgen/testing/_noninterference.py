@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from .._types import unit_of
+from .._types import PrivacyUnit, UnitRelation, unit_of
 from ..utils.clock import one_day
 from ._replay import difference, fit_along
 
@@ -85,17 +85,22 @@ def check_noninterference(estimator, data_a, data_b, *, rows=None, source=None, 
     has_units = make(data_a)[0].get_params(deep=False).get("max_rows_per_unit") is not None
     if has_units and rows is None:
         raise ValueError("of an estimator with units, give rows= of one unit that is nowhere else")
-    unit = make(data_a)[0].get_params(deep=False)["unit"] if has_units else None
+    parameters = make(data_a)[0].get_params(deep=False)
+    unit = None
+    if has_units:
+        name = "unit" if parameters["unit"] is None else str(parameters["unit"])
+        unit = PrivacyUnit(name, parameters["max_rows_per_unit"], parameters["unit_weighting"])
     if replace and not has_units and _length(data_a) != _length(data_b):
         raise ValueError("under replace_one the number of rows is public: give data sets of one length")
     pool = _Pool(data_a, data_b, data_a if rows is None else _tuple(rows))
     if has_units:
-        pool.find_units(unit)
+        pool.find_units(parameters["unit"])
     first = _fit(make, data_a)
     spent, _ = make(data_a)
     neighbouring = pool.neighbours(replace, own_rows=rows is not None) if neighbours else None
     if neighbouring is not None:
-        _check_neighbours(make, first, neighbouring, pool, "replace_one" if replace else "add_or_remove_one", spent)
+        relation = "replace_one" if replace else "add_or_remove_one"
+        _check_neighbours(make, first, neighbouring, pool, relation, spent, unit)
     _same(first, _fit(make, data_b, first, spent=spent), "unrelated data")
     if order:
         _check_order(make, data_a, first, pool.taken(pool.backwards(_length(data_a))))
@@ -116,7 +121,7 @@ def _check_order(make, data, first, backwards):
         _same(tied, _fit(make, backwards, tied, pass_names=True), "the same rows in another order")
 
 
-def _check_neighbours(make, first, neighbouring, pool, relation, spent):
+def _check_neighbours(make, first, neighbouring, pool, relation, spent, unit):
     """Replay into pairs of data sets that differ in one row, which stands among two kinds of other rows."""
     made = {}
 
@@ -135,8 +140,11 @@ def _check_neighbours(make, first, neighbouring, pool, relation, spent):
             if four[0].exact is None:
                 continue
             here, there = _change(*four[:2]), _change(*four[2:])
-            stated = four[0].about["neighboring"]
-            reach = four[0].query.reach_of_a_record(relation if unit_of(stated) is None else stated)
+            query, stated = four[0].query, four[0].about["neighboring"]
+            if unit is not None and stated is None:  # a step of DP-SGD, whose bound is that of its unit as it stands
+                assert query.unit != "record", f"query {number + 1}: a step bounds rows where units are protected"
+                stated = UnitRelation(relation, unit) if query.unit == "unit" else None
+            reach = query.reach_of_a_record(relation if unit_of(stated) is None else stated)
             for change in (here, there):
                 share = _norm(change) / reach
                 assert share <= 1 + _ROUNDING[four[0].about["kind"]], (

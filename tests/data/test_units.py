@@ -530,7 +530,6 @@ def test_a_ledger_of_rows_refuses_units_and_the_other_way_round():
         ({"unit": "nobody", "max_rows_per_unit": 2}, "not a column"),
         ({"unit": "pid", "max_rows_per_unit": 0}, "max_rows_per_unit"),
         ({"unit": "pid", "max_rows_per_unit": 2, "target": "pid"}, "target too"),
-        ({"unit": "pid", "max_rows_per_unit": 2, "decoder": "net"}, "DP-SGD"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_the_charge(parameters, match):

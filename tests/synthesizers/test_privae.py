@@ -218,7 +218,7 @@ def test_dp_vae_is_privae_without_divergence():
 def test_by_default_groups_have_sixteen_records_and_a_fifth_of_the_noise():
     model = PriVAESynthesizer(divergence="mmd", gradient_bound=2.0, sampling_rate=0.1, steps=5)
     settings = vae_settings(model.get_params(deep=False), model._defaults(), seed=0)
-    fit = SimpleNamespace(noise={"training": 1.0}, neighboring="add_or_remove_one")
+    fit = SimpleNamespace(noise={"training": 1.0}, plan=SimpleNamespace(neighboring="add_or_remove_one", unit=None))
     for row_count, n_groups in ((1600.0, 10), (40.0, 1)):
         plan, enough = training_plan(settings, fit, row_count)
         assert enough

@@ -1,0 +1,107 @@
+"""Synthesizers whose networks are trained by DP-SGD protect persons with several rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpgen import DPGMSynthesizer, DPVAESynthesizer, P3GMSynthesizer, PriVAESynthesizer, Schema
+from skdpgen._types import NEIGHBORING, WEIGHTINGS, PrivacyUnit
+from skdpgen.accounting import PrivacyAccountant, Receipt
+from skdpgen.nn import DPNet, P3GMModule, PartitionedVAEModule, PriVAEModule, TableRefinementModule
+from skdpgen.tabular import Categorical, Numeric
+
+_VISITS = Schema([Numeric("a", (-4, 4)), Categorical("c", ("x", "y", "z"))])
+_UNIT = {"unit": "pid", "max_rows_per_unit": 2}
+_STEPS = {"sampling_rate": 0.1, "steps": 3}
+_WHOLE = {"decoder": "net", "warm_start_steps": 1, **_STEPS, "net": DPNet(P3GMModule, module__n_hidden=4)}
+_REFINES = {"decoder": "net", **_STEPS, "net": DPNet(TableRefinementModule, module__n_hidden=4)}
+_VAE = {**_STEPS, "n_components": 2, "net": DPNet(PriVAEModule, module__n_hidden=4)}
+_GROUPS = {**_VAE, "divergence": "mmd", "n_groups": 3}
+_PARTS = {**_VAE, "n_clusters": 2, "cluster_steps": 2, "net": DPNet(PartitionedVAEModule, module__n_hidden=4)}
+MODELS = {
+    "P3GM that refines": (P3GMSynthesizer, _REFINES),
+    "P3GM with the network of the paper": (P3GMSynthesizer, _WHOLE),
+    "DP-GM": (DPGMSynthesizer, _PARTS),
+    "DP-VAE": (DPVAESynthesizer, _VAE),
+    "PriVAE": (PriVAESynthesizer, _GROUPS),
+    "PriVAE, whole batch": (PriVAESynthesizer, {**_VAE, "divergence": "mmd", "aggregation": "batch"}),
+}
+
+
+def _visits(n_units=500):
+    """Every second person has five rows, the others one: of at most two, 3 rows for 2 persons are used."""
+    pid = np.repeat(np.arange(n_units), np.resize([5, 1], n_units))
+    rng = np.random.default_rng(0)
+    return pd.DataFrame({"pid": pid, "a": rng.normal(size=len(pid)), "c": rng.choice(list("xyz"), len(pid))})
+
+
+def _fit(monkeypatch, name, *, array=False, **parameters):
+    """A fitted model, and the plan of its training."""
+    plans, cover = [], Receipt.cover
+    monkeypatch.setattr(Receipt, "cover", lambda receipt, plan: plans.append(plan) or cover(receipt, plan))
+    estimator, own = MODELS[name]
+    synth, visits = estimator(**{"epsilon": 50.0, "random_state": 0, **_UNIT, **own, **parameters}), _visits()
+    if array:
+        X = np.column_stack([visits["a"], visits["a"] ** 2])
+        synth.set_params(target=None, schema=None).fit(X, visits["c"].to_numpy(), groups=visits["pid"])
+    else:
+        synth.fit(visits)
+    (plan,) = plans
+    return synth, plan
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("weighting", "neighboring"), list(zip(WEIGHTINGS, NEIGHBORING)))
+def test_a_network_is_trained_by_units_on_released_numbers_alone(monkeypatch, name, weighting, neighboring):
+    how = {"unit_weighting": weighting, "neighboring": neighboring, "target": "c", "schema": _VISITS}
+    synth, plan = _fit(monkeypatch, name, **how)
+    assert plan.unit == PrivacyUnit("pid", 2, weighting)
+    assert plan.neighboring == neighboring
+    sampled = {"rows": 750, "units": 500}[weighting]  # a public rate times what was released, never the exact number
+    assert plan.expected_batch_size == pytest.approx(0.1 * sampled, abs=3)
+    assert plan.expected_batch_size != 0.1 * sampled
+    assert synth.row_count_ == pytest.approx(750, abs=30)
+    assert synth.card_["unit"].startswith("all rows of one pid, at most 2")
+    assert synth.accountant_.charges[0].unit == "pid"
+    assert list(synth.sample(3).columns) == ["a", "c"]
+    assert np.isfinite(synth.score(_visits()[:20]))
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "P3GM that refines"])
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_arrays_are_trained_on_by_units(monkeypatch, name, weighting):
+    synth, plan = _fit(monkeypatch, name, array=True, unit_weighting=weighting, bounds=(-20, 20), classes=list("xyz"))
+    assert plan.unit == PrivacyUnit("pid", 2, weighting)
+    assert plan.expected_batch_size == pytest.approx({"rows": 75, "units": 50}[weighting], abs=5)
+    X, y = synth.sample(5)
+    assert X.shape == (5, 2)
+    assert set(y) <= set("xyz")
+
+
+def test_a_mixture_keeps_the_number_of_units(monkeypatch):
+    how = {"unit_weighting": "units", "prior": "mixture", "em_steps": 1, "bounds": (-20, 20)}
+    _, plan = _fit(monkeypatch, "P3GM with the network of the paper", array=True, **how)
+    assert plan.expected_batch_size == pytest.approx(50, abs=5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("parameters", "match"),
+    [
+        ({"checkpoint": "fit.safetensors"}, "checkpoint= is not for units"),
+        ({"batch_size": 50, "sampling_rate": None}, "may have any number of them"),
+        ({"epochs": 2, "steps": None}, "may have any number of them"),
+    ],
+)
+def test_what_needs_the_number_of_rows_or_the_same_rows_again_is_refused_before_the_charge(name, parameters, match):
+    accountant = PrivacyAccountant(1.0, unit="pid", neighboring="replace_one")
+    estimator, own = MODELS[name]
+    defaults = estimator().get_params(deep=False)
+    parameters = {key: defaults[key] if value is None else value for key, value in parameters.items()}
+    synth = estimator(accountant=accountant, **{**own, **_UNIT, **parameters})
+    for call in (synth.fit, synth.plan):
+        with pytest.raises(ValueError, match=match):
+            call(_visits())
+    assert not accountant.entries
