@@ -113,15 +113,17 @@ class PoissonLoader:
     dtype : dtype, default=torch.float32
         Type of floating-point batches.
     units : int array of shape (n_records,), default=None
-        Unit of each row, for a plan with `unit`: whole units are sampled, not rows.
+        Unit of each row, for a plan with `unit`: whole units are sampled, not rows. Of a unit with more rows than the
+        plan's ``unit.max_rows``, so many are drawn at random, once for all steps: the others have no effect.
 
     Notes
     -----
     Batch sizes are private: they are neither stored nor returned, and no public attribute holds the number of records.
     A batch above ``plan.physical_batch`` is yielded in several chunks, the last one padded with zeros, so that all
-    passes have one shape. No record is dropped. No unit is split between chunks, because its rows are clipped together:
-    a unit of more rows than ``plan.physical_batch`` gets a chunk as long as it needs. The running time of a step
-    depends on the number of chunks and is not protected: whoever can time single steps of a fit must be trusted.
+    passes have one shape. No record that is sampled is dropped. No unit is split between chunks, because its rows are
+    clipped together: a unit of more rows than ``plan.physical_batch`` gets a chunk as long as it needs. The running
+    time of a step depends on the number of chunks and is not protected: whoever can time single steps of a fit must be
+    trusted.
     """
 
     def __init__(self, dataset, *, plan, rng, noise_shape=None, device="cpu", dtype=torch.float32, units=None):
@@ -143,8 +145,7 @@ class PoissonLoader:
             if units.shape != (self._n_sampled,) or units.dtype.kind not in "iu":
                 raise ValueError(f"units must be {self._n_sampled} whole numbers, one for each row")
             # rows by unit: those of unit u are at _starts[u] and the next places
-            _, sizes = np.unique(units, return_counts=True)
-            self._rows = np.argsort(units, kind="stable")
+            self._rows, sizes = _rows_by_unit(units, plan.unit.max_rows, rng)
             self._sizes, self._starts = sizes, np.cumsum(sizes) - sizes
             self._n_sampled = len(sizes)
 
@@ -206,6 +207,19 @@ class PoissonLoader:
             noise = torch.from_numpy(normals).to(self.device, self.dtype)
         mask = (torch.arange(size) < count).to(self.device)
         return Chunk(tree_map(rows, self._X), rows(self._y), mask, noise, units)
+
+
+def _rows_by_unit(units, most, rng):
+    """Places of the rows used, unit by unit, and the number of them in each unit: at most `most`, drawn at random.
+
+    The gradient of a unit is clipped whatever its size; without a limit, the largest one would set the size of a batch.
+    """
+    _, sizes = np.unique(units, return_counts=True)
+    if sizes.max(initial=0) <= most:
+        return np.argsort(units, kind="stable"), sizes
+    order = np.lexsort((rng.integers(1 << 62, len(units)), units))  # within each unit at random
+    place = np.arange(len(units)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return order[place < most], np.minimum(sizes, most)
 
 
 def _arrays(dataset):

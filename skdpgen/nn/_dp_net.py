@@ -247,8 +247,8 @@ class DPNet(NeuralNet):
         Notes
         -----
         **Privacy.** One row is one unit, or, for a plan with `unit`, all rows of one entry of `groups`: however many
-        they are, because the clip holds for their sum. The steps cost what was charged for ``plan``: nothing is charged
-        here.
+        they are, because at most ``unit.max_rows`` of them are used, and their sum is clipped. The steps cost what was
+        charged for ``plan``: nothing is charged here.
         """
         self._check_plan()
         return self._follow_plan(X, y, self._units(groups), **fit_params)

@@ -393,13 +393,20 @@ def test_a_unit_split_between_chunks_exceeds_the_bound():
     assert norms[1] == pytest.approx(1.0, rel=1e-3)
 
 
-def test_a_unit_longer_than_a_chunk_stays_whole():
-    """It has more rows than the plan says: the clip holds nevertheless, and nothing fails because of it."""
+def test_of_a_unit_with_more_rows_than_the_plan_says_so_many_are_used():
+    """Else the largest unit, which is private, would set the size of a batch. Each of its rows is as likely."""
     units = np.repeat([0, 1, 2], [3, 40, 2])
-    plan = make_plan(1.0, 1, 45, max_physical_batch=16)
-    chunks = list(next(iter(numbered(units, plan))))
-    assert [chunk.X.shape[0] for chunk in chunks] == [16, 48, 16]
-    assert taken(numbered(units, plan), units, 1)[1]
+    plan, found = make_plan(1.0, 2, 45, max_physical_batch=16), np.zeros(45)
+    for _ in range(400):
+        steps = [
+            np.sort(np.concatenate([chunk.X[chunk.mask, 0].numpy() for chunk in batch])).astype(int)
+            for batch in numbered(units, plan)
+        ]
+        np.testing.assert_array_equal(*steps)  # one choice for all steps
+        assert np.bincount(units[steps[0]]).tolist() == [3, 5, 2]
+        found[steps[0]] += 1 / 400
+    np.testing.assert_allclose(found[units != 1], 1)
+    assert np.abs(found[units == 1] - 5 / 40).max() < 5 * (0.125 * 0.875 / 400) ** 0.5
 
 
 def test_draws_for_latents_do_not_depend_on_which_units_are_sampled():
