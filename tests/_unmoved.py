@@ -165,7 +165,9 @@ def estimators():
     """Return everything public that is fitted under a budget, by its whole name."""
     found = {}
     for room in ROOMS:
-        for name, value in vars(importlib.import_module(f"skdpgen.{room}")).items():
+        module = importlib.import_module(f"skdpgen.{room}")
+        for name in getattr(module, "__all__", vars(module)):  # some are loaded at their first use
+            value = getattr(module, name)
             if (
                 isinstance(value, type)
                 and not name.startswith("_")

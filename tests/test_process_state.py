@@ -55,6 +55,7 @@ _REASONS = {
     "hooks that a block sets, in its thread, and takes back": [
         "utils/clock.py: container _held",
         "utils/noise.py: container _override",
+        "utils/progress.py: container _HIDDEN",
         "utils/noise.py: container _public",
         "utils/watching.py: container _observer",
         "utils/watching.py: container _replay",

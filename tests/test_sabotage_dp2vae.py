@@ -94,7 +94,10 @@ MUTANTS = [
         [ASSIGNED],
         (
             subsets_module.assign_subsets,
-            ("$rng.integers($n_subsets, $n_records)", "np.arange($n_records) % $n_subsets"),
+            (
+                "if $units is None:\n    return $rng.integers($n_subsets, $n_records)",
+                "if $units is None:\n    return np.arange($n_records) % $n_subsets",
+            ),
         ),
     ),
     (

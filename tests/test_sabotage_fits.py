@@ -328,7 +328,7 @@ MUTANTS = [
             PrivateEstimator._charge,
             (
                 "self._receipt = $accountant.charge($rest)",
-                "self._receipt = __import__('types').SimpleNamespace(cover=lambda steps: steps)\n"
+                "self._receipt = __import__('types').SimpleNamespace(cover=lambda steps: steps, day=None)\n"
                 "self._late = ($2.event, $2.label, $2.extra_delta)",
             ),
         ),

@@ -102,7 +102,7 @@ class Reservation:
     >>> from skdpgen.accounting._reservation import Reservation
     >>> event = repeat_and_select_event([gaussian_event(9.0)], "poisson", 2)
     >>> with Reservation(PrivacyAccountant(1.0)) as reservation:
-    ...     reservation.charge(event, "search")
+    ...     receipt = reservation.charge(event, "search")
     ...     n_runs = reservation.draw_runs("poisson", 2, rng=np.random.default_rng(0))
     """
 

@@ -109,7 +109,7 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         With units: "rows" counts every row used, and the gradient of a unit is the sum over its rows. "units" counts
         every unit once, and its gradient is the mean. Both are clipped once to `gradient_bound`.
     missing_unit : {"refuse", "own"}, default="refuse"
-        With units: whether a row without an identifier is refused, or is a unit of its own.
+        With units: whether a row without an identifier is refused, or counts as another unit.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise.
     device : str, default="cpu"

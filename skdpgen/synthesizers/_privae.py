@@ -9,9 +9,8 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from .._base import UNIT_CONSTRAINTS
-from ..data.arrays import ArrayRows, check_image_shape, point_out_images
+from ..data.arrays import ArrayRows, check_image_shape
 from ..data.frames import FrameRows
-from ..data.scaling import check_bounds
 from ..data.units import read_groups
 from ..data.validation import refuse_given, without_unit
 from ..exceptions import InvalidInputError
@@ -60,8 +59,6 @@ class LikelihoodSynthesizer(BaseSynthesizer):
         refuse_given(self, ("schema", "target"), "for DataFrames; for an array, declare bounds= and give y")
         X = validate_rows(self, X, order=None)
         shape = check_image_shape(self.image_shape, X.shape[1])
-        if shape is None:
-            point_out_images(check_bounds(self.bounds, X.shape[1]))
         # no row is clipped as a whole, its gradient is: the norm bound is that of the unit box
         box = float(X.shape[1] + 1) ** 0.5
         ids = None if self._unit is None else read_groups(groups, len(X), self._unit, self.missing_unit)

@@ -104,9 +104,9 @@ def test_a_training_that_draws_the_same_records_again_is_found(monkeypatch):
         monkeypatch,
         PoissonLoader.__iter__,
         (
-            "for $indices in poisson_batches($self._n_records, $plan.sampling_rate, $plan.steps, $self._rng):\n"
+            "for $indices in poisson_batches($self._n_sampled, $plan.sampling_rate, $plan.steps, $self._rng):\n"
             "    $body",
-            "for $indices in [next(poisson_batches($self._n_records, $plan.sampling_rate, 1, $self._rng))] * "
+            "for $indices in [next(poisson_batches($self._n_sampled, $plan.sampling_rate, 1, $self._rng))] * "
             "$plan.steps:\n    $body",
         ),
     )

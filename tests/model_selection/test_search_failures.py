@@ -70,10 +70,10 @@ def _search(estimator=None, **changed):
 class _Picky(DPPCA):
     """Asks for sixteen rows, as other packages' estimators may."""
 
-    def _prepare(self, X, y, accountant):
+    def _prepare(self, X, y, accountant, groups=None):
         if len(X) < 16:
             raise ValueError("at least 16 rows are needed")
-        return super()._prepare(X, y, accountant)
+        return super()._prepare(X, y, accountant, groups)
 
 
 def a_fold_that_would_be_too_small_is_refused_unpaid():

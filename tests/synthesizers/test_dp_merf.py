@@ -256,7 +256,7 @@ MUTANTS = [
             ),
         ),
     ),
-    ("the exact number of rows", HIDDEN, (FIT, ("$fit.row_count(len($rows), $counts.sum())", "float(len($rows))"))),
+    ("the exact number of rows", HIDDEN, (FIT, ("$fit.sample_size($rows, $counts.sum())", "float(len($rows))"))),
     (
         "rows are kept",
         KEPT,
