@@ -33,6 +33,10 @@ class UnseenPairs(NamedTuple):
         The commonest: ``first``, ``value``, ``second``, ``other`` (two columns and a value of each), ``synthetic``
         (rows that have both), ``real_value``, ``real_other`` (real rows that have either), and ``expected``: real rows
         that would have both if the two columns were unrelated. Where this is large, the pair is missing for a reason.
+
+    Notes
+    -----
+    **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it.
     """
 
     share: float
