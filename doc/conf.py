@@ -78,7 +78,7 @@ METHODS = (
 )
 
 
-INHERITED = "set_output, get_metadata_routing, fit_transform, set_inverse_transform_request"
+INHERITED = "set_fit_request, set_output, get_metadata_routing, fit_transform, set_inverse_transform_request"
 
 
 def reference_of_estimators():
