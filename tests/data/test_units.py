@@ -13,11 +13,11 @@ from scipy.stats import chisquare, norm
 
 from skdpgen import (
     DPPCA,
+    DP2VAESynthesizer,
     DPGaussianMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
     PrivacyAccountant,
-    PriVAESynthesizer,
     PrivateSearchCV,
 )
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedSum, PrivacyUnit, UnitRelation
@@ -577,7 +577,7 @@ def test_a_search_that_would_hold_out_single_rows_refuses_units():
 
 def test_estimators_without_units_refuse_groups():
     with pytest.raises(ValueError, match="protects one row"):
-        PriVAESynthesizer().plan(np.zeros((4, 2)), groups=[1, 1, 2, 2])
+        DP2VAESynthesizer().plan(np.zeros((4, 2)), groups=[1, 1, 2, 2])
 
 
 def test_a_unit_survives_the_model_file_and_the_plan(tmp_path):
