@@ -135,7 +135,7 @@ MUTANTS = [
         [SAMPLING],
         (
             PoissonLoader.__init__,
-            ("np.unique($units, return_counts=True)", "np.unique(np.arange(len($units)), return_counts=True)"),
+            ("_rows_by_unit($units, $most, $rng)", "_rows_by_unit(np.arange(len($units)), $most, $rng)"),
         ),
     ),
     (
