@@ -14,7 +14,6 @@ from skdpgen import (
     MomentSynthesizer,
     P3GMSynthesizer,
     PrivacyAccountant,
-    PriVAESynthesizer,
     Schema,
 )
 from skdpgen.data.arrays import point_out_images
@@ -56,11 +55,10 @@ def test_columns_of_several_ranges_or_of_none_are_not():
 
 @pytest.mark.parametrize(
     "synthesizer",
-    [P3GMSynthesizer(bounds=(0, 1)), MomentSynthesizer(bounds=(0, 1)), PriVAESynthesizer(bounds=(0, 1)),
-     DP2VAESynthesizer(bounds=(0, 1))],
+    [P3GMSynthesizer(bounds=(0, 1)), MomentSynthesizer(bounds=(0, 1)), DP2VAESynthesizer(bounds=(0, 1))],
     ids=lambda synthesizer: type(synthesizer).__name__,
-)  # fmt: skip
-def test_every_model_of_images_points_them_out_before_the_charge(synthesizer):
+)
+def test_models_of_images_points_them_out_before_the_charge(synthesizer):
     accountant = PrivacyAccountant(1.0, 1e-5)
     synthesizer.set_params(accountant=accountant)
     X = np.random.default_rng(0).random((30, 256))
