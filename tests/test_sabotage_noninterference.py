@@ -92,7 +92,7 @@ def likelihood_of_subsets_by_a_look_at_the_rows(patch):
 
 
 def clusters_of_rows_over_their_deviation(patch):
-    _wrap(patch, _dpgm, "find_centers", lambda f, x, *a: f(x / (x.std(axis=0) + 1e-6), *a))
+    _wrap(patch, _dpgm, "find_centers", lambda f, x, *a, **k: f(x / (x.std(axis=0) + 1e-6), *a, **k))
 
 
 def length_scale_by_the_median_of_the_rows(patch):
