@@ -1,10 +1,10 @@
-"""DataFrames in and out: the private rows of a fit, their queries, and the released codec that decodes samples."""
+"""DataFrames in: the private rows of a fit, and their queries."""
 
 from __future__ import annotations
 
 import functools
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -15,7 +15,6 @@ from ..accounting import Phase
 from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
 from ..mechanisms import add_gaussian, histogram, one_hot_moments, triple_interactions
 from ..tabular import (
-    Binning,
     Boolean,
     Categorical,
     Identifier,
@@ -32,20 +31,20 @@ from ..tabular._constraints import constraint_texts
 from ..tabular._construction import Construction, check_equalities
 from ..tabular._formats import type_of_objects
 from ..tabular._frames import declared_family, factorize
-from ..tabular._identifiers import insert_keys, likely_codes, likely_identifiers, merge_keys, split_keys
+from ..tabular._identifiers import likely_codes, likely_identifiers, split_keys
 from ..tabular._learning import cell_weights
 from ..tabular._schema import column_of_objects
 from ..utils.categories import family
-from ..utils.file_checks import MOST_CLASSES, check_size
 from ..utils.memory import physical_memory
 from ..utils.printing import listed
 from ..utils.validation import Interval, check_row_count, is_extension, python_value
-from .labels import is_numeric_target, label_codes
+from .frame_codec import FrameCodec
+from .labels import is_numeric_target
 from .scores import score_moments
 from .sources import PUBLIC_ASSUMPTIONS, MemorySource, add_sums
 from .units import UnitSource, row_count_phases
 
-__all__ = ["FrameCodec", "FrameRows", "plan_bins", "prefers_scores"]
+__all__ = ["FrameRows", "plan_bins", "prefers_scores"]
 
 # Declared levels of a column above which a fit warns, and bytes of two-way tables above which it is refused.
 _MANY_LEVELS = 500
@@ -64,240 +63,6 @@ _MOST_COLUMNS = 24
 _FEW_CELLS = 64
 # Most (bins of a numeric column, learned categories of a column): the first pair that fits into _MOST_BYTES is used.
 _ROOM = ((16, 200), (16, 150), (16, 100), (16, 70), (16, 50), (12, 35), (8, 25), (4, 12))
-
-
-@dataclass(frozen=True, eq=False)
-class FrameCodec:
-    """The public or released schema and bins that turn rows into level codes and codes into rows.
-
-    Parameters
-    ----------
-    encoder : TableEncoder
-        Fitted to all columns, including the target, as the model sees them.
-    target : column name, tuple of them, or None
-        Categorical column that the model is conditional on. For a tuple, every combination of levels is a class.
-    y : {"none", "series", "array"}, default="none"
-        Container of the last column if it was given as y, else "none".
-    y_name : str or int, default=None
-        Name of a series y.
-    keys : tuple of (int, Identifier), default=()
-        Columns of keys, which the encoder does not know, and their places in the table; see `with_keys`.
-    learned : tuple of column names, or None, default=None
-        Columns whose bounds or categories were learned, and not declared. None: not known, for models that an earlier
-        version wrote.
-    construction : Construction, default=None
-        From rows to what the model sees of them and back, where constraints are satisfied by construction.
-    """
-
-    encoder: TableEncoder
-    target: object = None
-    y: str = "none"
-    y_name: object = None
-    keys: tuple = ()
-    learned: tuple | None = None
-    construction: Construction | None = None
-
-    @functools.cached_property
-    def schema(self):
-        """The complete schema of the whole table."""
-        return merge_keys(self.drawn_schema, self.keys)
-
-    @functools.cached_property
-    def drawn_schema(self):
-        """The complete schema of the rows before keys are inserted."""
-        seen = self.encoder.schema_
-        return seen if self.construction is None else self.construction.released(seen)
-
-    def with_keys(self, chunks):
-        """Chunks of a sample with fresh keys in the columns of identifiers."""
-        return insert_keys(chunks, self.keys) if self.keys else chunks
-
-    @property
-    def targets(self):
-        """Names of the columns that the model is conditional on."""
-        if self.target is None:
-            return ()
-        return self.target if isinstance(self.target, tuple) else (self.target,)
-
-    @property
-    def _targets_at(self):
-        names = self.encoder.schema_.names
-        return [names.index(name) for name in self.targets]
-
-    @property
-    def blocks(self):
-        """The blocks that are modelled within a class."""
-        at = self._targets_at
-        return [block for i, block in enumerate(self.encoder.blocks_) if i not in at]
-
-    @property
-    def target_blocks(self):
-        """Blocks of the targets, in the order of `targets`."""
-        return [self.encoder.blocks_[i] for i in self._targets_at]
-
-    @property
-    def n_levels(self):
-        """Number of levels of each of `blocks`, array of shape (n_blocks,)."""
-        return np.array([block.size for block in self.blocks], dtype=np.int64)
-
-    @property
-    def optional_levels(self):
-        """Levels that the data need not have (missing, other, far bins), bool array of shape (n_levels.sum(),)."""
-        return np.concatenate([np.zeros(0, dtype=bool), *(self._optional(block) for block in self.blocks)])
-
-    @property
-    def optional_classes(self):
-        """Classes that the data need not have, bool array of shape (n_classes,)."""
-        grids = np.meshgrid(*(self._optional(block) for block in self.target_blocks), indexing="ij")
-        return np.any(grids, axis=0).ravel()
-
-    def named(self, block):
-        """Levels of a block that are values: not "other" and not missing; bool array of shape (block.size,).
-
-        Where noise hides every value of a target, "other" is the one class.
-        """
-        other = getattr(self.encoder.schema_[block.name], "other", None)
-        named = np.array([level is not None and (other is None or level != other) for level in block.levels])
-        return named if named.any() else np.array([level is not None for level in block.levels])
-
-    @property
-    def named_classes(self):
-        """Classes all of whose targets are `named`, bool array of shape (n_classes,)."""
-        return np.all(np.meshgrid(*map(self.named, self.target_blocks), indexing="ij"), axis=0).ravel()
-
-    def _optional(self, block):
-        column = self.encoder.schema_[block.name]
-        other = getattr(column, "other", None)
-        optional = np.array([level is None or (other is not None and level == other) for level in block.levels])
-        if (binning := self.encoder.binnings_.get(block.name)) is not None:
-            optional[list(binning.doubtful)] = True
-        if self.construction is not None:
-            optional |= self.construction.optional(block.name, block.levels)
-        return optional
-
-    @property
-    def row_norm(self):
-        """Norm of every encoded row, which has one level in each block."""
-        return len(self.blocks) ** 0.5
-
-    @property
-    def class_shape(self):
-        """Number of levels of each target."""
-        return tuple(block.size for block in self.target_blocks)
-
-    @property
-    def n_classes(self):
-        """Number of levels of the target (of combinations, for several targets); 0 without a target."""
-        return int(np.prod(self.class_shape)) if self.targets else 0
-
-    def codes(self, frame):
-        """Level codes (n_samples, n_blocks) and class codes (n_samples,), or None without a target."""
-        frame = frame.drop(columns=[key.name for _, key in self.keys], errors="ignore")
-        codes = self.encoder.codes(frame if self.construction is None else self.construction.encode(frame))
-        if not self.targets:
-            return codes, None
-        at = self._targets_at
-        classes = np.ravel_multi_index(tuple(codes[:, i].astype(np.int64) for i in at), self.class_shape)
-        return np.delete(codes, at, axis=1), classes
-
-    def one_hot(self, codes):
-        """Encoded rows of shape (n_samples, n_levels.sum()), float32."""
-        sizes = self.n_levels
-        matrix = np.zeros((len(codes), int(sizes.sum())), dtype=np.float32)
-        offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-        matrix[np.arange(len(codes))[:, None], codes + offsets] = 1.0
-        return matrix
-
-    def decode(self, codes, class_codes, rng, exact=None):
-        """A frame, or (frame, y), from level codes; `rng` draws values within bins.
-
-        `exact` holds Series of one value for columns that have that value in all rows.
-        """
-        if self.targets:
-            at = self._targets_at
-            full = np.empty((len(codes), len(self.encoder.blocks_)), dtype=np.int64)
-            full[:, at] = np.stack(np.unravel_index(class_codes, self.class_shape), axis=1)
-            full[:, [i for i in range(full.shape[1]) if i not in at]] = codes
-            codes = full
-        frame = self.encoder.decode(codes, rng=rng)
-        for name, value in (exact or {}).items():
-            frame[name] = pd.Series(value).repeat(len(frame)).set_axis(frame.index)
-        if self.construction is not None:
-            frame = self.construction.decode(frame, self.encoder.schema_, self.drawn_schema, rng)
-        return self.part(frame)
-
-    def part(self, frame):
-        """Return a frame of all columns as it is, or as (frame, y) if y was given separately."""
-        if self.y == "none":
-            return frame
-        y = frame[frame.columns[-1]]
-        return frame[frame.columns[:-1]], y.rename(self.y_name) if self.y == "series" else y.to_numpy()
-
-    def class_codes(self, y):
-        """Codes of the classes of `y`; ValueError for a class that the model does not have."""
-        if isinstance(self.target, tuple):
-            wanted = y[list(self.target)] if isinstance(y, pd.DataFrame) else pd.DataFrame(list(map(tuple, y)))
-            if wanted.shape[1] != len(self.target):
-                raise ValueError(f"y must have {len(self.target)} columns, one for each target; got {wanted.shape[1]}")
-            parts = [_level_codes(wanted.iloc[:, i], block) for i, block in enumerate(self.target_blocks)]
-            return np.ravel_multi_index(tuple(parts), self.class_shape)
-        return _level_codes(y, self.target_blocks[0])
-
-    @property
-    def classes(self):
-        """Values of the levels of the target, tuples for several targets; None is a missing value."""
-        if isinstance(self.target, tuple):
-            grids = np.indices(self.class_shape).reshape(len(self.target), -1).T
-            return [tuple(b.levels[i] for b, i in zip(self.target_blocks, row)) for row in grids.tolist()]
-        return self.target_blocks[0].levels
-
-    def to_state(self):
-        """Return plain values for a release file."""
-        whole = {"schema": self.schema.to_dict()}
-        if self.construction is not None:
-            # what the model sees, and the table from whose constraints its construction follows
-            table = merge_keys(self.construction.table, self.keys)
-            whole = {"schema": self.encoder.schema_.to_dict(), "table": table.to_dict()}
-        return {
-            "kind": "frame",
-            **whole,
-            # a list of pairs, since a column's name need not be a string
-            "binnings": [[name, binning.to_dict()] for name, binning in self.encoder.binnings_.items()],
-            "target": list(self.target) if isinstance(self.target, tuple) else self.target,
-            "y": self.y,
-            "y_name": self.y_name,
-            "learned": None if self.learned is None else list(self.learned),
-        }
-
-    @classmethod
-    def from_state(cls, state):
-        """Rebuild from `to_state`."""
-        binnings = {name: Binning.from_dict(content) for name, content in state["binnings"]}
-        schema, keys = split_keys(Schema.from_dict(state["schema"]))
-        encoder = TableEncoder(schema, binnings=binnings).fit()
-        target = tuple(state["target"]) if isinstance(state["target"], list) else state["target"]
-        if state["y"] not in ("none", "series", "array"):
-            raise ValueError("y must be one of none, series and array")
-        construction = None
-        if "table" in state:
-            table, keys = split_keys(Schema.from_dict(state["table"]))
-            fixed = target if isinstance(target, tuple) else () if target is None else (target,)
-            construction = Construction.of(table, fixed)
-            construction.check_seen(encoder.schema_)
-        learned = state.get("learned")
-        if learned is not None and not (isinstance(learned, list) and all(n in encoder.schema_ for n in learned)):
-            raise ValueError("learned must be a list of columns of the schema")
-        learned = None if learned is None else tuple(learned)
-        codec = cls(encoder, target, state["y"], state["y_name"], keys, learned, construction)
-        check_size(*codec.class_shape, most=MOST_CLASSES)
-        return codec
-
-
-def _level_codes(values, block):
-    codes = label_codes(values, block.levels)
-    if (codes < 0).any():
-        raise ValueError(f"y contains a class that the model does not have; {block.name!r} has {listed(block.levels)}")
-    return codes
 
 
 class FrameRows:

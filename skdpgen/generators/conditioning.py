@@ -9,7 +9,7 @@ from numbers import Integral, Real
 import numpy as np
 import pandas as pd
 
-from ..data.frames import FrameCodec
+from ..data.frame_codec import FrameCodec
 from ..tabular import Binning, Boolean, Categorical, Datetime, TableEncoder
 from ..tabular._columns import ISO_DATE
 from ..tabular._frames import level_codes, numeric_bounds, numeric_values, restore

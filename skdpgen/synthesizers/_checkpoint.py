@@ -28,7 +28,8 @@ import numpy as np
 from .. import __version__
 from ..accounting._resumed_fit import ResumedFit, ledger_steps, plan_from_json, plan_to_json
 from ..data.arrays import ArrayCodec
-from ..data.frames import FrameCodec, FrameRows
+from ..data.frame_codec import FrameCodec
+from ..data.frames import FrameRows
 from ..exceptions import InvalidInputError, LedgerError
 from ..tabular import Schema
 from ..utils.atomic import Draft, write_atomically

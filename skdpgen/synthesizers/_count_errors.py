@@ -13,7 +13,8 @@ from scipy.special import ndtri
 
 from .._types import BoundedSum, unit_of
 from ..accounting import PlannedCounts
-from ..data.frames import FrameCodec, plan_bins, prefers_scores
+from ..data.frame_codec import FrameCodec
+from ..data.frames import plan_bins, prefers_scores
 from ..data.scores import Scores, score_moments
 from ..mechanisms import selection_threshold
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT

@@ -10,7 +10,8 @@ import numpy as np
 
 from .._base import UNIT_CONSTRAINTS
 from ..accounting import Phase
-from ..data.frames import FrameCodec, FrameRows
+from ..data.frame_codec import FrameCodec
+from ..data.frames import FrameRows
 from ..data.sources import add_sums
 from ..data.validation import validate_input
 from ..mechanisms import add_gaussian, class_first_moments

@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from .. import __version__
 from ..data.arrays import ArrayCodec
-from ..data.frames import FrameCodec
+from ..data.frame_codec import FrameCodec
 from ..data.labels import label_codes
 from ..generators.gaussians import LatentSpace
 from ..generators.layers import apply_layers, layers_of, layers_state

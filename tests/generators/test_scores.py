@@ -11,7 +11,7 @@ from _claims import RELATIONS, assert_sensitivity
 
 import skdpgen
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, Schema
-from skdpgen.data.frames import FrameCodec
+from skdpgen.data.frame_codec import FrameCodec
 from skdpgen.data.scores import Scores, score_moments
 from skdpgen.exceptions import UtilityWarning
 from skdpgen.generators.scores import ScoreModel, fit_scores

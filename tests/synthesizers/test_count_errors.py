@@ -13,7 +13,7 @@ from scipy import stats
 
 from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, Schema
 from skdpgen.accounting import BudgetPlan
-from skdpgen.data.frames import FrameCodec
+from skdpgen.data.frame_codec import FrameCodec
 from skdpgen.generators.product_mixture import _combined_counts, consistent_marginals
 from skdpgen.mechanisms import exact_value, one_hot_moments, unpack_one_hot_moments
 from skdpgen.synthesizers._count_errors import count_errors, smallest_kept
