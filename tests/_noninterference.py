@@ -97,6 +97,10 @@ def _frame(n, seed, words, shift, missing):
             "day": pd.Timestamp("2001-03-04") + pd.to_timedelta(rng.integers(0, 900 if shift else 9000, n), unit="D"),
         }
     )
+    if shift:
+        frame["day"] += pd.to_timedelta(rng.integers(0, 86_400, n), unit="s")
+    else:
+        frame["income"] = frame["income"].round()
     frame["day"] = frame["day"].astype("datetime64[us]")
     if missing:
         frame.loc[:4, "income"] = np.nan

@@ -163,6 +163,24 @@ def categories_in_the_order_of_the_rows(patch):
     patch.setattr(learning, "sorted", lambda values, key=None: list(values), raising=False)
 
 
+def decimals_of_the_exact_rows(patch):
+    """A step of 1 where all numbers of a column are whole, and only there, whatever the noisy counts say."""
+    exact = []
+    _wrap(patch, _frames, "schema_histogram", lambda f, *a: (exact.append(f(*a)), exact[-1])[1])
+
+    def decided(function, column, counts, noise_sd):
+        names, parts = (
+            exact[-1].schema.incomplete,
+            np.split(exact[-1].bounded_sum.value, np.cumsum(exact[-1].sizes)[:-1]),
+        )
+        own = parts[names.index(column.name)][-len(counts) :]
+        if column.name != "income":
+            return function(column, counts, noise_sd)
+        return replace(column, step=1) if own[0] == own.sum() else column
+
+    _wrap(patch, learning, "_with_resolution", decided)
+
+
 def ties_of_names_broken_by_the_order_of_rows(patch):
     """As many names as there is room for, the first of them in the rows."""
     _few_categories(patch)
@@ -384,6 +402,7 @@ MUTANTS = [
     (denominator_of_the_exact_row_count, "arrays, net"),
     (missing_values_only_where_there_are_some, "frame"),
     (categories_in_the_order_of_the_rows, "frame"),
+    (decimals_of_the_exact_rows, "frame"),
     (ties_of_names_broken_by_the_order_of_rows, "frame"),
     (form_of_names_by_the_first_row, "mixture by class"),
     (type_of_a_bound_by_the_values, "arrays"),

@@ -176,9 +176,9 @@ class Numeric:
         are objects of decimal.Decimal and datetime.time. Time spans (timedelta64, Arrow's duration) and times of the
         day are numbers of seconds, whole ones with ``integer=True``; so are their bounds.
     decimals : int, default=None
-        Number of decimals that decoded values are rounded to. None: values that are drawn within a bin get so many that
-        the distance of the bounds has four significant digits, but two at least, and those in which the bounds are
-        written; other values are not rounded.
+        Number of decimals that decoded values are rounded to. None: learned with the bounds, if those are. Otherwise,
+        values that are drawn within a bin get so many that the distance of the bounds has four significant digits, but
+        two at least, and those in which the bounds are written; other values are not rounded.
     step : float, default=None
         Values are multiples of it, such as 0.25 or 10_000; others are rounded to the nearest one. Public.
     spikes : sequence of float, default=None
@@ -506,7 +506,7 @@ class Datetime:
         Earliest and latest time, inclusive, without time zone (the dtype has it). Public; None: learned under
         differential privacy.
     resolution : {"D", "h", "min", "s", "ms", "us"}, default="s"
-        Step that times are rounded down to.
+        Step that times are rounded down to. Where the bounds are learned, so is a coarser step, to a day.
     missing : bool, default=False
         Whether values may be missing.
     dtype : str, default="datetime64[us]"

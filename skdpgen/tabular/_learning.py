@@ -26,7 +26,18 @@ from ..mechanisms._selection import above_threshold, occupied_cells, widened, wi
 from ..utils.categories import family
 from ..utils.watching import tell_kept
 from ._binning import Binning, fine_grid, learned_binning
-from ._columns import MAX_INTEGER, Categorical, Datetime, Numeric, dtype_range, fit_dtype, output_dtype, rounded_to
+from ._columns import (
+    MAX_INTEGER,
+    Categorical,
+    Datetime,
+    Numeric,
+    dtype_range,
+    fit_dtype,
+    output_dtype,
+    rounded_to,
+    unit_microseconds,
+)
+from ._formats import form_of
 from ._frames import check_columns, factorize, numeric_values
 from ._schema import Schema
 
@@ -43,9 +54,16 @@ __all__ = [
 # Bounds of a column in which nothing stands above the noise.
 DEFAULT_BOUNDS = {"numeric": (0, 1), "datetime": ("1920-01-01", "2049-12-31T23:59:59.999999")}
 
-# Weights of the octave and of the sign of a number. Their squares sum to 1, so that a row moves a column by 1, as with
-# octaves alone. A sign has about a third of the squares, since a few rows in a hundred may be spread over 20 octaves.
-_OCTAVE_WEIGHT, _SIGN_WEIGHT = 0.8, 0.6
+# Weights of the octave, the sign and the resolution of a number, and of the year and the resolution of a datetime. The
+# squares sum to 1, so that a row moves a column by 1, as with octaves or years alone. A sign has about a third of the
+# squares, since a few rows in a hundred may be spread over 20 octaves. A resolution has an
+# eighth: nearly all rows lie in one of its few cells.
+_WEIGHTS = {
+    (Numeric, False): (0.8, 0.6),
+    (Numeric, True): (0.8, 0.48, 0.36),
+    (Datetime, False): (1.0,),
+    (Datetime, True): (0.936, 0.352),
+}
 # A range is widened to zero where zero is this many times nearer than its far end.
 _GAP = 4
 # Datetimes are counted by decade and, from 1900 to 2099, by year; earlier and later ones in the outermost cells.
@@ -55,6 +73,15 @@ _NANOSECONDS = 1677
 # Probability of being occupied from which a cell next to the range of years is added to it: the ends of sparse rows
 # are not sharp, and bounds that are too wide clip nothing.
 _MAYBE_OCCUPIED = 0.05
+# Most decimals that are counted: more say that a number was measured or computed, not written by a person.
+_MOST_DECIMALS = 3
+# Relative error, in the epsilon of its dtype, of a number that was written with decimals and then scaled.
+_WRITTEN_ERROR = 4
+# Coarser steps of a datetime that are counted.
+_STEPS = ("D", "h", "min")
+# A resolution is learned where the counted rows exceed this many standard deviations of the noise on one of its
+# cells. It is the coarsest one that all rows but this share have, and this many standard deviations.
+_CLEAR, _FINER, _FINER_SDS = 12, 0.01, 3.0
 # Most learned categories of one column.
 MAX_CATEGORIES = 200
 # Rows, in standard deviations of the noise on one cell, below which a fine histogram is too noisy.
@@ -100,7 +127,7 @@ class SchemaHistogram:
 
 
 def schema_histogram(frame, schema, unit_sizes=None) -> SchemaHistogram:
-    """Count the rows by order of magnitude and by sign (numbers), year (datetimes) or value (categories).
+    """Count the rows by order of magnitude, sign and decimals (numbers), by year and step (datetimes), or by value.
 
     Parameters
     ----------
@@ -132,37 +159,73 @@ def schema_histogram(frame, schema, unit_sizes=None) -> SchemaHistogram:
             order = sorted(range(len(uniques)), key=uniques.__getitem__)
             keys[name] = tuple(uniques[order].tolist())
             found = np.append(np.argsort(order), -1)[found]
-            size = len(uniques)
+            parts = [(np.where(found < 0, len(uniques), found), len(uniques) + 1)]
         else:
-            values = numeric_values(frame[name], column)
-            found, size = (_year_cells if isinstance(column, Datetime) else _octave_cells)(values, column)
-        codes.append(np.where(found < 0, size, found))
-        sizes.append(size + 1)
-        if isinstance(column, Numeric):
-            codes.append(_sign_cells(values))
-            sizes.append(2)
-            weights += [_OCTAVE_WEIGHT, _SIGN_WEIGHT]
-        else:
-            weights.append(1.0)
-        totals.append(sum(sizes) - sum(totals))
-    counts = joint_histogram(codes, sizes, weights if _SIGN_WEIGHT in weights else None, unit_sizes)
+            parts = _number_cells(numeric_values(frame[name], column), column)
+        codes += [cells for cells, _ in parts]
+        sizes += [size for _, size in parts]
+        weights += _column_weights(column)
+        totals.append(sum(size for _, size in parts))
+    counts = joint_histogram(codes, sizes, weights if any(w != 1 for w in weights) else None, unit_sizes)
     return SchemaHistogram(schema, counts, keys, tuple(totals))
+
+
+def _column_weights(column):
+    return _WEIGHTS.get((type(column), _learns_resolution(column)), (1.0,))
+
+
+def _learns_resolution(column):
+    """Whether the step or the decimals of a column are counted: neither its schema nor its dtype gives them."""
+    if isinstance(column, Datetime):
+        return column.resolution != "D" and form_of(column.dtype) is None
+    return (
+        isinstance(column, Numeric) and not column.whole and column.decimals is None and form_of(column.dtype) is None
+    )
+
+
+def _number_cells(values, column):
+    """Return pairs (cells of the rows, number of cells), one for each count of a numeric or datetime column."""
+    if isinstance(column, Datetime):
+        first, size = _year_cells(values, column), len(_YEARS) - 1
+    else:
+        first, size = np.where(np.isnan(values), -1, octave_cells(values)), N_OCTAVE_CELLS
+    parts = [(np.where(first < 0, size, first), size + 1)]
+    if isinstance(column, Numeric):
+        parts.append((_sign_cells(values), 2))
+    if _learns_resolution(column):
+        parts.append((_step_cells if isinstance(column, Datetime) else _decimal_cells)(values, column))
+    return parts
 
 
 def cell_weights(schema, sizes):
     """Return the weights of the counts of a `SchemaHistogram`: a number, or an array of shape (sum(sizes),).
 
-    A number is counted twice: in its octave, with weight .8, and by its sign (negative, positive), with weight .6. The
-    squares sum to 1, so a row moves the weighted counts of every column by at most 1.
+    A number is counted in its octave (weight .8), by its sign (negative, positive; .48) and by its decimals (.36).
+    Where the column is one of integers, or has a `step` or `decimals`, there are none to learn, and the sign has weight
+    .6. A datetime is counted in its year (.936) and by its step (.352). The squares sum to 1, so a row moves the
+    weighted counts of every column by at most 1.
     """
     columns = [schema[name] for name in schema.incomplete]
-    if not any(isinstance(column, Numeric) for column in columns):
+    if all(_column_weights(column) == (1.0,) for column in columns):
         return 1.0
-    parts = [
-        [_OCTAVE_WEIGHT] * (size - 2) + [_SIGN_WEIGHT] * 2 if isinstance(column, Numeric) else [1.0] * size
-        for column, size in zip(columns, sizes)
-    ]
-    return np.concatenate(parts)
+    return np.concatenate([np.repeat(_column_weights(c), _part_sizes(c, size)) for c, size in zip(columns, sizes)])
+
+
+def _part_sizes(column, size):
+    """Split the number of cells of a column into those of its counts."""
+    rest = ([2] if isinstance(column, Numeric) else []) + (
+        [len(_resolutions(column)) + 1] if _learns_resolution(column) else []
+    )
+    return [size - sum(rest), *rest]
+
+
+def _resolutions(column):
+    """Return the resolutions that are counted, the coarsest first; a last cell holds the rows that need a finer one."""
+    if isinstance(column, Datetime):
+        return [
+            step for step in _STEPS if unit_microseconds(replace(column, resolution=step)) > unit_microseconds(column)
+        ]
+    return list(range(_MOST_DECIMALS + 1))
 
 
 def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_CATEGORIES, *, unit=None) -> Schema:
@@ -192,8 +255,10 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
         outermost years that may hold rows, by all years together.
         Categories are those above the threshold, sorted; everything else is the level "other" (a number not
         among the categories, -1 if it can be, where they are numbers). A column with nothing above the noise
-        gets `DEFAULT_BOUNDS`, or "other" alone. A column that is not of integers gets `decimals` by its learned
-        bounds: so many that their distance has four significant digits, but two at least.
+        gets `DEFAULT_BOUNDS`, or "other" alone. A column that is not of integers gets ``step=1`` where its released
+        counts say that its numbers are whole, or as many `decimals`, up to three, as they say that its numbers have.
+        Where they do not tell, its learned bounds do: their distance has four significant digits, but two decimals at
+        least. A datetime column gets the resolution of a day, an hour or a minute where the counts say so.
 
     Warns
     -----
@@ -206,14 +271,17 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
     n_categorical = sum(isinstance(schema[name], Categorical) for name in names)
     for name, counts in zip(names, split_histogram(noisy, histogram.sizes)):
         column = schema[name]
-        counts, signs = (counts[:-3], counts[-2:]) if isinstance(column, Numeric) else (counts[:-1], None)
+        parts = split_histogram(counts, _part_sizes(column, len(counts)))
+        counts = parts[0][:-1]  # the last cell holds the rows without a value
         if isinstance(column, Categorical):
             kept = _mask_of_categories(counts, histogram, noise_sd, delta, n_categorical, max_categories, unit)
             kept = tell_kept([key for key, keep in zip(histogram.keys[name], kept) if keep])
             column = _with_categories(column, kept)
             found = bool(column.categories)
         else:
-            outermost = _outermost_cells(column, counts, signs, noise_sd, len(names) - n_categorical)
+            outermost = _outermost_cells(column, parts, noise_sd, len(names) - n_categorical)
+            if _learns_resolution(column):
+                column = _with_resolution(column, parts[-1], noise_sd / _column_weights(column)[-1])
             column = _with_bounds(column, outermost)
             found = outermost is not None
             if found and (outermost[0] == 0 or outermost[1] == len(counts) - 1):
@@ -237,12 +305,27 @@ def _mask_of_categories(counts, histogram, noise_sd, delta, n_columns, max_categ
     return kept
 
 
-def _outermost_cells(column, counts, signs, noise_sd, n_columns):
+def _outermost_cells(column, parts, noise_sd, n_columns):
+    counts, first_sd = parts[0][:-1], noise_sd / _column_weights(column)[0]
     if isinstance(column, Datetime):
-        return _outermost_years(counts, noise_sd, n_columns)
-    octave_sd, sign_sd = noise_sd / _OCTAVE_WEIGHT, noise_sd / _SIGN_WEIGHT
-    cells = octave_ranges(counts[None], octave_sd, n_columns)[0]
-    return with_hidden_signs(cells, counts, octave_sd, signs, sign_sd, n_columns)
+        return _outermost_years(counts, first_sd, n_columns)
+    cells = octave_ranges(counts[None], first_sd, n_columns)[0]
+    return with_hidden_signs(cells, counts, first_sd, parts[1], noise_sd / _column_weights(column)[1], n_columns)
+
+
+def _with_resolution(column, counts, noise_sd):
+    """Give a column the coarsest resolution that its released counts show; leave it as it is where they do not tell."""
+    if counts.sum() <= _CLEAR * noise_sd or counts.sum() <= 0:
+        return column
+    finer = counts.sum() - np.cumsum(counts)[:-1]  # rows that need a finer resolution, for each resolution
+    hidden = _FINER * counts.sum() + _FINER_SDS * noise_sd * np.sqrt(np.arange(len(finer), 0, -1))
+    fits = np.flatnonzero(finer <= hidden)
+    if not len(fits):
+        return column
+    resolution = _resolutions(column)[fits[0]]
+    if isinstance(column, Datetime):
+        return replace(column, resolution=resolution)
+    return replace(column, step=1) if resolution == 0 else replace(column, decimals=resolution)
 
 
 def _with_bounds(column, outermost):
@@ -285,8 +368,29 @@ def _sign_cells(values):
     return np.select([values < 0, values > 0], [0, 1], -1)
 
 
-def _octave_cells(values, column):
-    return np.where(np.isnan(values), -1, octave_cells(values)), N_OCTAVE_CELLS
+def _decimal_cells(values, column):
+    """Cells by the decimals that a number needs; none (-1) for missing values and for zero, which never needs any.
+
+    A cell depends on its value alone: a number has d decimals if it is, up to the precision of the column's dtype, the
+    nearest one with d decimals.
+    """
+    dtype = output_dtype(column.dtype)
+    error = _WRITTEN_ERROR * max(np.finfo(kind).eps for kind in (getattr(dtype, "numpy_dtype", dtype), np.float64))
+    cells = np.full(len(values), _MOST_DECIMALS + 1)
+    for decimals in range(_MOST_DECIMALS, -1, -1):
+        with np.errstate(over="ignore", invalid="ignore"):  # numbers beyond the largest float have no decimals
+            scaled = values * 10.0**decimals
+            cells[np.abs(np.rint(scaled) - scaled) <= error * np.abs(scaled)] = decimals
+    return np.where(np.isnan(values) | (values == 0), -1, cells), _MOST_DECIMALS + 2
+
+
+def _step_cells(values, column):
+    """Cells by the coarsest step of time that a datetime is a multiple of, on the wall clock; none if missing."""
+    resolutions, unit = _resolutions(column), unit_microseconds(column)
+    cells = np.full(len(values), len(resolutions))
+    for i in reversed(range(len(resolutions))):
+        cells[np.nan_to_num(values) % (unit_microseconds(replace(column, resolution=resolutions[i])) // unit) == 0] = i
+    return np.where(np.isnan(values), -1, cells), len(resolutions) + 1
 
 
 def _octave_bounds(column, outermost):
@@ -329,7 +433,7 @@ def _year_cells(values, column):
     moments = (np.nan_to_num(values).astype(np.int64) * steps).view("datetime64[us]")
     years = moments.astype("datetime64[Y]").astype(np.int64) + 1970
     cells = np.searchsorted(_YEARS[1:-1], years, side="right")
-    return np.where(np.isnan(values), -1, cells), len(_YEARS) - 1
+    return np.where(np.isnan(values), -1, cells)
 
 
 def _outermost_years(counts, noise_sd, n_columns):
