@@ -460,7 +460,8 @@ def _plain(parameters, declared=()):
     """
     out = {}
     for name, value in parameters.items():
-        if name in ("accountant", "random_state", "checkpoint"):  # a path of this machine is no fact about the model
+        # a path of this machine and what a terminal shows are no facts about the model
+        if name in ("accountant", "random_state", "checkpoint", "progress"):
             continue
         if isinstance(value, (str, bool, int, float, type(None))):
             out[name] = value

@@ -44,13 +44,15 @@ def align(real, synthetic):
             if pdt.is_datetime64_any_dtype(real[name]) != pdt.is_datetime64_any_dtype(synthetic[name]):
                 raise InvalidInputError(f"column {name!r}: dates in one table and numbers in the other")
         else:
-            real, synthetic = (frame.assign(**{str(name): _texts(frame[name])}) for frame in (real, synthetic))
+            real, synthetic = categories(real, name), categories(synthetic, name)
     return real, synthetic
 
 
 def categories(frame, name):
     """Return the frame with the values of a column as categories, whatever they are; `align` makes others follow."""
-    return frame.assign(**{str(name): _texts(frame[name])})
+    frame = frame.copy(deep=False)
+    frame[name] = _texts(frame[name])  # `assign` would add a column of text beside one that a number names
+    return frame
 
 
 def _texts(column):

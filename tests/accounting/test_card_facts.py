@@ -102,6 +102,12 @@ def test_a_card_holds_the_day_of_the_charge_and_no_time_of_day(fitted):
         assert PrivacyAccountant(1.0).charge(gaussian_event(9.0), "x").day == clock.today()
 
 
+def test_a_card_lists_the_parameters_of_the_model_and_not_those_of_the_terminal(fitted):
+    listed = fitted.card_["model"]["parameters"]
+    assert "target" in listed
+    assert not {"progress", "random_state", "accountant"} & set(listed)
+
+
 @pytest.mark.parametrize(
     "fields",
     [

@@ -248,6 +248,13 @@ def test_columns_in_another_order_and_of_other_dtypes_are_the_same_table(tables)
     assert one_way_tvd(*align(codes, digits)) == 0
 
 
+def test_columns_that_numbers_name_are_aligned_in_place():
+    real, synthetic = (pd.DataFrame({0: values, 1: [0.5, 1.5]}) for values in (["a", "b"], ["b", "b"]))
+    for frame in align(real, synthetic):
+        assert list(frame.columns) == [0, 1]
+    assert list(real[0]) == ["a", "b"]  # the frame that came in is as it was
+
+
 def test_the_command_writes_the_page_and_says_not_to_publish(tables, fitted, tmp_path, capsys):
     real, synthetic = (frame.drop(columns="empty") for frame in tables)
     paths = {name: str(tmp_path / name) for name in ("real.csv", "synthetic.csv", "card.json", "report.html")}
