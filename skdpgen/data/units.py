@@ -152,17 +152,22 @@ def _canonical(found, given, unit):
                 "the identifiers as integers or as text. Nothing was charged"
             )
     found = np.asarray(found, dtype=object)
-    if len(kinds(found)) > 1:
-        raise InvalidInputError(
-            f"{unit.name!r} holds identifiers of several kinds, such as text and numbers: 7, '7' and '007' may be one "
-            "person, who would count as several. Give them one type, as by dtype={"
-            f"{unit.name!r}: str}} of pandas.read_csv. Nothing was charged"
-        )
+    _check_one_kind(kinds(found), unit)
     texts = np.empty(len(found), dtype=object)
     texts[:] = [_text(value) for value in found]
     if not is_unicode(texts):
         raise InvalidInputError(f"{unit.name!r} holds text that is no Unicode (lone surrogates)")
     return texts
+
+
+def _check_one_kind(found, unit):
+    """Refuse identifiers of several kinds, of all chunks together: nobody can tell which of them are one person."""
+    if len(found) > 1:
+        raise InvalidInputError(
+            f"{unit.name!r} holds identifiers of several kinds, such as text and numbers: 7, '7' and '007' may be one "
+            "person, who would count as several. Give them one type, as by dtype={"
+            f"{unit.name!r}: str}} of pandas.read_csv. Nothing was charged"
+        )
 
 
 def _exact_bits(dtype):
@@ -405,10 +410,10 @@ class UnitSource:
 
 
 class _Order:
-    """Identifiers that must come in ascending order, chunk by chunk."""
+    """Identifiers that must be of one kind and come in ascending order, chunk by chunk."""
 
     def __init__(self, unit, missing):
-        self.unit, self.missing, self.last = unit, missing, None
+        self.unit, self.missing, self.last, self.kinds = unit, missing, None, set()
 
     def check(self, values):
         """Check the identifiers of the next chunk."""
@@ -416,16 +421,17 @@ class _Order:
         known = values.dropna()
         if not len(known):
             return
+        known = known.astype(object) if isinstance(known.dtype, pd.CategoricalDtype) else known
+        self.kinds |= kinds(known if known.dtype == object else known.iloc[:1].astype(object))
+        _check_one_kind(self.kinds, self.unit)
         try:
-            known = known.astype(object) if isinstance(known.dtype, pd.CategoricalDtype) else known
             sorted_ = known.is_monotonic_increasing and (self.last is None or bool(self.last <= known.iloc[0]))
         except TypeError:
             sorted_ = False
         if not sorted_:
             raise InvalidInputError(
                 f"the rows of chunks must come sorted by {self.unit.name!r}, in ascending order, so that all rows of a "
-                "unit are met together, and its identifiers must have one type: sort the file, or give one DataFrame. "
-                "Nothing was charged"
+                "unit are met together: sort the file, or give one DataFrame. Nothing was charged"
             )
         self.last = known.iloc[-1]
 

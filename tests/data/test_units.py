@@ -492,6 +492,23 @@ def test_integers_of_one_chunk_stay_apart_beside_floats_of_another():
     assert rows.reduce(len, operator.add) == 5
 
 
+@pytest.mark.parametrize("last", [["3"], [4, b"5"], [pd.Timestamp("2020-01-01")]])
+def test_identifiers_of_several_kinds_in_several_chunks_are_refused_before_the_charge(last):
+    chunks = [pd.DataFrame({"id": ids, "x": 1.0}) for ids in ([1, 2], [2, None], pd.Series(last, dtype=object))]
+    accountant = PrivacyAccountant(1.0, unit="id")
+    made = MomentSynthesizer(accountant=accountant, unit="id", max_rows_per_unit=2, missing_unit="own")
+    with pytest.raises(InvalidInputError, match="several kinds"):
+        made.fit(chunks)
+    assert not accountant.entries
+
+
+def test_a_card_says_that_rows_without_an_identifier_were_taken_for_other_units():
+    frame = _visits().astype({"pid": object})
+    frame.loc[3, "pid"] = None
+    synth = MomentSynthesizer(5.0, schema=_VISITS, unit="pid", max_rows_per_unit=2, missing_unit="own").fit(frame)
+    assert "rows without 'pid': each is taken for another unit" in synth.card_["public_assumptions"]
+
+
 def test_chunks_in_another_order_and_rows_that_were_not_chosen_are_refused():
     unit, frame = PrivacyUnit("id", 3), pd.DataFrame({"id": [1, 2, 2, 1], "x": 1.0})
     source = UnitSource(ChunkSource(lambda: [frame.iloc[:3], frame.iloc[3:]]), unit, "refuse", "id")
