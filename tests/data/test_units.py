@@ -540,6 +540,7 @@ def test_a_fit_has_no_column_of_identifiers_and_a_card_that_names_them(weighting
     assert list(synth.sample(3).columns) == ["a", "c"] == list(synth.feature_names_in_)
     assert synth.accountant_.unit == "pid"
     assert synth.card_["unit"].startswith("all rows of one pid, at most 2")
+    assert "a correct guess about all rows of one pid by" in synth.card_.remarks[0]
     assert not any("number of rows" in text for text in synth.card_["public_assumptions"])
     assert np.isfinite(synth.score(frame))  # the column may be there, and is not read
 
