@@ -52,6 +52,7 @@ from skdpgen.mechanisms import (
 from skdpgen.synthesizers._dp_merf import RandomFeatures, embedding_sum
 from skdpgen.tabular import Categorical, Numeric, Schema
 from skdpgen.tabular._learning import bins_histogram, schema_histogram
+from skdpgen.testing import check_noninterference
 from skdpgen.utils.noise import NoiseGenerator
 
 K, D = 3, 4
@@ -434,6 +435,18 @@ def test_rows_without_an_identifier_are_refused_or_units_of_their_own():
     assert {1, 3} < set(found.rows.tolist())
     assert len(found.rows) == 3
     assert len(_kept(pd.Series([None, None]), 1, missing="own").rows) == 2
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_a_person_among_rows_without_an_identifier_moves_no_release_by_more_than_it_claims(weighting):
+    sets = []
+    for seed, n in ((0, 60), (1, 30)):
+        rng = np.random.default_rng(seed)
+        ids = pd.Series(rng.integers(0, n // 2, n)).astype(object).where(rng.random(n) < 0.8, None)
+        sets.append(pd.DataFrame({"pid": ids, "c": rng.choice(list("xyz"), n)}))
+    joining = pd.DataFrame({"pid": pd.Series([999] * 5, dtype=object), "c": ["x", "alone", "alone too", "x", "y"]})
+    options = {"unit": "pid", "max_rows_per_unit": 3, "unit_weighting": weighting, "missing_unit": "own"}
+    check_noninterference(MomentSynthesizer(60.0, random_state=0, **options), *sets, rows=joining)
 
 
 @pytest.mark.parametrize(
