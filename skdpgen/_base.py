@@ -324,6 +324,8 @@ class PrivateEstimator(BaseEstimator):
                 f"most rows used of one unit: {plan.unit.max_rows}; which rows belong to one unit is as "
                 f"{plan.unit.name!r} says"
             )
+            if getattr(self, "missing_unit", None) == "own":
+                public_assumptions.append(f"rows without {plan.unit.name!r}: each is taken for another unit")
         parameters = self.get_params(deep=False)
         declared = declared_facts(parameters) if declared is None else declared
         if columns is None:

@@ -79,8 +79,11 @@ _OF_A_UNIT = r", at most [1-9][0-9]{0,5} of them used(, which together count 1)?
 _ROUNDING = 1e-6
 
 
-def remark_on_epsilon(epsilon: float | str) -> str:
-    """Return what an epsilon means that protects hardly anybody, in one sentence; "" for a smaller one."""
+def remark_on_epsilon(epsilon: float | str, unit: str | None = None) -> str:
+    """Return what an epsilon means that protects hardly anybody, in one sentence; "" for a smaller one.
+
+    `unit` is the name of the unit that is protected; None: one row.
+    """
     epsilon = float(epsilon)
     if math.isinf(epsilon):
         return NOT_PRIVATE
@@ -88,7 +91,7 @@ def remark_on_epsilon(epsilon: float | str) -> str:
         return ""
     return (
         f"epsilon {epsilon:.4g} is above {_LARGE}, and protects hardly anybody: what is published may raise the odds "
-        f"of a correct guess about one row by a factor of up to e^{epsilon:.4g}"
+        f"of a correct guess about {in_words(unit)} by a factor of up to e^{epsilon:.4g}"
         + (f" (about {math.exp(epsilon):.1g})" if epsilon < 700 else "")
     )
 
@@ -340,7 +343,7 @@ class PrivacyCard:
         """Sentences that a reader of the figures must know: no privacy, a large epsilon, a ledger of one fit."""
         if not self["private"]:
             return (NOT_PRIVATE,)
-        large = remark_on_epsilon(self["fit"]["epsilon"])
+        large = remark_on_epsilon(self["fit"]["epsilon"], self.charges[0].unit)
         alone = len(self["ledger"]["charges"]) == 1
         return (*((large,) if large else ()), *((_ALONE,) if alone else ()))
 

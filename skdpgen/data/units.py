@@ -16,6 +16,7 @@ from .._types import PrivacyUnit
 from ..accounting import Phase
 from ..exceptions import InvalidInputError
 from ..mechanisms import total
+from ..utils.categories import kinds
 from ..utils.validation import is_unicode
 from .sources import CHUNK_ROWS, ChunkSource, MemorySource, add_sums
 
@@ -35,8 +36,6 @@ __all__ = [
 _ROW_COUNT_SHARE = 0.2
 # Weyl constant and multipliers of the finaliser of splitmix64.
 _GOLDEN, _FIRST, _SECOND = (np.uint64(c) for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-# Floats from here on are not every whole number.
-_EXACT = 2.0**53
 
 
 def row_count_phases(unit, share):
@@ -93,7 +92,7 @@ def read_ids(values, n_rows, unit, missing):
     Parameters
     ----------
     values : array-like of shape (n_rows,)
-        Of any dtype whose values can be compared for equality.
+        Of any dtype whose values can be compared for equality; all of one kind (`kinds`).
     n_rows : int
     unit : PrivacyUnit
     missing : {"refuse", "own"}
@@ -119,7 +118,7 @@ def read_ids(values, n_rows, unit, missing):
                 f"{np.shape(values)}"
             )
         codes, found = pd.factorize(values)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, NotImplementedError) as error:
         if isinstance(error, InvalidInputError):
             raise
         raise InvalidInputError(
@@ -130,13 +129,14 @@ def read_ids(values, n_rows, unit, missing):
             f"{unit.name!r} lacks an identifier in some rows. If each of them is known to be of another person, give "
             'missing_unit="own", which takes each for a separate unit; else leave them out. Nothing was charged'
         )
-    return UnitIds(unit, codes.astype(np.int64), _canonical(found, unit))
+    return UnitIds(unit, codes.astype(np.int64), _canonical(found, getattr(values, "dtype", None), unit))
 
 
-def _canonical(found, unit):
+def _canonical(found, given, unit):
     """Distinct identifiers as text: of each value alone, so that no other identifier changes it.
 
     The dtype of a column may depend on one row: a missing identifier makes floats of integers, and a text objects.
+    `given` is its dtype; pandas has no index of half-precision floats, so `found` may be of another one.
     """
     dtype = getattr(found, "dtype", None)
     if isinstance(dtype, pd.CategoricalDtype):
@@ -145,17 +145,35 @@ def _canonical(found, unit):
         unsigned = pd.api.types.is_unsigned_integer_dtype(dtype)
         return np.asarray(found, dtype=np.uint64 if unsigned else np.int64).astype(str).astype(object)
     if pd.api.types.is_float_dtype(dtype):
-        numbers = np.asarray(found, dtype=np.float64)
-        if (np.isfinite(numbers) & (np.abs(numbers) >= _EXACT)).any():
+        numbers, bits = np.asarray(found, dtype=np.float64), min(_exact_bits(dtype), _exact_bits(given))
+        if (np.isfinite(numbers) & (np.abs(numbers) >= 2.0**bits)).any():
             raise InvalidInputError(
-                f"{unit.name!r} holds floats of 2**53 or more, which are one number for several integers: give the "
-                "identifiers as integers or as text. Nothing was charged"
+                f"{unit.name!r} holds floats of 2**{bits} or more, which are one number for several integers: give "
+                "the identifiers as integers or as text. Nothing was charged"
             )
+    found = np.asarray(found, dtype=object)
+    _check_one_kind(kinds(found), unit)
     texts = np.empty(len(found), dtype=object)
-    texts[:] = [_text(value) for value in np.asarray(found, dtype=object)]
+    texts[:] = [_text(value) for value in found]
     if not is_unicode(texts):
         raise InvalidInputError(f"{unit.name!r} holds text that is no Unicode (lone surrogates)")
     return texts
+
+
+def _check_one_kind(found, unit):
+    """Refuse identifiers of several kinds, of all chunks together: nobody can tell which of them are one person."""
+    if len(found) > 1:
+        raise InvalidInputError(
+            f"{unit.name!r} holds identifiers of several kinds, such as text and numbers: 7, '7' and '007' may be one "
+            "person, who would count as several. Give them one type, as by dtype={"
+            f"{unit.name!r}: str}} of pandas.read_csv. Nothing was charged"
+        )
+
+
+def _exact_bits(dtype):
+    """Bits of the whole numbers that floats of a dtype hold exactly; text of identifiers is made of float64."""
+    plain = getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", dtype))
+    return min(np.finfo(plain).nmant + 1, 53) if isinstance(plain, np.dtype) and plain.kind == "f" else 53
 
 
 def _text(value):
@@ -392,10 +410,10 @@ class UnitSource:
 
 
 class _Order:
-    """Identifiers that must come in ascending order, chunk by chunk."""
+    """Identifiers that must be of one kind and come in ascending order, chunk by chunk."""
 
     def __init__(self, unit, missing):
-        self.unit, self.missing, self.last = unit, missing, None
+        self.unit, self.missing, self.last, self.kinds = unit, missing, None, set()
 
     def check(self, values):
         """Check the identifiers of the next chunk."""
@@ -403,8 +421,10 @@ class _Order:
         known = values.dropna()
         if not len(known):
             return
+        known = known.astype(object) if isinstance(known.dtype, pd.CategoricalDtype) else known
+        self.kinds |= kinds(known if known.dtype == object else known.iloc[:1].astype(object))
+        _check_one_kind(self.kinds, self.unit)
         try:
-            known = known.astype(object) if isinstance(known.dtype, pd.CategoricalDtype) else known
             sorted_ = known.is_monotonic_increasing and (self.last is None or bool(self.last <= known.iloc[0]))
         except TypeError:
             sorted_ = False

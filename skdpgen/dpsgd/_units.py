@@ -11,10 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
+from ..utils.categories import kinds
 from ._layers import _ROWS_CANCELLATION, RULES, LayerGradient, Pool, UnsupportedShapeError, _linear_sum, _trainable
 
 __all__ = ["Arrangement", "RowUnits", "rule_of_units", "unit_codes"]
@@ -34,15 +36,18 @@ def unit_codes(groups):
     Raises
     ------
     ValueError
-        For missing entries and more than one dimension.
+        For missing entries, more than one dimension, and entries of several kinds.
     """
-    groups = np.asarray(groups)
+    # numpy would make text of the numbers of a list in which one entry is text
+    groups = np.asarray(groups, dtype=object if isinstance(groups, list | tuple) else None)
     if groups.ndim != 1:
         raise ValueError(f"groups must have one entry for each row; got an array of shape {groups.shape}")
     if groups.dtype.kind == "O":
         entries = groups.tolist()
-        if any(entry is None or entry != entry for entry in entries):
+        if pd.isna(groups).any():
             raise ValueError("groups must not have missing entries: each row belongs to a unit")
+        if len(kinds(entries)) > 1:
+            raise ValueError("groups must be of one kind, text or numbers: 7 and '7' may be one person")
         codes = {}
         return np.fromiter((codes.setdefault(entry, len(codes)) for entry in entries), np.int64, len(entries))
     if groups.dtype.kind in "fmM" and bool(np.any(groups != groups)):

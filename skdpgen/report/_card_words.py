@@ -77,7 +77,7 @@ def state(card) -> Statement:
             "Epsilon was recomputed from the events on the card. The publisher vouches that these events are the ones "
             "that ran.",
         ]
-        if large := remark_on_epsilon(fit["epsilon"]):
+        if large := remark_on_epsilon(fit["epsilon"], card.charges[0].unit):
             banner.append(f"{large[0].upper()}{large[1:]}.")
     else:
         banner = [

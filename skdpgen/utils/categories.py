@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from datetime import datetime
+from numbers import Integral, Number, Real
 
 import numpy as np
 import pandas as pd
 
-__all__ = ["canonical", "canonical_rows", "family", "number_text"]
+__all__ = ["canonical", "canonical_rows", "family", "kinds", "number_text"]
 
 # Integers below it are equal as int64, float and text in every version of numpy and pandas.
 _INT64 = 2**63
@@ -22,6 +23,18 @@ def family(value) -> str | None:
     if isinstance(value, Real):
         return "number"
     return None
+
+
+def kinds(values) -> set:
+    """Return the kinds of identifiers: text, bytes, numbers of any type, moments, and every other type by itself.
+
+    Of two kinds in one column, 7 and "7" for example, nobody can tell whether they are one person or two.
+    """
+    groups = (str, bytes, Number, datetime)
+    return {
+        Number if issubclass(found, np.bool_) else next((group for group in groups if issubclass(found, group)), found)
+        for found in set(map(type, values))
+    }
 
 
 def canonical(values):

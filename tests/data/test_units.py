@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import operator
 import uuid
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from skdpgen import (
 )
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedSum, PrivacyUnit, UnitRelation
 from skdpgen.accounting import BudgetPlan
+from skdpgen.data import units
 from skdpgen.data.sources import ChunkSource, open_source
 from skdpgen.data.units import UnitSource, keep_rows, read_ids
 from skdpgen.exceptions import InvalidInputError
@@ -50,6 +52,7 @@ from skdpgen.mechanisms import (
 from skdpgen.synthesizers._dp_merf import RandomFeatures, embedding_sum
 from skdpgen.tabular import Categorical, Numeric, Schema
 from skdpgen.tabular._learning import bins_histogram, schema_histogram
+from skdpgen.testing import check_noninterference
 from skdpgen.utils.noise import NoiseGenerator
 
 K, D = 3, 4
@@ -146,9 +149,9 @@ def test_a_unit_attains_the_sensitivity_and_never_exceeds_it(name, neighboring, 
     rng = np.random.default_rng(1)
     for _ in range(40):
         pool = np.array([first, second, -first, 0 * first, *rng.normal(size=(2, D)), *(9 * rng.normal(size=(1, D)))])
-        units = [pool[rng.integers(len(pool), size=n)] for n in rng.integers(1, K + 1, 2)]
-        units[1] = nobody if neighboring == NEIGHBORING[0] else units[1]
-        assert _moved(query, *units, weighting)[0] <= claim * (1 + 1e-9)
+        pair = [pool[rng.integers(len(pool), size=n)] for n in rng.integers(1, K + 1, 2)]
+        pair[1] = nobody if neighboring == NEIGHBORING[0] else pair[1]
+        assert _moved(query, *pair, weighting)[0] <= claim * (1 + 1e-9)
 
 
 def _weights_rounded_up(patch):
@@ -352,7 +355,10 @@ _DAYS = pd.date_range("2020-01-01", periods=5)
         np.array([True, False, True, False, True]),
         ["a", "b", "c", "d", "e"],
         np.array(["a", "bb", "c", "d", "e"]),
-        np.array([1, "1", uuid.UUID(int=7), datetime.date(2020, 1, 1), b"x"], dtype=object),
+        np.array([uuid.UUID(int=i) for i in range(5)], dtype=object),
+        np.array([datetime.date(2020, 1, i) for i in range(1, 6)], dtype=object),
+        np.array([b"a", b"bb", b"c", b"d", b"e"]),
+        np.array([1, 2.5, Decimal("3"), True, 2**70], dtype=object),
         pd.Series(list("abcab"), dtype="category"),
         pd.Series([1, 2, 3, 4, 5], dtype="Int64"),
         pd.Series(list("abcde"), dtype="string"),
@@ -375,7 +381,7 @@ def test_equal_identifiers_are_one_unit_whatever_their_dtype():
     np.testing.assert_array_equal(_kept(pd.Series(ids, dtype="Int64")).rows, wanted)
 
 
-@pytest.mark.parametrize("other", ["x", None, 1.5, 2**70, uuid.UUID(int=7)])
+@pytest.mark.parametrize("other", [None, 1.5, 2**70, Decimal("0.25")])
 @pytest.mark.parametrize("as_series", [False, True])
 def test_an_identifier_of_another_type_changes_no_row_of_another(other, as_series):
     ids = [int(i) for i in np.repeat(np.arange(50), 5)]
@@ -384,11 +390,41 @@ def test_an_identifier_of_another_type_changes_no_row_of_another(other, as_serie
     np.testing.assert_array_equal(found[found < len(ids)], wanted)
 
 
-def test_floats_that_are_one_number_for_several_integers_are_refused():
+@pytest.mark.parametrize(("dtype", "bits"), [("float64", 53), ("float32", 24), ("float16", 11), ("Float32", 24)])
+def test_floats_that_are_one_number_for_several_integers_are_refused(dtype, bits):
     with pytest.raises(InvalidInputError, match="integers or as text") as error:
-        _kept(np.array([2.0**53, 1.0]))
-    assert "9007199254740992" not in str(error.value)
-    assert len(_kept(np.array([np.inf, 2.0**53 - 1])).rows) == 2
+        _kept(pd.Series([2.0**bits, 1.0], dtype=dtype))
+    assert str(2**bits) not in str(error.value)
+    assert len(_kept(pd.Series([np.inf, 2.0**bits - 1], dtype=dtype)).rows) == 2
+
+
+# What `read_csv` makes of a long file of which one part alone has a letter: the same persons as numbers and as text.
+_MIXED = np.array([*np.repeat(np.arange(7), 5), *map(str, np.repeat(np.arange(7), 5)), "A7"], dtype=object)
+
+
+def _most_rows_of_a_person(ids, k):
+    return int(pd.Series(ids[_kept(ids, k).rows]).astype(str).value_counts().max())
+
+
+@pytest.mark.parametrize("other", ["7", b"7", uuid.UUID(int=7), datetime.date(2020, 1, 1), pd.Timestamp("2020-01-01")])
+def test_identifiers_of_several_kinds_are_refused(other):
+    for ids in ([1, 2, other], pd.Series([1, 2, other]), pd.Series([other, 1, None, 2], dtype="category")):
+        with pytest.raises(InvalidInputError, match="several kinds") as error:
+            _kept(ids, missing="own")
+        assert str(other) not in str(error.value).replace("7, '7' and '007'", "")
+
+
+def test_numbers_beside_text_in_a_column_of_identifiers_cost_nothing():
+    frame, accountant = pd.DataFrame({"pid": _MIXED, "a": np.arange(len(_MIXED)) % 4}), PrivacyAccountant(1, unit="pid")
+    with pytest.raises(InvalidInputError, match="may be one person"):
+        MomentSynthesizer(accountant=accountant, unit="pid", max_rows_per_unit=2).fit(frame)
+    assert not accountant.entries
+    assert _most_rows_of_a_person(_MIXED.astype(str).astype(object), 2) == 2
+
+
+def test_without_that_refusal_a_person_would_have_twice_the_rows(monkeypatch):
+    monkeypatch.setattr(units, "kinds", lambda values: set())
+    assert _most_rows_of_a_person(_MIXED, 2) == 4
 
 
 def test_rows_without_an_identifier_are_refused_or_units_of_their_own():
@@ -399,6 +435,18 @@ def test_rows_without_an_identifier_are_refused_or_units_of_their_own():
     assert {1, 3} < set(found.rows.tolist())
     assert len(found.rows) == 3
     assert len(_kept(pd.Series([None, None]), 1, missing="own").rows) == 2
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_a_person_among_rows_without_an_identifier_moves_no_release_by_more_than_it_claims(weighting):
+    sets = []
+    for seed, n in ((0, 60), (1, 30)):
+        rng = np.random.default_rng(seed)
+        ids = pd.Series(rng.integers(0, n // 2, n)).astype(object).where(rng.random(n) < 0.8, None)
+        sets.append(pd.DataFrame({"pid": ids, "c": rng.choice(list("xyz"), n)}))
+    joining = pd.DataFrame({"pid": pd.Series([999] * 5, dtype=object), "c": ["x", "alone", "alone too", "x", "y"]})
+    options = {"unit": "pid", "max_rows_per_unit": 3, "unit_weighting": weighting, "missing_unit": "own"}
+    check_noninterference(MomentSynthesizer(60.0, random_state=0, **options), *sets, rows=joining)
 
 
 @pytest.mark.parametrize(
@@ -457,6 +505,23 @@ def test_integers_of_one_chunk_stay_apart_beside_floats_of_another():
     assert rows.reduce(len, operator.add) == 5
 
 
+@pytest.mark.parametrize("last", [["3"], [4, b"5"], [pd.Timestamp("2020-01-01")]])
+def test_identifiers_of_several_kinds_in_several_chunks_are_refused_before_the_charge(last):
+    chunks = [pd.DataFrame({"id": ids, "x": 1.0}) for ids in ([1, 2], [2, None], pd.Series(last, dtype=object))]
+    accountant = PrivacyAccountant(1.0, unit="id")
+    made = MomentSynthesizer(accountant=accountant, unit="id", max_rows_per_unit=2, missing_unit="own")
+    with pytest.raises(InvalidInputError, match="several kinds"):
+        made.fit(chunks)
+    assert not accountant.entries
+
+
+def test_a_card_says_that_rows_without_an_identifier_were_taken_for_other_units():
+    frame = _visits().astype({"pid": object})
+    frame.loc[3, "pid"] = None
+    synth = MomentSynthesizer(5.0, schema=_VISITS, unit="pid", max_rows_per_unit=2, missing_unit="own").fit(frame)
+    assert "rows without 'pid': each is taken for another unit" in synth.card_["public_assumptions"]
+
+
 def test_chunks_in_another_order_and_rows_that_were_not_chosen_are_refused():
     unit, frame = PrivacyUnit("id", 3), pd.DataFrame({"id": [1, 2, 2, 1], "x": 1.0})
     source = UnitSource(ChunkSource(lambda: [frame.iloc[:3], frame.iloc[3:]]), unit, "refuse", "id")
@@ -488,6 +553,7 @@ def test_a_fit_has_no_column_of_identifiers_and_a_card_that_names_them(weighting
     assert list(synth.sample(3).columns) == ["a", "c"] == list(synth.feature_names_in_)
     assert synth.accountant_.unit == "pid"
     assert synth.card_["unit"].startswith("all rows of one pid, at most 2")
+    assert "a correct guess about all rows of one pid by" in synth.card_.remarks[0]
     assert not any("number of rows" in text for text in synth.card_["public_assumptions"])
     assert np.isfinite(synth.score(frame))  # the column may be there, and is not read
 

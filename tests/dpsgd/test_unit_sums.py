@@ -6,6 +6,7 @@ import copy
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy import stats
@@ -464,7 +465,10 @@ def test_groups_of_any_kind_become_codes(groups):
     assert set(codes.tolist()) == {0, 1}
 
 
-@pytest.mark.parametrize("groups", [[1.0, np.nan], np.array(["a", None], dtype=object), [[1, 2]], 3])
+@pytest.mark.parametrize(
+    "groups",
+    [[1.0, np.nan], np.array(["a", None], dtype=object), [[1, 2]], 3, [1, "1"], pd.Series([1, None], dtype="Int64")],
+)
 def test_groups_that_name_no_unit_are_refused(groups):
     with pytest.raises(ValueError, match="groups must"):
         unit_codes(groups)

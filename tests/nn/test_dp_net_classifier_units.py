@@ -12,7 +12,7 @@ from skdpgen.accounting import PrivacyAccountant
 from skdpgen.dpsgd import DPSGDPlan
 from skdpgen.exceptions import InvalidInputError, PrivacyLeakWarning
 from skdpgen.nn import DPNetClassifier
-from skdpgen.testing import seeded_noise
+from skdpgen.testing import check_noninterference, seeded_noise
 
 X, Y = load_digits(return_X_y=True)
 GROUPS = np.repeat(np.arange(len(X)), np.resize([1, 1, 3, 2, 1], len(X)))[: len(X)]
@@ -108,3 +108,14 @@ def test_a_charge_for_units_covers_no_training_on_rows():
     with pytest.raises(RuntimeError, match="samples the one does not protect the other"):
         receipt.cover(plan)
     receipt.cover(DPSGDPlan(0.1, 5, 1.0, 2.0, 10, unit=PrivacyUnit("writer", 3)))
+
+
+@pytest.mark.slow
+def test_a_person_moves_no_release_of_a_classifier_by_more_than_it_claims():
+    """The person who joins has a class and values that nobody else has, and more rows than are used."""
+    rng, sets = np.random.default_rng(0), []
+    for words, ids, scale in ((["a", "b"], rng.integers(0, 40, 90), 1), (["b", "c"], 50 + np.arange(40) // 2, 0.1)):
+        sets.append((scale * rng.random((len(ids), 3)), rng.choice(np.array(words, dtype=object), len(ids)), ids))
+    joining = 50 * rng.random((5, 3)), np.array(["a", "alone", "a", "alone", "a"], dtype=object), np.full(5, 999)
+    short = {"hidden_layer_sizes": (4,), "sampling_rate": 0.5, "steps": 2, "max_rows_per_unit": 3, "random_state": 0}
+    check_noninterference(DPNetClassifier(60.0, **short), *sets, rows=joining)
