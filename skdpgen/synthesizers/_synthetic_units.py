@@ -1,4 +1,4 @@
-"""Synthetic units of several rows: the parameter `unit_columns`, the release of the tables of units, `sample(units=)`."""
+"""Synthetic units of several rows: the parameter `unit_columns`, the release of their tables, `sample(units=)`."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def unit_settings(estimator, rows, model):
     changed = () if rows.construction is None else rows.construction.changed
     if made := [name for name in columns if name in changed]:
         raise InvalidInputError(
-            f"unit_columns= names {made[0]!r}, which a constraint constructs in each row: leave out that constraint, or "
-            "the column. Nothing was charged"
+            f"unit_columns= names {made[0]!r}, which a constraint constructs in each row: leave out that constraint, "
+            "or the column. Nothing was charged"
         )
     return UnitSettings(_name_of_ids(estimator.unit, {*known, *keys}), columns)
 
