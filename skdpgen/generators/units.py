@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 
 from ..mechanisms import size_starts
-from ..utils.printing import listed
 from .constraints import keep_constraints
 from .product_mixture import ProductMixture, TableModel, consistent_marginals, fit_tables
 
@@ -26,8 +26,6 @@ _SEEN = 0.4
 _SMALLEST = 1e-9
 # Entries of a matrix of units and support points that are in memory at once.
 _MOST_ENTRIES = 1 << 22
-# Times that the columns of a unit which break a constraint are drawn again before an error is raised.
-_MOST_DRAWS = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +81,7 @@ class UnitModel:
     def to_state(self):
         """Return plain values and arrays for a release file."""
         kept = {"name": self.name, "columns": list(self.columns), "max_rows": self.max_rows}
-        return {**kept, "particles": self.latent.to_state()}
+        return {**kept, "model": self.latent.to_state()}
 
     @classmethod
     def from_state(cls, state, codec):
@@ -93,9 +91,10 @@ class UnitModel:
             raise ValueError("the most rows of a unit must be a whole number from 1 to 65536")
         if isinstance(state["name"], bool) or not isinstance(state["name"], str | int):
             raise ValueError("the name of the identifiers of units must be text or a whole number")
-        if state["name"] in codec.schema or len(set(columns)) < len(columns):
+        known = codec.encoder.schema_
+        if state["name"] in codec.schema or len({n for n in columns if n in known}) < len(columns):
             raise ValueError("the columns of units must be those of the rows, each once")
-        latent = TableModel.from_state(state["particles"])
+        latent = TableModel.from_state(state["model"])
         levels = [codec.encoder.blocks_[i].size for i in codec.places(columns)]
         if list(latent.n_levels) != [*levels, len(size_starts(most))] or np.shape(latent.class_counts) != (1,):
             raise ValueError("the tables of units do not fit the columns of the rows")
@@ -273,26 +272,14 @@ class UnitSampler:
 
     def _draw_units(self, n_units, rng):
         """Levels, numbers of rows and values of the columns of units, which satisfy the constraints on them alone."""
-        codes, sizes = self._units.sample(n_units, rng)
-        values = self._values(codes, rng)
-        for _ in range(_MOST_DRAWS):
-            broken = self._broken(values)
-            if not len(broken):
-                return codes, sizes, values
-            codes[broken], sizes[broken] = self._units.sample(len(broken), rng)
-            kept = np.setdiff1d(np.arange(n_units), broken)
-            both = pd.concat([values.iloc[kept], self._values(codes[broken], rng)], ignore_index=True)
-            values = both.iloc[np.argsort(np.concatenate([kept, broken]))].reset_index(drop=True)
-        named = listed([constraint.text for constraint in self._of_units], 3)
-        raise ValueError(
-            f"{len(self._broken(values))} of {n_units} units still break a constraint ({named}) after {_MOST_DRAWS} "
-            "draws each: relax the constraints by set_params(constraints=...)"
-        )
+        model = _UnitsAsRows(lambda n: self._draw_freely(n, rng))
+        if not self._of_units:
+            return model.parts(model.sample(range(n_units), rng))
+        return model.parts(keep_constraints(model, self._of_units, np.zeros(n_units, dtype=np.int64), True, rng))
 
-    def _broken(self, values):
-        """Places of the units whose columns violate a constraint on them alone."""
-        kept = [constraint.holds(values) for constraint in self._of_units]
-        return np.flatnonzero(~np.all(kept, axis=0)) if kept else np.zeros(0, dtype=np.intp)
+    def _draw_freely(self, n_units, rng):
+        codes, sizes = self._units.sample(n_units, rng)
+        return codes, sizes, self._values(codes, rng)
 
     def _values(self, codes, rng):
         """Values of the columns of units with given levels."""
@@ -300,6 +287,32 @@ class UnitSampler:
         full = np.zeros((len(codes), len(encoder.blocks_)), dtype=np.int64)
         full[:, self._at] = codes
         return encoder.decode(full, rng=rng)[list(self._units.columns)]
+
+
+class _UnitsAsRows:
+    """Units as rows of values, with their levels and numbers of rows in further columns, for `keep_constraints`.
+
+    Parameters
+    ----------
+    draw : callable
+        Number of units -> levels, numbers of rows, values.
+    """
+
+    _MARK = "\0"  # no column of a table begins with it
+
+    def __init__(self, draw):
+        self._draw = draw
+        self.codec = SimpleNamespace(drawn_schema=SimpleNamespace(names=()), part=lambda frame: frame)
+
+    def sample(self, components, rng):
+        codes, sizes, values = self._draw(len(components))
+        levels = pd.DataFrame(codes).add_prefix(f"{self._MARK}level ")
+        return pd.concat([values, levels, pd.Series(sizes, name=f"{self._MARK}size")], axis=1)
+
+    def parts(self, frame):
+        """Levels, numbers of rows and values of units."""
+        n = (frame.shape[1] - 1) // 2
+        return frame.iloc[:, n:-1].to_numpy(np.int64), frame.iloc[:, -1].to_numpy(np.int64), frame.iloc[:, :n]
 
 
 def with_ids(rows, ids, name):

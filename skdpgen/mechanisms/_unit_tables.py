@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ._one_hot import one_hot_moments
+from ._one_hot import COUNT_SQUARE, one_hot_moments
 
 __all__ = ["size_starts", "unit_tables"]
 
@@ -46,11 +46,12 @@ def unit_tables(codes, n_levels, sizes, max_rows):
     BoundedSum
         `value` as that of `one_hot_moments` with one class; the last block is that of the numbers of rows. A unit has
         one contribution: it is at one level of each block, whatever its number of rows. So the bounds are those of a
-        row of such a table: the root of the sum of the squared weights, and the root of 2 times that where a unit is
-        replaced. The weighting of the rows of units has no part in them.
+        row of such a table: the root of the sum of the squared weights, and, where a unit is replaced, the root of 2
+        times this sum without the count of units, which then stays. The weighting of the rows has no part in them.
     """
     starts = size_starts(max_rows)
     size = np.searchsorted(starts, np.clip(np.asarray(sizes), 1, max_rows), side="right") - 1
     codes = np.column_stack([np.asarray(codes).reshape(len(size), -1), size])
     tables = one_hot_moments(codes, [*n_levels, len(starts)], one_way_share=_ONE_WAY_SHARE)
-    return replace(tables, unit="unit")
+    replaced = (2 * (tables.add_or_remove_one**2 - COUNT_SQUARE)) ** 0.5
+    return replace(tables, unit="unit", replace_one=replaced)
