@@ -171,7 +171,7 @@ POOR = {
 
 
 # persons of one to nine rows
-PERSONS = FRAME.assign(person=np.random.default_rng(5).geometric(0.4, N).cumsum() // 4)
+PERSONS = FRAME.assign(person=[f"person {i}" for i in np.random.default_rng(5).geometric(0.4, N).cumsum() // 4])
 
 
 def _of_persons(**parameters):
