@@ -122,6 +122,11 @@ FITS = {
     "arrays, images in cells": lambda: (_cells(), X, Y),
     "arrays, images in cells, replace_one": lambda: (_cells(neighboring="replace_one", **_PUBLIC), X, Y),
     "frame": lambda: (P3GMSynthesizer(target="job", random_state=0), FRAME),
+    "frame, units": lambda: (_of_persons(unit_columns=["job"]), PERSONS),
+    "frame, units, replace_one": lambda: (
+        _of_persons(unit_columns=["age", "dose"], unit_weighting="units", neighboring="replace_one"),
+        PERSONS,
+    ),
     "frame, replace_one": lambda: (P3GMSynthesizer(target="job", neighboring="replace_one"), FRAME),
     "frame, category": lambda: (P3GMSynthesizer(), _CATEGORY, pd.Series(Y, name="label", dtype="category")),
     "frame, levels": lambda: (P3GMSynthesizer(schema=_levels(), target="work"), FRAME[["work", "age"]]),
@@ -163,6 +168,14 @@ POOR = {
     "zero": np.zeros_like,
     "large": lambda noisy: 1e6 + np.abs(noisy),
 }
+
+
+# persons of one to nine rows
+PERSONS = FRAME.assign(person=[f"person {i}" for i in np.random.default_rng(5).geometric(0.4, N).cumsum() // 4])
+
+
+def _of_persons(**parameters):
+    return MomentSynthesizer(unit="person", max_rows_per_unit=3, target="job", random_state=0, **parameters)
 
 
 def _levels():

@@ -18,6 +18,7 @@ from _rewriting import names, rewrite
 import skdpgen.nn
 import skdpgen.nn._dp2vae_training  # imported by fits alone
 import skdpgen.synthesizers  # noqa: F401  every module is loaded, so that none is missed below
+from skdpgen._types import unit_of
 from skdpgen.accounting import PrivacyAccountant, describe_event
 from skdpgen.dpsgd import GradientNoise, PoissonLoader, poisson_batches
 from skdpgen.dpsgd._subsets import subset_draws
@@ -252,11 +253,19 @@ class Audit:
         ]
         assert _sorted(ran) == _sorted(paid), "what was released is not what was charged"
         assert {entry[1] for entry in self.log if entry[0] == "threshold"} == ({extra_delta} if extra_delta else set())
-        assert self.relations <= {accountant.neighboring}, "noise was scaled for another relation"
+        assert {_relation(found) for found in self.relations} <= {(accountant.neighboring, accountant.unit)}, (
+            "noise was scaled for another relation"
+        )
         # a plan without noise is that of the check of a net on made-up rows, before the charge
         assert all(plan.neighboring == accountant.neighboring for plan in self.plans if plan.private)
         books = [(charge.event, charge.extra_delta) for charge in accountant.charges]
         assert books == [(event, extra_delta)], "the books do not hold what was charged"
+
+
+def _relation(found):
+    """The relation that noise was scaled for, and the name of its unit; None for a row."""
+    unit = unit_of(found)
+    return (found, None) if unit is None else (found.neighboring, unit.name)
 
 
 def _sorted(pairs):

@@ -52,6 +52,7 @@ _PARTS = {**_VAE, "n_clusters": 2, "cluster_steps": 2, "net": DPNet(PartitionedV
 
 CASES = {
     "moments of a table": (MomentSynthesizer, {"target": "c"}, False),
+    "tables of units": (MomentSynthesizer, {"unit_columns": ["a", "c"]}, False),
     "P3GM of a table": (P3GMSynthesizer, {}, False),
     "P3GM with a mixture": (P3GMSynthesizer, {"prior": "mixture", "em_steps": 2, "n_mixture": 2}, False),
     "P3GM that refines a table": (P3GMSynthesizer, _REFINES, False),
@@ -114,7 +115,7 @@ def _in_chunks(frame):
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 def test_a_person_moves_no_release_of_chunks_by_more_than_it_claims(weighting):
     many, few, joining = _data(False)
-    options = {"unit": "pid", "max_rows_per_unit": 3, "unit_weighting": weighting}
+    options = {"unit": "pid", "max_rows_per_unit": 3, "unit_weighting": weighting, "unit_columns": "late"}
     with _short():
         made = MomentSynthesizer(60.0, random_state=0, target="c", **options)
         check_noninterference(made, many, few, rows=joining, source=_in_chunks)
@@ -218,6 +219,33 @@ def _as_weighted(query, unit_sizes):
     return query
 
 
+def _units_counted_once_for_each_row(patch):
+    """Every row used counts in the tables of units, whose noise is for one contribution of each unit."""
+    patch.setattr(units, "_first_of_each", lambda codes: (np.arange(len(codes)), np.bincount(codes)[codes]))
+
+
+def _sizes_of_other_units(patch):
+    """A unit has the number of rows of the one before it."""
+    shipped = units._first_of_each
+
+    def other(codes):
+        first, sizes = shipped(codes)
+        return first, np.roll(sizes, 1) + (np.arange(len(sizes)) < len(sizes) % 3)
+
+    patch.setattr(units, "_first_of_each", other)
+
+
+def _tables_of_units_with_the_bound_of_one_table(patch):
+    shipped = frames.unit_tables
+
+    def smaller(*arguments):
+        found = shipped(*arguments)
+        object.__setattr__(found, "add_or_remove_one", 1.0)
+        return found
+
+    patch.setattr(frames, "unit_tables", smaller)
+
+
 def _rows_sampled_and_clipped_one_by_one(patch):
     patch.setattr(DPNet, "_units", lambda net, groups: np.arange(len(groups)))
 
@@ -248,6 +276,9 @@ SABOTAGE = [
     (_the_exact_number_of_rows, "moments of a table", "units"),
     (_the_exact_number_of_rows, "moments of a table", "rows"),
     (_frames_counted_without_weights, "moments of a table", "units"),
+    (_units_counted_once_for_each_row, "tables of units", "rows"),
+    (_sizes_of_other_units, "tables of units", "units"),
+    (_tables_of_units_with_the_bound_of_one_table, "tables of units", "units"),
     (_rows_sampled_and_clipped_one_by_one, "P3GM that refines a table", "rows"),
     (_the_exact_number_of_units_as_denominator, "P3GM that refines a table", "units"),
     (_the_exact_number_of_units_as_denominator, "DP-VAE of a table", "units"),

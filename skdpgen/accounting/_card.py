@@ -37,7 +37,7 @@ _OLD_FIELDS = (
 )
 _FIELDS = (*_OLD_FIELDS, "date", "columns", "declared", "files")
 # What a card may state the SHA-256 of, in words.
-FILES = {"synthetic": "synthetic rows", "model": "model"}
+FILES = {"synthetic": "synthetic rows", "model": "model", "units": "table of synthetic units"}
 _FIT_FIELDS = ("label", "epsilon", "epsilon_asked", "epsilon_rdp", "delta", "charges")
 _LEDGER_FIELDS = (
     *("budget_epsilon", "delta", "delta_reserve", "alpha", "epsilon_spent", "epsilon_if_fixed_in_advance"),
@@ -241,7 +241,8 @@ class PrivacyCard:
         Parameters
         ----------
         **files : str or path
-            ``synthetic=``, the synthetic rows, and ``model=``, the released model, each as written.
+            ``synthetic=``, the synthetic rows, ``model=``, the released model, and ``units=``, the table of synthetic
+            units, each as written.
 
         Returns
         -------
@@ -548,7 +549,7 @@ def _check_facts(content: Mapping[str, Any]) -> None:
         raise ValueError("declared must be an object")
     files = content["files"]
     if not isinstance(files, dict) or not set(files) <= set(FILES):
-        raise ValueError(f"files must be an object with {' and '.join(FILES)} alone")
+        raise ValueError(f"files must be an object with {', '.join(FILES)} alone")
     for name, stated in files.items():
         if not isinstance(stated, str) or re.fullmatch(r"sha256:[0-9a-f]{64}", stated) is None:
             raise ValueError(f"files: that of {name} must be sha256: and 64 hexadecimal digits")
@@ -615,7 +616,7 @@ def digest(content: Mapping[str, Any]) -> str:
 
 def _known_file(name: str) -> str:
     if name not in FILES:
-        raise TypeError(f"the files of a card are {' and '.join(FILES)}; got {name}")
+        raise TypeError(f"the files of a card are {', '.join(FILES)}; got {name}")
     return name
 
 

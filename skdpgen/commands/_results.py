@@ -8,9 +8,13 @@ import secrets
 import tempfile
 from pathlib import Path
 
+import numpy as np
+
 from ..data.table_files import date_formats_of, example_of, is_parquet, write_table
 from ..exceptions import InvalidInputError
+from ..generators.units import with_ids
 from ..utils.atomic import Draft
+from ._units import UnitTables
 
 __all__ = ["RESCUE_SUFFIX", "Results", "write_rows"]
 
@@ -25,16 +29,16 @@ class Results:
     ----------
     output : str or Path
         File of the rows.
-    card, model : str, Path or None
-        Files of the privacy card and of the released model, if they are asked for.
+    card, model, units : str, Path or None
+        Files of the privacy card, of the released model and of the synthetic units, if they are asked for.
     """
 
-    def __init__(self, output, card=None, model=None):
-        self.output, self.card, self.model = output, card, model
+    def __init__(self, output, card=None, model=None, units=None):
+        self.output, self.card, self.model, self.units = output, card, model, units
 
     def __enter__(self):
         self._drafts = {}
-        for path in filter(None, (self.output, self.card, self.model)):
+        for path in filter(None, (self.output, self.card, self.model, self.units)):
             try:
                 self._drafts[path] = Draft(path)
             except OSError as error:
@@ -80,8 +84,9 @@ class Results:
             if kept is None:
                 kept = rescued = self._rescue(synthesizer)
             try:
-                written = write_rows(synthesizer, n_rows, self._drafts[self.output], **options)
-                files["synthetic"] = self.output
+                units = None if self.units is None else self._drafts[self.units]
+                written = write_rows(synthesizer, n_rows, self._drafts[self.output], units_path=units, **options)
+                files |= {"synthetic": self.output} | ({} if units is None else {"units": self.units})
             except Exception as error:
                 failures.append(error)
             try:
@@ -126,7 +131,9 @@ def _charged(synthesizer, kept):
     return f"charged epsilon {float(fit['epsilon']):.6g} at delta {fit['delta']:.3g}; the released model {where}"
 
 
-def write_rows(synthesizer, n_rows, path, *, asked=None, random_state=None, date_formats=None, **written):
+def write_rows(
+    synthesizer, n_rows, path, *, asked=None, random_state=None, date_formats=None, units_path=None, **written
+):
     """Draw rows, write them as they are drawn, and return their number.
 
     Parameters
@@ -139,14 +146,31 @@ def write_rows(synthesizer, n_rows, path, *, asked=None, random_state=None, date
         More arguments of ``sample``; those that are None are left out.
     date_formats : dict of str to str, default=None
         Formats of columns of dates that are not in ISO 8601.
+    units_path : str, Path or Draft, default=None
+        File of the synthetic units, whose columns the rows then lack.
     **written
         Options of `write_table`.
     """
     schema = getattr(synthesizer, "schema_", None)
-    if schema is not None and is_parquet(getattr(path, "target", path)):
-        written["example"] = synthesizer.as_frame(synthesizer.model_.codec.part(example_of(schema)))
-    elif schema is not None:
-        written["date_formats"] = date_formats_of(schema) | (date_formats or {})
     asked = {name: value for name, value in (asked or {}).items() if value is not None}
+    units = getattr(synthesizer.model_, "units", None) if asked.get("units") or units_path is not None else None
+    tables = None if units_path is None else UnitTables(units)
+    if units is not None and "units" not in asked:
+        asked["units"] = round(units.n_units)
+
+    def write(frames, path, part):
+        kinds = {}
+        if schema is not None and is_parquet(getattr(path, "target", path)):
+            example = synthesizer.as_frame(synthesizer.model_.codec.part(example_of(schema)))
+            example = example if units is None else with_ids(example, np.arange(len(example)), units.name)
+            kinds["example"] = part(example)
+        elif schema is not None:
+            kinds["date_formats"] = date_formats_of(schema) | (date_formats or {})
+        return write_table(frames, path, **written, **kinds)
+
     frames = map(synthesizer.as_frame, synthesizer.sample_chunks(n_rows, random_state=random_state, **asked))
-    return write_table(frames, path, **written)
+    if tables is None:
+        return write(frames, path, lambda frame: frame)
+    n_written = write(tables.rows(frames), path, tables.rows_of)
+    write(tables.units(), units_path, tables.units_of)
+    return n_written

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ._arguments import add_escaping
 from ._conditions import add_conditions, read_class_ratio, read_given
+from ._units import add_synthetic_units, check_synthetic_units
 
 __all__ = ["add", "run"]
 
@@ -12,6 +13,7 @@ def add(command):
     """Register the options."""
     command.add_argument("model", metavar="M.safetensors", help="released model, as written by synthesize --save-model")
     command.add_argument("--rows", type=int, metavar="N", help="number of rows (default: the released row count)")
+    add_synthetic_units(command)
     command.add_argument("--seed", type=int, metavar="S", help="seed of the draw (default: a new one in each run)")
     add_conditions(command)
     command.add_argument("--separator", metavar="C", help="separator of the fields of OUT.csv (default: comma)")
@@ -29,17 +31,24 @@ def run(arguments):
     from ..data.table_files import check_apart, check_output, check_writing
     from ._results import write_rows
 
-    check_output(arguments.output, table=True)
+    check_synthetic_units(arguments)
+    for path in filter(None, (arguments.output, arguments.units_output)):
+        check_output(path, table=True)
     written = {name: getattr(arguments, name) for name in ("separator", "decimal", "escape_formulas")}
     written["missing_mark"] = arguments.missing
     check_writing(arguments.output, **written)
-    check_apart(arguments.model, arguments.output)
+    check_apart(arguments.model, arguments.output, arguments.units_output)
     synthesizer = skdpgen.load(arguments.model)
+    asks = arguments.units is not None or arguments.units_output is not None
+    if asks and getattr(synthesizer.model_, "units", None) is None:
+        raise ValueError("--units and --units-output need a model that was fitted to a table with --unit")
     asked = {
+        "units": arguments.units,
         "given": read_given(arguments.given, synthesizer),
         "class_ratio": read_class_ratio(arguments.class_ratio, synthesizer),
     }
-    n_rows = write_rows(
-        synthesizer, arguments.rows, arguments.output, asked=asked, random_state=arguments.seed, **written
-    )
+    written |= {"random_state": arguments.seed, "units_path": arguments.units_output}
+    n_rows = write_rows(synthesizer, arguments.rows, arguments.output, asked=asked, **written)
     print(f"{n_rows} synthetic rows written to {arguments.output}")
+    if arguments.units_output is not None:
+        print(f"their synthetic units written to {arguments.units_output}")

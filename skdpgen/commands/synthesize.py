@@ -22,13 +22,14 @@ from ._arguments import (
     reading,
     unit_settings,
 )
+from ._units import add_synthetic_units, check_synthetic_units
 
 __all__ = ["add", "run"]
 
 # Parameters that have a separate option.
 _OPTIONS = (
     *("epsilon", "delta", "neighboring", "accountant", "target", "schema", "random_state", "progress"),
-    *("checkpoint", "unit", "max_rows_per_unit", "unit_weighting"),
+    *("checkpoint", "unit", "max_rows_per_unit", "unit_weighting", "unit_columns"),
 )
 # Largest number of columns that a question names.
 _LISTED = 40
@@ -70,6 +71,14 @@ def add(command):
     )
     add_unit(command)
     command.add_argument(
+        "--unit-columns",
+        metavar="A,B",
+        action="append",
+        default=[],
+        help="with --unit: columns that are constant within a unit, such as a year of birth, separated by commas; "
+        "repeatable; public. They are constant in synthetic units too (--units)",
+    )
+    command.add_argument(
         "--schema", metavar="S.json", help="public facts; a fact that it does not declare is learned and charged"
     )
     command.add_argument(
@@ -95,6 +104,7 @@ def add(command):
     add_settings(command)
     add_reading(command)
     command.add_argument("--rows", type=int, metavar="N", help="rows to write (default: the released row count)")
+    add_synthetic_units(command)
     command.add_argument(
         "--seed", type=int, metavar="S", help="seed of initialisation and sampling, never of the noise"
     )
@@ -230,8 +240,11 @@ def run(arguments):
     schema = None if arguments.schema is None else Schema.load(arguments.schema)
     if arguments.rows is not None and not 1 <= arguments.rows < 10**9:
         raise ValueError(f"--rows must be positive, and below 1,000,000,000; got {arguments.rows}")
+    check_synthetic_units(arguments)
     check_output(arguments.output, table=True)
-    files = ("input", "output", "card", "save_model", "schema", "ledger", "checkpoint")
+    if arguments.units_output is not None:
+        check_output(arguments.units_output, table=True)
+    files = ("input", "output", "units_output", "card", "save_model", "schema", "ledger", "checkpoint")
     check_apart(*(getattr(arguments, name) for name in files))
     for path in filter(None, (arguments.card, arguments.save_model, arguments.checkpoint)):
         check_output(path)
@@ -254,12 +267,27 @@ def run(arguments):
     units, most = unit_settings(arguments)
     if len(most) > 1:
         raise ValueError("--max-rows-per-unit takes one number here; skdpgen budget compares several")
-    settings |= units
+    settings |= units | _unit_columns(arguments)
     options = reading(arguments)
     check_input(arguments.input, **options)
     check_writing(arguments.output, escape_formulas=arguments.escape_formulas)
-    with Results(arguments.output, arguments.card, arguments.save_model) as results:
+    with Results(arguments.output, arguments.card, arguments.save_model, arguments.units_output) as results:
         _run(arguments, model, settings, schema, options, results)
+
+
+def _unit_columns(arguments):
+    """Return the parameter `unit_columns`, where units are asked for: the fit then refuses models that have none."""
+    from ..data.table_files import column_names
+
+    named, asked = arguments.unit_columns, (arguments.units, arguments.units_output) != (None, None)
+    if not named and not asked:
+        return {}
+    if arguments.unit is None:
+        raise ValueError("--unit-columns, --units and --units-output need --unit, the column of identifiers")
+    if not named and arguments.units_output is not None:
+        raise ValueError("--units-output needs --unit-columns: a unit would have nothing but a number")
+    known = column_names(arguments.input, arguments.separator) if named else []
+    return {"unit_columns": names_of(named, known, "--unit-columns")}
 
 
 def _run(arguments, model, settings, schema, options, results):
@@ -283,11 +311,14 @@ def _run(arguments, model, settings, schema, options, results):
     written = {name: options[name] for name in ("separator", "decimal")}
     written["missing_mark"] = next(iter(arguments.missing), "")
     written["date_formats"] = getattr(rows, "attrs", {}).get("date_formats")
+    written["asked"] = {"units": arguments.units}
     n_rows = results.write(synthesizer, arguments.rows, **written, escape_formulas=arguments.escape_formulas)
     print_ledger(synthesizer.accountant_)
     for remark in synthesizer.card_.remarks:
         print(remark)
     print(f"{n_rows} synthetic rows written to {arguments.output}")
+    if arguments.units_output is not None:
+        print(f"their synthetic units written to {arguments.units_output}")
     if warned is not None:
         raise RuntimeError(
             f"{warned} (a {type(warned).__name__}, and warnings are errors here; the fit is complete, and its results "

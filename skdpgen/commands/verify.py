@@ -14,6 +14,9 @@ def add(command):
     command.add_argument(
         "--model", metavar="M.safetensors", help="released model: check that it is the file that the card states"
     )
+    command.add_argument(
+        "--units", metavar="UNITS.csv", help="synthetic units: check that they are the file that the card states"
+    )
     command.add_argument("--ledger", metavar="BUDGET.db", help="check a ledger file: its hash chain, sums and charges")
     command.add_argument(
         "--head",
@@ -27,8 +30,8 @@ def run(arguments):
         raise ValueError("give CARD.json, --ledger BUDGET.db, or both")
     if arguments.head is not None and arguments.ledger is None:
         raise ValueError("--head is of a ledger file: give --ledger BUDGET.db too")
-    if arguments.card is None and (arguments.data or arguments.model):
-        raise ValueError("--data and --model are checked against a card: give CARD.json too")
+    if arguments.card is None and (arguments.data or arguments.model or arguments.units):
+        raise ValueError("--data, --model and --units are checked against a card: give CARD.json too")
     private = [
         verify(arguments)
         for verify, path in ((_verify_ledger, arguments.ledger), (_verify_card, arguments.card))
@@ -73,7 +76,7 @@ def _verify_card(arguments):
     except ValueError as error:
         raise ValueError(f"{arguments.card}: {error}") from None
     computed = card.verify()
-    files = {"synthetic": arguments.data, "model": arguments.model}
+    files = {"synthetic": arguments.data, "model": arguments.model, "units": arguments.units}
     files = {name: path for name, path in files.items() if path is not None}
     card.check_files(**files)
     fit, ledger = computed["fit"], computed["ledger"]

@@ -75,10 +75,14 @@ class FrameCodec:
             return ()
         return self.target if isinstance(self.target, tuple) else (self.target,)
 
+    def places(self, columns):
+        """Places of columns among those that the model sees, targets too."""
+        names = self.encoder.schema_.names
+        return [names.index(name) for name in columns]
+
     @property
     def _targets_at(self):
-        names = self.encoder.schema_.names
-        return [names.index(name) for name in self.targets]
+        return self.places(self.targets)
 
     @property
     def blocks(self):
@@ -99,12 +103,12 @@ class FrameCodec:
     @property
     def optional_levels(self):
         """Levels that the data need not have (missing, other, far bins), bool array of shape (n_levels.sum(),)."""
-        return np.concatenate([np.zeros(0, dtype=bool), *(self._optional(block) for block in self.blocks)])
+        return np.concatenate([np.zeros(0, dtype=bool), *(self.optional(block) for block in self.blocks)])
 
     @property
     def optional_classes(self):
         """Classes that the data need not have, bool array of shape (n_classes,)."""
-        grids = np.meshgrid(*(self._optional(block) for block in self.target_blocks), indexing="ij")
+        grids = np.meshgrid(*(self.optional(block) for block in self.target_blocks), indexing="ij")
         return np.any(grids, axis=0).ravel()
 
     def named(self, block):
@@ -121,7 +125,8 @@ class FrameCodec:
         """Classes all of whose targets are `named`, bool array of shape (n_classes,)."""
         return np.all(np.meshgrid(*map(self.named, self.target_blocks), indexing="ij"), axis=0).ravel()
 
-    def _optional(self, block):
+    def optional(self, block):
+        """Levels of a block that the data need not have, bool array of shape (block.size,)."""
         column = self.encoder.schema_[block.name]
         other = getattr(column, "other", None)
         optional = np.array([level is None or (other is not None and level == other) for level in block.levels])
@@ -148,8 +153,15 @@ class FrameCodec:
 
     def codes(self, frame):
         """Level codes (n_samples, n_blocks) and class codes (n_samples,), or None without a target."""
+        return self.split(self.level_codes(frame))
+
+    def level_codes(self, frame):
+        """Level codes of all columns that the model sees, the targets too, in the order of ``encoder.blocks_``."""
         frame = frame.drop(columns=[key.name for _, key in self.keys], errors="ignore")
-        codes = self.encoder.codes(frame if self.construction is None else self.construction.encode(frame))
+        return self.encoder.codes(frame if self.construction is None else self.construction.encode(frame))
+
+    def split(self, codes):
+        """Split level codes of all columns into those of `blocks` and the class codes, or None without a target."""
         if not self.targets:
             return codes, None
         at = self._targets_at
@@ -167,7 +179,7 @@ class FrameCodec:
     def decode(self, codes, class_codes, rng, exact=None):
         """A frame, or (frame, y), from level codes; `rng` draws values within bins.
 
-        `exact` holds Series of one value for columns that have that value in all rows.
+        `exact` holds Series for columns whose values are known: of one value that all rows have, or of one each.
         """
         if self.targets:
             at = self._targets_at
@@ -177,7 +189,8 @@ class FrameCodec:
             codes = full
         frame = self.encoder.decode(codes, rng=rng)
         for name, value in (exact or {}).items():
-            frame[name] = pd.Series(value).repeat(len(frame)).set_axis(frame.index)
+            value = pd.Series(value)
+            frame[name] = (value if len(value) == len(frame) else value.repeat(len(frame))).set_axis(frame.index)
         if self.construction is not None:
             frame = self.construction.decode(frame, self.encoder.schema_, self.drawn_schema, rng)
         return self.part(frame)

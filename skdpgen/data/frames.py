@@ -13,7 +13,7 @@ import pandas as pd
 from .._types import unit_of
 from ..accounting import Phase
 from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
-from ..mechanisms import add_gaussian, histogram, one_hot_moments, triple_interactions
+from ..mechanisms import add_gaussian, histogram, one_hot_moments, triple_interactions, unit_tables
 from ..tabular import (
     Boolean,
     Categorical,
@@ -347,6 +347,11 @@ class FrameRows:
         )
         return self.source.reduce(query, add_sums)
 
+    def unit_tables(self, codec, columns):
+        """Tables of the units: of these columns, by the first row used of each unit, and of its number of rows."""
+        query = functools.partial(_unit_tables, codec=codec, columns=columns, max_rows=self.unit.max_rows)
+        return self.source.reduce_units(query, add_sums)
+
     def triples(self, codec, quarters):
         """Interactions of all triples of columns in each class: a BoundedSum."""
         return self.source.reduce(functools.partial(_triples, codec=codec, quarters=quarters), add_sums)
@@ -454,6 +459,12 @@ def _tables(chunk, codec, one_way_share, importance, unit_sizes=None):
     codes, class_codes = codec.codes(chunk)
     options = {"one_way_share": one_way_share, "importance": importance, "unit_sizes": unit_sizes}
     return one_hot_moments(codes, codec.n_levels, class_codes, max(codec.n_classes, 1), **options)
+
+
+def _unit_tables(first_rows, sizes, codec, columns, max_rows):
+    at = codec.places(columns)
+    levels = [codec.encoder.blocks_[i].size for i in at]
+    return unit_tables(codec.level_codes(first_rows)[:, at], levels, sizes, max_rows)
 
 
 def _triples(chunk, codec, quarters, unit_sizes=None):

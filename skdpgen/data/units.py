@@ -371,17 +371,40 @@ class UnitSource:
             summed = add_sums(summed, count)
         return summed
 
+    def reduce_units(self, function, combine):
+        """Apply `function` to the units, a chunk of them at a time, and `combine` the results two by two.
+
+        It is called with a frame of one row of each unit, the first in the order of the table among those that are
+        used, and with ``sizes=``, the number of rows used of each. Both follow from the rows of that unit alone.
+        """
+        self._check_chosen()
+        total = None
+        for rows, sizes in self._first_rows():
+            for at in range(0, len(rows), CHUNK_ROWS):
+                found = function(rows.iloc[at : at + CHUNK_ROWS], sizes=sizes[at : at + CHUNK_ROWS])
+                total = found if total is None else combine(total, found)
+        return self._all.whole(total)
+
+    def _first_rows(self):
+        """Yield frames of the first row used of each unit, and the number of rows used of each."""
+        if self.in_memory:
+            first, sizes = _first_of_each(self._codes)
+            yield self._all.frame.iloc[first], sizes
+            return
+        for pieces, kept in self._chosen_pieces():
+            first, sizes = _first_of_each(kept.codes)
+            rows, start = kept.rows[first], 0
+            for piece in pieces:
+                begin, end = np.searchsorted(rows, [start, start + len(piece)])
+                yield piece.drop(columns=self._column).iloc[rows[begin:end] - start], sizes[begin:end]
+                start += len(piece)
+
     def _parts(self):
         """Yield frames of rows that are used, their unit sizes or None, and the rows used of the units that begin."""
         if self.in_memory:
             yield self._all.frame, self._sizes, self._n_per_unit
             return
-        for pieces in self._whole_units():
-            values = [piece[self._column] for piece in pieces]
-            if len({str(part.dtype) for part in values}) > 1:  # one dtype for all might take two integers for one float
-                values = [part.astype(object) for part in values]
-            values = pd.concat(values, ignore_index=True)
-            kept = keep_rows(read_ids(values, len(values), self._unit, self._missing), self._key)
+        for pieces, kept in self._chosen_pieces():
             begun, start = kept.n_per_unit, 0
             for piece in pieces:
                 first, last = np.searchsorted(kept.rows, [start, start + len(piece)])
@@ -389,6 +412,15 @@ class UnitSource:
                 rows = piece.drop(columns=self._column).iloc[kept.rows[first:last] - start]
                 yield rows, sizes, begun
                 begun, start = begun[:0], start + len(piece)
+
+    def _chosen_pieces(self):
+        """Yield lists of frames of chunks that hold all rows of their units, and which of their rows are used."""
+        for pieces in self._whole_units():
+            values = [piece[self._column] for piece in pieces]
+            if len({str(part.dtype) for part in values}) > 1:  # one dtype for all might take two integers for one float
+                values = [part.astype(object) for part in values]
+            values = pd.concat(values, ignore_index=True)
+            yield pieces, keep_rows(read_ids(values, len(values), self._unit, self._missing), self._key)
 
     def _whole_units(self):
         """Yield lists of frames that hold all rows of their units: the last unit of a chunk waits for the next."""
@@ -407,6 +439,13 @@ class UnitSource:
             waiting, last = [chunk.iloc[first:]], order.last
         if waiting:
             yield waiting
+
+
+def _first_of_each(codes):
+    """Place of the first row of each unit, ascending, and its number of rows, from the number of the unit of each."""
+    _, first, sizes = np.unique(codes, return_index=True, return_counts=True)
+    order = np.argsort(first)
+    return first[order], sizes[order]
 
 
 class _Order:

@@ -129,7 +129,7 @@ def refuse_given(estimator, names, why):
 
 def public_assumptions(estimator, rows):
     """Facts that a fit takes for public, for the privacy card."""
-    names = ("schema", "classes", "bounds", "l2_bound", "image_shape", "importance", "constraints")
+    names = ("schema", "classes", "bounds", "l2_bound", "image_shape", "importance", "constraints", "unit_columns")
     declared = [
         f"{name}: declared public by the caller" for name in names if getattr(estimator, name, None) is not None
     ]

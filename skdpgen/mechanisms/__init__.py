@@ -39,6 +39,7 @@ from ._selection import (
     selection_threshold,
 )
 from ._triples import CONTRASTS, N_QUARTERS, triple_bounds, triple_interactions, triples_of
+from ._unit_tables import size_starts, unit_tables
 
 __all__ = [
     "CLUSTER_COUNT_WEIGHT",
@@ -76,11 +77,13 @@ __all__ = [
     "second_moments",
     "select_above",
     "selection_threshold",
+    "size_starts",
     "split_histogram",
     "total",
     "triple_bounds",
     "triple_interactions",
     "triples_of",
+    "unit_tables",
     "unpack_mixture_sums",
     "unpack_moments",
     "unpack_one_hot_moments",

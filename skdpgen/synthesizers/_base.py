@@ -259,7 +259,7 @@ class BaseSynthesizer(PrivateEstimator):
 
     def _components(self, model, n_samples, y, class_ratio, rng):
         """Components (classes) of the rows of each chunk to be drawn: an iterator of arrays."""
-        size = max(1, min(_CHUNK_ROWS, _CHUNK_VALUES // (self.n_features_in_ + 1)))
+        size = self._rows_at_once
         if y is not None:
             if class_ratio is not None or (n_samples is not None and n_samples != len(y)):
                 raise ValueError("y fixes the number of rows and the class of each: give it alone")
@@ -277,6 +277,11 @@ class BaseSynthesizer(PrivateEstimator):
             raise ValueError(f"n_samples must be below {_MOST_ROWS:,} in one call; got {n_samples!r}")
         weights = model.component_weights if class_ratio is None else self._ratio(class_ratio)
         return component_chunks(int(n), weights, size, rng)
+
+    @property
+    def _rows_at_once(self):
+        """Rows of a chunk of a sample, at most."""
+        return max(1, min(_CHUNK_ROWS, _CHUNK_VALUES // (self.n_features_in_ + 1)))
 
     def _conditional(self, name):
         if not self.model_.codec.n_classes:

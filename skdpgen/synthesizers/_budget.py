@@ -148,12 +148,15 @@ class MomentSettings:
         Prior by DP-EM; None is the Gaussians of the moments.
     decoder : DecoderSettings or None
         Trained by DP-SGD; None is the function of the released moments.
+    units : UnitSettings or None
+        What is released of units of several rows; None is nothing.
     """
 
     n_components: int | str | None = "auto"
     progress: bool = False
     mixture: object | None = None
     decoder: object | None = None
+    units: object | None = None
 
     @property
     def moments_alone(self):
@@ -397,9 +400,12 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
     encoder, em, decoder = (share * rest for share in split)
     norms = model.has_class_norms(rows)
     triples = encoder * _TRIPLES_SHARE if model.has_triples(rows) else 0.0
-    phases = [*learned, *rows.encoder_phases((encoder / 2 if cells else encoder) - triples, class_norms=norms)]
+    units = 0.0 if model.units is None else encoder * model.units.share
+    phases = [*learned, *rows.encoder_phases((encoder / 2 if cells else encoder) - triples - units, class_norms=norms)]
     if triples:
         phases.append(Phase("triples", triples))
+    if units:
+        phases.append(Phase("units", units))
     if cells:
         phases.append(Phase("cells", encoder / 2))
     if mixture:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from sklearn.utils.validation import check_is_fitted
 
 from ..generators.components import join_chunks
+from ._synthetic_units import UNIT_COLUMNS, SyntheticUnitsMixin
 
 __all__ = ["CONSTRAINTS", "ConditionalSamplingMixin"]
 
-# The parameter that the mixin reads.
-CONSTRAINTS = {"constraints": [str, list, tuple, None]}
+# The parameters that the mixin reads.
+CONSTRAINTS = {"constraints": [str, list, tuple, None], **UNIT_COLUMNS}
 
 
-class ConditionalSamplingMixin:
-    """`sample` and `sample_chunks` with `given`, for synthesizers with a parameter `constraints`."""
+class ConditionalSamplingMixin(SyntheticUnitsMixin):
+    """`sample` and `sample_chunks` with `given` and `units`, for synthesizers with the parameters `CONSTRAINTS`."""
 
-    def sample(self, n_samples=None, *, y=None, class_ratio=None, given=None, random_state=None):
+    def sample(self, n_samples=None, *, y=None, class_ratio=None, given=None, units=None, random_state=None):
         """Draw synthetic rows: post-processing, which charges nothing.
 
         Parameters
@@ -33,6 +34,11 @@ class ConditionalSamplingMixin:
             drawn from their distribution given these conditions. Arrays: {column index or name: value}. Rows are drawn
             again, up to 200 times, for columns that a constraint constructs (``end`` of ``start <= end``), and for all
             columns where the model has a mixture prior or a network.
+        units : int, default=None
+            Number of synthetic units, instead of rows: each has a number of rows from the released distribution, which
+            come one after another. The first column, under the name of the unit, numbers the units from 0; these are no
+            identifiers of real units. The `unit_columns` are constant within a unit; given these, its rows are
+            independent. For fits of DataFrames with `unit`.
         random_state : int, RandomState, Generator or None, default=None
             Seed of the draw. None: the next values of the estimator's stream, so that two calls differ; an integer
             gives the same rows in each call.
@@ -48,18 +54,21 @@ class ConditionalSamplingMixin:
             The model has no rows that satisfy `given` or `y`, or too few that satisfy the constraints.
         """
         return join_chunks(
-            self.sample_chunks(n_samples, y=y, class_ratio=class_ratio, given=given, random_state=random_state)
+            self.sample_chunks(
+                n_samples, y=y, class_ratio=class_ratio, given=given, units=units, random_state=random_state
+            )
         )
 
-    def sample_chunks(self, n_samples=None, *, y=None, class_ratio=None, given=None, random_state=None):
+    def sample_chunks(self, n_samples=None, *, y=None, class_ratio=None, given=None, units=None, random_state=None):
         """Draw synthetic rows in chunks, when they do not fit into memory: charges nothing.
 
         Joined, the chunks are what `sample` with these arguments returns, row for row. Each has at most 100,000 rows,
-        and fewer if there are more than 167 columns (2**24 values). The rows of a seed depend on these numbers.
+        and fewer if there are more than 167 columns (2**24 values). The rows of a seed depend on these numbers. With
+        `units`, a chunk holds whole units, and about so many rows.
 
         Parameters
         ----------
-        n_samples, y, class_ratio, given, random_state
+        n_samples, y, class_ratio, given, units, random_state
             As in `sample`. With None as `random_state` the stream advances as chunks are taken.
 
         Yields
@@ -68,4 +77,9 @@ class ConditionalSamplingMixin:
             As `sample` returns them.
         """
         check_is_fitted(self)
-        return self._chunks(n_samples, y, class_ratio, random_state, given)
+        if units is None:
+            return self._chunks(n_samples, y, class_ratio, random_state, given)
+        others = {"n_samples": n_samples, "y": y, "class_ratio": class_ratio, "given": given}
+        if named := [f"{name}=" for name, value in others.items() if value is not None]:
+            raise ValueError(f"units= is given alone, without {', '.join(named)}: units have rows of all kinds")
+        return self._unit_chunks(units, random_state, self._rows_at_once)

@@ -15,6 +15,7 @@ from ..generators.conditioning import FramesChecked, FramesGiven
 from ..generators.product_mixture import TableModel, fit_tables
 from ..generators.refined_table import RefinedTable
 from ..generators.scores import ScoreModel, fit_scores
+from ..generators.units import UnitModel
 from ..mechanisms import add_gaussian, unpack_moments, unpack_one_hot_moments
 from ..mixture import GaussianMixtureParameters
 from ..utils.file_checks import check_mixture
@@ -22,6 +23,7 @@ from ..utils.printing import listed
 from ..utils.progress import progress_bar
 from ._released import NetGenerator, ReleasedModel
 from ._second_release import joined, joined_noise, release_triples
+from ._synthetic_units import release_units
 
 __all__ = ["FrameModel", "fit_frame_model"]
 
@@ -42,11 +44,13 @@ class FrameModel(ReleasedModel):
         Prior by DP-EM in the latent space.
     net : NetGenerator or None
         Decoder trained by DP-SGD.
+    units : UnitModel or None
+        Of the columns and the numbers of rows of units of several rows.
     """
 
-    def __init__(self, codec, latent_model, row_count, mixture=None, net=None):
+    def __init__(self, codec, latent_model, row_count, mixture=None, net=None, units=None):
         self.codec, self.latent_model, self.row_count = codec, latent_model, row_count
-        self.mixture, self.net = mixture, net
+        self.mixture, self.net, self.units = mixture, net, units
 
     @property
     def n_latent(self):
@@ -135,6 +139,7 @@ class FrameModel(ReleasedModel):
                 "covariance_type": mixture.covariance_type,
             },
             "net": None if self.net is None else self.net.to_state(),
+            **({} if self.units is None else {"units": self.units.to_state()}),
         }
 
     @classmethod
@@ -143,7 +148,8 @@ class FrameModel(ReleasedModel):
         net = None if state["net"] is None else NetGenerator.from_state(state["net"])
         kinds = {"scores": ScoreModel, "layers": RefinedTable}
         kind = next((kinds[name] for name in kinds if name in state["particles"]), TableModel)
-        return cls(codec, kind.from_state(state["particles"]), state["row_count"], mixture, net)
+        units = None if state.get("units") is None else UnitModel.from_state(state["units"], codec)
+        return cls(codec, kind.from_state(state["particles"]), state["row_count"], mixture, net, units)
 
 
 def fit_frame_model(rows, model, fit):
@@ -177,7 +183,9 @@ def fit_frame_model(rows, model, fit):
     released = unpack(packed, codec, scores)
     latent_model = _fit_prior(released, tables, noise_multiplier, triples, codec, scores, model, fit)
     _warn_of_what_is_lost(codec, latent_model, pairs=scores is not None or one_way_share < 1)
-    return FrameModel(codec, latent_model, fit.sample_size(rows, latent_model.class_counts.sum()))
+    row_count = fit.sample_size(rows, latent_model.class_counts.sum())
+    units = None if model.units is None else release_units(rows, codec, model.units, fit)
+    return FrameModel(codec, latent_model, row_count, units=units)
 
 
 def _fit_prior(released, tables, noise_multiplier, triples, codec, scores, model, fit):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -17,6 +18,7 @@ from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._budget import MomentSettings, plan_moments
 from ._conditional import CONSTRAINTS, ConditionalSamplingMixin
 from ._frame_model import FrameModel, fit_frame_model
+from ._synthetic_units import unit_settings
 
 __all__ = ["MomentSynthesizer"]
 
@@ -88,6 +90,10 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
         random unit.
     missing_unit : {"refuse", "own"}, default="refuse"
         With `unit`: whether a row without an identifier is refused, or is a separate unit.
+    unit_columns : column name, sequence of them, or None, default=None
+        With `unit`, DataFrames: columns that are constant within a unit, such as a year of birth; public. They are
+        constant in synthetic units too (``sample(units=1000)``). Where the rows of a real unit differ in them, the
+        first row used counts for the unit.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
@@ -108,6 +114,10 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
         Released share of "other" and of missing values (None) of the target, which are no classes.
     row_count_ : float
         Released number of rows; ``sample()`` draws as many.
+    unit_count_ : float
+        DataFrames with `unit`: released number of units.
+    rows_per_unit_ : Series
+        DataFrames with `unit`: released share of the units, by their number of rows used (from each to the next).
     schema_ : Schema
         DataFrames: schema with the declared or released bounds and categories; y is the last column.
     summary_ : FitSummary
@@ -169,6 +179,7 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
         max_rows_per_unit=None,
         unit_weighting="rows",
         missing_unit="refuse",
+        unit_columns=None,
         noise="secure",
         random_state=None,
         progress="auto",
@@ -180,7 +191,7 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
         self.n_components = n_components
         self.importance, self.constraints = importance, constraints
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
-        self.unit_weighting, self.missing_unit = unit_weighting, missing_unit
+        self.unit_weighting, self.missing_unit, self.unit_columns = unit_weighting, missing_unit, unit_columns
         self.noise, self.random_state, self.progress = noise, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -227,6 +238,7 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
         if not isinstance(rows, FrameRows):
             rows.check_components(self.n_components)
         model = MomentSettings(self.n_components, shows_bars(self.progress))
+        model = replace(model, units=unit_settings(self, rows, model))
         plan = plan_moments(
             rows, model, self.bounds_share, accountant, lambda phases: self._calibrate_phases(accountant, rows, phases)
         )

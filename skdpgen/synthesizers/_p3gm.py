@@ -38,6 +38,7 @@ from ._budget import (
 from ._conditional import CONSTRAINTS, ConditionalSamplingMixin
 from ._frame_model import FrameModel, fit_frame_model
 from ._released import NetGenerator
+from ._synthetic_units import unit_settings
 
 __all__ = ["P3GMSynthesizer"]
 
@@ -195,6 +196,10 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         random unit. With "net" the gradient of a unit is the sum, or the mean, over its rows, and is clipped once.
     missing_unit : {"refuse", "own"}, default="refuse"
         With `unit`: whether a row without an identifier is refused, or is a separate unit.
+    unit_columns : column name, sequence of them, or None, default=None
+        With `unit`, DataFrames, without "mixture" and "net": columns that are constant within a unit, such as a year of
+        birth; public. They are constant in synthetic units too (``sample(units=1000)``). Where the rows of a real unit
+        differ in them, the first row used counts for the unit.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
@@ -217,6 +222,10 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         Released share of "other" and of missing values (None) of the target, which are no classes.
     row_count_ : float
         Released number of rows; ``sample()`` draws as many.
+    unit_count_ : float
+        DataFrames with `unit`: released number of units.
+    rows_per_unit_ : Series
+        DataFrames with `unit`: released share of the units, by their number of rows used (from each to the next).
     schema_ : Schema
         DataFrames: schema with the declared or released bounds and categories; y is the last column.
     summary_ : FitSummary
@@ -308,6 +317,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         max_rows_per_unit=None,
         unit_weighting="rows",
         missing_unit="refuse",
+        unit_columns=None,
         noise="secure",
         device="cpu",
         random_state=None,
@@ -326,7 +336,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         self.checkpoint = checkpoint
         self.budget_split, self.preset = budget_split, preset
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
-        self.unit_weighting, self.missing_unit = unit_weighting, missing_unit
+        self.unit_weighting, self.missing_unit, self.unit_columns = unit_weighting, missing_unit, unit_columns
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -377,6 +387,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
             sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
             training = resolve_sampling(model.decoder.training, len(rows), self._relation(accountant), **sizes)
             model = replace(model, decoder=replace(model.decoder, training=training))
+        model = replace(model, units=unit_settings(self, rows, model))
         plan = plan_moments(
             rows, model, self.bounds_share, accountant,
             lambda phases: self._calibrate_phases(accountant, rows, phases), split=split,

@@ -148,6 +148,6 @@ def test_a_card_states_its_files_and_finds_another(fitted, tmp_path):
         card.check_files(synthetic=rows)
     with pytest.raises(ValueError, match="states no SHA-256 of the model"):
         fitted.card_.check_files(model=model)
-    with pytest.raises(TypeError, match="synthetic and model"):
+    with pytest.raises(TypeError, match="synthetic, model, units"):
         card.check_files(rows=rows)
     assert not card.same_fit(signed(card, date="2001-01-01"))

@@ -1,0 +1,67 @@
+"""Synthetic units on the command line: their options, and the two files of units and of their rows."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+__all__ = ["UnitTables", "add_synthetic_units", "check_synthetic_units"]
+
+
+def add_synthetic_units(parser):
+    """Options of samples that consist of units of several rows."""
+    parser.add_argument(
+        "--units",
+        type=int,
+        metavar="N",
+        help="write the rows of N synthetic units: each has a number, in the column of identifiers, and as many rows "
+        "as units have by the released distribution",
+    )
+    parser.add_argument(
+        "--units-output",
+        metavar="UNITS.csv",
+        help="CSV or Parquet file of synthetic units: one row each, with its number and its --unit-columns, which "
+        "OUT.csv then lacks (default number of units: the released one)",
+    )
+
+
+def check_synthetic_units(arguments):
+    """Refuse options of synthetic units that contradict one another, before anything is charged."""
+    if arguments.units is None and arguments.units_output is None:
+        return
+    if arguments.rows is not None:
+        raise ValueError("--rows is for samples of rows: leave it out with --units and --units-output")
+    if arguments.units is not None and not 1 <= arguments.units < 10**9:
+        raise ValueError(f"--units must be positive, and below 1,000,000,000; got {arguments.units}")
+
+
+class UnitTables:
+    """Splits rows of synthetic units into two tables that refer to each other by the numbers of the units.
+
+    Parameters
+    ----------
+    units : UnitModel
+        Of the released model.
+    """
+
+    def __init__(self, units):
+        if not units.columns:
+            raise ValueError("--units-output needs --unit-columns of the fit: a unit would have nothing but a number")
+        self._name, self._columns, self._found = units.name, list(units.columns), []
+
+    def rows(self, frames):
+        """Yield the chunks without the columns of units, which are kept for `units`."""
+        for frame in frames:
+            yield self.rows_of(frame)
+            self._found.append(self.units_of(frame))
+
+    def rows_of(self, frame):
+        """Return the table of rows."""
+        return frame.drop(columns=self._columns)
+
+    def units_of(self, frame):
+        """Return the table of units."""
+        return frame[[self._name, *self._columns]].drop_duplicates(self._name, ignore_index=True)
+
+    def units(self):
+        """Return the table of all units whose rows have been taken."""
+        return pd.concat(self._found, ignore_index=True)

@@ -1,0 +1,323 @@
+"""Synthetic units of several rows: their columns and their number of rows, and rows given the columns of their unit.
+
+Two models make them. That of units is fitted to the released tables of units: of the columns that are constant within
+a unit, and of its number of rows. That of rows is the model of the table. A synthetic unit is drawn from the first; its
+rows are drawn from the second, each independently, given the columns of the unit. All of it is post-processing.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+
+from ..mechanisms import size_starts
+from .constraints import keep_constraints
+from .product_mixture import ProductMixture, TableModel, consistent_marginals, fit_tables
+
+__all__ = ["RowsOfUnits", "UnitModel", "UnitSampler", "fit_units", "with_ids"]
+
+# Correlation that the noise of a two-way table must not exceed: above it, the two columns are independent in the model.
+_SEEN = 0.4
+# Least probability of a level of a unit at a support point of the rows: a level that the rows lack excludes no point.
+_SMALLEST = 1e-9
+# Entries of a matrix of units and support points that are in memory at once.
+_MOST_ENTRIES = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class UnitModel:
+    """Released state of synthetic units.
+
+    Parameters
+    ----------
+    name : column name
+        Of the identifiers, in a sample.
+    columns : tuple of column names
+        That are constant within a synthetic unit.
+    max_rows : int
+        Most rows of a unit.
+    latent : TableModel
+        Of units: one block for each of `columns`, then that of the number of rows.
+    """
+
+    name: object
+    columns: tuple
+    max_rows: int
+    latent: TableModel
+
+    @property
+    def starts(self):
+        """Least number of rows of each of its levels."""
+        return size_starts(self.max_rows)
+
+    @property
+    def n_units(self):
+        """Released number of units."""
+        return max(float(self.latent.class_counts.sum()), 1.0)
+
+    @property
+    def size_shares(self):
+        """Released share of the units at each level of the number of rows."""
+        shares = self.latent.mixture(0)[:, -len(self.starts) :].mean(axis=0, dtype=np.float64)
+        return shares / shares.sum()
+
+    @property
+    def mean_size(self):
+        """Mean number of rows of a synthetic unit."""
+        ends = np.append(self.starts[1:], self.max_rows + 1)
+        return float(self.size_shares @ ((self.starts + ends - 1) / 2))
+
+    def sample(self, n_units, rng):
+        """Draw the levels of the columns of units, shape (n_units, n_columns), and their numbers of rows."""
+        codes = self.latent.sample(np.zeros(n_units, dtype=np.int64), rng)
+        ends = np.append(self.starts[1:], self.max_rows + 1)
+        level = codes[:, -1]
+        return codes[:, :-1], rng.integers(self.starts[level], ends[level])
+
+    def to_state(self):
+        """Return plain values and arrays for a release file."""
+        kept = {"name": self.name, "columns": list(self.columns), "max_rows": self.max_rows}
+        return {**kept, "model": self.latent.to_state()}
+
+    @classmethod
+    def from_state(cls, state, codec):
+        """Rebuild from `to_state`; ValueError where it does not fit the codec of the rows."""
+        columns, most = tuple(state["columns"]), state["max_rows"]
+        if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= 1 << 16:
+            raise ValueError("the most rows of a unit must be a whole number from 1 to 65536")
+        if isinstance(state["name"], bool) or not isinstance(state["name"], str | int):
+            raise ValueError("the name of the identifiers of units must be text or a whole number")
+        known = codec.encoder.schema_
+        if state["name"] in codec.schema or len({n for n in columns if n in known}) < len(columns):
+            raise ValueError("the columns of units must be those of the rows, each once")
+        latent = TableModel.from_state(state["model"])
+        levels = [codec.encoder.blocks_[i].size for i in codec.places(columns)]
+        if list(latent.n_levels) != [*levels, len(size_starts(most))] or np.shape(latent.class_counts) != (1,):
+            raise ValueError("the tables of units do not fit the columns of the rows")
+        return cls(state["name"], columns, most, latent)
+
+
+def fit_units(released, noise_sd, codec, columns, rng):
+    """Fit a model to the released tables of units: post-processing.
+
+    Parameters
+    ----------
+    released, noise_sd : OneHotMoments
+        Noisy counts, and the standard deviation of the noise on each.
+    codec : FrameCodec
+        Of the rows.
+    columns : tuple of column names
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    TableModel
+    """
+    blocks = [codec.encoder.blocks_[i] for i in codec.places(columns)]
+    n_sizes = released.one_way.shape[1] - sum(block.size for block in blocks)
+    n_levels = np.array([*(block.size for block in blocks), n_sizes], dtype=np.int64)
+    optional = np.concatenate([*(codec.optional(block) for block in blocks), np.zeros(n_sizes, dtype=bool)])
+    if released.pairs is not None:
+        released = released._replace(pairs=_without_hidden(released, noise_sd, n_levels, optional))
+    return fit_tables(released, noise_sd, n_levels, rng, optional=optional)
+
+
+def _without_hidden(released, noise_sd, n_levels, optional):
+    """The two-way tables; those in which noise would hide a correlation are as if the two columns were independent."""
+    counts, marginals, _ = consistent_marginals(released, noise_sd, n_levels, optional)
+    pairs, share = released.pairs.copy(), marginals[0]
+    ends = np.cumsum(n_levels)
+    parts = [slice(stop - size, stop) for size, stop in zip(n_levels, ends)]
+    for one, other in itertools.combinations(parts, 2):
+        # of a table with equally frequent levels, see `plan_bins`; rare levels make it smaller in effect
+        effective = np.prod([np.exp(-np.sum(p * np.log(np.maximum(p, 1e-300)))) for p in (share[one], share[other])])
+        roots = (one.stop - one.start) ** 0.5 + (other.stop - other.start) ** 0.5
+        noise = noise_sd.pairs[0, one.start, other.start] * roots * effective**0.5
+        if noise > _SEEN * max(counts[0], 1.0):
+            pairs[0, one, other] = counts[0] * np.outer(share[one], share[other])
+            pairs[0, other, one] = pairs[0, one, other].T
+    return pairs
+
+
+class _Points(ProductMixture):
+    """Support points of all classes of a model of rows together: every column is a block, the targets too.
+
+    Attributes
+    ----------
+    p : array of shape (n_points, n_columns_encoded)
+        Probability of each level, in the order of ``codec.encoder.blocks_``.
+    weights : array of shape (n_points,)
+    """
+
+    def __init__(self, model):
+        codec, latent = model.codec, model.latent_model
+        blocks, targets = codec.encoder.blocks_, codec.places(codec.targets)
+        self.n_levels = np.array([block.size for block in blocks], dtype=np.int64)
+        counts = np.maximum(np.asarray(latent.class_counts, dtype=np.float64), 0.0)
+        shares = counts / counts.sum() if counts.sum() > 0 else np.full(len(counts), 1 / len(counts))
+        levels = np.unravel_index(np.arange(len(counts)), codec.class_shape) if targets else ()
+        parts, weights = [], []
+        for k in np.flatnonzero(shares):
+            mixture = latent.mixture(k)
+            own = iter(np.split(mixture, np.cumsum(latent.n_levels)[:-1], axis=1))
+            of_class = {
+                at: np.eye(self.n_levels[at], dtype=mixture.dtype)[level[k]] for at, level in zip(targets, levels)
+            }
+            row = [
+                np.broadcast_to(of_class[i], (len(mixture), len(of_class[i]))) if i in of_class else next(own)
+                for i in range(len(blocks))
+            ]
+            parts.append(np.concatenate(row, axis=1))
+            weights.append(np.full(len(mixture), shares[k] / len(mixture)))
+        self.p, self.weights = np.concatenate(parts), np.concatenate(weights)
+
+    def given(self, at, codes):
+        """Draw support points by the levels `codes` of the columns `at`.
+
+        Returns
+        -------
+        callable
+            Uniform numbers, shape (n_rows,), and the row of `codes` of each -> support points.
+        """
+        kinds, which = (
+            np.unique(codes, axis=0, return_inverse=True) if len(at) else (codes[:1], np.zeros(len(codes), int))
+        )
+        which, size = which.ravel(), len(self.p)
+        logs = [
+            np.log(np.maximum(self.p[:, s : s + n], _SMALLEST)) for s, n in zip(self.offsets[at], self.n_levels[at])
+        ]
+
+        def draw(uniform, units):
+            points, kind = np.empty(len(units), dtype=np.int64), which[units]
+            step = max(1, _MOST_ENTRIES // size)
+            for start in range(0, len(kinds), step):
+                part = kinds[start : start + step]
+                chance = sum((log[:, part[:, j]].T for j, log in enumerate(logs)), np.zeros((len(part), size)))
+                chance = self.weights * np.exp(chance - chance.max(axis=1, keepdims=True))
+                shares = np.cumsum(chance, axis=1)
+                edges = (shares / shares[:, -1:] + np.arange(len(part))[:, None]).ravel()
+                rows = np.flatnonzero((kind >= start) & (kind < start + step))
+                own = kind[rows] - start
+                found = np.searchsorted(edges, own + uniform[rows], side="right") - own * size
+                points[rows] = np.clip(found, 0, size - 1)
+            return points
+
+        return draw
+
+    def sample_at(self, points, rng):
+        """Draw level codes of all columns of rows with given support points."""
+        order = np.argsort(points, kind="stable")
+        codes = np.empty((len(points), len(self.n_levels)), dtype=np.int64)
+        codes[order] = self._draw(self.p, points[order], rng)
+        return codes
+
+
+class RowsOfUnits:
+    """A model of the rows of some synthetic units, for `keep_constraints`: a component is a unit.
+
+    Parameters
+    ----------
+    codec : FrameCodec
+    points : _Points
+    at : list of int
+        Places of the columns of units.
+    codes : array of int of shape (n_units, n_columns)
+        Their levels.
+    values : DataFrame of n_units rows
+        Their values, which all rows of a unit have.
+    """
+
+    def __init__(self, codec, points, at, codes, values):
+        self.codec, self._points, self._at, self._codes, self._values = codec, points, at, codes, values
+        self._draw_points = points.given(at, codes)
+
+    def sample(self, units, rng):
+        """A frame, or (frame, y), of rows of given units."""
+        codes = self._points.sample_at(self._draw_points(rng.random(len(units)), units), rng)
+        codes[:, self._at] = self._codes[units]
+        exact = {name: self._values[name].iloc[units] for name in self._values.columns}
+        return self.codec.decode(*self.codec.split(codes), rng, exact=exact)
+
+
+class UnitSampler:
+    """Draws synthetic units and their rows.
+
+    Parameters
+    ----------
+    model : FrameModel
+        With `units`.
+    constraints : list
+        Of rows that are drawn again, for `keep_constraints`.
+    """
+
+    def __init__(self, model, constraints):
+        self._codec, self._units = model.codec, model.units
+        self._points, self._at = _Points(model), self._codec.places(model.units.columns)
+        known = set(model.units.columns)
+        self._of_units = [c for c in constraints if set(getattr(c, "columns", ())) <= known and hasattr(c, "columns")]
+        self._of_rows = [c for c in constraints if c not in self._of_units]
+
+    def sample(self, n_units, rng):
+        """Draw units; return their rows, a frame or (frame, y), and the unit of each row, 0 to ``n_units - 1``."""
+        codes, sizes, values = self._draw_units(n_units, rng)
+        rows = RowsOfUnits(self._codec, self._points, self._at, codes, values)
+        units = np.repeat(np.arange(n_units), sizes)
+        if self._of_rows:
+            return keep_constraints(rows, self._of_rows, units, True, rng), units
+        return rows.sample(units, rng), units
+
+    def _draw_units(self, n_units, rng):
+        """Levels, numbers of rows and values of the columns of units, which satisfy the constraints on them alone."""
+        model = _UnitsAsRows(lambda n: self._draw_freely(n, rng))
+        if not self._of_units:
+            return model.parts(model.sample(range(n_units), rng))
+        return model.parts(keep_constraints(model, self._of_units, np.zeros(n_units, dtype=np.int64), True, rng))
+
+    def _draw_freely(self, n_units, rng):
+        codes, sizes = self._units.sample(n_units, rng)
+        return codes, sizes, self._values(codes, rng)
+
+    def _values(self, codes, rng):
+        """Values of the columns of units with given levels."""
+        encoder = self._codec.encoder
+        full = np.zeros((len(codes), len(encoder.blocks_)), dtype=np.int64)
+        full[:, self._at] = codes
+        return encoder.decode(full, rng=rng)[list(self._units.columns)]
+
+
+class _UnitsAsRows:
+    """Units as rows of values, with their levels and numbers of rows in further columns, for `keep_constraints`.
+
+    Parameters
+    ----------
+    draw : callable
+        Number of units -> levels, numbers of rows, values.
+    """
+
+    _MARK = "\0"  # no column of a table begins with it
+
+    def __init__(self, draw):
+        self._draw = draw
+        self.codec = SimpleNamespace(drawn_schema=SimpleNamespace(names=()), part=lambda frame: frame)
+
+    def sample(self, components, rng):
+        codes, sizes, values = self._draw(len(components))
+        levels = pd.DataFrame(codes).add_prefix(f"{self._MARK}level ")
+        return pd.concat([values, levels, pd.Series(sizes, name=f"{self._MARK}size")], axis=1)
+
+    def parts(self, frame):
+        """Levels, numbers of rows and values of units."""
+        n = (frame.shape[1] - 1) // 2
+        return frame.iloc[:, n:-1].to_numpy(np.int64), frame.iloc[:, -1].to_numpy(np.int64), frame.iloc[:, :n]
+
+
+def with_ids(rows, ids, name):
+    """Insert the identifiers of synthetic units as the first column of a frame, or of the frame of (frame, y)."""
+    frame, *y = rows if isinstance(rows, tuple) else (rows,)
+    frame = frame.copy(deep=False)
+    frame.insert(0, name, ids)
+    return (frame, *y) if y else frame

@@ -1,0 +1,57 @@
+"""Tables of units of several rows: their columns and their number of rows, one contribution for each unit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ._one_hot import COUNT_SQUARE, one_hot_moments
+
+__all__ = ["size_starts", "unit_tables"]
+
+# Levels of the number of rows of a unit; up to so many rows each number is a level.
+_MOST_SIZES = 24
+# Share of the squared weights for the one-way tables.
+_ONE_WAY_SHARE = 0.25
+
+
+def size_starts(max_rows):
+    """Return the least number of rows of each level of it: public, ascending.
+
+    The last level is `max_rows` alone, where all units with as many rows or more are. Above 24 rows, levels grow with
+    the number.
+    """
+    if max_rows <= _MOST_SIZES:
+        return np.arange(1, max_rows + 1)
+    return np.unique(np.round(np.geomspace(1, max_rows, _MOST_SIZES)).astype(np.int64))
+
+
+def unit_tables(codes, n_levels, sizes, max_rows):
+    """Count the units at each level of each column and of their number of rows, and at each pair of levels.
+
+    Parameters
+    ----------
+    codes : array of int of shape (n_units, n_columns)
+        Level of each column of a unit; a function of the rows of this unit alone.
+    n_levels : sequence of int of length n_columns
+        Public.
+    sizes : array of int of shape (n_units,)
+        Number of rows used of each unit; numbers outside 1 .. `max_rows` are clipped to that range.
+    max_rows : int
+        Public.
+
+    Returns
+    -------
+    BoundedSum
+        `value` as that of `one_hot_moments` with one class; the last block is that of the numbers of rows. A unit has
+        one contribution: it is at one level of each block, whatever its number of rows. So the bounds are those of a
+        row of such a table: the root of the sum of the squared weights, and, where a unit is replaced, the root of 2
+        times this sum without the count of units, which then stays. The weighting of the rows has no part in them.
+    """
+    starts = size_starts(max_rows)
+    size = np.searchsorted(starts, np.clip(np.asarray(sizes), 1, max_rows), side="right") - 1
+    codes = np.column_stack([np.asarray(codes).reshape(len(size), -1), size])
+    tables = one_hot_moments(codes, [*n_levels, len(starts)], one_way_share=_ONE_WAY_SHARE)
+    replaced = (2 * (tables.add_or_remove_one**2 - COUNT_SQUARE)) ** 0.5
+    return replace(tables, unit="unit", replace_one=replaced)

@@ -1,0 +1,161 @@
+"""Synthetic units of several rows: the parameter `unit_columns`, the release of their tables, `sample(units=)`."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from numbers import Integral
+
+import pandas as pd
+
+from ..data.frames import FrameRows
+from ..exceptions import InvalidInputError
+from ..generators.units import UnitModel, UnitSampler, fit_units, with_ids
+from ..mechanisms import add_gaussian, size_starts, unpack_one_hot_moments
+from ..utils.printing import listed
+
+__all__ = ["UNIT_COLUMNS", "SyntheticUnitsMixin", "UnitSettings", "release_units", "unit_settings"]
+
+# The parameter that `unit_settings` reads.
+UNIT_COLUMNS = {"unit_columns": [str, Integral, list, tuple, None]}
+# Share of the moments' budget for the tables of units: of their number of rows alone, and with columns.
+_SIZES_SHARE, _COLUMNS_SHARE = 0.02, 0.1
+# Units that are drawn in one call are fewer than this.
+_MOST_UNITS = 10**9
+
+
+@dataclass(frozen=True)
+class UnitSettings:
+    """What is released of units of several rows, beside the rows; public.
+
+    Parameters
+    ----------
+    name : column name
+        Of the identifiers, in a sample.
+    columns : tuple of column names
+        That are constant within a unit.
+    """
+
+    name: object
+    columns: tuple
+
+    @property
+    def share(self):
+        """Share of the budget of the moments."""
+        return _COLUMNS_SHARE if self.columns else _SIZES_SHARE
+
+
+def unit_settings(estimator, rows, model):
+    """Return what a fit releases of its units, from public facts; None where it has none, or no rows of a table.
+
+    Parameters
+    ----------
+    estimator : MomentSynthesizer or P3GMSynthesizer
+        In a fit: its unit is known.
+    rows : FrameRows or ArrayRows
+        Validated.
+    model : MomentSettings
+
+    Returns
+    -------
+    UnitSettings or None
+
+    Raises
+    ------
+    ValueError, InvalidInputError
+        `unit_columns` is given where it has no meaning; nothing was charged.
+    """
+    given = estimator.unit_columns
+    if estimator._unit is None or not isinstance(rows, FrameRows) or not model.moments_alone:
+        if given is None:
+            return None
+        if estimator._unit is None:
+            raise ValueError("unit_columns= needs unit=, the column of identifiers, or groups= of fit")
+        raise InvalidInputError(
+            'unit_columns= is for DataFrames, without prior="mixture" and decoder="net"; nothing was charged'
+        )
+    columns = () if given is None else tuple(given) if isinstance(given, list | tuple) else (given,)
+    known, keys = rows.table.names, [key.name for _, key in rows.keys]
+    if unknown := [name for name in columns if name not in known]:
+        why = "is an identifier, which is not modelled" if unknown[0] in keys else f"is no column: {listed(known, 20)}"
+        raise InvalidInputError(f"unit_columns= names {unknown[0]!r}, which {why}. Nothing was charged")
+    if len(set(columns)) < len(columns):
+        raise InvalidInputError(f"unit_columns= names a column twice: {listed(columns)}. Nothing was charged")
+    changed = () if rows.construction is None else rows.construction.changed
+    if made := [name for name in columns if name in changed]:
+        raise InvalidInputError(
+            f"unit_columns= names {made[0]!r}, which a constraint constructs in each row: leave out that constraint, "
+            "or the column. Nothing was charged"
+        )
+    return UnitSettings(_name_of_ids(estimator.unit, {*known, *keys}), columns)
+
+
+def _name_of_ids(unit, taken):
+    """Name of the column of synthetic identifiers; of `groups`, which have no column, one that no column has."""
+    name = "unit" if unit is None else unit
+    while name in taken:
+        name = f"{name}_"
+    return name
+
+
+def release_units(rows, codec, settings, fit):
+    """Release the tables of units, and fit the model of units to them.
+
+    Parameters
+    ----------
+    rows : FrameRows
+    codec : FrameCodec
+        Released.
+    settings : UnitSettings
+    fit : ChargedFit
+
+    Returns
+    -------
+    UnitModel
+    """
+    tables = rows.unit_tables(codec, settings.columns)
+    noise_multiplier = fit.noise["units"]
+    packed = add_gaussian(tables, noise_multiplier, fit.rng, fit.neighboring)
+    sd = noise_multiplier * tables.sensitivity(fit.neighboring) / tables.weights
+    n_sizes = len(size_starts(rows.unit.max_rows))
+    n_levels = [*(codec.encoder.blocks_[at].size for at in codec.places(settings.columns)), n_sizes]
+    released, noise_sd = unpack_one_hot_moments(packed, n_levels), unpack_one_hot_moments(sd[None], n_levels)
+    latent = fit_units(released, noise_sd, codec, settings.columns, fit.stream)
+    return UnitModel(settings.name, settings.columns, rows.unit.max_rows, latent)
+
+
+class SyntheticUnitsMixin:
+    """`sample_chunks` by units, and the attributes of a fit with released tables of units."""
+
+    def _set_model(self, model):
+        super()._set_model(model)
+        units = getattr(model, "units", None)
+        if units is None:
+            return
+        self.unit_count_ = units.n_units
+        self.rows_per_unit_ = pd.Series(
+            units.size_shares, index=pd.Index(units.starts, name="rows"), name="share of units"
+        )
+
+    def _unit_chunks(self, units, random_state, rows_at_once):
+        """Yield chunks of the rows of whole synthetic units, with their identifiers as the first column."""
+        model = self.model_
+        if getattr(model, "units", None) is None:
+            raise ValueError(
+                "units= needs a fit with unit=, or groups=, to a DataFrame, without mixture and network: this model "
+                "has no number of rows of a unit"
+            )
+        if isinstance(units, bool) or not isinstance(units, Integral) or not 1 <= units < _MOST_UNITS:
+            raise ValueError(f"units must be a whole number from 1 to {_MOST_UNITS - 1:,}; got {units!r}")
+        sampler = UnitSampler(model, self._drawn_again())
+        rng, ids = self._sampler(random_state), deque()
+        step = max(1, int(rows_at_once / model.units.mean_size))
+
+        def chunks():
+            for start in range(0, units, step):
+                rows, own = sampler.sample(min(step, units - start), rng)
+                ids.append(start + own)
+                yield rows
+
+        for rows in self._with_keys(chunks()):
+            yield with_ids(rows, ids.popleft(), model.units.name)

@@ -1,0 +1,454 @@
+"""Synthetic units of several rows: their tables, what is constant in them, their sizes, and the rows given them."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from _claims import assert_sensitivity
+
+from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, Schema, load
+from skdpgen._types import NEIGHBORING, WEIGHTINGS, PrivacyUnit, UnitRelation
+from skdpgen.data import units as _units
+from skdpgen.data.sources import ChunkSource, MemorySource
+from skdpgen.data.units import UnitSource
+from skdpgen.exceptions import InvalidInputError, SchemaError
+from skdpgen.generators.product_mixture import TableModel, fit_tables
+from skdpgen.generators.units import UnitModel, _Points, _without_hidden
+from skdpgen.mechanisms import OneHotMoments, size_starts, unit_tables
+from skdpgen.tabular import Boolean, Categorical, Identifier, Numeric
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+
+K = 5
+WARDS = ("ears", "eyes")
+
+
+@functools.cache
+def _visits(n=6000, seed=0):
+    """Persons with sex and age: the older, the more visits; the ward depends on the sex, the cost on the age."""
+    rng = np.random.default_rng(seed)
+    sex, age = rng.choice(["f", "m"], n, p=[0.6, 0.4]), rng.integers(0, 90, n)
+    person = rng.permutation(np.repeat(np.arange(n), 1 + rng.binomial(4, age / 100)))
+    eyes = rng.random(len(person)) < np.where(sex[person] == "f", 0.7, 0.2)
+    cost = 10 * age[person] + rng.normal(0, 60, len(person))
+    return pd.DataFrame(
+        {
+            "person": person,
+            "sex": sex[person].astype(object),
+            "age": age[person],
+            "ward": np.where(eyes, "eyes", "ears").astype(object),
+            "cost": cost.clip(-200, 1200),
+            "night": rng.random(len(person)) < 0.3,
+        }
+    )
+
+
+SCHEMA = Schema(
+    [
+        Categorical("sex", ("f", "m")),
+        Numeric("age", (0, 89), integer=True),
+        Categorical("ward", WARDS),
+        Numeric("cost", (-200, 1200)),
+        Boolean("night"),
+    ]
+)
+
+
+def _fit(frame=None, model=MomentSynthesizer, short=True, y=None, groups=None, **parameters):
+    """Fit; the fits to what was released are short, which leaves structure as it is, and not quality."""
+    settings = {"unit": "person", "max_rows_per_unit": K, "schema": SCHEMA, "random_state": 0, "noise": "fast"}
+    made = model(**{"epsilon": 4.0, **settings, **parameters})
+    steps, fit_tables.__kwdefaults__["n_iter"] = fit_tables.__kwdefaults__["n_iter"], 2 if short else 150
+    try:
+        return made.fit(_visits(600) if frame is None else frame, y, groups)
+    finally:
+        fit_tables.__kwdefaults__["n_iter"] = steps
+
+
+@functools.cache
+def _fitted(weighting="rows"):
+    return _fit(_visits(), short=False, unit_columns=["sex", "age"], unit_weighting=weighting)
+
+
+def _assert_units(rows, columns, name="person"):
+    """Units follow one another, are numbered from 0, and are constant in their columns."""
+    ids = rows[name].to_numpy()
+    assert rows.columns[0] == name
+    assert ids[0] == 0
+    assert set(np.diff(ids)) <= {0, 1}
+    sizes = rows.groupby(name).size()
+    assert sizes.between(1, K).all()
+    for column in columns:
+        assert (rows.groupby(name)[column].nunique(dropna=False) == 1).all(), column
+    return sizes
+
+
+# ---- the release --------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize("neighboring", NEIGHBORING)
+def test_a_unit_attains_the_sensitivity_of_the_tables_of_units_and_never_exceeds_it(neighboring, weighting):
+    relation = UnitRelation(neighboring, PrivacyUnit("person", K, weighting))
+    rng = np.random.default_rng(0)
+    n_levels = [3, 2, 4]
+
+    def joined(data, *unit):
+        return np.vstack([data[0], unit[0]]), np.append(data[1], unit[1])
+
+    base = rng.integers(0, n_levels, (20, 3)), rng.integers(1, K + 1, 20)
+    query_of = functools.partial(unit_tables, n_levels=n_levels, max_rows=K)
+    # a unit of any number of rows, and of one beyond the bound or with a code that is no level
+    units = [((0, 0, 0), 1), ((1, 1, 1), K), ((2, 0, 3), 3), ((9, -1, 0), 99), ((0, 1, 2), 0)]
+    data = [joined(base, *unit) for unit in units]
+    if neighboring == "add_or_remove_one":
+        pairs = [(base, more) for more in data]
+        attained = pairs[:3]
+    else:
+        pairs = [(one, other) for one in data for other in data]
+        attained = [(data[0], data[1])]
+    assert_sensitivity(lambda d: query_of(d[0], sizes=d[1]), pairs, attained=attained, relation=relation)
+    with pytest.raises(ValueError, match="one of units"):
+        query_of(base[0], sizes=base[1]).sensitivity(neighboring)
+
+
+def test_tables_in_which_every_row_of_a_unit_counts_exceed_it():
+    """The sabotaged twin: a unit counts once for each of its rows, at the bound of one contribution."""
+    codes, sizes = np.zeros((K, 2), dtype=int), np.full(K, K)
+    found = unit_tables(codes, [2, 2], sizes, K)
+    relation = UnitRelation("add_or_remove_one", PrivacyUnit("person", K))
+    assert np.linalg.norm(found.value * found.weights) == pytest.approx(K * found.sensitivity(relation))
+
+
+@pytest.mark.parametrize("k", [1, 2, 24, 25, 1000, 1 << 16])
+def test_levels_of_sizes_cover_every_number_and_end_in_the_bound_alone(k):
+    starts = size_starts(k)
+    assert starts[0] == 1
+    assert starts[-1] == k
+    assert (np.diff(starts) > 0).all()
+    assert len(starts) == k if k <= 24 else len(starts) <= 24
+    tables = unit_tables(np.zeros((3, 0), dtype=int), [], np.array([1, k, 10 * k]), k)
+    assert tables.value[0, 0] == 3
+    assert tables.value[0, -1] == (3 if k == 1 else 2)
+
+
+def _chosen(frame, k=3, chunks=None):
+    source = MemorySource(frame) if chunks is None else ChunkSource(lambda: chunks)
+    source = UnitSource(source, PrivacyUnit("id", k), "refuse", column="id")
+    source.choose(np.random.default_rng(1))
+    seen = []
+    source.reduce_units(lambda rows, sizes: seen.append(rows.assign(size=sizes)) or 0, lambda one, other: 0)
+    return pd.concat(seen)
+
+
+def _numbered(seed=0, n=300):
+    rng = np.random.default_rng(seed)
+    ids = np.sort(rng.integers(0, 60, n))
+    return pd.DataFrame({"id": ids, "row": np.arange(n)})
+
+
+def test_a_unit_stands_for_its_first_row_used_and_the_number_of_these():
+    frame = _numbered().sample(frac=1, random_state=3)
+    found = _chosen(frame)
+    kept = UnitSource(MemorySource(frame), PrivacyUnit("id", 3), "refuse", column="id")
+    kept.choose(np.random.default_rng(1))
+    used = kept.frame.assign(id=frame.set_index("row").loc[kept.frame["row"], "id"].to_numpy())
+    first = used.groupby("id", sort=False).agg(row=("row", "first"), size=("row", "size"))
+    np.testing.assert_array_equal(found["row"], first["row"])
+    np.testing.assert_array_equal(found["size"], first["size"])
+
+
+def test_units_of_chunks_are_those_of_the_same_rows_in_memory():
+    frame = _numbered()
+    cuts = [0, 7, 8, 9, 120, 121, 300]
+    chunks = [frame.iloc[a:b] for a, b in itertools.pairwise(cuts)]
+    pd.testing.assert_frame_equal(
+        _chosen(frame, chunks=chunks).reset_index(drop=True), _chosen(frame).reset_index(drop=True), check_dtype=False
+    )
+
+
+def test_a_unit_that_joins_changes_no_other_unit_s_row_or_size():
+    frame = _numbered()
+    joining = pd.DataFrame({"id": 999, "row": [1000, 1001, 1002, 1003]})
+    more = pd.concat([joining[:2], frame, joining[2:]], ignore_index=True)
+    one, other = _chosen(frame), _chosen(more)
+    other = other[other["row"] < 1000]
+    np.testing.assert_array_equal(one, other)
+
+
+# ---- quality ------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_synthetic_units_have_the_sizes_constants_and_rows_of_the_planted_table(weighting):
+    real, synth = _visits(), _fitted(weighting)
+    drawn = synth.sample(units=6000, random_state=1)
+    sizes = _assert_units(drawn, ["sex", "age"])
+    assert len(sizes) == 6000
+    assert synth.unit_count_ == pytest.approx(6000, rel=0.02)
+    assert len(drawn) == pytest.approx(len(real), rel=0.03)
+    true = real.groupby("person").size()
+    shares = [s.value_counts(normalize=True).sort_index() for s in (sizes, true)]
+    assert 0.5 * (shares[0] - shares[1]).abs().sum() < 0.02
+    np.testing.assert_allclose(synth.rows_per_unit_, shares[1], atol=0.015)
+    # sizes given the age
+    mean = []
+    for rows, by in ((drawn, sizes), (real, true)):
+        first = rows.drop_duplicates("person").set_index("person")
+        mean.append(
+            by.groupby(pd.cut(first["age"], [-1, 15, 30, 45, 60, 75, 90]).reindex(by.index), observed=True).mean()
+        )
+    np.testing.assert_allclose(mean[0], mean[1], atol=0.15)
+    # rows given the columns of their unit: pairs of columns as in the table
+    for sex in ("f", "m"):
+        share = [(rows.loc[rows["sex"] == sex, "ward"] == "eyes").mean() for rows in (drawn, real)]
+        assert share[0] == pytest.approx(share[1], abs=0.04)
+    assert np.corrcoef(drawn["age"], drawn["cost"])[0, 1] > 0.88
+    assert (drawn["night"].mean()) == pytest.approx(0.3, abs=0.02)
+
+
+def test_a_column_of_the_rows_varies_within_units():
+    drawn = _fitted().sample(units=500, random_state=1)
+    several = drawn.groupby("person").filter(lambda rows: len(rows) > 2)
+    assert (several.groupby("person")["cost"].nunique() > 1).all()
+    assert (several.groupby("person")["ward"].nunique() > 1).any()
+
+
+def test_two_way_tables_that_noise_hides_leave_columns_independent():
+    noise, found = np.random.default_rng(0), []
+    n_levels, share = np.array([4, 5]), np.outer([0.4, 0.3, 0.2, 0.1], np.full(5, 0.2))
+    share[0, 0] += 0.15
+    for n in (100, 100_000):
+        pairs = np.zeros((1, 9, 9))
+        pairs[0, :4, 4:] = n * share + noise.normal(0, 40, share.shape)
+        pairs += pairs.transpose(0, 2, 1)
+        one_way = n * np.concatenate([share.sum(axis=1), share.sum(axis=0)])[None]
+        sd = OneHotMoments(np.full(1, 1.0), np.full((1, 9), 1.0), np.full((1, 9, 9), 40.0))
+        kept = _without_hidden(OneHotMoments(np.full(1, 1.15 * n), one_way, pairs), sd, n_levels, None)
+        np.testing.assert_array_equal(kept, kept.transpose(0, 2, 1))
+        found.append(np.linalg.matrix_rank(kept[0, :4, 4:], tol=1e-6 * n))
+    assert found == [1, 4]
+
+
+def test_rows_given_levels_follow_the_joint_distribution_of_the_model():
+    """Against the definition: the share of a level among many rows is that of points weighted by the likelihood."""
+    synth = _fitted()
+    points, codec = _Points(synth.model_), synth.model_.codec
+    at = codec.places(["sex", "age"])
+    codes = np.array([[0, 2], [1, 9], [0, 2]])
+    draw, rng = points.given(at, codes), np.random.default_rng(0)
+    which = np.repeat([0, 1, 2], 20_000)
+    rows = points.sample_at(draw(rng.random(len(which)), which), rng)
+    ward = codec.places(["ward"])[0]
+    for unit in (0, 1, 2):
+        weights = points.weights.copy()
+        for place, level in zip(at, codes[unit]):
+            weights *= points.p[:, points.offsets[place] + level]
+        start = points.offsets[ward]
+        expected = weights / weights.sum() @ points.p[:, start : start + 2]
+        drawn = np.bincount(rows[which == unit, ward], minlength=2) / 20_000
+        np.testing.assert_allclose(drawn, expected, atol=0.015)
+
+
+# ---- kinds of fits ------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("model", [MomentSynthesizer, P3GMSynthesizer])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"unit_columns": "sex"},
+        {"unit_columns": ["sex", "ward"], "target": "ward"},
+        {"unit_columns": ["age"], "target": "ward", "unit_weighting": "units"},
+        {"unit_columns": ("sex", "night", "cost"), "neighboring": "replace_one"},
+    ],
+    ids=["sizes", "one", "target", "units", "replace_one"],
+)
+def test_units_of_every_kind_of_fit(model, parameters):
+    synth = _fit(model=model, **parameters)
+    columns = parameters.get("unit_columns", [])
+    drawn = synth.sample(units=300, random_state=2)
+    sizes = _assert_units(drawn, [columns] if isinstance(columns, str) else columns)
+    assert len(sizes) == 300
+    assert list(drawn.columns) == ["person", *SCHEMA.names]
+    (charge,) = synth.accountant_.charges
+    assert charge.label.endswith(", units")
+    # rows without units are as before
+    rows = synth.sample(50, random_state=2)
+    assert list(rows.columns) == list(SCHEMA.names)
+    pd.testing.assert_series_equal(rows.dtypes, drawn.dtypes.drop("person"))
+
+
+def test_rows_of_a_real_unit_that_differ_in_its_columns_are_no_error():
+    frame = _visits(600).copy()
+    frame["sex"] = np.random.default_rng(0).permutation(frame["sex"])
+    _assert_units(_fit(frame, unit_columns=["sex"]).sample(units=200), ["sex"])
+
+
+def test_missing_values_are_constant_too():
+    frame = _visits(600).copy()
+    frame["age"] = frame["age"].astype(float).mask(frame["person"] % 3 == 0)
+    schema = SCHEMA.replace(Numeric("age", (0, 89), integer=True, missing=True))
+    drawn = _fit(frame, schema=schema, unit_columns=["age"]).sample(units=600, random_state=0)
+    _assert_units(drawn, ["age"])
+    assert drawn.drop_duplicates("person")["age"].isna().mean() == pytest.approx(1 / 3, abs=0.1)
+
+
+def test_labels_given_separately_come_back_separately():
+    frame = _visits(600)
+    synth = _fit(frame.drop(columns="ward"), y=frame["ward"], unit_columns=["ward"], schema=SCHEMA)
+    drawn, y = synth.sample(units=80, random_state=0)
+    _assert_units(drawn.assign(ward=y), ["ward"])
+    assert y.name == "ward"
+
+
+def test_identifiers_of_groups_get_a_name_that_no_column_has():
+    frame = _visits(600).rename(columns={"ward": "unit"})
+    parameters = {"unit": None, "unit_columns": ["sex"], "schema": None, "groups": frame["person"]}
+    synth = _fit(frame.drop(columns="person"), **parameters)
+    _assert_units(synth.sample(units=80, random_state=0), ["sex"], name="unit_")
+
+
+def test_one_row_a_unit_and_many():
+    frame = _visits(600)
+    for k in (1, 400):
+        drawn = _fit(frame, max_rows_per_unit=k, unit_columns=["sex"]).sample(units=100, random_state=0)
+        sizes = drawn.groupby("person").size()
+        assert sizes.between(1, k).all()
+        assert len(sizes) == 100
+
+
+def test_keys_are_fresh_in_every_row():
+    frame = _visits(600).assign(visit=[f"v{i}" for i in range(len(_visits(600)))])
+    schema = Schema([*SCHEMA.columns, Identifier("visit")])
+    drawn = _fit(frame, schema=schema, unit_columns=["sex"]).sample(units=100, random_state=0)
+    assert drawn["visit"].is_unique
+    assert list(drawn.columns)[-1] == "visit"
+
+
+def test_constraints_hold_in_every_row_and_unit():
+    constraints = ["age >= 30 or sex == 'm'", "age >= 20 or ward == 'eyes'", "if night == True: ward == 'eyes'"]
+    synth = _fit(constraints=constraints, unit_columns=["sex", "age"])
+    drawn = synth.sample(units=400, random_state=0)
+    _assert_units(drawn, ["sex", "age"])
+    assert ((drawn["age"] >= 30) | (drawn["sex"] == "m")).all()
+    assert ((drawn["age"] >= 20) | (drawn["ward"] == "eyes")).all()
+    assert (drawn.loc[drawn["night"], "ward"] == "eyes").all()
+    synth.set_params(constraints=["age < 0"])
+    with pytest.raises(ValueError, match="100 of 100 rows still break"):
+        synth.sample(units=100)
+
+
+# ---- sampling -----------------------------------------------------------------------------------------------------
+def test_chunks_hold_whole_units_and_join_to_the_sample(monkeypatch):
+    monkeypatch.setattr("skdpgen.synthesizers._base._CHUNK_ROWS", 100)
+    synth = _fitted()
+    chunks = list(synth.sample_chunks(units=150, random_state=4))
+    assert len(chunks) > 2
+    for one, other in itertools.pairwise(chunks):
+        assert one["person"].iloc[-1] + 1 == other["person"].iloc[0]
+    drawn = synth.sample(units=150, random_state=4)
+    pd.testing.assert_frame_equal(pd.concat(chunks, ignore_index=True), drawn)
+    _assert_units(drawn, ["sex", "age"])
+
+
+def test_a_seed_repeats_and_the_stream_advances():
+    synth = _fitted()
+    one, other = (synth.sample(units=30, random_state=7) for _ in range(2))
+    pd.testing.assert_frame_equal(one, other)
+    assert not synth.sample(units=30).equals(synth.sample(units=30))
+
+
+@pytest.mark.parametrize("units", [0, -1, 2.5, True, "3", 10**9, np.nan])
+def test_a_number_of_units_that_is_none_is_refused(units):
+    with pytest.raises(ValueError, match="units must be a whole number"):
+        _fitted().sample(units=units)
+
+
+@pytest.mark.parametrize(
+    "others", [{"n_samples": 3}, {"given": {"sex": "f"}}, {"class_ratio": "balanced"}, {"y": ["eyes"]}]
+)
+def test_units_are_asked_for_alone(others):
+    with pytest.raises(ValueError, match=f"without {next(iter(others))}="):
+        _fitted().sample(units=3, **others)
+
+
+def test_a_fit_of_rows_has_no_units():
+    synth = _fit_of_rows()
+    with pytest.raises(ValueError, match="units= needs a fit with unit="):
+        synth.sample(units=3)
+    assert not hasattr(synth, "unit_count_")
+
+
+def test_files_keep_the_units(tmp_path):
+    synth = _fitted()
+    synth.save(tmp_path / "m.safetensors")
+    again = load(tmp_path / "m.safetensors")
+    pd.testing.assert_frame_equal(again.sample(units=40, random_state=1), synth.sample(units=40, random_state=1))
+    pd.testing.assert_series_equal(again.rows_per_unit_, synth.rows_per_unit_)
+    assert again.unit_count_ == synth.unit_count_
+    assert again.unit_columns == ("sex", "age")
+    assert "units" not in _fit_of_rows().model_.to_state()
+
+
+def _fit_of_rows():
+    return _fit(_visits(600).drop(columns="person"), unit=None, max_rows_per_unit=None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"max_rows": 6}, {"max_rows": True}, {"max_rows": 0}, {"columns": ["sex"]}, {"columns": ["sex", "sex"]},
+        {"columns": ["sex", "nowhere"]}, {"name": "ward"}, {"name": None},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_states_that_do_not_fit_are_refused(change):
+    model = _fitted().model_
+    with pytest.raises(ValueError, match="unit"):
+        UnitModel.from_state({**model.units.to_state(), **change}, model.codec)
+    assert isinstance(UnitModel.from_state(model.units.to_state(), model.codec).latent, TableModel)
+
+
+# ---- refusals cost nothing ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("model", "parameters", "match"),
+    [
+        (MomentSynthesizer, {"unit_columns": ["nowhere"]}, "'nowhere', which is no column"),
+        (MomentSynthesizer, {"unit_columns": ["person"]}, "'person', which is no column"),
+        (MomentSynthesizer, {"unit_columns": ["sex", "sex"]}, "a column twice"),
+        (MomentSynthesizer, {"unit_columns": {"sex"}}, "unit_columns"),
+        (MomentSynthesizer, {"unit_columns": ["sex"], "unit": None, "max_rows_per_unit": None}, "needs unit="),
+        (MomentSynthesizer, {"unit_columns": ["cost"], "constraints": "age <= cost"}, "a constraint constructs"),
+        (P3GMSynthesizer, {"unit_columns": ["sex"], "prior": "mixture"}, "without prior"),
+        (P3GMSynthesizer, {"unit_columns": [], "decoder": "net"}, "without prior"),
+    ],
+    ids=str,
+)
+def test_columns_that_cannot_be_those_of_units_are_refused_before_the_charge(model, parameters, match):
+    parameters = {"unit": "person", "max_rows_per_unit": K, **parameters}
+    ledger = PrivacyAccountant(50.0, unit=parameters["unit"])
+    made = model(accountant=ledger, **parameters)
+    with pytest.raises((ValueError, InvalidInputError, SchemaError), match=match):
+        made.fit(_visits(600))
+    assert not ledger.charges
+
+
+def test_unit_columns_of_an_array_are_refused():
+    X = np.random.default_rng(0).random((50, 2))
+    made = MomentSynthesizer(max_rows_per_unit=2, unit_columns=[0])
+    with pytest.raises(InvalidInputError, match="for DataFrames"):
+        made.fit(X, groups=np.arange(50))
+    assert not hasattr(made, "accountant_")
+
+
+def test_an_identifier_is_no_column_of_units():
+    frame = _visits(600).assign(visit="v")
+    schema = Schema([*SCHEMA.columns, Identifier("visit")])
+    with pytest.raises(InvalidInputError, match="is an identifier"):
+        _fit(frame, schema=schema, unit_columns=["visit"])
+
+
+def test_first_rows_are_a_function_of_codes_alone():
+    first, sizes = _units._first_of_each(np.array([4, 4, 2, 9, 2, 4]))
+    np.testing.assert_array_equal(first, [0, 2, 3])
+    np.testing.assert_array_equal(sizes, [3, 2, 1])
