@@ -17,7 +17,6 @@ from skdpgen import (
     MomentSynthesizer,
     P3GMSynthesizer,
     PrivacyAccountant,
-    PrivateSearchCV,
 )
 from skdpgen._base import PrivateEstimator
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedSum, PrivacyUnit, UnitRelation
@@ -566,13 +565,6 @@ def test_the_threshold_of_a_fit_is_that_of_its_unit(weighting, monkeypatch):
     MomentSynthesizer(1e3, bounds=(-4, 4), **options).fit(frame[["a"]].to_numpy(), frame["c"], groups=frame["pid"])
     DPGaussianMixture(epsilon=1e3, **options).fit(frame[["a", "pid"]], frame["c"])
     assert seen == [PrivacyUnit("pid", 2, weighting)] * 3
-
-
-def test_a_search_that_would_hold_out_single_rows_refuses_units():
-    estimator = MomentSynthesizer(schema=_VISITS, unit="pid", max_rows_per_unit=2)
-    search = PrivateSearchCV(estimator, {"n_components": [1, 2]}, epsilon=1.0, score_bounds=(-10, 0))
-    with pytest.raises(ValueError, match="hold out single rows"):
-        search.fit(_visits())
 
 
 def test_estimators_without_units_refuse_groups():
