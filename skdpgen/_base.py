@@ -84,11 +84,11 @@ class PrivateEstimator(BaseEstimator):
             self._warn_inside_search()
         return self
 
-    def _fit_reserved(self, X, y, plan, reservation):
+    def _fit_reserved(self, X, y, plan, reservation, groups=None):
         """Make one of the fits that a search has charged: the releases of `plan`, which `reservation` covers."""
         with self._fitting():
-            self._unit = self._resolve_unit(None)
-            rows, plan = self._prepare(X, y, CalibratedFit(plan))
+            self._unit = self._resolve_unit(groups)
+            rows, plan = self._prepare(X, y, CalibratedFit(plan), *self._groups(groups))
             rng = make_noise_generator(self.noise)
             rng.unit = plan.unit
             self._receipt, accountant = reservation.take(plan, private=rng.private)
@@ -143,10 +143,10 @@ class PrivateEstimator(BaseEstimator):
             )
         return self._planned(X, y, groups=groups, described=True)
 
-    def _requested(self, X, y, accountant):
+    def _requested(self, X, y, accountant, groups=None):
         """Return the phases that `fit` would release (a `FitRequest`), for a search, which calibrates them itself."""
         recorder = PhaseRecorder(accountant)
-        self._planned(X, y, recorder)
+        self._planned(X, y, recorder, groups)
         return recorder.request
 
     def _planned(self, X, y, accountant=None, groups=None, described=False):

@@ -50,7 +50,7 @@ class PlannedPhase:
 
 @dataclass(frozen=True)
 class PlannedCounts:
-    """What the noise does to counts of rows, for one kind of column of a table.
+    """What the noise does to counts of rows, for one kind of column of a table; of units, where each counts 1.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class BudgetPlan:
     ----------
     phases : tuple of PlannedPhase
     n_rows : int
-        Assumed number of rows: public.
+        Assumed number of what is counted: public.
     epsilon, delta : float
         Cost of all fits together, if they are declared together.
     neighboring : str
@@ -96,6 +96,8 @@ class BudgetPlan:
         Of fits to tables: errors in rows by kind of column.
     assumptions : tuple of str
         What the figures assume of the data, the number of rows above all.
+    counted : {"rows", "units"}
+        What `n_rows` and the errors count: units where each of them counts 1, else rows.
 
     Examples
     --------
@@ -114,6 +116,7 @@ class BudgetPlan:
     curve: tuple[tuple[float, float], ...]
     counts: tuple[PlannedCounts, ...] = ()
     assumptions: tuple[str, ...] = ()
+    counted: str = "rows"
 
     @classmethod
     def of(cls, plans: FitPlan | Iterable[FitPlan], n_rows: int) -> BudgetPlan:
@@ -124,12 +127,13 @@ class BudgetPlan:
         plans : FitPlan or iterable of them
             Results of ``estimator.plan(X, y)``.
         n_rows : int
-            Assumed number of rows; public, it may be a guess.
+            Assumed number of rows, or of units where each of them counts 1; public, it may be a guess.
 
         Raises
         ------
         ValueError
-            For no plan, plans under different relations, or a number of rows below 1.
+            For no plan, plans under different relations, some that count rows and some units, or a number of rows
+            below 1.
         """
         plans = [plans] if isinstance(plans, FitPlan) else list(plans)
         if not plans or not all(isinstance(plan, FitPlan) for plan in plans):
@@ -138,19 +142,23 @@ class BudgetPlan:
             raise ValueError(f"n_rows must be positive; got {n_rows!r}")
         if len({(plan.neighboring, plan.charge.unit) for plan in plans}) > 1:
             raise ValueError("the plans of one budget must have the same neighboring, and protect the same unit")
+        weightings = {"rows" if plan.unit is None else plan.unit.weighting for plan in plans}
+        if len(weightings) > 1:
+            raise ValueError("some of these plans count rows and some count units: make one budget plan of each kind")
+        counted = weightings.pop()
         relation, delta = plans[0].neighboring, max(plan.delta for plan in plans)
         rows = tuple(row for plan in plans for row in _phases(plan, n_rows))
         tables = [plan for plan in plans if plan.table is not None]
         counts = tuple(count for plan in tables for count in plan.table.counts(plan, n_rows))
         units = [f"protected: {plan.unit}" for plan in plans if plan.unit is not None]
         assumed = [
-            f"{int(n_rows)} rows",
+            f"{int(n_rows)} {counted}",
             *dict.fromkeys(units),
             *(text for plan in tables for text in plan.table.assumptions),
         ]
         curve = tuple((d, epsilon_pld(plans, d, relation)) for d in _DELTAS)
         epsilon = epsilon_pld(plans, delta, relation)
-        return cls(rows, int(n_rows), epsilon, delta, relation, curve, counts, tuple(dict.fromkeys(assumed)))
+        return cls(rows, int(n_rows), epsilon, delta, relation, curve, counts, tuple(dict.fromkeys(assumed)), counted)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON; infinities as "inf"."""
@@ -196,21 +204,22 @@ class BudgetPlan:
     def _counts_in_words(self):
         if not self.counts:
             return []
-        several = len({row.fit for row in self.counts}) > 1
+        several, what = len({row.fit for row in self.counts}) > 1, self.counted
         head = ("columns", "number", "smallest kept", "error of a count", "of two columns")
         lines = [
             (
                 f"{row.kind} ({row.fit})" if several else row.kind,
                 str(row.columns),
-                "" if row.smallest_kept is None else f"{row.smallest_kept:.0f} rows" if row.smallest_kept else "all",
-                "" if row.one_way_error is None else f"{row.one_way_error:.3g} rows",
-                "" if row.two_way_error is None else f"{row.two_way_error:.3g} rows",
+                "" if row.smallest_kept is None else f"{row.smallest_kept:.0f} {what}" if row.smallest_kept else "all",
+                "" if row.one_way_error is None else f"{row.one_way_error:.3g} {what}",
+                "" if row.two_way_error is None else f"{row.two_way_error:.3g} {what}",
             )
             for row in self.counts
         ]
         words = ["smallest kept: the smallest category that is kept with probability .95; errors are standard errors"]
         unknown = any(row.one_way_error is None for row in self.counts)
         words += ["no error: the model is not made of such counts"] if unknown else []
+        words += ["in units: each counts 1, shared by its rows"] if what == "units" else []
         return [*table_lines(head, lines), *words, ""]
 
     def _curve_in_words(self):

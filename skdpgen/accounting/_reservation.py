@@ -251,6 +251,7 @@ def calibrate_by_rdp(
     delta: float | None,
     extra_delta: float,
     advice: str = "",
+    unit: PrivacyUnit | None = None,
 ) -> tuple[float, FitPlan]:
     """Find the largest scale mu at which an event costs `epsilon`, by RDP, and the accountant accepts it.
 
@@ -268,6 +269,8 @@ def calibrate_by_rdp(
         Part of delta that thresholds spend.
     advice : str
         Text added to the message where no noise is enough.
+    unit : PrivacyUnit or None
+        Who is protected; None: one row.
 
     Returns
     -------
@@ -281,6 +284,7 @@ def calibrate_by_rdp(
     """
     delta = accountant.delta if delta is None else check_delta(delta)
     entries, rule = accountant.entries, accountant._filter
+    rule.check_unit(None if unit is None else unit.name, label)
     net, target = delta - extra_delta, math.inf if epsilon is None else check_epsilon(epsilon)
     if epsilon is None and not entries:
         target = accountant.epsilon
@@ -308,7 +312,8 @@ def calibrate_by_rdp(
     start = gaussian_mu(min(target, accountant.epsilon, 1e3), net)
     mu = math.inf if math.isinf(target) else search(False, start)
     if entries and math.isfinite(accountant.epsilon):
-        asked = None if math.isinf(mu) else Charge(label, make_event(mu), extra_delta)
+        name = None if unit is None else unit.name
+        asked = None if math.isinf(mu) else Charge(label, make_event(mu), extra_delta, name)
         # a declared search is charged already: it uses up its entry
         declared = any(entry.status == "planned" and entry.charge == asked for entry in entries)
         refused = not declared and (asked is None or not rule.accepts(entries, [asked]))
@@ -316,4 +321,4 @@ def calibrate_by_rdp(
             mu = search(True, start)
     event = make_event(mu)
     cost = max(epsilon_rdp(event, net, relation), 0.0)
-    return mu, FitPlan(label, (), MappingProxyType({}), releases(event), extra_delta, cost, delta, relation)
+    return mu, FitPlan(label, (), MappingProxyType({}), releases(event), extra_delta, cost, delta, relation, unit=unit)

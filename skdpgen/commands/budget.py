@@ -47,7 +47,11 @@ def add(command):
         help="public facts about the columns; a fact that it does not declare is learned and charged",
     )
     command.add_argument(
-        "--rows", type=int, default=10_000, metavar="N", help="public estimate of the number of rows (default: 10000)"
+        "--rows",
+        type=int,
+        default=10_000,
+        metavar="N",
+        help="public estimate of the number of rows, or of units with --unit-weighting units (default: 10000)",
     )
     command.add_argument("--columns", type=int, metavar="K", help="plan for an array of K columns, not for a table")
     add_unit(command, several=True)

@@ -22,17 +22,20 @@ from ..accounting._reservation import calibrate_by_rdp, plan_at
 from ..exceptions import InvalidInputError
 from ..tabular._formats import type_of_objects
 from ..utils.noise import public_noise
-from ..utils.validation import is_extension, num_samples
+from ..utils.validation import num_samples
 from ..utils.watching import unwatched
 from ._dummy import dummy_rows, with_missing
+from ._folds import take
 from ._scoring import check_score_bounds, held_terms, same_terms, score_function
 
-__all__ = ["FOLDS", "PlansSearch", "Search", "list_candidates", "public_model", "take"]
+__all__ = ["FOLDS", "PlansSearch", "Search", "list_candidates", "public_model"]
 
 # A row is held out with probability 1/cv; the default of cv.
 FOLDS = 5
 # Parameters that a grid may not hold: the search is charged for its candidates, all at one cost.
 _REFUSED = ("epsilon", "delta", "neighboring", "accountant", "checkpoint")
+# Nor these: all runs protect one unit, and the card says how many of its rows are used.
+_OF_UNITS = ("unit", "max_rows_per_unit", "unit_weighting", "missing_unit")
 
 
 def list_candidates(param_grid, n_candidates, random_state):
@@ -61,6 +64,12 @@ def list_candidates(param_grid, n_candidates, random_state):
             raise ValueError(
                 f"the grid holds {', '.join(map(repr, refused))}: the search is charged for its candidates, all at one "
                 "cost; give epsilon, delta, neighboring, accountant and noise to PrivateSearchCV itself"
+            )
+        refused = [name for name in grid if name in _OF_UNITS]
+        if refused:
+            raise ValueError(
+                f"the grid holds {', '.join(map(repr, refused))}: all candidates protect one unit, of which the same "
+                "number of rows is used; give them to the estimator"
             )
     if n_candidates is None:
         drawn = [name for grid in grids for name, values in grid.items() if hasattr(values, "rvs")]
@@ -104,11 +113,6 @@ class PlansSearch:
             raise ValueError("checkpoint= is for one fit, and a search makes several: set checkpoint=None")
         if given["neighboring"] not in (None, self.neighboring):
             raise ValueError("give neighboring to PrivateSearchCV, not to its estimator")
-        if given.get("unit") is not None or parameters.get("unit") is not None:
-            raise ValueError(
-                "unit= is not for a search yet: it would hold out single rows of a person, whose other rows are in the "
-                "fit; nothing was charged"
-            )
         candidate = clone(self.estimator).set_params(**parameters)
         candidate.set_params(epsilon=1.0, delta=None, neighboring=None, noise=self.noise)
         if self.public_data is None and candidate.get_params(deep=False).get("id_column") is not None:
@@ -116,11 +120,14 @@ class PlansSearch:
                 "id_column puts the rows of an id into one subset, and rows are held out one by one: those of an id "
                 "would be in the fit and in the score; give public_data, with which nothing is held out"
             )
+        schema, column = (candidate.get_params(deep=False).get(name) for name in ("schema", "unit"))
+        if self._unit is not None and schema is not None and column in schema:  # a run has the identifiers apart
+            candidate.set_params(schema=schema.select([name for name in schema if name != column]))
         if "progress" in given:  # bars on a terminal would show the number of runs
             candidate.set_params(progress=False)
         return candidate
 
-    def _request(self, estimator, X, y, accountant):
+    def _request(self, estimator, rows, accountant):
         name = type(estimator).__name__
         if not isinstance(estimator, PrivateEstimator):
             raise ValueError(f"{name} is no private estimator: derive it from PrivateEstimator")
@@ -129,14 +136,14 @@ class PlansSearch:
                 f"a search calls _prepare and _complete of an estimator and not its fit: {name} must have both, and "
                 "must not change fit"
             )
-        _check_objects(estimator, X, y)
-        request = estimator._requested(X, y, accountant)
+        _check_objects(estimator, rows.X, rows.y)
+        request = estimator._requested(rows.X, rows.y, accountant, rows.groups)
         if request is None:
             raise ValueError(f"{name}.plan does not ask its accountant to calibrate: see PrivateEstimator")
         if self.public_data is None:
-            rows = np.arange(self._smallest_fold(num_samples(X)))
+            X, y, groups = rows.first(self._smallest_fold(rows.n_units))
             try:
-                fewest = estimator._requested(take(X, rows), take(y, rows), accountant)
+                fewest = estimator._requested(X, y, accountant, groups)
             except ValueError as error:
                 raise ValueError(
                     f"rows are held out at random, and a fit to the fewest that may be left is refused ({error}); "
@@ -149,9 +156,9 @@ class PlansSearch:
                 )
         return request
 
-    def _smallest_fold(self, n_rows):
-        """Fewest rows that a run is fitted to, except in one search of a thousand million; at least 1."""
-        return max(1, int(stats.binom.ppf(1e-9, n_rows, 1 - 1 / (self.cv or FOLDS))))
+    def _smallest_fold(self, n_units):
+        """Fewest units that a run is fitted to, except in one search of a thousand million; at least 1."""
+        return max(1, int(stats.binom.ppf(1e-9, n_units, 1 - 1 / (self.cv or FOLDS))))
 
     def _check_scoring(self, y):
         if self.public_data is not None:
@@ -180,7 +187,7 @@ class PlansSearch:
         The model is the result where no run is drawn. The trial also shows whether the term of a record is a function
         of that record alone: the cost of the score assumes it. It is tested for the scores of the package too.
         """
-        trial = public_model(estimator, X, y, neighboring)
+        trial = public_model(estimator, X, y, neighboring, self._unit is not None)
         if self.public_data is not None:
             quietly(lambda: self._public_score(scoring, trial))
             return trial
@@ -234,12 +241,15 @@ class PlansSearch:
         if math.isinf(asked):
             mu, plan = (
                 math.inf,
-                FitPlan(label, (), {}, releases(event(math.inf)), extra, math.inf, delta, accountant.neighboring),
-            )
+                FitPlan(
+                    label, (), {}, releases(event(math.inf)), extra, math.inf, delta, accountant.neighboring,
+                    unit=self._unit,
+                ),
+            )  # fmt: skip
         else:
             advice = f": {search.mean_runs:g} runs on average are too many; lower mean_runs, or spend more epsilon"
             terms = {"label": label, "epsilon": self.epsilon, "delta": delta, "extra_delta": extra, "advice": advice}
-            mu, plan = calibrate_by_rdp(accountant, event, **terms)
+            mu, plan = calibrate_by_rdp(accountant, event, unit=self._unit, **terms)
         noise = None if not private_score else (0.0 if math.isinf(mu) else 1 / mu)
         search = search._replace(plans=plans(mu), score_noise=noise)
         return search, self._with_phases(plan, search.plans, noise)
@@ -292,23 +302,16 @@ def _check_objects(estimator, X, y):
         )
 
 
-def public_model(estimator, X, y, neighboring):
+def public_model(estimator, X, y, neighboring, of_units=False):
     """Fit without noise, and without a charge, to dummy rows."""
     rows, labels = dummy_rows(X, y, estimator)
     model = clone(estimator).set_params(epsilon=np.inf, neighboring=neighboring, random_state=0)
+    groups = {"groups": np.arange(len(rows))} if of_units else {}  # each dummy row is another unit
     with unwatched(), public_noise():  # no private row: no release is observed, and the model is always the same
-        return quietly(lambda: model.fit(rows, labels))
+        return quietly(lambda: model.fit(rows, labels, **groups))
 
 
 def quietly(call):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return call()
-
-
-def take(X, rows):
-    if hasattr(X, "iloc"):
-        return X.iloc[rows].reset_index(drop=True)
-    if is_extension(X):  # numpy would turn integers into floats where one is missing
-        return X[rows]
-    return None if X is None else np.asarray(X)[rows]

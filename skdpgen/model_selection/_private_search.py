@@ -15,12 +15,14 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
+from .._types import UnitRelation
 from ..accounting._card import plain
 from ..accounting._reservation import Reservation
 from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
 from ..mechanisms import add_gaussian
 from ..utils.validation import HasMethods, Interval, StrOptions, fit_context, num_samples
-from ._planning import FOLDS, PlansSearch, Search, list_candidates, take
+from ._folds import SearchRows, take
+from ._planning import FOLDS, PlansSearch, Search, list_candidates
 from ._scoring import SCORES, bounded_score, held_terms, score_function, score_terms
 
 __all__ = ["PrivateSearchCV"]
@@ -151,8 +153,8 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
     public_data : X or (X, y) or None, default=None
         Rows declared public: scores on them are exact and cost nothing, and no row is held out.
     cv : int or None, default=None
-        Inverse of the probability with which each row is held out, independently of all others; None: 5. (Means over
-        all folds would cost as much as cv - 1 fits in each run.)
+        Inverse of the probability with which each row, or each unit with all its rows, is held out, independently of
+        all others; None: 5. (Means over all folds would cost as much as cv - 1 fits in each run.)
     runs : {"poisson", "logarithmic"}, default="poisson"
         Distribution of the number of runs. Poisson draws zero with probability exp(-mean): the model is then fitted to
         dummy rows. "logarithmic" draws at least one, has a larger variance, and costs less above a mean of about ten.
@@ -183,6 +185,10 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
     charge stays. The list of candidates and its order must not depend on the data.
 
     A record is in the fit or in the score, not in both: a run costs the larger of the two, so the score adds nothing.
+
+    With `unit` of the estimator this holds for units: a unit is held out with all its rows. Of a unit held out at most
+    `max_rows_per_unit` rows are scored; each counts 1, or with ``unit_weighting="units"`` all of them together. A
+    scorer sees rows without the column of identifiers.
 
     References
     ----------
@@ -249,12 +255,12 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         self.random_state = random_state
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, groups=None):
         """Search, and release the best run.
 
         Parameters
         ----------
-        X, y
+        X, y, groups
             As in the estimator's `fit`.
 
         Returns
@@ -272,16 +278,19 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
 
         Notes
         -----
-        **Privacy.** The unit is one row, under `neighboring`. Charged before anything is released: one
-        repeat-and-select event, which costs (`epsilon`, `delta`) by Renyi differential privacy. A run is one of: the
-        fit of a candidate, or the Gaussian release of the score, each record taking part in one of them.
+        **Privacy.** The unit is one row, or all rows of one `unit` of the estimator, under `neighboring`. Charged
+        before anything is released: one repeat-and-select event, which costs (`epsilon`, `delta`) by Renyi differential
+        privacy. A run is one of: the fit of a candidate, or the Gaussian release of the score, each record, or each
+        unit with all its rows, taking part in one of them.
         """
         with self._fitting():
+            self._unit = self._resolve_unit(groups)
             accountant = self._resolve_accountant()
-            search, plan = self._prepare(X, y, accountant)
+            search, plan = self._prepare(X, y, accountant, groups)
+            rows = SearchRows(self.estimator, X, y, groups, self._unit)
             with Reservation(accountant) as reservation:
                 rng = self._charge(accountant, plan, reservation)
-                best, failure = self._search(search, reservation, X, y, rng)
+                best, failure = self._search(search, reservation, rows, rng)
             if failure is not None:
                 raise failure
             self._keep(best, search, plan, rng)
@@ -289,26 +298,35 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         return self
 
     # ---- before the charge -----------------------------------------------------------------------
-    def _prepare(self, X, y, accountant):
+    def _resolve_unit(self, groups):
+        """Return the unit of the estimator, which is that of all runs and of the search."""
+        resolve = getattr(self.estimator, "_resolve_unit", None)
+        return None if resolve is None else resolve(groups)
+
+    def _groups(self, groups):
+        return (groups,)
+
+    def _prepare(self, X, y, accountant, groups=None):
         candidates = list_candidates(self.param_grid, self.n_candidates, self.random_state)
         scoring, bounds = self._check_scoring(y)
         estimators = [self._candidate(parameters) for parameters in candidates]
-        requests = [self._request(estimator, X, y, accountant) for estimator in estimators]
+        rows = SearchRows(self.estimator, X, y, groups, self._unit)
+        requests = [self._request(estimator, rows, accountant) for estimator in estimators]
         mean_runs = float(max(len(candidates), _LEAST_RUNS) if self.mean_runs is None else self.mean_runs)
-        trial = self._try_out(estimators[0], X, y, scoring, bounds, accountant.neighboring)
+        trial = self._try_out(estimators[0], rows.X, rows.y, scoring, bounds, accountant.neighboring)
         search = Search(candidates, estimators, [], scoring, bounds, None, mean_runs, trial)
         return self._calibrated(search, requests, accountant)
 
     # ---- after the charge ------------------------------------------------------------------------
-    def _search(self, search, reservation, X, y, rng):
+    def _search(self, search, reservation, rows, rng):
         """Return (best run, None), or (None, the error to raise): nothing else of the runs remains."""
         try:
             held_out = None
             if search.score_noise is not None:
-                held_out = rng.random(num_samples(X)) < 1 / (self.cv or FOLDS)
+                held_out = rows.split(1 / (self.cv or FOLDS), rng)
             best = None
             for _ in range(reservation.draw_runs(self.runs, search.mean_runs, rng)):
-                run = self._run(search, reservation, X, y, held_out, rng)
+                run = self._run(search, reservation, rows, held_out, rng)
                 if best is None or run.rank > best.rank:
                     best = run
             return best or self._no_run(search), None
@@ -320,33 +338,34 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
             failed = f"a run failed ({type(error).__name__}{words})"
             return None, RuntimeError(f"{failed}; the search stays charged, and nothing else of it remains")
 
-    def _run(self, search, reservation, X, y, held_out, rng):
+    def _run(self, search, reservation, rows, held_out, rng):
         k = rng.integers(len(search.candidates))
         estimator = clone(search.estimators[k])
-        fit_rows, score_rows = (X, y), None
-        if held_out is not None:
-            fit_rows, score_rows = ((take(X, side), take(y, side)) for side in (~held_out, held_out))
+        X, y, groups = (rows.X, rows.y, rows.groups) if held_out is None else held_out.fit
         warned = []
-        if num_samples(fit_rows[0]):
+        if num_samples(X):
             with warnings.catch_warnings(record=True) as warned:
                 warnings.simplefilter("always")
-                estimator._fit_reserved(*fit_rows, search.plans[k], reservation)
+                estimator._fit_reserved(X, y, search.plans[k], reservation, groups)
         else:  # all of very few rows were held out
             k, estimator = 0, search.trial
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the scorer: they may depend on the exact values of its rows
-            rank, score = self._score(search, estimator, score_rows, rng)
+            rank, score = self._score(search, estimator, held_out, rng)
         return _Run(k, estimator, rank, score, warned)
 
-    def _score(self, search, estimator, rows, rng):
-        if rows is None:
+    def _score(self, search, estimator, held_out, rng):
+        if held_out is None:
             score = self._public_score(search.scoring, estimator)
             return (-math.inf if math.isnan(score) else score), score
         low, high = search.score_bounds
-        n_rows, score = num_samples(rows[0]), score_function(search.scoring, estimator)
-        terms = held_terms(score, *rows, take, n_rows, low)
+        n_rows, score = num_samples(held_out.score[0]), score_function(search.scoring, estimator)
+        terms = held_terms(score, *held_out.score, take, n_rows, low)
         neighboring = self.accountant_.neighboring
-        total, count = add_gaussian(bounded_score(terms, (low, high)), search.score_noise, rng, neighboring)
+        if self._unit is not None:
+            neighboring = UnitRelation(neighboring, self._unit)
+        query = bounded_score(terms, (low, high), held_out.unit_sizes)
+        total, count = add_gaussian(query, search.score_noise, rng, neighboring)
         if neighboring == "replace_one":
             count = float(n_rows)  # drawn independently of the values: public
         # the rows are the same in all runs, so their sums are compared: the noise of the count decides nothing

@@ -60,7 +60,7 @@ def check_score_bounds(scoring, score_bounds):
     return low, high
 
 
-def bounded_score(terms, score_bounds):
+def bounded_score(terms, score_bounds, unit_sizes=None):
     """Sum (u_i, 1) over the records, u_i the term of a record clipped to its bounds and moved to [-1/2, 1/2].
 
     Parameters
@@ -68,21 +68,32 @@ def bounded_score(terms, score_bounds):
     terms : array of shape (n_samples,)
         NaN counts as the lower bound.
     score_bounds : (float, float)
+    unit_sizes : int array of shape (n_samples,), default=None
+        Where units count 1, the number of rows m scored of the unit of each record, whose weight is then 1/m.
 
     Returns
     -------
     BoundedSum
         `value` of shape (2,), in steps of the lattice; weights (1, w). A record moves the weighted sum by at most
         sqrt(1/4 + w^2); replacing one by at most 1 (the count cancels); a thousandth more is for rounding.
+
+    Notes
+    -----
+    Steps of u_i / m and of 1/m are rounded towards zero, as whole numbers. So the second is at most 1/m, the first at
+    most half the second, and a record of weight 1/m adds no more than 1/m of what one of weight 1 may add.
     """
-    steps = np.trunc(_unit_terms(terms, score_bounds) * (1 / _LATTICE)).astype(np.int64)
-    value = np.array([steps.sum(), len(steps) * round(1 / _LATTICE)], dtype=np.int64)
+    steps, one = np.trunc(_unit_terms(terms, score_bounds) * (1 / _LATTICE)).astype(np.int64), round(1 / _LATTICE)
+    counts = np.full(len(steps), one, dtype=np.int64)
+    if unit_sizes is not None:
+        steps, counts = np.sign(steps) * (np.abs(steps) // unit_sizes), one // unit_sizes
+    value = np.array([steps.sum(), counts.sum()], dtype=np.int64)
     return BoundedSum(
         value,
         add_or_remove_one=_SLACK * (0.25 + SCORE_COUNT_WEIGHT**2) ** 0.5,
         replace_one=_SLACK,
         weights=np.array([1.0, SCORE_COUNT_WEIGHT]),
         lattice=_LATTICE,
+        weighted=unit_sizes is not None,
     )
 
 

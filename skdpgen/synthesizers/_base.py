@@ -394,9 +394,10 @@ class BaseSynthesizer(PrivateEstimator):
     def _issue_card(self, plan, rng, public_assumptions, gradient_noise=None, columns=None, declared=None):
         super()._issue_card(plan, rng, public_assumptions, gradient_noise, columns, declared)
         if plan.delta * self.row_count_ >= 1:
+            whose = "one or two rows" if plan.unit is None else "all rows of one or two units"
             warnings.warn(
                 f"delta={plan.delta:g} is not below one row in {self.row_count_:.0f}: at such a delta, a mechanism "
-                "that publishes one or two rows unchanged satisfies the definition. Choose a delta far below 1 / rows",
+                f"that publishes {whose} unchanged satisfies the definition. Choose a delta far below 1 / rows",
                 PrivacyLeakWarning,
                 stacklevel=6,  # _issue_card, _complete, _fit, fit, its context, the caller
             )

@@ -23,7 +23,7 @@ from ..tabular import Boolean, Categorical, Datetime, Numeric, TableEncoder
 from ..tabular._binning import fine_grid
 from ..tabular._learning import enough_rows
 
-__all__ = ["CountErrors", "PlannedTable", "count_errors", "joint_sd", "smallest_kept"]
+__all__ = ["CountErrors", "PlannedTable", "count_errors", "joint_sd", "smallest_kept", "weighs_units"]
 
 # Probability with which a category of the size stated is kept.
 _KEPT = 0.95
@@ -36,6 +36,8 @@ _HIDDEN = 3.0
 @dataclass(frozen=True, eq=False)
 class CountErrors:
     """Standard deviations of the noise on counts of all rows; NaN where the model is not made of counts.
+
+    Where each unit counts 1, "rows" here and below are units: a unit counts 1, shared by its rows.
 
     Parameters
     ----------
@@ -147,7 +149,7 @@ def _errors_of_scores(codec, scores, noise, neighboring):
     n_classes, n_blocks = max(codec.n_classes, 1), len(codec.n_levels)
     nobody = np.zeros((0, n_blocks), dtype=np.int64)
     empty = np.zeros(0, dtype=np.int64)
-    query = score_moments(nobody, scores, empty, min(n_classes, 2), empty if _counts_units(neighboring) else None)
+    query = score_moments(nobody, scores, empty, min(n_classes, 2), empty if weighs_units(neighboring) else None)
     sd = noise["moments"] * query.sensitivity(neighboring)
     weights = scores.weights[scores.first]
     one_way = n_classes**0.5 * sd * scores.l2_bound / CLASS_MEAN_WEIGHT / weights
@@ -181,11 +183,12 @@ def joint_sd(n_columns, noise_multiplier, neighboring):
 
 def _sensitivity(square, neighboring):
     """Sensitivity of counts of which a row adds one to each of several tables, with these squared weights in all."""
-    joint = BoundedSum(0.0, square**0.5, (2 * square) ** 0.5, weighted=_counts_units(neighboring))
+    joint = BoundedSum(0.0, square**0.5, (2 * square) ** 0.5, weighted=weighs_units(neighboring))
     return joint.sensitivity(neighboring)
 
 
-def _counts_units(neighboring):
+def weighs_units(neighboring):
+    """Whether sums count units, and not rows."""
     unit = unit_of(neighboring)
     return unit is not None and unit.weighting == "units"
 

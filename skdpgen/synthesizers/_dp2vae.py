@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
+from .._base import UNIT_CONSTRAINTS
 from ..accounting import Phase
 from ..data.frames import FrameRows
 from ..data.validation import validate_input
@@ -56,8 +57,8 @@ class SubsetTraining:
     encoder_update: str
     gradient_bound: float
 
-    def plan(self, noise_multiplier=0.0):
-        """The plan of these steps at some noise."""
+    def plan(self, noise_multiplier=0.0, unit=None):
+        """The plan of these steps at some noise, which protects a row or a `PrivacyUnit`."""
         from ..dpsgd._subsets import SubsetPlan
 
         return SubsetPlan(
@@ -68,6 +69,7 @@ class SubsetTraining:
             gradient_bound=self.gradient_bound,
             sampler=self.sampler,
             encoder_update=self.encoder_update,
+            unit=unit,
         )
 
 
@@ -164,10 +166,10 @@ def dp2vae_settings(parameters, defaults, seed):
 
 
 # ---- budget -------------------------------------------------------------------------------------------------------
-def plan_phases(rows, settings, bounds_share, neighboring):
+def plan_phases(rows, settings, bounds_share, relation):
     """Return the phases of a fit, in the order of their releases."""
     learned, from_moments = list(rows.phases(bounds_share)), settings.initial_steps is not None
-    if not from_moments and (neighboring != "replace_one" or has_classes(rows)):
+    if not from_moments and (relation != "replace_one" or has_classes(rows)):
         learned.append(Phase("counts", COUNT_SHARE))
     rest = remaining_share(learned, f"bounds_share={bounds_share} leaves nothing to the training")
     moments, decoder = settings.split if from_moments else (0.0, 1.0)
@@ -205,8 +207,8 @@ class DP2VAESynthesizer(BaseSynthesizer):
     id_column : column name (DataFrames), column number (arrays) or None, default=None
         Column of ids: a hash of the id under a secret key puts each record into a subset, and the model leaves the
         column out. Ids must be unique, independent of the rest of the record, and not row numbers. The unit of privacy
-        stays one row. Not allowed under "replace_one", where a changed id would move two subsets. None: every record
-        draws its subset at random.
+        stays one row. Not allowed under "replace_one", where a changed id would move two subsets, nor with `unit`.
+        None: every record, or every unit, draws its subset at random.
     sampler : {"poisson", "one_of_k", "balanced"}, default="poisson"
         How each step chooses its subsets: each with probability `subsets_per_step` / K; exactly one; or by a public
         schedule.
@@ -261,7 +263,19 @@ class DP2VAESynthesizer(BaseSynthesizer):
         File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
         the file of the model, for ``skdpgen.load``. A fit that goes on assigns subsets and trains encoders anew, as
-        they are never written. Not for "balanced".
+        they are never written. Not for "balanced", and not with `unit`.
+    unit : column name or None, default=None
+        Who is protected, where a person may have several rows: all rows with one identifier in this column of a
+        DataFrame. The column is neither modelled nor sampled. For arrays it is a name, and the identifiers are `groups`
+        of `fit`. All rows of a unit lie in one subset. None: one row.
+    max_rows_per_unit : int or None, default=None
+        With `unit`: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public.
+    unit_weighting : {"rows", "units"}, default="rows"
+        With `unit`: "rows" counts every row used, and the noise of moments and counts grows with `max_rows_per_unit`.
+        "units" counts every unit once: its rows are drawn into the batches of its subset as often as the one row of
+        another unit. The noise of the steps is that of a fit for one row under both.
+    missing_unit : {"refuse", "own"}, default="refuse"
+        With `unit`: whether a row without an identifier is refused, or counts as another unit.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
@@ -316,6 +330,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
 
     _parameter_constraints = {
         **DATA_CONSTRAINTS,
+        **UNIT_CONSTRAINTS,
         "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
         "image_shape": [tuple, list, None],
         "n_subsets": [Interval(Integral, 1, None, closed="left")],
@@ -379,6 +394,10 @@ class DP2VAESynthesizer(BaseSynthesizer):
         preset=None,
         max_memory=4.0,
         checkpoint=None,
+        unit=None,
+        max_rows_per_unit=None,
+        unit_weighting="rows",
+        missing_unit="refuse",
         noise="secure",
         device="cpu",
         random_state=None,
@@ -399,18 +418,22 @@ class DP2VAESynthesizer(BaseSynthesizer):
         self.bounds, self.l2_bound, self.image_shape = bounds, l2_bound, image_shape
         self.bounds_share, self.on_invalid = bounds_share, on_invalid
         self.preset, self.max_memory, self.checkpoint = preset, max_memory, checkpoint
+        self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
+        self.unit_weighting, self.missing_unit = unit_weighting, missing_unit
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, groups=None):
         """Release a generative model of the rows: a decoder.
 
         Parameters
         ----------
         X : DataFrame or array-like of shape (n_samples, n_features)
-            Arrays hold finite numbers.
+            Rows, one for each person, or with `unit` several. Arrays hold finite numbers.
         y : array-like of shape (n_samples,), default=None
             Labels; `sample` then returns (X, y). Not allowed with `target`.
+        groups : array-like of shape (n_samples,), default=None
+            Identifiers of the units of the rows, of any dtype; a DataFrame may have them in its column `unit`.
 
         Returns
         -------
@@ -425,14 +448,20 @@ class DP2VAESynthesizer(BaseSynthesizer):
 
         Notes
         -----
-        **Privacy.** The unit is one row, under `neighboring`. Charged before anything is released, as one composed
-        event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not declared (learned categories
-        also spend a tenth of `delta`); the moments, or the counts of the classes; and stage 2, whose unit is a subset
-        (a row is in one subset, which it may change from any gradient of norm `gradient_bound` to any other).
+        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
+        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
+        declared (learned categories also spend a tenth of `delta`); the moments, or the counts of the classes; the
+        number of rows, where each unit counts 1; and stage 2, whose unit is a subset (a row, or all rows of a unit, are
+        in one subset, which they may change from any gradient of norm `gradient_bound` to any other).
         """
-        return self._fit(X, y)
+        return self._fit(X, y, groups)
 
-    def _prepare(self, X, y, accountant):
+    def _prepare(self, X, y, accountant, groups=None):
+        if self.id_column is not None and self._unit is not None:
+            raise ValueError(
+                f"id_column= is for rows that are units: with unit={self._unit.name!r} all rows of a unit lie in one "
+                "subset, which the unit draws; leave out id_column=. Nothing was charged"
+            )
         settings = dp2vae_settings(self.get_params(deep=False), self._defaults(), self._seed())
         if self.id_column is not None and accountant.neighboring == "replace_one":
             raise ValueError(
@@ -440,15 +469,15 @@ class DP2VAESynthesizer(BaseSynthesizer):
                 "subsets change, where one is charged; leave it out (each record then draws its subset)"
             )
         X, ids = split_ids(X, self.id_column)
-        rows = self._read(X, y, settings)
+        rows = self._read(X, y, settings, groups)
         rows.ids = ids
         settings = replace(settings, chunks=check_networks(settings, rows))
-        phases = plan_phases(rows, settings, self.bounds_share, accountant.neighboring)
+        phases = plan_phases(rows, settings, self.bounds_share, self._relation(accountant))
         return (rows, settings), self._calibrate_phases(accountant, rows, phases)
 
-    def _read(self, X, y, settings):
+    def _read(self, X, y, settings, groups):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""
-        rows = validate_input(self, X, y)
+        rows = validate_input(self, X, y, groups)
         if isinstance(rows, FrameRows):
             if settings.networks.likelihood != "auto":
                 raise ValueError("likelihood= is for arrays: a DataFrame has one categorical distribution a column")

@@ -257,9 +257,13 @@ def fit_dp2vae_model(rows, settings, fit):
         lambda: release_facts(rows, settings, fit), _facts_state, lambda state: _restore_facts(rows, state)
     )
     plan = subset_plan(settings, fit)
-    row_count = fit.row_count(len(rows), max(1.0, float(counts.sum())))
+    counted = max(1.0, float(counts.sum()))
+    if moments is not None and "row_count" in fit.noise:  # released once, with the moments
+        row_count = moments.row_count
+    else:
+        row_count = fit.sample_size(rows, counted)
     weights = np.maximum(counts, max(1e-3 * float(np.abs(counts).sum()), 1e-9))
-    _warn_of_what_is_rare(settings.subsets.n_subsets, codec, weights, row_count)
+    _warn_of_what_is_rare(settings.subsets.n_subsets, codec, weights, fit.step_size(row_count, counted), rows.unit)
     x, classes, width = _encoded(rows, codec)
     likelihood, name, n_outputs = _make_likelihood(rows, settings.networks, codec, width)
     encoder, decoder = make_networks(settings.networks, width, codec.n_classes, n_outputs)
@@ -269,8 +273,8 @@ def fit_dp2vae_model(rows, settings, fit):
     else:
         synthetic = None if moments is None else _synthetic_rows(moments, settings, fit)
         auxiliary = initialise_networks(encoder, decoder, auxiliary, synthetic, codec.n_classes, likelihood, settings)
-    data, networks = (x, classes, rows.ids), (encoder, decoder, auxiliary)
-    noise = _train(data, networks, likelihood, codec.n_classes, plan, settings, fit)
+    networks = (encoder, decoder, auxiliary)
+    noise = _train((x, classes, rows), networks, likelihood, codec.n_classes, plan, settings, fit)
     description = None
     if settings.networks.decoder is None:
         description = {
@@ -288,7 +292,7 @@ def fit_dp2vae_model(rows, settings, fit):
 
 def subset_plan(settings, fit):
     """The plan of stage 2, covered by the charge."""
-    return fit.cover(settings.subsets.plan(fit.noise["decoder"]))
+    return fit.cover(settings.subsets.plan(fit.noise["decoder"], fit.plan.unit))
 
 
 def release_facts(rows, settings, fit):
@@ -307,12 +311,12 @@ def release_facts(rows, settings, fit):
         return _release_moments(rows, settings, fit)
     if isinstance(rows, FrameRows):
         codec, _ = rows.learn(noise, fit.plan.extra_delta, rng, neighboring)
-        classes = codec.codes(rows.frame)[1]
+        classes, n_rows = codec.codes(rows.frame)[1], len(rows.frame)
     else:
         sides = None if rows.image_shape is None else min(rows.image_shape[:2])
         codec = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, n_frequencies=sides)
-        classes = rows.codes
-    return codec, release_class_counts(codec, len(rows), classes, fit), None
+        classes, n_rows = rows.codes, len(rows)
+    return codec, release_class_counts(codec, n_rows, classes, fit, rows.unit_sizes), None
 
 
 def _release_moments(rows, settings, fit):
@@ -322,7 +326,7 @@ def _release_moments(rows, settings, fit):
         model = fit_frame_model(rows, model, fit)
         return model.codec, np.maximum(model.latent_model.class_counts, 0.0), model
     model = fit_array_model(rows, model, fit)
-    return model.codec, model.row_count * model.class_ratio, model
+    return model.codec, model.counted * model.class_ratio, model
 
 
 def _facts_state(facts):
@@ -445,17 +449,21 @@ def _make_likelihood(rows, settings, codec, width):
     return (kind(codec.n_levels.tolist()) if name == "table" else kind()), name, kind.outputs_per_column * width
 
 
-def _warn_of_what_is_rare(n_subsets, codec, weights, row_count):
-    """Warn, by released counts alone, of empty subsets and of classes that most of them do not have."""
-    if (empty := math.exp(-row_count / n_subsets)) > 0.05:
+def _warn_of_what_is_rare(n_subsets, codec, weights, counted, unit):
+    """Warn, by released counts alone, of empty subsets and of classes that most of them do not have.
+
+    `counted` is the released number of rows, or of units where each of them counts 1.
+    """
+    if (empty := math.exp(-counted / n_subsets)) > 0.05:
+        what = "rows" if unit is None or unit.weighting == "rows" else "units"
         warnings.warn(
-            f"n_subsets={n_subsets} for about {row_count:.0f} rows: about {empty:.0%} of the subsets are empty and "
+            f"n_subsets={n_subsets} for about {counted:.0f} {what}: about {empty:.0%} of the subsets are empty and "
             "contribute nothing but noise",
             UtilityWarning,
             stacklevel=2,
         )
     if codec.n_classes > 1:
-        absent = np.exp(-row_count * weights / weights.sum() / n_subsets)
+        absent = np.exp(-counted * weights / weights.sum() / n_subsets)
         if rare := [c for c, share in zip(codec.classes, absent) if share > 0.5 >= empty]:
             warnings.warn(
                 f"most of the {n_subsets} subsets have no row of the classes {listed(rare, 5)}: their encoders learn "
@@ -470,14 +478,16 @@ def _train(data, networks, likelihood, n_classes, plan, settings, fit):
     from ..dpsgd._subsets import assign_subsets, hash_subsets
     from ..nn._dp2vae_training import EncoderStack, EncoderTraining, SubsetRows, pretrain_encoders, train_decoder
 
-    (x, classes, ids), (encoder, decoder, auxiliary) = data, networks
+    (x, classes, private), (encoder, decoder, auxiliary) = data, networks
+    ids, units = private.ids, private.unit_codes
     encoders, k, rng = settings.encoders, settings.subsets.n_subsets, fit.rng
     stack = None
     if plan.steps_taken < plan.steps:  # of a fit that goes on, there may be no step left
         # A fit that goes on assigns subsets and trains encoders anew: nothing of them was written.
-        subsets = assign_subsets(len(x), k, rng) if ids is None else hash_subsets(ids, k, rng)
+        subsets = assign_subsets(len(x), k, rng, units=units) if ids is None else hash_subsets(ids, k, rng)
         known = classes >= 0  # a row of a class that was not released is in no subset
-        rows = SubsetRows(x[known], classes[known], n_classes, subsets[known], k)
+        counted = None if private.unit_sizes is None else units[known]  # where each unit counts 1
+        rows = SubsetRows(x[known], classes[known], n_classes, subsets[known], k, units=counted)
         training = EncoderTraining(
             key=bytes(rng.random_bytes(16)), steps=encoders.steps, batch_size=encoders.batch_size,
             learning_rate=_ENCODER_RATE, gradient_bound=settings.subsets.gradient_bound, refine_steps=_REFINE_STEPS,

@@ -14,7 +14,7 @@ from ..generators.product_mixture import TableModel
 from ..generators.refined_table import RefinedTable
 from ..tabular import Boolean, Categorical, Datetime
 from ..utils.printing import printable, table_lines
-from ._count_errors import count_errors, joint_sd, smallest_kept
+from ._count_errors import count_errors, joint_sd, smallest_kept, weighs_units
 
 __all__ = ["ColumnSummary", "FitSummary", "summarize"]
 
@@ -45,10 +45,11 @@ class ColumnSummary:
     other : float or None
         Share of the synthetic rows that have "other"; None for a column without it.
     count_error : float or None
-        Standard error, in rows, of the number of rows at one category or bin; None where the model is not made of
-        counts, and for a column that a constraint constructs, of which nothing is counted.
+        Standard error of the number of rows at one category or bin, in rows, or in units where each of them counts 1;
+        None where the model is not made of counts, and for a column that a constraint constructs, of which nothing is
+        counted.
     count_error_percent : float or None
-        The same in percent of all rows.
+        The same in percent of all rows, or of all units.
     ends : tuple of str
         "cut low", "cut high": learned bounds cut off values; "smeared low", "smeared high": many equal values at an end
         of the column are drawn from an interval.
@@ -75,13 +76,19 @@ class FitSummary:
     n_rows : float
         Released number of rows.
     smallest_kept : float or None
-        Rows of the smallest category that is kept with probability .95, where categories were learned.
+        Rows, or units, of the smallest category that is kept with probability .95, where categories were learned.
+    counted : {"rows", "units"}, default="rows"
+        What was counted: rows, or units where each of them counts 1. Errors and `smallest_kept` are in these.
+    n_counted : float or None
+        Released number of them; None: `n_rows`.
     """
 
     columns: tuple
     n_rows: float
     smallest_kept: float | None
     _spikes: dict = field(default_factory=dict, compare=False)
+    counted: str = "rows"
+    n_counted: float | None = None
 
     def to_frame(self):
         """Return the columns as a DataFrame, one row each."""
@@ -91,13 +98,22 @@ class FitSummary:
         head = ("column", "kind", "bounds or categories", "", "other", "error of a count", "at its ends")
         lines = [_line(column) for column in self.columns[:_SHOWN]]
         more = len(self.columns) - len(lines)
-        kept = self.smallest_kept
+        kept, what = self.smallest_kept, self.counted
         words = [
             *([f"and {more} more columns: see to_frame()"] if more else []),
-            f"{self.n_rows:.0f} rows by the released count; errors are standard errors, in rows and in percent of them",
-            *([f"a learned category is kept with probability .95 if {kept:.0f} rows have it"] if kept else []),
+            *self._numbers_in_words(),
+            *([f"a learned category is kept with probability .95 if {kept:.0f} {what} have it"] if kept else []),
         ]
         return "\n".join([*table_lines(head, lines), *words])
+
+    def _numbers_in_words(self):
+        if self.counted == "rows":
+            errors = "errors are standard errors, in rows and in percent of them"
+            return [f"{self.n_rows:.0f} rows by the released count; {errors}"]
+        return [
+            f"{self.n_counted:.0f} units, which have {self.n_rows:.0f} of the rows used, by the released counts",
+            "errors are standard errors, in units and in percent of them: a unit counts 1, shared by its rows",
+        ]
 
     def _repr_html_(self):
         return self.to_frame().to_html()
@@ -107,7 +123,8 @@ class FitSummary:
         lost = [c for c in self.columns if c.learned and c.other is not None and c.other > _MUCH and c.categories]
         if lost:
             named = _named([f"{c.name!r} ({c.other:.0%})" for c in lost])
-            fewer = f" that fewer than about {self.smallest_kept:.0f} rows have" if self.smallest_kept else ""
+            least = self.smallest_kept
+            fewer = f" that fewer than about {least:.0f} {self.counted} have" if least else ""
             yield (
                 f'the synthetic rows have "other" in much of {named}: categories{fewer} are lost in the noise. Declare '
                 "the categories in the schema, if they are public, or merge rare ones"
@@ -162,12 +179,14 @@ def summarize(model, card: PrivacyCard, importance=None):
     FitSummary
     """
     codec, n_rows = model.codec, float(model.row_count)
+    counts_units = weighs_units(card.relation)
+    n_counted = _n_units(model) if counts_units else n_rows
     noise, delta = _noise_of(card)
-    errors = _errors(model, noise, card.relation, importance or {})
+    errors = _errors(model, noise, card.relation, importance or {}, n_counted)
     position = {block.name: i for i, block in enumerate(codec.blocks)}
     others = _shares_of_other(model)
     sd = joint_sd(len(codec.encoder.binnings_), noise.get("bins", 0.0), card.relation)
-    visible = max(_VISIBLE, max(_SURE * sd, _FEWEST) / max(n_rows, 1.0))
+    visible = max(_VISIBLE, max(_SURE * sd, _FEWEST) / max(n_counted, 1.0))
     columns, spikes = [], {}
     constructed = frozenset() if codec.construction is None else codec.construction.constructed
     for column in codec.drawn_schema.columns:
@@ -194,7 +213,7 @@ def summarize(model, card: PrivacyCard, importance=None):
                 len(column.categories) if categorical else None,
                 None if made else others.get(name),
                 None if math.isnan(error) else float(error),
-                None if math.isnan(error) else float(100 * error / max(n_rows, 1.0)),
+                None if math.isnan(error) else float(100 * error / max(n_counted, 1.0)),
                 tuple(ends),
             )
         )
@@ -203,7 +222,14 @@ def summarize(model, card: PrivacyCard, importance=None):
         schema = codec.encoder.schema_
         n_columns = sum(isinstance(schema[name], Categorical) for name in codec.learned)
         kept = smallest_kept(len(codec.learned), n_columns, noise["schema"], delta, card.relation) or None
-    return FitSummary(tuple(columns), n_rows, kept, spikes)
+    what = {"counted": "units", "n_counted": n_counted} if counts_units else {}
+    return FitSummary(tuple(columns), n_rows, kept, spikes, **what)
+
+
+def _n_units(model):
+    """Released number of units, where each of them counts 1: the sum of the counts of the classes."""
+    latent = getattr(model, "latent_model", None)
+    return float((model.component_weights if latent is None else latent.class_counts).sum())
 
 
 def _noise_of(card):
@@ -217,7 +243,7 @@ def _noise_of(card):
     return {label: row.noise_multiplier for label, row in zip(labels, charge.releases)}, charge.extra_delta
 
 
-def _errors(model, noise, neighboring, importance):
+def _errors(model, noise, neighboring, importance, n_counted):
     """Errors of the counts of a model that is made of them alone; None for any other."""
     latent = getattr(model, "latent_model", None)
     if latent is None or model.mixture is not None or model.net is not None or "moments" not in noise:
@@ -227,8 +253,8 @@ def _errors(model, noise, neighboring, importance):
     weights = np.array([importance.get(block.name, 1.0) for block in model.codec.blocks])
     if isinstance(latent, TableModel):
         pairs = latent.points.shape[2] > 1  # one support point a class: the columns are independent
-        return count_errors(model.codec, noise, neighboring, model.row_count, weights, pairs=pairs)
-    return count_errors(model.codec, noise, neighboring, model.row_count, weights, scores=latent.scores)
+        return count_errors(model.codec, noise, neighboring, n_counted, weights, pairs=pairs)
+    return count_errors(model.codec, noise, neighboring, n_counted, weights, scores=latent.scores)
 
 
 def _shares_of_other(model):

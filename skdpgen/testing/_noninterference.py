@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from .._types import PrivacyUnit, UnitRelation, unit_of
+from .._types import UnitRelation, unit_of
 from ..utils.clock import one_day
 from ._replay import difference, fit_along
 
@@ -82,19 +82,14 @@ def check_noninterference(estimator, data_a, data_b, *, rows=None, source=None, 
     replace = make(data_a)[0].get_params(deep=False)["neighboring"] == "replace_one" or _accountant_replaces(
         make(data_a)[0]
     )
-    has_units = make(data_a)[0].get_params(deep=False).get("max_rows_per_unit") is not None
-    if has_units and rows is None:
+    unit = _unit_of(make(data_a)[0], data_a)
+    if unit is not None and rows is None:
         raise ValueError("of an estimator with units, give rows= of one unit that is nowhere else")
-    parameters = make(data_a)[0].get_params(deep=False)
-    unit = None
-    if has_units:
-        name = "unit" if parameters["unit"] is None else str(parameters["unit"])
-        unit = PrivacyUnit(name, parameters["max_rows_per_unit"], parameters["unit_weighting"])
-    if replace and not has_units and _length(data_a) != _length(data_b):
+    if replace and unit is None and _length(data_a) != _length(data_b):
         raise ValueError("under replace_one the number of rows is public: give data sets of one length")
     pool = _Pool(data_a, data_b, data_a if rows is None else _tuple(rows))
-    if has_units:
-        pool.find_units(parameters["unit"])
+    if unit is not None:
+        pool.find_units(unit.name)
     first = _fit(make, data_a)
     spent, _ = make(data_a)
     neighbouring = pool.neighbours(replace, own_rows=rows is not None) if neighbours else None
@@ -209,6 +204,12 @@ def _accountant_replaces(estimator):
     return accountant is not None and accountant.neighboring == "replace_one"
 
 
+def _unit_of(estimator, data):
+    """Who a fit of these data protects, where that is not a row: a PrivacyUnit."""
+    resolve = getattr(estimator, "_resolve_unit", None)
+    return None if resolve is None else resolve(data[2] if len(data) == 3 else None)
+
+
 def _tuple(data):
     return data if isinstance(data, tuple) else (data,)
 
@@ -228,9 +229,12 @@ class _Pool:
             raise ValueError("the data sets must all have y, or none of them")
         self._parts = [_joined([np.asarray(p) if isinstance(p, list) else p for p in parts]) for parts in zip(*sets)]
 
-    def find_units(self, column):
+    def find_units(self, name):
         """Take the units from a column of the frame, or from the third argument of ``fit``."""
-        values = self._parts[2] if len(self._parts) == 3 else self._parts[0][column]
+        if len(self._parts) == 3:
+            values = self._parts[2]
+        else:
+            values = next(column for label, column in self._parts[0].items() if str(label) == name)
         self._units = pd.factorize(values)[0]
 
     def taken(self, at):

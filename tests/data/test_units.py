@@ -14,13 +14,12 @@ from scipy.stats import chisquare, norm
 
 from skdpgen import (
     DPPCA,
-    DP2VAESynthesizer,
     DPGaussianMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
     PrivacyAccountant,
-    PrivateSearchCV,
 )
+from skdpgen._base import PrivateEstimator
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedSum, PrivacyUnit, UnitRelation
 from skdpgen.accounting import BudgetPlan
 from skdpgen.data import units
@@ -634,16 +633,14 @@ def test_the_threshold_of_a_fit_is_that_of_its_unit(weighting, monkeypatch):
     assert seen == [PrivacyUnit("pid", 2, weighting)] * 3
 
 
-def test_a_search_that_would_hold_out_single_rows_refuses_units():
-    estimator = MomentSynthesizer(schema=_VISITS, unit="pid", max_rows_per_unit=2)
-    search = PrivateSearchCV(estimator, {"n_components": [1, 2]}, epsilon=1.0, score_bounds=(-10, 0))
-    with pytest.raises(ValueError, match="hold out single rows"):
-        search.fit(_visits())
-
-
 def test_estimators_without_units_refuse_groups():
-    with pytest.raises(ValueError, match="protects one row"):
-        DP2VAESynthesizer().plan(np.zeros((4, 2)), groups=[1, 1, 2, 2])
+    class OfRows(PrivateEstimator):
+        def __init__(self, epsilon=1.0, delta=None, neighboring=None, accountant=None, noise="secure"):
+            self.epsilon, self.delta, self.neighboring = epsilon, delta, neighboring
+            self.accountant, self.noise = accountant, noise
+
+    with pytest.raises(ValueError, match="OfRows, which protects one row"):
+        OfRows().plan(np.zeros((4, 2)), groups=[1, 1, 2, 2])
 
 
 def test_a_unit_survives_the_model_file_and_the_plan(tmp_path):

@@ -175,7 +175,12 @@ def test_no_run_of_a_frame_gives_a_public_model(monkeypatch):
 
 def test_rows_are_held_out_one_by_one(monkeypatch):
     seen, run = [], PrivateSearchCV._run
-    monkeypatch.setattr(PrivateSearchCV, "_run", lambda self, *a: (seen.append(a[4]), run(self, *a))[1])
+    first = X[:, 0]  # no two rows have one value
+    monkeypatch.setattr(
+        PrivateSearchCV,
+        "_run",
+        lambda self, *a: (seen.append(np.isin(first, a[3].score[0][:, 0])), run(self, *a))[1],
+    )
     monkeypatch.setattr(reservation, "run_probabilities", lambda *_: np.array([0.0, 0.0, 1.0]))
     for k in range(15):
         with seeded_noise(k, quiet=True):
@@ -187,7 +192,7 @@ def test_rows_are_held_out_one_by_one(monkeypatch):
     # a record more changes nothing for the others
     with seeded_noise(0, quiet=True):
         _search(cv=4).fit(X[:-1])
-    assert np.array_equal(seen[-1], seen[0][:-1])
+    assert np.array_equal(seen[-1][:-1], seen[0][:-1])
 
 
 def test_a_better_candidate_is_found():
@@ -201,10 +206,10 @@ def test_a_better_candidate_is_found():
 def test_public_data_are_scored_exactly_and_nothing_is_held_out(monkeypatch):
     public = np.random.default_rng(9).normal(size=(200, 4)) * [1.0, 0.6, 0.2, 0.05]
     held, run = [], PrivateSearchCV._run
-    monkeypatch.setattr(PrivateSearchCV, "_run", lambda self, *a: (held.append(a[4]), run(self, *a))[1])
+    monkeypatch.setattr(PrivateSearchCV, "_run", lambda self, *a: (held.append(a[3]), run(self, *a))[1])
     search = _search(public_data=public, score_bounds=None, runs="logarithmic").fit(X)
     assert search.best_score_ == search.best_estimator_.score(public)
-    assert all(mask is None for mask in held)
+    assert all(split is None for split in held)
     assert "public_data: declared public by the caller" in search.card_["public_assumptions"]
     for refused in ({"cv": 3}, {"score_bounds": (0, 1)}):
         with pytest.raises(ValueError, match="with public_data there is none"):

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.model_selection import ParameterGrid
 
 from skdpgen import DPPCA, PrivateSearchCV
+from skdpgen.model_selection._folds import SearchRows
 from skdpgen.model_selection._planning import Search
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import make_noise_generator
@@ -28,7 +29,7 @@ class Candidate(BaseEstimator):
     def __init__(self, k=0, accountant=None):
         self.k, self.accountant = k, accountant
 
-    def _fit_reserved(self, X, y, plan, reservation):
+    def _fit_reserved(self, X, y, plan, reservation, groups=None):
         reservation.take(plan)
         self.fitted.candidates.append(self.k)
         return self
@@ -51,7 +52,7 @@ class Runs:
 class Telling(Candidate):
     """Warns in each fit."""
 
-    def _fit_reserved(self, X, y, plan, reservation):
+    def _fit_reserved(self, X, y, plan, reservation, groups=None):
         warnings.warn(f"candidate {self.k}", UserWarning, stacklevel=2)
         return super()._fit_reserved(X, y, plan, reservation)
 
@@ -65,7 +66,7 @@ def best_of_searches(kind, n_candidates, n_searches):
     plan = plan._replace(candidates=list(range(n_candidates)))
     for _ in range(n_searches):
         Candidate.fitted.candidates = []
-        best, failure = search._search(plan, Runs(), np.zeros((4, 1)), None, rng)
+        best, failure = search._search(plan, Runs(), SearchRows(kind(), np.zeros((4, 1)), None, None, None), rng)
         assert failure is None
         found.append((best, list(Candidate.fitted.candidates)))
     return found

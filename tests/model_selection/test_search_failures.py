@@ -23,6 +23,7 @@ from skdpgen import (
 )
 from skdpgen.accounting._reservation import Reservation
 from skdpgen.exceptions import BudgetExceededError, InvalidInputError
+from skdpgen.model_selection._folds import SearchRows
 from skdpgen.model_selection._planning import public_model
 from skdpgen.model_selection._scoring import same_terms
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric
@@ -194,7 +195,7 @@ def test_a_fit_that_a_search_would_not_call_is_refused_unpaid():
     for estimator in (_Doubled(bounds=(-4, 4)), _search()):
         with pytest.raises(ValueError, match="not its fit"):
             PrivateSearchCV(estimator, {"epsilon_": [1, 2]}, accountant=accountant, score_bounds=(-30, 10))._request(
-                estimator, X, None, accountant
+                estimator, SearchRows(estimator, X, None, None, None), accountant
             )
     assert not accountant.charges
 

@@ -12,6 +12,7 @@ from _sabotage import Claim, assert_caught, before, mutant_ids, quietly
 from skdpgen import DPPCA, PrivateSearchCV
 from skdpgen.accounting import describe_event
 from skdpgen.accounting._reservation import Reservation
+from skdpgen.model_selection._folds import SearchRows
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.watching import watch_releases
 
@@ -132,18 +133,15 @@ MUTANTS = [
     (
         "folds of a fixed size",
         [COINS],
-        (S._search, ("$rng.random(num_samples($x)) < 1 / (self.cv or FOLDS)", "np.arange(num_samples($x)) % 5 == 0")),
+        (SearchRows.split, ("$rng.random(self.n_units) < $share", "np.arange(self.n_units) % 5 == 0")),
     ),
-    ("fits to all rows", [COINS], (S._run, ("~$held_out", "~$held_out | True"))),
+    ("fits to all rows", [COINS], (SearchRows.split, ("~$held_out", "~$held_out | True"))),
     (
         "folds drawn anew in each run",
         [COINS],
         (
             S._run,
-            (
-                "($taken for $side in (~$held_out, $held_out))",
-                "($taken for coin in [$6.random(len($held_out)) < 0.2] for $side in (~coin, coin))",
-            ),
+            before("$k = $rng.integers(len($search.candidates))", "$4 = $3.split(0.2, $rng)"),
         ),
     ),
     (
@@ -166,7 +164,9 @@ MUTANTS = [
         [KEPT],
         (
             S._run,
-            before("$rank, $score = self._score($search, $estimator, $rows, $rest)", "$estimator.rows_ = $rows[0]"),
+            before(
+                "$rank, $score = self._score($search, $estimator, $rows, $rest)", "$estimator.rows_ = $rows.score[0]"
+            ),
         ),
     ),
     (

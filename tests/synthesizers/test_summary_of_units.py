@@ -1,0 +1,86 @@
+"""What a fit says of counts is in units where each of them counts 1, and in rows elsewhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import skdpgen
+from skdpgen import MomentSynthesizer, P3GMSynthesizer, Schema
+from skdpgen.accounting import BudgetPlan
+from skdpgen.exceptions import PrivacyLeakWarning
+from skdpgen.tabular import Categorical, Numeric
+
+UNIT = {"unit": "pid", "max_rows_per_unit": 4}
+SCHEMA = Schema([Numeric("a", (-4, 4)), Categorical("c", ("x", "y", "z"))])
+
+
+def _visits(n_units=1000):
+    """Every unit has four rows, of which one in ten has a rare category."""
+    rng = np.random.default_rng(0)
+    pid = np.repeat(np.arange(n_units), 4)
+    words = np.where(rng.random(len(pid)) < 0.1, "z", rng.choice(["x", "y"], len(pid)))
+    return pd.DataFrame({"pid": pid, "a": rng.normal(size=len(pid)), "c": words})
+
+
+@pytest.mark.parametrize("estimator", [MomentSynthesizer, P3GMSynthesizer])
+def test_a_summary_counts_units_where_they_are_counted(estimator, tmp_path):
+    synth = estimator(20.0, unit_weighting="units", random_state=0, **UNIT).fit(_visits())
+    summary = synth.summary_
+    assert summary.counted == "units"
+    assert summary.n_counted == pytest.approx(1000, abs=20)
+    assert summary.n_rows == pytest.approx(4000, abs=80)
+    for column in summary.columns:
+        assert column.count_error_percent == pytest.approx(100 * column.count_error / summary.n_counted)
+    text = repr(summary)
+    assert "units, which have" in text
+    assert "in units and in percent of them" in text
+    assert f"if {summary.smallest_kept:.0f} units have it" in text
+    synth.save(tmp_path / "m.safetensors")
+    assert repr(skdpgen.load(tmp_path / "m.safetensors").summary_) == text
+
+
+def test_a_summary_counts_rows_where_they_are_counted():
+    summary = MomentSynthesizer(20.0, random_state=0, **UNIT).fit(_visits()).summary_
+    assert (summary.counted, summary.n_counted) == ("rows", None)
+    assert "rows by the released count; errors are standard errors, in rows" in repr(summary)
+    assert f"if {summary.smallest_kept:.0f} rows have it" in repr(summary)
+
+
+def test_a_warning_of_lost_categories_counts_units():
+    frame = _visits().assign(c=lambda f: np.where(f["c"] == "z", [f"v{i % 80}" for i in range(len(f))], f["c"]))
+    with pytest.warns(skdpgen.exceptions.UtilityWarning, match="units have are lost"):
+        MomentSynthesizer(10.0, unit_weighting="units", random_state=0, **UNIT).fit(frame)
+
+
+def test_the_stated_error_of_units_is_that_of_the_counts_that_a_model_has():
+    """Over twenty fits, the share of "z" varies as much as its error in percent of the units says."""
+    frame, shares, stated = _visits(), [], []
+    for seed in range(20):
+        synth = MomentSynthesizer(3.0, schema=SCHEMA, target="c", unit_weighting="units", random_state=seed, **UNIT)
+        synth.fit(frame)
+        shares.append(synth.class_ratio_[2])
+        stated.append(next(c for c in synth.summary_.columns if c.name == "c").count_error_percent / 100)
+    ratio = np.std(shares, ddof=1) / np.mean(stated)
+    assert 0.5 < ratio < 1.7  # of rows instead of units it would be 4; chance alone moves it by a sixth
+
+
+def test_a_plan_counts_units_and_says_so():
+    frame = _visits()
+    plans = {w: MomentSynthesizer(1.0, unit_weighting=w, **UNIT).plan(frame) for w in ("rows", "units")}
+    of_rows, of_units = BudgetPlan.of(plans["rows"], 5000), BudgetPlan.of(plans["units"], 5000)
+    assert (of_rows.counted, of_units.counted) == ("rows", "units")
+    assert of_rows.assumptions[0] == "5000 rows"
+    assert of_units.assumptions[0] == "5000 units"
+    text = str(of_units)
+    assert "in units: each counts 1, shared by its rows" in text
+    assert all("units" in line for line in text.splitlines() if line.startswith(("learned", "number")))
+    assert of_units.to_dict()["counted"] == "units"
+    with pytest.raises(ValueError, match="some of these plans count rows"):
+        BudgetPlan.of(list(plans.values()), 5000)
+
+
+def test_a_delta_that_is_too_large_names_units():
+    with pytest.warns(PrivacyLeakWarning, match="all rows of one or two units"):
+        MomentSynthesizer(1.0, 1e-3, schema=SCHEMA, **UNIT).fit(_visits(500))
