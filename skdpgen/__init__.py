@@ -21,6 +21,7 @@ _HOMES = {
     "DPVAESynthesizer": "synthesizers",
     "DPMERFSynthesizer": "synthesizers",
     "DPGMSynthesizer": "synthesizers",
+    "DPCGANSynthesizer": "synthesizers",
     "PrivatePipeline": "synthesizers",
     "sample_pipeline": "synthesizers",
     "load": "synthesizers",

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from ..accounting._facts import table_columns
 from ..exceptions import InvalidInputError
 from ..tabular import Numeric
 from ..tabular._schema import check_unique
 from ..utils.validation import validate_data, validate_rows
-from .arrays import ArrayRows, point_out_images
+from .arrays import ArrayRows, check_image_shape, point_out_images
 from .frames import FrameRows
 from .scaling import check_bounds
 from .sources import open_source
 from .units import read_groups
 
-__all__ = ["columns_of", "public_assumptions", "refuse_given", "validate_input", "without_unit"]
+__all__ = ["columns_of", "public_assumptions", "read_vectors", "refuse_given", "validate_input", "without_unit"]
 
 
 def validate_input(estimator, X, y, groups=None, *, conditional=True):
@@ -64,6 +65,38 @@ def validate_input(estimator, X, y, groups=None, *, conditional=True):
     return ArrayRows(
         X, y, bounds=estimator.bounds, l2_bound=estimator.l2_bound, image_shape=estimator.image_shape, **shared
     )
+
+
+def read_vectors(estimator, X, y, groups=None):
+    """Validate the data for a network, which takes rows as they are: no norm of a row is learned, none is clipped.
+
+    Parameters
+    ----------
+    estimator, X, y, groups
+        As in `validate_input`.
+
+    Returns
+    -------
+    FrameRows or ArrayRows
+        What is private stays in it. Frames are in memory.
+    """
+    shared = {name: getattr(estimator, name) for name in ("classes", "target_type", "on_invalid")}
+    if isinstance(X, pd.DataFrame):
+        refuse_given(estimator, ("bounds", "image_shape"), "for arrays; for a DataFrame, declare schema=")
+        check_unique(X.columns)
+        head, schema, units = without_unit(estimator, X, groups)
+        validate_data(estimator, head, skip_check_array=True)
+        return FrameRows(X, y, target=estimator.target, schema=schema, units=units, **shared)
+    refuse_given(estimator, ("schema", "target"), "for DataFrames; for an array, declare bounds= and give y")
+    X = validate_rows(estimator, X, order=None)
+    shape, unit = check_image_shape(estimator.image_shape, X.shape[1]), estimator._unit
+    # no row is clipped as a whole, its gradient is: the norm bound is that of the unit box
+    box = float(X.shape[1] + 1) ** 0.5
+    ids = None if unit is None else read_groups(groups, len(X), unit, estimator.missing_unit)
+    rows = ArrayRows(X, y, bounds=estimator.bounds, l2_bound=box, image_shape=None, ids=ids, **shared)
+    if shape is not None and rows.numeric_target:
+        raise InvalidInputError("images take classes as y, not numbers")
+    return rows
 
 
 def without_unit(estimator, head, groups):

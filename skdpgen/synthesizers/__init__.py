@@ -7,6 +7,7 @@ import importlib
 # Imported on first use: a fit needs one of them.
 _HOMES = {
     "DP2VAESynthesizer": "_dp2vae",
+    "DPCGANSynthesizer": "_dpcgan",
     "DPGMSynthesizer": "_dpgm",
     "DPMERFSynthesizer": "_dp_merf",
     "DPVAESynthesizer": "_privae",

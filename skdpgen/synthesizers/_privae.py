@@ -5,18 +5,13 @@ from __future__ import annotations
 from numbers import Integral, Real
 
 import numpy as np
-import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from .._base import UNIT_CONSTRAINTS
-from ..data.arrays import ArrayRows, check_image_shape
 from ..data.frames import FrameRows
-from ..data.units import read_groups
-from ..data.validation import refuse_given, without_unit
-from ..exceptions import InvalidInputError
+from ..data.validation import read_vectors
 from ..generators.components import join_chunks
-from ..tabular._schema import check_unique
-from ..utils.validation import MOST_UNITS, HasMethods, Interval, StrOptions, fit_context, validate_data, validate_rows
+from ..utils.validation import MOST_UNITS, HasMethods, Interval, StrOptions, fit_context
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer, LatentTransformerMixin
 from ._vae_model import (
     VAEModel,
@@ -47,24 +42,11 @@ class LikelihoodSynthesizer(BaseSynthesizer):
 
     def _read(self, X, y, groups=None):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""
-        shared = {name: getattr(self, name) for name in ("classes", "target_type", "on_invalid")}
-        if isinstance(X, pd.DataFrame):
-            refuse_given(self, ("bounds", "image_shape"), "for arrays; for a DataFrame, declare schema=")
+        rows = read_vectors(self, X, y, groups)
+        if isinstance(rows, FrameRows):
             if self.likelihood != "auto":
                 raise ValueError("likelihood= is for arrays: a DataFrame has one categorical distribution a column")
-            check_unique(X.columns)
-            head, schema, units = without_unit(self, X, groups)
-            validate_data(self, head, skip_check_array=True)
-            return FrameRows(X, y, target=self.target, schema=schema, units=units, **shared)
-        refuse_given(self, ("schema", "target"), "for DataFrames; for an array, declare bounds= and give y")
-        X = validate_rows(self, X, order=None)
-        shape = check_image_shape(self.image_shape, X.shape[1])
-        # no row is clipped as a whole, its gradient is: the norm bound is that of the unit box
-        box = float(X.shape[1] + 1) ** 0.5
-        ids = None if self._unit is None else read_groups(groups, len(X), self._unit, self.missing_unit)
-        rows = ArrayRows(X, y, bounds=self.bounds, l2_bound=box, image_shape=None, ids=ids, **shared)
-        if shape is not None and rows.numeric_target:
-            raise InvalidInputError("images take classes as y, not numbers")
+            return rows
         lowest = None if rows.bounds is None else rows.bounds[0]
         if self.likelihood == "bernoulli" and (lowest is None or not (lowest >= 0).all()):
             raise ValueError('likelihood="bernoulli" needs declared bounds that are not negative, and no numeric y')

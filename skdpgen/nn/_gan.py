@@ -1,0 +1,173 @@
+"""Adversarial training under DP-SGD: a discriminator, whose private gradients are noised, and its generator."""
+
+from __future__ import annotations
+
+import numbers
+
+import torch
+import torch.nn.functional as F
+from skorch.callbacks import Callback
+from torch import nn
+
+from ..dpsgd import ClippedSum, LossModule
+from ._generators import one_hot
+from ._networks import ToImage
+
+__all__ = ["ADAM_BETAS", "DiscriminatorModule", "GeneratorTraining"]
+
+# Slope of the leaky ReLU, and betas of Adam: those of DCGAN (Radford, Metz, Chintala, ICLR 2016).
+_SLOPE, ADAM_BETAS = 0.2, (0.5, 0.999)
+
+
+class DiscriminatorModule(nn.Module):
+    """Network that tells private rows from generated ones; the loss of a private row is ``-log D(x)``.
+
+    Parameters
+    ----------
+    n_features : int
+        Columns of a row, without labels.
+    n_labels : int, default=0
+        Number of trailing one-hot label columns. The last layer has one output for each class, and the score of a row
+        is that of its class (a projection discriminator).
+    n_hidden : int or sequence of int, default=128
+        Widths of the hidden layers (leaky ReLU); without `image_shape`.
+    image_shape : tuple, default=None
+        Shape of a row that is an image: two 5 x 5 convolutions of stride 2 then stand in place of these layers.
+    n_channels : int, default=16
+        Channels of the first convolution; the second has twice as many.
+
+    Notes
+    -----
+    No layer mixes rows. Few parameters are better under DP-SGD: the norm of the noise grows with their number.
+
+    References
+    ----------
+    T. Miyato, M. Koyama, "cGANs with projection discriminator", ICLR 2018.
+    """
+
+    def __init__(self, n_features, n_labels=0, *, n_hidden=128, image_shape=None, n_channels=16):
+        super().__init__()
+        self.n_features, self.n_labels = n_features, n_labels
+        if image_shape is not None:
+            height, width = (-(-side // 8) * 2 for side in image_shape[:2])  # `ToImage` pads to multiples of 8
+            layers = [
+                ToImage(image_shape),
+                nn.Conv2d((*image_shape, 1)[2], n_channels, 5, 2, 2), nn.LeakyReLU(_SLOPE),
+                nn.Conv2d(n_channels, 2 * n_channels, 5, 2, 2), nn.LeakyReLU(_SLOPE), nn.Flatten(),
+            ]  # fmt: skip
+            n_in = 2 * n_channels * height * width
+        else:
+            layers, n_in = [], n_features
+            for n in [n_hidden] if isinstance(n_hidden, numbers.Integral) else n_hidden:
+                layers += [nn.Linear(n_in, n), nn.LeakyReLU(_SLOPE)]
+                n_in = n
+        self.network = nn.Sequential(*layers, nn.Linear(n_in, 1 + n_labels))
+
+    def scores(self, x):
+        """Log-odds that rows are private ones, shape (batch,)."""
+        output = self.network(x[:, : self.n_features])
+        return output[:, 0] + (output[:, 1:] * x[:, self.n_features :]).sum(1)
+
+    def forward(self, x):
+        """Loss of each private row, shape (batch,)."""
+        return F.softplus(-self.scores(x))
+
+    def losses_of_generated(self, x):
+        """Loss of each generated row, shape (batch,)."""
+        return F.softplus(self.scores(x))
+
+
+class GeneratorTraining(Callback):
+    """Train a generator against the discriminator of a net: post-processing of what the net releases.
+
+    Each step of the net releases the noisy mean gradient of private rows. To it this callback adds the mean gradient of
+    generated rows, and after every `n_critic` steps it takes one step of the generator against the discriminator.
+
+    Parameters
+    ----------
+    generator : ConditionalGenerator
+        Trained in place; at the end it has the average of its parameters.
+    class_ratio : array of shape (n_classes,)
+        Public or released shares of the classes, by which the labels of generated rows are drawn.
+    n_critic : int
+        Steps of the discriminator for each of the generator.
+    learning_rate : float
+        Of Adam for the generator.
+    n_rows : int
+        Number of generated rows in a step; public.
+    seed : int
+        Of latents and labels; public.
+    average : float, default=0.99
+        Decay of the exponential average of the generator's parameters.
+
+    Notes
+    -----
+    It reads parameters, which are functions of earlier releases, and its public seed, and no private row: callbacks of
+    a `DPNet` get none. So neither the gradient of generated rows nor the generator needs noise. The gradients of
+    generated rows are clipped one by one, as those of private rows are: without it the two sides of the loss would have
+    different weights wherever clipping shortens the private one.
+    """
+
+    def __init__(self, generator, class_ratio, *, n_critic, learning_rate, n_rows, seed, average=0.99):
+        self.generator, self.class_ratio = generator, class_ratio
+        self.n_critic, self.learning_rate, self.n_rows = n_critic, learning_rate, n_rows
+        self.seed, self.average = seed, average
+
+    def on_train_begin(self, net, **kwargs):
+        device = torch.device(net.device or "cpu")
+        self.generator.to(device).train()
+        self.parameters_ = list(self.generator.parameters())
+        self.averages_ = [p.detach().clone() for p in self.parameters_]
+        self.optimizer_ = torch.optim.Adam(self.parameters_, lr=self.learning_rate, betas=ADAM_BETAS)
+        self.draws_ = torch.Generator().manual_seed(int(self.seed))
+        self.device_, self.clipped_sum_, self.step_ = device, None, 0
+
+    def _generated(self):
+        """Generated rows, with their labels."""
+        generator, n, draws = self.generator, self.n_rows, self.draws_
+        latent = torch.randn(n, generator.n_latent, generator=draws).to(self.device_)
+        labels = uniforms = None
+        if generator.n_classes:
+            shares = torch.as_tensor(self.class_ratio, dtype=torch.float64)
+            codes = torch.multinomial(shares, n, replacement=True, generator=draws)
+            labels = one_hot(codes, generator.n_classes).to(self.device_)
+        if generator.n_levels is not None:
+            uniforms = torch.rand(n, generator.n_outputs, generator=draws).to(self.device_)
+        rows = generator(latent, labels, uniforms)
+        return rows if labels is None else torch.cat([rows, labels], dim=1)
+
+    def on_grad_computed(self, net, named_parameters=None, training=True, **kwargs):
+        """Add the gradient of generated rows to the released one."""
+        if self.clipped_sum_ is None:
+            root = LossModule(net.module_, lambda module, x: module.losses_of_generated(x))
+            clip_norm = net.plan.clip_norm
+            self.clipped_sum_ = ClippedSum(root, net.plan.l2_bound, clip_norm=clip_norm, path=net.path_)
+        with torch.no_grad():
+            rows = self._generated()
+        total = self.clipped_sum_(rows)
+        for p, gradient in zip(self.clipped_sum_.parameters, total.value):
+            p.grad.add_(gradient, alpha=1 / self.n_rows)
+
+    def on_batch_end(self, net, training=True, **kwargs):
+        """Take a step of the generator, where it is its turn."""
+        self.step_ += 1
+        if self.step_ % self.n_critic:
+            return
+        with torch.enable_grad():
+            loss = net.module_(self._generated()).mean()  # generated rows that are to pass for private ones
+        for p, gradient in zip(self.parameters_, torch.autograd.grad(loss, self.parameters_)):
+            p.grad = gradient
+        self.optimizer_.step()
+        turn = self.step_ // self.n_critic
+        decay = min(self.average, (1 + turn) / (10 + turn))
+        with torch.no_grad():
+            for average, p in zip(self.averages_, self.parameters_):
+                average.lerp_(p, 1 - decay)
+
+    def on_train_end(self, net, **kwargs):
+        """Give the generator its average."""
+        with torch.no_grad():
+            for average, p in zip(self.averages_, self.parameters_):
+                p.copy_(average)
+        self.clipped_sum_ = None
+        self.generator.cpu().eval()

@@ -1,0 +1,117 @@
+"""Conditional generators: networks from latents and one-hot classes to rows of a table, a vector or an image.
+
+A generator never reads a private row: it learns through released gradients alone.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from ._networks import check_module_arrays, conv_decoder, mlp
+
+__all__ = ["ConditionalGenerator", "one_hot"]
+
+# Temperature of the relaxed levels, whose gradient stands for that of the levels that are drawn.
+_TEMPERATURE = 0.66
+
+
+class ConditionalGenerator(nn.Module):
+    """Network from (latent, one-hot class) to values in [0, 1], or to levels of the columns of a table.
+
+    Parameters
+    ----------
+    n_latent, n_classes, n_outputs : int
+        Without classes `n_classes` is 0. `n_outputs` is the number of columns, or of levels of all columns.
+    n_hidden : int or sequence of int, default=128
+        Widths of the hidden layers (ReLU); without `image_shape`.
+    image_shape : tuple of two or three int, default=None
+        Rows are images (height, width[, channels]), flat: the network is then a dense layer and three transposed
+        convolutions with GroupNorm.
+    n_channels : int, default=32
+        Channels before the last of these.
+    n_levels : sequence of int, default=None
+        Number of levels of each column of a table; None: values in [0, 1].
+
+    Attributes
+    ----------
+    architecture : dict
+        The arguments, as a model file holds them.
+    """
+
+    def __init__(self, n_latent, n_classes, n_outputs, *, n_hidden=128, image_shape=None, n_channels=32, n_levels=None):
+        super().__init__()
+        self.n_latent, self.n_classes, self.n_outputs = n_latent, n_classes, n_outputs
+        self.n_levels = None if n_levels is None else [int(n) for n in n_levels]
+        n_in = n_latent + n_classes
+        if image_shape is None:
+            self.network = mlp(n_in, n_hidden, n_outputs)
+        else:
+            self.network = conv_decoder(tuple(image_shape), n_in, n_channels)
+        self.architecture = {
+            "n_latent": n_latent,
+            "n_classes": n_classes,
+            "n_outputs": n_outputs,
+            "n_hidden": n_hidden if isinstance(n_hidden, int) else [int(n) for n in n_hidden],
+            "image_shape": None if image_shape is None else [int(n) for n in image_shape],
+            "n_channels": n_channels,
+            "n_levels": self.n_levels,
+        }
+
+    @classmethod
+    def restored(cls, architecture, arrays):
+        """The generator of a model file; ValueError for arrays that do not fit it."""
+        check_module_arrays(lambda: cls(**architecture), arrays)
+        generator = cls(**architecture)
+        generator.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in arrays.items()})
+        return generator.eval()
+
+    def arrays(self):
+        """The parameters by name, for a model file."""
+        return {name: value.detach().cpu().numpy().copy() for name, value in self.state_dict().items()}
+
+    def logits(self, latent, classes=None):
+        """Outputs before the sigmoid, or the softmax of each column, shape (batch, n_outputs)."""
+        return self.network(latent if classes is None else torch.cat([latent, classes], dim=1))
+
+    def forward(self, latent, classes=None, uniforms=None):
+        """Return rows.
+
+        Parameters
+        ----------
+        latent : tensor of shape (batch, n_latent)
+            Standard normals.
+        classes : tensor of shape (batch, n_classes), default=None
+            One-hot.
+        uniforms : tensor of shape (batch, n_outputs), default=None
+            For a table: uniform numbers by which one level of each column is drawn, one-hot, with the gradient of the
+            relaxed draw. None: the probabilities of the levels.
+
+        Returns
+        -------
+        tensor of shape (batch, n_outputs)
+
+        References
+        ----------
+        E. Jang, S. Gu, B. Poole, "Categorical reparameterization with Gumbel-softmax", ICLR 2017.
+        """
+        logits = self.logits(latent, classes)
+        if self.n_levels is None:
+            return torch.sigmoid(logits)
+        if uniforms is None:
+            return torch.cat([part.softmax(1) for part in logits.split(self.n_levels, dim=1)], dim=1)
+        gumbels = -torch.log(-torch.log(uniforms.clamp(1e-7, 1 - 1e-7)))
+        drawn = []
+        for part in (logits + gumbels).split(self.n_levels, dim=1):
+            relaxed = (part / _TEMPERATURE).softmax(1)
+            exact = torch.zeros_like(relaxed).scatter_(1, part.argmax(1, keepdim=True), 1.0)
+            drawn.append(exact + relaxed - relaxed.detach())
+        return torch.cat(drawn, dim=1)
+
+
+def one_hot(codes, n_classes):
+    """One-hot classes, float32, or None without classes; a negative code has no class."""
+    if not n_classes:
+        return None
+    codes = torch.as_tensor(codes, dtype=torch.int64)
+    return (codes[:, None] == torch.arange(n_classes)).float()

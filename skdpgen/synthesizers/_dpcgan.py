@@ -1,0 +1,417 @@
+"""DP-CGAN: a conditional generator, and a discriminator trained by DP-SGD."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+
+import numpy as np
+
+from .._base import UNIT_CONSTRAINTS
+from ..data.validation import read_vectors
+from ..utils.progress import shows_bars
+from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size, fit_context
+from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer
+from ._budget import Network, Training, check_device, resolve_parameters, resolve_sampling
+from ._generator_model import GeneratorModel, training_rows
+from ._vae_model import learn_codec, network_shape, plan_phases, release_class_counts
+
+__all__ = ["PRESETS", "DPCGANSynthesizer", "GANSettings", "fit_dpcgan_model"]
+
+# Generated rows in a step, and channels of the networks for images.
+_GENERATED_ROWS, _CHANNELS = 256, 16
+
+# Published networks and their one step of the discriminator for each of the generator; 600 of 60,000 rows in a step.
+_PAPER = {
+    "n_components": 100,
+    "generator_sizes": (128,),
+    "discriminator_sizes": (128,),
+    "n_critic": 1,
+    "gradient_bound": 1.1,
+    "sampling_rate": 0.01,
+    "steps": 10_000,
+}
+PRESETS = {"paper/mnist": _PAPER, "paper/fashion_mnist": _PAPER}
+
+# Parameters that act under some values of another alone.
+_ACTS = dict.fromkeys(("generator_sizes", "discriminator_sizes"), ("image_shape", (None,)))
+
+
+# ---- settings -----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class GANSettings:
+    """A generator, its discriminator, and their training.
+
+    Parameters
+    ----------
+    n_components : int
+        Latent dimensions.
+    generator_sizes, discriminator_sizes : tuple of int
+        Hidden layers, of rows that are no images.
+    image_shape : tuple or None
+    n_critic : int
+        Steps of the discriminator for each of the generator.
+    learning_rates : tuple of two floats
+        Of the discriminator and of the generator.
+    training : Training
+    network : Network
+    """
+
+    n_components: int
+    generator_sizes: tuple
+    discriminator_sizes: tuple
+    image_shape: tuple | None
+    n_critic: int
+    learning_rates: tuple
+    training: Training
+    network: Network
+
+
+def _preset(name):
+    if name not in PRESETS:
+        raise ValueError(f"preset must be one of {', '.join(map(repr, PRESETS))}; got {name!r}")
+    return PRESETS[name]
+
+
+def gan_settings(parameters, defaults, seed):
+    """Return the `GANSettings` of a synthesizer's parameters.
+
+    Raises
+    ------
+    ValueError
+        Parameters that contradict one another, or that would do nothing in this combination.
+    """
+    given = resolve_parameters(parameters, defaults, presets=_preset, acts=_ACTS)
+    if given["preset"] is not None and given["image_shape"] is not None:
+        raise ValueError("preset= has dense networks: leave out image_shape=")
+    sizes = {name: as_sizes(given[name], name) for name in ("generator_sizes", "discriminator_sizes")}
+    for name, widths in sizes.items():
+        numbers = sum(a * b for a, b in zip((given["n_components"], *widths), (*widths, 1)))
+        check_model_size(numbers, n_components=given["n_components"], **{name: widths})
+    return GANSettings(
+        given["n_components"],
+        *sizes.values(),
+        None if given["image_shape"] is None else as_sizes(given["image_shape"], "image_shape"),
+        given["n_critic"],
+        (given["learning_rate"], given["generator_learning_rate"]),
+        Training(given["sampling_rate"], given["steps"], given["gradient_bound"]),
+        Network(None, given["noise"], given["device"], seed, shows_bars(given["progress"])),
+    )
+
+
+# ---- the estimator ------------------------------------------------------------------------------------------------
+class DPCGANSynthesizer(BaseSynthesizer):
+    """DP-CGAN: a conditional GAN whose discriminator is trained by DP-SGD.
+
+    Releases the discriminator of every step: each sums the clipped gradients of single private rows and adds noise. The
+    generator, and generated rows, learn from these alone: no row and no label of the data reaches them otherwise. Of a
+    table the networks see the levels of all columns (DP-GAN, DP-CTGAN); of images they are convolutional.
+
+    Parameters
+    ----------
+    epsilon : float or None, default=1.0
+        Privacy budget of a fit. ``numpy.inf`` is the non-private reference; None spends all that is left of
+        `accountant`.
+    delta : float or None, default=None
+        Delta of the (epsilon, delta) guarantee; None: that of `accountant`, else 1e-5.
+    neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
+        Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
+    accountant : PrivacyAccountant or None, default=None
+        Accountant that the fit charges; None makes a new one with this budget.
+    n_components : int, default=32
+        Number of latent dimensions of the generator.
+    generator_sizes, discriminator_sizes : sequence of int, default=(256,) and (128,)
+        Widths of the hidden layers; not with `image_shape`. A smaller discriminator has less noise.
+    n_critic : int, default=10
+        Steps of the discriminator for each of the generator: they cost privacy, and those of the generator do not.
+    learning_rate, generator_learning_rate : float, default=0.0005 and 0.002
+        Learning rates of Adam, of the discriminator and of the generator.
+    gradient_bound : float, default=1.0
+        Norm to which the gradient of one record, or of one unit, is clipped: of all parameters together.
+    target, schema, classes, target_type, bounds, on_invalid
+        As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` both networks are
+        conditional on the class; a numeric one is a column like the others.
+    image_shape : (height, width) or (height, width, channels) or None, default=None
+        Arrays: shape of an image, if rows are images; the networks are then convolutional.
+    bounds_share : float, default=0.05
+        Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
+    sampling_rate : float, default=0.01
+        Probability that a record, or a unit with all its rows, takes part in a step; public.
+    steps : int, default=2000
+        Steps of the discriminator; public.
+    batch_size, epochs : int or None, default=None
+        Expected number of records in a step, and number of passes over the rows; they set `sampling_rate` and `steps`.
+        Only under "replace_one" without `unit`, where the number of rows is public.
+    preset : {"paper/mnist", "paper/fashion_mnist"} or None, default=None
+        Networks and steps of the paper, charged at their true cost; without its decaying rate of plain SGD.
+    unit : column name or None, default=None
+        Who is protected, where a person may have several rows: all rows with one identifier in this column of a
+        DataFrame. The column is neither modelled nor sampled. For arrays it is a name, and the identifiers are `groups`
+        of `fit`. None: one row.
+    max_rows_per_unit : int or None, default=None
+        With `unit`: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public.
+    unit_weighting : {"rows", "units"}, default="rows"
+        With `unit`: "rows" counts every row used, and the gradient of a unit is the sum over its rows. "units" counts
+        every unit once, and its gradient is the mean. Both are clipped once.
+    missing_unit : {"refuse", "own"}, default="refuse"
+        With `unit`: whether a row without an identifier is refused, or counts as another unit.
+    noise : {"secure", "fast"}, default="secure"
+        Source of the noise: a cryptographic generator, or a faster one.
+    device : str, default="cpu"
+        Torch device of the training, such as "cpu" or "cuda".
+    random_state : int, RandomState instance or None, default=None
+        Seed of initialisation, of the generated rows of the training and of the sampling stream. It never seeds the
+        noise: two fits with one seed differ.
+    progress : bool or "auto", default="auto"
+        Whether to show progress bars on stderr. "auto": where it is a terminal, and the fit is not one of a search.
+
+    Attributes
+    ----------
+    accountant_ : PrivacyAccountant
+        Accountant that the fit charged.
+    card_ : PrivacyCard
+    classes_, class_ratio_ : arrays
+        Released or declared classes and their released shares, with a categorical y or `target`.
+    rest_ratio_ : dict
+        Released share of "other" and of missing values (None) of the target, which are no classes.
+    row_count_ : float
+        Released number of rows; ``sample()`` draws as many.
+    schema_ : Schema
+        DataFrames: schema with the declared or released bounds and categories; y is the last column.
+    summary_ : FitSummary
+        DataFrames: what the fit kept and lost of each column, from released values: it may be published.
+    bounds_ : array of shape (n_features, 2)
+        Arrays: declared or released bounds of each column.
+    model_ : object
+        Released state: codec and generator.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Notes
+    -----
+    Against the paper [1]_ and its code: the gradient of all parameters is clipped as one vector, where the code clips
+    each of the four tensors, so that a row moves a step by up to twice the bound; the noise multiplier is the standard
+    deviation over that bound, where the code gives its accountant the standard deviation itself (at the step at which
+    it says epsilon 9.6 the true one is about 72); batches are drawn by Poisson sampling, as the accounting needs;
+    labels of generated rows are drawn by released shares, where the code takes those of the private batch; the counts
+    of the classes are released with noise. Many steps of the discriminator for each of the generator are due to [2]_.
+
+    References
+    ----------
+    .. [1] R. Torkzadehmahani, P. Kairouz, B. Paten, "DP-CGAN: Differentially private synthetic data and label
+       generation", CVPR Workshops 2019.
+    .. [2] A. Bie, G. Kamath, G. Zhang, "Private GANs, revisited", TMLR 2023.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from skdpgen import DPCGANSynthesizer
+    >>> X, y = load_digits(return_X_y=True)
+    >>> synth = DPCGANSynthesizer(3.0, bounds=(0, 16), classes=range(10), sampling_rate=0.05, steps=20).fit(X, y)
+    >>> X_new, y_new = synth.sample(500)
+    >>> X_new.shape, y_new.shape
+    ((500, 64), (500,))
+    """
+
+    _parameter_constraints = {
+        **DATA_CONSTRAINTS,
+        **{name: rule for name, rule in TRAINING_CONSTRAINTS.items() if name not in ("net", "checkpoint")},
+        **UNIT_CONSTRAINTS,
+        "image_shape": [tuple, list, None],
+        "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
+        "generator_sizes": ["array-like"],
+        "discriminator_sizes": ["array-like"],
+        "n_critic": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
+        "generator_learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
+        "preset": [str, None],
+    }
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        delta=None,
+        *,
+        neighboring=None,
+        accountant=None,
+        n_components=32,
+        generator_sizes=(256,),
+        discriminator_sizes=(128,),
+        n_critic=10,
+        learning_rate=0.0005,
+        generator_learning_rate=0.002,
+        gradient_bound=1.0,
+        target=None,
+        schema=None,
+        classes=None,
+        target_type=None,
+        bounds=None,
+        on_invalid="clip",
+        image_shape=None,
+        bounds_share=0.05,
+        sampling_rate=0.01,
+        steps=2000,
+        batch_size=None,
+        epochs=None,
+        preset=None,
+        unit=None,
+        max_rows_per_unit=None,
+        unit_weighting="rows",
+        missing_unit="refuse",
+        noise="secure",
+        device="cpu",
+        random_state=None,
+        progress="auto",
+    ):
+        self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
+        self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
+        self.bounds, self.image_shape = bounds, image_shape
+        self.bounds_share, self.on_invalid = bounds_share, on_invalid
+        self.n_components, self.generator_sizes, self.discriminator_sizes = (
+            n_components, generator_sizes, discriminator_sizes,
+        )  # fmt: skip
+        self.n_critic, self.learning_rate, self.generator_learning_rate = (
+            n_critic, learning_rate, generator_learning_rate,
+        )  # fmt: skip
+        self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
+        self.gradient_bound, self.preset = gradient_bound, preset
+        self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
+        self.unit_weighting, self.missing_unit = unit_weighting, missing_unit
+        self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, groups=None):
+        """Release a generator of rows.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features)
+            Rows, one for each person, or with `unit` several. Arrays hold finite numbers.
+        y : array-like of shape (n_samples,), default=None
+            Labels; `sample` then returns (X, y). Not allowed with `target`.
+        groups : array-like of shape (n_samples,), default=None
+            Identifiers of the units of the rows, of any dtype; a DataFrame may have them in its column `unit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, InvalidInputError, SchemaError
+            Parameters contradict one another, or the data do not fit what was declared; nothing was charged.
+        BudgetExceededError
+            The accountant does not allow the fit; nothing was charged.
+
+        Notes
+        -----
+        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
+        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
+        declared (at its part of `bounds_share`; learned categories also spend a tenth of `delta`), one for the counts
+        of the classes (of all rows, without classes; none where only the public number of rows is needed), one for the
+        number of rows where each unit counts 1, and `steps` Poisson-sampled ones for the discriminator. Generated rows
+        and the steps of the generator cost nothing: they are functions of what was released before.
+        """
+        return self._fit(X, y, groups)
+
+    def _prepare(self, X, y, accountant, groups=None):
+        settings = gan_settings(self.get_params(deep=False), self._defaults(), self._seed())
+        rows, relation = read_vectors(self, X, y, groups), self._relation(accountant)
+        sizes = {"batch_size": self.batch_size, "epochs": self.epochs}
+        training = resolve_sampling(settings.training, len(rows), relation, **sizes)
+        settings = replace(settings, training=training)
+        plan = self._calibrate_phases(accountant, rows, plan_phases(rows, settings, self.bounds_share, relation))
+        check_device(settings.network.device)
+        _check_networks(settings, *network_shape(rows)[:2])
+        return (rows, settings), plan
+
+    def _release(self, rows, settings, fit):
+        return fit_dpcgan_model(rows, settings, fit)
+
+    @staticmethod
+    def _model_from_state(state):
+        return GeneratorModel.from_state(state)
+
+
+# ---- networks -----------------------------------------------------------------------------------------------------
+def _make_net(settings, n_features, n_labels, *, plan=None, callbacks=(), progress_text=""):
+    from ..nn import DPNet
+    from ..nn._gan import ADAM_BETAS, DiscriminatorModule
+
+    def default():
+        options = {"lr": settings.learning_rates[0], "optimizer__betas": ADAM_BETAS}
+        return DPNet(DiscriminatorModule, callbacks=list(callbacks), **options)
+
+    sizes = {"n_hidden": settings.discriminator_sizes}
+    if settings.image_shape is not None:
+        sizes = {"image_shape": settings.image_shape, "n_channels": _CHANNELS}
+    return settings.network.make(default, plan, progress_text, n_features=n_features, n_labels=n_labels, **sizes)
+
+
+def _make_generator(settings, n_features, n_classes, n_levels):
+    from ..dpsgd._seeding import torch_seeded
+    from ..nn._generators import ConditionalGenerator
+
+    sizes = {"n_hidden": settings.generator_sizes}
+    if settings.image_shape is not None:
+        sizes = {"image_shape": settings.image_shape, "n_channels": _CHANNELS}
+    with torch_seeded(settings.network.seed, settings.network.device):
+        return ConditionalGenerator(settings.n_components, n_classes, n_features, n_levels=n_levels, **sizes)
+
+
+def _check_networks(settings, n_features, n_labels):
+    """Make both networks once before the charge; their sizes are public, or stand for those that will be learned."""
+    net = _make_net(settings, n_features, n_labels)
+    net.check(np.zeros((4, n_features + n_labels), np.float32))
+    _make_generator(settings, n_features, n_labels, None)
+
+
+# ---- the fit ------------------------------------------------------------------------------------------------------
+def fit_dpcgan_model(rows, settings, fit):
+    """Make all releases of DP-CGAN: facts that were not declared, counts of the classes, and the discriminator's steps.
+
+    Parameters
+    ----------
+    rows : ArrayRows or FrameRows
+    settings : GANSettings
+    fit : ChargedFit
+
+    Returns
+    -------
+    GeneratorModel
+    """
+    from ..dpsgd import DPSGDPlan
+    from ..nn._gan import GeneratorTraining
+
+    codec = learn_codec(rows, fit)
+    x, classes, n_levels = training_rows(rows, codec)
+    counts = release_class_counts(codec, len(x), classes, fit, rows.unit_sizes)
+    counted = max(1.0, float(counts.sum()))
+    row_count = fit.sample_size(rows, counted)
+    weights = np.maximum(counts, max(1e-3 * float(np.abs(counts).sum()), 1e-9))
+    training = settings.training
+    plan = DPSGDPlan(
+        sampling_rate=training.sampling_rate,
+        steps=training.steps,
+        l2_bound=training.gradient_bound,
+        noise_multiplier=fit.noise["training"],
+        expected_batch_size=max(1.0, training.sampling_rate * fit.step_size(row_count, counted)),
+        neighboring=fit.plan.neighboring,
+        unit=fit.plan.unit,
+    )
+    generator = _make_generator(settings, x.shape[1], codec.n_classes, n_levels)
+    adversary = GeneratorTraining(
+        generator, weights, n_critic=settings.n_critic, learning_rate=settings.learning_rates[1],
+        n_rows=_GENERATED_ROWS, seed=settings.network.seed,
+    )  # fmt: skip
+    net = _make_net(
+        settings, x.shape[1], codec.n_classes, plan=fit.cover(plan), callbacks=[("generator", adversary)],
+        progress_text=f"epsilon {fit.plan.epsilon:.3g}",
+    )  # fmt: skip
+    net.initialize()
+    if codec.n_classes:
+        x = np.concatenate([x, (classes[:, None] == np.arange(codec.n_classes)).astype(np.float32)], axis=1)
+    net.partial_fit(x, groups=rows.unit_codes)
+    model = GeneratorModel(codec, generator, row_count, weights)
+    model.gradient_noise = (net.noise_description_, net.noise_private_)
+    return model

@@ -1,0 +1,97 @@
+"""The released model of the synthesizers that release a conditional generator, and the rows that train it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..data.frames import FrameRows
+from ..utils.file_checks import check_size, check_whole
+from ._released import CHUNK_ROWS, ReleasedModel, level_probabilities
+
+__all__ = ["GeneratorModel", "training_rows"]
+
+
+class GeneratorModel(ReleasedModel):
+    """Released state of a GAN and its relatives: the codec, the counts of the classes, and the generator.
+
+    Parameters
+    ----------
+    codec : ArrayCodec or FrameCodec
+    generator : skdpgen.nn._generators.ConditionalGenerator
+        On the CPU, in evaluation mode.
+    row_count : float
+    component_weights : array of shape (n_components,)
+        Of classes, where the model is conditional on them, else one.
+    """
+
+    def __init__(self, codec, generator, row_count, component_weights):
+        super().__init__(codec, row_count, component_weights)
+        self.generator = generator
+
+    @property
+    def n_latent(self):
+        """Number of latent dimensions."""
+        return self.generator.n_latent
+
+    def draw(self, components, rng):
+        """Scaled rows, or codes of levels, of given classes."""
+        output = self._logits(np.asarray(components, dtype=np.int64), rng)
+        if self.kind == "frame":
+            return self.draw_levels(level_probabilities(output, self.codec.n_levels), rng)
+        low, high = self.codec.box
+        return low + (high - low) / (1 + np.exp(-output.astype(np.float64)))
+
+    def _logits(self, classes, rng):
+        import torch
+
+        latent = torch.from_numpy(rng.standard_normal((len(classes), self.n_latent)).astype(np.float32))
+        labels = None
+        if self.codec.n_classes:
+            labels = torch.from_numpy(np.eye(self.codec.n_classes, dtype=np.float32)[classes])
+        parts = []
+        with torch.inference_mode():
+            for i in range(0, len(latent), CHUNK_ROWS):
+                here = slice(i, i + CHUNK_ROWS)
+                parts.append(self.generator.logits(latent[here], None if labels is None else labels[here]).numpy())
+        return np.concatenate(parts) if parts else np.zeros((0, self.generator.n_outputs), dtype=np.float32)
+
+    def _state(self):
+        return {"architecture": self.generator.architecture, "parameters": self.generator.arrays()}
+
+    @classmethod
+    def _restore(cls, codec, state):
+        from ..nn._generators import ConditionalGenerator
+
+        architecture = dict(state["architecture"])
+        check_size(check_whole(architecture["n_latent"], "n_latent", 1), CHUNK_ROWS)
+        generator = ConditionalGenerator.restored(architecture, state["parameters"])
+        width = int(codec.n_levels.sum()) if state["kind"] == "frame" else len(codec.scaling.lower)
+        if (generator.n_classes, generator.n_outputs) != (codec.n_classes, width):
+            raise ValueError("the generator does not fit the columns that the file describes")
+        return cls(codec, generator, state["row_count"], state["component_weights"])
+
+
+def training_rows(rows, codec):
+    """Rows as the networks see them: in [0, 1], or the one-hot levels of a table; private.
+
+    Parameters
+    ----------
+    rows : ArrayRows or FrameRows
+    codec : ArrayCodec or FrameCodec
+        Released.
+
+    Returns
+    -------
+    x : float32 array of shape (n_rows, width)
+    classes : int array of shape (n_rows,)
+        Negative for rows of no class; zeros without classes.
+    n_levels : list of int or None
+        Levels of each column of a table.
+    """
+    if isinstance(rows, FrameRows):
+        codes, classes = codec.codes(rows.frame)
+        classes = np.zeros(len(codes), dtype=np.int64) if classes is None else np.asarray(classes)
+        return codec.one_hot(codes).astype(np.float32, copy=False), classes, codec.n_levels.tolist()
+    low, high = codec.box
+    x = ((codec.scale(rows.X) - low) / (high - low)).astype(np.float32)
+    return x, rows.codes, None
