@@ -145,8 +145,8 @@ def mu_from_pairs(without, within, n_pairs, confidence=0.95):
     Notes
     -----
     Each run of a pair by itself is like any other run, so the differences have the shift as their expected value,
-    however the noise of the two depends on each other. Half of the chance to fail is that of `mu_from_shift`, a tenth
-    that of the shift of the pairs, and the rest that of the noise.
+    however the noise of the two depends on each other. A tenth of the chance to fail is that of `mu_from_shift`, a
+    tenth that of the shift of the pairs, and the rest that of the noise.
     """
     without, within = (np.asarray(side, dtype=np.float64) for side in (without, within))
     if n_pairs < 2:
@@ -155,10 +155,10 @@ def mu_from_pairs(without, within, n_pairs, confidence=0.95):
     error = stats.t.isf(0.1 * fails, n_pairs - 1) * float(gaps.std(ddof=1)) / math.sqrt(n_pairs)
     freedom = len(without) + len(alone) - 2
     square = len(without) * without.var() + len(alone) * alone.var()
-    noise = math.sqrt(square / stats.chi2.ppf(0.4 * fails, freedom))
+    noise = math.sqrt(square / stats.chi2.ppf(0.8 * fails, freedom))
     shift = float(gaps.mean()) - error
     by_pairs = shift / noise if noise > 0 else math.inf if shift > 0 else 0.0
-    return max(by_pairs, mu_from_shift(without, alone, 1 - 0.5 * fails))
+    return max(by_pairs, mu_from_shift(without, alone, 1 - 0.1 * fails))
 
 
 def mu_from_scale(directions, noise, confidence=0.95, freedom=None):

@@ -549,8 +549,8 @@ def bounds_of_distances(of_one, of_other, confidence, n_pairs=0):
     -------
     dict
         ``mu_lower``: what the canary adds, over the upper bound of the noise measured about it. ``mu_by_shift``: from
-        the shift between fits of the two data sets alone, without what was computed or stated. ``mu_added``: what the canary
-        adds over the noise stated. ``noise_measured``: over the noise stated. ``normality``: p-value of a
+        the shift between fits of the two data sets alone, without what was computed or stated. ``mu_added``: what the
+        canary adds over the noise stated. ``noise_measured``: over the noise stated. ``normality``: p-value of a
         Kolmogorov-Smirnov test.
 
     Notes
