@@ -111,7 +111,7 @@ def _frame(n, seed, words, shift, missing):
 
 def _frames(n_many, n_few):
     many = _frame(n_many, 11, ["baker", "nurse", "pilot"], 0.0, False)
-    few = _frame(n_few, 12, ["nurse", "a word that is nowhere else", "x"], -40.0, True)
+    few = _frame(n_few, 12, ["nurse", "a word that is nowhere else", "other"], -40.0, True)
     joining = _frame(2, 13, ["alone", "baker"], 1e6, False)
     return many, few, joining
 

@@ -84,6 +84,11 @@ def test_the_plan_of_a_file_follows_from_its_columns_alone():
         (["audit", "DPPCA", "--noise-scale", "0.5"], "noise_scale"),
         (["audit", "DPNet", "--set", "lr=1"], "DPNet has no parameter lr here"),
         (["audit", "DPNet", "--canaries", "5"], "canaries"),
+        (["audit", "DPNet", "--runs", "50", "--method", "counts"], "--runs, --method would do nothing here"),
+        (["audit", "DPNet", "--fits", "40", "--learned"], "--learned would do nothing here"),
+        (["audit", "DPNet", "--plan"], "--plan would do nothing here"),
+        (["audit", "DPPCA", "--canaries", "50"], "--canaries would do nothing here"),
+        (["audit", "DPPCA", "--plan", "--noise-scale", "0.5"], "--noise-scale would do nothing here"),
     ],
 )
 def test_bad_input_is_one_line_on_stderr(arguments, message, capsys):
@@ -96,6 +101,8 @@ def test_bad_input_is_one_line_on_stderr(arguments, message, capsys):
 def test_an_audit_tells_its_cost_and_its_result(capsys):
     assert main(["audit", "DPPCA", "--plan", "--runs", "100"]) == 0
     assert "100 runs with the canary and as many without (202 fits), about" in capsys.readouterr().out
+    assert main(["audit", "DPPCA", "--plan", "--runs", "100", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["n_fits"] == 202
     assert main(["audit", "DPPCA", "--method", "scale", "--runs", "8", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["broken"] is False

@@ -8,6 +8,7 @@ import test_accountant as turns
 import test_charged_plans as plans
 import test_charged_steps as steps
 import test_checkpoints as checkpoints
+import test_filter as rules
 import test_ledger_chain as chain
 from _sabotage import Claim, assert_caught, mutant_ids
 
@@ -51,6 +52,14 @@ MUTANTS = [
         (
             ledger_records.replay,
             ("$rule.check($totals, $batches[$record.entry.batch])", "$rule.check($totals, [$record.entry.charge])"),
+        ),
+    ),
+    (
+        "thresholds of declared fits not counted",
+        [Claim(rules.test_every_sum_counts_an_entry_whatever_its_status, "planned", batch) for batch in (1, 2)],
+        (
+            PrivacyFilter.add,
+            ("$totals.extra + $extra", "$totals.extra + ($extra if $4 != 'planned' else 0)"),
         ),
     ),
     (

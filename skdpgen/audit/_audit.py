@@ -361,8 +361,8 @@ def _by_likelihood(estimator, first, seen, one, other, *, n_runs, confidence, no
     delta_left = delta - math.fsum(charge.extra_delta for charge in charges)
     with tqdm(total=2 * n_runs, desc="audit", unit="fit", file=sys.stderr, disable=None if progress else True) as bar:
         options = {"n_releases": n_releases, "gradient": gradient, "noise_scale": noise_scale, "tick": bar.update}
-        of_one, of_other, each = fit_distances(estimator, one, other, n_runs, **options)
-    details = {**bounds_of_distances(of_one, of_other, confidence), "mu_claimed": claimed_mu(charges)}
+        of_one, of_other, n_pairs, each = fit_distances(estimator, one, other, n_runs, **options)
+    details = {**bounds_of_distances(of_one, of_other, confidence, n_pairs), "mu_claimed": claimed_mu(charges)}
     details.update(runs=2 * n_runs, noise_scale=noise_scale)
     found, seconds = gaussian_epsilon(details["mu_lower"], delta_left), time.perf_counter() - start
     return AuditResult(found, epsilon, delta, confidence, "likelihood", 2 * n_runs * each + 4, seconds, details)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -18,7 +18,7 @@ from ..testing._replay import Replay, replay_releases
 from ..utils.noise import NoiseGenerator, make_noise_generator, override_noise
 from ..utils.progress import without_bars
 from ..utils.watching import watch_releases
-from ._bounds import mu_from_scale, mu_from_shift
+from ._bounds import RUNS_OF_A_PAIR, mu_from_pairs, mu_from_scale
 
 __all__ = [
     "bounds_of_distances",
@@ -79,6 +79,21 @@ def _drawn_before(out, log):
     return out if out.ndim else out.item()
 
 
+class _Repeated(NoiseGenerator):
+    """What another fit has drawn, in its order; of a row more, its own draws. Never private."""
+
+    private = False
+
+    def __init__(self, kind, logs):
+        super().__init__(kind)
+        for name, log in zip(_DRAWS, logs):
+            setattr(self, name, self._repeating(getattr(self, name), list(log)))
+
+    @staticmethod
+    def _repeating(draw, log):
+        return lambda *arguments: _drawn_before(draw(*arguments), log)
+
+
 class _Scaled(NoiseGenerator):
     """Noise of another scale than the fit states: the fault that an audit is to find. Never private."""
 
@@ -103,6 +118,10 @@ def noise_scaled(scale):
             yield
 
 
+# Methods by which a fit draws.
+_DRAWS = ("random", "standard_normal", "integers", "random_bytes")
+
+
 class _Recorded:
     """Generators of a fit, in their order, and what was drawn from each."""
 
@@ -114,9 +133,9 @@ class _Recorded:
     def __call__(self, kind):
         if len(self.drawn) == len(self._made):
             raise ValueError("the fit asks for more generators of noise than an audit can follow: give statistic")
-        rng, log = self._made[len(self.drawn)], ([], [], [])
+        rng, log = self._made[len(self.drawn)], ([], [], [], [])
         self.drawn.append(log)
-        for name, kept in zip(("random", "standard_normal", "integers"), log):
+        for name, kept in zip(_DRAWS, log):
             setattr(rng, name, self._recording(getattr(rng, name), kept))
         return rng
 
@@ -138,11 +157,16 @@ class _Recorded:
         last, logs = len(self.drawn) - 1, enumerate(self.drawn)
 
         def make(kind):
-            k, (uniforms, *of_rows) = next(logs)
+            k, (uniforms, normals, integers, _) = next(logs)
             # a network's own generator is made last
-            return _Followed(uniforms, *(of_rows if gradient and k == last else [[]]))
+            return _Followed(uniforms, *((normals, integers) if gradient and k == last else [[]]))
 
         return make
+
+    def again(self):
+        """Factory of generators that draw the same once more, noise included."""
+        logs = iter(self.drawn)
+        return lambda kind: _Repeated(kind, next(logs, ((),) * len(_DRAWS)))
 
 
 class _EnoughError(Exception):
@@ -428,6 +452,9 @@ def fit_distances(estimator, one, other, n_runs, *, n_releases, gradient=False, 
     releases enter with fixed weights, those of one fit made before, so that their sum is Gaussian however much a
     canary adds in another fit.
 
+    Some fits of `other` draw what a fit of `one` drew. The noise of such a pair is the same, so that their difference
+    shows what the canary adds to fits with noise, and hardly any noise.
+
     Parameters
     ----------
     estimator
@@ -451,6 +478,8 @@ def fit_distances(estimator, one, other, n_runs, *, n_releases, gradient=False, 
         Distances of fits of `one` from `other`, and of `other` from `one`, in units of the noise that the mechanisms
         state; and the same without any noise: what the canary adds, which is at most mu, and mu where it attains the
         sensitivity.
+    n_pairs : int
+        The first so many fits of `one` and of `other` have the same noise, two by two.
     each : int
         Fits for each distance.
     """
@@ -459,16 +488,22 @@ def fit_distances(estimator, one, other, n_runs, *, n_releases, gradient=False, 
     if not weights.any():
         raise ValueError("the canary changes no release: give a canary that the estimator does not ignore")
     weights /= _norm(weights)
-    sides = []
+    sides, drawn, n_pairs = [], [], n_runs // RUNS_OF_A_PAIR
+    kind = estimator.get_params(deep=False).get("noise", "secure")
     for data, from_one in ((one, False), (other, True)):
         found = []
-        for _ in range(n_runs):
-            with noise_scaled(noise_scale):
+        for k in range(n_runs):
+            with noise_scaled(noise_scale), ExitStack() as stack:
+                if k < n_pairs and not from_one:
+                    drawn.append(_Recorded(kind))
+                    stack.enter_context(override_noise(drawn[k]))
+                elif k < n_pairs:
+                    stack.enter_context(override_noise(drawn[k].again()))
                 steps = _steps(estimator, data, one, other, gradient, n_releases, pilot)
             found.append(_distance(steps, weights, from_one))
             tick()
         sides.append(np.array(found))
-    return *sides, 1 if pilot.fixed else 3
+    return *sides, n_pairs, 1 if pilot.fixed else 3
 
 
 def _steps(estimator, data, one, other, gradient, n_releases, pilot):
@@ -501,15 +536,21 @@ def _positive(sd):
     return np.maximum(sd, 1e-300)
 
 
-def bounds_of_distances(of_one, of_other, confidence):
+def bounds_of_distances(of_one, of_other, confidence, n_pairs=0):
     """Two lower bounds of mu from what `fit_distances` returns, and whether their assumptions hold.
+
+    Parameters
+    ----------
+    of_one, of_other, n_pairs
+        As `fit_distances` returns them.
+    confidence : float
 
     Returns
     -------
     dict
         ``mu_lower``: what the canary adds, over the upper bound of the noise measured about it. ``mu_by_shift``: from
-        the shift between fits of the two data sets alone, which takes many more fits. ``mu_added``: what the canary
-        adds over the noise stated. ``noise_measured``: over the noise stated. ``normality``: p-value of a
+        the shift between fits of the two data sets alone, without what was computed or stated. ``mu_added``: what the
+        canary adds over the noise stated. ``noise_measured``: over the noise stated. ``normality``: p-value of a
         Kolmogorov-Smirnov test.
 
     Notes
@@ -519,9 +560,10 @@ def bounds_of_distances(of_one, of_other, confidence):
     """
     # both from `one` without noise: what the canary is computed to add is in neither
     without, within = of_one[:, 1] - of_one[:, 0], of_other[:, 0]
-    by_shift = mu_from_shift(without, within, confidence)
-    noise = np.concatenate([side[:, 0] - side[:, 1] - (side[:, 0] - side[:, 1]).mean() for side in (of_one, of_other)])
-    both, freedom = np.concatenate([of_one, of_other]), len(noise) - 2
+    by_shift = mu_from_pairs(without, within, n_pairs, confidence)
+    both, within, alone = np.concatenate([of_one, of_other]), within[n_pairs:], of_other[n_pairs:]
+    noise = np.concatenate([side[:, 0] - side[:, 1] - (side[:, 0] - side[:, 1]).mean() for side in (of_one, alone)])
+    freedom = len(noise) - 2
     added, deviation = float(both[:, 1].mean()), math.sqrt(float(np.sum(noise**2)) / freedom)
     found = {"mu_by_shift": by_shift, "mu_added": added, "noise_measured": deviation}
     spread = deviation * math.sqrt(1 / len(without) + 1 / len(within))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 from ._arguments import add_quiet, add_settings, find_models, make_model, read_settings
 
@@ -21,6 +22,9 @@ NETWORK = {"sampling_rate": 1.0, "steps": 1, "warm_start_steps": 2}
 # Dummy rows and columns. By likelihood one column shows as much as many. Released counts must be far above their noise:
 # otherwise rows centred on a released mean have the canary in their middle.
 ROWS, COLUMNS = {"likelihood": 2000}, {"likelihood": 1}
+RUNS, CANARIES = 200, 20_000
+# Options that say how fits of dummy rows are compared: a training among canaries has neither rows nor methods.
+_OF_FITS = ("runs", "method", "columns", "rows", "learned", "plan")
 
 
 def add(command):
@@ -38,13 +42,12 @@ def add(command):
     command.add_argument(
         "--noise-scale",
         type=float,
-        default=1.0,
         metavar="S",
         help="ratio of the noise that fits draw to the noise that they state; with 0.5 the audit must refute the claim "
         "(likelihood only)",
     )
     command.add_argument(
-        "--canaries", type=int, default=20_000, metavar="N", help="number of canaries, for DPNet (default: 20000)"
+        "--canaries", type=int, metavar="N", help="number of canaries, for DPNet alone (default: 20000)"
     )
     add_settings(command)
     add_quiet(command)
@@ -64,7 +67,6 @@ def _add_comparison(command):
     runs.add_argument(
         "--runs",
         type=int,
-        default=200,
         metavar="N",
         help="number of fits with the canary, and of fits without (default: 200)",
     )
@@ -103,6 +105,14 @@ def _add_rows(command):
 
 
 def run(arguments):
+    one_training = arguments.model == ["DPNet"]
+    _refuse_unused(arguments, one_training)
+    arguments.noise_scale = 1.0 if arguments.noise_scale is None else arguments.noise_scale
+    if one_training:
+        print(_audit_training(read_settings(arguments.set), arguments))
+        return
+    if arguments.runs is None:
+        arguments.runs = RUNS
     if arguments.fits is not None:
         arguments.method = arguments.method or "likelihood"
         arguments.runs = arguments.fits // 2
@@ -114,9 +124,6 @@ def run(arguments):
         if getattr(arguments, name) < 1:
             raise ValueError(f"--{name} must be positive; got {getattr(arguments, name)}")
     settings = read_settings(arguments.set)
-    if arguments.model == ["DPNet"]:
-        print(_audit_training(settings, arguments))
-        return
     models = find_models("MODEL", arguments.model)
     for name in models:
         try:
@@ -125,6 +132,19 @@ def run(arguments):
             if len(models) == 1:
                 raise
             print(f"{name}: no result: {error}", flush=True)
+
+
+def _refuse_unused(arguments, one_training):
+    """Refuse options that would do nothing here."""
+    given = vars(arguments)
+    if one_training:
+        unused, reason = _OF_FITS, "DPNet is audited by trainings among canaries: give --canaries, or --fits"
+    elif arguments.plan:
+        unused, reason = ("canaries", "noise_scale"), "a plan only tells what the audit would cost and show"
+    else:
+        unused, reason = ("canaries",), "canaries are for DPNet"
+    if named := [f"--{name.replace('_', '-')}" for name in unused if given[name] not in (None, False)]:
+        raise ValueError(f"{', '.join(named)} would do nothing here; {reason}")
 
 
 def _audit_model(name, settings, arguments):
@@ -144,6 +164,8 @@ def _audit_model(name, settings, arguments):
     options = {"n_runs": arguments.runs, "confidence": arguments.confidence, "method": arguments.method}
     if arguments.plan:
         result = plan_audit(estimator, X, **options)
+        if arguments.json:
+            return json.dumps({"model": name, "parameters": declared, **asdict(result)})
     else:
         result = audit(estimator, X, noise_scale=arguments.noise_scale, progress=not arguments.quiet, **options)
         if arguments.json:
@@ -163,17 +185,18 @@ def _audit_training(settings, arguments):
     if refused := sorted(set(settings) - known):
         raise ValueError(f"DPNet has no parameter {', '.join(refused)} here; it has {', '.join(sorted(known))}")
     delta = 1e-5 if arguments.delta is None else arguments.delta
+    canaries = CANARIES if arguments.canaries is None else arguments.canaries
     given = {"sampling_rate": 1.0, "steps": 1, **({"l2_bound": 1.0} if kind is DPSGDPlan else {}), **settings}
     rate, steps = given["sampling_rate"], given["steps"]
     noise = noise_multiplier_for(
         lambda z: poisson_gaussian_event(rate, z, steps), arguments.epsilon, delta, "add_or_remove_one"
     )
-    plan = kind(noise_multiplier=noise, expected_batch_size=rate * arguments.canaries / 2, **given)
+    plan = kind(noise_multiplier=noise, expected_batch_size=rate * canaries / 2, **given)
     options = {"confidence": arguments.confidence, "noise_scale": arguments.noise_scale}
     if arguments.fits is None:
-        result = audit_training(plan, delta=delta, canaries=arguments.canaries, **options)
+        result = audit_training(plan, delta=delta, canaries=canaries, **options)
     else:
-        result = audit_trainings(plan, delta=delta, trainings=arguments.fits, progress=True, **options)
+        result = audit_trainings(plan, delta=delta, trainings=arguments.fits, progress=not arguments.quiet, **options)
     if arguments.json:
         return json.dumps({"model": "DPNet", "parameters": given, **result.to_dict()})
     shown = ", ".join(f"{key}={value}" for key, value in given.items())

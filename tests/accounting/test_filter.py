@@ -1,13 +1,14 @@
 """The rule for charges chosen after a release."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from skdpgen.accounting import Charge, PrivacyFilter, epsilon_pld, gaussian_epsilon, gaussian_event, gaussian_mu
 from skdpgen.accounting import poisson_gaussian_event as steps
-from skdpgen.accounting._filter import Entry
+from skdpgen.accounting._filter import STATUSES, Entry
 from skdpgen.accounting._renyi import conversion_cost
 from skdpgen.exceptions import BudgetExceededError
 
@@ -109,6 +110,21 @@ def test_extra_deltas_and_rdp_never_use_more_than_delta(first):
     book(rule, entries, gaussian(0.01))
     with pytest.raises(BudgetExceededError, match="of delta on thresholds"):
         rule.check(entries, [gaussian(0.01, extra=1e-8)])
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("status", STATUSES)
+def test_every_sum_counts_an_entry_whatever_its_status(status, batch):
+    """A declared fit is charged when it is declared: its noise and its thresholds, in the first batch and later."""
+    rule = PrivacyFilter(1.0, 1e-5, BOTH[0])
+    fit, first = gaussian(0.05, extra=1e-6), Entry(gaussian(0.05), 1, "charged")
+    past = [Entry(fit, 1, status)] if batch == 1 else [first, Entry(fit, 2, status)]
+    charged, found = (rule.totals([replace(entry, status=s) for entry in past]) for s in ("charged", status))
+    assert replace(found, planned=0) == charged
+    assert found.planned == (status == "planned") * len(past)
+    assert rule.thresholds_left(past) == pytest.approx(1e-6)
+    with pytest.raises(BudgetExceededError, match="of delta on thresholds"):
+        rule.check(past, [gaussian(0.01, extra=1.01e-6)])
 
 
 def test_first_charge_with_thresholds_beyond_delta_is_refused():

@@ -11,7 +11,7 @@ from scipy import stats
 from skdpgen.accounting import gaussian_event
 from skdpgen.audit import epsilon_from_counts, epsilon_from_guesses, mu_from_counts, mu_from_scale, mu_from_shift
 from skdpgen.audit._audit import _least_miss
-from skdpgen.audit._bounds import error_bounds
+from skdpgen.audit._bounds import error_bounds, mu_from_pairs
 from skdpgen.audit._runs import bounds_of_distances
 
 
@@ -35,6 +35,29 @@ def test_the_bound_by_shift_is_exact():
     assert np.mean([mu_from_shift(*pair) > 1.5 for pair in zip(without, within)]) > 0.02
     assert mu_from_shift([1.0, 1.0], [2.0, 2.0]) == math.inf
     assert mu_from_shift([2.0, 2.0], [1.0, 1.0]) == 0  # on the wrong side, however far
+
+
+@pytest.mark.parametrize("cancels", [1.0, 0.9, 0.0])
+def test_the_bound_by_pairs_holds_at_its_confidence(cancels):
+    """Of very few runs: the noise of a pair is the same, or nearly, or independent."""
+    rng, mu, repetitions, n_pairs = np.random.default_rng(3), 0.7, 300, 3
+    without, within = rng.normal(size=(repetitions, 12)), rng.normal(size=(repetitions, 12))
+    own = math.sqrt(1 - cancels**2)
+    within[:, :n_pairs] = cancels * without[:, :n_pairs] + own * within[:, :n_pairs]
+    found = np.array([mu_from_pairs(*pair, n_pairs) for pair in zip(without, within + mu)])
+    at_most_five_percent((found > mu).sum(), repetitions)
+    assert (found > mu).mean() > (0.01 if cancels == 1 else 0.0)
+
+
+def test_a_few_pairs_show_a_shift_that_is_far_below_the_noise():
+    rng = np.random.default_rng(11)
+    without, within = rng.normal(size=(2, 200))
+    within[:40] = without[:40]
+    assert mu_from_shift(without, within[40:] + 0.1) < 0.05
+    assert 0.085 < mu_from_pairs(without, within + 0.1, 40) < 0.1
+    assert mu_from_pairs(without, within - 0.1, 40) == 0
+    assert mu_from_pairs(without, within + 0.1, 1) == mu_from_shift(without, within[1:] + 0.1)
+    assert mu_from_pairs([0.0] * 4, [1.0] * 4, 2) == math.inf
 
 
 def test_the_bound_by_likelihood_holds_at_its_confidence():

@@ -25,6 +25,16 @@ MUTANTS = [
         (_bounds.mu_from_shift, ("1 - $confidence", "0.5")),
     ),
     (
+        "noise of pairs that counts for none",
+        [Claim(bounds.test_the_bound_by_pairs_holds_at_its_confidence, 0.0)],
+        (_bounds.mu_from_pairs, ("float($gaps.mean()) - $error", "float($gaps.mean())")),
+    ),
+    (
+        "a point estimate of the noise, by pairs",
+        [Claim(bounds.test_the_bound_by_pairs_holds_at_its_confidence, 1.0)],
+        (_bounds.mu_from_pairs, ("stats.chi2.ppf($chance, $freedom)", "$freedom")),
+    ),
+    (
         "what the canary is computed to add, in the measured shift",
         [Claim(bounds.test_fits_without_noise_that_do_not_describe_the_noisy_ones_are_not_relied_on)],
         (_runs.bounds_of_distances, ("$of_one[:, 1] - $of_one[:, 0]", "-$of_one[:, 0] / 2")),

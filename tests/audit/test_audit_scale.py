@@ -45,6 +45,15 @@ def test_what_a_canary_adds_is_all_that_was_charged_and_no_more(name):
 
 
 @pytest.mark.parametrize("name", ["one release", "three releases"])
+def test_pairs_of_the_same_noise_show_most_of_the_claim_by_the_shift_alone(name):
+    """Nothing that was computed or stated is used: what a canary adds is seen in fits with noise."""
+    estimator, rows, _ = CASES[name]
+    with seeded_noise(6, quiet=True):
+        details = audit(estimator, rows, n_runs=30, method="likelihood").details
+    assert 0.6 < details["mu_by_shift"] / details["mu_claimed"] < 1
+
+
+@pytest.mark.parametrize("name", ["one release", "three releases"])
 def test_noise_at_half_its_scale_is_found_at_epsilon_one(name):
     estimator, rows, _ = CASES[name]
     result = audit(estimator, rows, n_runs=15, method="likelihood", noise_scale=0.5)
@@ -58,6 +67,7 @@ def test_fits_whose_noise_is_not_that_stated_say_that_they_are_not_private():
         "half its scale": lambda: _runs.noise_scaled(0.5),
         "none": lambda: override_noise(lambda kind: _runs._Silent()),
         "that of another fit": lambda: override_noise(lambda kind: _runs._Followed([], [])),
+        "drawn once more": lambda: override_noise(lambda kind: _runs._Repeated(kind, [[]] * 4)),
     }
     for name, block in blocks.items():
         accountant = PrivacyAccountant(1.0)
