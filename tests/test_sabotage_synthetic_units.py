@@ -28,6 +28,7 @@ GIVEN = Claim(synthetic.test_rows_given_levels_follow_the_joint_distribution_of_
 CONSTANT = Claim(synthetic.test_missing_values_are_constant_too)
 REFUSED = Claim(synthetic.test_an_identifier_or_a_column_that_constraints_construct_is_none_of_units)
 
+_CHANGED = "() if $rows.construction is None else $rows.construction.changed"
 _FIRST = "return ($first[$order], $sizes[$order])"
 _MADE = "replace($tables, unit='unit', replace_one=$replaced)"
 
@@ -68,9 +69,9 @@ MUTANTS = [
         ),
     ),
     (
-        "the number of rows of the unit before",
+        "the numbers of rows of other units",
         [OTHERS, USED],
-        (units._first_of_each, (_FIRST, "return ($first[$order], np.roll($sizes[$order], 1))")),
+        (units._first_of_each, (_FIRST, "return ($first[$order], np.flip($sizes[$order]))")),
     ),
     (
         "another row than the first for a unit",
@@ -98,7 +99,7 @@ MUTANTS = [
     (
         "columns that constraints construct",
         [REFUSED],
-        (unit_settings, ("() if $rows.construction is None else $rows.construction.changed", "()")),
+        (unit_settings, (_CHANGED, "()")),
     ),
 ]
 
