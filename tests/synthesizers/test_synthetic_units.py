@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from _claims import assert_sensitivity
+from _nasty import LISTS, OBJECTS, outcome
 
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, Schema, load
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, PrivacyUnit, UnitRelation
@@ -430,6 +431,14 @@ def test_columns_that_cannot_be_those_of_units_are_refused_before_the_charge(mod
     with pytest.raises((ValueError, InvalidInputError, SchemaError), match=match):
         made.fit(_visits(600))
     assert not ledger.charges
+
+
+def test_odd_unit_columns_are_refused_before_the_charge_by_name():
+    made = functools.partial(MomentSynthesizer, unit="person", max_rows_per_unit=2, schema=SCHEMA)
+    for value in [*LISTS, *OBJECTS, ["sex", None], ["sex", np.nan], ("sex", 1j), {"sex": 1}]:
+        found = outcome(made, (_visits(40),), "unit_columns", value, stop=True)
+        empty = value is None or (isinstance(value, list | tuple) and not len(value))
+        assert found == ("charged" if empty else "refused"), type(value)
 
 
 def test_unit_columns_of_an_array_are_refused():
