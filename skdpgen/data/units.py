@@ -391,7 +391,8 @@ class UnitSource:
             first, sizes = _first_of_each(self._codes)
             yield self._all.frame.iloc[first], sizes
             return
-        for pieces, kept in self._chosen_pieces():
+        for pieces in self._whole_units():
+            kept = keep_rows(self._ids_of(pieces), self._key)
             first, sizes = _first_of_each(kept.codes)
             rows, start = kept.rows[first], 0
             for piece in pieces:
@@ -404,7 +405,8 @@ class UnitSource:
         if self.in_memory:
             yield self._all.frame, self._sizes, self._n_per_unit
             return
-        for pieces, kept in self._chosen_pieces():
+        for pieces in self._whole_units():
+            kept = keep_rows(self._ids_of(pieces), self._key)
             begun, start = kept.n_per_unit, 0
             for piece in pieces:
                 first, last = np.searchsorted(kept.rows, [start, start + len(piece)])
@@ -413,14 +415,13 @@ class UnitSource:
                 yield rows, sizes, begun
                 begun, start = begun[:0], start + len(piece)
 
-    def _chosen_pieces(self):
-        """Yield lists of frames of chunks that hold all rows of their units, and which of their rows are used."""
-        for pieces in self._whole_units():
-            values = [piece[self._column] for piece in pieces]
-            if len({str(part.dtype) for part in values}) > 1:  # one dtype for all might take two integers for one float
-                values = [part.astype(object) for part in values]
-            values = pd.concat(values, ignore_index=True)
-            yield pieces, keep_rows(read_ids(values, len(values), self._unit, self._missing), self._key)
+    def _ids_of(self, pieces):
+        """The identifiers of frames that hold whole units."""
+        values = [piece[self._column] for piece in pieces]
+        if len({str(part.dtype) for part in values}) > 1:  # one dtype for all might take two integers for one float
+            values = [part.astype(object) for part in values]
+        values = pd.concat(values, ignore_index=True)
+        return read_ids(values, len(values), self._unit, self._missing)
 
     def _whole_units(self):
         """Yield lists of frames that hold all rows of their units: the last unit of a chunk waits for the next."""

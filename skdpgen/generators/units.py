@@ -261,11 +261,14 @@ class UnitSampler:
         self._of_units = [c for c in constraints if set(getattr(c, "columns", ())) <= known and hasattr(c, "columns")]
         self._of_rows = [c for c in constraints if c not in self._of_units]
 
-    def sample(self, n_units, rng):
-        """Draw units; return their rows, a frame or (frame, y), and the unit of each row, 0 to ``n_units - 1``."""
+    def sample(self, n_units, rng, most_rows=None):
+        """Draw units; return their rows, a frame or (frame, y), and the unit of each row, 0 to ``n_units - 1``.
+
+        Of each unit at most `most_rows` rows are drawn; None is all.
+        """
         codes, sizes, values = self._draw_units(n_units, rng)
         rows = RowsOfUnits(self._codec, self._points, self._at, codes, values)
-        units = np.repeat(np.arange(n_units), sizes)
+        units = np.repeat(np.arange(n_units), sizes if most_rows is None else np.minimum(sizes, most_rows))
         if self._of_rows:
             return keep_constraints(rows, self._of_rows, units, True, rng), units
         return rows.sample(units, rng), units

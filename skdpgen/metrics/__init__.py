@@ -31,6 +31,7 @@ from ._tstr import (
     tstr_score,
 )
 from ._two_sample import PMSE, PRDC, detection_auroc, frechet_distance, pmse, prdc
+from ._units import rows_per_unit
 from ._unseen import UnseenPairs, lost_categories, unseen_pairs
 
 __all__ = [
@@ -67,6 +68,7 @@ __all__ = [
     "protocol_regressors",
     "quality_score",
     "reconstruction_error",
+    "rows_per_unit",
     "three_way_tvd",
     "tstr_regression",
     "tstr_report",

@@ -15,7 +15,7 @@ from ..generators.conditioning import FramesChecked, FramesGiven
 from ..generators.product_mixture import TableModel, fit_tables
 from ..generators.refined_table import RefinedTable
 from ..generators.scores import ScoreModel, fit_scores
-from ..generators.units import UnitModel
+from ..generators.units import UnitModel, UnitSampler
 from ..mechanisms import add_gaussian, unpack_moments, unpack_one_hot_moments
 from ..mixture import GaussianMixtureParameters
 from ..utils.file_checks import check_mixture
@@ -82,6 +82,10 @@ class FrameModel(ReleasedModel):
         """The model of rows that have some of their columns as asked for (see `read_evidence`)."""
         alone = self.mixture is None and self.net is None
         return FramesGiven(self, given) if alone else FramesChecked(self, given)
+
+    def try_units(self, n_units, rng):
+        """One row of each of some synthetic units, for the check of a file."""
+        return UnitSampler(self, []).sample(n_units, rng, most_rows=1)[0]
 
     def draw(self, components, rng):
         """Level codes of rows of given components, shape (n_samples, n_blocks)."""

@@ -371,8 +371,9 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         declared (at its part of `bounds_share`; learned categories also spend a tenth of `delta`); one for the moments
         (three for arrays: mean, norms about it, second moments; of images grey pixels too, and sub-clusters of the
         classes where noise is low); for tables of 3 to 24 columns beside the target, modelled without mixture and
-        network, one for the interactions of all triples of columns; with "mixture", `em_steps` more; with "net",
-        `steps` Poisson-sampled ones.
+        network, one for the interactions of all triples of columns, and of such models with `unit` one for tables of
+        the units: of their `unit_columns` and number of rows; with "mixture", `em_steps` more; with "net", `steps`
+        Poisson-sampled ones.
         """
         return self._fit(X, y, groups)
 

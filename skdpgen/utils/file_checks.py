@@ -76,8 +76,15 @@ def check_loaded(estimator):
     components = np.resize(np.arange(len(weights)), max(_TRIAL, len(weights)))
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        frame = estimator.as_frame(model.sample(components, np.random.default_rng(0)))
-    schema = getattr(model.codec, "drawn_schema", None)
+        frames = [model.sample(components, np.random.default_rng(0))]
+        if getattr(model, "units", None) is not None:
+            frames.append(model.try_units(_TRIAL, np.random.default_rng(0)))
+        frames = [estimator.as_frame(frame) for frame in frames]
+    for frame in frames:
+        _check_sample(frame, getattr(model.codec, "drawn_schema", None))
+
+
+def _check_sample(frame, schema):
     for place, name in enumerate(frame.columns):
         column = frame.iloc[:, place]
         may_miss = schema is not None and schema.columns[min(place, len(schema) - 1)].missing

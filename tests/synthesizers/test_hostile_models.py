@@ -87,6 +87,8 @@ def test_models_of_earlier_versions_load_and_sample(name):
     model = skdpgen.load(DATA / f"{name}.safetensors")
     assert finite(model.sample(25, random_state=0))
     assert finite(model.sample(random_state=0))
+    if "units" in name:
+        assert finite(model.sample(units=25, random_state=0))
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numbers that are finite, and too large
@@ -104,6 +106,8 @@ def test_a_mutated_model_is_refused_or_gives_a_finite_sample(name, tmp_path):
             with ends():
                 model = skdpgen.load(path)
                 drawn = model.sample(50, random_state=0)
+                if getattr(model.model_, "units", None) is not None:
+                    drawn = drawn, model.sample(units=50, random_state=0)
         except ValueError:
             refusals += 1
         else:

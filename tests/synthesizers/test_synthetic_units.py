@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from _claims import assert_sensitivity
+from _nasty import LISTS, OBJECTS, outcome
 
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, Schema, load
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, PrivacyUnit, UnitRelation
@@ -145,7 +146,7 @@ def _chosen(frame, k=3, chunks=None):
 
 def _numbered(seed=0, n=300):
     rng = np.random.default_rng(seed)
-    ids = np.sort(rng.integers(0, 60, n))
+    ids = np.sort(rng.integers(0, 150, n))
     return pd.DataFrame({"id": ids, "row": np.arange(n)})
 
 
@@ -418,7 +419,6 @@ def test_states_that_do_not_fit_are_refused(change):
         (MomentSynthesizer, {"unit_columns": ["sex", "sex"]}, "a column twice"),
         (MomentSynthesizer, {"unit_columns": {"sex"}}, "unit_columns"),
         (MomentSynthesizer, {"unit_columns": ["sex"], "unit": None, "max_rows_per_unit": None}, "needs unit="),
-        (MomentSynthesizer, {"unit_columns": ["cost"], "constraints": "age <= cost"}, "a constraint constructs"),
         (P3GMSynthesizer, {"unit_columns": ["sex"], "prior": "mixture"}, "without prior"),
         (P3GMSynthesizer, {"unit_columns": [], "decoder": "net"}, "without prior"),
     ],
@@ -433,6 +433,14 @@ def test_columns_that_cannot_be_those_of_units_are_refused_before_the_charge(mod
     assert not ledger.charges
 
 
+def test_odd_unit_columns_are_refused_before_the_charge_by_name():
+    made = functools.partial(MomentSynthesizer, unit="person", max_rows_per_unit=2, schema=SCHEMA)
+    for value in [*LISTS, *OBJECTS, ["sex", None], ["sex", np.nan], ("sex", 1j), {"sex": 1}]:
+        found = outcome(made, (_visits(40),), "unit_columns", value, stop=True)
+        empty = value is None or (isinstance(value, list | tuple) and not len(value))
+        assert found == ("charged" if empty else "refused"), type(value)
+
+
 def test_unit_columns_of_an_array_are_refused():
     X = np.random.default_rng(0).random((50, 2))
     made = MomentSynthesizer(max_rows_per_unit=2, unit_columns=[0])
@@ -441,7 +449,9 @@ def test_unit_columns_of_an_array_are_refused():
     assert not hasattr(made, "accountant_")
 
 
-def test_an_identifier_is_no_column_of_units():
+def test_an_identifier_or_a_column_that_constraints_construct_is_none_of_units():
+    with pytest.raises(InvalidInputError, match="a constraint constructs"):
+        _fit(constraints="age <= cost", unit_columns=["cost"])
     frame = _visits(600).assign(visit="v")
     schema = Schema([*SCHEMA.columns, Identifier("visit")])
     with pytest.raises(InvalidInputError, match="is an identifier"):

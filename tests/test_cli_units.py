@@ -1,0 +1,100 @@
+"""Synthetic units on the command line: two files that refer to each other, and what is refused before the charge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from _command_line import refused
+
+from skdpgen import PrivacyCard
+from skdpgen.__main__ import main
+from skdpgen.generators.product_mixture import fit_tables
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+FIT = "synthesize visits.csv --model moment --epsilon 8 --kinds-from-values --unit patient --max-rows-per-unit 3"
+
+
+@pytest.fixture
+def visits(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(fit_tables.__kwdefaults__, "n_iter", 2)
+    rng, n = np.random.default_rng(0), 400
+    sex, patient = rng.choice(["f", "m"], n), np.repeat(np.arange(n), rng.integers(1, 5, n))
+    frame = {"patient": [f"p{i}" for i in patient], "day": rng.integers(0, 300, len(patient)), "sex": sex[patient]}
+    pd.DataFrame(frame).assign(ward=rng.choice(["ears", "eyes"], len(patient))).to_csv("visits.csv", index=False)
+
+
+def _run(text):
+    assert main(text.split()) == 0
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_two_files_refer_to_each_other_and_are_on_the_card(visits, suffix, capsys):
+    files = f"--units-output u.{suffix} --output rows.{suffix} --card card.json --save-model m.safetensors"
+    _run(f"{FIT} --unit-columns sex --units 50 {files}")
+    assert "their synthetic units written to" in capsys.readouterr().out
+    read = pd.read_csv if suffix == "csv" else pd.read_parquet
+    units, rows = read(f"u.{suffix}"), read(f"rows.{suffix}")
+    assert list(units) == ["patient", "sex"]
+    assert list(rows) == ["patient", "day", "ward"]
+    assert units["patient"].tolist() == list(range(50))
+    assert set(rows["patient"]) == set(range(50))
+    assert rows.groupby("patient").size().max() <= 3
+    assert set(PrivacyCard.load("card.json")["files"]) == {"synthetic", "units", "model"}
+    _run(f"verify card.json --data rows.{suffix} --units u.{suffix} --model m.safetensors")
+    assert "the table of synthetic units" in capsys.readouterr().out
+    _run(f"sample m.safetensors --units 7 --seed 1 --output one.{suffix}")
+    one = read(f"one.{suffix}")
+    assert list(one) == ["patient", "day", "sex", "ward"]
+    assert one["patient"].nunique() == 7
+    _run(f"sample m.safetensors --units 7 --seed 1 --units-output p.{suffix} --output two.{suffix}")
+    joined = read(f"two.{suffix}").merge(read(f"p.{suffix}"), on="patient")[list(one)]
+    pd.testing.assert_frame_equal(joined, one)
+    # without a number, as many units as were released
+    _run(f"sample m.safetensors --units-output p.{suffix} --output two.{suffix}")
+    assert len(read(f"p.{suffix}")) == pytest.approx(400, abs=40)
+
+
+def test_units_without_columns_have_their_numbers_of_rows(visits):
+    _run(f"{FIT} --units 30 --output rows.csv")
+    rows = pd.read_csv("rows.csv")
+    assert list(rows) == ["patient", "day", "sex", "ward"]
+    assert rows["patient"].nunique() == 30
+    _run(f"{FIT} --output rows.csv")
+    assert "patient" not in pd.read_csv("rows.csv")
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ("--units 3 --rows 5", "--rows is for samples of rows"),
+        ("--units 0", "--units must be positive"),
+        ("--units-output u.csv", "--units-output needs --unit-columns"),
+        ("--unit-columns nowhere", "--unit-columns: no column 'nowhere'"),
+        ("--unit-columns sex --units-output rows.csv", "is named by two options"),
+        ("--unit-columns sex --units-output u.xlsx", "written as CSV or Parquet"),
+        ("--units 3 --model p3gm --set prior=mixture", "without prior"),
+        ("--set unit_columns=['sex']", "takes no unit_columns here"),
+    ],
+)
+def test_contradictions_are_refused_before_the_charge(visits, options, match, capsys):
+    said = refused(capsys, *f"{FIT} --ledger b.db --output rows.csv {options}".split())
+    assert match in said
+    assert not Path("b.db").exists()
+
+
+@pytest.mark.parametrize("options", ["--unit-columns sex", "--units 3", "--units-output u.csv"])
+def test_units_need_the_column_of_identifiers(visits, options, capsys):
+    fit = FIT.partition(" --unit ")[0]
+    assert "need --unit" in refused(capsys, *f"{fit} --output rows.csv {options}".split())
+
+
+def test_a_model_of_rows_has_no_units(visits, capsys):
+    _run(f"{FIT.partition(' --unit ')[0]} --drop patient --output rows.csv --save-model m.safetensors")
+    capsys.readouterr()
+    assert "need a model that was fitted" in refused(
+        capsys, *["sample", "m.safetensors", "--units", "3", "--output", "x.csv"]
+    )

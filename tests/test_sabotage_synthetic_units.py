@@ -1,0 +1,116 @@
+"""Every sabotage of the tables of units, and of synthetic units made from them, is caught by a named test."""
+
+from __future__ import annotations
+
+import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
+import pytest
+import test_synthetic_units as synthetic
+from _fits import ledger_is_what_ran
+from _sabotage import Claim, assert_caught, mutant_ids
+
+from skdpgen.data import frames, units
+from skdpgen.generators import units as generated
+from skdpgen.mechanisms import unit_tables
+from skdpgen.synthesizers._synthetic_units import release_units, unit_settings
+
+AR, RO = "add_or_remove_one", "replace_one"
+BOUND = {
+    relation: Claim(
+        synthetic.test_a_unit_attains_the_sensitivity_of_the_tables_of_units_and_never_exceeds_it, relation, "rows"
+    )
+    for relation in (AR, RO)
+}
+LEDGER = Claim(ledger_is_what_ran, "frame, units")
+OTHERS = Claim(synthetic.test_a_unit_that_joins_changes_no_other_unit_s_row_or_size)
+USED = Claim(synthetic.test_a_unit_stands_for_its_first_row_used_and_the_number_of_these)
+CHUNKS = Claim(synthetic.test_units_of_chunks_are_those_of_the_same_rows_in_memory)
+GIVEN = Claim(synthetic.test_rows_given_levels_follow_the_joint_distribution_of_the_model)
+CONSTANT = Claim(synthetic.test_missing_values_are_constant_too)
+REFUSED = Claim(synthetic.test_an_identifier_or_a_column_that_constraints_construct_is_none_of_units)
+
+_CHANGED = "() if $rows.construction is None else $rows.construction.changed"
+_FIRST = "return ($first[$order], $sizes[$order])"
+_MADE = "replace($tables, unit='unit', replace_one=$replaced)"
+
+# (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
+MUTANTS = [
+    (
+        "units counted twice",
+        [BOUND[AR], BOUND[RO]],
+        (unit_tables, (_MADE, "replace($tables, unit='unit', replace_one=$replaced, value=2 * $tables.value)")),
+    ),
+    (
+        "a replaced unit at the bound of one that joins",
+        [BOUND[RO]],
+        (unit_tables, (_MADE, "replace($tables, unit='unit', replace_one=$tables.add_or_remove_one)")),
+    ),
+    ("tables of units as those of rows", [BOUND[AR], BOUND[RO]], (unit_tables, (_MADE, "$tables"))),
+    (
+        "noise of the tables of units below the charge",
+        [LEDGER],
+        (
+            release_units,
+            (
+                "add_gaussian($tables, $noise_multiplier, $rest)",
+                "add_gaussian($tables, 0.9 * $noise_multiplier, $rest)",
+            ),
+        ),
+    ),
+    (
+        "tables of units released twice",
+        [LEDGER],
+        (
+            release_units,
+            (
+                "$packed = add_gaussian($tables, $noise_multiplier, $rest)",
+                "$packed = add_gaussian($tables, $noise_multiplier, $rest)\n"
+                "$packed = ($packed + add_gaussian($tables, $noise_multiplier, $rest)) / 2",
+            ),
+        ),
+    ),
+    (
+        "the numbers of rows of other units",
+        [OTHERS, USED],
+        (units._first_of_each, (_FIRST, "return ($first[$order], np.flip($sizes[$order]))")),
+    ),
+    (
+        "another row than the first for a unit",
+        [USED],
+        (units._first_of_each, (_FIRST, "return ($first[$order] + ($sizes[$order] > 1), $sizes[$order])")),
+    ),
+    (
+        "a unit of several chunks by its row of the last one",
+        [CHUNKS],
+        (
+            units.UnitSource._first_rows,
+            ("$rows[$begin:$end] - $start", "np.maximum($rows[$begin:$end] - $start - ($start > 0), 0)"),
+        ),
+    ),
+    (
+        "rows that do not follow from the columns of their unit",
+        [GIVEN],
+        (generated._Points.given, ("$log[:, $part[:, $j]].T", "0 * $log[:, $part[:, $j]].T")),
+    ),
+    (
+        "columns of units drawn anew in each row",
+        [CONSTANT],
+        (generated.RowsOfUnits.sample, ("self.codec.decode($rest, exact=$exact)", "self.codec.decode($rest)")),
+    ),
+    (
+        "columns that constraints construct",
+        [REFUSED],
+        (unit_settings, (_CHANGED, "()")),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("claims", "changes"), [(claims, changes) for _, claims, *changes in MUTANTS], ids=mutant_ids(MUTANTS)
+)
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_sabotage_of_synthetic_units_is_caught(monkeypatch, claims, changes):
+    assert_caught(monkeypatch, claims, *changes)
+
+
+def test_the_query_of_frames_is_the_one_that_is_bounded():
+    assert frames.unit_tables is unit_tables
