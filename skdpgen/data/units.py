@@ -7,7 +7,7 @@ unit's rows, for every key: the guarantee does not rest on the key being secret,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,7 @@ __all__ = [
     "UnitSource",
     "draw_key",
     "keep_rows",
+    "n_rows_of_units",
     "read_groups",
     "read_ids",
     "row_count_phases",
@@ -227,6 +228,12 @@ def keep_rows(ids, key):
     return KeptRows(rows, unit_sizes[ascending] if weighted else None, used, codes[rows])
 
 
+def n_rows_of_units(codes):
+    """Number of rows of each unit, from the codes of `UnitIds`; private."""
+    absent = codes < 0
+    return np.concatenate([np.bincount(codes[~absent]), np.ones(int(absent.sum()), dtype=np.int64)])
+
+
 def draw_key(rng):
     """Draw the key of a fit, from the generator of its noise: once."""
     return int(rng.integers(2**62))
@@ -317,6 +324,20 @@ class UnitSource:
             self._sizes, self._n_per_unit, self._ids = kept.unit_sizes, kept.n_per_unit, None
             self._codes = kept.codes
 
+    def rows_per_unit(self):
+        """Yield the number of rows of each unit, before any is left out; after the charge."""
+        if self.in_memory:
+            yield n_rows_of_units(self._ids.codes)
+            return
+        for pieces in self._whole_units():
+            yield n_rows_of_units(self._ids_of(pieces).codes)
+
+    def settle(self, unit):
+        """Use this number of rows of a unit, which was learned."""
+        self._unit = unit
+        if self.in_memory:
+            self._ids = replace(self._ids, unit=unit)
+
     def _check_chosen(self):
         if self._key is None:
             raise RuntimeError("rows of units are summed only after at most max_rows_per_unit of each were chosen")
@@ -359,11 +380,7 @@ class UnitSource:
             yield self._all.frame, self._sizes, self._n_per_unit
             return
         for pieces in self._whole_units():
-            values = [piece[self._column] for piece in pieces]
-            if len({str(part.dtype) for part in values}) > 1:  # one dtype for all might take two integers for one float
-                values = [part.astype(object) for part in values]
-            values = pd.concat(values, ignore_index=True)
-            kept = keep_rows(read_ids(values, len(values), self._unit, self._missing), self._key)
+            kept = keep_rows(self._ids_of(pieces), self._key)
             begun, start = kept.n_per_unit, 0
             for piece in pieces:
                 first, last = np.searchsorted(kept.rows, [start, start + len(piece)])
@@ -371,6 +388,14 @@ class UnitSource:
                 rows = piece.drop(columns=self._column).iloc[kept.rows[first:last] - start]
                 yield rows, sizes, begun
                 begun, start = begun[:0], start + len(piece)
+
+    def _ids_of(self, pieces):
+        """The identifiers of frames that hold whole units."""
+        values = [piece[self._column] for piece in pieces]
+        if len({str(part.dtype) for part in values}) > 1:  # one dtype for all might take two integers for one float
+            values = [part.astype(object) for part in values]
+        values = pd.concat(values, ignore_index=True)
+        return read_ids(values, len(values), self._unit, self._missing)
 
     def _whole_units(self):
         """Yield lists of frames that hold all rows of their units: the last unit of a chunk waits for the next."""
