@@ -379,6 +379,16 @@ BENCHMARKS = {
             figures=("auroc", "auprc", "gain", "seconds"),
         ),
         Benchmark(
+            "units",
+            "persons with several rows on Adult: utility over the rows used of a person, and both weightings",
+            "units:units_benchmark",
+            options=("models", "seeds", "epsilon", "data", "quick"),
+            figures=("auroc", "auprc", "one_way_tvd", "k_used", "fit_seconds"),
+            group_by=("distribution", "weighting", "k"),
+            quick={"distributions": ("row level", "geometric"), "k": (1, 3, None), "seeds": (0,), "rows": 6_000},
+            axes=("distributions",),
+        ),
+        Benchmark(
             "moment_cost",
             "seconds and peak memory of MomentSynthesizer over rows, in chunks, and over columns",
             "moment_cost:cost_benchmark",

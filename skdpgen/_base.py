@@ -224,14 +224,18 @@ class PrivateEstimator(BaseEstimator):
             return None
         if "unit" not in parameters:
             raise ValueError(f"groups= is not for {type(self).__name__}, which protects one row; nothing was charged")
-        if parameters["max_rows_per_unit"] is None:
-            raise ValueError(
-                "max_rows_per_unit= is missing: how many rows of a unit are used, at most. It is public, so choose it "
-                "without these data; more rows need more noise, and of a unit with more rows some are left out. "
-                "Nothing was charged"
-            )
         name = "unit" if name is None else str(name)
+        if parameters["max_rows_per_unit"] is None:
+            return self._learned_unit(name)
         return PrivacyUnit(name, parameters["max_rows_per_unit"], parameters["unit_weighting"])
+
+    def _learned_unit(self, name):
+        """Return a unit of which the fit learns how many rows it uses; refused where it cannot."""
+        raise ValueError(
+            f"max_rows_per_unit= is missing: how many rows of a unit {type(self).__name__} uses, at most; synthesizers "
+            "can learn it. It is public, so choose it without these data; more rows need more noise, and of a unit "
+            "with more rows some are left out. Nothing was charged"
+        )
 
     def _groups(self, groups):
         """Further arguments of `_prepare`: the identifiers, where the estimator may have any."""
@@ -320,8 +324,9 @@ class PrivateEstimator(BaseEstimator):
             what = "rows" if plan.unit is None else "units"
             public_assumptions.append(f"number of {what}: public under replace_one")
         if plan.unit is not None:
+            learned = ", learned by this fit" * (self.get_params(deep=False).get("max_rows_per_unit") is None)
             public_assumptions.append(
-                f"most rows used of one unit: {plan.unit.max_rows}; which rows belong to one unit is as "
+                f"most rows used of one unit: {plan.unit.max_rows}{learned}; which rows belong to one unit is as "
                 f"{plan.unit.name!r} says"
             )
             if getattr(self, "missing_unit", None) == "own":

@@ -145,7 +145,6 @@ def test_a_fit_for_persons_writes_no_identifier_and_a_card_that_names_them(keyed
 @pytest.mark.parametrize(
     ("command", "match"),
     [
-        (f"{FIT} --unit visit_id", "needs --max-rows-per-unit"),
         (f"{FIT} --max-rows-per-unit 2", "need --unit"),
         (f"{FIT} --unit nobody --max-rows-per-unit 2", "no column 'nobody'"),
         (f"{FIT} --unit visit_id --max-rows-per-unit 2,3", "skdpgen budget compares"),

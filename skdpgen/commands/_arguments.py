@@ -115,7 +115,7 @@ def add_unit(parser, several=False):
     parser.add_argument(
         "--max-rows-per-unit",
         metavar="K",
-        help=f"with --unit: rows of a unit that are used, at most; public{counts}",
+        help=f"with --unit: rows of a unit that are used, at most; public{counts} (default: learned, from the budget)",
     )
     parser.add_argument(
         "--unit-weighting",
@@ -127,14 +127,14 @@ def add_unit(parser, several=False):
 
 
 def unit_settings(arguments):
-    """Return the parameters of an estimator that `add_unit` took, and the numbers of rows of a unit, as a list."""
+    """Return the parameters of an estimator that `add_unit` took, and the numbers of rows of a unit; none: learned."""
     given = arguments.max_rows_per_unit
     if arguments.unit is None:
         if given is not None or arguments.unit_weighting != WEIGHTINGS[0]:
             raise ValueError("--max-rows-per-unit and --unit-weighting need --unit, the column of identifiers")
         return {}, []
     if given is None:
-        raise ValueError("--unit needs --max-rows-per-unit K: how many rows of a unit are used, at most; public")
+        return {"unit": arguments.unit, "unit_weighting": arguments.unit_weighting}, []
     texts = given.split(",")
     if not all(text.strip().isdecimal() and int(text) > 0 for text in texts):
         raise ValueError(f"--max-rows-per-unit must be a whole number of at least 1; got {given}")

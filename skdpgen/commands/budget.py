@@ -20,6 +20,9 @@ from ._arguments import (
 
 __all__ = ["add", "run"]
 
+# Rows of a unit for which the noise is compared, where their number is not given.
+_COMPARED = (1, 2, 3, 5, 8, 13)
+
 
 def add(command):
     """Register the options."""
@@ -73,7 +76,7 @@ def run(arguments):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         plan = BudgetPlan.of(estimator.plan(*data), arguments.rows)
-        compared = _compared(estimator.plan(*data), most) if units else []
+        compared = _compared(estimator.plan(*data), most or _COMPARED) if units else []
     if arguments.plot:
         plan.plot(arguments.plot)
     if arguments.json:

@@ -21,8 +21,9 @@ from ..utils.file_checks import check_size, check_whole
 from ..utils.printing import listed
 from ..utils.validation import as_sizes
 from .labels import Labels, check_labels, class_for_all, is_numeric_target, label_codes, learn_classes
+from .rows_per_unit import max_rows_phases
 from .scaling import RowScaling, check_bounds, check_inside, learn_scaling, scaling_phases
-from .units import draw_key, keep_rows, row_count_phases
+from .units import draw_key, keep_rows, n_rows_of_units, row_count_phases
 
 __all__ = ["ArrayCodec", "ArrayRows", "check_image_shape", "lowpass_basis", "point_out_images"]
 
@@ -217,6 +218,14 @@ class ArrayRows:
         self.unit_codes = kept.codes
         self.y, self._ids = None if self.y is None else self.y[kept.rows], None
 
+    def rows_per_unit(self):
+        """Yield the number of rows of each unit, before any is left out."""
+        yield n_rows_of_units(self._ids.codes)
+
+    def settle(self, unit):
+        """Use as many rows of a unit as was learned; before they are chosen."""
+        self.unit, self._ids = unit, replace(self._ids, unit=unit)
+
     def kept_rows(self):
         """Number of rows that are used: a BoundedSum of one contribution per unit."""
         return total(self._n_per_unit, self.unit.max_rows, of_units=True)
@@ -243,7 +252,7 @@ class ArrayRows:
     def phases(self, share):
         """Return the releases that `learn` makes."""
         learned = scaling_phases(self.bounds, self.l2_bound, share)
-        learned = [*learned, *row_count_phases(self.unit, share)]
+        learned = [*max_rows_phases(self.unit, share), *learned, *row_count_phases(self.unit, share)]
         return [*learned, Phase("classes", share)] if self.learns_classes else learned
 
     def encoder_phases(self, share, *, class_norms=False):

@@ -40,6 +40,7 @@ from ..utils.printing import listed
 from ..utils.validation import Interval, check_row_count, is_extension, python_value
 from .frame_codec import FrameCodec
 from .labels import is_numeric_target
+from .rows_per_unit import max_rows_phases
 from .scores import score_moments
 from .sources import PUBLIC_ASSUMPTIONS, MemorySource, add_sums
 from .units import UnitSource, row_count_phases
@@ -252,6 +253,15 @@ class FrameRows:
         """Where a row is not the unit, the number of the unit of each row in memory that is used; else None."""
         return None if self.unit is None else self.source.unit_codes
 
+    def rows_per_unit(self):
+        """Yield the number of rows of each unit, before any is left out."""
+        yield from self.source.rows_per_unit()
+
+    def settle(self, unit):
+        """Use as many rows of a unit as was learned; before they are chosen."""
+        self.unit = unit
+        self.source.settle(unit)
+
     def kept_rows(self):
         """Number of rows that are used: a BoundedSum of one contribution per unit."""
         return self.source.row_count()
@@ -274,6 +284,7 @@ class FrameRows:
         """Return the releases that `learn` makes."""
         numbers = any(not isinstance(column, Categorical | Boolean) for column in self.schema.columns)
         return [
+            *max_rows_phases(self.unit, share),
             *([] if self.schema.complete else [Phase("schema", share)]),
             # The number of rows, by which the moments are planned, is a sum over cells of a public grid. Learned
             # categories have as many cells as there are distinct values, and the noise of their sum would show it.

@@ -7,7 +7,7 @@ unit's rows, for every key: the guarantee does not rest on the key being secret,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -26,6 +26,7 @@ __all__ = [
     "UnitSource",
     "draw_key",
     "keep_rows",
+    "n_rows_of_units",
     "read_groups",
     "read_ids",
     "row_count_phases",
@@ -245,6 +246,12 @@ def keep_rows(ids, key):
     return KeptRows(rows, unit_sizes[ascending] if weighted else None, used, codes[rows])
 
 
+def n_rows_of_units(codes):
+    """Number of rows of each unit, from the codes of `UnitIds`; private."""
+    absent = codes < 0
+    return np.concatenate([np.bincount(codes[~absent]), np.ones(int(absent.sum()), dtype=np.int64)])
+
+
 def draw_key(rng):
     """Draw the key of a fit, from the generator of its noise: once."""
     return int(rng.integers(2**62))
@@ -334,6 +341,20 @@ class UnitSource:
             self._all = MemorySource(self._all.frame.iloc[kept.rows])
             self._sizes, self._n_per_unit, self._ids = kept.unit_sizes, kept.n_per_unit, None
             self._codes = kept.codes
+
+    def rows_per_unit(self):
+        """Yield the number of rows of each unit, before any is left out; after the charge."""
+        if self.in_memory:
+            yield n_rows_of_units(self._ids.codes)
+            return
+        for pieces in self._whole_units():
+            yield n_rows_of_units(self._ids_of(pieces).codes)
+
+    def settle(self, unit):
+        """Use this number of rows of a unit, which was learned."""
+        self._unit = unit
+        if self.in_memory:
+            self._ids = replace(self._ids, unit=unit)
 
     def _check_chosen(self):
         if self._key is None:

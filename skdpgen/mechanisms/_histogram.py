@@ -11,6 +11,7 @@ __all__ = [
     "N_OCTAVE_CELLS",
     "class_norm_histogram",
     "histogram",
+    "histogram_of_units",
     "joint_histogram",
     "norm_histogram",
     "octave_cells",
@@ -49,6 +50,25 @@ def histogram(codes, n_bins, unit_sizes=None):
         `value` of shape (n_bins,), float64; sensitivity 1, or sqrt(2) when a row is replaced.
     """
     return joint_histogram([codes], [n_bins], unit_sizes=unit_sizes)
+
+
+def histogram_of_units(parts, n_bins):
+    """Count the units of each cell, where a unit has several rows and lies in one cell.
+
+    Parameters
+    ----------
+    parts : iterable of arrays of int of shape (n_units,)
+        Cell of each unit, 0 to ``n_bins - 1``; the units of all parts are different.
+    n_bins : int
+        Public.
+
+    Returns
+    -------
+    BoundedSum
+        `value` of shape (n_bins,), float64; sensitivity 1, or sqrt(2) when a unit is replaced.
+    """
+    counts = sum((_count(np.asarray(cells), n_bins) for cells in parts), np.zeros(n_bins))
+    return BoundedSum(counts, add_or_remove_one=1.0, replace_one=2**0.5, lattice=LATTICE, unit="unit")
 
 
 def joint_histogram(codes, n_bins, weights=None, unit_sizes=None):

@@ -45,7 +45,9 @@ class SearchRows:
         self.n_units = num_samples(X)
         if unit is None:
             return
-        self.X, self.groups = take_groups(estimator, X, groups)
+        self.X, groups = take_groups(estimator, X, groups)
+        # numpy would make text of the numbers of a list in which one entry is text
+        self.groups = np.asarray(groups, dtype=object) if isinstance(groups, list | tuple) else groups
         self._ids = read_groups(self.groups, num_samples(self.X), unit, estimator.missing_unit)
         absent = self._ids.codes < 0
         named = len(self._ids.values)

@@ -18,6 +18,7 @@ from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._types import UnitRelation
 from ..accounting._card import plain
 from ..accounting._reservation import Reservation
+from ..data.rows_per_unit import OpenUnit
 from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
 from ..mechanisms import add_gaussian
 from ..utils.validation import HasMethods, Interval, StrOptions, fit_context, num_samples
@@ -301,7 +302,13 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
     def _resolve_unit(self, groups):
         """Return the unit of the estimator, which is that of all runs and of the search."""
         resolve = getattr(self.estimator, "_resolve_unit", None)
-        return None if resolve is None else resolve(groups)
+        unit = None if resolve is None else resolve(groups)
+        if isinstance(unit, OpenUnit):
+            raise ValueError(
+                "max_rows_per_unit= of the estimator is missing: all runs of a search, and its scores, use the same "
+                "number of rows of a unit, which is public. Nothing was charged"
+            )
+        return unit
 
     def _groups(self, groups):
         return (groups,)

@@ -18,6 +18,8 @@ from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._types import UnitRelation
 from ..accounting import PrivacyCard
 from ..data.frames import FrameRows
+from ..data.rows_per_unit import LABEL as MAX_ROWS
+from ..data.rows_per_unit import OpenUnit, release_max_rows
 from ..data.validation import columns_of, public_assumptions
 from ..exceptions import InvalidInputError, PrivacyLeakWarning, UtilityWarning
 from ..generators.components import component_chunks, join_chunks
@@ -88,6 +90,9 @@ class BaseSynthesizer(PrivateEstimator):
         self._checkpoint = FitCheckpoint(self.checkpoint, accountant, self)
         return self._checkpoint.planner
 
+    def _learned_unit(self, name):
+        return OpenUnit.of(name, self.unit_weighting)
+
     def _resolve_unit(self, groups):
         unit = super()._resolve_unit(groups)
         if unit is not None and getattr(self, "checkpoint", None) is not None:
@@ -116,10 +121,13 @@ class BaseSynthesizer(PrivateEstimator):
     def _complete(self, rows, plan, rng):
         rows, settings = rows
         if plan.unit is not None:
+            plan = _settled(rows, plan, rng)
             rows.choose(rng)
         checkpoint = self._open_checkpoint
         fit = ChargedFit(plan, rng, plan.relation, self._receipt, self._sampling_stream, checkpoint)
         self._set_model(self._release(rows, settings, fit))
+        if plan.unit is not None:
+            self.max_rows_per_unit_ = plan.unit.max_rows
         noise = self.model_.gradient_noise if checkpoint is None else checkpoint.noise(self.model_.gradient_noise)
         self._issue_card(plan, rng, self._public_assumptions(rows), noise, columns_of(self, rows))
         if checkpoint is not None:
@@ -387,6 +395,8 @@ class BaseSynthesizer(PrivateEstimator):
         if card["model"]["parameters"].get("schema") is not None and "schema" in self.get_params(deep=False):
             self.schema = self.schema_
         self.card_ = card
+        if isinstance(card.relation, UnitRelation):
+            self.max_rows_per_unit_ = card.relation.unit.max_rows
         check_loaded(self)
         self._row_count_is_stated = True
         return self
@@ -451,6 +461,16 @@ class BaseSynthesizer(PrivateEstimator):
         tags.input_tags.allow_nan = False
         tags.input_tags.categorical = tags.input_tags.string = True
         return tags
+
+
+def _settled(rows, plan, rng):
+    """The plan of a fit with the number of rows of a unit that are used, which may be learned: the first release."""
+    if not isinstance(plan.unit, OpenUnit):
+        return plan
+    unit = release_max_rows(rows, plan.noise_multipliers[MAX_ROWS], rng, plan.relation)
+    rows.settle(unit)
+    rng.unit = unit  # all further noise is for so many rows
+    return replace(plan, unit=unit)
 
 
 class LatentTransformerMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):

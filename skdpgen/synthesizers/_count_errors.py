@@ -15,6 +15,7 @@ from .._types import BoundedSum, unit_of
 from ..accounting import PlannedCounts
 from ..data.frame_codec import FrameCodec
 from ..data.frames import plan_bins, prefers_scores
+from ..data.rows_per_unit import OpenUnit
 from ..data.scores import Scores, score_moments
 from ..mechanisms import selection_threshold
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
@@ -251,6 +252,8 @@ class PlannedTable:
             Assumed.
         """
         noise, neighboring = plan.noise_multipliers, plan.relation
+        if isinstance(plan.unit, OpenUnit):
+            neighboring = replace(neighboring, unit=plan.unit.closed())
         open_ = self.schema.incomplete
         n_categorical = sum(isinstance(self.schema[name], Categorical) for name in open_)
         kept = smallest_kept(len(open_), n_categorical, noise.get("schema", 0.0), plan.extra_delta, neighboring)

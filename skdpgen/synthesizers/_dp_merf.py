@@ -93,7 +93,8 @@ class DPMERFSynthesizer(BaseSynthesizer):
         DataFrame. The column is neither modelled nor sampled. For arrays it is a name, and the identifiers are `groups`
         of `fit`. None: one row.
     max_rows_per_unit : int or None, default=None
-        With `unit`: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public.
+        With `unit`: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public. None:
+        learned from a part of the budget, and released as `max_rows_per_unit_`.
     unit_weighting : {"rows", "units"}, default="rows"
         With `unit`: "rows" counts every row used, and its noise grows with `max_rows_per_unit`. "units" counts every
         unit once, its rows in equal parts: the noise is that of one row, and the model is that of a random row of a

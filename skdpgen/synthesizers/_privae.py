@@ -221,7 +221,8 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         DataFrame. The column is neither modelled nor sampled. For arrays it is a name, and the identifiers are `groups`
         of `fit`. None: one row.
     max_rows_per_unit : int or None, default=None
-        With `unit`: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public.
+        With `unit`: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public. None:
+        learned from a part of the budget, and released as `max_rows_per_unit_`.
     unit_weighting : {"rows", "units"}, default="rows"
         With `unit`: "rows" counts every row used, and the gradient of a unit is the sum over its rows. "units" counts
         every unit once, and its gradient is the mean. Both are clipped once. A group of the divergence has all rows of
@@ -399,7 +400,8 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         DataFrame. The column is neither modelled nor sampled. For arrays it is a name, and the identifiers are `groups`
         of `fit`. None: one row.
     max_rows_per_unit : int or None, default=None
-        With `unit`: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public.
+        With `unit`: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public. None:
+        learned from a part of the budget, and released as `max_rows_per_unit_`.
     unit_weighting : {"rows", "units"}, default="rows"
         With `unit`: "rows" counts every row used, and the gradient of a unit is the sum over its rows. "units" counts
         every unit once, and its gradient is the mean. Both are clipped once.

@@ -589,7 +589,6 @@ def test_a_ledger_of_rows_refuses_units_and_the_other_way_round():
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"unit": "pid"}, "max_rows_per_unit= is missing"),
         ({"max_rows_per_unit": 2}, "needs unit="),
         ({"unit_weighting": "units"}, "needs unit="),
         ({"unit": "nobody", "max_rows_per_unit": 2}, "not a column"),
