@@ -14,6 +14,7 @@ from joblib import parallel_config
 from skdpgen import (
     DPPCA,
     DP2VAESynthesizer,
+    DPCGANSynthesizer,
     DPGaussianMixture,
     DPGMSynthesizer,
     DPMERFSynthesizer,
@@ -86,6 +87,8 @@ CASES = {
     "dp2-vae, random start": (lambda: DP2VAESynthesizer(start="random", bounds=(-1, 1), **_SUBSETS), (X, Y)),
     "dp-gm": (lambda: DPGMSynthesizer(n_clusters=2, cluster_steps=2, **_VAE), (X, Y)),
     "dp-merf": (lambda: DPMERFSynthesizer(steps=2, n_frequencies=8, hidden_layer_sizes=(4,)), (X, Y)),
+    "dp-cgan": (lambda: DPCGANSynthesizer(generator_sizes=(4,), discriminator_sizes=(4,), **_VAE), (X, Y)),
+    "dp-cgan, images": (lambda: DPCGANSynthesizer(image_shape=(2, 2), bounds=(-1, 1), **_VAE), (X, Y)),
     "classifier": (lambda: DPNetClassifier(hidden_layer_sizes=(3,), **_STEPS), (X, Y)),
     "search": (_search, (X,)),
 }  # fmt: skip

@@ -12,6 +12,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from skdpgen import (
     DPPCA,
     DP2VAESynthesizer,
+    DPCGANSynthesizer,
     DPGaussianMixture,
     DPGMSynthesizer,
     DPMERFSynthesizer,
@@ -168,6 +169,11 @@ def _merf(**given):
     return DPMERFSynthesizer(n_frequencies=20, steps=3, hidden_layer_sizes=(6,), n_components=3, **given)
 
 
+def _gan(**given):
+    sizes = {} if "image_shape" in given else {"generator_sizes": (6,), "discriminator_sizes": (5,)}
+    return DPCGANSynthesizer(n_critic=2, **sizes, **_SMALL, **given)
+
+
 def small_classifier(**given):
     return DPNetClassifier(hidden_layer_sizes=(5,), steps=3, sampling_rate=0.2, **given)
 
@@ -202,6 +208,7 @@ ESTIMATORS = {
     "dp2vae_one_of_k": (_dp2vae_one_of_k, ("array",)),
     "dpgm": (_dpgm, (*_ARRAYS, *_FRAMES)),
     "merf": (_merf, (*_ARRAYS, *_FRAMES, "array_numbers")),
+    "dpcgan": (_gan, (*_ARRAYS, *_FRAMES, "array_numbers", "images_y")),
     "pca": (functools.partial(DPPCA, 2), ("array", "numbers")),
     "pca_two_round": (functools.partial(DPPCA, 2, centering="two_round"), ("array",)),
     "mixture": (functools.partial(DPGaussianMixture, 2, n_iter=2), ("array", "numbers")),

@@ -11,6 +11,7 @@ from _noninterference import _short
 
 from skdpgen import (
     DPPCA,
+    DPCGANSynthesizer,
     DPGaussianMixture,
     DPGMSynthesizer,
     DPMERFSynthesizer,
@@ -50,6 +51,8 @@ _VAE = {"n_components": 2, "net": DPNet(PriVAEModule, module__n_hidden=4), **_ST
 _GROUPS = {"divergence": "mmd", "n_groups": 2, **_VAE}
 _PARTS = {**_VAE, "n_clusters": 2, "cluster_steps": 2, "net": DPNet(PartitionedVAEModule, module__n_hidden=4)}
 
+_GAN = {"n_components": 2, "n_critic": 1, "generator_sizes": (4,), "discriminator_sizes": (4,), **_STEPS}
+
 CASES = {
     "moments of a table": (MomentSynthesizer, {"target": "c"}, False),
     "tables of units": (MomentSynthesizer, {"unit_columns": ["a", "c"]}, False),
@@ -60,6 +63,7 @@ CASES = {
     "DP-VAE of a table": (DPVAESynthesizer, {"target": "c", **_VAE}, False),
     "PriVAE of a table": (PriVAESynthesizer, _GROUPS, False),
     "DP-GM of a table": (DPGMSynthesizer, _PARTS, False),
+    "DP-CGAN of a table": (DPCGANSynthesizer, {"target": "c", **_GAN}, False),
     "DP-MERF of a table": (DPMERFSynthesizer, {"steps": 1, "n_frequencies": 5}, False),
     "DP-PCA": (DPPCA, {}, True),
     "DP-PCA in two rounds": (DPPCA, {"centering": "two_round"}, True),
@@ -77,6 +81,7 @@ ARRAYS = {
     "DP-VAE of an array": (DPVAESynthesizer, _VAE),
     "PriVAE of an array": (PriVAESynthesizer, _GROUPS),
     "DP-GM of an array": (DPGMSynthesizer, _PARTS),
+    "DP-CGAN of an array": (DPCGANSynthesizer, _GAN),
     "mixture of classes": (DPGaussianMixture, {}),
 }
 
