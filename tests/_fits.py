@@ -19,6 +19,7 @@ from skdpgen import (
     DPGaussianMixture,
     DPGMSynthesizer,
     DPMERFSynthesizer,
+    DPSinkhornSynthesizer,
     DPVAESynthesizer,
     MomentSynthesizer,
     P3GMSynthesizer,
@@ -89,6 +90,11 @@ def _cells(**parameters):
     return P3GMSynthesizer(100.0, image_shape=(1, 3), random_state=0, **parameters)
 
 
+def _transport(**parameters):
+    shared = {"generated_rows": 6, "hidden_layer_sizes": (5,), **_SHALLOW}
+    return DPSinkhornSynthesizer(**shared, **parameters)
+
+
 def _clusters(**parameters):
     small = DPNet(PartitionedVAEModule, module__n_hidden=5)
     return DPGMSynthesizer(n_clusters=3, cluster_steps=2, net=small, **_SHALLOW, **parameters)
@@ -151,6 +157,9 @@ FITS = {
     "arrays, embedding": lambda: (_merf(), X, Y),
     "arrays, embedding, replace_one": lambda: (_merf(neighboring="replace_one"), X, Y),
     "frame, embedding": lambda: (_merf(target="job"), FRAME),
+    "arrays, transport net": lambda: (_transport(), X, Y),
+    "arrays, transport net, replace_one": lambda: (_transport(neighboring="replace_one"), X),
+    "frame, transport net": lambda: (_transport(target="job"), FRAME),
     "classifier, net": lambda: (_classifier(), X, Y),
     "classifier, net, replace_one": lambda: (_classifier(neighboring="replace_one"), X, Y),
 }

@@ -22,6 +22,7 @@ from skdpgen import (
     DPGaussianMixture,
     DPGMSynthesizer,
     DPMERFSynthesizer,
+    DPSinkhornSynthesizer,
     DPVAESynthesizer,
     MomentSynthesizer,
     P3GMSynthesizer,
@@ -302,6 +303,11 @@ def _merf(**parameters):
     return DPMERFSynthesizer(**{**_LOW, "steps": 1, "n_frequencies": 8, "hidden_layer_sizes": (4,), **parameters})
 
 
+def _transport(**parameters):
+    shared = {"n_components": 2, "hidden_layer_sizes": (4,), "generated_rows": 6, **_NET}
+    return DPSinkhornSynthesizer(**{**_LOW, **shared, **parameters})
+
+
 def _classifier(**parameters):
     return DPNetClassifier(**{**_LOW, "hidden_layer_sizes": (4,), **_NET, **parameters})
 
@@ -386,6 +392,13 @@ CASES = {
     "clustered nets, replace_one": Case(_dpgm(neighboring=REPLACE), "array"),
     "embedding": Case(_merf(), "array, classes"),
     "embedding, replace_one": Case(_merf(neighboring=REPLACE), "array"),
+    "transport": Case(_transport(), "array, classes"),
+    "transport, replace_one": Case(_transport(neighboring=REPLACE), "array"),
+    "transport, back": Case(_transport(), "array, classes", back=True),
+    "transport, images": Case(
+        _transport(image_shape=(4, 4), n_frequencies=2, bounds=(-5, 60), l1_weight=1.0), "images, classes"
+    ),
+    "transport, frame": Case(_transport(target="job"), "frame"),
     "embedding, frame in chunks": Case(_merf(target="job"), "frame", source=chunks),
     "classifier": Case(_classifier(), "array, classes"),
     "classifier, declared, replace_one": Case(
@@ -411,13 +424,14 @@ def _product():
         "batch": (_privae, {"divergence": "mmd", "aggregation": "batch"}),
         "subsets": (_dp2vae, {}), "subsets, random": (_dp2vae, {"start": "random"}),
         "subsets, one of k": (_dp2vae, {"sampler": "one_of_k"}), "clusters": (_dpgm, {}), "embedding": (_merf, {}),
+        "transport": (_transport, {}),
     }  # fmt: skip
     for relation in ("add_or_remove_one", REPLACE):
         for name, (make, settings) in makers.items():
             for kind in frames if settings is _REFINES else (*arrays, *frames, "images", "images, classes"):
                 given = {**settings, "neighboring": relation}
                 if kind.startswith("images"):
-                    if name in ("DP-VAE", "mmd", "kl_prior", "micro", "batch", "clusters", "embedding"):
+                    if name in ("DP-VAE", "mmd", "kl_prior", "micro", "batch", "clusters", "embedding", "transport"):
                         continue  # of images these have nets of their own, and no other reads
                     given.update(_PIXELS)
                 yield f"{name} of {kind}, {relation}", Case(make(**given), kind)

@@ -15,6 +15,7 @@ from skdpgen import (
     DPGaussianMixture,
     DPGMSynthesizer,
     DPMERFSynthesizer,
+    DPSinkhornSynthesizer,
     DPVAESynthesizer,
     MomentSynthesizer,
     P3GMSynthesizer,
@@ -168,6 +169,12 @@ def _merf(**given):
     return DPMERFSynthesizer(n_frequencies=20, steps=3, hidden_layer_sizes=(6,), n_components=3, **given)
 
 
+def _sinkhorn(**given):
+    return DPSinkhornSynthesizer(
+        generated_rows=6, sampling_rate=0.2, steps=3, hidden_layer_sizes=(6,), n_components=3, **given
+    )
+
+
 def small_classifier(**given):
     return DPNetClassifier(hidden_layer_sizes=(5,), steps=3, sampling_rate=0.2, **given)
 
@@ -202,6 +209,7 @@ ESTIMATORS = {
     "dp2vae_one_of_k": (_dp2vae_one_of_k, ("array",)),
     "dpgm": (_dpgm, (*_ARRAYS, *_FRAMES)),
     "merf": (_merf, (*_ARRAYS, *_FRAMES, "array_numbers")),
+    "sinkhorn": (_sinkhorn, (*_ARRAYS, *_FRAMES, "array_numbers")),
     "pca": (functools.partial(DPPCA, 2), ("array", "numbers")),
     "pca_two_round": (functools.partial(DPPCA, 2, centering="two_round"), ("array",)),
     "mixture": (functools.partial(DPGaussianMixture, 2, n_iter=2), ("array", "numbers")),
@@ -243,6 +251,7 @@ PRESETS = {
     "privae_defaults": (PriVAESynthesizer, "array", {}),
     "dp2vae_paper": (DP2VAESynthesizer, "faces", {"preset": "paper/mnist", "max_memory": 100.0}),
     "dp2vae_defaults": (DP2VAESynthesizer, "array", {}),
+    "sinkhorn_defaults": (DPSinkhornSynthesizer, "array", {}),
     "classifier_defaults": (DPNetClassifier, "array_y", {}),
 }
 

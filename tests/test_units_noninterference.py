@@ -14,6 +14,7 @@ from skdpgen import (
     DPGaussianMixture,
     DPGMSynthesizer,
     DPMERFSynthesizer,
+    DPSinkhornSynthesizer,
     DPVAESynthesizer,
     MomentSynthesizer,
     P3GMSynthesizer,
@@ -48,6 +49,7 @@ _DEEP = {"decoder": "net", "warm_start_steps": 1, "net": DPNet(P3GMModule, modul
 _REFINES = {"decoder": "net", "net": DPNet(TableRefinementModule, module__n_hidden=4), **_STEPS}
 _VAE = {"n_components": 2, "net": DPNet(PriVAEModule, module__n_hidden=4), **_STEPS}
 _GROUPS = {"divergence": "mmd", "n_groups": 2, **_VAE}
+_TRANSPORT = {"n_components": 2, "hidden_layer_sizes": (4,), "generated_rows": 6, **_STEPS}
 _PARTS = {**_VAE, "n_clusters": 2, "cluster_steps": 2, "net": DPNet(PartitionedVAEModule, module__n_hidden=4)}
 
 CASES = {
@@ -60,6 +62,7 @@ CASES = {
     "PriVAE of a table": (PriVAESynthesizer, _GROUPS, False),
     "DP-GM of a table": (DPGMSynthesizer, _PARTS, False),
     "DP-MERF of a table": (DPMERFSynthesizer, {"steps": 1, "n_frequencies": 5}, False),
+    "DP-Sinkhorn of a table": (DPSinkhornSynthesizer, {"target": "c", **_TRANSPORT}, False),
     "DP-PCA": (DPPCA, {}, True),
     "DP-PCA in two rounds": (DPPCA, {"centering": "two_round"}, True),
     "mixture": (DPGaussianMixture, {"n_components": 2, "n_iter": 2}, True),
@@ -76,6 +79,7 @@ ARRAYS = {
     "DP-VAE of an array": (DPVAESynthesizer, _VAE),
     "PriVAE of an array": (PriVAESynthesizer, _GROUPS),
     "DP-GM of an array": (DPGMSynthesizer, _PARTS),
+    "DP-Sinkhorn of an array": (DPSinkhornSynthesizer, _TRANSPORT),
     "mixture of classes": (DPGaussianMixture, {}),
 }
 
