@@ -31,9 +31,9 @@ _LEAST_RATE = 0.05
 _CHUNK = 4096
 
 
-# ---- optimal transport from one small batch to several ----------------------------------------------------------------
+# ---- optimal transport from one small batch to several --------------------------------------------------------------
 def transport_cost(x, y, l1_weight=0.0):
-    """Squared Euclidean distances, and `l1_weight` times the city-block ones: (n, d) and (..., m, d) give (..., n, m)."""
+    """Squared Euclidean distances and `l1_weight` times city-block ones: (n, d) and (..., m, d) give (..., n, m)."""
     square = x.square().sum(1)[:, None] + y.square().sum(-1)[..., None, :] - 2 * (x @ y.mT)
     cost = square.clamp_(min=0)
     return cost + l1_weight * torch.cdist(x.expand(*y.shape[:-2], *x.shape), y, p=1.0) if l1_weight else cost
@@ -96,7 +96,7 @@ def transport_gradient(x, y, log_weights, *, blur, l1_weight=0.0):
     return gradient / len(x)
 
 
-# ---- what is released of a step ---------------------------------------------------------------------------------------
+# ---- what is released of a step -------------------------------------------------------------------------------------
 class SinkhornGradient:
     """Gradient of the Sinkhorn divergence between generated and private rows by all generated rows, as one vector.
 
@@ -162,10 +162,10 @@ def _stacked(private, log_weights, fresh):
     return batches, weights
 
 
-# ---- the training -----------------------------------------------------------------------------------------------------
+# ---- the training ---------------------------------------------------------------------------------------------------
 def train_by_transport(
-    generator, x, labels, class_ratio, plan, rng, *, basis=None, units=None, n_rows=100, blur=0.05, l1_weight=0.0,
-    label_scale=15.0, learning_rate=1e-3, average=0.99, seed=0, progress=False, progress_text="",
+    generator, x, labels, class_ratio, plan, rng, *, basis=None, gains=1.0, units=None, n_rows=100, blur=0.05,
+    l1_weight=0.0, label_scale=15.0, learning_rate=1e-3, average=0.99, seed=0, progress=False, progress_text="",
 ):  # fmt: skip
     """Train a generator with noise for all steps of a plan that was charged.
 
@@ -185,6 +185,8 @@ def train_by_transport(
         Draws batches and noise.
     basis : array of shape (n_features, n_outputs), default=None
         Public orthonormal basis: costs, gradients and noise are of coordinates in it.
+    gains : array of shape (n_outputs,) or float, default=1.0
+        Public factors of the generator's outputs.
     units : int array of shape (n_samples,), default=None
         Unit of each row, for a plan with `unit`: a unit is sampled with all its rows.
     n_rows : int, default=100
@@ -205,6 +207,7 @@ def train_by_transport(
     cumulative = torch.as_tensor(np.cumsum(class_ratio) / np.sum(class_ratio))
     project = None if basis is None else torch.as_tensor(basis, dtype=torch.float32)
     table = generator.n_levels is not None
+    gains = torch.as_tensor(gains, dtype=torch.float32)
 
     def encode(rows, codes):
         rows = rows if table else 2 * rows - 1
@@ -219,7 +222,7 @@ def train_by_transport(
         if table:
             uniforms = torch.rand(n_rows, generator.n_outputs, generator=draws)
             return encode(generator(latent, classes, uniforms), codes)
-        logits = generator.logits(latent, classes)
+        logits = gains * generator.logits(latent, classes)
         return encode(torch.sigmoid(logits if project is None else logits @ project.T), codes)
 
     x, labels = torch.from_numpy(x), torch.from_numpy(np.asarray(labels))
@@ -257,12 +260,15 @@ def train_by_transport(
 
 
 @torch.no_grad()
-def to_rows(generator, basis):
-    """The generator of rows for one of coordinates in a public basis: the basis becomes part of its last layer."""
-    whole = ConditionalGenerator(**{**generator.architecture, "n_outputs": len(basis)})
-    basis, arrays = torch.as_tensor(basis, dtype=torch.float32), generator.state_dict()
+def to_rows(generator, basis=None, gains=1.0):
+    """The generator of rows for one of coordinates in a public basis: basis and gains become part of its last layer."""
+    width = generator.n_outputs if basis is None else len(basis)
+    whole = ConditionalGenerator(**{**generator.architecture, "n_outputs": width})
+    last = torch.as_tensor(gains, dtype=torch.float32).expand(generator.n_outputs)
+    last = torch.diag(last) if basis is None else torch.as_tensor(basis, dtype=torch.float32) * last
+    arrays = generator.state_dict()
     weight, bias = list(arrays)[-2:]
-    whole.load_state_dict({**arrays, weight: basis @ arrays[weight], bias: basis @ arrays[bias]})
+    whole.load_state_dict({**arrays, weight: last @ arrays[weight], bias: last @ arrays[bias]})
     return whole
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
@@ -23,6 +24,8 @@ __all__ = ["DPSinkhornSynthesizer"]
 # Cosines along each side of an image, by default. The noise grows with the root of the number of coordinates, and most
 # of what tells classes of images apart is smooth.
 _FREQUENCIES = 8
+# Of the generator's outputs, for rows that are no images: log-odds near the ends of the range are large.
+_GAIN = 4.0
 # Rows of generated and private batches: the memory of a step grows with their product.
 _MOST_GENERATED = 2**14
 
@@ -49,14 +52,26 @@ class SinkhornSettings:
         """Public basis of smooth images; None without images."""
         return None if self.image_shape is None else lowpass_basis(self.image_shape, self.n_frequencies)
 
+    def gains(self):
+        """Public factors of the generator's outputs, for log-odds of pixels as large as those of images.
+
+        The coordinates of images fall with their frequency, and the lowest ones sum over all pixels.
+        """
+        if self.image_shape is None:
+            return _GAIN
+        height, width, *channels = self.image_shape
+        rows, columns = (np.arange(min(side, self.n_frequencies)) for side in (height, width))
+        gains = (height * width) ** 0.5 / (1 + np.hypot(rows[:, None], columns))
+        return np.repeat(gains.ravel(), channels[0] if channels else 1)
+
 
 class DPSinkhornSynthesizer(BaseSynthesizer):
     """DP-Sinkhorn: a generator trained by the Sinkhorn divergence between generated and private rows.
 
     Releases the noisy gradient of the divergence by a batch of generated rows, in each of `steps` steps, and a
     generator that is a function of these releases. The gradient by the *whole* generated batch is clipped as one vector
-    to `gradient_bound` C: whatever the private rows of a step are, its norm is at most C, so any change of them moves it
-    by at most 2 C. All phases are calibrated together and charged before the first of them: a fit costs (`epsilon`,
+    to `gradient_bound` C: whatever the private rows of a step are, its norm is at most C, so any change of them moves
+    it by at most 2 C. All phases are calibrated together and charged before the first of them: a fit costs (`epsilon`,
     `delta`).
 
     Parameters
@@ -288,6 +303,8 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         settings = replace(settings, training=resolve_sampling(settings.training, len(rows), relation, **sizes))
         if settings.image_shape is not None:
             settings = replace(settings, image_shape=check_image_shape(settings.image_shape, rows.n_features))
+            if (most := min(settings.image_shape[:2])) < (self.n_frequencies or 1):
+                raise ValueError(f"n_frequencies={self.n_frequencies} must be at most {most}, the side of an image")
         _check_size(settings, rows)
         return (rows, settings), self._calibrate_phases(
             accountant, rows, plan_phases(rows, settings, self.bounds_share, relation)
@@ -310,7 +327,7 @@ def _settings(given, seed):
         **{name: given[name] for name in names},
         hidden_layer_sizes=as_sizes(given["hidden_layer_sizes"], "hidden_layer_sizes"),
         image_shape=given["image_shape"],
-        n_frequencies=_FREQUENCIES if given["n_frequencies"] is None else given["n_frequencies"],
+        n_frequencies=given["n_frequencies"] or _FREQUENCIES,
         training=Training(given["sampling_rate"], given["steps"], given["gradient_bound"]),
         seed=seed,
         progress=shows_bars(given["progress"]),
@@ -321,7 +338,7 @@ def _check_size(settings, rows):
     """Refuse a network or a basis too large for memory; by public numbers alone."""
     width = 2 * len(rows.schema) if isinstance(rows, FrameRows) else rows.X.shape[1]
     sizes = (settings.n_components, *settings.hidden_layer_sizes, width)
-    numbers = sum(a * b for a, b in zip(sizes, sizes[1:])) + settings.generated_rows * width
+    numbers = sum(a * b for a, b in itertools.pairwise(sizes)) + settings.generated_rows * width
     check_model_size(numbers, n_components=sizes[0], hidden_layer_sizes=sizes[1:-1])
 
 
@@ -360,7 +377,7 @@ def fit_sinkhorn_model(rows, settings, fit):
         unit=fit.plan.unit,
         gradient_bound=training.gradient_bound,
     )
-    basis = settings.basis()
+    basis, gains = settings.basis(), settings.gains() if n_levels is None else 1.0
     with torch_seeded(settings.seed):
         generator = ConditionalGenerator(
             settings.n_components,
@@ -377,6 +394,7 @@ def fit_sinkhorn_model(rows, settings, fit):
         fit.cover(plan),
         fit.rng,
         basis=basis,
+        gains=gains,
         units=rows.unit_codes,
         n_rows=settings.generated_rows,
         blur=settings.blur,
@@ -388,7 +406,7 @@ def fit_sinkhorn_model(rows, settings, fit):
         progress=settings.progress,
         progress_text=f"epsilon {fit.plan.epsilon:.3g}",
     )
-    generator = generator if basis is None else to_rows(generator, basis)
+    generator = generator if n_levels is not None else to_rows(generator, basis, gains)
     model = GeneratorModel(codec, generator.eval(), row_count, weights)
     model.gradient_noise = noise
     return model

@@ -1,4 +1,4 @@
-"""Transport between batches, and the one vector of a step: 2 C is attained and not exceeded by any change of its rows."""
+"""Transport between batches, and the one vector of a step, which any change of its rows moves by at most 2 C."""
 
 from __future__ import annotations
 
@@ -168,12 +168,12 @@ def test_as_many_steps_are_taken_as_were_charged_and_the_plan_is_followed_once()
     plan, X = plan_of(sampling_rate=0.01), np.random.default_rng(0).random((20, 3))  # most steps are empty
     _trained(plan, X)
     assert plan.steps_taken == plan.steps
-    with pytest.raises(RuntimeError, match="charged before|used by another training"):
+    with pytest.raises(RuntimeError, match=r"charged before|used by another training"):
         _trained(plan, X)
 
 
 def the_private_rows_enter_by_the_release_alone():
-    """Without any row, training is a function of the noise and of public seeds: the generator of other rows is equal."""
+    """Where no row takes part, training is a function of the noise and of public seeds, whatever the rows are."""
     found = []
     for rows in (np.zeros((0, 3)), np.random.default_rng(0).random((30, 3))):
         with seeded_noise(quiet=True):
