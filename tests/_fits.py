@@ -16,6 +16,7 @@ from sklearn.base import clone
 from skdpgen import (
     DPPCA,
     DP2VAESynthesizer,
+    DPCGANSynthesizer,
     DPGaussianMixture,
     DPGMSynthesizer,
     DPMERFSynthesizer,
@@ -100,6 +101,11 @@ def _clusters(**parameters):
     return DPGMSynthesizer(n_clusters=3, cluster_steps=2, net=small, **_SHALLOW, **parameters)
 
 
+def _gan(**parameters):
+    sizes = {"generator_sizes": (6,), "discriminator_sizes": (5,), "n_critic": 2, "gradient_bound": 2.0}
+    return DPCGANSynthesizer(**sizes, **_SHALLOW, **parameters)
+
+
 def _subsets(**parameters):
     shared = {"n_subsets": 7, "pretrain_steps": 2, "steps": 4, "n_components": 2, "random_state": 0}
     return DP2VAESynthesizer(**shared, **parameters)
@@ -160,6 +166,9 @@ FITS = {
     "arrays, transport net": lambda: (_transport(), X, Y),
     "arrays, transport net, replace_one": lambda: (_transport(neighboring="replace_one"), X),
     "frame, transport net": lambda: (_transport(target="job"), FRAME),
+    "arrays, adversarial net": lambda: (_gan(), X, Y),
+    "arrays, adversarial net, replace_one": lambda: (_gan(neighboring="replace_one"), X),
+    "frame, adversarial net": lambda: (_gan(target="job"), FRAME),
     "classifier, net": lambda: (_classifier(), X, Y),
     "classifier, net, replace_one": lambda: (_classifier(neighboring="replace_one"), X, Y),
 }

@@ -14,6 +14,7 @@ from joblib import parallel_config
 from skdpgen import (
     DPPCA,
     DP2VAESynthesizer,
+    DPCGANSynthesizer,
     DPGaussianMixture,
     DPGMSynthesizer,
     DPMERFSynthesizer,
@@ -95,6 +96,8 @@ CASES = {
         ),
         (X, Y),
     ),
+    "dp-cgan": (lambda: DPCGANSynthesizer(generator_sizes=(4,), discriminator_sizes=(4,), **_VAE), (X, Y)),
+    "dp-cgan, images": (lambda: DPCGANSynthesizer(image_shape=(2, 2), bounds=(-1, 1), **_VAE), (X, Y)),
     "classifier": (lambda: DPNetClassifier(hidden_layer_sizes=(3,), **_STEPS), (X, Y)),
     "search": (_search, (X,)),
 }  # fmt: skip

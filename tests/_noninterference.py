@@ -19,6 +19,7 @@ import pandas as pd
 from skdpgen import (
     DPPCA,
     DP2VAESynthesizer,
+    DPCGANSynthesizer,
     DPGaussianMixture,
     DPGMSynthesizer,
     DPMERFSynthesizer,
@@ -308,6 +309,11 @@ def _transport(**parameters):
     return DPSinkhornSynthesizer(**{**_LOW, **shared, **parameters})
 
 
+def _gan(**parameters):
+    sizes = {} if "image_shape" in parameters else {"generator_sizes": (4,), "discriminator_sizes": (4,)}
+    return DPCGANSynthesizer(**{**_LOW, "n_components": 2, "n_critic": 1, **_NET, **sizes, **parameters})
+
+
 def _classifier(**parameters):
     return DPNetClassifier(**{**_LOW, "hidden_layer_sizes": (4,), **_NET, **parameters})
 
@@ -400,6 +406,10 @@ CASES = {
     ),
     "transport, frame": Case(_transport(target="job"), "frame"),
     "embedding, frame in chunks": Case(_merf(target="job"), "frame", source=chunks),
+    "adversary": Case(_gan(), "array, classes"),
+    "adversary, back, replace_one": Case(_gan(neighboring=REPLACE), "array", back=True),
+    "adversary of images": Case(_gan(**_PIXELS), "images, classes"),
+    "adversary, frame": Case(_gan(target="late"), "frame"),
     "classifier": Case(_classifier(), "array, classes"),
     "classifier, declared, replace_one": Case(
         _classifier(classes=_CLASSES, bounds=(-5, 60), neighboring=REPLACE), "array, classes"
@@ -425,6 +435,7 @@ def _product():
         "subsets": (_dp2vae, {}), "subsets, random": (_dp2vae, {"start": "random"}),
         "subsets, one of k": (_dp2vae, {"sampler": "one_of_k"}), "clusters": (_dpgm, {}), "embedding": (_merf, {}),
         "transport": (_transport, {}),
+        "adversary": (_gan, {}),
     }  # fmt: skip
     for relation in ("add_or_remove_one", REPLACE):
         for name, (make, settings) in makers.items():

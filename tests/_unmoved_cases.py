@@ -12,6 +12,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from skdpgen import (
     DPPCA,
     DP2VAESynthesizer,
+    DPCGANSynthesizer,
     DPGaussianMixture,
     DPGMSynthesizer,
     DPMERFSynthesizer,
@@ -175,6 +176,11 @@ def _sinkhorn(**given):
     )
 
 
+def _gan(**given):
+    sizes = {} if "image_shape" in given else {"generator_sizes": (6,), "discriminator_sizes": (5,)}
+    return DPCGANSynthesizer(n_critic=2, **sizes, **_SMALL, **given)
+
+
 def small_classifier(**given):
     return DPNetClassifier(hidden_layer_sizes=(5,), steps=3, sampling_rate=0.2, **given)
 
@@ -210,6 +216,7 @@ ESTIMATORS = {
     "dpgm": (_dpgm, (*_ARRAYS, *_FRAMES)),
     "merf": (_merf, (*_ARRAYS, *_FRAMES, "array_numbers")),
     "sinkhorn": (_sinkhorn, (*_ARRAYS, *_FRAMES, "array_numbers")),
+    "dpcgan": (_gan, (*_ARRAYS, *_FRAMES, "array_numbers", "images_y")),
     "pca": (functools.partial(DPPCA, 2), ("array", "numbers")),
     "pca_two_round": (functools.partial(DPPCA, 2, centering="two_round"), ("array",)),
     "mixture": (functools.partial(DPGaussianMixture, 2, n_iter=2), ("array", "numbers")),

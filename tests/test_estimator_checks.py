@@ -7,6 +7,7 @@ from sklearn.utils import check_random_state
 from skdpgen import (
     DPPCA,
     DP2VAESynthesizer,
+    DPCGANSynthesizer,
     DPGaussianMixture,
     DPGMSynthesizer,
     DPMERFSynthesizer,
@@ -65,6 +66,10 @@ ESTIMATORS = [
     ),
     DPMERFSynthesizer(epsilon=2.0, steps=2, n_frequencies=8),
     DPMERFSynthesizer(epsilon=2.0, neighboring="replace_one", bounds=(-1, 1), l2_bound=1.5, steps=2, n_frequencies=8),
+    DPCGANSynthesizer(epsilon=2.0, n_components=2, steps=2, sampling_rate=0.1, n_critic=1),
+    DPCGANSynthesizer(
+        epsilon=2.0, neighboring="replace_one", n_components=2, batch_size=20, steps=2, n_critic=2, bounds=(-1, 1)
+    ),
     DPNetClassifier(2.0, steps=2, sampling_rate=0.1, hidden_layer_sizes=(3,)),
     DPSinkhornSynthesizer(epsilon=2.0, generated_rows=5, steps=2, sampling_rate=0.1),
     DPSinkhornSynthesizer(
@@ -91,6 +96,7 @@ def test_private_estimator(estimator, check):
         DPGMSynthesizer(epsilon=2.0, n_clusters=2, cluster_steps=2, n_components=2, steps=2, sampling_rate=0.1),
         DPMERFSynthesizer(epsilon=2.0, steps=2, n_frequencies=8),
         DPSinkhornSynthesizer(epsilon=2.0, generated_rows=5, steps=2, sampling_rate=0.1),
+        DPCGANSynthesizer(epsilon=2.0, n_components=2, steps=2, sampling_rate=0.1, n_critic=1),
         DPNetClassifier(2.0, steps=2, sampling_rate=0.1, hidden_layer_sizes=(3,)),
     ],
     data=lambda estimator, n_rows, seed: (

@@ -11,6 +11,7 @@ from sklearn.utils.fixes import parse_version
 from skdpgen import (
     DPPCA,
     DP2VAESynthesizer,
+    DPCGANSynthesizer,
     DPGaussianMixture,
     DPGMSynthesizer,
     DPMERFSynthesizer,
@@ -63,6 +64,8 @@ ESTIMATORS = [
     DPMERFSynthesizer(epsilon=np.inf, steps=2, n_frequencies=8),
     DPSinkhornSynthesizer(generated_rows=6, hidden_layer_sizes=(6,), steps=2, sampling_rate=0.3, random_state=0),
     DPSinkhornSynthesizer(epsilon=np.inf, generated_rows=6, hidden_layer_sizes=(6,), steps=2),
+    DPCGANSynthesizer(n_components=2, steps=2, sampling_rate=0.1, n_critic=1, random_state=0),
+    DPCGANSynthesizer(epsilon=np.inf, n_components=2, steps=2, generator_sizes=(), discriminator_sizes=(4,)),
     DPNetClassifier(60.0, steps=2, sampling_rate=0.1, hidden_layer_sizes=(4,), random_state=0),
     DPNetClassifier(epsilon=np.inf, steps=2, hidden_layer_sizes=()),
 ]  # fmt: skip
@@ -73,6 +76,7 @@ EXPECTED_FAILURES = {
         "check_estimators_nan_inf": "the check gives a y of floats, which by its dtype is a number and no class",
     },
     "DP2VAESynthesizer": {},
+    "DPCGANSynthesizer": {},
     "DPGMSynthesizer": {},
     "DPMERFSynthesizer": {},
     "DPSinkhornSynthesizer": {},
@@ -84,6 +88,7 @@ EXPECTED_FAILURES = {
 if parse_version(sklearn.__version__) < parse_version("1.7"):
     for name in (
         "DP2VAESynthesizer",
+        "DPCGANSynthesizer",
         "DPGMSynthesizer",
         "DPMERFSynthesizer",
         "DPSinkhornSynthesizer",

@@ -11,6 +11,7 @@ from _noninterference import _short
 
 from skdpgen import (
     DPPCA,
+    DPCGANSynthesizer,
     DPGaussianMixture,
     DPGMSynthesizer,
     DPMERFSynthesizer,
@@ -52,6 +53,8 @@ _GROUPS = {"divergence": "mmd", "n_groups": 2, **_VAE}
 _TRANSPORT = {"n_components": 2, "hidden_layer_sizes": (4,), "generated_rows": 6, **_STEPS}
 _PARTS = {**_VAE, "n_clusters": 2, "cluster_steps": 2, "net": DPNet(PartitionedVAEModule, module__n_hidden=4)}
 
+_GAN = {"n_components": 2, "n_critic": 1, "generator_sizes": (4,), "discriminator_sizes": (4,), **_STEPS}
+
 CASES = {
     "moments of a table": (MomentSynthesizer, {"target": "c"}, False),
     "P3GM of a table": (P3GMSynthesizer, {}, False),
@@ -61,6 +64,7 @@ CASES = {
     "DP-VAE of a table": (DPVAESynthesizer, {"target": "c", **_VAE}, False),
     "PriVAE of a table": (PriVAESynthesizer, _GROUPS, False),
     "DP-GM of a table": (DPGMSynthesizer, _PARTS, False),
+    "DP-CGAN of a table": (DPCGANSynthesizer, {"target": "c", **_GAN}, False),
     "DP-MERF of a table": (DPMERFSynthesizer, {"steps": 1, "n_frequencies": 5}, False),
     "DP-Sinkhorn of a table": (DPSinkhornSynthesizer, {"target": "c", **_TRANSPORT}, False),
     "DP-PCA": (DPPCA, {}, True),
@@ -80,6 +84,7 @@ ARRAYS = {
     "PriVAE of an array": (PriVAESynthesizer, _GROUPS),
     "DP-GM of an array": (DPGMSynthesizer, _PARTS),
     "DP-Sinkhorn of an array": (DPSinkhornSynthesizer, _TRANSPORT),
+    "DP-CGAN of an array": (DPCGANSynthesizer, _GAN),
     "mixture of classes": (DPGaussianMixture, {}),
 }
 

@@ -11,6 +11,7 @@ import skdpgen
 from skdpgen import (
     DPPCA,
     DP2VAESynthesizer,
+    DPCGANSynthesizer,
     DPGaussianMixture,
     DPGMSynthesizer,
     DPMERFSynthesizer,
@@ -52,6 +53,7 @@ ESTIMATORS = {
         DPGMSynthesizer(bounds=(-4, 4), n_clusters=2, cluster_steps=1, n_frequencies=2, **NET),
         {"n_components": [1, 2]},
     ),
+    "DPCGANSynthesizer": (DPCGANSynthesizer(bounds=(-4, 4), n_critic=1, **NET), {"n_components": [1, 2]}),
     "DPNetClassifier": (
         DPNetClassifier(bounds=(-4, 4), classes=[0, 1], hidden_layer_sizes=(3,), **NET),
         {"gradient_bound": [0.5, 1.0]},
