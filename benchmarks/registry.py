@@ -6,7 +6,7 @@ import importlib
 from dataclasses import dataclass, field, replace
 
 from .models import BASELINES, CLASSIFIER, REAL
-from .published import CLASSIFIERS, DP2VAE_TABLE_1, PUBLISHED_AT, TABLE_5, TABLE_6, TABLE_7, TABLE_8
+from .published import CLASSIFIERS, DP2VAE_TABLE_1, GANS, PUBLISHED_AT, TABLE_5, TABLE_6, TABLE_7, TABLE_8
 
 __all__ = ["ALL_OPTIONS", "BENCHMARKS", "OPTIONS", "P3GM_ENTRIES", "TABLES_AND_FIGURES", "Benchmark"]
 
@@ -350,6 +350,24 @@ def _dp2vae(name, dataset, references):
     )
 
 
+# GANs that take tables, and references, in the protocol of Adult.
+_GANS_OF_TABLES = (REAL, "DPCGANSynthesizer", "DPMERFSynthesizer", "MomentSynthesizer")
+
+
+def _gans(name, dataset):
+    return Benchmark(
+        name,
+        f"GANs on {dataset}: published, independent, and ours with accounting that holds",
+        "gans:gans_benchmark",
+        options=(*_FITS, "development", "quick", "figure"),
+        figures=("lr", "mlp", "cnn", "frechet", "fit_seconds", "epsilon_card"),
+        group_by=("epsilon", "model"),
+        references=GANS[dataset],
+        arguments={"dataset": dataset},
+        takes="gans:models",
+    )
+
+
 BENCHMARKS = {
     benchmark.name: benchmark
     for benchmark in (
@@ -449,6 +467,21 @@ BENCHMARKS = {
             group_by=("data", "model"),
             arguments={"dataset": "fashion_mnist"},
             takes="privae:MODELS",
+        ),
+        _gans("gans-mnist", "mnist"),
+        _gans("gans-fashion", "fashion_mnist"),
+        replace(
+            _table("adult", "of Adult"),
+            name="gans-adult",
+            summary="GANs on Adult: four classifiers trained on synthetic rows, tested on real ones",
+            arguments={"table": "adult", "models": _GANS_OF_TABLES},
+        ),
+        Benchmark(
+            "gans",
+            "GANs and their relatives on MNIST, Fashion-MNIST and Adult: published, independent, ours",
+            "",
+            options=("models", "seeds", "epsilon", "data", "device", "development", "quick"),
+            parts=("gans-mnist", "gans-fashion", "gans-adult"),
         ),
         _dp2vae("dp2vae", "mnist", DP2VAE_TABLE_1),
         _dp2vae("dp2vae-fashion", "fashion_mnist", {}),

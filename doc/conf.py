@@ -59,6 +59,7 @@ PAGES = (
     "moment_synthesizer",
     "privae",
     "dp2vae",
+    "gans",
     "proofs_mended",
     "auditing",
     "metrics",

@@ -122,9 +122,9 @@ class DPCGANSynthesizer(BaseSynthesizer):
         Number of latent dimensions of the generator.
     generator_sizes, discriminator_sizes : sequence of int, default=(256,) and (128,)
         Widths of the hidden layers; not with `image_shape`. A smaller discriminator has less noise.
-    n_critic : int, default=10
+    n_critic : int, default=1
         Steps of the discriminator for each of the generator: they cost privacy, and those of the generator do not.
-    learning_rate, generator_learning_rate : float, default=0.0005 and 0.002
+    learning_rate, generator_learning_rate : float, default=0.005 and 0.001
         Learning rates of Adam, of the discriminator and of the generator.
     gradient_bound : float, default=1.0
         Norm to which the gradient of one record, or of one unit, is clipped: of all parameters together.
@@ -137,7 +137,7 @@ class DPCGANSynthesizer(BaseSynthesizer):
         Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
     sampling_rate : float, default=0.01
         Probability that a record, or a unit with all its rows, takes part in a step; public.
-    steps : int, default=2000
+    steps : int, default=3000
         Steps of the discriminator; public.
     batch_size, epochs : int or None, default=None
         Expected number of records in a step, and number of passes over the rows; they set `sampling_rate` and `steps`.
@@ -237,9 +237,9 @@ class DPCGANSynthesizer(BaseSynthesizer):
         n_components=32,
         generator_sizes=(256,),
         discriminator_sizes=(128,),
-        n_critic=10,
-        learning_rate=0.0005,
-        generator_learning_rate=0.002,
+        n_critic=1,
+        learning_rate=0.005,
+        generator_learning_rate=0.001,
         gradient_bound=1.0,
         target=None,
         schema=None,
@@ -250,7 +250,7 @@ class DPCGANSynthesizer(BaseSynthesizer):
         image_shape=None,
         bounds_share=0.05,
         sampling_rate=0.01,
-        steps=2000,
+        steps=3000,
         batch_size=None,
         epochs=None,
         preset=None,
