@@ -19,6 +19,7 @@ _HOMES = {
     "MomentSynthesizer": "synthesizers",
     "PriVAESynthesizer": "synthesizers",
     "DPVAESynthesizer": "synthesizers",
+    "DPSinkhornSynthesizer": "synthesizers",
     "DPMERFSynthesizer": "synthesizers",
     "DPGMSynthesizer": "synthesizers",
     "DPCGANSynthesizer": "synthesizers",

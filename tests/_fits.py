@@ -20,6 +20,7 @@ from skdpgen import (
     DPGaussianMixture,
     DPGMSynthesizer,
     DPMERFSynthesizer,
+    DPSinkhornSynthesizer,
     DPVAESynthesizer,
     MomentSynthesizer,
     P3GMSynthesizer,
@@ -88,6 +89,11 @@ def _merf(**parameters):
 def _cells(**parameters):
     # so little noise that classes are cut in two
     return P3GMSynthesizer(100.0, image_shape=(1, 3), random_state=0, **parameters)
+
+
+def _transport(**parameters):
+    shared = {"generated_rows": 6, "hidden_layer_sizes": (5,), **_SHALLOW}
+    return DPSinkhornSynthesizer(**shared, **parameters)
 
 
 def _clusters(**parameters):
@@ -162,6 +168,9 @@ FITS = {
     "arrays, embedding": lambda: (_merf(), X, Y),
     "arrays, embedding, replace_one": lambda: (_merf(neighboring="replace_one"), X, Y),
     "frame, embedding": lambda: (_merf(target="job"), FRAME),
+    "arrays, transport net": lambda: (_transport(), X, Y),
+    "arrays, transport net, replace_one": lambda: (_transport(neighboring="replace_one"), X),
+    "frame, transport net": lambda: (_transport(target="job"), FRAME),
     "arrays, adversarial net": lambda: (_gan(), X, Y),
     "arrays, adversarial net, replace_one": lambda: (_gan(neighboring="replace_one"), X),
     "frame, adversarial net": lambda: (_gan(target="job"), FRAME),

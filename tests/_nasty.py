@@ -18,6 +18,7 @@ from skdpgen import (
     DPGaussianMixture,
     DPGMSynthesizer,
     DPMERFSynthesizer,
+    DPSinkhornSynthesizer,
     DPVAESynthesizer,
     MomentSynthesizer,
     P3GMSynthesizer,
@@ -87,6 +88,14 @@ CASES = {
     "dp2-vae, random start": (lambda: DP2VAESynthesizer(start="random", bounds=(-1, 1), **_SUBSETS), (X, Y)),
     "dp-gm": (lambda: DPGMSynthesizer(n_clusters=2, cluster_steps=2, **_VAE), (X, Y)),
     "dp-merf": (lambda: DPMERFSynthesizer(steps=2, n_frequencies=8, hidden_layer_sizes=(4,)), (X, Y)),
+    "dp-sinkhorn": (lambda: DPSinkhornSynthesizer(generated_rows=4, hidden_layer_sizes=(4,), **_STEPS), (X, Y)),
+    "dp-sinkhorn, images": (
+        lambda: DPSinkhornSynthesizer(
+            generated_rows=4, hidden_layer_sizes=(4,), image_shape=(2, 2), n_frequencies=1, l1_weight=1.0, steps=2,
+            bounds=(-1, 1),
+        ),
+        (X, Y),
+    ),
     "dp-cgan": (lambda: DPCGANSynthesizer(generator_sizes=(4,), discriminator_sizes=(4,), **_VAE), (X, Y)),
     "dp-cgan, images": (lambda: DPCGANSynthesizer(image_shape=(2, 2), bounds=(-1, 1), **_VAE), (X, Y)),
     "classifier": (lambda: DPNetClassifier(hidden_layer_sizes=(3,), **_STEPS), (X, Y)),

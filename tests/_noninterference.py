@@ -23,6 +23,7 @@ from skdpgen import (
     DPGaussianMixture,
     DPGMSynthesizer,
     DPMERFSynthesizer,
+    DPSinkhornSynthesizer,
     DPVAESynthesizer,
     MomentSynthesizer,
     P3GMSynthesizer,
@@ -307,6 +308,11 @@ def _merf(**parameters):
     return DPMERFSynthesizer(**{**_LOW, "steps": 1, "n_frequencies": 8, "hidden_layer_sizes": (4,), **parameters})
 
 
+def _transport(**parameters):
+    shared = {"n_components": 2, "hidden_layer_sizes": (4,), "generated_rows": 6, **_NET}
+    return DPSinkhornSynthesizer(**{**_LOW, **shared, **parameters})
+
+
 def _gan(**parameters):
     sizes = {} if "image_shape" in parameters else {"generator_sizes": (4,), "discriminator_sizes": (4,)}
     return DPCGANSynthesizer(**{**_LOW, "n_components": 2, "n_critic": 1, **_NET, **sizes, **parameters})
@@ -396,6 +402,13 @@ CASES = {
     "clustered nets, replace_one": Case(_dpgm(neighboring=REPLACE), "array"),
     "embedding": Case(_merf(), "array, classes"),
     "embedding, replace_one": Case(_merf(neighboring=REPLACE), "array"),
+    "transport": Case(_transport(), "array, classes"),
+    "transport, replace_one": Case(_transport(neighboring=REPLACE), "array"),
+    "transport, back": Case(_transport(), "array, classes", back=True),
+    "transport, images": Case(
+        _transport(image_shape=(4, 4), n_frequencies=2, bounds=(-5, 60), l1_weight=1.0), "images, classes"
+    ),
+    "transport, frame": Case(_transport(target="job"), "frame"),
     "embedding, frame in chunks": Case(_merf(target="job"), "frame", source=chunks),
     "adversary": Case(_gan(), "array, classes"),
     "adversary, back, replace_one": Case(_gan(neighboring=REPLACE), "array", back=True),
@@ -425,6 +438,7 @@ def _product():
         "batch": (_privae, {"divergence": "mmd", "aggregation": "batch"}),
         "subsets": (_dp2vae, {}), "subsets, random": (_dp2vae, {"start": "random"}),
         "subsets, one of k": (_dp2vae, {"sampler": "one_of_k"}), "clusters": (_dpgm, {}), "embedding": (_merf, {}),
+        "transport": (_transport, {}),
         "adversary": (_gan, {}),
     }  # fmt: skip
     for relation in ("add_or_remove_one", REPLACE):
@@ -432,7 +446,7 @@ def _product():
             for kind in frames if settings is _REFINES else (*arrays, *frames, "images", "images, classes"):
                 given = {**settings, "neighboring": relation}
                 if kind.startswith("images"):
-                    if name in ("DP-VAE", "mmd", "kl_prior", "micro", "batch", "clusters", "embedding"):
+                    if name in ("DP-VAE", "mmd", "kl_prior", "micro", "batch", "clusters", "embedding", "transport"):
                         continue  # of images these have nets of their own, and no other reads
                     given.update(_PIXELS)
                 yield f"{name} of {kind}, {relation}", Case(make(**given), kind)

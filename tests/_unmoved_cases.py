@@ -16,6 +16,7 @@ from skdpgen import (
     DPGaussianMixture,
     DPGMSynthesizer,
     DPMERFSynthesizer,
+    DPSinkhornSynthesizer,
     DPVAESynthesizer,
     MomentSynthesizer,
     P3GMSynthesizer,
@@ -169,6 +170,12 @@ def _merf(**given):
     return DPMERFSynthesizer(n_frequencies=20, steps=3, hidden_layer_sizes=(6,), n_components=3, **given)
 
 
+def _sinkhorn(**given):
+    return DPSinkhornSynthesizer(
+        generated_rows=6, sampling_rate=0.2, steps=3, hidden_layer_sizes=(6,), n_components=3, **given
+    )
+
+
 def _gan(**given):
     sizes = {} if "image_shape" in given else {"generator_sizes": (6,), "discriminator_sizes": (5,)}
     return DPCGANSynthesizer(n_critic=2, **sizes, **_SMALL, **given)
@@ -208,6 +215,7 @@ ESTIMATORS = {
     "dp2vae_one_of_k": (_dp2vae_one_of_k, ("array",)),
     "dpgm": (_dpgm, (*_ARRAYS, *_FRAMES)),
     "merf": (_merf, (*_ARRAYS, *_FRAMES, "array_numbers")),
+    "sinkhorn": (_sinkhorn, (*_ARRAYS, *_FRAMES, "array_numbers")),
     "dpcgan": (_gan, (*_ARRAYS, *_FRAMES, "array_numbers", "images_y")),
     "pca": (functools.partial(DPPCA, 2), ("array", "numbers")),
     "pca_two_round": (functools.partial(DPPCA, 2, centering="two_round"), ("array",)),
@@ -250,6 +258,7 @@ PRESETS = {
     "privae_defaults": (PriVAESynthesizer, "array", {}),
     "dp2vae_paper": (DP2VAESynthesizer, "faces", {"preset": "paper/mnist", "max_memory": 100.0}),
     "dp2vae_defaults": (DP2VAESynthesizer, "array", {}),
+    "sinkhorn_defaults": (DPSinkhornSynthesizer, "array", {}),
     "classifier_defaults": (DPNetClassifier, "array_y", {}),
 }
 

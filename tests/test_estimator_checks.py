@@ -11,6 +11,7 @@ from skdpgen import (
     DPGaussianMixture,
     DPGMSynthesizer,
     DPMERFSynthesizer,
+    DPSinkhornSynthesizer,
     DPVAESynthesizer,
     MomentSynthesizer,
     P3GMSynthesizer,
@@ -70,6 +71,10 @@ ESTIMATORS = [
         epsilon=2.0, neighboring="replace_one", n_components=2, batch_size=20, steps=2, n_critic=2, bounds=(-1, 1)
     ),
     DPNetClassifier(2.0, steps=2, sampling_rate=0.1, hidden_layer_sizes=(3,)),
+    DPSinkhornSynthesizer(epsilon=2.0, generated_rows=5, steps=2, sampling_rate=0.1),
+    DPSinkhornSynthesizer(
+        epsilon=2.0, neighboring="replace_one", bounds=(-1, 1), batch_size=20, steps=2, generated_rows=5
+    ),
     DPNetClassifier(2.0, classes=[0, 1], bounds=(-1, 1), steps=2, sampling_rate=0.1, neighboring="replace_one"),
 ]  # fmt: skip
 
@@ -90,6 +95,7 @@ def test_private_estimator(estimator, check):
         DPVAESynthesizer(epsilon=2.0, n_components=2, steps=2, sampling_rate=0.1),
         DPGMSynthesizer(epsilon=2.0, n_clusters=2, cluster_steps=2, n_components=2, steps=2, sampling_rate=0.1),
         DPMERFSynthesizer(epsilon=2.0, steps=2, n_frequencies=8),
+        DPSinkhornSynthesizer(epsilon=2.0, generated_rows=5, steps=2, sampling_rate=0.1),
         DPCGANSynthesizer(epsilon=2.0, n_components=2, steps=2, sampling_rate=0.1, n_critic=1),
         DPNetClassifier(2.0, steps=2, sampling_rate=0.1, hidden_layer_sizes=(3,)),
     ],

@@ -15,6 +15,7 @@ from skdpgen import (
     DPGaussianMixture,
     DPGMSynthesizer,
     DPMERFSynthesizer,
+    DPSinkhornSynthesizer,
     DPVAESynthesizer,
     MomentSynthesizer,
     P3GMSynthesizer,
@@ -49,6 +50,7 @@ _DEEP = {"decoder": "net", "warm_start_steps": 1, "net": DPNet(P3GMModule, modul
 _REFINES = {"decoder": "net", "net": DPNet(TableRefinementModule, module__n_hidden=4), **_STEPS}
 _VAE = {"n_components": 2, "net": DPNet(PriVAEModule, module__n_hidden=4), **_STEPS}
 _GROUPS = {"divergence": "mmd", "n_groups": 2, **_VAE}
+_TRANSPORT = {"n_components": 2, "hidden_layer_sizes": (4,), "generated_rows": 6, **_STEPS}
 _PARTS = {**_VAE, "n_clusters": 2, "cluster_steps": 2, "net": DPNet(PartitionedVAEModule, module__n_hidden=4)}
 
 _GAN = {"n_components": 2, "n_critic": 1, "generator_sizes": (4,), "discriminator_sizes": (4,), **_STEPS}
@@ -65,6 +67,7 @@ CASES = {
     "DP-GM of a table": (DPGMSynthesizer, _PARTS, False),
     "DP-CGAN of a table": (DPCGANSynthesizer, {"target": "c", **_GAN}, False),
     "DP-MERF of a table": (DPMERFSynthesizer, {"steps": 1, "n_frequencies": 5}, False),
+    "DP-Sinkhorn of a table": (DPSinkhornSynthesizer, {"target": "c", **_TRANSPORT}, False),
     "DP-PCA": (DPPCA, {}, True),
     "DP-PCA in two rounds": (DPPCA, {"centering": "two_round"}, True),
     "mixture": (DPGaussianMixture, {"n_components": 2, "n_iter": 2}, True),
@@ -81,6 +84,7 @@ ARRAYS = {
     "DP-VAE of an array": (DPVAESynthesizer, _VAE),
     "PriVAE of an array": (PriVAESynthesizer, _GROUPS),
     "DP-GM of an array": (DPGMSynthesizer, _PARTS),
+    "DP-Sinkhorn of an array": (DPSinkhornSynthesizer, _TRANSPORT),
     "DP-CGAN of an array": (DPCGANSynthesizer, _GAN),
     "mixture of classes": (DPGaussianMixture, {}),
 }

@@ -10,6 +10,7 @@ _HOMES = {
     "DPCGANSynthesizer": "_dpcgan",
     "DPGMSynthesizer": "_dpgm",
     "DPMERFSynthesizer": "_dp_merf",
+    "DPSinkhornSynthesizer": "_dp_sinkhorn",
     "DPVAESynthesizer": "_privae",
     "MomentSynthesizer": "_moment",
     "P3GMSynthesizer": "_p3gm",

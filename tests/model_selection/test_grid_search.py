@@ -15,6 +15,7 @@ from skdpgen import (
     DPGaussianMixture,
     DPGMSynthesizer,
     DPMERFSynthesizer,
+    DPSinkhornSynthesizer,
     DPVAESynthesizer,
     MomentSynthesizer,
     P3GMSynthesizer,
@@ -43,6 +44,7 @@ ESTIMATORS = {
     ),
     "DPVAESynthesizer": (DPVAESynthesizer(bounds=(-4, 4), **NET), {"n_components": [1, 2]}),
     "DPMERFSynthesizer": (DPMERFSynthesizer(steps=2, bounds=(-4, 4)), {"n_frequencies": [4, 8]}),
+    "DPSinkhornSynthesizer": (DPSinkhornSynthesizer(generated_rows=5, bounds=(-4, 4), **NET), {"n_components": [4, 8]}),
     "DP2VAESynthesizer": (
         DP2VAESynthesizer(n_subsets=10, pretrain_steps=2, steps=2, start_steps=2, bounds=(-4, 4)),
         {"n_components": [1, 2]},

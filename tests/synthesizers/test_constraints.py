@@ -14,6 +14,7 @@ from skdpgen import (
     DP2VAESynthesizer,
     DPGMSynthesizer,
     DPMERFSynthesizer,
+    DPSinkhornSynthesizer,
     DPVAESynthesizer,
     MomentSynthesizer,
     P3GMSynthesizer,
@@ -131,6 +132,9 @@ MODELS = {
     ),
     "dp-gm": lambda schema: DPGMSynthesizer(
         20.0, schema=schema.constrain(*TEXTS), n_clusters=2, cluster_steps=2, **_NET
+    ),
+    "dp-sinkhorn": lambda schema: DPSinkhornSynthesizer(
+        20.0, schema=schema.constrain(*TEXTS), generated_rows=6, hidden_layer_sizes=(4,), **_NET
     ),
     "dp-merf": lambda schema: DPMERFSynthesizer(
         20.0, schema=schema.constrain(*TEXTS), steps=2, n_frequencies=8, hidden_layer_sizes=(4,)

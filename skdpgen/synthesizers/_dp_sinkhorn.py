@@ -1,0 +1,412 @@
+"""DP-Sinkhorn: a generator whose rows move towards private ones by optimal transport."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+
+import numpy as np
+
+from .._base import UNIT_CONSTRAINTS
+from ..data.arrays import check_image_shape, lowpass_basis
+from ..data.frames import FrameRows
+from ..data.validation import read_vectors
+from ..utils.progress import shows_bars
+from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size, fit_context
+from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer
+from ._budget import Training, resolve_parameters, resolve_sampling
+from ._generator_model import GeneratorModel, training_rows
+from ._vae_model import learn_codec, plan_phases, release_class_counts
+
+__all__ = ["DPSinkhornSynthesizer"]
+
+# Cosines along each side of an image, by default. The noise grows with the root of the number of coordinates, and most
+# of what tells classes of images apart is smooth.
+_FREQUENCIES = 8
+# Of the generator's outputs, for rows that are no images: log-odds near the ends of the range are large.
+_GAIN = 4.0
+# Rows of generated and private batches: the memory of a step grows with their product.
+_MOST_GENERATED = 2**14
+
+
+@dataclass(frozen=True, eq=False)
+class SinkhornSettings:
+    """The generator, the divergence and the training."""
+
+    n_components: int
+    hidden_layer_sizes: tuple
+    image_shape: tuple | None
+    n_frequencies: int | None
+    generated_rows: int
+    blur: float
+    l1_weight: float
+    label_scale: float
+    learning_rate: float
+    average: float
+    training: Training
+    seed: int
+    progress: bool
+
+    def basis(self):
+        """Public basis of smooth images; None without images."""
+        return None if self.image_shape is None else lowpass_basis(self.image_shape, self.n_frequencies)
+
+    def gains(self):
+        """Public factors of the generator's outputs, for log-odds of pixels as large as those of images.
+
+        The coordinates of images fall with their frequency, and the lowest ones sum over all pixels.
+        """
+        if self.image_shape is None:
+            return _GAIN
+        height, width, *channels = self.image_shape
+        rows, columns = (np.arange(min(side, self.n_frequencies)) for side in (height, width))
+        gains = (height * width) ** 0.5 / (1 + np.hypot(rows[:, None], columns))
+        return np.repeat(gains.ravel(), channels[0] if channels else 1)
+
+
+class DPSinkhornSynthesizer(BaseSynthesizer):
+    """DP-Sinkhorn: a generator trained by the Sinkhorn divergence between generated and private rows.
+
+    Releases the noisy gradient of the divergence by a batch of generated rows, in each of `steps` steps, and a
+    generator that is a function of these releases. The gradient by the *whole* generated batch is clipped as one vector
+    to `gradient_bound` C: whatever the private rows of a step are, its norm is at most C, so any change of them moves
+    it by at most 2 C. All phases are calibrated together and charged before the first of them: a fit costs (`epsilon`,
+    `delta`).
+
+    Parameters
+    ----------
+    epsilon : float or None, default=1.0
+        Privacy budget of a fit. ``numpy.inf`` is the non-private reference; None spends all that is left of
+        `accountant`.
+    delta : float or None, default=None
+        Delta of the (epsilon, delta) guarantee; None: that of `accountant`, else 1e-5.
+    neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
+        Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
+    accountant : PrivacyAccountant or None, default=None
+        Accountant that the fit charges; None makes a new one with this budget.
+    n_components : int, default=12
+        Number of latent dimensions of the generator.
+    hidden_layer_sizes : sequence of int, default=(256, 256)
+        Widths of the hidden layers of the generator.
+    generated_rows : int, default=100
+        Rows generated in each step; public, and the same in all steps.
+    blur : float, default=0.05
+        Regularisation of the transport plan, in units of the cost.
+    l1_weight : float, default=0.0
+        The cost of moving one row to another is the squared Euclidean distance, and `l1_weight` times the city-block
+        one. Arrays are scaled to -1 to 1; rows of tables are one-hot.
+    label_scale : float, default=15.0
+        Scale of the one-hot class at the end of a row: how much it costs to move a row to one of another class.
+    gradient_bound : float, default=0.5
+        C: norm to which the gradient by all generated rows is clipped.
+    learning_rate : float, default=0.001
+        Initial learning rate of Adam; it falls linearly.
+    average : float, default=0.99
+        Decay of the exponential average of the generator's parameters, which is released; 0 releases the last ones.
+    target, schema, classes, target_type, bounds, on_invalid
+        As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the generator is
+        conditional on the class; a numeric one is a column like the others.
+    image_shape : (height, width) or (height, width, channels) or None, default=None
+        Arrays: shape of an image, if rows are images. Costs, gradients and noise are then of the lowest frequencies of
+        images.
+    n_frequencies : int or None, default=None
+        With `image_shape`: cosines along each side of an image that are used; None is 8. The noise grows with it.
+    bounds_share : float, default=0.05
+        Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
+    sampling_rate : float, default=0.002
+        Probability that a record, or a unit with all its rows, takes part in a step; public. About 100 rows a step are
+        best: more of them make the gradient better, but weaken the amplification by sampling.
+    steps : int, default=5000
+        Training steps; public.
+    batch_size, epochs : int or None, default=None
+        Expected number of records in a step, and number of passes over the rows; they set `sampling_rate` and `steps`.
+        Only under "replace_one" without `unit`, where the number of rows is public.
+    unit : column name or None, default=None
+        Who is protected, where a person may have several rows: all rows with one identifier in this column of a
+        DataFrame. The column is neither modelled nor sampled. For arrays it is a name, and the identifiers are `groups`
+        of `fit`. None: one row.
+    max_rows_per_unit : int or None, default=None
+        With `unit`: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public.
+    unit_weighting : {"rows", "units"}, default="rows"
+        With `unit`: "rows" counts every row used, "units" counts every unit once, its rows in equal parts. The noise of
+        the training is the same.
+    missing_unit : {"refuse", "own"}, default="refuse"
+        With `unit`: whether a row without an identifier is refused, or counts as another unit.
+    noise : {"secure", "fast"}, default="secure"
+        Source of the noise: a cryptographic generator, or a faster one.
+    random_state : int, RandomState instance or None, default=None
+        Seed of initialisation, of the latents of the training and of the sampling stream. It never seeds the noise: two
+        fits with one seed differ.
+    progress : bool or "auto", default="auto"
+        Whether to show progress bars on stderr. "auto": where it is a terminal, and the fit is not one of a search.
+
+    Attributes
+    ----------
+    accountant_ : PrivacyAccountant
+        Accountant that the fit charged.
+    card_ : PrivacyCard
+    classes_, class_ratio_ : arrays
+        Released or declared classes and their released shares, with a categorical y or `target`.
+    rest_ratio_ : dict
+        Released share of "other" and of missing values (None) of the target, which are no classes.
+    row_count_ : float
+        Released number of rows; ``sample()`` draws as many.
+    schema_ : Schema
+        DataFrames: schema with the declared or released bounds and categories; y is the last column.
+    summary_ : FitSummary
+        DataFrames: what the fit kept and lost of each column, from released values: it may be published.
+    bounds_ : array of shape (n_features, 2)
+        Arrays: declared or released bounds of each column.
+    model_ : object
+        Released state: codec and generator.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Notes
+    -----
+    Under "add_or_remove_one" a step is a Poisson-sampled Gaussian release: given the other rows of the step, the row
+    that joined takes part with probability `sampling_rate`, and then moves the mean by at most 2 C. The noise
+    multiplier is the standard deviation over 2 C. Under "replace_one" the old and the new row each move the mean by at
+    most 2 C from where it is without them, and the pair that is charged has the two moves opposite, 4 C apart. Two
+    gradients are never more than 2 C apart, so that the charge is an upper bound.
+
+    Against the public code: the number of generated rows is fixed (there it follows the number of private rows of the
+    step, which it reveals), labels of generated rows follow released shares, the model of the last step is released
+    (there the one with the best accuracy on test rows), the divergence takes all rows of a second draw of the generator
+    (there a fifth), images are low-pass filtered before the clip, and the number of rows is released with noise.
+
+    References
+    ----------
+    .. [1] T. Cao, A. Bie, A. Vahdat, S. Fidler, K. Kreis, "Don't generate me: Training differentially private
+       generative models with Sinkhorn divergence", NeurIPS 2021.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from skdpgen import DPSinkhornSynthesizer
+    >>> X, y = load_digits(return_X_y=True)
+    >>> synth = DPSinkhornSynthesizer(3.0, bounds=(0, 16), classes=range(10), sampling_rate=0.05, steps=20).fit(X, y)
+    >>> X_new, y_new = synth.sample(500)
+    >>> X_new.shape, y_new.shape
+    ((500, 64), (500,))
+    """
+
+    _parameter_constraints = {
+        **DATA_CONSTRAINTS,
+        **{name: TRAINING_CONSTRAINTS[name] for name in ("sampling_rate", "steps", "batch_size", "epochs")},
+        **UNIT_CONSTRAINTS,
+        "gradient_bound": TRAINING_CONSTRAINTS["gradient_bound"],
+        "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
+        "hidden_layer_sizes": ["array-like"],
+        "generated_rows": [Interval(Integral, 2, _MOST_GENERATED, closed="both")],
+        "blur": [Interval(Real, 1e-6, 1e6, closed="both")],
+        "l1_weight": [Interval(Real, 0, 1e6, closed="both")],
+        "label_scale": [Interval(Real, 0, 1e6, closed="both")],
+        "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
+        "average": [Interval(Real, 0, 1, closed="left")],
+        "image_shape": [tuple, list, None],
+        "n_frequencies": [Interval(Integral, 1, 1024, closed="both"), None],
+    }
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        delta=None,
+        *,
+        neighboring=None,
+        accountant=None,
+        n_components=12,
+        hidden_layer_sizes=(256, 256),
+        generated_rows=100,
+        blur=0.05,
+        l1_weight=0.0,
+        label_scale=15.0,
+        gradient_bound=0.5,
+        learning_rate=0.001,
+        average=0.99,
+        target=None,
+        schema=None,
+        classes=None,
+        target_type=None,
+        bounds=None,
+        on_invalid="clip",
+        image_shape=None,
+        n_frequencies=None,
+        bounds_share=0.05,
+        sampling_rate=0.002,
+        steps=5000,
+        batch_size=None,
+        epochs=None,
+        unit=None,
+        max_rows_per_unit=None,
+        unit_weighting="rows",
+        missing_unit="refuse",
+        noise="secure",
+        random_state=None,
+        progress="auto",
+    ):
+        self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
+        self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
+        self.bounds, self.image_shape, self.n_frequencies = bounds, image_shape, n_frequencies
+        self.bounds_share, self.on_invalid = bounds_share, on_invalid
+        self.n_components, self.hidden_layer_sizes, self.generated_rows = (
+            n_components,
+            hidden_layer_sizes,
+            generated_rows,
+        )
+        self.blur, self.l1_weight, self.label_scale = blur, l1_weight, label_scale
+        self.gradient_bound, self.learning_rate, self.average = gradient_bound, learning_rate, average
+        self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
+        self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
+        self.unit_weighting, self.missing_unit = unit_weighting, missing_unit
+        self.noise, self.random_state, self.progress = noise, random_state, progress
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, groups=None):
+        """Release a generative model of the rows.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features)
+            Rows, one for each person, or with `unit` several. Arrays hold finite numbers.
+        y : array-like of shape (n_samples,), default=None
+            Labels; `sample` then returns (X, y). Not allowed with `target`.
+        groups : array-like of shape (n_samples,), default=None
+            Identifiers of the units of the rows, of any dtype; a DataFrame may have them in its column `unit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, InvalidInputError, SchemaError
+            Parameters contradict one another, or the data do not fit what was declared; nothing was charged.
+        BudgetExceededError
+            The accountant does not allow the fit; nothing was charged.
+
+        Notes
+        -----
+        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
+        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
+        declared (at its part of `bounds_share`; learned categories also spend a tenth of `delta`), one for the counts
+        of the classes (of all rows, without classes; none where only the public number of rows is needed), one for the
+        number of rows where each unit counts 1, and `steps` Poisson-sampled ones, which sample units.
+        """
+        return self._fit(X, y, groups)
+
+    def _prepare(self, X, y, accountant, groups=None):
+        settings = _settings(resolve_parameters(self.get_params(deep=False), self._defaults()), self._seed())
+        rows, relation = read_vectors(self, X, y, groups), self._relation(accountant)
+        sizes = {"batch_size": self.batch_size, "epochs": self.epochs}
+        settings = replace(settings, training=resolve_sampling(settings.training, len(rows), relation, **sizes))
+        if settings.image_shape is not None:
+            settings = replace(settings, image_shape=check_image_shape(settings.image_shape, rows.n_features))
+            if (most := min(settings.image_shape[:2])) < (self.n_frequencies or 1):
+                raise ValueError(f"n_frequencies={self.n_frequencies} must be at most {most}, the side of an image")
+        _check_size(settings, rows)
+        return (rows, settings), self._calibrate_phases(
+            accountant, rows, plan_phases(rows, settings, self.bounds_share, relation)
+        )
+
+    def _release(self, rows, settings, fit):
+        return fit_sinkhorn_model(rows, settings, fit)
+
+    @staticmethod
+    def _model_from_state(state):
+        return GeneratorModel.from_state(state)
+
+
+def _settings(given, seed):
+    """The settings of the parameters; ValueError for parameters that would do nothing in this combination."""
+    if given["image_shape"] is None and given["n_frequencies"] is not None:
+        raise ValueError("n_frequencies= is used only with image_shape=: leave it out")
+    names = ("n_components", "generated_rows", "blur", "l1_weight", "label_scale", "learning_rate", "average")
+    return SinkhornSettings(
+        **{name: given[name] for name in names},
+        hidden_layer_sizes=as_sizes(given["hidden_layer_sizes"], "hidden_layer_sizes"),
+        image_shape=given["image_shape"],
+        n_frequencies=given["n_frequencies"] or _FREQUENCIES,
+        training=Training(given["sampling_rate"], given["steps"], given["gradient_bound"]),
+        seed=seed,
+        progress=shows_bars(given["progress"]),
+    )
+
+
+def _check_size(settings, rows):
+    """Refuse a network or a basis too large for memory; by public numbers alone."""
+    width = 2 * len(rows.schema) if isinstance(rows, FrameRows) else rows.X.shape[1]
+    sizes = (settings.n_components, *settings.hidden_layer_sizes, width)
+    numbers = sum(a * b for a, b in itertools.pairwise(sizes)) + settings.generated_rows * width
+    check_model_size(numbers, n_components=sizes[0], hidden_layer_sizes=sizes[1:-1])
+
+
+# ---- the fit ------------------------------------------------------------------------------------------------------
+def fit_sinkhorn_model(rows, settings, fit):
+    """Make all releases of DP-Sinkhorn: facts that were not declared, counts of the classes, and the noisy gradients.
+
+    Parameters
+    ----------
+    rows : ArrayRows or FrameRows
+    settings : SinkhornSettings
+    fit : ChargedFit
+
+    Returns
+    -------
+    GeneratorModel
+    """
+    from ..dpsgd import WholeBatchPlan
+    from ..dpsgd._seeding import torch_seeded
+    from ..nn._generators import ConditionalGenerator
+    from ..nn._sinkhorn import to_rows, train_by_transport
+
+    codec = learn_codec(rows, fit)
+    x, classes, n_levels = training_rows(rows, codec)
+    counts = release_class_counts(codec, len(x), classes if codec.n_classes else None, fit, rows.unit_sizes)
+    counted = max(1.0, float(counts.sum()))
+    row_count = fit.sample_size(rows, counted)
+    weights = np.maximum(counts, max(1e-3 * float(np.abs(counts).sum()), 1e-9))
+    training = settings.training
+    plan = WholeBatchPlan(
+        sampling_rate=training.sampling_rate,
+        steps=training.steps,
+        noise_multiplier=fit.noise["training"],
+        expected_batch_size=max(1.0, training.sampling_rate * fit.step_size(row_count, counted)),
+        neighboring=fit.plan.neighboring,
+        unit=fit.plan.unit,
+        gradient_bound=training.gradient_bound,
+    )
+    basis, gains = settings.basis(), settings.gains() if n_levels is None else 1.0
+    with torch_seeded(settings.seed):
+        generator = ConditionalGenerator(
+            settings.n_components,
+            codec.n_classes,
+            x.shape[1] if basis is None else basis.shape[1],
+            n_hidden=settings.hidden_layer_sizes,
+            n_levels=n_levels,
+        )
+    noise = train_by_transport(
+        generator,
+        x,
+        classes,
+        weights,
+        fit.cover(plan),
+        fit.rng,
+        basis=basis,
+        gains=gains,
+        units=rows.unit_codes,
+        n_rows=settings.generated_rows,
+        blur=settings.blur,
+        l1_weight=settings.l1_weight,
+        label_scale=settings.label_scale,
+        learning_rate=settings.learning_rate,
+        average=settings.average,
+        seed=settings.seed,
+        progress=settings.progress,
+        progress_text=f"epsilon {fit.plan.epsilon:.3g}",
+    )
+    generator = generator if n_levels is not None else to_rows(generator, basis, gains)
+    model = GeneratorModel(codec, generator.eval(), row_count, weights)
+    model.gradient_noise = noise
+    return model

@@ -1,0 +1,122 @@
+"""Every sabotage of DP-Sinkhorn is caught by a claim of an ordinary test."""
+
+from __future__ import annotations
+
+import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
+import pytest
+import test_dp_sinkhorn
+import test_sinkhorn
+from _fits import ledger_is_what_ran, nothing_private_is_kept, the_row_count_is_hidden
+from _sabotage import Claim, after, assert_caught, mutant_ids
+
+from skdpgen.dpsgd import WholeBatchPlan
+from skdpgen.nn import _sinkhorn
+from skdpgen.synthesizers import _dp_sinkhorn
+
+BOUNDED = Claim(test_sinkhorn.the_step_is_bounded_by_2_c_and_attains_it)
+SHAPE = Claim(test_sinkhorn.the_shape_of_a_step_does_not_tell_how_many_rows_took_part)
+ALONE = Claim(test_sinkhorn.the_private_rows_enter_by_the_release_alone)
+UNITS = Claim(test_sinkhorn.test_units_are_sampled_whole_and_weigh_as_they_are_told, "units")
+STEPS = Claim(test_sinkhorn.test_as_many_steps_are_taken_as_were_charged_and_the_plan_is_followed_once)
+ARRAYS, REPLACED, FRAME = test_dp_sinkhorn.FITTED
+LEDGER = {name: Claim(ledger_is_what_ran, name) for name in test_dp_sinkhorn.FITTED}
+KEPT = [Claim(nothing_private_is_kept, ARRAYS)]
+HIDDEN = [Claim(the_row_count_is_hidden, ARRAYS)]
+
+CALL, CLIP = _sinkhorn.SinkhornGradient.__call__, _sinkhorn.SinkhornGradient._clipped
+TRAIN, FIT = _sinkhorn.train_by_transport, _dp_sinkhorn.fit_sinkhorn_model
+
+# (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
+MUTANTS = [
+    # ---- the one vector of a step
+    (
+        "C for 2 C",
+        [BOUNDED],
+        (WholeBatchPlan.__post_init__, ("2 * self.gradient_bound", "self.gradient_bound")),
+    ),
+    (
+        "the gradient clipped row by row",
+        [BOUNDED],
+        (
+            CLIP,
+            (
+                "return $gradient if $norm <= self._clip else $gradient * (self._clip / $norm)",
+                "return $gradient * (self._clip / $gradient.norm(dim=1, keepdim=True).clamp(min=self._clip))",
+            ),
+        ),
+    ),
+    (
+        "no clip",
+        [BOUNDED],
+        (CLIP, ("return $gradient if $norm <= self._clip else $gradient * (self._clip / $norm)", "return $gradient")),
+    ),
+    (
+        "the norm of the first row alone",
+        [BOUNDED],
+        (CLIP, ("torch.linalg.vector_norm($1, dtype=torch.float64)", "torch.linalg.vector_norm($1[:1])")),
+    ),
+    (
+        "as many generated rows as private ones, as in the public code",
+        [SHAPE],
+        (
+            CALL,
+            (
+                "$value = torch.zeros_like($generated[:, :self.n_columns])",
+                "$1, $2 = $1[:len($3)], $2[:len($3)]\n$value = torch.zeros_like($1[:, :self.n_columns])",
+            ),
+        ),
+    ),
+    # ---- what else the rows could move
+    (
+        "latents that follow the private rows",
+        [ALONE],
+        (TRAIN, ("torch.Generator().manual_seed(int($s))", "torch.Generator().manual_seed(int($s) + len($2))")),
+    ),
+    (
+        "rows of a unit weigh as if they were units",
+        [UNITS],
+        (_sinkhorn._rows_of, ("1 / np.bincount($found)[$found]", "np.ones(len($found))")),
+    ),
+    # ---- the books
+    (
+        "noise multiplier below the charge",
+        list(LEDGER.values()),
+        (FIT, ("$fit.noise['training']", "0.9 * $fit.noise['training']")),
+    ),
+    (
+        "a step more than charged",
+        [LEDGER[ARRAYS]],
+        (FIT, after("$training = $2.training", "$training = replace($training, steps=$training.steps + 1)")),
+    ),
+    (
+        "sampling rate above the charge",
+        [LEDGER[FRAME]],
+        (FIT, after("$training = $2.training", "$training = replace($training, sampling_rate=0.1)")),
+    ),
+    (
+        "denominator and number of rows from the data",
+        [LEDGER[ARRAYS], *HIDDEN],
+        (FIT, ("$fit.sample_size($rows, $counted)", "float(len($rows))")),
+    ),
+    (
+        "noise of the steps left out",
+        [LEDGER[ARRAYS]],
+        (TRAIN, ("$noise.release($total, divisor=$d, out=[$released])", "$released.copy_($total.value[0] / $d)")),
+    ),
+    (
+        "steps that are not counted",
+        [STEPS],
+        (TRAIN, ("$plan.take_step()", "pass")),
+    ),
+    (
+        "private rows kept in the codec",
+        KEPT,
+        (FIT, after("$x, $a, $b = training_rows($1, $codec)", "object.__setattr__($codec, 'seen', $x[:5])")),
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))
+def test_sabotage_of_dp_sinkhorn_is_caught(monkeypatch, mutant):
+    _, claims, *changes = mutant
+    assert_caught(monkeypatch, claims, *changes)
