@@ -447,6 +447,17 @@ MUTANTS = [
     # steps
     ("net's noise seeded", [NET_SEED], (DPNet._run_steps, ("make_noise_generator(self.noise)", SEEDED))),
     (
+        "steps counted once they were taken",
+        [Claim(test_dp_net.test_a_step_that_is_interrupted_once_it_has_released_is_not_taken_again)],
+        (
+            DPNet.train_step,
+            (
+                "self.plan.take_step()\nself.steps_taken_ += 1\n$step = self.train_step_single($batch)",
+                "$step = self.train_step_single($batch)\nself.plan.take_step()\nself.steps_taken_ += 1",
+            ),
+        ),
+    ),
+    (
         "records kept by the net",
         [NET_STATE],
         (DPNet._run_steps, ("$start", "self.seen_ = $1")),

@@ -55,6 +55,14 @@ MUTANTS = [
         ),
     ),
     (
+        "a file taken for unchanged by its time and size alone",
+        [Claim(chain.test_a_charge_of_another_process_right_after_ones_own_is_not_overlooked)],
+        (
+            FileLedger._state,
+            ("$3 is not None and $3.stamp == $stamp and $same", "$3 is not None and $3.stamp == $stamp"),
+        ),
+    ),
+    (
         "thresholds of declared fits not counted",
         [Claim(rules.test_every_sum_counts_an_entry_whatever_its_status, "planned", batch) for batch in (1, 2)],
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
+import test_hidden_categories as hidden
 import test_one_hot
 import test_sources as sources
 import test_triples
@@ -17,6 +18,7 @@ from skdpgen.mechanisms._one_hot import one_hot_moments, table_weights
 from skdpgen.mechanisms._triples import _products, triple_bounds, triple_interactions
 from skdpgen.synthesizers import _frame_model
 from skdpgen.synthesizers._second_release import release_triples
+from skdpgen.tabular import schema_from_histogram
 
 AR, RO = "add_or_remove_one", "replace_one"
 CHUNKS = {r: Claim(sources.test_tables_of_chunks_attain_their_sensitivity_and_never_exceed_it, r) for r in (AR, RO)}
@@ -36,6 +38,25 @@ _AGAIN = "if $triples is None:\n    $both = $noise_multiplier, $noise['triples']
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
     ("a chunk counted twice", [ONCE], (add_sums, ("$one.value + $other.value", "$one.value + 2 * $other.value"))),
+    (
+        "a name of the rest that no category of the rows has",
+        [
+            Claim(
+                hidden.test_no_name_that_is_released_follows_from_a_hidden_category,
+                ("x", "y"),
+                ("other", "other_0"),
+                ("odd", "strange"),
+            )
+        ],
+        (
+            schema_from_histogram,
+            (
+                "_with_categories($column, $kept)",
+                "replace(_with_categories($column, $kept), other=next(free for free in ('other', 'other_0', 'other_1') "
+                "if free not in $2.keys[$column.name]))",
+            ),
+        ),
+    ),
     (
         "rows of a chunk skipped",
         [ONCE],

@@ -55,6 +55,12 @@ GROUPS = [
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
+    # ---- the units
+    (
+        "one unit for each type of an identifier",
+        [Claim(test_unit_sums.test_equal_entries_of_different_types_are_one_unit)],
+        (_units.unit_codes, ("$codes.setdefault($entry, len($codes))", "$codes.setdefault(repr($entry), len($codes))")),
+    ),
     # ---- the clip
     (
         "rows clipped in place of units",

@@ -11,6 +11,7 @@ import sqlite3
 import tempfile
 from fractions import Fraction
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -214,6 +215,25 @@ def test_a_charge_reads_the_last_record_alone_where_nobody_else_wrote(monkeypatc
         PrivacyAccountant(ledger=path).charge(EVENT, "of another")
         accountant.charge(EVENT, "e")
         assert accountant.verify()["charges"] == 6
+
+
+def test_a_charge_of_another_process_right_after_ones_own_is_not_overlooked():
+    """Between the write and the look at the file that it left, another process may have changed both."""
+    with new_ledger("") as (path, accountant):
+        other, run = PrivacyAccountant(ledger=path), FileLedger._run
+
+        def then_another(self, work, *, write=False):
+            found = run(self, work, write=write)
+            if write and self is accountant._ledger and len(other.entries) == 1:
+                other.charge(EVENT, "of another")
+            return found
+
+        with patch.object(FileLedger, "_run", then_another):
+            accountant.charge(EVENT, "own")
+        assert accountant.remaining() == other.remaining() == PrivacyAccountant(ledger=path).remaining()
+        accountant.charge(EVENT, "next")
+        assert [label for label, *_ in books(accountant)] == ["own", "of another", "next"]
+        assert accountant.verify()["charges"] == 3
 
 
 def _accepted(accountant, charge):

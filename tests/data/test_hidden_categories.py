@@ -29,20 +29,20 @@ def _fit(frame, monkeypatch, hidden):
 @pytest.mark.parametrize(
     ("common", "rare", "others"),
     [
-        (["x", "y"], ["other", "other_0"], ["odd", "strange"]),
-        ([5, 6], [-1, 4], [700, 800]),
-        ([0.5, 1.5], [-1.0, 7.0], [70.5, 80.5]),
+        (("x", "y"), ("other", "other_0"), ("odd", "strange")),
+        ((5, 6), (-1, 4), (700, 800)),
+        ((0.5, 1.5), (-1.0, 7.0), (70.5, 80.5)),
     ],
 )
 def test_no_name_that_is_released_follows_from_a_hidden_category(common, rare, others):
     """The level that stands for the rest has a name, and so has each that noise shows: of released values alone."""
     learned = []
     for hidden in (rare, others):
-        frame = pd.DataFrame({"a": np.resize(common, 900).tolist() + hidden})
+        frame = pd.DataFrame({"a": [*np.resize(common, 900).tolist(), *hidden]})
         schema = Schema.from_kinds(frame, categorical=["a"])
         counted = schema_histogram(frame, schema)
         learned.append(schema_from_histogram(counted.bounded_sum.value, counted, 10.0, 1e-6))
-    assert learned[0]["a"].categories == tuple(common)
+    assert learned[0]["a"].categories == common
     assert learned[0] == learned[1]
 
 

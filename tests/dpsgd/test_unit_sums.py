@@ -465,6 +465,16 @@ def test_groups_of_any_kind_become_codes(groups):
     assert set(codes.tolist()) == {0, 1}
 
 
+def test_equal_entries_of_different_types_are_one_unit():
+    """A column of objects may hold one identifier as several types: the rows of a person must not become several."""
+    one = [1, 1.0, np.int64(1), np.float32(1)]
+    for first in range(len(one)):
+        entries = [*one[first:], *one[:first], 2]
+        codes = unit_codes(np.array(entries, dtype=object))
+        assert [code == codes[0] for code in codes] == [entry == 1 for entry in entries]
+        assert len(set(codes.tolist())) == 2
+
+
 @pytest.mark.parametrize(
     "groups",
     [[1.0, np.nan], np.array(["a", None], dtype=object), [[1, 2]], 3, [1, "1"], pd.Series([1, None], dtype="Int64")],

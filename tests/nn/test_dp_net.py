@@ -19,6 +19,7 @@ from skdpgen.nn._callbacks import ParameterAverage, StepCheckpoint
 from skdpgen.nn._dp_net import DPNet
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import make_noise_generator
+from skdpgen.utils.watching import watch_releases
 
 
 class Autoencoder(nn.Module):
@@ -272,6 +273,25 @@ def test_interrupt_is_not_swallowed_and_its_steps_stay_taken(X):
         net.fit(X)
     net.set_params(callbacks=None).initialize_callbacks()
     assert net.partial_fit(X).steps_taken_ == 12
+
+
+def test_a_step_that_is_interrupted_once_it_has_released_is_not_taken_again():
+    """Its gradient was released, whatever came of it: all releases of all calls together are those of the plan."""
+    X, released = np.random.default_rng(0).standard_normal((60, 4)).astype(np.float32), []
+
+    def observer(*release):
+        released.append(release)
+        if len(released) == 4:
+            raise KeyboardInterrupt
+
+    net = make_net()
+    with watch_releases(observer):
+        with pytest.raises(KeyboardInterrupt):
+            net.fit(X)
+        net.partial_fit(X)
+        with pytest.raises(RuntimeError, match="not charged"):
+            net.partial_fit(X)
+    assert len(released) == net.steps_taken_ == net.plan.steps_taken == 12
 
 
 @pytest.mark.parametrize("name", ["batch_size", "max_epochs", "train_split", "compile", "iterator_train__batch_size"])

@@ -5,17 +5,20 @@ import multiprocessing
 import os
 import pickle
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 from _claims import assert_noise_at_scale
 from scipy import stats
 
+from skdpgen.audit._runs import noise_scaled
 from skdpgen.exceptions import PrivacyLeakWarning
 from skdpgen.testing import seeded_noise
 from skdpgen.utils import noise as noise_module
 from skdpgen.utils import watching
-from skdpgen.utils.noise import NoiseGenerator, make_noise_generator, override_noise
+from skdpgen.utils.noise import NoiseGenerator, make_noise_generator, override_noise, public_noise
 from skdpgen.utils.watching import Replay, replay_releases, tell_release, unwatched, watch_releases, watched
 
 pytestmark = pytest.mark.system_noise
@@ -235,6 +238,56 @@ def test_a_block_inside_a_block_gives_the_outer_one_back():
             assert make_noise_generator() == "inner"
         assert make_noise_generator() == "outer"
     assert make_noise_generator().kind == "secure"
+
+
+BLOCKS = {
+    "public noise": public_noise,
+    "noise in place of another": lambda: override_noise(lambda kind: NoiseGenerator("seeded", seed=0)),
+    "seeded noise": lambda: seeded_noise(0, quiet=True),
+    "scaled noise": lambda: noise_scaled(0.5),
+    "an observer": lambda: watch_releases(lambda *release: None),
+    "a replay": lambda: replay_releases(Replay()),
+}
+
+
+def fail_in(block):
+    with block():
+        assert watched() or not make_noise_generator().private, "the block does nothing"
+        raise ZeroDivisionError
+
+
+def a_block_ends_with_an_error_too(name):
+    """A fit in it may fail, and the next fit of the thread must have its own noise, and be seen by nobody."""
+    with pytest.raises(ZeroDivisionError):
+        fail_in(BLOCKS[name])
+    made = make_noise_generator()
+    assert (made.kind, made.private, type(made), watched()) == ("secure", True, NoiseGenerator, False)
+    with watch_releases(lambda *release: None):
+        with pytest.raises(ZeroDivisionError), unwatched():
+            raise ZeroDivisionError
+        assert watched()
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_a_block_ends_with_an_error_too(name):
+    in_another_thread(lambda: a_block_ends_with_an_error_too(name))
+
+
+def test_sabotage_of_the_end_of_a_block_is_caught(monkeypatch):
+    @contextmanager
+    def without_end():
+        noise_module._public.set(True)
+        yield
+
+    monkeypatch.setitem(BLOCKS, "public noise", without_end)
+    with pytest.raises(AssertionError, match="seeded"):
+        in_another_thread(lambda: a_block_ends_with_an_error_too("public noise"))
+
+
+def in_another_thread(check):
+    """A setting that stays is then one of that thread alone."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(check).result()
 
 
 def test_an_observer_gets_copies_and_cannot_substitute_a_release():
