@@ -195,6 +195,7 @@ def _check(weighting, relation, estimator=MomentSynthesizer, **own):
         ("rows", NEIGHBORING[0], MomentSynthesizer, {}),
         ("units", NEIGHBORING[1], MomentSynthesizer, {}),
         ("units", NEIGHBORING[0], DPVAESynthesizer, _VAE),
+        ("rows", NEIGHBORING[1], MomentSynthesizer, {"unit_columns": ["a"]}),
     ],
 )
 def test_a_person_moves_no_release_by_more_than_it_claims(weighting, relation, estimator, own):
