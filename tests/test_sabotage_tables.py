@@ -5,6 +5,7 @@ from __future__ import annotations
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
 import test_hidden_categories as hidden
+import test_moment as moments
 import test_one_hot
 import test_sources as sources
 import test_triples
@@ -137,6 +138,19 @@ MUTANTS = [
         (
             _frame_model.fit_frame_model,
             ("add_gaussian($tables, $both[1], $rest)", "add_gaussian($tables, 0.9 * $both[1], $rest)"),
+        ),
+    ),
+    (
+        "triples that are found to be hidden once they were released",
+        [Claim(moments.test_the_share_of_triples_is_spent_once_whether_the_noise_hides_them_or_not, "_VISIBLE", 1e9)],
+        (
+            release_triples,
+            (
+                "if not 0 < $n <= _MOST_TRIPLES or $c.max() < _VISIBLE * $s:\n    return None\n"
+                "$query = $one\n$noisy = $two",
+                "if not 0 < $n <= _MOST_TRIPLES:\n    return None\n"
+                "$query = $one\n$noisy = $two\nif $c.max() < _VISIBLE * $s:\n    return None",
+            ),
         ),
     ),
     (

@@ -10,7 +10,9 @@ import skdpgen
 from skdpgen import MomentSynthesizer, PrivacyAccountant, Schema
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.generators.product_mixture import fit_tables
+from skdpgen.synthesizers import _second_release
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric
+from skdpgen.utils.watching import watch_releases
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 
@@ -387,3 +389,16 @@ def test_parameters_of_tables_are_refused_for_arrays(parameters, message):
     with pytest.raises(InvalidInputError, match=message):
         MomentSynthesizer(1.0, accountant=books, **parameters).fit(X)
     assert not books.charges
+
+
+@pytest.mark.parametrize(("limit", "value"), [("_VISIBLE", 0.0), ("_VISIBLE", 1e9), ("_MOST_TRIPLES", 0)])
+def test_the_share_of_triples_is_spent_once_whether_the_noise_hides_them_or_not(limit, value):
+    """On them, or on the moments again: what decides is known before either is released."""
+    released = []
+    with pytest.MonkeyPatch.context() as patch, watch_releases(lambda *release: released.append(release[0].shape)):
+        patch.setattr(_second_release, limit, value)
+        patch.setitem(fit_tables.__kwdefaults__, "n_iter", 2)
+        fitted = MomentSynthesizer(20.0, schema=SCHEMA).fit(FRAME)
+    charged = [row.count for charge in fitted.accountant_.charges for row in charge.releases]
+    assert len(released) == sum(charged) == 3
+    assert (released[-1] == released[-2]) == (value != 0.0 or limit != "_VISIBLE")
