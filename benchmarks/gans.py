@@ -16,6 +16,7 @@ MODELS = {
     for model in (
         Model("DPCGANSynthesizer", "DPCGANSynthesizer", {"image_shape": None}, trains=True),
         Model("DP-CGAN(paper)", "DPCGANSynthesizer", {"preset": "paper/{data}", "image_shape": None}, trains=True),
+        Model("DPSinkhornSynthesizer", "DPSinkhornSynthesizer", trains=True),
         Model("DPMERFSynthesizer", "DPMERFSynthesizer"),
         Model("DPVAESynthesizer", "DPVAESynthesizer", {"image_shape": None}, trains=True),
         Model("P3GMSynthesizer", "P3GMSynthesizer"),

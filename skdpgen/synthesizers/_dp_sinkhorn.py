@@ -359,7 +359,7 @@ def fit_sinkhorn_model(rows, settings, fit):
     from ..dpsgd import WholeBatchPlan
     from ..dpsgd._seeding import torch_seeded
     from ..nn._generators import ConditionalGenerator
-    from ..nn._sinkhorn import to_rows, train_by_transport
+    from ..nn._sinkhorn import emphasize_classes, to_rows, train_by_transport
 
     codec = learn_codec(rows, fit)
     x, classes, n_levels = training_rows(rows, codec)
@@ -386,6 +386,7 @@ def fit_sinkhorn_model(rows, settings, fit):
             n_hidden=settings.hidden_layer_sizes,
             n_levels=n_levels,
         )
+    emphasize_classes(generator)
     noise = train_by_transport(
         generator,
         x,

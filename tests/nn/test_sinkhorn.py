@@ -15,6 +15,7 @@ from skdpgen.nn._generators import ConditionalGenerator
 from skdpgen.nn._sinkhorn import (
     SinkhornGradient,
     _rows_of,
+    emphasize_classes,
     to_rows,
     train_by_transport,
     transport_cost,
@@ -160,8 +161,21 @@ def test_coordinates_in_a_basis_become_rows():
     assert generator.n_outputs == 6
     torch.manual_seed(0)
     small, latent = ConditionalGenerator(2, 0, 2, n_hidden=16), torch.randn(5, 2)
-    expected = torch.sigmoid(small.logits(latent) @ torch.as_tensor(basis).float().T)
-    torch.testing.assert_close(to_rows(small, basis)(latent), expected)
+    coordinates = torch.tensor([3.0, 0.5]) * small.logits(latent)
+    expected = torch.sigmoid(coordinates @ torch.as_tensor(basis).float().T)
+    torch.testing.assert_close(to_rows(small, basis, [3.0, 0.5])(latent), expected)
+    torch.testing.assert_close(to_rows(small, gains=[3.0, 0.5])(latent), torch.sigmoid(coordinates))
+
+
+def test_a_new_generator_depends_on_the_class():
+    torch.manual_seed(0)
+    generator, latent = ConditionalGenerator(8, 3, 5, n_hidden=64), torch.randn(50, 8)
+    spread = []
+    for _ in range(2):
+        rows = torch.stack([generator.logits(latent, torch.eye(3)[k].expand(50, 3)) for k in range(3)])
+        spread.append(float(rows.detach().mean(1).std(0).mean()))
+        emphasize_classes(generator)
+    assert spread[1] > 2 * spread[0]
 
 
 def test_as_many_steps_are_taken_as_were_charged_and_the_plan_is_followed_once():
