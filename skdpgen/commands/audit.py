@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from .._types import WEIGHTINGS
 from ._arguments import add_quiet, add_settings, find_models, make_model, read_settings
 
 __all__ = ["add", "run"]
@@ -101,8 +102,24 @@ def _add_rows(command):
         "column",
     )
 
+    command.add_argument(
+        "--unit-rows",
+        type=int,
+        metavar="K",
+        help="protect units of at most K rows: the canary is a unit of K equal rows (default: one row)",
+    )
+    command.add_argument(
+        "--unit-weighting",
+        choices=WEIGHTINGS,
+        default=WEIGHTINGS[0],
+        metavar="W",
+        help="with --unit-rows: rows or units, as in skdpgen synthesize (default: rows)",
+    )
+
 
 def run(arguments):
+    if arguments.unit_rows is None and arguments.unit_weighting != WEIGHTINGS[0]:
+        raise ValueError("--unit-weighting needs --unit-rows")
     if arguments.fits is not None:
         arguments.method = arguments.method or "likelihood"
         arguments.runs = arguments.fits // 2
@@ -115,6 +132,8 @@ def run(arguments):
             raise ValueError(f"--{name} must be positive; got {getattr(arguments, name)}")
     settings = read_settings(arguments.set)
     if arguments.model == ["DPNet"]:
+        if arguments.unit_rows is not None:
+            raise ValueError("--unit-rows is for models: of DPNet alone, give a plan with unit= to audit_training")
         print(_audit_training(settings, arguments))
         return
     models = find_models("MODEL", arguments.model)
@@ -132,6 +151,12 @@ def _audit_model(name, settings, arguments):
 
     estimator = make_model(name, {"epsilon": arguments.epsilon, "delta": arguments.delta, **settings})
     known = estimator.get_params(deep=False)
+    if arguments.unit_rows is not None:
+        if "max_rows_per_unit" not in known:
+            raise ValueError(f"{name} has no units")
+        units = {"unit": "unit", "max_rows_per_unit": arguments.unit_rows, "unit_weighting": arguments.unit_weighting}
+        settings = {**units, **settings}
+        estimator.set_params(**units)
     # a model that can train a network and trains none takes no parameter of networks
     network = {} if known.get("decoder") == "released" else NETWORK
     declared = {key: value for key, value in {**DECLARED, **network, **settings}.items() if key in known}
