@@ -165,6 +165,7 @@ def test_the_noise_for_persons_is_compared_with_group_privacy(tmp_path, capsys):
     SCHEMA.save(tmp_path / "s.json")
     for source in (["--schema", str(tmp_path / "s.json")], ["--columns", "3"]):
         assert main(["budget", *source, *command[2:]]) == 0
+    capsys.readouterr()
     assert main(command[:4]) == 0  # learned: the comparison says what several numbers would mean
     shown = capsys.readouterr().out
     assert "a learned number of them used at most (here: 5)" in shown

@@ -34,9 +34,9 @@ from ._bounds import (
 )
 from ._runs import (
     bounds_of_distances,
-    canary_rows,
     claimed_mu,
     contribution,
+    data_sets,
     fit_distances,
     fitted_numbers,
     follow,
@@ -156,7 +156,7 @@ def plan_audit(estimator, X, y=None, *, n_runs=200, confidence=0.95, method=None
     AuditPlan
     """
     _check(estimator, n_runs, confidence, method)
-    estimator, data = with_public_seed(estimator), (X,) if y is None else (X, y)
+    estimator, data = with_public_seed(estimator), data_sets(X, y, estimator, _neighboring(estimator))[0]
     fitted, seen = released_by(estimator, data)  # the first finds the noise, and later ones remember it
     epsilon, delta = _claim(fitted)
     if method == "likelihood":
@@ -189,8 +189,9 @@ def audit(
     """Bound epsilon from below by fits with and without one canary.
 
     The canary attains the sensitivity of a clipped query, and lies far outside the bounds: where clipping was
-    forgotten it stands out. The statistic is what the adversary of the definition sees: every noisy release, projected
-    on what the canary adds to it (found by two fits with the noise off).
+    forgotten it stands out. Of an estimator with `max_rows_per_unit` it is a unit of that many rows, all alike, and
+    every row of X is another unit. The statistic is what the adversary of the definition sees: every noisy release,
+    projected on what the canary adds to it (found by two fits with the noise off).
 
     Parameters
     ----------
@@ -246,7 +247,7 @@ def audit(
     >>> 2 < result.epsilon_lower < 10
     True
     """
-    one, other = canary_rows(X, y, estimator, _neighboring(estimator))
+    one, other = data_sets(X, y, estimator, _neighboring(estimator))
     options = {"n_runs": n_runs, "confidence": confidence, "method": method, "statistic": statistic}
     return audit_neighbours(estimator, one, other, noise_scale=noise_scale, progress=progress, **options)
 

@@ -25,6 +25,7 @@ __all__ = [
     "canary_rows",
     "claimed_mu",
     "contribution",
+    "data_sets",
     "fit_distances",
     "fitted_numbers",
     "follow",
@@ -410,6 +411,31 @@ def canary_rows(X, y, estimator, neighboring):
     if neighboring == "replace_one":
         return with_other, with_canary
     return ((X,) if y is None else (X, labels)), with_canary
+
+
+def data_sets(X, y, estimator, neighboring):
+    """Return the two data sets of an audit, as arguments of ``fit``: of rows, or of units where the estimator has them.
+
+    The worst unit has `max_rows_per_unit` rows, all equal to the canary. Every other row is another unit.
+    """
+    pair = canary_rows(X, y, estimator, neighboring)
+    parameters = estimator.get_params(deep=False)
+    column, most = parameters.get("unit"), parameters.get("max_rows_per_unit")
+    if most is None:
+        if column is not None:
+            raise ValueError("an audit of units needs max_rows_per_unit: the canary has as many rows")
+        return pair
+    return tuple(_as_units(data, len(X), column, most) for data in pair)
+
+
+def _as_units(data, n_others, column, most):
+    """A data set of rows with an identifier for each; the row after the others, if there is one, `most` times."""
+    ids = np.arange(len(data[0]))
+    ids = np.repeat(ids, np.where(ids < n_others, 1, most))
+    rows = [part.iloc[ids].reset_index(drop=True) if hasattr(part, "iloc") else part[ids] for part in data]
+    if hasattr(rows[0], "iloc") and column is not None:
+        return rows[0].assign(**{column: ids}), *rows[1:]
+    return rows[0], (rows[1] if len(rows) > 1 else None), ids
 
 
 def _canaries_of_array(X, estimator):

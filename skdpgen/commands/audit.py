@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
+from .._types import WEIGHTINGS
 from ._arguments import add_quiet, add_settings, find_models, make_model, read_settings
 
 __all__ = ["add", "run"]
@@ -24,7 +25,7 @@ NETWORK = {"sampling_rate": 1.0, "steps": 1, "warm_start_steps": 2}
 ROWS, COLUMNS = {"likelihood": 2000}, {"likelihood": 1}
 RUNS, CANARIES = 200, 20_000
 # Options that say how fits of dummy rows are compared: a training among canaries has neither rows nor methods.
-_OF_FITS = ("runs", "method", "columns", "rows", "learned", "plan")
+_OF_FITS = ("runs", "method", "columns", "rows", "learned", "plan", "unit_rows")
 
 
 def add(command):
@@ -103,8 +104,23 @@ def _add_rows(command):
         "column",
     )
 
+    command.add_argument(
+        "--unit-rows",
+        type=int,
+        metavar="K",
+        help="protect units of at most K rows: the canary is a unit of K equal rows (default: one row)",
+    )
+    command.add_argument(
+        "--unit-weighting",
+        choices=WEIGHTINGS,
+        metavar="W",
+        help="with --unit-rows: rows or units, as in skdpgen synthesize (default: rows)",
+    )
+
 
 def run(arguments):
+    if arguments.unit_rows is None and arguments.unit_weighting is not None:
+        raise ValueError("--unit-weighting needs --unit-rows")
     one_training = arguments.model == ["DPNet"]
     _refuse_unused(arguments, one_training)
     arguments.noise_scale = 1.0 if arguments.noise_scale is None else arguments.noise_scale
@@ -152,6 +168,16 @@ def _audit_model(name, settings, arguments):
 
     estimator = make_model(name, {"epsilon": arguments.epsilon, "delta": arguments.delta, **settings})
     known = estimator.get_params(deep=False)
+    if arguments.unit_rows is not None:
+        if "max_rows_per_unit" not in known:
+            raise ValueError(f"{name} has no units")
+        units = {
+            "unit": "unit",
+            "max_rows_per_unit": arguments.unit_rows,
+            "unit_weighting": arguments.unit_weighting or WEIGHTINGS[0],
+        }
+        settings = {**units, **settings}
+        estimator.set_params(**units)
     # a model that can train a network and trains none takes no parameter of networks
     network = {} if known.get("decoder") == "released" else NETWORK
     declared = {key: value for key, value in {**DECLARED, **network, **settings}.items() if key in known}
