@@ -132,7 +132,8 @@ class DPCGANSynthesizer(BaseSynthesizer):
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` both networks are
         conditional on the class; a numeric one is a column like the others.
     image_shape : (height, width) or (height, width, channels) or None, default=None
-        Arrays: shape of an image, if rows are images; the networks are then convolutional.
+        Arrays: shape of an image, if rows are images; the networks are then convolutional, and not tuned: dense
+        ones are the default.
     bounds_share : float, default=0.05
         Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
     sampling_rate : float, default=0.01
