@@ -217,6 +217,7 @@ ESTIMATORS = {
     "merf": (_merf, (*_ARRAYS, *_FRAMES, "array_numbers")),
     "sinkhorn": (_sinkhorn, (*_ARRAYS, *_FRAMES, "array_numbers")),
     "dpcgan": (_gan, (*_ARRAYS, *_FRAMES, "array_numbers", "images_y")),
+    "dpcgan": (_gan, ("array_y", "frame_target", "images_y")),
     "pca": (functools.partial(DPPCA, 2), ("array", "numbers")),
     "pca_two_round": (functools.partial(DPPCA, 2, centering="two_round"), ("array",)),
     "mixture": (functools.partial(DPGaussianMixture, 2, n_iter=2), ("array", "numbers")),

@@ -81,7 +81,8 @@ class GeneratorTraining(Callback):
     """Train a generator against the discriminator of a net: post-processing of what the net releases.
 
     Each step of the net releases the noisy mean gradient of private rows. To it this callback adds the mean gradient of
-    generated rows, and after every `n_critic` steps it takes one step of the generator against the discriminator.
+    generated rows, and after every `n_critic` steps it takes one step of the generator against the discriminator. Both
+    learning rates fall linearly to zero over the steps of the plan.
 
     Parameters
     ----------
@@ -119,8 +120,15 @@ class GeneratorTraining(Callback):
         self.parameters_ = list(self.generator.parameters())
         self.averages_ = [p.detach().clone() for p in self.parameters_]
         self.optimizer_ = torch.optim.Adam(self.parameters_, lr=self.learning_rate, betas=ADAM_BETAS)
+        groups = [*net.optimizer_.param_groups, *self.optimizer_.param_groups]
+        self.rates_ = [(group, group["lr"]) for group in groups]
         self.draws_ = torch.Generator().manual_seed(int(self.seed))
-        self.device_, self.clipped_sum_, self.step_ = device, None, 0
+        self.device_, self.step_ = device, 0
+
+    def on_batch_begin(self, net, training=True, **kwargs):
+        """Let both learning rates fall linearly to zero."""
+        for group, rate in self.rates_:
+            group["lr"] = rate * (1 - self.step_ / net.plan.steps)
 
     def _generated(self):
         """Generated rows, with their labels."""
@@ -138,14 +146,11 @@ class GeneratorTraining(Callback):
 
     def on_grad_computed(self, net, named_parameters=None, training=True, **kwargs):
         """Add the gradient of generated rows to the released one."""
-        if self.clipped_sum_ is None:
-            root = LossModule(net.module_, lambda module, x: module.losses_of_generated(x))
-            clip_norm = net.plan.clip_norm
-            self.clipped_sum_ = ClippedSum(root, net.plan.l2_bound, clip_norm=clip_norm, path=net.path_)
+        root = LossModule(net.module_, lambda module, x: module.losses_of_generated(x))
+        clipped = ClippedSum(root, net.plan.l2_bound, clip_norm=net.plan.clip_norm, path=net.path_)
         with torch.no_grad():
             rows = self._generated()
-        total = self.clipped_sum_(rows)
-        for p, gradient in zip(self.clipped_sum_.parameters, total.value):
+        for p, gradient in zip(clipped.parameters, clipped(rows).value):
             p.grad.add_(gradient, alpha=1 / self.n_rows)
 
     def on_batch_end(self, net, training=True, **kwargs):
@@ -169,5 +174,4 @@ class GeneratorTraining(Callback):
         with torch.no_grad():
             for average, p in zip(self.averages_, self.parameters_):
                 p.copy_(average)
-        self.clipped_sum_ = None
         self.generator.cpu().eval()

@@ -266,7 +266,7 @@ def train_by_transport(
 
 
 def _leaky_sigmoid(logits):
-    """The sigmoid, with a gradient that does not vanish: a value at an end of its range, where noise led, can return."""
+    """The sigmoid with a gradient that does not vanish: a value that noise led to an end of its range can return."""
     return torch.sigmoid(logits) + _LEAK * (logits - logits.detach())
 
 

@@ -125,7 +125,7 @@ class DPCGANSynthesizer(BaseSynthesizer):
     n_critic : int, default=1
         Steps of the discriminator for each of the generator: they cost privacy, and those of the generator do not.
     learning_rate, generator_learning_rate : float, default=0.005 and 0.001
-        Learning rates of Adam, of the discriminator and of the generator.
+        Learning rates of Adam, of the discriminator and of the generator; they fall linearly to zero.
     gradient_bound : float, default=1.0
         Norm to which the gradient of one record, or of one unit, is clipped: of all parameters together.
     target, schema, classes, target_type, bounds, on_invalid
