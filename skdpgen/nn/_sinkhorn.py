@@ -171,7 +171,7 @@ def _stacked(private, log_weights, fresh):
 # ---- the training ---------------------------------------------------------------------------------------------------
 def train_by_transport(
     generator, x, labels, class_ratio, plan, rng, *, basis=None, gains=1.0, units=None, n_rows=50, blur=0.05,
-    l1_weight=0.0, label_scale=15.0, learning_rate=2e-3, average=0.995, seed=0, progress=False, progress_text="",
+    l1_weight=0.0, label_scale=15.0, learning_rate=1e-3, average=0.995, seed=0, progress=False, progress_text="",
 ):  # fmt: skip
     """Train a generator with noise for all steps of a plan that was charged.
 

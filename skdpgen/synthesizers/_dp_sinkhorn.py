@@ -100,7 +100,7 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         Scale of the one-hot class at the end of a row: how much it costs to move a row to one of another class.
     gradient_bound : float, default=0.5
         C: norm to which the gradient by all generated rows is clipped.
-    learning_rate : float, default=0.002
+    learning_rate : float, default=0.001
         Initial learning rate of Adam; it falls linearly.
     average : float, default=0.995
         Decay of the exponential average of the generator's parameters, which is released; 0 releases the last ones.
@@ -224,7 +224,7 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         l1_weight=0.0,
         label_scale=15.0,
         gradient_bound=0.5,
-        learning_rate=0.002,
+        learning_rate=0.001,
         average=0.995,
         target=None,
         schema=None,
