@@ -215,7 +215,7 @@ ESTIMATORS = {
     "dp2vae_one_of_k": (_dp2vae_one_of_k, ("array",)),
     "dpgm": (_dpgm, (*_ARRAYS, *_FRAMES)),
     "merf": (_merf, (*_ARRAYS, *_FRAMES, "array_numbers")),
-    "sinkhorn": (_sinkhorn, (*_ARRAYS, *_FRAMES, "array_numbers")),
+    "sinkhorn": (_sinkhorn, ("array_y", "frame_target", "images_y")),
     "dpcgan": (_gan, ("array_y", "frame_target", "images_y")),
     "pca": (functools.partial(DPPCA, 2), ("array", "numbers")),
     "pca_two_round": (functools.partial(DPPCA, 2, centering="two_round"), ("array",)),

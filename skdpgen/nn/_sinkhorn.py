@@ -31,6 +31,8 @@ _LEAST_RATE = 0.05
 # Factor of the initial weights of the class: latents are longer than a one-hot class, and the noise hides the classes
 # for long from a generator that hardly depends on them.
 _CLASS_WEIGHT = 6.0
+# Least slope of the sigmoid in the gradient; its largest is .25.
+_LEAK = 0.05
 # Private rows that are encoded at once.
 _CHUNK = 4096
 
@@ -168,8 +170,8 @@ def _stacked(private, log_weights, fresh):
 
 # ---- the training ---------------------------------------------------------------------------------------------------
 def train_by_transport(
-    generator, x, labels, class_ratio, plan, rng, *, basis=None, gains=1.0, units=None, n_rows=100, blur=0.05,
-    l1_weight=0.0, label_scale=15.0, learning_rate=1e-3, average=0.99, seed=0, progress=False, progress_text="",
+    generator, x, labels, class_ratio, plan, rng, *, basis=None, gains=1.0, units=None, n_rows=50, blur=0.05,
+    l1_weight=0.0, label_scale=15.0, learning_rate=1e-3, average=0.995, seed=0, progress=False, progress_text="",
 ):  # fmt: skip
     """Train a generator with noise for all steps of a plan that was charged.
 
@@ -193,7 +195,7 @@ def train_by_transport(
         Public factors of the generator's outputs.
     units : int array of shape (n_samples,), default=None
         Unit of each row, for a plan with `unit`: a unit is sampled with all its rows.
-    n_rows : int, default=100
+    n_rows : int, default=50
         Generated rows in a step; public.
     blur, l1_weight, label_scale, learning_rate, average : float
     seed : int
@@ -227,7 +229,7 @@ def train_by_transport(
             uniforms = torch.rand(n_rows, generator.n_outputs, generator=draws)
             return encode(generator(latent, classes, uniforms), codes)
         logits = gains * generator.logits(latent, classes)
-        return encode(torch.sigmoid(logits if project is None else logits @ project.T), codes)
+        return encode(_leaky_sigmoid(logits if project is None else logits @ project.T), codes)
 
     x, labels = torch.from_numpy(x), torch.from_numpy(np.asarray(labels))
     private = torch.cat([encode(*part) for part in zip(x.split(_CHUNK), labels.split(_CHUNK))] or [encode(x, labels)])
@@ -261,6 +263,11 @@ def train_by_transport(
             p.grad = None
             p.data.copy_(mean)
         return noise.description, noise.private
+
+
+def _leaky_sigmoid(logits):
+    """The sigmoid with a gradient that does not vanish: a value that noise led to an end of its range can return."""
+    return torch.sigmoid(logits) + _LEAK * (logits - logits.detach())
 
 
 @torch.no_grad()

@@ -85,11 +85,11 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
         Accountant that the fit charges; None makes a new one with this budget.
-    n_components : int, default=12
+    n_components : int, default=8
         Number of latent dimensions of the generator.
     hidden_layer_sizes : sequence of int, default=(256, 256)
         Widths of the hidden layers of the generator.
-    generated_rows : int, default=100
+    generated_rows : int, default=50
         Rows generated in each step; public, and the same in all steps.
     blur : float, default=0.05
         Regularisation of the transport plan, in units of the cost.
@@ -102,7 +102,7 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         C: norm to which the gradient by all generated rows is clipped.
     learning_rate : float, default=0.001
         Initial learning rate of Adam; it falls linearly.
-    average : float, default=0.99
+    average : float, default=0.995
         Decay of the exponential average of the generator's parameters, which is released; 0 releases the last ones.
     target, schema, classes, target_type, bounds, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the generator is
@@ -114,11 +114,12 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         With `image_shape`: cosines along each side of an image that are used; None is 8. The noise grows with it.
     bounds_share : float, default=0.05
         Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
-    sampling_rate : float, default=0.002
-        Probability that a record, or a unit with all its rows, takes part in a step; public. About 100 rows a step are
-        best: more of them make the gradient better, but weaken the amplification by sampling.
-    steps : int, default=5000
-        Training steps; public.
+    sampling_rate : float, default=0.001
+        Probability that a record, or a unit with all its rows, takes part in a step; public. The noise does not depend
+        on how many take part. About 50 rows in a step are enough: more of them make the gradient less random, but
+        weaken the amplification by sampling.
+    steps : int, default=8000
+        Training steps; public. The noise of a step hardly grows with their number, so that more of them are better.
     batch_size, epochs : int or None, default=None
         Expected number of records in a step, and number of passes over the rows; they set `sampling_rate` and `steps`.
         Only under "replace_one" without `unit`, where the number of rows is public.
@@ -216,15 +217,15 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         *,
         neighboring=None,
         accountant=None,
-        n_components=12,
+        n_components=8,
         hidden_layer_sizes=(256, 256),
-        generated_rows=100,
+        generated_rows=50,
         blur=0.05,
         l1_weight=0.0,
         label_scale=15.0,
         gradient_bound=0.5,
         learning_rate=0.001,
-        average=0.99,
+        average=0.995,
         target=None,
         schema=None,
         classes=None,
@@ -234,8 +235,8 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         image_shape=None,
         n_frequencies=None,
         bounds_share=0.05,
-        sampling_rate=0.002,
-        steps=5000,
+        sampling_rate=0.001,
+        steps=8000,
         batch_size=None,
         epochs=None,
         unit=None,

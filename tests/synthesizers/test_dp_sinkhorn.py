@@ -95,7 +95,7 @@ def test_a_saved_model_draws_the_same_rows(tmp_path):
         ({"blur": 0.0}, "blur"),
         ({"average": 1.0}, "average"),
         ({"hidden_layer_sizes": (0,)}, "hidden_layer_sizes"),
-        ({"batch_size": 9, "sampling_rate": 0.002}, "private under add_or_remove_one"),
+        ({"batch_size": 9, "sampling_rate": 0.001}, "private under add_or_remove_one"),
         ({"unit": "pid"}, "max_rows_per_unit= is missing"),
     ],
 )
