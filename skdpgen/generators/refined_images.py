@@ -77,15 +77,13 @@ class FeatureSpace:
         return found
 
     def _encode(self, scaled):
-        import torch
+        from ..nn._wavelets import wavelet_features
 
-        from ..nn._wavelets import WaveletFeatures
-
-        module, found = WaveletFeatures(self.image_shape), np.zeros((len(scaled), self.matrix.shape[1]))
+        found = np.zeros((len(scaled), self.matrix.shape[1]))
         for start in range(0, len(scaled), _EXACT_BATCH):
             part = slice(start, start + _EXACT_BATCH)
-            with torch.inference_mode():
-                rows = module(torch.from_numpy((scaled[part] - self.low) / (self.high - self.low)), exact=True).numpy()
+            images = (scaled[part] - self.low) / (self.high - self.low)
+            rows = wavelet_features(images, self.image_shape, exact=True)
             for first in range(0, len(self.matrix), _EXACT_TERMS):  # products of more terms might be rounded
                 terms = slice(first, first + _EXACT_TERMS)
                 found[part] += exact_product(rows[:, terms], self.matrix[terms])
@@ -164,8 +162,8 @@ def _power(matrix, exponent):
 class RefinedImages(LinearGenerator):
     """Images of a `LinearGenerator`, moved until their wavelet features have released moments.
 
-    The features of an image of class k should be ``means[k] + (features - centers[k]) @ maps[k]``. The image moves
-    towards them by gradient steps of its own.
+    The features of an image of class k should be ``means[k] + (features - centers[k]) @ maps[k]``. Each image moves
+    towards them by gradient steps, separately.
 
     Parameters
     ----------
@@ -228,13 +226,9 @@ _OWN = ("matrix", "centers", "means", "maps")
 
 def _features(images, image_shape):
     """Wavelet features of images with values in [0, 1], float64."""
-    import torch
+    from ..nn._wavelets import wavelet_features
 
-    from ..nn._wavelets import WaveletFeatures
-
-    module = WaveletFeatures(image_shape).float()
-    with torch.inference_mode():
-        found = [module(part).numpy() for part in torch.from_numpy(images).split(_BATCH)]
+    found = [wavelet_features(images[i : i + _BATCH], image_shape) for i in range(0, len(images), _BATCH)]
     return np.concatenate(found).astype(np.float64)
 
 

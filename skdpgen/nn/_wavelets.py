@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-__all__ = ["WaveletFeatures", "move_to_features"]
+__all__ = ["WaveletFeatures", "move_to_features", "wavelet_features"]
 
 # Gaussian widths, in pixels, and centre frequencies of the wavelets; sides of their kernels.
 _SCALES = ((0.8, 3 * math.pi / 4, 7), (1.6, 3 * math.pi / 8, 13))
@@ -109,6 +109,13 @@ def _rounded(array, bits):
 
 def _round(tensor):
     return torch.round(tensor * 2.0**_PIXEL_BITS) * 2.0**-_PIXEL_BITS
+
+
+def wavelet_features(images, image_shape, *, exact=False):
+    """Features of images with values in [0, 1], in single precision; exactly those of each row in double precision."""
+    module = WaveletFeatures(image_shape)
+    with torch.inference_mode():
+        return (module if exact else module.float())(torch.from_numpy(images), exact=exact).numpy()
 
 
 def move_to_features(rows, targets, matrix, image_shape, *, steps=12, lr=0.08):
