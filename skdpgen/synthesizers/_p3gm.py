@@ -432,6 +432,8 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
     def score(self, X, y=None):
         """Return the mean log-likelihood of rows, or the ELBO where a network replaces the decoder (higher is better).
 
+        With ``decoder="features"`` it is that of the released Gaussians, before images are moved.
+
         It is computed from the rows given without protection: do not publish it.
         """
         check_is_fitted(self)
