@@ -133,7 +133,7 @@ def move_to_features(rows, targets, matrix, image_shape, *, steps=12, lr=0.08):
         Reduces features.
     image_shape : (height, width) or (height, width, channels)
     steps : int, default=12
-        With 12 the distance falls to about half, and a dozen more change little.
+        With 12 the distance falls to about half (measured on MNIST).
     lr : float, default=0.08
 
     Returns

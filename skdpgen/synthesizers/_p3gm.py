@@ -151,7 +151,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         then warm-started on rows sampled from that decoder and trained on the ELBO. "features", for images without a
         mixture, releases the moments of wavelet features beside those of the pixels; `sample` then moves each image of
         the released decoder, by gradient steps, until its features have those moments. "auto" is "features" for images
-        without a mixture, else "released": on tables no network is better.
+        without a mixture, else "released": on Adult no network was better.
     latent_variance : {"learned", "zero"} or None, default=None
         "net" in the place of the released decoder: variance of the encoder; "zero" is the autoencoder of the paper.
         None is "learned".
