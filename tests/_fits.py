@@ -131,6 +131,7 @@ FITS = {
     "arrays, moments": lambda: (MomentSynthesizer(random_state=0), X, Y),
     "frame, moments": lambda: (MomentSynthesizer(target=["job", "age"], constraints="dose < 9"), FRAME),
     "frame, triples": lambda: (MomentSynthesizer(8.0, target="job"), FRAME),
+    "arrays, features": lambda: (P3GMSynthesizer(image_shape=(1, 3), decoder="features", random_state=0), X, Y),
     "arrays, images in cells": lambda: (_cells(), X, Y),
     "arrays, images in cells, replace_one": lambda: (_cells(neighboring="replace_one", **_PUBLIC), X, Y),
     "frame": lambda: (P3GMSynthesizer(target="job", random_state=0), FRAME),

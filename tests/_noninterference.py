@@ -362,6 +362,7 @@ CASES = {
     "arrays, net, back": Case(_p3gm(**_DEEP), "array", back=True),
     "images": Case(_p3gm(epsilon=400.0, **_PIXELS, bounds=(0, 16)), "images, classes"),
     "images, learned, replace_one": Case(_p3gm(**_PIXELS, neighboring=REPLACE), "images, classes"),
+    "images, features": Case(_p3gm(**_PIXELS, decoder="features", bounds=(0, 16)), "images, classes"),
     "moments, replace_one": Case(_moment(neighboring=REPLACE), "array"),
     "frame": Case(_p3gm(target="job"), "frame"),
     "frame, back": Case(_p3gm(target="job"), "frame", back=True),

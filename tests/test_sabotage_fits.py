@@ -6,6 +6,7 @@ import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
 import test_class_norms
 import test_dp_pca
+import test_image_features
 import test_subclusters
 from _fits import (
     FITS,
@@ -29,7 +30,7 @@ from skdpgen.data import scaling as _scaling
 from skdpgen.mechanisms import _selection as selection
 from skdpgen.mixture import _em
 from skdpgen.nn import DPNet
-from skdpgen.synthesizers import _array_model, _frame_model, _p3gm
+from skdpgen.synthesizers import _array_model, _frame_model, _image_features, _p3gm
 from skdpgen.tabular import _learning as learning
 
 LEARNING = ["mixture by class", "arrays", "frame"]
@@ -67,6 +68,13 @@ CELLS = {
 }
 CELLS_JOINED = Claim(
     test_subclusters.test_a_joining_row_leaves_the_cells_of_the_others_and_adds_its_own_moments_alone, 3
+)
+FEATURES = [
+    Claim(test_image_features.test_the_sensitivity_of_features_is_attained_and_not_exceeded, relation)
+    for relation in ("add_or_remove_one", "replace_one")
+]
+FEATURES_JOINED = Claim(
+    test_image_features.test_a_joining_image_leaves_the_features_of_the_others_and_adds_its_own_moments_alone, 3
 )
 SEEDED = "type(make_noise_generator())('seeded', seed=self.random_state or 0)"
 UNPACKED = "$released = unpack_moments(add_gaussian($sums, $noise, $rng, $neighboring), $rest)"
@@ -194,6 +202,32 @@ MUTANTS = [
             _array_model.release_subclusters,
             ("add_gaussian($query, $noise_multiplier, $rest)", "add_gaussian($query, 0.9 * $noise_multiplier, $rest)"),
         ),
+    ),
+    (
+        "noise multiplier of features below the charge",
+        _ledger("arrays, features"),
+        (
+            _image_features.refine_images,
+            ("add_gaussian($query, $noise, $rest)", "add_gaussian($query, 0.9 * $noise, $rest)"),
+        ),
+    ),
+    (
+        "features clipped where no row is",
+        FEATURES,
+        (
+            _image_features.feature_moments,
+            ("class_moments($rest, l2_bound=$radius)", "class_moments($rest, l2_bound=100 * $radius)"),
+        ),
+    ),
+    (
+        "features less their mean over the rows",
+        [FEATURES_JOINED],
+        (_image_features.feature_moments, ("$space.encode($scaled)", "$space.encode($scaled) - $scaled.mean()")),
+    ),
+    (
+        "rows kept with the features of images",
+        _kept("arrays, features"),
+        (_image_features.refine_images, ("$start", "$2.__dict__['rows'] = $1")),
     ),
     (
         "cells cut at the mean of the rows",

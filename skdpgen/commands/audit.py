@@ -179,7 +179,7 @@ def _audit_model(name, settings, arguments):
         settings = {**units, **settings}
         estimator.set_params(**units)
     # a model that can train a network and trains none takes no parameter of networks
-    network = {} if known.get("decoder") == "released" else NETWORK
+    network = {} if known.get("decoder", "net") != "net" else NETWORK
     declared = {key: value for key, value in {**DECLARED, **network, **settings}.items() if key in known}
     if arguments.learned:
         declared = {

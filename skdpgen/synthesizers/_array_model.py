@@ -23,6 +23,7 @@ from ..generators.gaussians import (
     normal_radius,
     scale_mixture,
 )
+from ..generators.refined_images import RefinedImages
 from ..mechanisms import (
     add_gaussian,
     class_first_moments,
@@ -36,6 +37,7 @@ from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 from ..mixture import GaussianMixtureParameters
 from ..mixture._em import clip_covariances
 from ..utils.blocks import exact_product, map_blocks
+from ._image_features import refine_images
 from ._released import NetGenerator, ReleasedModel
 
 __all__ = ["ArrayModel", "fit_array_model", "release_class_norms", "release_subclusters", "subcluster_codes"]
@@ -43,6 +45,8 @@ __all__ = ["ArrayModel", "fit_array_model", "release_class_norms", "release_subc
 # Principal components. Images are drawn in (nearly) all: a classifier trained on images without any variance in some
 # direction leans on where the classes lie along it.
 _MOST_COMPONENTS, _MOST_OF_IMAGES = 60, 400
+# Generators by their name in a release file.
+_KINDS = {LinearGenerator: "linear", NetGenerator: "net", RefinedImages: "refined"}
 
 
 class ArrayModel(ReleasedModel):
@@ -51,7 +55,7 @@ class ArrayModel(ReleasedModel):
     Parameters
     ----------
     codec : ArrayCodec
-    generator : LinearGenerator or NetGenerator
+    generator : LinearGenerator, RefinedImages or NetGenerator
     row_count : float
     component_weights : array of shape (n_components,)
         Of classes, where the model has them, else of the Gaussians of the prior.
@@ -121,14 +125,14 @@ class ArrayModel(ReleasedModel):
 
     def _state(self):
         return {
-            "generator_kind": "net" if isinstance(self.generator, NetGenerator) else "linear",
+            "generator_kind": _KINDS[type(self.generator)],
             "generator": self.generator.to_state(),
             "residual_variance": self.residual_variance,
         }
 
     @classmethod
     def _restore(cls, codec, state):
-        generator = NetGenerator if state["generator_kind"] == "net" else LinearGenerator
+        generator = {kind: made for made, kind in _KINDS.items()}[state["generator_kind"]]
         shared = (state["row_count"], state["component_weights"], state["residual_variance"])
         return cls(codec, generator.from_state(state["generator"]), *shared)
 
@@ -177,6 +181,8 @@ def fit_array_model(rows, model, fit):
         gaussians.cells,
     )  # fmt: skip
     weights = class_weights(gaussians.mixture.weights, gaussians.cells)
+    if model.features:
+        generator = refine_images(rows, codec, generator, fit)
     return ArrayModel(codec, generator, fit.sample_size(rows, weight), weights, gaussians.residual, weight)
 
 

@@ -55,6 +55,8 @@ _SPLITS = {
 }
 # Where the network refines the decoder of the moments, they remain most of the model.
 _REFINED_SPLIT = (0.8, 0.0, 0.2)
+# The moments of features are as important as those of the pixels.
+_FEATURES_SPLIT = (0.5, 0.0, 0.5)
 
 
 # ---- what a fit carries -------------------------------------------------------------------------------------------
@@ -150,6 +152,8 @@ class MomentSettings:
         Trained by DP-SGD; None is the function of the released moments.
     units : UnitSettings or None
         What is released of units of several rows; None is nothing.
+    features : bool
+        Images: whether the moments of their wavelet features are released too, and samples are moved to them.
     """
 
     n_components: int | str | None = "auto"
@@ -157,6 +161,7 @@ class MomentSettings:
     mixture: object | None = None
     decoder: object | None = None
     units: object | None = None
+    features: bool = False
 
     @property
     def moments_alone(self):
@@ -387,10 +392,11 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
     -------
     list of Phase
     """
-    mixture, net = model.mixture is not None, model.decoder is not None
+    mixture, net, features = model.mixture is not None, model.decoder is not None, model.features
     if split is None:
         split = _REFINED_SPLIT if net and model.decoder.refines else _SPLITS[mixture, net]
-    for share, used, name in zip(split, (True, mixture, net), ("encoder", "mixture", "decoder")):
+        split = _FEATURES_SPLIT if features else split
+    for share, used, name in zip(split, (True, mixture, net or features), ("encoder", "mixture", "decoder")):
         if used and not share > 0:
             raise ValueError(f"budget_split gives nothing to the {name}, which this model has")
         if share > 0 and not used:
@@ -412,6 +418,8 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
         phases.append(Phase("mixture", em, steps=model.mixture.steps))
     if net:
         phases.append(model.decoder.training.phase("decoder", decoder))
+    if features:
+        phases.append(Phase("features", decoder))
     return phases
 
 

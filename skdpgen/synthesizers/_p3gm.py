@@ -143,13 +143,16 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         "mixture": type of the covariances.
     em_steps : int, default=8
         "mixture": number of DP-EM steps; each is one release.
-    decoder : {"released", "net"}, default="released"
+    decoder : {"released", "net", "features", "auto"}, default="released"
         "released" is a function of the released moments: for arrays the inverse PCA, for tables a log-linear decoder
         fitted to all released one-way and two-way tables. "net" has a network trained by DP-SGD. For tables without a
         mixture, its output is added to the logits of the released decoder, and is zero before the first step. It is
         trained on the exact log-likelihood of the rows. For arrays, with a mixture, with `latent_variance` or
         `warm_start_steps`, and with a `P3GMModule`, it takes the place of the released decoder, as in the paper. It is
-        then warm-started on rows sampled from that decoder and trained on the ELBO.
+        then warm-started on rows sampled from that decoder and trained on the ELBO. "features", for images without a
+        mixture, releases the moments of wavelet features beside those of the pixels; `sample` then moves each image of
+        the released decoder, by gradient steps, until its features have those moments. "auto" is "features" for images
+        without a mixture, else "released": on Adult no network was better.
     latent_variance : {"learned", "zero"} or None, default=None
         "net" in the place of the released decoder: variance of the encoder; "zero" is the autoencoder of the paper.
         None is "learned".
@@ -181,7 +184,8 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         it is the file of the model, for ``skdpgen.load``. Not with `unit`.
     budget_split : (float, float, float) or None, default=None
         Shares of encoder, mixture and decoder in the squared Gaussian-DP parameter; None depends on prior and decoder:
-        (.8, 0, .2) for a network that refines the released decoder.
+        (.8, 0, .2) for a network that refines the released decoder, (.5, 0, .5) for "features", whose moments are those
+        of the decoder.
     preset : str or None, default=None
         "paper/mnist", "paper/adult", ...: settings of the paper's Table IV, in place of the parameters they concern.
     unit : column name or None, default=None
@@ -270,7 +274,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         "n_mixture": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "covariance_type": [StrOptions({"full", "diag"})],
         "em_steps": [Interval(Integral, 1, None, closed="left")],
-        "decoder": [StrOptions({"released", "net"})],
+        "decoder": [StrOptions({"released", "net", "features", "auto"})],
         "latent_variance": [StrOptions({"learned", "zero"}), None],
         "likelihood": [StrOptions({"auto", "bernoulli", "gaussian"})],
         "warm_start_steps": [Interval(Integral, 0, None, closed="left"), None],
@@ -374,7 +378,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         classes where noise is low); for tables of 3 to 24 columns beside the target, modelled without mixture and
         network, one for the interactions of all triples of columns, and of such models with `unit` one for tables of
         the units: of their `unit_columns` and number of rows; with "mixture", `em_steps` more; with "net", `steps`
-        Poisson-sampled ones.
+        Poisson-sampled ones; with "features" one for the moments of wavelet features.
         """
         return self._fit(X, y, groups)
 
@@ -384,6 +388,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         )
         split = moment_split(parameters["budget_split"])
         rows = self._read(X, y, groups, parameters)
+        parameters["decoder"] = _decoder(parameters, rows)
         model = _settings(parameters, self._seed(), refines=_refines(parameters, rows))
         if model.decoder is not None:
             sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
@@ -440,6 +445,8 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
     def score(self, X, y=None):
         """Return the mean log-likelihood of rows, or the ELBO where a network replaces the decoder (higher is better).
 
+        With ``decoder="features"`` it is that of the released Gaussians, before images are moved.
+
         It is computed from the rows given without protection: do not publish it.
         """
         check_is_fitted(self)
@@ -474,7 +481,28 @@ def _settings(parameters, seed, refines):
             _WARM_STEPS if warm is None else warm,
             refines,
         )
-    return MomentSettings(parameters["n_components"], shows_bars(parameters["progress"]), mixture, decoder)
+    features = parameters["decoder"] == "features"
+    return MomentSettings(
+        parameters["n_components"], shows_bars(parameters["progress"]), mixture, decoder, features=features
+    )
+
+
+def _decoder(parameters, rows):
+    """The decoder that is meant, by public facts alone.
+
+    Raises
+    ------
+    InvalidInputError
+        "features" is asked for where rows are no images, or have no Gaussian of their own class.
+    """
+    wanted = parameters["decoder"]
+    images = not isinstance(rows, FrameRows) and rows.image_shape is not None
+    possible = images and parameters["prior"] in ("auto", "class_conditional")
+    if wanted == "features" and not possible:
+        raise InvalidInputError('decoder="features" needs image_shape=, and prior="auto" or "class_conditional"')
+    if wanted == "auto":
+        return "features" if possible else "released"
+    return wanted
 
 
 def _refines(parameters, rows):

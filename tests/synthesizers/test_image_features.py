@@ -1,0 +1,244 @@
+"""decoder="features": one release of the moments of wavelet features, which sampled images are moved to."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from _claims import RELATIONS, assert_sensitivity
+from sklearn.datasets import load_digits
+
+from skdpgen import P3GMSynthesizer, PrivacyAccountant, load
+from skdpgen.data.arrays import ArrayRows
+from skdpgen.exceptions import InvalidInputError
+from skdpgen.generators import refined_images
+from skdpgen.generators.gaussians import ClassLatents
+from skdpgen.generators.refined_images import FeatureSpace, RefinedImages, feature_maps, feature_space
+from skdpgen.mechanisms import exact_value
+from skdpgen.mixture import GaussianMixtureParameters
+from skdpgen.nn._wavelets import WaveletFeatures
+from skdpgen.synthesizers import _image_features
+from skdpgen.synthesizers._image_features import feature_moments
+from skdpgen.testing import seeded_noise
+from skdpgen.utils.noise import make_noise_generator
+
+SHAPE, D = (4, 5), 20
+FACTS = {"bounds": (0, 16), "l2_bound": 8.0, "classes": range(10), "image_shape": (8, 8)}
+DIGITS = {**FACTS, "random_state": 0, "progress": False}
+MATRIX = np.random.default_rng(5).normal(size=(WaveletFeatures(SHAPE).n_features, 3))
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Fewer synthetic images."""
+    monkeypatch.setattr(refined_images, "_IMAGES", 1000)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load_digits(return_X_y=True)
+
+
+def _space(radius=0.2):
+    """Features of images of two classes, chosen without any image."""
+    middle = WaveletFeatures(SHAPE)(torch.full((1, D), 0.5, dtype=torch.float64)).numpy() @ MATRIX
+    centers = np.concatenate([middle, middle + 0.05])
+    return FeatureSpace(SHAPE, np.zeros(D), np.ones(D), MATRIX, np.arange(2), centers, centers, radius)
+
+
+def _query(X, y, radius=0.2):
+    public = {"bounds": (0, 1), "l2_bound": 4.0, "classes": [0, 1], "target_type": None, "image_shape": SHAPE}
+    rows = ArrayRows(np.asarray(X, dtype=np.float64), np.minimum(y, 1), on_invalid="clip", **public)
+    codec = rows.learn({}, 0.0, make_noise_generator("fast"), "add_or_remove_one", n_frequencies=3)
+    rows.codes = np.where(np.asarray(y) > 1, -1, y)  # as of a class that was not learned
+    return feature_moments(rows, codec, _space(radius))
+
+
+# ---- the features --------------------------------------------------------------------------------------------------
+def test_wavelet_features_are_averages_of_an_image_and_of_its_moduli(rng):
+    shape = (9, 6, 2)
+    rows = rng.random((3, 9 * 6 * 2))
+    module = WaveletFeatures(shape, n_angles=4)
+    found = module(torch.from_numpy(rows)).numpy()
+    assert found.shape == (3, module.n_features)
+    wavelets = [(w[:4, 0] + 1j * w[4:, 0]).numpy() for w in (module.wavelets0, module.wavelets1)]
+    for kernels in wavelets:  # waves, of mean zero
+        assert np.abs(kernels.sum(axis=(1, 2))).max() < 1e-3 < np.abs(kernels).max()
+
+    def average(image, distance, n_down, n_across):
+        places = [
+            np.exp(-((np.arange(side) - (np.arange(n)[:, None] * distance + (distance - 1) / 2)) ** 2) / 8)
+            for side, n in zip(image.shape, (n_down, n_across))
+        ]
+        return (places[0] @ image @ places[1].T) / (8 * np.pi)
+
+    images = rows.reshape(3, *shape)
+    for image, features in zip(images, found):
+        for channel, own in zip(image.transpose(2, 0, 1), features.reshape(2, 9, 3, 2)):
+            np.testing.assert_allclose(own[0], average(channel, 4, 3, 2), atol=1e-3)
+            for i, kernel in enumerate([*wavelets[0], *wavelets[1]]):
+                reach = len(kernel) // 2
+                wide = np.pad(channel, reach)
+                windows = np.lib.stride_tricks.sliding_window_view(wide, kernel.shape)[::2, ::2]
+                moduli = np.abs((windows * kernel).sum(axis=(2, 3)))
+                np.testing.assert_allclose(own[1 + i], average(moduli, 2, 3, 2), atol=2e-3)
+
+
+@pytest.mark.parametrize("joined", [1, 3, 17])
+def test_a_joining_image_leaves_the_features_of_the_others_and_adds_its_own_moments_alone(rng, joined):
+    X, more = rng.random((300, D)), rng.random((joined, D))
+    y, their = rng.integers(0, 3, 300), rng.integers(0, 3, joined)
+    np.testing.assert_array_equal(_space().encode(np.concatenate([more, X]))[joined:], _space().encode(X))
+    whole = _query(np.concatenate([more, X]), np.concatenate([their, y]))
+    np.testing.assert_array_equal(exact_value(whole), exact_value(_query(X, y)) + exact_value(_query(more, their)))
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_the_sensitivity_of_features_is_attained_and_not_exceeded(rng, relation):
+    base, labels = rng.random((4, D)), [0, 1, 0, 1]
+    far = [np.zeros(D), np.ones(D), *rng.integers(0, 2, (3, D)).astype(float)]
+    joined = [(np.vstack([base, x]), np.array([*labels, k])) for x in far for k in (0, 1, 2)]
+    if relation == "add_or_remove_one":
+        pairs = [((base, np.array(labels)), data) for data in joined]
+    else:
+        pairs = [(one, other) for one in joined for other in joined]
+    assert_sensitivity(lambda data: _query(*data, radius=0.02), pairs, attained=pairs, relation=relation)
+
+
+# ---- the images ----------------------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def generator(digits):
+    with seeded_noise(1, quiet=True):
+        return P3GMSynthesizer(4.0, **DIGITS).fit(*digits).model_.generator
+
+
+def _latents(means, covariances):
+    mixture = GaussianMixtureParameters(np.full(len(means), 1 / len(means)), means, covariances, "full")
+    counts = np.ones(len(means))
+    return ClassLatents(counts, means, means.mean(axis=0), np.eye(means.shape[1]), mixture, 0.0, 0.0)
+
+
+def test_images_whose_features_have_the_released_moments_stay_as_they_are(generator, few, rng):
+    space = feature_space(generator, (8, 8), rng)
+    spreads = [space.features[space.classes == c] - space.centers[c] for c in range(10)]
+    own = _latents(space.centers, np.stack([spread.T @ spread / len(spread) for spread in spreads]))
+    refined = RefinedImages.of(generator, space, own)
+    refined.maps = np.tile(np.eye(space.matrix.shape[1]), (10, 1, 1))
+    classes = np.arange(50) % 10
+    drawn = (each.sample(classes, np.random.default_rng(0)) for each in (refined, generator))
+    np.testing.assert_allclose(*drawn, atol=0.02)
+
+
+def test_the_map_of_features_gives_a_class_its_released_covariance(generator, few, rng, monkeypatch):
+    monkeypatch.setattr(refined_images, "_MOST_FEATURES", 20)
+    monkeypatch.setattr(refined_images, "_SHARED", 0)
+    space = feature_space(generator, (8, 8), rng)
+    roots = rng.normal(size=(10, 20, 20))
+    wanted = roots @ roots.transpose(0, 2, 1)
+    maps = feature_maps(space, _latents(space.centers, wanted))
+    for c in range(10):
+        moved = (space.features[space.classes == c] - space.centers[c]) @ maps[c]
+        np.testing.assert_allclose(moved.T @ moved / len(moved), wanted[c], atol=0.1 * np.abs(wanted[c]).max())
+
+
+def test_images_with_features_are_nearer_to_the_real_ones(digits, few):
+    X, y = digits
+    module, gaps = WaveletFeatures((8, 8)), {}
+    with seeded_noise(1, quiet=True):
+        for decoder in ("released", "features"):
+            synth = P3GMSynthesizer(20.0, decoder=decoder, **DIGITS).fit(X, y)
+            drawn, labels = synth.sample(600, random_state=1)
+            ours, real = (module(torch.from_numpy(each / 16)).numpy() for each in (drawn, X))
+            means = [np.stack([f[at == c].mean(axis=0) for c in range(10)]) for f, at in ((ours, labels), (real, y))]
+            gaps[decoder] = np.linalg.norm(means[0] - means[1])
+    assert gaps["features"] < 0.6 * gaps["released"]
+
+
+# ---- the fit -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("neighboring", RELATIONS)
+def test_the_moments_of_features_are_one_release_of_half_the_budget(digits, few, neighboring):
+    with seeded_noise(1, quiet=True):
+        synth = P3GMSynthesizer(3.0, decoder="features", neighboring=neighboring, **DIGITS).fit(*digits)
+    synth.card_.verify()
+    report = synth.accountant_.report()
+    assert report["release"].tolist() == ["mean", "norm", "moments", "greys", "features"]
+    squares = 1 / np.square(report["noise_multiplier"].to_numpy(dtype=float))
+    share = squares[-1] / squares.sum()
+    assert share == pytest.approx(0.5, abs=0.03)
+
+
+def test_a_model_with_features_is_saved_pickled_and_conditioned(digits, few, tmp_path):
+    with seeded_noise(1, quiet=True):
+        synth = P3GMSynthesizer(5.0, decoder="features", **DIGITS).fit(*digits)
+    expected = synth.sample(40, random_state=3)
+    synth.save(tmp_path / "model.safetensors")
+    for again in (load(tmp_path / "model.safetensors"), pickle.loads(pickle.dumps(synth))):
+        for found, one in zip(again.sample(40, random_state=3), expected):
+            np.testing.assert_array_equal(found, one)
+    assert expected[0].min() >= 0
+    assert expected[0].max() <= 16
+    drawn, _ = synth.sample(20, given={28: 12.0}, random_state=0)
+    np.testing.assert_array_equal(drawn[:, 28], 12.0)
+    assert np.isfinite(synth.score(*digits))
+
+
+def test_images_without_labels_and_in_colour_have_features(few, rng):
+    X = rng.random((300, 6 * 5 * 3))
+    with seeded_noise(1, quiet=True):
+        facts = {"bounds": (0, 1), "l2_bound": 9.0, "image_shape": (6, 5, 3), "random_state": 0}
+        synth = P3GMSynthesizer(8.0, decoder="features", **facts).fit(X)
+    assert synth.sample(10).shape == (10, 90)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "data"),
+    [
+        ({"image_shape": None}, "array"),
+        ({"prior": "mixture"}, "array"),
+        ({"prior": "gaussian"}, "array"),
+        ({"image_shape": None, "bounds": None, "l2_bound": None, "classes": None}, "frame"),
+    ],
+)
+def test_features_of_what_is_no_image_are_refused_before_the_charge(digits, parameters, data):
+    X, y = digits if data == "array" else (pd.DataFrame({"a": np.arange(9.0)}), None)
+    accountant = PrivacyAccountant(1.0, 1e-5)
+    synth = P3GMSynthesizer(None, accountant=accountant, decoder="features", **{**DIGITS, **parameters})
+    with pytest.raises(InvalidInputError, match='decoder="features" needs image_shape'):
+        synth.fit(X, y)
+    assert not accountant.charges
+
+
+@pytest.mark.parametrize("name", ["steps", "sampling_rate", "gradient_bound", "device"])
+def test_parameters_of_dp_sgd_are_refused_with_features(digits, name):
+    value = {"steps": 3, "sampling_rate": 0.1, "gradient_bound": 0.5, "device": "cuda"}[name]
+    for decoder in ("features", "auto"):
+        with pytest.raises(ValueError, match=f"{name}= is used only with decoder='net'"):
+            P3GMSynthesizer(1.0, decoder=decoder, **{name: value}, **DIGITS).fit(*digits)
+
+
+def test_auto_decides_by_public_facts(digits, few):
+    X, y = digits
+    frame = pd.DataFrame({"a": [*"xyz"] * 20, "b": [*"pq"] * 30})
+    with seeded_noise(1, quiet=True):
+        images = P3GMSynthesizer(1.0, decoder="auto", **DIGITS).fit(X, y)
+        others = [
+            P3GMSynthesizer(1.0, decoder="auto", **{**DIGITS, "image_shape": None}).fit(X, y),
+            P3GMSynthesizer(1.0, decoder="auto", prior="mixture", em_steps=1, **DIGITS).fit(X, y),
+            P3GMSynthesizer(np.inf, decoder="auto", random_state=0, progress=False).fit(frame),
+        ]
+    assert isinstance(images.model_.generator, RefinedImages)
+    for synth in others:
+        released = synth.accountant_.report()["release"].tolist()
+        assert not {"features", "decoder"} & set(released)
+
+
+def test_without_noise_nothing_hides_the_moments_of_features(digits, few, monkeypatch):
+    kept = {}
+    real = _image_features.class_latents
+    monkeypatch.setattr(_image_features, "class_latents", lambda *a: kept.setdefault("latents", real(*a)))
+    with seeded_noise(1, quiet=True):
+        P3GMSynthesizer(np.inf, decoder="features", **DIGITS).fit(*digits)
+    np.testing.assert_allclose(kept["latents"].counts, np.bincount(digits[1]))
