@@ -16,6 +16,7 @@ from skdpgen.datasets import load_adult
 from skdpgen.metrics import one_way_tvd, protocol_classifiers, tstr_report, two_way_tvd
 from skdpgen.tabular import Numeric, TableEncoder
 
+from .development import DEVELOPMENT_TABLES, development_table
 from .models import CLASSIFIER, REAL, Model, find_model, verified_epsilon
 from .peers import find_peer
 
@@ -81,7 +82,7 @@ def table_benchmark(
 
     Parameters
     ----------
-    table : {"adult", "esr", "isolet", "credit"}, default="adult"
+    table : {"adult", "esr", "isolet", "credit"} or key of `DEVELOPMENT_TABLES`, default="adult"
     models : sequence of str, Model or callable, default=("P3GMSynthesizer",)
         Names of `benchmarks.models`, of synthesizers in `skdpgen.synthesizers` or of `benchmarks.peers`;
         "real data" evaluates the training rows themselves, the reference of every table; "DPNetClassifier" is trained
@@ -127,11 +128,11 @@ def table_benchmark(
     ----------
     S. Takagi, T. Takahashi, Y. Cao, M. Yoshikawa, "P3GM", ICDE 2021, Tables V, VI and VIII.
     """
-    if table not in TABLES:
-        raise ValueError(f"table must be one of {', '.join(TABLES)}; got {table!r}")
+    if table not in {*TABLES, *DEVELOPMENT_TABLES}:
+        raise ValueError(f"table must be one of {', '.join([*TABLES, *DEVELOPMENT_TABLES])}; got {table!r}")
     if classifiers is None and any(model != CLASSIFIER for model in models):
         protocol_classifiers()  # a missing package must not be found after a fit of an hour
-    bunch = getattr(datasets, TABLES[table])(data)
+    bunch = development_table(table) if table in DEVELOPMENT_TABLES else getattr(datasets, TABLES[table])(data)
     for seed in seeds:
         train, test = split_rows(bunch.frame, seed)
         if development:

@@ -32,7 +32,7 @@ from skdpgen.exceptions import BudgetExceededError
 from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.mechanisms import class_first_moments, class_moments
 from skdpgen.nn import DPNet, DPNetClassifier, P3GMModule, PartitionedVAEModule, PriVAEModule
-from skdpgen.tabular import Categorical, Schema
+from skdpgen.tabular import Categorical, Numeric, Schema
 
 N = 1009  # prime: no public size is equal to it, or to a multiple
 RARE = "rare, of one record alone"
@@ -143,6 +143,7 @@ FITS = {
     "frame, replace_one": lambda: (P3GMSynthesizer(target="job", neighboring="replace_one"), FRAME),
     "frame, category": lambda: (P3GMSynthesizer(), _CATEGORY, pd.Series(Y, name="label", dtype="category")),
     "frame, levels": lambda: (P3GMSynthesizer(schema=_levels(), target="work"), FRAME[["work", "age"]]),
+    "frame, grouped levels": lambda: (MomentSynthesizer(schema=_codes(), target="age"), FRAME[["work", "dose", "age"]]),
     "frame, net": lambda: (P3GMSynthesizer(net=_net(), **_DEEP), FRAME, Y),
     "frame, net by class": lambda: (
         P3GMSynthesizer(net=_net(), **{**_DEEP, "prior": "auto", "em_steps": 8}, target="job"),
@@ -199,6 +200,12 @@ def _of_persons(**parameters):
 
 def _levels():
     return Schema([Categorical("work", ("BAKER", "NURSE", "PILOT")), Categorical("age", ("new", "old"))])
+
+
+def _codes():
+    """So many declared categories that the column is modelled by groups of them."""
+    codes = ("BAKER", "NURSE", "PILOT", *(f"code {i}" for i in range(140)))
+    return Schema([Categorical("work", codes), Numeric("dose", (-5, 5)), Categorical("age", ("new", "old"))])
 
 
 def _fit(name, audit=None):

@@ -131,6 +131,12 @@ def _declared():
     )
 
 
+def _many_levels():
+    """A column of so many categories that it is modelled by groups of them."""
+    words = ("baker", "nurse", "pilot", *(f"job {i}" for i in range(130)))
+    return _declared().replace(Categorical("job", words, other="another", missing=True))
+
+
 def _levels():
     return Schema([Categorical("job", ("baker", "nurse", "pilot"), other="another", missing=True), Boolean("late")])
 
@@ -368,6 +374,10 @@ CASES = {
     "frame, back": Case(_p3gm(target="job"), "frame", back=True),
     "frame, much noise": Case(_moment(epsilon=1.0), "frame"),
     "frame, declared": Case(_p3gm(target="job", schema=_declared()), "frame"),
+    "frame, grouped levels": Case(_moment(target="late", schema=_many_levels()), "frame"),
+    "frame, grouped levels, replace_one": Case(
+        _moment(schema=_many_levels(), neighboring=REPLACE, constraints=["if late: job == 'nurse'"]), "frame"
+    ),
     "frame, replace_one": Case(_p3gm(target="late", neighboring=REPLACE), "frame"),
     "frame of words": Case(_p3gm(schema=_levels(), target="job"), "frame of words"),
     "frame, several targets": Case(_moment(**_SEVERAL), "frame"),

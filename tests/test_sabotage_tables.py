@@ -5,6 +5,7 @@ from __future__ import annotations
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
 import test_hidden_categories as hidden
+import test_level_groups as grouped
 import test_moment as moments
 import test_one_hot
 import test_sources as sources
@@ -13,6 +14,7 @@ from _fits import ledger_is_what_ran, nothing_private_is_kept
 from _sabotage import Claim, assert_caught, before, mutant_ids
 
 from skdpgen.data import frames as _frames
+from skdpgen.data.level_groups import LevelProfiles
 from skdpgen.data.sources import ChunkSource, add_sums
 from skdpgen.mechanisms._one_hot import _tables as one_hot_tables
 from skdpgen.mechanisms._one_hot import one_hot_moments, table_weights
@@ -31,6 +33,8 @@ TRIPLES = {
     r: Claim(test_triples.test_triple_sensitivity_is_attained_and_not_exceeded, r, (True, False, True, False, False))
     for r in (AR, RO)
 }
+PROFILES = {r: Claim(grouped.test_sensitivity_of_profiles_is_attained_and_not_exceeded, r, ("sick",)) for r in (AR, RO)}
+PROFILES_LEDGER = Claim(ledger_is_what_ran, "frame, grouped levels")
 TRIPLES_LEDGER = Claim(ledger_is_what_ran, "frame, triples")
 KEPT = Claim(nothing_private_is_kept, "frame, moments")
 
@@ -164,6 +168,30 @@ MUTANTS = [
         (
             _frames._release,
             ("add_gaussian($bounded_sum, $noise_multiplier, $rest)", "add_gaussian($bounded_sum, 0.0, $rest)"),
+        ),
+    ),
+    (
+        "profiles of one column paid, of others not",
+        [PROFILES[AR], PROFILES[RO]],
+        (
+            LevelProfiles.query,
+            (
+                "joint_histogram($rest)",
+                "__import__('dataclasses').replace(joint_histogram($rest), add_or_remove_one=1.0, replace_one=2**0.5)",
+            ),
+        ),
+    ),
+    (
+        "noise of the profiles below the charge",
+        [PROFILES_LEDGER],
+        (_frames.FrameRows._grouped, ("$noise['levels']", "0.9 * $noise['levels']")),
+    ),
+    (
+        "profiles released twice on one charge",
+        [PROFILES_LEDGER],
+        (
+            _frames.FrameRows._grouped,
+            ("$noisy, $sd = _release($rest)", "_release($rest)\n$noisy, $sd = _release($rest)"),
         ),
     ),
     (

@@ -15,6 +15,7 @@ from ..tabular import (
 )
 from ..tabular._construction import Construction
 from ..tabular._identifiers import insert_keys, merge_keys, split_keys
+from ..tabular._level_groups import LevelGroups
 from ..utils.file_checks import MOST_CLASSES, check_size
 from ..utils.printing import listed
 from .labels import label_codes
@@ -128,12 +129,15 @@ class FrameCodec:
     def optional(self, block):
         """Levels of a block that the data need not have, bool array of shape (block.size,)."""
         column = self.encoder.schema_[block.name]
-        other = getattr(column, "other", None)
-        optional = np.array([level is None or (other is not None and level == other) for level in block.levels])
+        groups, other = self.encoder.groups_.get(block.name), getattr(column, "other", None)
+        levels = block.levels if groups is None else self.encoder.levels_of(block.name)
+        optional = np.array([level is None or (other is not None and level == other) for level in levels])
         if (binning := self.encoder.binnings_.get(block.name)) is not None:
             optional[list(binning.doubtful)] = True
         if self.construction is not None:
-            optional |= self.construction.optional(block.name, block.levels)
+            optional |= self.construction.optional(block.name, levels)
+        if groups is not None:  # a group is optional if all its levels are
+            return np.bincount(groups.group, optional, groups.n_groups) == np.bincount(groups.group)
         return optional
 
     @property
@@ -227,11 +231,14 @@ class FrameCodec:
             # what the model sees, and the table from whose constraints its construction follows
             table = merge_keys(self.construction.table, self.keys)
             whole = {"schema": self.encoder.schema_.to_dict(), "table": table.to_dict()}
+        groups = [[name, groups.to_dict()] for name, groups in self.encoder.groups_.items()]
+        groups = {"groups": groups} if groups else {}
         return {
             "kind": "frame",
             **whole,
             # a list of pairs, since a column's name need not be a string
             "binnings": [[name, binning.to_dict()] for name, binning in self.encoder.binnings_.items()],
+            **groups,
             "target": list(self.target) if isinstance(self.target, tuple) else self.target,
             "y": self.y,
             "y_name": self.y_name,
@@ -243,7 +250,8 @@ class FrameCodec:
         """Rebuild from `to_state`."""
         binnings = {name: Binning.from_dict(content) for name, content in state["binnings"]}
         schema, keys = split_keys(Schema.from_dict(state["schema"]))
-        encoder = TableEncoder(schema, binnings=binnings).fit()
+        groups = {name: LevelGroups.from_dict(content) for name, content in state.get("groups", ())}
+        encoder = TableEncoder(schema, binnings=binnings, groups=groups).fit()
         target = tuple(state["target"]) if isinstance(state["target"], list) else state["target"]
         if state["y"] not in ("none", "series", "array"):
             raise ValueError("y must be one of none, series and array")

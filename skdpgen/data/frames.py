@@ -40,24 +40,31 @@ from ..utils.printing import listed
 from ..utils.validation import Interval, check_row_count, is_extension, python_value
 from .frame_codec import FrameCodec
 from .labels import is_numeric_target
+from .level_groups import MOST_GROUPS, LevelProfiles, bytes_of_profiles, grouped_columns, groups_above_noise
 from .rows_per_unit import max_rows_phases
 from .scores import score_moments
 from .sources import PUBLIC_ASSUMPTIONS, MemorySource, add_sums
 from .units import UnitSource, row_count_phases
 
-__all__ = ["FrameRows", "plan_bins", "prefers_scores"]
+__all__ = ["MOST_ONE_WAY_SHARE", "SEEN", "FrameRows", "correlation_over_noise", "plan_bins", "prefers_scores"]
 
-# Declared levels of a column above which a fit warns, and bytes of two-way tables above which it is refused.
-_MANY_LEVELS = 500
+# Bytes of two-way tables above which a fit is refused.
 _MOST_BYTES = 2 << 30
 # Copies of the two-way tables that a fit holds at its peak: of all classes together, and of each class (measured at
 # 1,000 to 2,500 levels and 1 to 12 classes, Linux, numpy 2).
-_COPIES_OF_ALL, _COPIES_OF_CLASSES = 7.0, 3.5
+_COPIES_OF_ALL, _COPIES_OF_CLASSES = 8.0, 3.5
 # Importance of a column. The noise of tables differs by the cube root of the ratio of their importance; outside this
 # interval one table would have no noise and another nothing else.
 _IMPORTANCE = Interval(Real, 1e-6, 1e6, closed="both")
 # Noise of a one-way count over the rows of an average level of a class; above it, scores replace tables.
 _ROUGH = 0.3
+# Smallest visible correlation from which two-way tables get less than their part, and from which they get nothing
+# (2,000 rows of Adult have .6 at epsilon 1, 1,000 rows 1.2: there a model without them is better by .03 AUROC).
+SEEN, _LEAST_SEEN = 0.4, 0.8
+# Columns above which scores show more than tables that the noise nearly hides.
+_MANY_COLUMNS = 40
+# Largest share of the one-way tables where there are two-way tables.
+MOST_ONE_WAY_SHARE = 1 - SEEN * (1 - SEEN) / _LEAST_SEEN
 # Columns beside the target up to which the interactions of all triples are released: 2,024 triples.
 _MOST_COLUMNS = 24
 # Cells of a column of few integers: its bins are learned where those of other columns are not.
@@ -162,6 +169,7 @@ class FrameRows:
         self._targets = targets
         if len(targets) == len(schema):
             raise InvalidInputError("the frame has no column except the target: add columns to model")
+        self.grouped = grouped_columns(schema, targets)
         self.most_bins, self.most_categories = _room(schema, targets)
         checked = functools.partial(
             _checked,
@@ -289,6 +297,7 @@ class FrameRows:
             # The number of rows, by which the moments are planned, is a sum over cells of a public grid. Learned
             # categories have as many cells as there are distinct values, and the noise of their sum would show it.
             Phase("bins", share) if numbers else Phase("rows", share / 5),
+            *([Phase("levels", 2 * share)] if self.grouped else []),
             *row_count_phases(self.unit, share),
         ]
 
@@ -340,9 +349,20 @@ class FrameRows:
                 one_way_share = 0.0
                 if numbers:  # more bins cost nothing
                     binnings = bins_from_histogram(noisy, schema, sd, self.most_bins)
-        encoder = TableEncoder(schema, binnings=binnings).fit()
+        visible = correlation_over_noise(row_count, n_blocks, classes, noise_of_tables)
+        groups = self._grouped(schema, binnings, visible, noise_multipliers, rng, neighboring)
+        encoder = TableEncoder(schema, binnings=binnings, groups=groups).fit()
         facts = {"keys": self.keys, "learned": self.schema.incomplete, "construction": self.construction}
         return FrameCodec(encoder, self.target, self.y, self.y_name, **facts), one_way_share
+
+    def _grouped(self, schema, binnings, visible, noise_multipliers, rng, neighboring):
+        """Groups of the levels of the columns of many categories, from their release."""
+        if not self.grouped:
+            return {}
+        profiles = LevelProfiles(schema, binnings, self.grouped, self._targets)
+        query = functools.partial(_profiles, profiles=profiles, construction=self.construction)
+        noisy, sd = _release(self.source.reduce(query, add_sums), noise_multipliers["levels"], rng, neighboring)
+        return profiles.groups(noisy, sd, groups_above_noise(visible))
 
     def follow(self, codec):
         """Nothing to do: frames are encoded by their codec, released now or before, without a change to the rows."""
@@ -391,6 +411,10 @@ class FrameRows:
 # ---- queries of a chunk of rows ----------------------------------------------------------------------------------
 def _seen(chunk, query, schema, construction, **unit_sizes):
     return query(chunk if construction is None else construction.encode(chunk), schema, **unit_sizes)
+
+
+def _profiles(chunk, profiles, construction, **unit_sizes):
+    return profiles.query(chunk if construction is None else construction.encode(chunk), **unit_sizes)
 
 
 def _checked(chunk, schema, on_invalid, whole, apart, construction):
@@ -531,20 +555,28 @@ def plan_bins(n_rows, n_blocks, n_classes, noise_multiplier, *, weakest=0.25, mo
     A correlation rho between two columns of k bins has a singular value of about ``n rho / k`` in the pair table of a
     class of n rows. That of the noise is ``2 sd sqrt(k)`` with sd = noise_multiplier * sqrt(number of pairs). k is the
     largest number at which rho = `weakest` still exceeds the noise. The one-way tables get the part of the squared
-    sensitivity that equals the smallest correlation that exceeds the noise at that k. Where that is above .4, two-way
-    tables do more harm than good (first 2,000 rows of Adult: AUROC .871 without them, .851 with them). They are then
-    not released, and the share is 1.
+    sensitivity that equals the smallest correlation that exceeds the noise at that k. From .4 on, what the two-way
+    tables get falls as that correlation rises, since ever fewer of them show anything: they are drawn towards
+    independence by their noise (see `fit_tables`). Where none could, they are not released, and the share is 1.
 
     Returns
     -------
     n_bins : int
     one_way_share : float in [0.1, 1]
     """
+    ratio = correlation_over_noise(n_rows, n_blocks, n_classes, noise_multiplier)
+    n_bins = int(np.clip(round((weakest * ratio) ** (2 / 3)), least, most))
+    seen = n_bins**1.5 / ratio
+    if seen <= SEEN:
+        return n_bins, float(max(seen, 0.1))
+    few = seen <= _LEAST_SEEN and n_blocks <= _MANY_COLUMNS
+    return n_bins, float(1 - SEEN * (1 - SEEN) / seen) if few else 1.0
+
+
+def correlation_over_noise(n_rows, n_blocks, n_classes, noise_multiplier):
+    """Ratio of a correlation of 1 to the noise in a two-way table of one bin a column; see `plan_bins`."""
     noise = 2 * max(noise_multiplier, 1e-12) * np.sqrt(max(n_blocks * (n_blocks - 1) / 2, 1))
-    rows = max(n_rows / max(n_classes, 1), 1.0)
-    n_bins = int(np.clip(round((rows * weakest / noise) ** (2 / 3)), least, most))
-    seen = noise * n_bins**1.5 / rows
-    return n_bins, float(max(seen, 0.1)) if seen <= 0.4 else 1.0
+    return max(n_rows / max(n_classes, 1), 1.0) / noise
 
 
 def _as_classes(column):
@@ -626,9 +658,11 @@ _FEWER_LEVELS = "merge categories, drop the column, or declare it as an Identifi
 
 def _room(schema, targets):
     """Most bins and learned categories of a column, from public facts alone; refuse tables beyond the memory."""
-    known = {c.name: _size(c) for c in schema.columns if isinstance(c, Categorical | Boolean) and c.complete}
-    many = sorted((name for name in known if known[name] > _MANY_LEVELS), key=known.get, reverse=True)
-    largest = ", ".join(f"{name!r} ({known[name]})" for name in many[:5])
+    declared = {c.name: _size(c) for c in schema.columns if isinstance(c, Categorical | Boolean) and c.complete}
+    grouped = grouped_columns(schema, targets)
+    known = {**declared, **dict.fromkeys(grouped, MOST_GROUPS + 2)}  # "other" and missing are alone
+    largest = sorted(known, key=declared.get, reverse=True)[:5]
+    largest = ", ".join(f"{name!r} ({declared[name]})" for name in largest)
     for bins, categories in _ROOM:
         sizes = {
             c.name: known.get(c.name, (categories + 1 if isinstance(c, Categorical) else bins) + c.missing)
@@ -646,18 +680,12 @@ def _room(schema, targets):
     # of the declared levels: learned categories may be fewer
     levels = sum(size for name, size in known.items() if name not in targets)
     needed, memory = 8 * levels**2 * (_COPIES_OF_ALL + _COPIES_OF_CLASSES * classes), physical_memory()
+    needed = max(needed, bytes_of_profiles([declared[name] for name in grouped], len(schema)))
     if memory is not None and needed > memory:
         raise InvalidInputError(
             f"the fit would take about {needed / 2**30:.0f} GiB of memory, and this machine has "
             f"{memory / 2**30:.0f} GiB: {_FEWER_LEVELS}"
             + (f"; the columns with the most levels are {largest}" if largest else "")
-        )
-    if many:
-        warnings.warn(
-            f"columns with more than {_MANY_LEVELS} declared categories: {largest}. The fit is slow, takes about "
-            f"{max(needed / 2**30, 0.1):.2g} GiB of memory, and the noise hides rare categories: {_FEWER_LEVELS}",
-            UtilityWarning,
-            stacklevel=2,
         )
     return bins, categories
 

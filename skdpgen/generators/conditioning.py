@@ -49,8 +49,9 @@ def _conditions(codec, given):
     """The conditions on what the model sees, and those on columns that constraints construct."""
     schema, seen, construction = _schema_of(codec, given), codec.encoder.schema_, codec.construction
     changed = () if construction is None else construction.changed
-    blocks = {block.name: block for block in codec.encoder.blocks_}
-    levels = {name: np.ones(block.size) for name, block in blocks.items()}
+    blocks, groups = {block.name: block for block in codec.encoder.blocks_}, dict(codec.encoder.groups_)
+    of_column = {name: codec.encoder.levels_of(name) if name in groups else b.levels for name, b in blocks.items()}
+    levels = {name: np.ones(len(of)) for name, of in of_column.items()}
     binnings, exact, left = dict(codec.encoder.binnings_), {}, []
     for name, wanted in given.items():
         column = schema[name]
@@ -58,24 +59,26 @@ def _conditions(codec, given):
             condition = _Wanted(column, wanted)
             if (merged := construction.merged_with(name)) is None:
                 left.append(condition)
-                _narrow(levels, binnings, blocks, condition, construction, seen, given)
+                _narrow(levels, binnings, of_column, condition, construction, seen, given)
             else:
-                levels[merged] *= construction.shares(name, seen, blocks[merged].levels, condition.of_values)
+                levels[merged] *= construction.shares(name, seen, of_column[merged], condition.of_values)
         elif isinstance(column, Categorical | Boolean):
-            levels[name] = _level_shares(wanted, blocks[name].levels, name)
+            levels[name] = _level_shares(wanted, of_column[name], name)
         else:
             levels[name], binnings[name], value = _bin_shares(wanted, column, binnings[name])
             if value is not None:
                 exact[name] = restore(np.array([value]), column)
+    for name in groups:
+        levels[name], groups[name] = groups[name].given(levels[name])
     classes = np.ones(1)
     for name in codec.targets:
         classes = np.outer(classes, levels[name]).ravel()
     flat = np.concatenate([np.zeros(0), *(levels[block.name] for block in codec.blocks)])
-    cut = replace(codec, encoder=TableEncoder(seen, binnings=binnings).fit())
+    cut = replace(codec, encoder=TableEncoder(seen, binnings=binnings, groups=groups).fit())
     return _Conditions(flat, classes, cut, exact), left
 
 
-def _narrow(levels, binnings, blocks, condition, construction, seen, given):
+def _narrow(levels, binnings, of_column, condition, construction, seen, given):
     """Cut what the model sees to what a condition on a constructed column needs: fewer rows are drawn again."""
     name = condition.column.name
     found = construction.implied(name, condition.allows, *condition.range, seen)
@@ -83,7 +86,7 @@ def _narrow(levels, binnings, blocks, condition, construction, seen, given):
         return
     at, low, high = found
     if isinstance(seen[at], Categorical | Boolean):
-        levels[at] *= condition.of_values(blocks[at].levels)
+        levels[at] *= condition.of_values(of_column[at])
         return
     if low is not None:
         share, binnings[at] = _cut(binnings[at], low, high)

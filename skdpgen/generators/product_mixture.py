@@ -43,6 +43,7 @@ _SPREAD = 2.0
 _LEARNING_RATE = 0.08
 # Multiplications of a fit in its larger products, about ten seconds; and the fewest steps, whatever they take.
 _MOST_PRODUCTS, _FEWEST_STEPS = 2e11, 60
+_TINY = np.finfo(np.float64).tiny
 # Chance that the noise makes any of the optional levels look present when all of them are empty.
 _LEVEL_TOO_MANY = 1e-3
 
@@ -187,7 +188,7 @@ class TableModel(ProductMixture):
 # ---- the fit -------------------------------------------------------------------------------------------------------
 def fit_tables(
     released, noise_sd, n_levels, rng, *, optional=None, n_components=30, n_restarts=5, n_iter=300, progress=None,
-    triples=None,
+    triples=None, shrink=False,
 ):  # fmt: skip
     """Fit prior and decoder to released one-way and two-way tables, and interactions: post-processing.
 
@@ -211,6 +212,9 @@ def fit_tables(
     triples : ReleasedTriples, default=None
         Interactions of three columns. Those that a fit to the tables alone misses by more than the noise take part in
         the fit.
+    shrink : bool, default=False
+        Whether two-way tables are drawn towards independence first: for those that the noise nearly hides. Where it
+        does not, the restarts tell noise from rows better (40,000 rows of Adult: mean TVD .018 without, .020 with it).
 
     Returns
     -------
@@ -218,6 +222,8 @@ def fit_tables(
     """
     n_levels = np.asarray(n_levels, dtype=np.int64)
     counts, marginals, absent = consistent_marginals(released, noise_sd, n_levels, optional)
+    if shrink and released.pairs is not None:
+        released = released._replace(pairs=_shrunk_pairs(released, noise_sd, n_levels, counts, marginals))
     prior = _gaussian_prior(released, counts, marginals, n_components, n_levels, absent)
     if released.pairs is None or len(n_levels) < 2:
         restarts = [_one_point_a_class(marginals, prior.class_means)]
@@ -244,6 +250,24 @@ def fit_tables(
     points, weight, bias = (np.stack(parts) for parts in zip(*restarts))
     moments = (prior.mean, prior.components, prior.scale, prior.class_means, prior.class_covariances)
     return TableModel(n_levels, counts, *moments, points, weight, bias)
+
+
+def _shrunk_pairs(released, noise_sd, n_levels, counts, marginals):
+    """Two-way tables, each drawn towards independent columns as far as noise explains how it differs from them.
+
+    The factor is that of James and Stein: near 1 where columns depend on each other clearly, 0 where the noise alone
+    makes as large a difference. A fit to the tables as they are would describe the noise with few rows.
+    """
+    starts, block = _offsets(n_levels)[:-1], block_of_level(n_levels)
+    variance, pairs = _variance(noise_sd.pairs[0]), np.empty_like(released.pairs)
+    freedom = np.outer(n_levels - 1, n_levels - 1)
+    for k, p in enumerate(marginals):
+        independent = counts[k] * np.outer(p, p)
+        difference = released.pairs[k] - independent
+        square = np.add.reduceat(np.add.reduceat(difference**2 / variance, starts, axis=0), starts, axis=1)
+        kept = np.clip(1 - freedom / np.maximum(square, _TINY), 0.0, 1.0)
+        pairs[k] = independent + kept[np.ix_(block, block)] * difference
+    return pairs
 
 
 def _descend(restarts, loss, n_iter, progress):

@@ -14,7 +14,8 @@ from scipy.special import ndtri
 from .._types import BoundedSum, unit_of
 from ..accounting import PlannedCounts
 from ..data.frame_codec import FrameCodec
-from ..data.frames import plan_bins, prefers_scores
+from ..data.frames import MOST_ONE_WAY_SHARE, correlation_over_noise, plan_bins, prefers_scores
+from ..data.level_groups import error_of_a_level, grouped_columns, groups_above_noise
 from ..data.rows_per_unit import OpenUnit
 from ..data.scores import Scores, score_moments
 from ..mechanisms import selection_threshold
@@ -23,6 +24,7 @@ from ..mechanisms._one_hot import COUNT_SQUARE, table_weights
 from ..tabular import Boolean, Categorical, Datetime, Numeric, TableEncoder
 from ..tabular._binning import fine_grid
 from ..tabular._learning import enough_rows
+from ..tabular._level_groups import LevelGroups
 
 __all__ = ["CountErrors", "PlannedTable", "count_errors", "joint_sd", "smallest_kept", "weighs_units"]
 
@@ -106,17 +108,24 @@ def count_errors(codec, noise, neighboring, n_rows, importance, *, pairs=True, s
     CountErrors
     """
     if scores is not None:
-        return _errors_of_scores(codec, scores, noise, neighboring)
+        return _with_grouped(_errors_of_scores(codec, scores, noise, neighboring), codec, noise, neighboring)
     share = 1.0
     if pairs:
         relative = noise["moments"] * _weight(neighboring)
         share = plan_bins(n_rows, len(codec.n_levels), max(codec.n_classes, 1), relative)[1]
-        share = min(share, _MOST_SHARE)
-    return _errors_of_tables(codec, noise["moments"], neighboring, share, importance)
+        share = min(share, MOST_ONE_WAY_SHARE)
+    errors = _errors_of_tables(codec, noise["moments"], neighboring, share, importance)
+    return _with_grouped(errors, codec, noise, neighboring)
 
 
-# Largest share of the one-way tables where there are two-way tables: see `plan_bins`.
-_MOST_SHARE = 0.4
+def _with_grouped(errors, codec, noise, neighboring):
+    """Levels of a column that is modelled by groups have their own counts; two-way errors are those of a group."""
+    grouped = codec.encoder.groups_
+    if not grouped or "levels" not in noise:
+        return errors
+    of_level = error_of_a_level(joint_sd(len(grouped), noise["levels"], neighboring))
+    at = [block.name in grouped for block in codec.blocks]
+    return replace(errors, one_way=np.where(at, of_level, errors.one_way))
 
 
 def _errors_of_tables(codec, noise_multiplier, neighboring, share, importance):
@@ -285,7 +294,7 @@ class PlannedTable:
         n_blocks = len(self.schema) - len(self.targets)
         columns = [self._assumed(column) for column in self.schema.columns]
         schema = self.schema.replace(*columns)
-        classes = int(np.prod([len(schema[name].values) + schema[name].missing for name in self.targets]))
+        classes = int(np.prod([_size(schema[name]) for name in self.targets]))
         numbers = sum(not isinstance(column, Categorical | Boolean) for column in columns)
         moments = noise.get("moments", 0.0) * _weight(neighboring)
         n_bins, share = plan_bins(n_rows, n_blocks, classes, moments, most=self.most_bins)
@@ -297,7 +306,8 @@ class PlannedTable:
             as_scores = prefers_scores(n_rows, n_blocks, classes, moments, n_bins, learned)
             n_bins = self.most_bins if as_scores else n_bins
         target = (self.targets if len(self.targets) > 1 else self.targets[0]) if self.targets else None
-        codec = FrameCodec(TableEncoder(schema, n_bins=n_bins).fit(), target)
+        groups = self._assumed_groups(schema, correlation_over_noise(n_rows, n_blocks, classes, moments))
+        codec = FrameCodec(TableEncoder(schema, groups=groups, n_bins=n_bins).fit(), target)
         unknown = np.full(n_blocks, np.nan)
         if not self.tables:
             return codec, CountErrors(unknown, unknown, np.nan, np.nan)
@@ -305,6 +315,15 @@ class PlannedTable:
         scores = Scores.of_codec(codec, importance) if as_scores else None
         options = {"pairs": share < 1 and scores is None and n_blocks > 1, "scores": scores}
         return codec, count_errors(codec, noise, neighboring, n_rows, importance, **options)
+
+    def _assumed_groups(self, schema, visible):
+        """Groups of declared levels, as many as the fit would make."""
+        groups = {}
+        for name in grouped_columns(self.schema, self.targets):
+            n = _size(schema[name])
+            at = np.arange(n) * min(groups_above_noise(visible), n) // n
+            groups[name] = LevelGroups(tuple(at.tolist()), (1 / n,) * n)
+        return groups
 
     def _assumed(self, column):
         """The column as the fit may complete it: its levels are counted, its values never used."""
@@ -320,6 +339,10 @@ class PlannedTable:
 
 
 _KINDS = ("learned category", "declared category", "number", "date", "learned target", "declared target")
+
+
+def _size(column):
+    return len(column.values) + column.missing
 
 
 def _kind(column, targets):

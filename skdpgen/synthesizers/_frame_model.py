@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 
 from .._types import BoundedSum
+from ..data.frames import SEEN
 from ..data.scores import Scores
 from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
@@ -185,20 +186,19 @@ def fit_frame_model(rows, model, fit):
             packed = joined(packed, add_gaussian(tables, both[1], rng, neighboring), both)
             noise_multiplier = joined_noise(both)
     released = unpack(packed, codec, scores)
-    latent_model = _fit_prior(released, tables, noise_multiplier, triples, codec, scores, model, fit)
+    hidden = {"shrink": one_way_share > SEEN} if scores is None else {}
+    latent_model = _fit_prior(released, tables, noise_multiplier, triples, codec, scores, model, fit, **hidden)
     _warn_of_what_is_lost(codec, latent_model, pairs=scores is not None or one_way_share < 1)
     row_count = fit.sample_size(rows, latent_model.class_counts.sum())
     units = None if model.units is None else release_units(rows, codec, model.units, fit)
     return FrameModel(codec, latent_model, row_count, units=units)
 
 
-def _fit_prior(released, tables, noise_multiplier, triples, codec, scores, model, fit):
+def _fit_prior(released, tables, noise_multiplier, triples, codec, scores, model, fit, **options):
     """Prior and decoder from released tables or scores; `tables` gives the scale of their noise alone."""
     wanted = {"auto": _MOST_COMPONENTS, None: int(codec.n_levels.sum())}
-    options = {
-        "optional": codec.optional_levels,
-        "n_components": wanted.get(model.n_components, model.n_components),
-    }
+    options["optional"] = codec.optional_levels
+    options["n_components"] = wanted.get(model.n_components, model.n_components)
     if scores is not None:
         sd = noise_multiplier * tables.sensitivity(fit.neighboring)
         return fit_scores(released, sd, scores, fit.stream, **options)

@@ -281,7 +281,10 @@ def _shares_of_other(model):
 
 def _place_of_other(codec, block):
     column = codec.encoder.schema_[block.name]
-    return None if getattr(column, "other", None) is None else len(column.categories)
+    if getattr(column, "other", None) is None:
+        return None
+    groups = codec.encoder.groups_.get(block.name)
+    return len(column.categories) if groups is None else groups.group[len(column.categories)]
 
 
 # ---- ends of a released histogram ---------------------------------------------------------------------------------

@@ -39,8 +39,9 @@ class Block:
     start, stop : int
         Its columns of the matrix.
     levels : tuple
-        Of a "levels" block: categories, or pairs (lowest, highest) of bins; then `other` where there is one; then
-        None where values may be missing. Of a "value" block: ("value",) or ("value", None).
+        Of a "levels" block: categories, tuples of categories where they are grouped, or pairs (lowest, highest) of
+        bins; then `other` where there is one; then None where values may be missing. Of a "value" block: ("value",)
+        or ("value", None).
     """
 
     name: str | int
@@ -95,6 +96,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         missing value is 0 then, with a flag of 1 in a second column.
     binnings : dict of column name -> Binning, default=None
         Bins of numeric columns; other numeric columns get `n_bins` of equal width over their bounds.
+    groups : dict of column name -> LevelGroups, default=None
+        Groups of levels of columns of many categories, which are encoded by their group.
     n_bins : int, default=16
         Number of bins of columns without a binning.
     on_invalid : {"clip", "raise"}, default="clip"
@@ -105,6 +108,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     schema_ : Schema
     binnings_ : dict of column name -> Binning
         Empty for ``numeric="scale"``.
+    groups_ : dict of column name -> LevelGroups
     blocks_ : tuple of Block
     n_features_in_ : int
     feature_names_in_ : array of str
@@ -124,10 +128,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     True
     """
 
-    def __init__(self, schema=None, *, numeric="bins", binnings=None, n_bins=16, on_invalid="clip"):
+    def __init__(self, schema=None, *, numeric="bins", binnings=None, groups=None, n_bins=16, on_invalid="clip"):
         self.schema = schema
         self.numeric = numeric
         self.binnings = binnings
+        self.groups = groups
         self.n_bins = n_bins
         self.on_invalid = on_invalid
 
@@ -169,6 +174,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 del self.feature_names_in_
         self.schema_ = schema
         self.binnings_ = self._resolve_binnings(schema)
+        self.groups_ = self._resolve_groups(schema)
         self.blocks_ = tuple(self._lay_out(schema))
         if frame is not None:
             frame = check_columns(frame, schema)
@@ -213,11 +219,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             return {}
         return {c.name: given.get(c.name) or Binning.equal_width(c, self.n_bins) for c in numbers}
 
+    def _resolve_groups(self, schema):
+        given = dict(self.groups or {})
+        for name, groups in given.items():
+            if name not in schema or not isinstance(column := schema[name], Categorical):
+                raise SchemaError(f"groups of levels of a column that is not categorical in the schema: {name!r}")
+            if len(groups.group) != len(column_levels(column)):
+                raise SchemaError(f"groups of {len(groups.group)} levels of {name!r}, which has other levels")
+        return given
+
     def _lay_out(self, schema):
         start = 0
         for column in schema.columns:
             if isinstance(column, Categorical | Boolean):
                 kind, levels = "levels", column_levels(column)
+                if column.name in self.groups_:
+                    levels = self.groups_[column.name].labels(levels)
             else:
                 binning = self.binnings_.get(column.name)
                 kind, levels = ("value", ("value",)) if binning is None else ("levels", binning.labels)
@@ -254,13 +271,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Return level codes, or values in [-1, 1] with NaN where missing, of one column."""
         series = frame[column.name]
         if isinstance(column, Categorical | Boolean):
-            return level_codes(series, column)
+            codes = level_codes(series, column)
+            return self.groups_[column.name].codes(codes) if column.name in self.groups_ else codes
         values = numeric_values(series, column, self.on_invalid)
         binning = self.binnings_.get(column.name)
         if binning is not None:
             return np.where(np.isnan(values), binning.n_bins, binning.codes(values))
         low, high = numeric_bounds(column)
         return np.clip((values - low) / (high - low) * 2 - 1, -1.0, 1.0)
+
+    def levels_of(self, name):
+        """Return the levels of a column of categories as they are without groups."""
+        return column_levels(self.schema_[name])
 
     def codes(self, X):
         """Return the level of each row in each one-hot block.
@@ -387,6 +409,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if block.kind == "value":
                 low, high = numeric_bounds(column)
                 decoded = low + (next(values) + 1) / 2 * (high - low)
+            elif block.name in self.groups_:
+                decoded = self.groups_[block.name].sample(next(codes), rng)
             elif binning is None:
                 decoded = next(codes)
             else:
@@ -404,8 +428,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         names = []
         for block in self.blocks_:
             for level in block.levels:
-                binned = isinstance(level, tuple)
-                label = "missing" if level is None else f"[{level[0]}, {level[1]}]" if binned else level
+                label = "missing" if level is None else level
+                if isinstance(level, tuple):
+                    binned = block.name in self.binnings_
+                    label = f"[{level[0]}, {level[1]}]" if binned else f"{{{', '.join(map(str, level))}}}"
                 names.append(
                     f"{block.name}" if block.kind == "value" and level is not None else f"{block.name}={label}"
                 )

@@ -85,9 +85,9 @@ _CLEAR, _FINER, _FINER_SDS = 12, 0.01, 3.0
 # Most learned categories of one column.
 MAX_CATEGORIES = 200
 # Rows, in standard deviations of the noise on one cell, below which a fine histogram is too noisy.
-_NOISY_BELOW = 60
+_NOISY_BELOW = 40
 # The same for columns of few cells, and the cells from which a column has many.
-_FEW_CELLS_NOISY_BELOW, _MANY_CELLS = 10, 120
+_FEW_CELLS_NOISY_BELOW, _MANY_CELLS = 10, 80
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from skdpgen.generators.gaussians import (
     match_clipped_normal,
 )
 from skdpgen.generators.product_mixture import (
+    _shrunk_pairs,
     _TableLoss,
     block_of_level,
     block_softmax,
@@ -156,6 +157,33 @@ def test_few_rows_get_few_bins_and_no_pairs():
     assert plan_bins(45_000, 14, 2, 3.9)[0] == 16
     assert plan_bins(45_000, 14, 2, 3.9)[1] < 0.4
     assert plan_bins(500, 30, 2, 3.9) == (4, 1.0)
+    assert plan_bins(40_000, 400, 2, 3.9) == (4, 1.0)
+
+
+def test_the_share_of_the_two_way_tables_falls_smoothly_with_the_rows():
+    shares = [1 - plan_bins(rows, 14, 2, 3.9)[1] for rows in np.geomspace(1520, 3500, 400)]
+    assert np.diff(shares).min() > 0
+    assert np.diff(shares).max() < 0.01
+    assert shares[0] == pytest.approx(0.3, abs=0.01)
+    assert shares[-1] > 0.6
+
+
+def test_tables_of_noise_are_drawn_to_independence_and_clear_ones_stay(rng):
+    codes, y, levels = _table(rng)
+    codes[:, 2] = rng.integers(0, levels[2], len(codes))  # independent of all others
+    codes[:, 1] = codes[:, 0] % levels[1]
+    released = _released(codes, y, levels)
+    noise_sd = OneHotMoments(*(np.full(a.shape, 40.0) for a in released))
+    noisy = OneHotMoments(*(a + 40.0 * rng.normal(size=a.shape) for a in released))
+    noisy = noisy._replace(pairs=(noisy.pairs + noisy.pairs.transpose(0, 2, 1)) / 2)
+    counts, marginals, _ = consistent_marginals(noisy, noise_sd, levels)
+    shrunk = _shrunk_pairs(noisy, noise_sd, levels, counts, marginals)
+    independent = counts[:, None, None] * marginals[:, :, None] * marginals[:, None, :]
+    first, second, third = np.split(np.arange(levels.sum()), np.cumsum(levels)[:-1])
+    clear, noise = np.ix_(range(len(counts)), first, second), np.ix_(range(len(counts)), first, third)
+    assert np.linalg.norm((shrunk - noisy.pairs)[clear]) < 0.1 * np.linalg.norm(noisy.pairs[clear])
+    assert np.linalg.norm((shrunk - independent)[noise]) < 0.7 * np.linalg.norm((noisy.pairs - independent)[noise])
+    np.testing.assert_allclose(shrunk, shrunk.transpose(0, 2, 1))
 
 
 def test_a_level_that_need_not_be_there_is_never_drawn_where_the_noise_hides_it(rng):

@@ -1,0 +1,236 @@
+"""Columns of many categories: their released profiles, and the groups of categories that are made of these.
+
+Tables of two columns with thousands of categories are noise in the main. So a column of many declared categories is
+modelled by groups of them: two-way tables are those of the groups, and the categories of a group follow their own
+counts. One release, `levels`, counts for each such column its categories, and each category together with a few cells
+of every other column: its profile. The groups join categories of similar profile, as far as it exceeds the noise.
+Everything after the release is a function of it and of public facts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from ..mechanisms import joint_histogram, split_histogram
+from ..tabular import Categorical, TableEncoder
+from ..tabular._frames import column_levels
+from ..tabular._level_groups import LevelGroups
+
+__all__ = [
+    "MOST_GROUPS",
+    "LevelProfiles",
+    "bytes_of_profiles",
+    "error_of_a_level",
+    "grouped_columns",
+    "groups_above_noise",
+]
+
+# Declared categories of a column above which it is modelled by groups, and the most and fewest groups.
+GROUPED_ABOVE, MOST_GROUPS, _FEWEST_GROUPS = 128, 128, 8
+# Most cells of another column in a profile.
+_CELLS = 8
+# Squared weights of the counts of categories and of the profiles against the target; the rest is for the others.
+_COUNT_SQUARE, _TARGET_SQUARE = 0.4, 0.3
+# Most directions in which profiles differ; support of the distribution of sizes, and steps that fit it.
+_DIRECTIONS, _SIZES, _STEPS_OF_SIZES = 12, 80, 200
+# Least noise, in rows, where there is none; share of a cell below which it counts no more.
+_LEAST_NOISE, _RARE = 0.5, 0.02
+# Copies of the counts that a fit holds at its peak.
+_COPIES = 6
+
+
+def groups_above_noise(ratio):
+    """Number of groups of a column, from what the noise of the two-way tables leaves visible (see `plan_bins`)."""
+    return int(np.clip(round((2 * ratio) ** (2 / 3)), _FEWEST_GROUPS, MOST_GROUPS))
+
+
+def grouped_columns(schema, targets):
+    """Names of the columns that are modelled by groups of their categories: public facts alone."""
+    return tuple(
+        column.name
+        for column in schema.columns
+        if isinstance(column, Categorical)
+        and column.complete
+        and column.name not in targets
+        and len(column.categories) > GROUPED_ABOVE
+    )
+
+
+def bytes_of_profiles(sizes, n_columns):
+    """Memory that the release takes at its peak, from the numbers of levels of the columns that are grouped."""
+    return 8 * sum(sizes) * (_COPIES * _CELLS * n_columns + 3 * (_SIZES + 1))
+
+
+def error_of_a_level(noise_sd):
+    """Standard deviation of the noise on the count of a level, from that on a count of weight 1."""
+    return noise_sd / _COUNT_SQUARE**0.5
+
+
+class LevelProfiles:
+    """The query `levels` of a table, and the groups that its released counts give.
+
+    Parameters
+    ----------
+    schema : Schema
+        Complete.
+    binnings : dict of column name -> Binning
+        Of its numbers, released or public.
+    columns : tuple of column names
+        Those that are grouped.
+    targets : tuple of column names
+    """
+
+    def __init__(self, schema, binnings, columns, targets):
+        self.encoder = TableEncoder(schema, binnings=binnings).fit()
+        self.blocks = {block.name: block for block in self.encoder.blocks_}
+        self.columns, self.targets = columns, targets
+        self._cells = {name: self._coarse(block) for name, block in self.blocks.items()}
+        self._pairs = [(name, other) for name in columns for other in self.blocks if other != name]
+
+    def _coarse(self, block):
+        """Cell of each level of a column: runs of levels of about equal mass, or number; "missing" is alone."""
+        column, binning = self.encoder.schema_[block.name], self.encoder.binnings_.get(block.name)
+        n = block.size - bool(column.missing)
+        mass = np.full(n, 1 / n) if binning is None else np.asarray(binning.bin_mass)
+        if n <= _CELLS:
+            cells = np.arange(n)
+        else:
+            middle = (np.cumsum(mass) - mass / 2) / max(mass.sum(), 1e-12)
+            cells = np.unique(np.clip(np.floor(_CELLS * middle), 0, _CELLS - 1), return_inverse=True)[1]
+        return np.append(cells, cells.max() + 1) if column.missing else cells
+
+    @property
+    def _sizes(self):
+        """Number of counts of each table: those of the categories, then the profiles."""
+        own = [self.blocks[name].size for name in self.columns]
+        return [*own, *(self.blocks[name].size * (self._cells[other].max() + 1) for name, other in self._pairs)]
+
+    @property
+    def weights(self):
+        """Weight of each table; their squares sum to 1 for each column that is grouped."""
+        squares = [_COUNT_SQUARE] * len(self.columns)
+        others = len(self.blocks) - 1
+        n_targets = len(self.targets)
+        for _, other in self._pairs:
+            of_targets = _TARGET_SQUARE if 0 < n_targets < others else (1 - _COUNT_SQUARE) if n_targets else 0.0
+            if other in self.targets:
+                squares.append(of_targets / n_targets)
+            else:
+                squares.append((1 - _COUNT_SQUARE - of_targets) / max(others - n_targets, 1))
+        return np.sqrt(squares)
+
+    def query(self, frame, unit_sizes=None):
+        """Count the rows of a frame: a BoundedSum of the cells of the tables, see `joint_histogram`."""
+        codes = dict(zip(self.blocks, self.encoder.codes(frame).T.astype(np.int64)))
+        cells = [codes[name] for name in self.columns]
+        for name, other in self._pairs:
+            cells.append(codes[name] * (self._cells[other].max() + 1) + self._cells[other][codes[other]])
+        return joint_histogram(cells, self._sizes, self.weights, unit_sizes)
+
+    def groups(self, noisy, noise_sd, most=MOST_GROUPS):
+        """Form groups from the released counts.
+
+        Parameters
+        ----------
+        noisy : array
+            `query` with noise.
+        noise_sd : float
+            Standard deviation of the noise on a count of weight 1.
+        most : int
+
+        Returns
+        -------
+        dict of column name -> LevelGroups
+        """
+        tables = split_histogram(noisy, self._sizes)
+        sds = noise_sd / self.weights
+        n_columns, found = len(self.columns), {}
+        for i, name in enumerate(self.columns):
+            n = self.blocks[name].size
+            profiles = [
+                (table.reshape(n, -1), sd)
+                for (of, _), table, sd in zip(self._pairs, tables[n_columns:], sds[n_columns:])
+                if of == name
+            ]
+            found[name] = _grouped(self.encoder.schema_[name], tables[i], sds[i], profiles, most)
+        return found
+
+
+def _grouped(column, counts, sd, profiles, most):
+    """Groups of the levels of one column from released counts and profiles."""
+    levels = column_levels(column)
+    alone = np.array([level is None or (column.other is not None and level == column.other) for level in levels])
+    sizes = posterior_sizes(counts, sd)
+    own = np.flatnonzero(~alone)
+    places = _places(sizes[own], [(table[own], noise) for table, noise in profiles])
+    labels = _clusters(places, np.maximum(sizes[own], 1e-9), most)
+    # numbered by their first level
+    first = np.unique(labels, return_index=True)[1]
+    rank = np.empty(labels.max() + 1, dtype=np.int64)
+    rank[np.unique(labels)[np.argsort(first)]] = np.arange(len(first))
+    group = np.empty(len(levels), dtype=np.int64)
+    group[own] = rank[labels]
+    group[alone] = len(first) + np.arange(np.count_nonzero(alone))
+    mass = sizes / max(sizes.sum(), 1e-12)
+    return LevelGroups(tuple(group.tolist()), tuple(mass.tolist()))
+
+
+def _clusters(places, weights, most):
+    """Cluster of each place, at most so many; the same in every process."""
+    if not places.shape[1]:  # the noise hides all differences
+        return np.zeros(len(places), dtype=np.int64)
+    from sklearn.cluster import KMeans  # 200 ms, which fits without such columns need not wait for
+
+    n_clusters = min(most, len(np.unique(places, axis=0)))
+    with threadpool_limits(1):
+        means = KMeans(n_clusters, n_init=2, max_iter=50, random_state=0)
+        return means.fit(places, sample_weight=weights).labels_
+
+
+def posterior_sizes(counts, sd):
+    """Expected numbers of rows given noisy ones, by the distribution of sizes under which these are most likely.
+
+    Few large categories among many empty ones, and thousands of about equal size, are both usual: the distribution of
+    the sizes (the nonparametric maximum likelihood estimate on a grid, by EM) tells them apart.
+    """
+    counts = np.asarray(counts, dtype=np.float64)
+    if sd == 0:
+        return np.maximum(counts, 0.0)
+    top = max(counts.max(), sd)
+    support = np.concatenate([[0.0], np.geomspace(min(sd / 8, top / 2), top, _SIZES)])
+    likelihood = -0.5 * ((counts[:, None] - support) / sd) ** 2
+    likelihood = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
+    weights = np.full(len(support), 1 / len(support))
+    for _ in range(_STEPS_OF_SIZES):
+        joint = likelihood * weights
+        weights = (joint / joint.sum(axis=1, keepdims=True)).mean(axis=0)
+    joint = likelihood * weights
+    return (joint @ support) / joint.sum(axis=1)
+
+
+def _places(sizes, profiles):
+    """Expected profiles of levels, where they differ by more than the noise.
+
+    The counts of a level of n rows are n times its profile, and the noise. In units of the noise, directions in which
+    profiles differ are eigenvectors of the counts' second moments, and noise alone has eigenvalues below a known edge.
+    Along each of the others a profile is drawn towards the mean, the more so the fewer rows its level has.
+    """
+    if not profiles:
+        return np.zeros((len(sizes), 0))
+    parts, scales = [], []
+    for table, sd in profiles:
+        mean = np.maximum(table.sum(axis=0), 0.0)
+        mean = mean / mean.sum() if mean.sum() > 0 else np.full(len(mean), 1 / len(mean))
+        sd = max(sd, _LEAST_NOISE)
+        parts.append((table - sizes[:, None] * mean) / sd)
+        # distances are those of chi-squared, in which rare cells count more, up to a point
+        scales.append(sd / np.sqrt(np.maximum(mean, _RARE)))
+    residual, scale = np.concatenate(parts, axis=1), np.concatenate(scales)
+    n, d = residual.shape
+    values, vectors = np.linalg.eigh(residual.T @ residual - n * np.eye(d))
+    kept = np.flatnonzero(values > 2 * (n * d) ** 0.5 + d)[-_DIRECTIONS:]
+    signal, along = values[kept] / max((sizes**2).sum(), 1e-12), vectors[:, kept]
+    shrunk = sizes[:, None] * signal / (sizes[:, None] ** 2 * signal + 1)
+    # in the basis of the directions after scaling: as far apart as in all cells, with fewer coordinates
+    return (residual @ along) * shrunk @ np.linalg.qr(scale[:, None] * along, mode="r").T
