@@ -81,8 +81,7 @@ class GeneratorTraining(Callback):
     """Train a generator against the discriminator of a net: post-processing of what the net releases.
 
     Each step of the net releases the noisy mean gradient of private rows. To it this callback adds the mean gradient of
-    generated rows, and after every `n_critic` steps it takes one step of the generator against the discriminator. Both
-    learning rates fall linearly to zero over the steps of the plan.
+    generated rows, and after every `n_critic` steps it takes one step of the generator against the discriminator.
 
     Parameters
     ----------
@@ -120,15 +119,8 @@ class GeneratorTraining(Callback):
         self.parameters_ = list(self.generator.parameters())
         self.averages_ = [p.detach().clone() for p in self.parameters_]
         self.optimizer_ = torch.optim.Adam(self.parameters_, lr=self.learning_rate, betas=ADAM_BETAS)
-        groups = [*net.optimizer_.param_groups, *self.optimizer_.param_groups]
-        self.rates_ = [(group, group["lr"]) for group in groups]
         self.draws_ = torch.Generator().manual_seed(int(self.seed))
         self.device_, self.step_ = device, 0
-
-    def on_batch_begin(self, net, training=True, **kwargs):
-        """Let both learning rates fall linearly to zero."""
-        for group, rate in self.rates_:
-            group["lr"] = rate * (1 - self.step_ / net.plan.steps)
 
     def _generated(self):
         """Generated rows, with their labels."""

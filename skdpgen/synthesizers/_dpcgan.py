@@ -125,14 +125,15 @@ class DPCGANSynthesizer(BaseSynthesizer):
     n_critic : int, default=1
         Steps of the discriminator for each of the generator: they cost privacy, and those of the generator do not.
     learning_rate, generator_learning_rate : float, default=0.005 and 0.001
-        Learning rates of Adam, of the discriminator and of the generator; they fall linearly to zero.
+        Learning rates of Adam, of the discriminator and of the generator.
     gradient_bound : float, default=1.0
         Norm to which the gradient of one record, or of one unit, is clipped: of all parameters together.
     target, schema, classes, target_type, bounds, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` both networks are
         conditional on the class; a numeric one is a column like the others.
     image_shape : (height, width) or (height, width, channels) or None, default=None
-        Arrays: shape of an image, if rows are images; the networks are then convolutional.
+        Arrays: shape of an image, if rows are images; the networks are then convolutional, and not tuned: dense
+        ones are the default.
     bounds_share : float, default=0.05
         Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
     sampling_rate : float, default=0.01
