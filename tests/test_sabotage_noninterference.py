@@ -168,14 +168,14 @@ def decimals_of_the_exact_rows(patch):
     exact = []
     _wrap(patch, _frames, "schema_histogram", lambda f, *a: (exact.append(f(*a)), exact[-1])[1])
 
-    def decided(function, column, counts, noise_sd):
+    def decided(function, column, counts, noise_sd, *values):
         names, parts = (
             exact[-1].schema.incomplete,
             np.split(exact[-1].bounded_sum.value, np.cumsum(exact[-1].sizes)[:-1]),
         )
         own = parts[names.index(column.name)][-len(counts) :]
         if column.name != "income":
-            return function(column, counts, noise_sd)
+            return function(column, counts, noise_sd, *values)
         return replace(column, step=1) if own[0] == own.sum() else column
 
     _wrap(patch, learning, "_with_resolution", decided)

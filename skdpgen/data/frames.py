@@ -325,8 +325,10 @@ class FrameRows:
         if not schema.complete:
             counts = source.reduce(self._of_seen(schema_histogram, schema), _merge_histograms)
             noisy, sd = _release(counts.query, noise_multipliers["schema"], rng, neighboring)
-            unit = unit_of(neighboring)
-            schema = schema_from_histogram(noisy, counts, sd, extra_delta, self.most_categories, unit=unit)
+            options = {"unit": unit_of(neighboring)}
+            if self.construction is not None:
+                options["values"] = self.construction.set_values()
+            schema = schema_from_histogram(noisy, counts, sd, extra_delta, self.most_categories, **options)
         if self.construction is not None:
             schema = self.construction.settled(schema)
         if "rows" in noise_multipliers:

@@ -214,6 +214,8 @@ class RefinedImages(LinearGenerator):
         """Rebuild from `to_state`."""
         shape = tuple(check_whole(side, "image_shape", 1, 100_000) for side in state["image_shape"])
         generator = LinearGenerator.from_state(state)
+        if len(shape) not in (2, 3) or math.prod(shape) != len(generator.low):
+            raise ValueError("the shape of the images does not fit their columns")
         features = {name: state["features"][name] for name in _OWN}
         n_classes, k = len(generator.mixture.weights) // generator.per_class, features["matrix"].shape[-1]
         if [features[name].shape for name in _OWN[1:]] != [(n_classes, k), (n_classes, k), (n_classes, k, k)]:

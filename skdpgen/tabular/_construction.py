@@ -162,6 +162,16 @@ class Construction:
         steps = [step for step in self.steps if isinstance(step, Overwritten) and name in step.outputs]
         return [step.conditional.values[name] for step in steps]
 
+    def set_values(self):
+        """Values, none of them missing, that constraints set in the columns that the model sees as they are."""
+        found = {}
+        for step in self.steps:
+            if isinstance(step, Overwritten):
+                for name, value in step.conditional.values.items():
+                    if value is not None and name not in step.shared:
+                        found.setdefault(name, []).append(value)
+        return found
+
     @cached_property
     def seen(self) -> Schema:
         """Schema of the table that the model sees; it may be incomplete."""

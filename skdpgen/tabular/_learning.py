@@ -27,6 +27,7 @@ from ..utils.categories import family
 from ..utils.watching import tell_kept
 from ._binning import Binning, fine_grid, learned_binning
 from ._columns import (
+    _WRITTEN,
     MAX_INTEGER,
     Categorical,
     Datetime,
@@ -36,6 +37,7 @@ from ._columns import (
     output_dtype,
     rounded_to,
     unit_microseconds,
+    written_decimals,
 )
 from ._formats import form_of
 from ._frames import check_columns, factorize, numeric_values
@@ -228,7 +230,9 @@ def _resolutions(column):
     return list(range(_MOST_DECIMALS + 1))
 
 
-def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_CATEGORIES, *, unit=None) -> Schema:
+def schema_from_histogram(
+    noisy, histogram, noise_sd, delta, max_categories=MAX_CATEGORIES, *, unit=None, values=None
+) -> Schema:
     """Complete the schema from the released counts.
 
     Parameters
@@ -245,6 +249,9 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
         Most categories of one column: those with the largest released counts are kept.
     unit : PrivacyUnit or None, default=None
         Whose rows were counted, where a row is not the unit: the threshold follows from it.
+    values : dict of column name -> list, default=None
+        Public: values that a column is to have, such as those that constraints set. Steps and decimals are learned no
+        coarser than these and the spikes of the column.
 
     Returns
     -------
@@ -280,9 +287,10 @@ def schema_from_histogram(noisy, histogram, noise_sd, delta, max_categories=MAX_
             found = bool(column.categories)
         else:
             outermost = _outermost_cells(column, parts, noise_sd, len(names) - n_categorical)
+            declared = [*(getattr(column, "spikes", None) or ()), *(values or {}).get(name, ())]
             if _learns_resolution(column):
-                column = _with_resolution(column, parts[-1], noise_sd / _column_weights(column)[-1])
-            column = _with_bounds(column, outermost)
+                column = _with_resolution(column, parts[-1], noise_sd / _column_weights(column)[-1], declared)
+            column = _with_bounds(column, outermost, declared)
             found = outermost is not None
             if found and (outermost[0] == 0 or outermost[1] == len(counts) - 1):
                 beyond.append(repr(name))
@@ -313,27 +321,41 @@ def _outermost_cells(column, parts, noise_sd, n_columns):
     return with_hidden_signs(cells, counts, first_sd, parts[1], noise_sd / _column_weights(column)[1], n_columns)
 
 
-def _with_resolution(column, counts, noise_sd):
-    """Give a column the coarsest resolution that its released counts show; leave it as it is where they do not tell."""
+def _with_resolution(column, counts, noise_sd, declared=()):
+    """Give a column the coarsest resolution that its released counts show; leave it as it is where they do not tell.
+
+    A resolution that does not have all `declared` values would round them, or refuse them after the charge.
+    """
     if counts.sum() <= _CLEAR * noise_sd or counts.sum() <= 0:
         return column
     finer = counts.sum() - np.cumsum(counts)[:-1]  # rows that need a finer resolution, for each resolution
     hidden = _FINER * counts.sum() + _FINER_SDS * noise_sd * np.sqrt(np.arange(len(finer), 0, -1))
-    fits = np.flatnonzero(finer <= hidden)
-    if not len(fits):
+    fits = [r for r, fit in zip(_resolutions(column), finer <= hidden) if fit and _has(column, r, declared)]
+    if not fits:
         return column
-    resolution = _resolutions(column)[fits[0]]
+    resolution = fits[0]
     if isinstance(column, Datetime):
         return replace(column, resolution=resolution)
     return replace(column, step=1) if resolution == 0 else replace(column, decimals=resolution)
 
 
-def _with_bounds(column, outermost):
+def _has(column, resolution, declared):
+    """Whether a column of this resolution has the declared values."""
+    if isinstance(column, Datetime):
+        moments = pd.to_datetime(declared).to_numpy(dtype="datetime64[us]").astype(np.int64)
+        return not (moments % unit_microseconds(replace(column, resolution=resolution))).any()
+    return all(round(float(value), resolution) == value for value in declared)
+
+
+def _with_bounds(column, outermost, declared=()):
     bounds = (_year_bounds if isinstance(column, Datetime) else _octave_bounds)(column, outermost)
     column = replace(column, bounds=bounds)
     if column.whole or column.decimals is not None:
         return column
-    return replace(column, decimals=max(2, 3 - math.floor(math.log10(bounds[1] - bounds[0]))))
+    written = max(map(written_decimals, declared), default=0)
+    if written > _WRITTEN:  # a computed value, which is kept as it is
+        return column
+    return replace(column, decimals=max(2, 3 - math.floor(math.log10(bounds[1] - bounds[0])), written))
 
 
 def _warn_of_poor_bounds(learned, nothing, beyond):

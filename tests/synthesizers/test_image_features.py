@@ -185,6 +185,17 @@ def test_a_model_with_features_is_saved_pickled_and_conditioned(digits, few, tmp
     assert np.isfinite(synth.score(*digits))
 
 
+@pytest.mark.parametrize("shape", [[10**5, 10**5], [64], [8, 8, 1, 1], [16, 16], []])
+def test_a_file_of_images_of_another_shape_is_refused_before_it_takes_memory(generator, few, rng, shape):
+    space = feature_space(generator, (8, 8), rng)
+    k = space.matrix.shape[1]
+    latents = _latents(space.centers, np.tile(np.eye(k), (len(space.centers), 1, 1)))
+    state = RefinedImages.of(generator, space, latents._replace(components=np.eye(k))).to_state()
+    assert RefinedImages.from_state(state).image_shape == (8, 8)
+    with pytest.raises(ValueError, match="shape of the images"):
+        RefinedImages.from_state({**state, "image_shape": shape})
+
+
 def test_images_without_labels_and_in_colour_have_features(few, rng):
     X = rng.random((300, 6 * 5 * 3))
     with seeded_noise(1, quiet=True):

@@ -142,3 +142,29 @@ def test_synthetic_rows_are_written_as_the_real_ones():
     assert (synthetic["days"] == synthetic["days"].dt.normalize()).all()
     assert (synthetic["minutes"].dt.second == 0).all()
     assert (synthetic["minutes"].dt.minute > 0).any()
+
+
+def test_a_learned_resolution_has_the_values_that_are_declared():
+    """Nothing raises after the charge, and no declared value is rounded to another."""
+    rng = np.random.default_rng(0)
+    whole = rng.integers(1, 1000, N).astype(float)
+    for spikes, step, decimals in [((0, 5), 1, None), ((0.5,), None, 1), ((-0.25, 7), None, 2), ((0.0005,), None, 4)]:
+        found = learn(whole, 1.0, columns=[Numeric("x", spikes=spikes)])
+        assert (found.step, found.decimals, found.spikes) == (step, decimals, spikes)
+    assert learn(whole, 1.0, columns=[Numeric("x", spikes=(1 / 3,))]).decimals is None
+
+
+def test_values_that_constraints_set_come_out_as_they_are():
+    rng = np.random.default_rng(0)
+    x = rng.integers(1, 1000, N).astype(float)
+    rare, days = x > 995, pd.Series(pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, N), unit="D"))
+    noon = pd.Timestamp("2020-03-01 12:34")
+    columns = {"x": x, "y": np.where(rare, 0.5, x % 40), "z": np.where(rare, 12.3456, x % 997 / 10)}
+    frame = pd.DataFrame({**columns, "day": days.where(~rare, noon)})
+    texts = ["y == 0.5", "z == 12.3456", f"day == '{noon}'"]
+    synth = MomentSynthesizer(1000.0, constraints=[f"if x > 995: {text}" for text in texts], random_state=0).fit(frame)
+    drawn = synth.sample(20_000)
+    drawn = drawn[drawn["x"] > 995]
+    assert len(drawn)
+    assert (drawn[["y", "z", "day"]] == [0.5, 12.3456, noon]).all(axis=None)
+    assert synth.schema_["x"].step == 1
