@@ -9,7 +9,10 @@ Everything after the release is a function of it and of public facts.
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from ..mechanisms import joint_histogram, split_histogram
@@ -183,7 +186,8 @@ def _clusters(places, weights, most):
     from sklearn.cluster import KMeans  # 200 ms, which fits without such columns need not wait for
 
     n_clusters = min(most, len(np.unique(places, axis=0)))
-    with threadpool_limits(1):
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of places that are nearly equal: fewer clusters will do
         means = KMeans(n_clusters, n_init=2, max_iter=50, random_state=0)
         return means.fit(places, sample_weight=weights).labels_
 

@@ -9,7 +9,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.decomposition import PCA
 
 from ..utils.blocks import exact_product
 from ..utils.file_checks import check_whole
@@ -103,6 +102,8 @@ def feature_space(generator, image_shape, rng):
     -------
     FeatureSpace
     """
+    from sklearn.decomposition import PCA  # which loads linear models, of which fits of tables have none
+
     from ..nn._wavelets import WaveletFeatures
 
     n_classes = len(generator.mixture.weights) // generator.per_class

@@ -11,7 +11,7 @@ from _claims import RELATIONS, assert_noise_at_scale, assert_sensitivity
 
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, load
 from skdpgen.data import frames
-from skdpgen.data.level_groups import GROUPED_ABOVE, LevelProfiles, grouped_columns, posterior_sizes
+from skdpgen.data.level_groups import GROUPED_ABOVE, LevelProfiles, _clusters, grouped_columns, posterior_sizes
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.mechanisms import add_gaussian, exact_value
@@ -108,6 +108,14 @@ def test_whatever_the_noise_makes_of_profiles_gives_groups(noisy, sd):
         assert np.isfinite(groups.mass).all()
         assert min(groups.mass) >= 0
         assert LevelGroups.from_dict(groups.to_dict()) == groups
+
+
+def test_places_that_are_nearly_equal_give_fewer_groups_and_no_warning():
+    places = np.repeat(np.arange(10.0), 20)[:, None] * [[1.0, 0.0]]
+    places[:, 1] = 1e-17 * np.arange(200)  # different, but not to the clustering
+    labels = _clusters(places, np.ones(200), 60)
+    assert len(np.unique(labels)) == 10
+    assert labels.shape == (200,)
 
 
 @pytest.mark.parametrize(
