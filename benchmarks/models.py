@@ -157,12 +157,21 @@ def models_of_tables():
 
 def models_with_components():
     """Those whose number of latent dimensions can be set."""
+    return _models_with("n_components")
+
+
+def models_with_units():
+    """Those that protect all rows of a person."""
+    return _models_with("unit")
+
+
+def _models_with(parameter):
     classes = _classes()
     estimators = {name: name for name in classes} | {name: model.estimator for name, model in MODELS.items()}
     return tuple(
         name
         for name in models_that_sample()
-        if name in estimators and "n_components" in inspect.signature(classes[estimators[name]]).parameters
+        if name in estimators and parameter in inspect.signature(classes[estimators[name]]).parameters
     )
 
 

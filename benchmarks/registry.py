@@ -405,6 +405,7 @@ BENCHMARKS = {
             group_by=("distribution", "weighting", "k"),
             quick={"distributions": ("row level", "geometric"), "k": (1, 3, None), "seeds": (0,), "rows": 6_000},
             axes=("distributions",),
+            takes="models:models_with_units",
         ),
         Benchmark(
             "moment_cost",

@@ -43,7 +43,6 @@ _SPREAD = 2.0
 _LEARNING_RATE = 0.08
 # Multiplications of a fit in its larger products, about ten seconds; and the fewest steps, whatever they take.
 _MOST_PRODUCTS, _FEWEST_STEPS = 2e11, 60
-_TINY = np.finfo(np.float64).tiny
 # Chance that the noise makes any of the optional levels look present when all of them are empty.
 _LEVEL_TOO_MANY = 1e-3
 
@@ -265,7 +264,7 @@ def _shrunk_pairs(released, noise_sd, n_levels, counts, marginals):
         independent = counts[k] * np.outer(p, p)
         difference = released.pairs[k] - independent
         square = np.add.reduceat(np.add.reduceat(difference**2 / variance, starts, axis=0), starts, axis=1)
-        kept = np.clip(1 - freedom / np.maximum(square, _TINY), 0.0, 1.0)
+        kept = 1 - freedom / np.maximum(square, np.maximum(freedom, 1.0))
         pairs[k] = independent + kept[np.ix_(block, block)] * difference
     return pairs
 

@@ -168,5 +168,5 @@ def test_too_many_scores_are_left_to_one_way_tables(monkeypatch):
 
     monkeypatch.setattr(scores, "_MOST_SCORES", 10)
     with pytest.warns(UtilityWarning, match="independent"):
-        synth = MomentSynthesizer(0.3, schema=SCHEMA, target="label").fit(FRAME[:20_000])
+        synth = MomentSynthesizer(0.1, schema=SCHEMA, target="label").fit(FRAME[:20_000])
     assert not isinstance(synth.model_.latent_model, ScoreModel)

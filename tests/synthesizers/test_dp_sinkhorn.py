@@ -96,7 +96,7 @@ def test_a_saved_model_draws_the_same_rows(tmp_path):
         ({"average": 1.0}, "average"),
         ({"hidden_layer_sizes": (0,)}, "hidden_layer_sizes"),
         ({"batch_size": 9, "sampling_rate": 0.001}, "private under add_or_remove_one"),
-        ({"unit": "pid"}, "max_rows_per_unit= is missing"),
+        ({"unit": "pid", "max_rows_per_unit": 0}, "max_rows_per_unit"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_the_charge(parameters, match):
