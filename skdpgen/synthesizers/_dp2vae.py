@@ -264,19 +264,13 @@ class DP2VAESynthesizer(BaseSynthesizer):
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
         the file of the model, for ``skdpgen.load``. A fit that goes on assigns subsets and trains encoders anew, as
         they are never written. Not for "balanced", and not with `unit`.
-    unit : column name or None, default=None
-        Who is protected, where a person may have several rows: all rows with one identifier in this column of a
-        DataFrame. The column is neither modelled nor sampled. For arrays it is a name, and the identifiers are `groups`
-        of `fit`. All rows of a unit lie in one subset. None: one row.
-    max_rows_per_unit : int or None, default=None
-        With `unit`: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public. None:
-        learned from a part of the budget, and released as `max_rows_per_unit_`.
+    unit, max_rows_per_unit, missing_unit
+        As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
+        All rows of a unit lie in one subset.
     unit_weighting : {"rows", "units"}, default="rows"
         With `unit`: "rows" counts every row used, and the noise of moments and counts grows with `max_rows_per_unit`.
         "units" counts every unit once: its rows are drawn into the batches of its subset as often as the one row of
         another unit. The noise of the steps is that of a fit for one row under both.
-    missing_unit : {"refuse", "own"}, default="refuse"
-        With `unit`: whether a row without an identifier is refused, or counts as another unit.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"

@@ -20,7 +20,7 @@ from ._budget import MomentSettings
 from ._checkpoint import codec_of
 from ._frame_model import FrameModel, fit_frame_model
 from ._released import CHUNK_ROWS, ReleasedModel, level_probabilities
-from ._vae_model import release_class_counts
+from ._vae_model import positive_counts, release_class_counts
 
 __all__ = [
     "DP2VAEModel",
@@ -262,7 +262,7 @@ def fit_dp2vae_model(rows, settings, fit):
         row_count = moments.row_count
     else:
         row_count = fit.sample_size(rows, counted)
-    weights = np.maximum(counts, max(1e-3 * float(np.abs(counts).sum()), 1e-9))
+    weights = positive_counts(counts)
     _warn_of_what_is_rare(settings.subsets.n_subsets, codec, weights, fit.step_size(row_count, counted), rows.unit)
     x, classes, width = _encoded(rows, codec)
     likelihood, name, n_outputs = _make_likelihood(rows, settings.networks, codec, width)

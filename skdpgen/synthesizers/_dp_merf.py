@@ -88,19 +88,9 @@ class DPMERFSynthesizer(BaseSynthesizer):
         Training steps of the generator on released values; they cost no privacy.
     learning_rate : float, default=0.003
         Initial learning rate of Adam.
-    unit : column name or None, default=None
-        Who is protected, where a person may have several rows: all rows with one identifier in this column of a
-        DataFrame. The column is neither modelled nor sampled. For arrays it is a name, and the identifiers are `groups`
-        of `fit`. None: one row.
-    max_rows_per_unit : int or None, default=None
-        With `unit`: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public. None:
-        learned from a part of the budget, and released as `max_rows_per_unit_`.
-    unit_weighting : {"rows", "units"}, default="rows"
-        With `unit`: "rows" counts every row used, and its noise grows with `max_rows_per_unit`. "units" counts every
-        unit once, its rows in equal parts: the noise is that of one row, and the model is that of a random row of a
-        random unit.
-    missing_unit : {"refuse", "own"}, default="refuse"
-        With `unit`: whether a row without an identifier is refused, or is a separate unit.
+    unit, max_rows_per_unit, unit_weighting, missing_unit
+        As in `P3GMSynthesizer`: who is protected, where a person may have several rows, how many of them are used, and
+        how they count.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None

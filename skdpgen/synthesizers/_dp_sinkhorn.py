@@ -17,7 +17,7 @@ from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size,
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer
 from ._budget import Training, resolve_parameters, resolve_sampling
 from ._generator_model import GeneratorModel, training_rows
-from ._vae_model import learn_codec, plan_phases, release_class_counts
+from ._vae_model import learn_codec, plan_phases, release_class_counts, sizes_by_counts
 
 __all__ = ["DPSinkhornSynthesizer"]
 
@@ -123,17 +123,11 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
     batch_size, epochs : int or None, default=None
         Expected number of records in a step, and number of passes over the rows; they set `sampling_rate` and `steps`.
         Only under "replace_one" without `unit`, where the number of rows is public.
-    unit : column name or None, default=None
-        Who is protected, where a person may have several rows: all rows with one identifier in this column of a
-        DataFrame. The column is neither modelled nor sampled. For arrays it is a name, and the identifiers are `groups`
-        of `fit`. None: one row.
-    max_rows_per_unit : int or None, default=None
-        With `unit`: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public.
+    unit, max_rows_per_unit, missing_unit
+        As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
     unit_weighting : {"rows", "units"}, default="rows"
         With `unit`: "rows" counts every row used, "units" counts every unit once, its rows in equal parts. The noise of
         the training is the same.
-    missing_unit : {"refuse", "own"}, default="refuse"
-        With `unit`: whether a row without an identifier is refused, or counts as another unit.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
@@ -365,15 +359,13 @@ def fit_sinkhorn_model(rows, settings, fit):
     codec = learn_codec(rows, fit)
     x, classes, n_levels = training_rows(rows, codec)
     counts = release_class_counts(codec, len(x), classes if codec.n_classes else None, fit, rows.unit_sizes)
-    counted = max(1.0, float(counts.sum()))
-    row_count = fit.sample_size(rows, counted)
-    weights = np.maximum(counts, max(1e-3 * float(np.abs(counts).sum()), 1e-9))
+    row_count, weights, step_size = sizes_by_counts(counts, rows, fit)
     training = settings.training
     plan = WholeBatchPlan(
         sampling_rate=training.sampling_rate,
         steps=training.steps,
         noise_multiplier=fit.noise["training"],
-        expected_batch_size=max(1.0, training.sampling_rate * fit.step_size(row_count, counted)),
+        expected_batch_size=max(1.0, training.sampling_rate * step_size),
         neighboring=fit.plan.neighboring,
         unit=fit.plan.unit,
         gradient_bound=training.gradient_bound,

@@ -14,7 +14,7 @@ from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size,
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer
 from ._budget import Network, Training, check_device, resolve_parameters, resolve_sampling
 from ._generator_model import GeneratorModel, training_rows
-from ._vae_model import learn_codec, network_shape, plan_phases, release_class_counts
+from ._vae_model import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
 
 __all__ = ["PRESETS", "DPCGANSynthesizer", "GANSettings", "fit_dpcgan_model"]
 
@@ -145,17 +145,11 @@ class DPCGANSynthesizer(BaseSynthesizer):
         Only under "replace_one" without `unit`, where the number of rows is public.
     preset : {"paper/mnist", "paper/fashion_mnist"} or None, default=None
         Networks and steps of the paper, charged at their true cost; without its decaying rate of plain SGD.
-    unit : column name or None, default=None
-        Who is protected, where a person may have several rows: all rows with one identifier in this column of a
-        DataFrame. The column is neither modelled nor sampled. For arrays it is a name, and the identifiers are `groups`
-        of `fit`. None: one row.
-    max_rows_per_unit : int or None, default=None
-        With `unit`: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public.
+    unit, max_rows_per_unit, missing_unit
+        As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
     unit_weighting : {"rows", "units"}, default="rows"
         With `unit`: "rows" counts every row used, and the gradient of a unit is the sum over its rows. "units" counts
         every unit once, and its gradient is the mean. Both are clipped once.
-    missing_unit : {"refuse", "own"}, default="refuse"
-        With `unit`: whether a row without an identifier is refused, or counts as another unit.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
@@ -387,16 +381,14 @@ def fit_dpcgan_model(rows, settings, fit):
     codec = learn_codec(rows, fit)
     x, classes, n_levels = training_rows(rows, codec)
     counts = release_class_counts(codec, len(x), classes, fit, rows.unit_sizes)
-    counted = max(1.0, float(counts.sum()))
-    row_count = fit.sample_size(rows, counted)
-    weights = np.maximum(counts, max(1e-3 * float(np.abs(counts).sum()), 1e-9))
+    row_count, weights, step_size = sizes_by_counts(counts, rows, fit)
     training = settings.training
     plan = DPSGDPlan(
         sampling_rate=training.sampling_rate,
         steps=training.steps,
         l2_bound=training.gradient_bound,
         noise_multiplier=fit.noise["training"],
-        expected_batch_size=max(1.0, training.sampling_rate * fit.step_size(row_count, counted)),
+        expected_batch_size=max(1.0, training.sampling_rate * step_size),
         neighboring=fit.plan.neighboring,
         unit=fit.plan.unit,
     )

@@ -30,6 +30,7 @@ from ._vae_model import (
     learn_codec,
     make_likelihood,
     network_shape,
+    positive_counts,
     vae_settings,
 )
 
@@ -119,18 +120,11 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
         the file of the model, for ``skdpgen.load``. Not with `unit`.
-    unit : column name or None, default=None
-        Who is protected, where a person may have several rows: all rows with one identifier in this column of a
-        DataFrame. The column is neither modelled nor sampled. For arrays it is a name, and the identifiers are `groups`
-        of `fit`. None: one row.
-    max_rows_per_unit : int or None, default=None
-        With `unit`: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public. None:
-        learned from a part of the budget, and released as `max_rows_per_unit_`.
+    unit, max_rows_per_unit, missing_unit
+        As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
     unit_weighting : {"rows", "units"}, default="rows"
         With `unit`: "rows" counts every row used, and the gradient of a unit is the sum over its rows. "units" counts
         every unit once, and its gradient is the mean. Both are clipped once, over all autoencoders.
-    missing_unit : {"refuse", "own"}, default="refuse"
-        With `unit`: whether a row without an identifier is refused, or counts as another unit.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
@@ -478,8 +472,7 @@ def fit_dpgm_model(rows, settings, fit):
     n_features, n_classes = x.shape[1] - codec.n_classes, max(codec.n_classes, 1)
     counted = max(1.0, float(counts.sum()))
     row_count = fit.sample_size(rows, counted)
-    floor = max(1e-3 * float(np.abs(counts).sum()) / n_clusters, 1e-9)
-    counts = np.maximum(counts, floor).reshape(n_clusters, n_classes)
+    counts = positive_counts(counts, n_clusters).reshape(n_clusters, n_classes)
     train = training_plan(vae.training, fit, fit.step_size(row_count, counted), counts.sum(axis=1))
     _warn_of_small_clusters(counts.sum(axis=1), vae.training.sampling_rate)
     net = _make_net(

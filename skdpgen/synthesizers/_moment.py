@@ -78,19 +78,9 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
     n_components : int, "auto" or None, default="auto"
         Number of latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays and 400 for images, None is no
         reduction.
-    unit : column name or None, default=None
-        Who is protected, where a person may have several rows: all rows with one identifier in this column of a
-        DataFrame. The column is neither modelled nor sampled. For arrays it is a name, and the identifiers are `groups`
-        of `fit`. None: one row.
-    max_rows_per_unit : int or None, default=None
-        With `unit`: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public. None:
-        learned from a part of the budget, and released as `max_rows_per_unit_`.
-    unit_weighting : {"rows", "units"}, default="rows"
-        With `unit`: "rows" counts every row used, and its noise grows with `max_rows_per_unit`. "units" counts every
-        unit once, its rows in equal parts: the noise is that of one row, and the model is that of a random row of a
-        random unit.
-    missing_unit : {"refuse", "own"}, default="refuse"
-        With `unit`: whether a row without an identifier is refused, or is a separate unit.
+    unit, max_rows_per_unit, unit_weighting, missing_unit
+        As in `P3GMSynthesizer`: who is protected, where a person may have several rows, how many of them are used, and
+        how they count.
     unit_columns : column name, sequence of them, or None, default=None
         With `unit`, DataFrames: columns that are constant within a unit, such as a year of birth; public. They are
         constant in synthetic units too (``sample(units=1000)``). Where the rows of a real unit differ in them, the

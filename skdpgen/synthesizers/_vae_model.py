@@ -30,6 +30,9 @@ __all__ = [
     "learn_codec",
     "make_likelihood",
     "plan_phases",
+    "positive_counts",
+    "release_class_counts",
+    "sizes_by_counts",
     "training_plan",
     "vae_settings",
 ]
@@ -586,6 +589,28 @@ def release_class_counts(codec, n_rows, classes, fit, unit_sizes=None):
     return add_gaussian(counts, fit.noise["counts"], fit.rng, fit.neighboring)
 
 
+def sizes_by_counts(counts, rows, fit):
+    """Numbers that follow from the released counts of the classes.
+
+    Returns
+    -------
+    row_count : float
+        Released number of rows, or the public one.
+    weights : array of shape (n_classes,)
+        Of the classes in a sample: see `positive_counts`.
+    step_size : float
+        Rows, or units where each counts 1, of which `sampling_rate` draws a step.
+    """
+    counted = max(1.0, float(counts.sum()))
+    row_count = fit.sample_size(rows, counted)
+    return row_count, positive_counts(counts), fit.step_size(row_count, counted)
+
+
+def positive_counts(counts, n_parts=1):
+    """Released counts, none of them below a thousandth of all, in each of `n_parts`: noise may make them negative."""
+    return np.maximum(counts, max(1e-3 * float(np.abs(counts).sum()) / n_parts, 1e-9))
+
+
 def _restore_facts(rows, settings, state):
     """What `_release_facts` returned, by the releases in a checkpoint."""
     codec = codec_of(state["codec"])
@@ -611,10 +636,8 @@ def fit_vae_model(rows, settings, fit):
         lambda facts: {"codec": facts[0].to_state(), "counts": facts[2]},
         lambda state: _restore_facts(rows, settings, state),
     )
-    counted = max(1.0, float(counts.sum()))
-    row_count = fit.sample_size(rows, counted)
-    weights = np.maximum(counts, max(1e-3 * float(np.abs(counts).sum()), 1e-9))
-    train, enough = training_plan(settings, fit, fit.step_size(row_count, counted))
+    row_count, weights, step_size = sizes_by_counts(counts, rows, fit)
+    train, enough = training_plan(settings, fit, step_size)
     if not enough:
         warnings.warn(
             f"few records a step for {getattr(train, 'n_groups', 1)} groups: most are smaller than the divergence "

@@ -41,7 +41,7 @@ MAX_INTEGER = 2**53
 # A date as text: year, month, day, with or without a time. Other notations leave open which is the day.
 ISO_DATE = re.compile(r"\s*[+-]?\d{4}(?:-\d{1,2}(?:-\d{1,2}(?:[T ].*)?)?|\d{4}(?:[T ].*)?)?\s*$")
 # Most point masses that are declared, and decimals of a bound up to which they count as written by a person.
-_MOST_SPIKES, _WRITTEN = 32, 6
+_MOST_SPIKES, MOST_WRITTEN = 32, 6
 _UNITS = {"D": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
 
 # Only these names of dtypes reach pandas, which opens files for some other names: it passes a time zone such as
@@ -323,7 +323,7 @@ def bin_decimals(column) -> int | None:
         return None
     low, high = column.bounds
     written = max((written_decimals(value) for value in (*column.bounds, *(column.spikes or ()))), default=0)
-    decimals = max(2, 3 - math.floor(math.log10(high - low)), written if written <= _WRITTEN else 0)
+    decimals = max(2, 3 - math.floor(math.log10(high - low)), written if written <= MOST_WRITTEN else 0)
     return decimals if max(-low, high) * 10.0**decimals < MAX_INTEGER else None
 
 

@@ -27,8 +27,8 @@ from ..utils.categories import family
 from ..utils.watching import tell_kept
 from ._binning import Binning, fine_grid, learned_binning
 from ._columns import (
-    _WRITTEN,
     MAX_INTEGER,
+    MOST_WRITTEN,
     Categorical,
     Datetime,
     Numeric,
@@ -353,7 +353,7 @@ def _with_bounds(column, outermost, declared=()):
     if column.whole or column.decimals is not None:
         return column
     written = max(map(written_decimals, declared), default=0)
-    if written > _WRITTEN:  # a computed value, which is kept as it is
+    if written > MOST_WRITTEN:  # a computed value, which is kept as it is
         return column
     return replace(column, decimals=max(2, 3 - math.floor(math.log10(bounds[1] - bounds[0])), written))
 
