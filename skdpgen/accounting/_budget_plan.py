@@ -98,6 +98,8 @@ class BudgetPlan:
         What the figures assume of the data, the number of rows above all.
     counted : {"rows", "units"}
         What `n_rows` and the errors count: units where each of them counts 1, else rows.
+    unit : str or None
+        Name of the unit that is protected; None: one row.
 
     Examples
     --------
@@ -117,6 +119,7 @@ class BudgetPlan:
     counts: tuple[PlannedCounts, ...] = ()
     assumptions: tuple[str, ...] = ()
     counted: str = "rows"
+    unit: str | None = None
 
     @classmethod
     def of(cls, plans: FitPlan | Iterable[FitPlan], n_rows: int) -> BudgetPlan:
@@ -158,7 +161,9 @@ class BudgetPlan:
         ]
         curve = tuple((d, epsilon_pld(plans, d, relation)) for d in _DELTAS)
         epsilon = epsilon_pld(plans, delta, relation)
-        return cls(rows, int(n_rows), epsilon, delta, relation, curve, counts, tuple(dict.fromkeys(assumed)), counted)
+        unit = plans[0].charge.unit
+        assumed = tuple(dict.fromkeys(assumed))
+        return cls(rows, int(n_rows), epsilon, delta, relation, curve, counts, assumed, counted, unit)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON; infinities as "inf"."""
@@ -223,7 +228,7 @@ class BudgetPlan:
         return [*table_lines(head, lines), *words, ""]
 
     def _curve_in_words(self):
-        remark = remark_on_epsilon(self.epsilon)
+        remark = remark_on_epsilon(self.epsilon, self.unit)
         if math.isinf(self.epsilon):
             return [remark]
         finite = [f"{epsilon:.4g} at {delta:.0e}" for delta, epsilon in self.curve if math.isfinite(epsilon)]

@@ -116,3 +116,14 @@ def test_what_is_no_plan_is_refused():
             BudgetPlan.of(wrong, n_rows=10)
     with pytest.raises(ValueError, match="n_rows"):
         BudgetPlan.of(plan, n_rows=0)
+
+
+def test_the_remark_on_a_large_epsilon_names_who_is_protected():
+    parameters = {"bounds": (0, 1), "unit": "pid", "max_rows_per_unit": 2}
+    rows, ids = np.random.default_rng(0).random((40, 3)), np.arange(40) // 2
+    of_units = BudgetPlan.of(DPPCA(2, epsilon=20.0, **parameters).plan(rows, groups=ids), 40)
+    assert of_units.unit == "pid"
+    assert "guess about all rows of one pid by" in str(of_units)
+    of_rows = BudgetPlan.of(DPPCA(2, epsilon=20.0, bounds=(0, 1)).plan(rows), 40)
+    assert of_rows.unit is None
+    assert "guess about one row by" in str(of_rows)
