@@ -12,6 +12,7 @@ from _sabotage import Claim, after, assert_caught, mutant_ids
 from skdpgen.dpsgd import ClippedSum
 from skdpgen.nn._gan import DiscriminatorModule
 from skdpgen.synthesizers import _dpcgan
+from skdpgen.synthesizers._vae_model import sizes_by_counts
 
 AR = "add_or_remove_one"
 WHOLE = Claim(test_dpcgan.the_whole_gradient_of_a_row_is_clipped, "dense", AR)
@@ -51,12 +52,12 @@ MUTANTS = [
     (
         "the exact size of a batch",
         [LEDGER[ARRAYS]],
-        (FIT, SEEN, ("$fit.step_size($row_count, $counted)", "len(seen)")),
+        (sizes_by_counts, ("$fit.step_size($row_count, $counted)", "len($2)")),
     ),
     (
         "the exact number of rows",
         [HIDDEN],
-        (FIT, ("$fit.sample_size($rows, $counted)", "float(len($rows))")),
+        (sizes_by_counts, ("$fit.sample_size($rows, $counted)", "float(len($rows))")),
     ),
     (
         "labels of generated rows by the exact shares of the classes",

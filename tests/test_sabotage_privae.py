@@ -188,7 +188,7 @@ MUTANTS = [
     (
         "denominator from the exact row count",
         [LEDGER["arrays, termwise net"], LEDGER["frame, DP-VAE net"]],
-        (_vae_model.fit_vae_model, ("$fit.sample_size($rows, $counted)", "float(len($rows))")),
+        (_vae_model.sizes_by_counts, ("$fit.sample_size($rows, $counted)", "float(len($rows))")),
     ),
     (
         "training rows kept in the encoder",

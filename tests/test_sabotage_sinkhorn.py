@@ -12,6 +12,7 @@ from _sabotage import Claim, after, assert_caught, mutant_ids
 from skdpgen.dpsgd import WholeBatchPlan
 from skdpgen.nn import _sinkhorn
 from skdpgen.synthesizers import _dp_sinkhorn
+from skdpgen.synthesizers._vae_model import sizes_by_counts
 
 BOUNDED = Claim(test_sinkhorn.the_step_is_bounded_by_2_c_and_attains_it)
 SHAPE = Claim(test_sinkhorn.the_shape_of_a_step_does_not_tell_how_many_rows_took_part)
@@ -96,7 +97,7 @@ MUTANTS = [
     (
         "denominator and number of rows from the data",
         [LEDGER[ARRAYS], *HIDDEN],
-        (FIT, ("$fit.sample_size($rows, $counted)", "float(len($rows))")),
+        (sizes_by_counts, ("$fit.sample_size($rows, $counted)", "float(len($rows))")),
     ),
     (
         "noise of the steps left out",
