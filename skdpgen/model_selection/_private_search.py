@@ -188,8 +188,8 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
     A record is in the fit or in the score, not in both: a run costs the larger of the two, so the score adds nothing.
 
     With `unit` of the estimator this holds for units: a unit is held out with all its rows. Of a unit held out at most
-    `max_rows_per_unit` rows are scored; each counts 1, or with ``unit_weighting="units"`` all of them together. A
-    scorer sees rows without the column of identifiers.
+    `max_rows` rows are scored; each counts 1, or with ``weighting="units"`` all of them together. A scorer sees rows
+    without the column of identifiers.
 
     References
     ----------

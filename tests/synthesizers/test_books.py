@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skdpgen import DPPCA, DPGaussianMixture, P3GMSynthesizer, PrivacyAccountant, sample_pipeline
+from skdpgen import DPPCA, DPGaussianMixture, LatentMixture, P3GMSynthesizer, PrivacyAccountant, sample_pipeline
 from skdpgen.data import frames as _frames
 from skdpgen.exceptions import BudgetExceededError, DetachedAccountantError, UtilityWarning
 from skdpgen.nn import DPNet, P3GMModule
@@ -37,7 +37,7 @@ NET = {
     "sampling_rate": 0.05,
     "net": DPNet(P3GMModule, module__n_hidden=4),
 }
-EVERYTHING = {"prior": "mixture", "em_steps": 2, **NET}
+EVERYTHING = {"prior": LatentMixture(n_iter=2), **NET}
 PUBLIC = {"bounds": (-1, 1), "l2_bound": 1.8}
 
 
