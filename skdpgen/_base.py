@@ -506,6 +506,8 @@ def _plain(parameters, declared=()):
             out[name] = [list(part) if isinstance(part, tuple) else part for part in value]
         elif isinstance(value, np.ndarray):
             out[name] = value.tolist()
+        elif isinstance(value, dict) and name == "budget_split":
+            out[name] = {entry: python_value(share) for entry, share in value.items()}
         elif (
             isinstance(value, dict) and all(isinstance(key, str) for key in value) and _is_plain(value.values(), False)
         ):

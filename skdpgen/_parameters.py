@@ -104,6 +104,12 @@ class PrivacyUnit(ParameterObject):
         """Return the unit as plans and releases have it; `max_rows` must be set."""
         return BoundedUnit(self.label, self.max_rows, self.weighting)
 
+    def of_plan(self):
+        """Return the unit of a plan of steps that is made by hand."""
+        if self.missing != "refuse" or self.columns is not None:
+            raise ValueError("a plan of steps takes no missing= and no columns= of PrivacyUnit")
+        return self.bounded()
+
 
 class LatentMixture(ParameterObject):
     """A mixture of Gaussians by DP-EM as the distribution of the latents, for the parameter `prior` of P3GM.

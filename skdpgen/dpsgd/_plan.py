@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field, fields
 
+from .._parameters import PrivacyUnit
 from .._types import BoundedUnit, check_neighboring
 from ..accounting import epsilon_pld, non_private_event, poisson_gaussian_event
 from ..utils.forks import ForkSafeLock, process_identity
@@ -257,7 +258,7 @@ class DPSGDPlan(ChargedPlan):
     max_physical_batch : int, default=None
         Rows computed at once. A larger batch is accumulated over several of these and a smaller one is padded, so that
         every pass has one shape. None: two standard deviations above `expected_batch_size`, at most 1024.
-    unit : BoundedUnit, default=None
+    unit : PrivacyUnit, default=None
         What a "record" is above, where it is not a row: all rows of a person, for example. Each step then includes
         every unit independently; the gradient of a unit is the sum ("rows") or the mean ("units") over its rows, and is
         clipped once to `l2_bound`. `expected_batch_size` is that of rows, or of units, so that the loss is a mean.
@@ -282,7 +283,7 @@ class DPSGDPlan(ChargedPlan):
     expected_batch_size: float
     neighboring: str = "add_or_remove_one"
     max_physical_batch: int | None = None
-    unit: BoundedUnit | None = field(default=None, kw_only=True)
+    unit: PrivacyUnit | BoundedUnit | None = field(default=None, kw_only=True)
     _use: PlanUse = field(default_factory=PlanUse, init=False, repr=False, compare=False)
 
     def __post_init__(self):
@@ -301,8 +302,10 @@ class DPSGDPlan(ChargedPlan):
         size = self.max_physical_batch
         if size is not None and (int(size) != size or size < 1):
             raise ValueError(f"max_physical_batch must be a positive whole number or None; got {size!r}")
+        if isinstance(self.unit, PrivacyUnit):
+            object.__setattr__(self, "unit", self.unit.of_plan())
         if self.unit is not None and not isinstance(self.unit, BoundedUnit):
-            raise ValueError(f"unit must be a BoundedUnit or None; got {type(self.unit).__name__}")
+            raise ValueError(f"unit must be a PrivacyUnit or None; got {type(self.unit).__name__}")
         if self.unit is not None and size is not None and size < self.unit.max_rows:
             raise ValueError(
                 f"max_physical_batch={size} is less than the {self.unit.max_rows} rows of a unit, which are computed "

@@ -16,10 +16,9 @@ from ..data.frames import FrameRows
 from ..data.validation import validate_input
 from ..exceptions import InvalidInputError
 from ..generators.components import spread_components
-from ..generators.gaussians import LatentSpace, LinearGenerator
+from ..generators.gaussians import LatentSpace
 from ..generators.refined_table import RefinedTable, refinement_inputs
-from ..mixture import GaussianMixtureParameters, dp_em, initial_mixture
-from ..utils.blocks import map_blocks
+from ..mixture import GaussianMixtureParameters
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
 from ._array_model import ArrayModel, fit_array_model
@@ -37,6 +36,7 @@ from ._budget import (
 )
 from ._conditional import CONSTRAINTS, ConditionalSamplingMixin
 from ._frame_model import FrameModel, fit_frame_model
+from ._latent_mixture import MixtureSettings, release_array_mixture, release_frame_mixture, with_mixture
 from ._released import NetGenerator
 from ._synthetic_units import unit_settings
 
@@ -58,15 +58,6 @@ _WARM_ROWS, _WARM_BATCH, _WARM_STEPS = 20_000, 256, 500
 _SAMPLING, _REFINING = (0.005, 1000), (0.1, 150)
 # Step size of a network that refines, and the decay of the average of its parameters.
 _REFINING_RATE, _REFINING_DECAY = 5e-3, 0.95
-
-
-@dataclass(frozen=True)
-class MixtureSettings:
-    """The second phase: a mixture by DP-EM, which releases its sums in every step."""
-
-    n_components: int
-    covariance_type: str
-    steps: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -518,11 +509,11 @@ def _release_moments(rows, settings, fit):
     if isinstance(rows, FrameRows):
         model = fit_frame_model(rows, settings, fit)
         if settings.mixture is not None:
-            model.mixture = _release_frame_mixture(rows, model, settings.mixture, fit)
+            model.mixture = release_frame_mixture(rows, model, settings.mixture, fit)
         return model
     model = fit_array_model(rows, settings, fit)
     if settings.mixture is not None:
-        model = _with_mixture(model, _release_array_mixture(rows, model, settings.mixture, fit))
+        model = with_mixture(model, release_array_mixture(rows, model, settings.mixture, fit))
     return model
 
 
@@ -531,60 +522,6 @@ def _restore_moments(rows, state):
     model = _model_of(state)
     rows.follow(model.codec)
     return model
-
-
-# ---- the second phase: DP-EM in the latent space ------------------------------------------------------------------
-def _release_array_mixture(rows, model, mixture, fit):
-    """DP-EM, initialised by draws from the one Gaussian of the moments."""
-    space, covariance = model.generator.space, model.generator.mixture.covariances[0]
-    radius = 2 * float(np.trace(covariance)) ** 0.5
-    floor = 1e-2 * float(np.trace(covariance)) / len(covariance)
-    latent = np.empty((len(rows.X), space.basis.shape[1]))
-    for part, encoded in map_blocks(lambda chunk: space.encode(model.codec.scale(chunk)), rows.X):
-        latent[part] = encoded
-    kind = {"radius": radius, "min_variance": floor, "unit_sizes": rows.unit_sizes}
-    return _release_mixture(latent, covariance, mixture, fit, **kind)
-
-
-def _release_frame_mixture(rows, model, mixture, fit):
-    """DP-EM where the latents' columns have released variance 1: the ball of radius 2 sqrt(k) is public."""
-    codes, k = rows.codes(model.codec), model.n_latent
-    latent = np.empty((len(codes), k))
-    for part, encoded in map_blocks(lambda chunk: model.latent_model.encode(model.codec.one_hot(chunk)), codes):
-        latent[part] = encoded
-    kind = {"radius": 2 * k**0.5, "min_variance": 1e-2, "unit_sizes": rows.unit_sizes}
-    return _release_mixture(latent, np.eye(k), mixture, fit, **kind)
-
-
-def _release_mixture(latent, covariance, mixture, fit, *, unit_sizes, **kind):
-    """One release (`mixture`) for each step of DP-EM on private latents."""
-    initial = initial_mixture(
-        np.zeros(len(covariance)),
-        covariance,
-        mixture.n_components,
-        fit.stream,
-        covariance_type=mixture.covariance_type,
-        **kind,
-    )
-    return dp_em(
-        latent,
-        initial,
-        n_iter=mixture.steps,
-        noise_multiplier=fit.noise["mixture"],
-        rng=fit.rng,
-        neighboring=fit.neighboring,
-        unit_sizes=unit_sizes,
-        **kind,
-    )
-
-
-def _with_mixture(model, mixture):
-    """The model of arrays with a released mixture as its prior."""
-    old = model.generator
-    means, dither = old.space.decode(mixture.means), float(old.dither[0])
-    generator = LinearGenerator(old.space, mixture, means, old.low, old.high, old.variance_gain, dither)
-    rest = model.residual_variance, model.counted
-    return ArrayModel(model.codec, generator, model.row_count, mixture.weights, *rest)
 
 
 # ---- the third phase: a network trained by DP-SGD -------------------------------------------------------------------
