@@ -42,7 +42,7 @@ def test_a_summary_counts_units_where_they_are_counted(estimator, tmp_path):
 
 
 def test_a_summary_counts_rows_where_they_are_counted():
-    summary = MomentSynthesizer(20.0, random_state=0, **UNIT).fit(_visits()).summary_
+    summary = MomentSynthesizer(20.0, random_state=0, unit=PrivacyUnit("pid", 4)).fit(_visits()).summary_
     assert (summary.counted, summary.n_counted) == ("rows", None)
     assert "rows by the released count; errors are standard errors, in rows" in repr(summary)
     assert f"if {summary.smallest_kept:.0f} rows have it" in repr(summary)
