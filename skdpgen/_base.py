@@ -67,12 +67,12 @@ class PrivateEstimator(BaseEstimator):
     _has_unit_columns = False  # whether `columns` of a PrivacyUnit have a meaning
 
     def __new__(cls, *args, **parameters):
-        refuse_moved(cls.__name__, parameters, cls._get_param_names())
+        refuse_moved(cls, parameters)
         return super().__new__(cls)
 
     def set_params(self, **params):
         """Set parameters of this estimator and, by ``unit__weighting`` and the like, of the objects that it holds."""
-        refuse_moved(type(self).__name__, params, self._get_param_names())
+        refuse_moved(type(self), params)
         return super().set_params(**params)
 
     # ---- the order of a fit -------------------------------------------------------------------------------------
@@ -349,12 +349,15 @@ class PrivateEstimator(BaseEstimator):
             public_assumptions.append(f"number of {what}: public under replace_one")
         if plan.unit is not None:
             learned = ", learned by this fit" * (self._asked_unit.max_rows is None)
-            public_assumptions.append(
+            of_units = [
                 f"most rows used of one unit: {plan.unit.max_rows}{learned}; which rows belong to one unit is as "
                 f"{plan.unit.name!r} says"
-            )
+            ]
             if self._asked_unit.missing == "own":
-                public_assumptions.append(f"rows without {plan.unit.name!r}: each is taken for another unit")
+                of_units.append(f"rows without {plan.unit.name!r}: each is taken for another unit")
+            public_assumptions += [
+                text for text in of_units if text not in public_assumptions
+            ]  # a search has its run's
         parameters = self.get_params(deep=False)
         declared = declared_facts(parameters) if declared is None else declared
         if columns is None:

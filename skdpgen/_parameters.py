@@ -185,11 +185,11 @@ def make_objects(parameters):
     return made
 
 
-def refuse_moved(owner, names, known):
-    """Raise TypeError for parameters of earlier versions, which says where they are now."""
+def refuse_moved(owner, names):
+    """Raise TypeError for parameters of earlier versions that a class lacks, which says where they are now."""
     for name in names:
-        if name in _MOVED and name not in known:
-            raise TypeError(f"{owner} has no parameter {name!r} any more: give {_MOVED[name]}")
+        if name in _MOVED and name not in owner._get_param_names():
+            raise TypeError(f"{owner.__name__} has no parameter {name!r} any more: give {_MOVED[name]}")
 
 
 # ---- the split of a budget -----------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
+from .._parameters import read_unit
 from .._types import UnitRelation
 from ..accounting._card import plain
 from ..accounting._reservation import Reservation
@@ -309,6 +310,11 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
                 "number of rows of a unit, which is public. Nothing was charged"
             )
         return unit
+
+    @property
+    def _asked_unit(self):
+        """That of the estimator."""
+        return read_unit(self.estimator.get_params(deep=False))
 
     def _groups(self, groups):
         return (groups,)

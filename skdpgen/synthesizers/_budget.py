@@ -418,9 +418,8 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
         if share > 0 and not used:
             raise ValueError(f"budget_split gives a share to the {name}, which this model does not have")
     learned = rows.phases(bounds_share)
-    rest = remaining_share(learned, f'"bounds": {bounds_share:g} of budget_split leaves nothing to the model') / sum(
-        split
-    )
+    message = f'"bounds": {bounds_share:g} of budget_split leaves nothing to the model'
+    rest = remaining_share(learned, message) / sum(split)
     encoder, em, decoder = (share * rest for share in split)
     norms = model.has_class_norms(rows)
     triples = encoder * _TRIPLES_SHARE if model.has_triples(rows) else 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .._parameters import LatentMixture, PrivacyUnit, make_objects
 
-__all__ = ["recorded_parameters"]
+__all__ = ["of_today", "recorded_parameters"]
 
 # Names of earlier versions: the names that they have now.
 _RENAMED = {
@@ -33,7 +33,7 @@ def recorded_parameters(card, known, model):
     """
     given = card["model"]["parameters"] if card["model"]["name"] == model else {}
     found = {name if name in known else _RENAMED.get(name, name): value for name, value in given.items()}
-    found = make_objects(_grouped(found))
+    found = make_objects(of_today(found))
     return {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in found.items()
@@ -45,8 +45,8 @@ def _stands_for_an_object(value):
     return isinstance(value, str) and (value.startswith("<") or value == "inf")
 
 
-def _grouped(parameters):
-    """Parameters of earlier versions, in the parameter objects and dicts that hold them now."""
+def of_today(parameters):
+    """Return parameters of an earlier version in the parameter objects and dicts that hold them now."""
     found = dict(parameters)
     weighting, missing, columns = (found.pop(f, None) for f in ("unit_weighting", "missing_unit", "unit_columns"))
     if weighting not in (None, "rows") or missing not in (None, "refuse") or columns is not None:
@@ -62,6 +62,6 @@ def _grouped(parameters):
             found["budget_split"] = split = {name: share, **(split or {})}
     mixture = {"n_components": "n_mixture", "covariance_type": "covariance_type", "n_iter": "em_steps"}
     mixture = {name: found.pop(old) for name, old in mixture.items() if old in found}
-    if mixture and found.get("prior") == "mixture" and len(mixture) == 3:
+    if found.get("prior") == "mixture" and len(mixture) == 3 and mixture != LatentMixture().get_params():
         found["prior"] = LatentMixture(**mixture)
     return found

@@ -122,6 +122,8 @@ def test_identifiers_may_be_groups_or_a_column(array):
     else:
         search = _search(pca.set_params(unit="pid")).fit(frame[["a", "pid"]].assign(b=1.0))
         assert search.n_features_in_ == 2
+    (stated,) = (text for text in search.card_["public_assumptions"] if "most rows used of one unit" in text)
+    assert "learned" not in stated
 
 
 def test_public_scores_hold_out_nobody():

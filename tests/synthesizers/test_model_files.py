@@ -12,7 +12,8 @@ import skdpgen
 from skdpgen import LatentMixture, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, PrivacyUnit, Schema
 from skdpgen.exceptions import DetachedAccountantError, PrivacyLeakWarning
 from skdpgen.nn import DPNet, P3GMModule
-from skdpgen.synthesizers._recorded import recorded_parameters
+from skdpgen.synthesizers._checkpoint import describe
+from skdpgen.synthesizers._recorded import of_today, recorded_parameters
 from skdpgen.tabular import Categorical, Numeric
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
@@ -252,9 +253,23 @@ def test_parameters_of_earlier_files_are_in_the_objects_of_today():
     assert repr(made.prior) == repr(LatentMixture(2, covariance_type="diag", n_iter=5))
     assert made.budget_split == {"bounds": 0.1, "encoder": 0.4, "mixture": 0.0, "decoder": 0.6}
     assert _recorded("P3GMSynthesizer", prior="auto", **mixture).prior == "auto"
+    usual = {"n_mixture": 3, "covariance_type": "full", "em_steps": 8}
+    assert _recorded("P3GMSynthesizer", prior="mixture", **usual).prior == "mixture"
     made = _recorded("DP2VAESynthesizer", budget_split=[0.3, 0.7])
     assert made.budget_split == {"moments": 0.3, "decoder": 0.7}
     assert _recorded("DPGMSynthesizer", clusters_share=0.2).budget_split == {"clusters": 0.2}
+
+
+def test_a_checkpoint_of_an_earlier_version_has_the_parameters_of_today():
+    usual = {"n_mixture": 3, "covariance_type": "full", "em_steps": 8, "bounds_share": 0.05}
+    units = {"unit_weighting": "rows", "missing_unit": "refuse", "unit_columns": None}
+    now = describe(P3GMSynthesizer(decoder="net", prior="mixture").get_params(deep=False))
+    assert describe(of_today({**now, **usual, **units})) == now
+    made = P3GMSynthesizer(
+        prior=LatentMixture(2), budget_split={"bounds": 0.1, "encoder": 1, "mixture": 1, "decoder": 0}
+    )
+    before = {**now, **units, **usual, "decoder": "released", "n_mixture": 2, "bounds_share": 0.1}
+    assert describe(of_today({**before, "budget_split": [1, 1, 0]})) == describe(made.get_params(deep=False))
 
 
 def test_a_model_whose_classes_are_all_hidden_by_noise_is_loaded(tmp_path):
