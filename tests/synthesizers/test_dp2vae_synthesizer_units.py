@@ -172,7 +172,8 @@ def _check(monkeypatch, array, n_subsets=5, **parameters):
     own = {} if array else {"unit": "pid"}
     many, few, joining = _people(array)
     with _short():
-        made = DP2VAESynthesizer(60.0, **{**SMALL, "n_subsets": n_subsets}, max_rows_per_unit=3, **own, **parameters)
+        how = {**SMALL, "n_subsets": n_subsets, "max_rows_per_unit": 3, **own, **parameters}
+        made = DP2VAESynthesizer(60.0, **how)
         check_noninterference(made, many, few, rows=joining)
 
 
