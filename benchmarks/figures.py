@@ -91,9 +91,12 @@ def split_benchmark(
     options = {"seeds": seeds, "epsilon": epsilon, "rows": rows, "device": device, "data": data}
     for share in shares:
         for name in models:
-            _, mixture, decoder = _with(name, table).settings.get("budget_split", (0.0, 0.0, 1.0))
+            split = _with(name, table).settings.get("budget_split", {"decoder": 1.0})
+            mixture, decoder = split.get("mixture", 0.0), split["decoder"]
             rest = (1.0 - share) / (mixture + decoder)
-            model = _with(name, table, budget_split=(share, mixture * rest, decoder * rest))
+            model = _with(
+                name, table, budget_split={"encoder": share, "mixture": mixture * rest, "decoder": decoder * rest}
+            )
             for result in table_benchmark(table, (model,), **options):
                 yield {**result, "encoder_share": share}
 
@@ -193,12 +196,12 @@ def accounting_benchmark(*, epsilon=1.0, delta=1e-5):
     relation = "add_or_remove_one"
     for name in P3GM_PAPER_ROWS:
         settings = paper_settings(f"paper/{name}")
-        rate, steps, em_steps = settings["sampling_rate"], settings["steps"], settings["em_steps"]
+        rate, steps, em_steps = settings["sampling_rate"], settings["steps"], settings["prior"].n_iter
         shares = settings["budget_split"]
         phases = [
-            Phase("encoder", shares[0]),
-            Phase("mixture", shares[1], steps=em_steps),
-            Phase("decoder", shares[2], steps=steps, sampling_rate=rate),
+            Phase("encoder", shares["encoder"]),
+            Phase("mixture", shares["mixture"], steps=em_steps),
+            Phase("decoder", shares["decoder"], steps=steps, sampling_rate=rate),
         ]
         plan = calibrate(phases, epsilon, delta, relation, label=f"paper/{name}")
         encoder, mixture, decoder = (plan.noise_multipliers[phase.label] for phase in phases)

@@ -7,6 +7,7 @@ import time
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from skdpgen import PrivacyUnit
 from skdpgen.datasets import load_adult
 from skdpgen.metrics import one_way_tvd, tstr_report
 
@@ -103,7 +104,7 @@ def units_benchmark(
             ids = give_units(train, SIZES[distribution], seed) if of_units else None
             cases = [(w, most) for w in weightings for most in k] if of_units else [("", "")]
             for weighting, most in cases:
-                unit = {"unit": "pid", "max_rows_per_unit": most, "unit_weighting": weighting} if of_units else {}
+                unit = {"unit": PrivacyUnit("pid", most, weighting=weighting)} if of_units else {}
                 for name in models:
                     public = {"target": bunch.target, "schema": bunch.schema, **unit}
                     model = find_model(name).make("adult", epsilon=epsilon, delta=delta, device="cpu", **public)

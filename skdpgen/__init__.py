@@ -12,6 +12,8 @@ _HOMES = {
     "PrivacyAccountant": "accounting",
     "PrivacyCard": "accounting",
     "PrivateSearchCV": "model_selection",
+    "PrivacyUnit": "_parameters",
+    "LatentMixture": "_parameters",
     "DPPCA": "decomposition",
     "DPGaussianMixture": "mixture",
     "P3GMSynthesizer": "synthesizers",

@@ -11,7 +11,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
-from ._types import MOST_ROWS_PER_UNIT, NEIGHBORING, WEIGHTINGS, PrivacyUnit
+from ._parameters import ParameterObject, check_split, read_unit, refuse_moved, share_of
+from ._types import NEIGHBORING
 from .accounting import PrivacyAccountant, PrivacyCard
 from .accounting._facts import array_columns, declared_facts
 from .accounting._reservation import CalibratedFit, PhaseRecorder
@@ -30,7 +31,7 @@ from .utils.validation import (
     python_value,
 )
 
-__all__ = ["DEFAULT_DELTA", "PRIVACY_CONSTRAINTS", "UNIT_CONSTRAINTS", "PrivateEstimator"]
+__all__ = ["DEFAULT_DELTA", "PRIVACY_CONSTRAINTS", "PrivateEstimator"]
 
 # That of the tables of P3GM, PriVAE and DP2-VAE, and of our benchmarks.
 DEFAULT_DELTA = 1e-5
@@ -42,13 +43,6 @@ PRIVACY_CONSTRAINTS = {
     "accountant": [PrivacyAccountant, None],
     "noise": [StrOptions({"secure", "fast"})],
     "random_state": [Interval(Integral, 0, 2**32 - 1, closed="both"), np.random.RandomState, None],
-}
-# Parameters of the estimators that protect persons with several rows.
-UNIT_CONSTRAINTS = {
-    "unit": [str, Integral, None],
-    "max_rows_per_unit": [Interval(Integral, 1, MOST_ROWS_PER_UNIT, closed="both"), None],
-    "unit_weighting": [StrOptions(set(WEIGHTINGS))],
-    "missing_unit": [StrOptions({"refuse", "own"})],
 }
 
 # Share of delta for the thresholds of learned names: at epsilon 1 the noise is less than 1 % larger without a tenth.
@@ -69,6 +63,17 @@ class PrivateEstimator(BaseEstimator):
 
     _parameter_constraints = PRIVACY_CONSTRAINTS
     _unit = None  # who is protected, while a fit lasts; None: one row
+    _split_names = ("bounds",)  # entries of `budget_split`
+    _has_unit_columns = False  # whether `columns` of a PrivacyUnit have a meaning
+
+    def __new__(cls, *args, **parameters):
+        refuse_moved(cls, parameters)
+        return super().__new__(cls)
+
+    def set_params(self, **params):
+        """Set parameters of this estimator and, by ``unit__weighting`` and the like, of the objects that it holds."""
+        refuse_moved(type(self), params)
+        return super().set_params(**params)
 
     # ---- the order of a fit -------------------------------------------------------------------------------------
     def _fit(self, X, y=None, groups=None):
@@ -198,8 +203,22 @@ class PrivateEstimator(BaseEstimator):
         delayed.repeat()
 
     def _validate_params(self):
-        check_parameters(type(self).__name__, self.get_params(deep=False))
+        parameters = self.get_params(deep=False)
+        check_parameters(type(self).__name__, parameters)
         super()._validate_params()
+        for value in parameters.values():
+            if isinstance(value, ParameterObject):
+                value._validate_params()
+        check_split(parameters.get("budget_split"), self._split_names)
+
+    @property
+    def _asked_unit(self):
+        """PrivacyUnit of the parameters `unit` and `max_rows_per_unit`."""
+        return read_unit(self.get_params(deep=False))
+
+    def _share(self, name):
+        """Share of the budget of an entry of `budget_split`, "bounds" or "clusters"."""
+        return share_of(self.budget_split, name)
 
     def _forget_fit(self, parameters):
         """Delete all that is neither a parameter nor a setting of the caller: the results of an earlier fit."""
@@ -213,23 +232,28 @@ class PrivateEstimator(BaseEstimator):
             warnings.warn(EXACT_SCORES + own, PrivacyLeakWarning, stacklevel=5)  # _fit, fit, its context, caller
 
     def _resolve_unit(self, groups):
-        """Return who the fit protects, by its parameters and by whether it has identifiers: a PrivacyUnit, or None."""
+        """Return who the fit protects, by its parameters and by whether it has identifiers: a BoundedUnit, or None."""
         parameters = self.get_params(deep=False)
-        name = parameters.get("unit")
-        if name is None and groups is None:
-            settings = ("max_rows_per_unit", None), ("unit_weighting", "rows"), ("missing_unit", "refuse")
-            given = [f"{name}=" for name, default in settings if parameters.get(name, default) != default]
-            if given:
-                raise ValueError(f"{', '.join(given)} needs unit=, the column of identifiers, or groups= of fit")
+        asked = read_unit(parameters)
+        if asked.name is None and groups is None:
+            if parameters.get("max_rows_per_unit") is not None:
+                raise ValueError("max_rows_per_unit= needs unit=, the column of identifiers, or groups= of fit")
+            if parameters.get("unit") is not None:
+                raise ValueError(
+                    f"{asked!r} needs unit=PrivacyUnit(name), the column of identifiers, or groups= of fit; nothing "
+                    "was charged"
+                )
             return None
         if "unit" not in parameters:
             raise ValueError(f"groups= is not for {type(self).__name__}, which protects one row; nothing was charged")
-        name = "unit" if name is None else str(name)
-        if parameters["max_rows_per_unit"] is None:
-            return self._learned_unit(name)
-        return PrivacyUnit(name, parameters["max_rows_per_unit"], parameters["unit_weighting"])
+        if asked.columns is not None and not self._has_unit_columns:
+            raise ValueError(
+                f"columns= of PrivacyUnit is not for {type(self).__name__}, which has no synthetic units: leave it "
+                "out; nothing was charged"
+            )
+        return self._learned_unit(asked) if asked.max_rows is None else asked.bounded()
 
-    def _learned_unit(self, name):
+    def _learned_unit(self, asked):
         """Return a unit of which the fit learns how many rows it uses; refused where it cannot."""
         raise ValueError(
             f"max_rows_per_unit= is missing: how many rows of a unit {type(self).__name__} uses, at most; synthesizers "
@@ -324,13 +348,16 @@ class PrivateEstimator(BaseEstimator):
             what = "rows" if plan.unit is None else "units"
             public_assumptions.append(f"number of {what}: public under replace_one")
         if plan.unit is not None:
-            learned = ", learned by this fit" * (self.get_params(deep=False).get("max_rows_per_unit") is None)
-            public_assumptions.append(
+            learned = ", learned by this fit" * (self._asked_unit.max_rows is None)
+            of_units = [
                 f"most rows used of one unit: {plan.unit.max_rows}{learned}; which rows belong to one unit is as "
                 f"{plan.unit.name!r} says"
-            )
-            if getattr(self, "missing_unit", None) == "own":
-                public_assumptions.append(f"rows without {plan.unit.name!r}: each is taken for another unit")
+            ]
+            if self._asked_unit.missing == "own":
+                of_units.append(f"rows without {plan.unit.name!r}: each is taken for another unit")
+            public_assumptions += [
+                text for text in of_units if text not in public_assumptions
+            ]  # a search has its run's
         parameters = self.get_params(deep=False)
         declared = declared_facts(parameters) if declared is None else declared
         if columns is None:
@@ -470,7 +497,9 @@ def _plain(parameters, declared=()):
         # a path of this machine and what a terminal shows are no facts about the model
         if name in ("accountant", "random_state", "checkpoint", "progress"):
             continue
-        if isinstance(value, (str, bool, int, float, type(None))):
+        if isinstance(value, ParameterObject):
+            out[name] = _plain(value.get_params(deep=False))
+        elif isinstance(value, (str, bool, int, float, type(None))):
             out[name] = value
         elif isinstance(value, (np.integer, np.floating)):
             out[name] = value.item()
@@ -480,6 +509,8 @@ def _plain(parameters, declared=()):
             out[name] = [list(part) if isinstance(part, tuple) else part for part in value]
         elif isinstance(value, np.ndarray):
             out[name] = value.tolist()
+        elif isinstance(value, dict) and name == "budget_split":
+            out[name] = {entry: python_value(share) for entry, share in value.items()}
         elif (
             isinstance(value, dict) and all(isinstance(key, str) for key in value) and _is_plain(value.values(), False)
         ):

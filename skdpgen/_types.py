@@ -11,8 +11,8 @@ __all__ = [
     "NEIGHBORING",
     "WEIGHTINGS",
     "BoundedSum",
+    "BoundedUnit",
     "Neighboring",
-    "PrivacyUnit",
     "UnitRelation",
     "check_neighboring",
     "in_words",
@@ -21,7 +21,7 @@ __all__ = [
 
 Neighboring = Literal["add_or_remove_one", "replace_one"]
 NEIGHBORING: tuple[str, ...] = ("add_or_remove_one", "replace_one")
-# How the rows of a unit are counted; see `PrivacyUnit`.
+# How the rows of a unit are counted; see `BoundedUnit`.
 WEIGHTINGS: tuple[str, ...] = ("rows", "units")
 # Of one unit; the weight 1 / m of a row is then at least 16 steps of the lattice of counts.
 MOST_ROWS_PER_UNIT = 1 << 16
@@ -35,7 +35,7 @@ def check_neighboring(neighboring: str) -> str:
 
 
 @dataclass(frozen=True)
-class PrivacyUnit:
+class BoundedUnit:
     """Who is protected, where that is not one row: all rows of one person, say, of which a fit uses a few.
 
     Parameters
@@ -83,13 +83,13 @@ class UnitRelation:
     """
 
     neighboring: str
-    unit: PrivacyUnit
+    unit: BoundedUnit
 
     def __post_init__(self):
         check_neighboring(self.neighboring)
 
 
-def unit_of(relation: str | UnitRelation) -> PrivacyUnit | None:
+def unit_of(relation: str | UnitRelation) -> BoundedUnit | None:
     """Return the unit of a relation; None where it is a row."""
     return relation.unit if isinstance(relation, UnitRelation) else None
 
@@ -121,7 +121,7 @@ class BoundedSum:
         noise rounded to it is exact (floating point: no low-order bits leak).
     unit : {"record", "unit", "group", "batch", "subset"}, default="record"
         Unit of a contribution. With "record" each record has a separate one, which the others do not change; with
-        "unit" all rows of a `PrivacyUnit` have one together; with "group" and "batch" the bounds are nevertheless
+        "unit" all rows of a `BoundedUnit` have one together; with "group" and "batch" the bounds are nevertheless
         stated for one record; with "subset" they are those of a subset, whose contribution a joining record changes.
     keys : dict of int -> tuple, default=None
         Names of entries that come from the rows, as observed categories do: position of the first entry of a run ->

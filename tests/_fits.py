@@ -22,9 +22,11 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
     PrivacyAccountant,
+    PrivacyUnit,
     PriVAESynthesizer,
 )
 from skdpgen.dpsgd import ClippedSum, LossModule
@@ -62,7 +64,7 @@ _NUMBERS = FRAME[["height", "income", "dose"]]
 X = _NUMBERS.to_numpy()
 _PUBLIC = {"bounds": [(0, 3), (0, 20_000), (-5, 5)], "l2_bound": 1.0}
 _DEEP = {
-    "prior": "mixture", "em_steps": 3, "decoder": "net", "steps": 6, "sampling_rate": 0.05, "warm_start_steps": 1,
+    "prior": LatentMixture(n_iter=3), "decoder": "net", "steps": 6, "sampling_rate": 0.05, "warm_start_steps": 1,
     "random_state": 0,
 }  # fmt: skip
 
@@ -135,9 +137,9 @@ FITS = {
     "arrays, images in cells": lambda: (_cells(), X, Y),
     "arrays, images in cells, replace_one": lambda: (_cells(neighboring="replace_one", **_PUBLIC), X, Y),
     "frame": lambda: (P3GMSynthesizer(target="job", random_state=0), FRAME),
-    "frame, units": lambda: (_of_persons(unit_columns=["job"]), PERSONS),
+    "frame, units": lambda: (_of_persons(columns=["job"]), PERSONS),
     "frame, units, replace_one": lambda: (
-        _of_persons(unit_columns=["age", "dose"], unit_weighting="units", neighboring="replace_one"),
+        _of_persons(columns=["age", "dose"], weighting="units", neighboring="replace_one"),
         PERSONS,
     ),
     "frame, replace_one": lambda: (P3GMSynthesizer(target="job", neighboring="replace_one"), FRAME),
@@ -146,7 +148,7 @@ FITS = {
     "frame, grouped levels": lambda: (MomentSynthesizer(schema=_codes(), target="age"), FRAME[["work", "dose", "age"]]),
     "frame, net": lambda: (P3GMSynthesizer(net=_net(), **_DEEP), FRAME, Y),
     "frame, net by class": lambda: (
-        P3GMSynthesizer(net=_net(), **{**_DEEP, "prior": "auto", "em_steps": 8}, target="job"),
+        P3GMSynthesizer(net=_net(), **{**_DEEP, "prior": "auto"}, target="job"),
         FRAME,
     ),
     "arrays, termwise net": lambda: (_privae(divergence="mmd", n_groups=3), X, Y),
@@ -194,8 +196,9 @@ POOR = {
 PERSONS = FRAME.assign(person=[f"person {i}" for i in np.random.default_rng(5).geometric(0.4, N).cumsum() // 4])
 
 
-def _of_persons(**parameters):
-    return MomentSynthesizer(unit="person", max_rows_per_unit=3, target="job", random_state=0, **parameters)
+def _of_persons(columns=None, weighting="rows", **parameters):
+    unit = PrivacyUnit("person", 3, weighting=weighting, columns=columns)
+    return MomentSynthesizer(unit=unit, target="job", random_state=0, **parameters)
 
 
 def _levels():

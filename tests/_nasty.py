@@ -20,6 +20,7 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
     PriVAESynthesizer,
@@ -64,9 +65,9 @@ CASES = {
     ),
     "moments": (lambda: MomentSynthesizer(), (X, Y)),
     "moments, images": (lambda: MomentSynthesizer(image_shape=(2, 2), **_PUBLIC), (X, Y)),
-    "p3gm": (lambda: P3GMSynthesizer(prior="mixture", em_steps=2, budget_split=(1, 1, 0)), (X, Y)),
+    "p3gm": (lambda: P3GMSynthesizer(prior=LatentMixture(n_iter=2), budget_split={"encoder": 1, "mixture": 1}), (X, Y)),
     "p3gm, net": (
-        lambda: P3GMSynthesizer(decoder="net", warm_start_steps=2, budget_split=(1, 0, 1), **_STEPS),
+        lambda: P3GMSynthesizer(decoder="net", warm_start_steps=2, budget_split={"encoder": 1, "decoder": 1}, **_STEPS),
         (X, Y),
     ),
     "p3gm, batches": (

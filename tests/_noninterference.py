@@ -25,6 +25,7 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
     PriVAESynthesizer,
@@ -330,8 +331,8 @@ def _classifier(**parameters):
 
 def _search(**parameters):
     return PrivateSearchCV(
-        DPPCA(2, bounds=(-5, 60)), {"bounds_share": [0.05, 0.1]}, runs="logarithmic", mean_runs=1.5,
-        score_bounds=(-30, 10), random_state=0, **parameters,
+        DPPCA(2, bounds=(-5, 60)), {"budget_split": [{"bounds": 0.05}, {"bounds": 0.1}]}, runs="logarithmic",
+        mean_runs=1.5, score_bounds=(-30, 10), random_state=0, **parameters,
     )  # fmt: skip
 
 
@@ -363,7 +364,7 @@ CASES = {
     "arrays, flags": Case(_moment(), "array, flags"),
     "arrays, numbers": Case(_p3gm(), "array, numbers"),
     "arrays, declared, replace_one": Case(_p3gm(classes=_CLASSES, neighboring=REPLACE, **_PUBLIC), "array, classes"),
-    "arrays, mixture": Case(_p3gm(prior="mixture", em_steps=2), "array, classes"),
+    "arrays, mixture": Case(_p3gm(prior=LatentMixture(n_iter=2)), "array, classes"),
     "arrays, net": Case(_p3gm(**_DEEP), "array"),
     "arrays, net, back": Case(_p3gm(**_DEEP), "array", back=True),
     "images": Case(_p3gm(epsilon=400.0, **_PIXELS, bounds=(0, 16)), "images, classes"),
@@ -383,7 +384,7 @@ CASES = {
     "frame, several targets": Case(_moment(**_SEVERAL), "frame"),
     "frame, numbers": Case(_moment(), "frame, numbers"),
     "frame, category": Case(_moment(), "frame, category"),
-    "frame, mixture": Case(_p3gm(prior="mixture", em_steps=2), "frame, classes"),
+    "frame, mixture": Case(_p3gm(prior=LatentMixture(n_iter=2)), "frame, classes"),
     "frame, net": Case(_p3gm(target="job", **_DEEP), "frame"),
     "frame, net that refines": Case(_p3gm(target="job", **_REFINES), "frame"),
     "frame, net that refines, back": Case(_p3gm(target="job", **_REFINES), "frame", back=True),
@@ -439,8 +440,8 @@ def _product():
     frames = [kind for kind in KINDS if kind.startswith("frame") and "of" not in kind.split()]
     makers = {
         "released": (_p3gm, {}), "gaussian": (_p3gm, {"prior": "gaussian"}),
-        "mixture": (_p3gm, {"prior": "mixture", "em_steps": 2}), "net": (_p3gm, _DEEP),
-        "net, mixture": (_p3gm, {"prior": "mixture", "em_steps": 2, **_DEEP}),
+        "mixture": (_p3gm, {"prior": LatentMixture(n_iter=2)}), "net": (_p3gm, _DEEP),
+        "net, mixture": (_p3gm, {"prior": LatentMixture(n_iter=2), **_DEEP}),
         "net, no variance": (_p3gm, {"latent_variance": "zero", **_DEEP}),
         "net that refines": (_p3gm, _REFINES),
         "moments": (_moment, {}), "DP-VAE": (_dpvae, {}), "mmd": (_privae, {"divergence": "mmd"}),

@@ -18,6 +18,7 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
     PriVAESynthesizer,
@@ -127,7 +128,7 @@ def _p3gm_refined(**given):
 
 
 def _p3gm_mixture(**given):
-    return P3GMSynthesizer(prior="mixture", n_mixture=2, em_steps=2, covariance_type="diag", n_components=2, **given)
+    return P3GMSynthesizer(prior=LatentMixture(2, covariance_type="diag", n_iter=2), n_components=2, **given)
 
 
 def _privae(**given):
@@ -195,7 +196,9 @@ def _search(**given):
 def _search_tstr(**given):
     own = {name: given.pop(name) for name in ("epsilon", "neighboring", "random_state")}
     template = MomentSynthesizer(random_state=0, **given)
-    return PrivateSearchCV(template, {"bounds_share": [0.05, 0.1]}, scoring="tstr_accuracy", mean_runs=2, **own)
+    return PrivateSearchCV(
+        template, {"budget_split": [{"bounds": 0.05}, {"bounds": 0.1}]}, scoring="tstr_accuracy", mean_runs=2, **own
+    )
 
 
 _ARRAYS, _FRAMES = ("array", "array_y"), ("frame", "frame_y", "frame_target")

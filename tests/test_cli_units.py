@@ -77,7 +77,7 @@ def test_units_without_columns_have_their_numbers_of_rows(visits):
         ("--unit-columns sex --units-output rows.csv", "is named by two options"),
         ("--unit-columns sex --units-output u.xlsx", "written as CSV or Parquet"),
         ("--units 3 --model p3gm --set prior=mixture", "without prior"),
-        ("--set unit_columns=['sex']", "takes no unit_columns here"),
+        ("--set unit__columns=['sex']", "takes no unit here"),
     ],
 )
 def test_contradictions_are_refused_before_the_charge(visits, options, match, capsys):

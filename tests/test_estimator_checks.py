@@ -13,6 +13,7 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
     PriVAESynthesizer,
@@ -34,7 +35,7 @@ ESTIMATORS = [
     DPGaussianMixture(1, neighboring="replace_one", covariance_type="diag"),
     PrivateSearchCV(
         DPPCA(2, bounds=(-1, 1)),
-        {"bounds_share": [0.05, 0.1]},
+        {"budget_split": [{"bounds": 0.05}, {"bounds": 0.1}]},
         runs="logarithmic",
         mean_runs=1.5,
         score_bounds=(-30, 10),
@@ -45,7 +46,7 @@ ESTIMATORS = [
     P3GMSynthesizer(epsilon=2.0, neighboring="replace_one", prior="mixture", bounds=(-1, 1), l2_bound=1.5),
     P3GMSynthesizer(epsilon=2.0, decoder="net", steps=2, warm_start_steps=2, sampling_rate=0.1),
     P3GMSynthesizer(
-        epsilon=2.0, decoder="net", latent_variance="zero", prior="mixture", em_steps=2, steps=2, warm_start_steps=2,
+        epsilon=2.0, decoder="net", latent_variance="zero", prior=LatentMixture(n_iter=2), steps=2, warm_start_steps=2,
         sampling_rate=0.1,
     ),
     PriVAESynthesizer(epsilon=2.0, divergence="mmd", n_groups=2, n_components=2, steps=2, sampling_rate=0.1),

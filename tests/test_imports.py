@@ -17,6 +17,7 @@ LEVELS = {
     "exceptions": 0,
     "_types": 0,
     "utils": 1,
+    "_parameters": 2,
     "testing": 2,
     "mechanisms": 2,
     "accounting": 2,

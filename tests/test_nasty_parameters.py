@@ -42,7 +42,7 @@ _FREE_TO_PRICE = ("pca", "mixture", "moments", "dp-merf", "search")
 _QUICK = {case for case in CASES if case.startswith(("pca", "mixture", "moments", "search"))} | {"p3gm", "classifier"}
 # Whose range takes in a fit of a minute, or of memory that a laptop has not: such values are not tried.
 _LONG = {
-    "steps", "epochs", "em_steps", "n_iter", "cluster_steps", "start_steps", "pretrain_steps",
+    "steps", "epochs", "n_iter", "cluster_steps", "start_steps", "pretrain_steps",
     "warm_start_steps", "mean_runs", "n_subsets", "n_clusters", "batch_size", "subsets_per_step",
 }  # fmt: skip
 

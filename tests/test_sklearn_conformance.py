@@ -17,6 +17,7 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
     PriVAESynthesizer,
@@ -34,7 +35,7 @@ ESTIMATORS = [
     MomentSynthesizer(random_state=0),
     PrivateSearchCV(
         DPPCA(1, bounds=(-20, 20)),
-        {"bounds_share": [0.05, 0.1]},
+        {"budget_split": [{"bounds": 0.05}, {"bounds": 0.1}]},
         runs="logarithmic",
         mean_runs=1.5,
         score_bounds=(-30, 10),
@@ -49,7 +50,7 @@ ESTIMATORS = [
         decoder="net", latent_variance="zero", steps=2, warm_start_steps=2, sampling_rate=0.1, random_state=0
     ),  # P3GM(AE)
     P3GMSynthesizer(
-        epsilon=np.inf, prior="mixture", decoder="net", em_steps=2, n_components=1, steps=2, warm_start_steps=2,
+        epsilon=np.inf, prior=LatentMixture(n_iter=2), decoder="net", n_components=1, steps=2, warm_start_steps=2,
         sampling_rate=0.1, random_state=0,
     ),  # PGM
     DPVAESynthesizer(n_components=2, steps=2, sampling_rate=0.1, random_state=0),

@@ -17,8 +17,10 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
+    PrivacyUnit,
     PriVAESynthesizer,
 )
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedSum
@@ -57,9 +59,9 @@ _GAN = {"n_components": 2, "n_critic": 1, "generator_sizes": (4,), "discriminato
 
 CASES = {
     "moments of a table": (MomentSynthesizer, {"target": "c"}, False),
-    "tables of units": (MomentSynthesizer, {"unit_columns": ["a", "c"]}, False),
+    "tables of units": (MomentSynthesizer, {"unit__columns": ["a", "c"]}, False),
     "P3GM of a table": (P3GMSynthesizer, {}, False),
-    "P3GM with a mixture": (P3GMSynthesizer, {"prior": "mixture", "em_steps": 2, "n_mixture": 2}, False),
+    "P3GM with a mixture": (P3GMSynthesizer, {"prior": LatentMixture(2, n_iter=2)}, False),
     "P3GM that refines a table": (P3GMSynthesizer, _REFINES, False),
     "P3GM with the network of the paper": (P3GMSynthesizer, {"target": "c", **_DEEP}, False),
     "DP-VAE of a table": (DPVAESynthesizer, {"target": "c", **_VAE}, False),
@@ -76,10 +78,10 @@ CASES = {
 ARRAYS = {
     "moments of an array": (MomentSynthesizer, {}),
     "P3GM of images, sub-clusters": (P3GMSynthesizer, {"image_shape": (2, 2), "bounds": (0, 1), "l2_bound": 2.0}),
-    "P3GM of an array, mixture": (P3GMSynthesizer, {"prior": "mixture", "em_steps": 2, "n_mixture": 2}),
+    "P3GM of an array, mixture": (P3GMSynthesizer, {"prior": LatentMixture(2, n_iter=2)}),
     "P3GM of an array, mixture and network": (
         P3GMSynthesizer,
-        {"prior": "mixture", "em_steps": 1, "n_mixture": 2, **_DEEP},
+        {"prior": LatentMixture(2, n_iter=1), **_DEEP},
     ),
     "DP-VAE of an array": (DPVAESynthesizer, _VAE),
     "PriVAE of an array": (PriVAESynthesizer, _GROUPS),
@@ -107,7 +109,7 @@ def _array_data():
 @pytest.mark.parametrize(("name", "relation"), [(name, NEIGHBORING[i % 2]) for i, name in enumerate(ARRAYS)])
 def test_a_person_moves_no_release_of_an_array_by_more_than_it_claims(name, relation, weighting):
     estimator, parameters = ARRAYS[name]
-    options = {"max_rows_per_unit": 3, "unit_weighting": weighting, "neighboring": relation}
+    options = {"unit": PrivacyUnit(None, 3, weighting=weighting), "neighboring": relation}
     many, few, joining = _array_data()
     with _short():
         made = estimator(epsilon=60.0, random_state=0, **options, **parameters)
@@ -124,7 +126,7 @@ def _in_chunks(frame):
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 def test_a_person_moves_no_release_of_chunks_by_more_than_it_claims(weighting):
     many, few, joining = _data(False)
-    options = {"unit": "pid", "max_rows_per_unit": 3, "unit_weighting": weighting, "unit_columns": "late"}
+    options = {"unit": PrivacyUnit("pid", 3, weighting=weighting, columns="late")}
     with _short():
         made = MomentSynthesizer(60.0, random_state=0, target="c", **options)
         check_noninterference(made, many, few, rows=joining, source=_in_chunks)
@@ -140,8 +142,10 @@ FAST += [("moments of a table", *both) for both in (("units", NEIGHBORING[0]), (
 
 def _check(name, weighting, relation, k=3):
     estimator, parameters, numbers = CASES[name]
-    options = {"unit": "pid", "max_rows_per_unit": k, "unit_weighting": weighting, "neighboring": relation}
-    made = estimator(epsilon=60.0, random_state=0, **options, **parameters)
+    options = {"unit": PrivacyUnit("pid", k, weighting=weighting), "neighboring": relation}
+    own = {key: value for key, value in parameters.items() if key.startswith("unit__")}
+    rest = {key: value for key, value in parameters.items() if key not in own}
+    made = estimator(epsilon=60.0, random_state=0, **options, **rest).set_params(**own)
     many, few, joining = _data(numbers)
     with _short():
         check_noninterference(made, many, few, rows=joining)
@@ -185,7 +189,7 @@ def _every_row_is_kept(patch):
     shipped = units.keep_rows
 
     def all_of_them(ids, key):
-        many = units.PrivacyUnit(ids.unit.name, 1000, ids.unit.weighting)
+        many = units.BoundedUnit(ids.unit.name, 1000, ids.unit.weighting)
         return shipped(units.UnitIds(many, ids.codes, ids.values), key)
 
     for module in (units, arrays, _dp_pca):

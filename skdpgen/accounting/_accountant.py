@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp_accounting import DpEvent
 
-from .._types import PrivacyUnit, in_words
+from .._types import BoundedUnit, in_words
 from ..exceptions import BudgetExceededError, LedgerError
 from ..utils.printing import printable
 from ._calibration import FitPlan, Phase, calibrate, check_phases, make_plan, scale_for_rdp
@@ -313,7 +313,7 @@ class PrivacyAccountant:
         epsilon: float | None = None,
         delta: float | None = None,
         extra_delta_share: float = 0.0,
-        unit: PrivacyUnit | None = None,
+        unit: BoundedUnit | None = None,
     ) -> FitPlan:
         """Find the noise for a fit; nothing is charged yet.
 
@@ -330,7 +330,7 @@ class PrivacyAccountant:
         extra_delta_share : float, default=0.0
             Share of `delta`, in [0, 1), that threshold rules will spend; in a fit after others at most half of the
             delta that is still reserved for them, so that a part is always left.
-        unit : PrivacyUnit, default=None
+        unit : BoundedUnit, default=None
             Who the fit protects; None: one row. Its name must be the unit of this accountant.
 
         Returns

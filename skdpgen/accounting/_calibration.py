@@ -13,7 +13,7 @@ from typing import Any
 from dp_accounting import DpEvent
 from scipy.optimize import brentq
 
-from .._types import PrivacyUnit, UnitRelation, check_neighboring
+from .._types import BoundedUnit, UnitRelation, check_neighboring
 from ._events import SUBSET_MECHANISMS, Charge, Release, checked_release, event_of, non_private_event, releases
 from ._pricing import COARSE, FINE, check_delta, check_epsilon, combine, epsilon_of, gaussian_mu
 from ._renyi import rdp_at
@@ -129,7 +129,7 @@ class FitPlan:
     neighboring : {"add_or_remove_one", "replace_one"}
     table : object or None
         Of a fit to a table, its public facts: with them `BudgetPlan` tells the errors of counts in rows.
-    unit : PrivacyUnit or None
+    unit : BoundedUnit or None
         Who is protected; None: one row.
     """
 
@@ -142,7 +142,7 @@ class FitPlan:
     delta: float
     neighboring: str
     table: Any = field(default=None, compare=False, repr=False)
-    unit: PrivacyUnit | None = None
+    unit: BoundedUnit | None = None
 
     @property
     def charge(self) -> Charge:
@@ -333,7 +333,7 @@ def make_plan(
     epsilon: float,
     delta: float,
     neighboring: str,
-    unit: PrivacyUnit | None = None,
+    unit: BoundedUnit | None = None,
 ) -> FitPlan:
     """Make the plan of phases at scale `mu`; infinite mu is no noise at all."""
     if math.isinf(mu):
@@ -364,7 +364,7 @@ def calibrate(
     *,
     label: str,
     extra_delta: float = 0.0,
-    unit: PrivacyUnit | None = None,
+    unit: BoundedUnit | None = None,
 ) -> FitPlan:
     """Find the noise of every phase of a fit so that the whole costs the given (epsilon, delta).
 
@@ -381,7 +381,7 @@ def calibrate(
         Name of the fit in the ledger.
     extra_delta : float, default=0.0
         Part of `delta` that threshold rules spend.
-    unit : PrivacyUnit, default=None
+    unit : BoundedUnit, default=None
         Who is protected; None: one row. The noise multipliers do not depend on it: the sensitivities do.
 
     Returns

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from .._types import PrivacyUnit, UnitRelation, check_neighboring, in_words
+from .._types import BoundedUnit, UnitRelation, check_neighboring, in_words
 from ..utils.atomic import write_atomically
 from ..utils.clock import is_day, today
 from ..utils.strict_json import read_json
@@ -73,7 +73,7 @@ _MOST_BYTES = 16 * 2**20
 _MOST_CHARGES = 20_000
 # How far above the recomputed figure an epsilon may be stated: a coarser grid overstates it by less.
 _TOLERANCE = 5e-4
-# What follows the unit on a card: see `PrivacyUnit`.
+# What follows the unit on a card: see `BoundedUnit`.
 _OF_A_UNIT = r", at most [1-9][0-9]{0,5} of them used(, which together count 1)?"
 # How far below: another processor's rounding, and no more.
 _ROUNDING = 1e-6
@@ -320,7 +320,7 @@ class PrivacyCard:
         _check_unit(self["unit"], {unit})
         rest = self["unit"].removeprefix(in_words(unit))
         weighting = "rows" if rest.endswith("used") else "units"
-        return UnitRelation(self["neighboring"], PrivacyUnit(unit, int(re.search("[0-9]+", rest)[0]), weighting))
+        return UnitRelation(self["neighboring"], BoundedUnit(unit, int(re.search("[0-9]+", rest)[0]), weighting))
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a field, or `default` where the card has none, as one of an earlier version."""

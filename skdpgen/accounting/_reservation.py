@@ -11,7 +11,7 @@ import numpy as np
 from dp_accounting import DpEvent
 from scipy.optimize import brentq
 
-from .._types import PrivacyUnit
+from .._types import BoundedUnit
 from ..exceptions import BudgetExceededError
 from ..utils.forks import ForkSafeLock, process_identity
 from ._accountant import PrivacyAccountant, detached_accountant
@@ -34,7 +34,7 @@ class FitRequest(NamedTuple):
     label: str
     phases: tuple[Phase, ...]
     extra_delta_share: float
-    unit: PrivacyUnit | None = None
+    unit: BoundedUnit | None = None
 
 
 class PhaseRecorder:
@@ -251,7 +251,7 @@ def calibrate_by_rdp(
     delta: float | None,
     extra_delta: float,
     advice: str = "",
-    unit: PrivacyUnit | None = None,
+    unit: BoundedUnit | None = None,
 ) -> tuple[float, FitPlan]:
     """Find the largest scale mu at which an event costs `epsilon`, by RDP, and the accountant accepts it.
 
@@ -269,7 +269,7 @@ def calibrate_by_rdp(
         Part of delta that thresholds spend.
     advice : str
         Text added to the message where no noise is enough.
-    unit : PrivacyUnit or None
+    unit : BoundedUnit or None
         Who is protected; None: one row.
 
     Returns

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
 
-from .._types import PrivacyUnit
+from .._types import BoundedUnit
 from ..exceptions import LedgerError
 from ._calibration import FitPlan, Phase, check_phases
 from ._events import Charge
@@ -120,7 +120,7 @@ def plan_from_json(content: Any) -> FitPlan:
         if set(content["noise_multipliers"]) != set(noise) or not all(map(math.isfinite, rest[:3])):
             raise ValueError("other numbers")
         Charge(content["label"], rows, rest[0])
-        unit = PrivacyUnit(**content["unit"]) if "unit" in content else None
+        unit = BoundedUnit(**content["unit"]) if "unit" in content else None
         return FitPlan(content["label"], phases, MappingProxyType(noise), rows, *rest, unit=unit)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ValueError(f"not the plan of a fit: {error}") from None

@@ -13,6 +13,7 @@ import pandas as pd
 from scipy import stats
 from sklearn.base import clone
 
+from .._parameters import read_unit
 from ..accounting import describe_event
 from ..testing._replay import Replay, replay_releases
 from ..utils.noise import NoiseGenerator, make_noise_generator, override_noise
@@ -416,11 +417,11 @@ def canary_rows(X, y, estimator, neighboring):
 def data_sets(X, y, estimator, neighboring):
     """Return the two data sets of an audit, as arguments of ``fit``: of rows, or of units where the estimator has them.
 
-    The worst unit has `max_rows_per_unit` rows, all equal to the canary. Every other row is another unit.
+    The worst unit has `max_rows` rows, all equal to the canary. Every other row is another unit.
     """
     pair = canary_rows(X, y, estimator, neighboring)
-    parameters = estimator.get_params(deep=False)
-    column, most = parameters.get("unit"), parameters.get("max_rows_per_unit")
+    asked = read_unit(estimator.get_params(deep=False))
+    column, most = asked.name, asked.max_rows
     if most is None:
         if column is not None:
             raise ValueError("an audit of units needs max_rows_per_unit: the canary has as many rows")

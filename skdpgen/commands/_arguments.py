@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 
 from .._types import NEIGHBORING, WEIGHTINGS, in_words
 from ..utils.printing import printable
@@ -127,19 +128,21 @@ def add_unit(parser, several=False):
 
 
 def unit_settings(arguments):
-    """Return the parameters of an estimator that `add_unit` took, and the numbers of rows of a unit; none: learned."""
+    """Return the parameter `unit` that `add_unit` took, and the numbers of rows of a unit; none: learned."""
+    from .._parameters import PrivacyUnit
+
     given = arguments.max_rows_per_unit
     if arguments.unit is None:
         if given is not None or arguments.unit_weighting != WEIGHTINGS[0]:
             raise ValueError("--max-rows-per-unit and --unit-weighting need --unit, the column of identifiers")
         return {}, []
     if given is None:
-        return {"unit": arguments.unit, "unit_weighting": arguments.unit_weighting}, []
+        return {"unit": PrivacyUnit(arguments.unit, weighting=arguments.unit_weighting)}, []
     texts = given.split(",")
     if not all(text.strip().isdecimal() and int(text) > 0 for text in texts):
         raise ValueError(f"--max-rows-per-unit must be a whole number of at least 1; got {given}")
     most = [int(text) for text in texts]
-    return {"unit": arguments.unit, "max_rows_per_unit": most[0], "unit_weighting": arguments.unit_weighting}, most
+    return {"unit": PrivacyUnit(arguments.unit, most[0], weighting=arguments.unit_weighting)}, most
 
 
 def add_escaping(parser):
@@ -162,22 +165,30 @@ def add_settings(parser):
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="parameter of the model, such as n_components=20: a Python literal, or text; repeatable",
+        help="parameter of the model, such as n_components=20: a Python literal, or text; of an object that is one, "
+        "such as a LatentMixture, by prior__n_iter=10; repeatable",
     )
 
 
 def read_settings(texts):
-    """Return the parameters that ``--set`` gave, a dict: Python literals, else texts."""
+    """Return the parameters that ``--set`` gave, a dict: Python literals, else texts; ``a__b`` is that of an object."""
+    from .._parameters import make_objects
+
     settings = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise ValueError(f"--set must be NAME=VALUE; got {text}")
-        try:
-            settings[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
+        with contextlib.suppress(ValueError, SyntaxError):
+            value = ast.literal_eval(value)
+        name, nested, inner = name.partition("__")
+        if not nested:
             settings[name] = value
-    return settings
+        elif isinstance(settings.setdefault(name, {}), dict):
+            settings[name][inner] = value
+        else:
+            raise ValueError(f"--set {name}= and --set {name}__{inner}= set the same thing: give one of them")
+    return make_objects(settings)
 
 
 def print_ledger(accountant):

@@ -164,6 +164,7 @@ def _refuse_unused(arguments, one_training):
 
 
 def _audit_model(name, settings, arguments):
+    from .._parameters import PrivacyUnit
     from ..audit import audit, plan_audit
 
     estimator = make_model(name, {"epsilon": arguments.epsilon, "delta": arguments.delta, **settings})
@@ -171,11 +172,8 @@ def _audit_model(name, settings, arguments):
     if arguments.unit_rows is not None:
         if "max_rows_per_unit" not in known:
             raise ValueError(f"{name} has no units")
-        units = {
-            "unit": "unit",
-            "max_rows_per_unit": arguments.unit_rows,
-            "unit_weighting": arguments.unit_weighting or WEIGHTINGS[0],
-        }
+        weighting = arguments.unit_weighting or WEIGHTINGS[0]
+        units = {"unit": PrivacyUnit("unit", arguments.unit_rows, weighting=weighting)}
         settings = {**units, **settings}
         estimator.set_params(**units)
     # a model that can train a network and trains none takes no parameter of networks

@@ -29,7 +29,7 @@ __all__ = ["add", "run"]
 # Parameters that have a separate option.
 _OPTIONS = (
     *("epsilon", "delta", "neighboring", "accountant", "target", "schema", "random_state", "progress"),
-    *("checkpoint", "unit", "max_rows_per_unit", "unit_weighting", "unit_columns"),
+    *("checkpoint", "unit", "max_rows_per_unit"),
 )
 # Largest number of columns that a question names.
 _LISTED = 40
@@ -267,7 +267,10 @@ def run(arguments):
     units, most = unit_settings(arguments)
     if len(most) > 1:
         raise ValueError("--max-rows-per-unit takes one number here; skdpgen budget compares several")
-    settings |= units | _unit_columns(arguments)
+    columns = _unit_columns(arguments)
+    if columns is not None:
+        units["unit"].set_params(columns=columns)
+    settings |= units
     options = reading(arguments)
     check_input(arguments.input, **options)
     check_writing(arguments.output, escape_formulas=arguments.escape_formulas)
@@ -276,18 +279,18 @@ def run(arguments):
 
 
 def _unit_columns(arguments):
-    """Return the parameter `unit_columns`, where units are asked for: the fit then refuses models that have none."""
+    """Return the `columns` of the unit, where synthetic units are asked for: some models refuse them; else None."""
     from ..data.table_files import column_names
 
     named, asked = arguments.unit_columns, (arguments.units, arguments.units_output) != (None, None)
     if not named and not asked:
-        return {}
+        return None
     if arguments.unit is None:
         raise ValueError("--unit-columns, --units and --units-output need --unit, the column of identifiers")
     if not named and arguments.units_output is not None:
         raise ValueError("--units-output needs --unit-columns: a unit would have nothing but a number")
     known = column_names(arguments.input, arguments.separator) if named else []
-    return {"unit_columns": names_of(named, known, "--unit-columns")}
+    return names_of(named, known, "--unit-columns")
 
 
 def _run(arguments, model, settings, schema, options, results):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._types import PrivacyUnit, in_words
+from .._types import BoundedUnit, in_words
 from ..accounting import Phase
 from ..exceptions import UtilityWarning
 from ..mechanisms import add_gaussian, histogram_of_units
@@ -30,7 +30,7 @@ LABEL = "unit_rows"
 
 
 @dataclass(frozen=True)
-class OpenUnit(PrivacyUnit):
+class OpenUnit(BoundedUnit):
     """A unit of which the number of rows used is learned; until then `max_rows` is the largest that may be chosen."""
 
     @classmethod
@@ -40,7 +40,7 @@ class OpenUnit(PrivacyUnit):
 
     def closed(self, max_rows=_ASSUMED):
         """Return the unit with a number of rows: the one that was released, or, in plans, an assumed one."""
-        return PrivacyUnit(self.name, max_rows, self.weighting)
+        return BoundedUnit(self.name, max_rows, self.weighting)
 
     def __str__(self):
         count = "" if self.weighting == "rows" else ", which together count 1"
@@ -65,7 +65,7 @@ def release_max_rows(rows, noise_multiplier, rng, relation):
 
     Returns
     -------
-    PrivacyUnit
+    BoundedUnit
 
     Notes
     -----

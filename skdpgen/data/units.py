@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from .._types import PrivacyUnit
+from .._types import BoundedUnit
 from ..accounting import Phase
 from ..exceptions import InvalidInputError
 from ..mechanisms import total
@@ -50,14 +50,14 @@ class UnitIds:
 
     Parameters
     ----------
-    unit : PrivacyUnit
+    unit : BoundedUnit
     codes : int64 array of shape (n_rows,)
         Place of the unit of each row among `values`; -1 for a row without an identifier, which is a separate unit.
     values : array
         Identifiers, each once.
     """
 
-    unit: PrivacyUnit
+    unit: BoundedUnit
     codes: np.ndarray
     values: object
 
@@ -95,7 +95,7 @@ def read_ids(values, n_rows, unit, missing):
     values : array-like of shape (n_rows,)
         Of any dtype whose values can be compared for equality; all of one kind (`kinds`).
     n_rows : int
-    unit : PrivacyUnit
+    unit : BoundedUnit
     missing : {"refuse", "own"}
         What to do with a row without an identifier: refuse the fit, or take it for a separate unit.
 
@@ -128,7 +128,8 @@ def read_ids(values, n_rows, unit, missing):
     if missing == "refuse" and (codes < 0).any():
         raise InvalidInputError(
             f"{unit.name!r} lacks an identifier in some rows. If each of them is known to be of another person, give "
-            'missing_unit="own", which takes each for a separate unit; else leave them out. Nothing was charged'
+            'unit=PrivacyUnit(..., missing="own"), which takes each for a separate unit; else leave them out. Nothing '
+            "was charged"
         )
     return UnitIds(unit, codes.astype(np.int64), _canonical(found, getattr(values, "dtype", None), unit))
 
@@ -187,7 +188,7 @@ def _text(value):
 
 def take_groups(estimator, X, groups):
     """Return rows of numbers and their identifiers, which may be the column `unit` of a DataFrame."""
-    column = estimator.unit
+    column = estimator._asked_unit.name
     if column is None or not isinstance(X, pd.DataFrame) or column not in X.columns:
         return X, groups
     if groups is not None:
@@ -278,7 +279,7 @@ class UnitSource:
     ----------
     source : MemorySource or ChunkSource
         The rows of chunks come sorted by unit, in ascending order: a unit is then whole before the next begins.
-    unit : PrivacyUnit
+    unit : BoundedUnit
     missing : {"refuse", "own"}
     column : column name or None
         Column of the identifiers; it is left out of the rows. None: they are `groups`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from .._parameters import ParameterObject
 from ..accounting._facts import table_columns
 from ..exceptions import InvalidInputError
 from ..tabular import Numeric
@@ -59,7 +60,7 @@ def validate_input(estimator, X, y, groups=None, *, conditional=True):
     )
     X = validate_rows(estimator, X, order=None)
     if unit is not None:
-        shared["ids"] = read_groups(groups, len(X), unit, estimator.missing_unit)
+        shared["ids"] = read_groups(groups, len(X), unit, estimator._asked_unit.missing)
     if estimator.image_shape is None and "image_shape" in estimator.get_params(deep=False):
         point_out_images(check_bounds(estimator.bounds, X.shape[1]))
     return ArrayRows(
@@ -92,7 +93,7 @@ def read_vectors(estimator, X, y, groups=None):
     shape, unit = check_image_shape(estimator.image_shape, X.shape[1]), estimator._unit
     # no row is clipped as a whole, its gradient is: the norm bound is that of the unit box
     box = float(X.shape[1] + 1) ** 0.5
-    ids = None if unit is None else read_groups(groups, len(X), unit, estimator.missing_unit)
+    ids = None if unit is None else read_groups(groups, len(X), unit, estimator._asked_unit.missing)
     rows = ArrayRows(X, y, bounds=estimator.bounds, l2_bound=box, image_shape=None, ids=ids, **shared)
     if shape is not None and rows.numeric_target:
         raise InvalidInputError("images take classes as y, not numbers")
@@ -125,12 +126,12 @@ def without_unit(estimator, head, groups):
         head = head.drop(columns=column)
         if schema is not None and column in schema:
             schema = schema.select([name for name in schema if name != column])
-    return head, schema, (unit, estimator.missing_unit, column, groups)
+    return head, schema, (unit, estimator._asked_unit.missing, column, groups)
 
 
 def _unit_column(estimator, head, groups):
     """Name of the column of identifiers, which is left out of the rows; None where `groups` holds them."""
-    column = estimator.unit
+    column = estimator._asked_unit.name
     if groups is not None:
         if column is not None and column in head.columns:
             raise InvalidInputError(f"unit={column!r} is a column of the frame: leave out groups=, or the column")
@@ -162,15 +163,15 @@ def refuse_given(estimator, names, why):
 
 def public_assumptions(estimator, rows):
     """Facts that a fit takes for public, for the privacy card."""
-    names = ("schema", "classes", "bounds", "l2_bound", "image_shape", "importance", "constraints", "unit_columns")
-    declared = [
-        f"{name}: declared public by the caller" for name in names if getattr(estimator, name, None) is not None
-    ]
+    names = ("schema", "classes", "bounds", "l2_bound", "image_shape", "importance", "constraints")
+    given = [name for name in names if getattr(estimator, name, None) is not None]
+    given += ["columns of the unit"] * (estimator._asked_unit.columns is not None)
+    declared = [f"{name}: declared public by the caller" for name in given]
     # an object of the caller may contain anything: the card says that it is assumed to contain nothing of the rows
     declared += [
         f"{name}: an object of the caller's, taken for public"
         for name in ("net", "prior", "divergence")
-        if not isinstance(getattr(estimator, name, None), str | None)
+        if not isinstance(getattr(estimator, name, None), str | ParameterObject | None)
     ]
     kinds = "names, order and kinds (dtypes) of the columns" if isinstance(rows, FrameRows) else "number of columns"
     return [*declared, kinds, *rows.public_assumptions]

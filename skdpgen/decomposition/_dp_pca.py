@@ -10,7 +10,8 @@ import numpy as np
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import PRIVACY_CONSTRAINTS, UNIT_CONSTRAINTS, PrivateEstimator
+from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
+from .._parameters import SPLIT_CONSTRAINTS, UNIT_CONSTRAINTS
 from ..accounting import Phase
 from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_phases
 from ..data.units import draw_key, keep_rows, read_groups, take_groups
@@ -57,8 +58,9 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
     l2_bound : float or None, default=None
         Public bound of the norm of a row after its columns are scaled to the unit box. None: learned under
         differential privacy.
-    bounds_share : float, default=0.05
-        Share of the budget for learning `bounds`; half of it for `l2_bound`. Declared bounds cost nothing.
+    budget_split : dict or None, default=None
+        Shares of the budget: {"bounds": .05} is that of learned `bounds`, and the default; half of it is for a learned
+        `l2_bound`. Declared bounds cost nothing.
     centering : {"joint", "two_round"}, default="joint"
         Number of releases. "two_round" releases the mean first and then the second moments about it, clipped to
         `residual_bound`: better when the mean is a large part of the norm and the budget is small.
@@ -66,16 +68,12 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         Bound of the distance to the released mean, as a share of `l2_bound`; refused with "joint".
     on_invalid : {"clip", "raise"}, default="clip"
         Whether values outside declared `bounds` are clipped or refused.
-    unit : column name or None, default=None
+    unit : column name, PrivacyUnit or None, default=None
         Who is protected, where a person may have several rows: all rows with one identifier, in this column of a
-        DataFrame or in `groups` of `fit`. The column is not modelled. None: one row.
+        DataFrame or in `groups` of `fit`. The column is not modelled. A `PrivacyUnit` also says how the rows of a unit
+        count. None: one row.
     max_rows_per_unit : int or None, default=None
         With units: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public.
-    unit_weighting : {"rows", "units"}, default="rows"
-        With units: "rows" counts every row used, and its noise grows with `max_rows_per_unit`. "units" counts every
-        unit once, its rows in equal parts: the noise is that of one row.
-    missing_unit : {"refuse", "own"}, default="refuse"
-        With units: whether a row without an identifier is refused, or is a separate unit.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise.
     random_state : int, RandomState instance or None, default=None
@@ -127,7 +125,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         ],
         "bounds": ["array-like", None],
         "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
-        "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
+        **SPLIT_CONSTRAINTS,
         "centering": [StrOptions({"joint", "two_round"})],
         "residual_bound": [Interval(Real, 1e-6, 2, closed="both")],
         "on_invalid": [StrOptions({"clip", "raise"})],
@@ -143,14 +141,12 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         accountant=None,
         bounds=None,
         l2_bound=None,
-        bounds_share=0.05,
+        budget_split=None,
         centering="joint",
         residual_bound=_RESIDUAL_BOUND,
         on_invalid="clip",
         unit=None,
         max_rows_per_unit=None,
-        unit_weighting="rows",
-        missing_unit="refuse",
         noise="secure",
         random_state=None,
     ):
@@ -161,14 +157,12 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         self.accountant = accountant
         self.bounds = bounds
         self.l2_bound = l2_bound
-        self.bounds_share = bounds_share
+        self.budget_split = budget_split
         self.centering = centering
         self.residual_bound = residual_bound
         self.on_invalid = on_invalid
         self.unit = unit
         self.max_rows_per_unit = max_rows_per_unit
-        self.unit_weighting = unit_weighting
-        self.missing_unit = missing_unit
         self.noise = noise
         self.random_state = random_state
 
@@ -199,7 +193,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
     def _prepare(self, X, y, accountant, groups=None):
         X, groups = take_groups(self, X, groups)
         X = validate_rows(self, X, order=None)
-        ids = read_groups(groups, len(X), self._unit, self.missing_unit)
+        ids = read_groups(groups, len(X), self._unit, self._asked_unit.missing)
         self._check_n_components(X.shape[1])
         bounds = check_bounds(self.bounds, X.shape[1])
         if self.centering == "joint" and self.residual_bound != _RESIDUAL_BOUND:
@@ -223,10 +217,10 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         self._warn_of_noise(noise_norm)
 
     def _phases(self):
-        learned = scaling_phases(self.bounds, self.l2_bound, self.bounds_share)
+        learned = scaling_phases(self.bounds, self.l2_bound, self._share("bounds"))
         rest = 1.0 - sum(phase.share for phase in learned)
         if rest <= 0:
-            raise ValueError(f"bounds_share={self.bounds_share} leaves no budget for the moments: give a smaller share")
+            raise ValueError(f'"bounds": {self._share("bounds"):g} of budget_split leaves nothing for the moments')
         if self.centering == "joint":
             return [*learned, Phase("moments", rest)]
         return [*learned, Phase("mean", rest * _MEAN_SHARE), Phase("moments", rest * (1 - _MEAN_SHARE))]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field, fields
 
-from .._types import PrivacyUnit, check_neighboring
+from .._parameters import PrivacyUnit
+from .._types import BoundedUnit, check_neighboring
 from ..accounting import epsilon_pld, non_private_event, poisson_gaussian_event
 from ..utils.forks import ForkSafeLock, process_identity
 from ..utils.validation import convert_fields
@@ -282,7 +283,7 @@ class DPSGDPlan(ChargedPlan):
     expected_batch_size: float
     neighboring: str = "add_or_remove_one"
     max_physical_batch: int | None = None
-    unit: PrivacyUnit | None = field(default=None, kw_only=True)
+    unit: PrivacyUnit | BoundedUnit | None = field(default=None, kw_only=True)
     _use: PlanUse = field(default_factory=PlanUse, init=False, repr=False, compare=False)
 
     def __post_init__(self):
@@ -301,7 +302,9 @@ class DPSGDPlan(ChargedPlan):
         size = self.max_physical_batch
         if size is not None and (int(size) != size or size < 1):
             raise ValueError(f"max_physical_batch must be a positive whole number or None; got {size!r}")
-        if self.unit is not None and not isinstance(self.unit, PrivacyUnit):
+        if isinstance(self.unit, PrivacyUnit):
+            object.__setattr__(self, "unit", self.unit.of_plan())
+        if self.unit is not None and not isinstance(self.unit, BoundedUnit):
             raise ValueError(f"unit must be a PrivacyUnit or None; got {type(self.unit).__name__}")
         if self.unit is not None and size is not None and size < self.unit.max_rows:
             raise ValueError(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .._types import PrivacyUnit
+from .._types import BoundedUnit
 from ..accounting import Phase, gaussian_event, non_private_event, subset_gaussian_event
 from ..utils.validation import convert_fields
 from ._loader import poisson_batches
@@ -173,7 +173,7 @@ class SubsetPlan(ChargedPlan):
         What may change an encoder after stage 1. With "on_query", the paper's choice, an encoder learns whenever its
         subset is drawn. Later gradients then depend on the hidden draws, and steps do not compose with amplification:
         the plan is accounted as if the draws were public.
-    unit : PrivacyUnit, default=None
+    unit : BoundedUnit, default=None
         What a record is, where it is not a row: all rows of a person, for example, which are in one subset.
 
     Attributes
@@ -201,7 +201,7 @@ class SubsetPlan(ChargedPlan):
     gradient_bound: float = 1.0
     sampler: str = "poisson"
     encoder_update: str = "stateless"
-    unit: PrivacyUnit | None = field(default=None, kw_only=True)
+    unit: BoundedUnit | None = field(default=None, kw_only=True)
     _use: PlanUse = field(default_factory=PlanUse, init=False, repr=False, compare=False)
 
     def __post_init__(self):
@@ -215,8 +215,8 @@ class SubsetPlan(ChargedPlan):
         if self.encoder_update not in ENCODER_UPDATES:
             names = ", ".join(map(repr, ENCODER_UPDATES))
             raise ValueError(f"encoder_update must be one of {names}; got {self.encoder_update!r}")
-        if not isinstance(self.unit, PrivacyUnit | None):
-            raise ValueError(f"unit must be a PrivacyUnit or None; got {type(self.unit).__name__}")
+        if not isinstance(self.unit, BoundedUnit | None):
+            raise ValueError(f"unit must be a BoundedUnit or None; got {type(self.unit).__name__}")
         if self.per_step > self.n_subsets:
             raise ValueError(
                 f"per_step={self.per_step} subsets a step (subsets_per_step) are more than n_subsets={self.n_subsets}"

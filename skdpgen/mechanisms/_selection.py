@@ -61,7 +61,7 @@ def selection_threshold(sd, delta, n_columns=1, unit=None):
         Charged beside the Gaussian event; 0 < delta < 1.
     n_columns : int, default=1
         Columns whose categories are selected in the same query (one record has one category in each).
-    unit : PrivacyUnit or None, default=None
+    unit : BoundedUnit or None, default=None
         Whose rows may bring a category; None: one row.
 
     Notes

@@ -13,7 +13,8 @@ from sklearn.base import DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import PRIVACY_CONSTRAINTS, UNIT_CONSTRAINTS, PrivateEstimator
+from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
+from .._parameters import SPLIT_CONSTRAINTS, UNIT_CONSTRAINTS
 from ..accounting import Phase
 from ..data.labels import class_labels, declared_codes, label_codes, learn_classes, sorted_classes
 from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_phases
@@ -66,8 +67,9 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
     l2_bound : float or None, default=None
         Public bound of the norm of a row after its columns are scaled to the unit box. None: learned under
         differential privacy.
-    bounds_share : float, default=0.05
-        Share of the budget for learning `bounds`; half of it for `l2_bound`. Declared bounds cost nothing.
+    budget_split : dict or None, default=None
+        Shares of the budget: {"bounds": .05} is that of learned `bounds`, and the default; half of it is for a learned
+        `l2_bound`. Declared bounds cost nothing.
     classes : array-like or None, default=None
         Public classes of y; refused without y. None: learned under differential privacy when y is given.
     shrinkage : float, default=0.1
@@ -80,16 +82,12 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         around released moments, which are part of the budget.
     on_invalid : {"clip", "raise"}, default="clip"
         Whether values outside declared `bounds` are clipped or refused.
-    unit : column name or None, default=None
+    unit : column name, PrivacyUnit or None, default=None
         Who is protected, where a person may have several rows: all rows with one identifier, in this column of a
-        DataFrame or in `groups` of `fit`. The column is not modelled. None: one row.
+        DataFrame or in `groups` of `fit`. The column is not modelled. A `PrivacyUnit` also says how the rows of a unit
+        count. None: one row.
     max_rows_per_unit : int or None, default=None
         With units: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public.
-    unit_weighting : {"rows", "units"}, default="rows"
-        With units: "rows" counts every row used, and its noise grows with `max_rows_per_unit`. "units" counts every
-        unit once, its rows in equal parts: the noise is that of one row.
-    missing_unit : {"refuse", "own"}, default="refuse"
-        With units: whether a row without an identifier is refused, or is a separate unit.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise.
     random_state : int, RandomState instance or None, default=None
@@ -137,7 +135,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         "n_iter": [Interval(Integral, 1, None, closed="left")],
         "bounds": ["array-like", None],
         "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
-        "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
+        **SPLIT_CONSTRAINTS,
         "classes": ["array-like", None],
         "shrinkage": [Interval(Real, 0, 1, closed="both")],
         "min_variance": [Interval(Real, 1e-12, 1, closed="left")],
@@ -157,7 +155,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         n_iter=8,
         bounds=None,
         l2_bound=None,
-        bounds_share=0.05,
+        budget_split=None,
         classes=None,
         shrinkage=0.1,
         min_variance=1e-4,
@@ -165,8 +163,6 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         on_invalid="clip",
         unit=None,
         max_rows_per_unit=None,
-        unit_weighting="rows",
-        missing_unit="refuse",
         noise="secure",
         random_state=None,
     ):
@@ -179,7 +175,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         self.n_iter = n_iter
         self.bounds = bounds
         self.l2_bound = l2_bound
-        self.bounds_share = bounds_share
+        self.budget_split = budget_split
         self.classes = classes
         self.shrinkage = shrinkage
         self.min_variance = min_variance
@@ -187,8 +183,6 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         self.on_invalid = on_invalid
         self.unit = unit
         self.max_rows_per_unit = max_rows_per_unit
-        self.unit_weighting = unit_weighting
-        self.missing_unit = missing_unit
         self.noise = noise
         self.random_state = random_state
 
@@ -222,7 +216,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         X, groups = take_groups(self, X, groups)
         containers = _frame_maker(X), _series_maker(y)
         X = validate_rows(self, X)
-        ids = read_groups(groups, len(X), self._unit, self.missing_unit)
+        ids = read_groups(groups, len(X), self._unit, self._asked_unit.missing)
         entries = X.shape[1] ** (2 if self.covariance_type == "full" else 1)
         check_model_size(self.n_components * entries, n_components=self.n_components)
         bounds = check_bounds(self.bounds, X.shape[1])
@@ -274,11 +268,11 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         self._issue_card(plan, rng, self._public_assumptions(labels is not None))
 
     def _phases(self, with_labels):
-        phases = scaling_phases(self.bounds, self.l2_bound, self.bounds_share)
-        phases = [*row_count_phases(self._unit, self.bounds_share), *phases]
+        phases = scaling_phases(self.bounds, self.l2_bound, self._share("bounds"))
+        phases = [*row_count_phases(self._unit, self._share("bounds")), *phases]
         rest = 1.0 - sum(phase.share for phase in phases)
         if rest <= 0:
-            raise ValueError(f"bounds_share={self.bounds_share} leaves no budget for the model: give a smaller share")
+            raise ValueError(f'"bounds": {self._share("bounds"):g} of budget_split leaves nothing for the model')
         if with_labels and self.classes is None:
             phases.append(Phase("classes", rest * _CLASSES_SHARE))
             rest *= 1 - _CLASSES_SHARE

@@ -29,7 +29,7 @@ class SearchRows:
         Whose parameters name the column.
     X, y, groups
         Arguments of `fit`.
-    unit : PrivacyUnit or None
+    unit : BoundedUnit or None
         None: a row is the unit.
 
     Attributes
@@ -48,7 +48,7 @@ class SearchRows:
         self.X, groups = take_groups(estimator, X, groups)
         # numpy would make text of the numbers of a list in which one entry is text
         self.groups = np.asarray(groups, dtype=object) if isinstance(groups, list | tuple) else groups
-        self._ids = read_groups(self.groups, num_samples(self.X), unit, estimator.missing_unit)
+        self._ids = read_groups(self.groups, num_samples(self.X), unit, estimator._asked_unit.missing)
         absent = self._ids.codes < 0
         named = len(self._ids.values)
         self._codes = np.where(absent, named + np.cumsum(absent) - 1, self._ids.codes)

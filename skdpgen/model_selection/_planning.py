@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
+from .._parameters import read_unit
 from ..accounting import FitPlan, Phase, gaussian_event, gaussian_mu, non_private_event, repeat_and_select_event
 from ..accounting._events import releases
 from ..accounting._reservation import calibrate_by_rdp, plan_at
@@ -35,7 +36,7 @@ FOLDS = 5
 # Parameters that a grid may not hold: the search is charged for its candidates, all at one cost.
 _REFUSED = ("epsilon", "delta", "neighboring", "accountant", "checkpoint")
 # Nor these: all runs protect one unit, and the card says how many of its rows are used.
-_OF_UNITS = ("unit", "max_rows_per_unit", "unit_weighting", "missing_unit")
+_OF_UNITS = ("unit", "max_rows_per_unit")
 
 
 def list_candidates(param_grid, n_candidates, random_state):
@@ -65,7 +66,7 @@ def list_candidates(param_grid, n_candidates, random_state):
                 f"the grid holds {', '.join(map(repr, refused))}: the search is charged for its candidates, all at one "
                 "cost; give epsilon, delta, neighboring, accountant and noise to PrivateSearchCV itself"
             )
-        refused = [name for name in grid if name in _OF_UNITS]
+        refused = [name for name in grid if name.partition("__")[0] in _OF_UNITS]
         if refused:
             raise ValueError(
                 f"the grid holds {', '.join(map(repr, refused))}: all candidates protect one unit, of which the same "
@@ -120,7 +121,8 @@ class PlansSearch:
                 "id_column puts the rows of an id into one subset, and rows are held out one by one: those of an id "
                 "would be in the fit and in the score; give public_data, with which nothing is held out"
             )
-        schema, column = (candidate.get_params(deep=False).get(name) for name in ("schema", "unit"))
+        known = candidate.get_params(deep=False)
+        schema, column = known.get("schema"), read_unit(known).name
         if self._unit is not None and schema is not None and column in schema:  # a run has the identifiers apart
             candidate.set_params(schema=schema.select([name for name in schema if name != column]))
         if "progress" in given:  # bars on a terminal would show the number of runs

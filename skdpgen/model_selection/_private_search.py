@@ -15,6 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
+from .._parameters import read_unit
 from .._types import UnitRelation
 from ..accounting._card import plain
 from ..accounting._reservation import Reservation
@@ -188,8 +189,8 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
     A record is in the fit or in the score, not in both: a run costs the larger of the two, so the score adds nothing.
 
     With `unit` of the estimator this holds for units: a unit is held out with all its rows. Of a unit held out at most
-    `max_rows_per_unit` rows are scored; each counts 1, or with ``unit_weighting="units"`` all of them together. A
-    scorer sees rows without the column of identifiers.
+    `max_rows` rows are scored; each counts 1, or with ``weighting="units"`` all of them together. A scorer sees rows
+    without the column of identifiers.
 
     References
     ----------
@@ -309,6 +310,11 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
                 "number of rows of a unit, which is public. Nothing was charged"
             )
         return unit
+
+    @property
+    def _asked_unit(self):
+        """That of the estimator."""
+        return read_unit(self.estimator.get_params(deep=False))
 
     def _groups(self, groups):
         return (groups,)

@@ -12,7 +12,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import nn
 
-from .._base import PRIVACY_CONSTRAINTS, UNIT_CONSTRAINTS, PrivateEstimator
+from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
+from .._parameters import SPLIT_CONSTRAINTS, UNIT_CONSTRAINTS
 from .._types import unit_of
 from ..accounting import Phase
 from ..data.labels import (
@@ -86,8 +87,9 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         Public bounds of the values, which are clipped to them and scaled. None: learned.
     classes : sequence or None, default=None
         Public classes of y. None: learned; rows of classes that the noise hides are not used.
-    bounds_share : float, default=0.05
-        Share of the budget for each learned fact: bounds, classes.
+    budget_split : dict or None, default=None
+        Shares of the budget: {"bounds": .05} is that of learned `bounds`, and of learned `classes`, and the default.
+        Whatever is declared costs nothing.
     hidden_layer_sizes : sequence of int, default=(100,)
         Widths of the hidden layers of the default network; empty for a linear classifier.
     sampling_rate : float, default=0.02
@@ -100,16 +102,12 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         Template, which is cloned, for ``net__lr``, ``net__optimizer``, ``net__callbacks``. Its module is made with
         ``n_features`` and ``n_classes`` and gives logits. None: `ClassifierModule` with Adam at a learning rate of
         0.01, and the parameters averaged over the last steps.
-    unit : column name or None, default=None
-        Who is protected, with all rows: the name of the column of identifiers, such as "patient_nbr", which is in the
-        DataFrame or in `groups` of `fit`. The column is no feature. None: one row.
+    unit : column name, PrivacyUnit or None, default=None
+        Who is protected, where a person may have several rows: all rows with one identifier, in this column of a
+        DataFrame or in `groups` of `fit`. The column is not a feature. A `PrivacyUnit` also says how the rows of a unit
+        count. None: one row.
     max_rows_per_unit : int or None, default=None
         With units: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public.
-    unit_weighting : {"rows", "units"}, default="rows"
-        With units: "rows" counts every row used, and the gradient of a unit is the sum over its rows. "units" counts
-        every unit once, and its gradient is the mean. Both are clipped once to `gradient_bound`.
-    missing_unit : {"refuse", "own"}, default="refuse"
-        With units: whether a row without an identifier is refused, or counts as another unit.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise.
     device : str, default="cpu"
@@ -159,7 +157,7 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         **PRIVACY_CONSTRAINTS,
         "bounds": ["array-like", None],
         "classes": ["array-like", range, None],
-        "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
+        **SPLIT_CONSTRAINTS,
         "hidden_layer_sizes": ["array-like"],
         "sampling_rate": [Interval(Real, 1e-6, 1, closed="both")],
         "steps": [Interval(Integral, 1, None, closed="left")],
@@ -179,7 +177,7 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         accountant=None,
         bounds=None,
         classes=None,
-        bounds_share=0.05,
+        budget_split=None,
         hidden_layer_sizes=(100,),
         sampling_rate=0.02,
         steps=500,
@@ -187,8 +185,6 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         net=None,
         unit=None,
         max_rows_per_unit=None,
-        unit_weighting="rows",
-        missing_unit="refuse",
         noise="secure",
         device="cpu",
         random_state=None,
@@ -200,7 +196,7 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         self.accountant = accountant
         self.bounds = bounds
         self.classes = classes
-        self.bounds_share = bounds_share
+        self.budget_split = budget_split
         self.hidden_layer_sizes = hidden_layer_sizes
         self.sampling_rate = sampling_rate
         self.steps = steps
@@ -208,8 +204,6 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         self.net = net
         self.unit = unit
         self.max_rows_per_unit = max_rows_per_unit
-        self.unit_weighting = unit_weighting
-        self.missing_unit = missing_unit
         self.noise = noise
         self.device = device
         self.random_state = random_state
@@ -253,19 +247,21 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         X, groups = take_groups(self, X, groups)
         X = validate_rows(self, X, order=None)
         y = _check_y(y, len(X))
-        ids = read_groups(groups, len(X), self._unit, self.missing_unit)
+        ids = read_groups(groups, len(X), self._unit, self._asked_unit.missing)
         bounds = check_bounds(self.bounds, X.shape[1])
         declared = None if self.classes is None else sorted_classes(list(self.classes))
         if declared is not None:
             declared_codes(y, declared)  # refuses other labels
-        phases = [*scaling_phases(self.bounds, 1.0, self.bounds_share)]
+        phases = [*scaling_phases(self.bounds, 1.0, self._share("bounds"))]
         if declared is None:
-            phases.append(Phase("classes", self.bounds_share))
+            phases.append(Phase("classes", self._share("bounds")))
         if accountant.neighboring == "add_or_remove_one" or ids is not None:
             phases.append(Phase("rows", _ROWS_SHARE))
         left = 1 - sum(phase.share for phase in phases)
         if left <= 0:
-            raise ValueError(f"bounds_share={self.bounds_share} leaves nothing for the network: lower it")
+            raise ValueError(
+                f'"bounds": {self._share("bounds"):g} of budget_split leaves nothing for the network: lower it'
+            )
         phases.append(Phase("network", left, steps=self.steps, sampling_rate=self.sampling_rate))
         # refuse, before the charge, a network that cannot be trained with any classes
         check_template(self.net)

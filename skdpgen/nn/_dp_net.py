@@ -305,7 +305,7 @@ class DPNet(NeuralNet):
         if (groups is None) != (self.plan.unit is None):
             raise ValueError(
                 "groups= says which rows are one unit, for a plan that was charged for units, and this one was charged "
-                "for rows: give the plan unit=PrivacyUnit(...)"
+                "for rows: give the plan unit=BoundedUnit(...)"
                 if self.plan.unit is None
                 else f"the plan was charged for units ({self.plan.unit.name}): fit needs groups=, the unit of each row"
             )

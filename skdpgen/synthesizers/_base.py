@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
+from .._parameters import SPLIT_CONSTRAINTS
 from .._types import UnitRelation
 from ..accounting import PrivacyCard
 from ..data.frames import FrameRows
@@ -39,6 +40,7 @@ from ..utils.validation import (
 from ._budget import ChargedFit
 from ._checkpoint import FitCheckpoint, describe_rows
 from ._count_errors import PlannedTable
+from ._recorded import recorded_parameters
 from ._released import save_state
 from ._summary import summarize
 
@@ -52,7 +54,7 @@ DATA_CONSTRAINTS = {
     "classes": ["array-like", range, None],
     "target_type": [StrOptions({"categorical", "numeric"}), None],
     "bounds": ["array-like", None],
-    "bounds_share": [Interval(Real, 1e-6, 1, closed="left")],
+    **SPLIT_CONSTRAINTS,
     "on_invalid": [StrOptions({"clip", "raise"})],
     "progress": ["boolean", StrOptions({"auto"})],
 }
@@ -90,8 +92,8 @@ class BaseSynthesizer(PrivateEstimator):
         self._checkpoint = FitCheckpoint(self.checkpoint, accountant, self)
         return self._checkpoint.planner
 
-    def _learned_unit(self, name):
-        return OpenUnit.of(name, self.unit_weighting)
+    def _learned_unit(self, asked):
+        return OpenUnit.of(asked.label, asked.weighting)
 
     def _resolve_unit(self, groups):
         unit = super()._resolve_unit(groups)
@@ -175,7 +177,7 @@ class BaseSynthesizer(PrivateEstimator):
             return validate_rows(self, X, reset=False)
         if not isinstance(X, pd.DataFrame):
             raise InvalidInputError("the model was fitted on a DataFrame: give a DataFrame")
-        unit = getattr(self, "unit", None)
+        unit = self._asked_unit.name
         if unit is not None and unit in X.columns:  # identifiers are not modelled
             X = X.drop(columns=unit)
         validate_data(self, X, reset=False, skip_check_array=True)
@@ -386,7 +388,7 @@ class BaseSynthesizer(PrivateEstimator):
         self.n_features_in_ = check_whole(state["n_features_in"], "n_features_in", 1)
         if state["feature_names_in"] is not None:
             self.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
-        self.set_params(**_restored(card, self.get_params(deep=False), cls.__name__))
+        self.set_params(**recorded_parameters(card, self.get_params(deep=False), cls.__name__))
         # a budget may be any that an accountant took, beyond what `epsilon` and `delta` of a fit may be
         type(self)(**{**self.get_params(deep=False), "epsilon": None, "delta": None})._validate_params()
         self.accountant_ = card.accountant()
@@ -496,28 +498,6 @@ class LatentTransformerMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     @property
     def _n_features_out(self):
         return self.model_.n_latent
-
-
-# Constructor parameters of earlier versions, in model files: the names that they have now.
-_RENAMED = {
-    "l2_bound_sample": "gradient_bound",
-    "l2_bound_group": "group_gradient_bound",
-    "lr": "learning_rate",
-    "n_latent": "n_components",
-}
-
-
-def _restored(card, defaults, model):
-    """Constructor parameters that a card holds: all but objects, accountants, seeds and the source of the noise."""
-    parameters = card["model"]["parameters"] if card["model"]["name"] == model else {}
-    kept = {}
-    for name, value in parameters.items():
-        name = name if name in defaults else _RENAMED.get(name, name)
-        if name not in defaults or name in ("epsilon", "delta", "neighboring", "accountant", "random_state", "noise"):
-            continue
-        if not isinstance(value, str) or not (value.startswith("<") or value == "inf"):
-            kept[name] = tuple(value) if isinstance(value, list) else value
-    return kept
 
 
 def _epsilon(card):

@@ -12,6 +12,7 @@ from numbers import Real
 import numpy as np
 from sklearn.base import clone
 
+from .._parameters import LatentMixture
 from .._types import UnitRelation
 from ..accounting import FitPlan, Phase, gaussian_mu
 from ..mechanisms import add_gaussian
@@ -30,6 +31,7 @@ __all__ = [
     "moment_split",
     "paper_settings",
     "plan_moments",
+    "relative_shares",
     "remaining_share",
     "resolve_parameters",
     "resolve_sampling",
@@ -278,6 +280,10 @@ def resolve_parameters(parameters, defaults, *, presets=None, acts=None):
     given = {name for name in settings if name in defaults and not _same(settings[name], defaults[name])}
     if settings.get("preset") is not None:
         preset = presets(settings["preset"])
+        split = settings["budget_split"]
+        if split is not None and not split.keys() & preset.get("budget_split", {}).keys():
+            preset["budget_split"] = {**split, **preset.get("budget_split", {})}  # such as the share of "bounds"
+            given -= {"budget_split"}
         if both := sorted(name for name in given & preset.keys() if not _same(settings[name], preset[name])):
             raise ValueError(f"preset={settings['preset']!r} sets {', '.join(both)}: leave out the one or the other")
         settings.update(preset)
@@ -340,16 +346,26 @@ def remaining_share(learned, message):
 
 def moment_split(budget_split):
     """Return `budget_split` of P3GM as three shares that sum to 1, or None."""
-    if budget_split is None:
+    split = relative_shares(budget_split, ("encoder", "mixture", "decoder"))
+    if split is None:
         return None
-    split = as_numbers(budget_split, "budget_split")
-    least = 1e-6 * split.max(initial=0)
-    if split.shape != (3,) or not 0 < split.sum() < np.inf or not ((split == 0) | (split >= least)).all():
+    if not 0 < split.sum() < np.inf or not ((split == 0) | (split >= 1e-6 * split.max())).all():
         raise ValueError(
-            "budget_split must be three shares (encoder, mixture, decoder), not negative: each 0, or a millionth "
-            "of the largest at least"
+            '"encoder", "mixture" and "decoder" of budget_split must be finite and not negative: each 0, or a '
+            "millionth of the largest at least"
         )
     return tuple(split / split.sum())
+
+
+def relative_shares(budget_split, names):
+    """Return the relative shares of a `budget_split` as an array, 0 for a name that it lacks; None without any."""
+    split = budget_split or {}
+    if not any(name in split for name in names):
+        return None
+    shares = as_numbers([split.get(name, 0.0) for name in names], "budget_split")
+    if shares.shape != (len(names),):
+        raise ValueError("budget_split must hold one number for each name")
+    return shares
 
 
 def plan_moments(rows, model, bounds_share, accountant, calibrate, *, split=None):
@@ -402,7 +418,8 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
         if share > 0 and not used:
             raise ValueError(f"budget_split gives a share to the {name}, which this model does not have")
     learned = rows.phases(bounds_share)
-    rest = remaining_share(learned, f"bounds_share={bounds_share} leaves nothing to the model") / sum(split)
+    message = f'"bounds": {bounds_share:g} of budget_split leaves nothing to the model'
+    rest = remaining_share(learned, message) / sum(split)
     encoder, em, decoder = (share * rest for share in split)
     norms = model.has_class_norms(rows)
     triples = encoder * _TRIPLES_SHARE if model.has_triples(rows) else 0.0
@@ -466,14 +483,11 @@ def paper_settings(preset):
     encoder = gaussian_mu(0.1, 1e-5) ** 2 / whole
     decoder = rate**2 * steps * math.expm1(row["noise_multiplier"] ** -2) / whole
     return {
-        "prior": "mixture",
-        "n_mixture": 3,
-        "covariance_type": "diag",
-        "em_steps": 20,
+        "prior": LatentMixture(3, covariance_type="diag", n_iter=20),
         "n_components": row["n_components"],
         "decoder": "net",
         "latent_variance": "learned",
         "sampling_rate": rate,
         "steps": steps,
-        "budget_split": (encoder, max(1 - encoder - decoder, 0.05), decoder),
+        "budget_split": {"encoder": encoder, "mixture": max(1 - encoder - decoder, 0.05), "decoder": decoder},
     }

@@ -35,6 +35,7 @@ from ..tabular import Schema
 from ..utils.atomic import Draft, write_atomically
 from ..utils.file_checks import check_arrays
 from ..utils.strict_json import read_safetensors
+from ._recorded import of_today
 from ._released import MODEL_FORMAT, join_arrays, split_arrays
 
 __all__ = ["FitCheckpoint", "codec_of", "describe_rows"]
@@ -108,7 +109,8 @@ class FitCheckpoint:
         except ValueError as error:
             raise LedgerError(f"{self.path} does not fit the ledger {self.accountant.ledger}: {error}") from None
         self._check_file(header, content, found)
-        _check_equal(self.path, "parameters", header["parameters"], self._parameters)
+        begun = _json(describe(of_today(header["parameters"]), _FREE))
+        _check_equal(self.path, "parameters", begun, self._parameters)
         self.planner = ResumedFit(self.accountant, plan_from_json(header["plan"]), found)
         arrays = _arrays(self.path, content)
         check_arrays({name: array for name, array in arrays.items() if not name.startswith(_TRAINING)})

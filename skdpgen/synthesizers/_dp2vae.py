@@ -10,15 +10,15 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import UNIT_CONSTRAINTS
+from .._parameters import UNIT_CONSTRAINTS
 from ..accounting import Phase
 from ..data.frames import FrameRows
 from ..data.validation import validate_input
 from ..exceptions import InvalidInputError
 from ..utils.progress import shows_bars
-from ..utils.validation import MOST_UNITS, Interval, StrOptions, as_numbers, fit_context
+from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
-from ._budget import COUNT_SHARE, check_device, remaining_share, resolve_parameters
+from ._budget import COUNT_SHARE, check_device, relative_shares, remaining_share, resolve_parameters
 from ._dp2vae_model import DP2VAEModel, NetworkSettings, fit_dp2vae_model, likelihood_of, make_auxiliary, make_networks
 from ._vae_model import has_classes
 
@@ -41,7 +41,6 @@ PRESETS = {
 _ACTS = {
     "start_steps": ("start", ("moments",)),
     "l2_bound": ("start", ("moments",)),
-    "budget_split": ("start", ("moments",)),
 }
 
 
@@ -58,7 +57,7 @@ class SubsetTraining:
     gradient_bound: float
 
     def plan(self, noise_multiplier=0.0, unit=None):
-        """The plan of these steps at some noise, which protects a row or a `PrivacyUnit`."""
+        """The plan of these steps at some noise, which protects a row or a `BoundedUnit`."""
         from ..dpsgd._subsets import SubsetPlan
 
         return SubsetPlan(
@@ -145,9 +144,15 @@ def dp2vae_settings(parameters, defaults, seed):
     per_step = given["subsets_per_step"]
     if per_step is None:
         per_step = min(1 if given["sampler"] == "one_of_k" else _DEFAULT_PER_STEP, given["n_subsets"])
-    split = _SPLIT if given["budget_split"] is None else as_numbers(given["budget_split"], "budget_split")
-    if np.shape(split) != (2,) or not 0 < sum(split) < np.inf or not 0 < 1e-6 * max(split) <= min(split):
-        raise ValueError("budget_split must be two positive shares (moments, decoder), none a millionth of the other")
+    split = relative_shares(given["budget_split"], ("moments", "decoder"))
+    if split is None:
+        split = _SPLIT
+    elif given["start"] != "moments":
+        raise ValueError('"moments" and "decoder" of budget_split= are used only with start=\'moments\'')
+    elif not 0 < sum(split) < np.inf or not 0 < 1e-6 * max(split) <= min(split):
+        raise ValueError(
+            'budget_split must have two positive shares, "moments" and "decoder", none a millionth of the other'
+        )
     fields = (given[name] for name in ("encoder_update", "gradient_bound"))
     subsets = SubsetTraining(given["n_subsets"], given["steps"], given["sampler"], per_step, *fields)
     subsets.plan()  # refuses what cannot be drawn
@@ -171,7 +176,7 @@ def plan_phases(rows, settings, bounds_share, relation):
     learned, from_moments = list(rows.phases(bounds_share)), settings.initial_steps is not None
     if not from_moments and (relation != "replace_one" or has_classes(rows)):
         learned.append(Phase("counts", COUNT_SHARE))
-    rest = remaining_share(learned, f"bounds_share={bounds_share} leaves nothing to the training")
+    rest = remaining_share(learned, f'"bounds": {bounds_share:g} of budget_split leaves nothing to the training')
     moments, decoder = settings.split if from_moments else (0.0, 1.0)
     rest /= moments + decoder
     phases = (
@@ -235,8 +240,9 @@ class DP2VAESynthesizer(BaseSynthesizer):
         synthetic rows are known: the decoder learns to map a latent to its row, and the encoder a row to its latent.
     start_steps : int, default=3000
         "moments": steps of the training on synthetic rows, which costs no further privacy.
-    budget_split : (float, float) or None, default=None
-        "moments": shares of moments and decoder in the budget; None: (.5, .5).
+    budget_split : dict or None, default=None
+        Shares of the budget: "bounds" of each kind of fact that is learned, and with `start` "moments" the relative
+        shares "moments" and "decoder" of what is left. None: {"bounds": .05, "moments": .5, "decoder": .5}.
     n_components : int, default=20
         Number of latent dimensions.
     likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
@@ -249,7 +255,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
         Your templates, which the fit copies: ``encoder(rows, one_hot)`` gives means and log-variances of
         `n_components` latents, ``decoder(latents, one_hot)`` what the likelihood takes. No BatchNorm,
         no dropout, no shared parameters.
-    target, schema, classes, target_type, bounds, image_shape, bounds_share, on_invalid
+    target, schema, classes, target_type, bounds, image_shape, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoder is
         conditional on the class.
     l2_bound : float or None, default=None
@@ -264,13 +270,10 @@ class DP2VAESynthesizer(BaseSynthesizer):
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
         the file of the model, for ``skdpgen.load``. A fit that goes on assigns subsets and trains encoders anew, as
         they are never written. Not for "balanced", and not with `unit`.
-    unit, max_rows_per_unit, missing_unit
+    unit, max_rows_per_unit
         As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
-        All rows of a unit lie in one subset.
-    unit_weighting : {"rows", "units"}, default="rows"
-        With `unit`: "rows" counts every row used, and the noise of moments and counts grows with `max_rows_per_unit`.
-        "units" counts every unit once: its rows are drawn into the batches of its subset as often as the one row of
-        another unit. The noise of the steps is that of a fit for one row under both.
+        All rows of a unit lie in one subset. With ``weighting="units"`` they are drawn into the batches of the subset
+        as often as the one row of another unit. The noise of the steps is that of a fit for one row with both.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
@@ -323,6 +326,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
     ((500, 64), (500,))
     """
 
+    _split_names = ("bounds", "moments", "decoder")
     _parameter_constraints = {
         **DATA_CONSTRAINTS,
         **UNIT_CONSTRAINTS,
@@ -340,7 +344,6 @@ class DP2VAESynthesizer(BaseSynthesizer):
         "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both")],
         "start": [StrOptions({"moments", "random"})],
         "start_steps": [Interval(Integral, 0, None, closed="left")],
-        "budget_split": ["array-like", None],
         "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "likelihood": [StrOptions({"auto", "bernoulli", "gaussian"})],
         "architecture": [StrOptions({"auto", "patches", "mlp", "conv_28", "conv_faces"})],
@@ -384,15 +387,12 @@ class DP2VAESynthesizer(BaseSynthesizer):
         bounds=None,
         l2_bound=None,
         image_shape=None,
-        bounds_share=0.05,
         on_invalid="clip",
         preset=None,
         max_memory=4.0,
         checkpoint=None,
         unit=None,
         max_rows_per_unit=None,
-        unit_weighting="rows",
-        missing_unit="refuse",
         noise="secure",
         device="cpu",
         random_state=None,
@@ -411,10 +411,9 @@ class DP2VAESynthesizer(BaseSynthesizer):
         self.architecture, self.encoder, self.decoder = architecture, encoder, decoder
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
         self.bounds, self.l2_bound, self.image_shape = bounds, l2_bound, image_shape
-        self.bounds_share, self.on_invalid = bounds_share, on_invalid
+        self.on_invalid = on_invalid
         self.preset, self.max_memory, self.checkpoint = preset, max_memory, checkpoint
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
-        self.unit_weighting, self.missing_unit = unit_weighting, missing_unit
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -467,7 +466,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
         rows = self._read(X, y, settings, groups)
         rows.ids = ids
         settings = replace(settings, chunks=check_networks(settings, rows))
-        phases = plan_phases(rows, settings, self.bounds_share, self._relation(accountant))
+        phases = plan_phases(rows, settings, self._share("bounds"), self._relation(accountant))
         return (rows, settings), self._calibrate_phases(accountant, rows, phases)
 
     def _read(self, X, y, settings, groups):

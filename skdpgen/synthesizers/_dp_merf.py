@@ -8,7 +8,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from .._base import UNIT_CONSTRAINTS
+from .._parameters import UNIT_CONSTRAINTS
 from ..accounting import Phase
 from ..data.frame_codec import FrameCodec
 from ..data.frames import FrameRows
@@ -73,9 +73,9 @@ class DPMERFSynthesizer(BaseSynthesizer):
     l2_bound : float or None, default=None
         Arrays: approximate largest norm of a row after its columns are scaled to the unit box; it is the unit of
         `length_scale`, and no row is clipped to it. None: learned.
-    bounds_share : float, default=0.05
-        Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
-        Half of it for the row norm.
+    budget_split : dict or None, default=None
+        Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
+        columns; bounds, classes), and the default. Half of it is for the row norm.
     n_frequencies : int, default=500
         Number of random frequencies, the same in every fit; there are twice as many features.
     length_scale : float, default=1.0
@@ -88,9 +88,8 @@ class DPMERFSynthesizer(BaseSynthesizer):
         Training steps of the generator on released values; they cost no privacy.
     learning_rate : float, default=0.003
         Initial learning rate of Adam.
-    unit, max_rows_per_unit, unit_weighting, missing_unit
-        As in `P3GMSynthesizer`: who is protected, where a person may have several rows, how many of them are used, and
-        how they count.
+    unit, max_rows_per_unit
+        As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
@@ -168,7 +167,7 @@ class DPMERFSynthesizer(BaseSynthesizer):
         target_type=None,
         bounds=None,
         l2_bound=None,
-        bounds_share=0.05,
+        budget_split=None,
         on_invalid="clip",
         n_frequencies=500,
         length_scale=1.0,
@@ -178,8 +177,6 @@ class DPMERFSynthesizer(BaseSynthesizer):
         learning_rate=0.003,
         unit=None,
         max_rows_per_unit=None,
-        unit_weighting="rows",
-        missing_unit="refuse",
         noise="secure",
         random_state=None,
         progress="auto",
@@ -187,13 +184,12 @@ class DPMERFSynthesizer(BaseSynthesizer):
         self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
         self.bounds, self.l2_bound = bounds, l2_bound
-        self.bounds_share, self.on_invalid = bounds_share, on_invalid
+        self.budget_split, self.on_invalid = budget_split, on_invalid
         self.n_components = n_components
         self.n_frequencies, self.length_scale, self.hidden_layer_sizes = n_frequencies, length_scale, hidden_layer_sizes
         self.steps = steps
         self.learning_rate = learning_rate
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
-        self.unit_weighting, self.missing_unit = unit_weighting, missing_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -225,7 +221,7 @@ class DPMERFSynthesizer(BaseSynthesizer):
         -----
         **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
         released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for the embeddings of all
-        classes, and one for each kind of fact not declared (at its part of `bounds_share`; learned categories also
+        classes, and one for each kind of fact not declared (at its part of `budget_split`; learned categories also
         spend a tenth of `delta`).
         """
         return self._fit(X, y, groups)
@@ -239,8 +235,10 @@ class DPMERFSynthesizer(BaseSynthesizer):
         rows = validate_input(self, X, y, groups)
         numbers = sum(a * b for a, b in zip((self.n_components, *sizes), (*sizes, 1)))
         check_model_size(numbers, n_components=self.n_components, hidden_layer_sizes=sizes)
-        learned = list(rows.phases(self.bounds_share))
-        rest = remaining_share(learned, f"bounds_share={self.bounds_share} leaves nothing to the embedding")
+        learned = list(rows.phases(self._share("bounds")))
+        rest = remaining_share(
+            learned, f'"bounds": {self._share("bounds"):g} of budget_split leaves nothing to the embedding'
+        )
         return (rows, settings), self._calibrate_phases(accountant, rows, [*learned, Phase("embedding", rest)])
 
     def _release(self, rows, settings, fit):

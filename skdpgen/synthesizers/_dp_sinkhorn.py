@@ -8,7 +8,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from .._base import UNIT_CONSTRAINTS
+from .._parameters import UNIT_CONSTRAINTS
 from ..data.arrays import check_image_shape, lowpass_basis
 from ..data.frames import FrameRows
 from ..data.validation import read_vectors
@@ -112,8 +112,9 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         images.
     n_frequencies : int or None, default=None
         With `image_shape`: cosines along each side of an image that are used; None is 8. The noise grows with it.
-    bounds_share : float, default=0.05
-        Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
+    budget_split : dict or None, default=None
+        Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
+        columns; bounds, classes), and the default.
     sampling_rate : float, default=0.001
         Probability that a record, or a unit with all its rows, takes part in a step; public. The noise does not depend
         on how many take part. About 50 rows in a step are enough: more of them make the gradient less random, but
@@ -123,11 +124,9 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
     batch_size, epochs : int or None, default=None
         Expected number of records in a step, and number of passes over the rows; they set `sampling_rate` and `steps`.
         Only under "replace_one" without `unit`, where the number of rows is public.
-    unit, max_rows_per_unit, missing_unit
+    unit, max_rows_per_unit
         As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
-    unit_weighting : {"rows", "units"}, default="rows"
-        With `unit`: "rows" counts every row used, "units" counts every unit once, its rows in equal parts. The noise of
-        the training is the same.
+        The noise of the training is the same with both weightings.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
@@ -228,15 +227,13 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         on_invalid="clip",
         image_shape=None,
         n_frequencies=None,
-        bounds_share=0.05,
+        budget_split=None,
         sampling_rate=0.001,
         steps=8000,
         batch_size=None,
         epochs=None,
         unit=None,
         max_rows_per_unit=None,
-        unit_weighting="rows",
-        missing_unit="refuse",
         noise="secure",
         random_state=None,
         progress="auto",
@@ -244,7 +241,7 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
         self.bounds, self.image_shape, self.n_frequencies = bounds, image_shape, n_frequencies
-        self.bounds_share, self.on_invalid = bounds_share, on_invalid
+        self.budget_split, self.on_invalid = budget_split, on_invalid
         self.n_components, self.hidden_layer_sizes, self.generated_rows = (
             n_components,
             hidden_layer_sizes,
@@ -254,7 +251,6 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         self.gradient_bound, self.learning_rate, self.average = gradient_bound, learning_rate, average
         self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
-        self.unit_weighting, self.missing_unit = unit_weighting, missing_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -285,7 +281,7 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         -----
         **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
         released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
-        declared (at its part of `bounds_share`; learned categories also spend a tenth of `delta`), one for the counts
+        declared (at its part of `budget_split`; learned categories also spend a tenth of `delta`), one for the counts
         of the classes (of all rows, without classes; none where only the public number of rows is needed), one for the
         number of rows where each unit counts 1, and `steps` Poisson-sampled ones, which sample units.
         """
@@ -302,7 +298,7 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
                 raise ValueError(f"n_frequencies={self.n_frequencies} must be at most {most}, the side of an image")
         _check_size(settings, rows)
         return (rows, settings), self._calibrate_phases(
-            accountant, rows, plan_phases(rows, settings, self.bounds_share, relation)
+            accountant, rows, plan_phases(rows, settings, self._share("bounds"), relation)
         )
 
     def _release(self, rows, settings, fit):

@@ -7,7 +7,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from .._base import UNIT_CONSTRAINTS
+from .._parameters import UNIT_CONSTRAINTS
 from ..data.validation import read_vectors
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size, fit_context
@@ -134,8 +134,9 @@ class DPCGANSynthesizer(BaseSynthesizer):
     image_shape : (height, width) or (height, width, channels) or None, default=None
         Arrays: shape of an image, if rows are images; the networks are then convolutional, and not tuned: dense
         ones are the default.
-    bounds_share : float, default=0.05
-        Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
+    budget_split : dict or None, default=None
+        Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
+        columns; bounds, classes), and the default.
     sampling_rate : float, default=0.01
         Probability that a record, or a unit with all its rows, takes part in a step; public.
     steps : int, default=3000
@@ -145,11 +146,9 @@ class DPCGANSynthesizer(BaseSynthesizer):
         Only under "replace_one" without `unit`, where the number of rows is public.
     preset : {"paper/mnist", "paper/fashion_mnist"} or None, default=None
         Networks and steps of the paper, charged at their true cost; without its decaying rate of plain SGD.
-    unit, max_rows_per_unit, missing_unit
+    unit, max_rows_per_unit
         As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
-    unit_weighting : {"rows", "units"}, default="rows"
-        With `unit`: "rows" counts every row used, and the gradient of a unit is the sum over its rows. "units" counts
-        every unit once, and its gradient is the mean. Both are clipped once.
+        With ``weighting="units"`` the gradient of a unit is the mean over its rows, else their sum; it is clipped once.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
@@ -243,7 +242,7 @@ class DPCGANSynthesizer(BaseSynthesizer):
         bounds=None,
         on_invalid="clip",
         image_shape=None,
-        bounds_share=0.05,
+        budget_split=None,
         sampling_rate=0.01,
         steps=3000,
         batch_size=None,
@@ -251,8 +250,6 @@ class DPCGANSynthesizer(BaseSynthesizer):
         preset=None,
         unit=None,
         max_rows_per_unit=None,
-        unit_weighting="rows",
-        missing_unit="refuse",
         noise="secure",
         device="cpu",
         random_state=None,
@@ -261,7 +258,7 @@ class DPCGANSynthesizer(BaseSynthesizer):
         self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
         self.bounds, self.image_shape = bounds, image_shape
-        self.bounds_share, self.on_invalid = bounds_share, on_invalid
+        self.budget_split, self.on_invalid = budget_split, on_invalid
         self.n_components, self.generator_sizes, self.discriminator_sizes = (
             n_components, generator_sizes, discriminator_sizes,
         )  # fmt: skip
@@ -271,7 +268,6 @@ class DPCGANSynthesizer(BaseSynthesizer):
         self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
         self.gradient_bound, self.preset = gradient_bound, preset
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
-        self.unit_weighting, self.missing_unit = unit_weighting, missing_unit
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -302,7 +298,7 @@ class DPCGANSynthesizer(BaseSynthesizer):
         -----
         **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
         released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
-        declared (at its part of `bounds_share`; learned categories also spend a tenth of `delta`), one for the counts
+        declared (at its part of `budget_split`; learned categories also spend a tenth of `delta`), one for the counts
         of the classes (of all rows, without classes; none where only the public number of rows is needed), one for the
         number of rows where each unit counts 1, and `steps` Poisson-sampled ones for the discriminator. Generated rows
         and the steps of the generator cost nothing: they are functions of what was released before.
@@ -315,7 +311,7 @@ class DPCGANSynthesizer(BaseSynthesizer):
         sizes = {"batch_size": self.batch_size, "epochs": self.epochs}
         training = resolve_sampling(settings.training, len(rows), relation, **sizes)
         settings = replace(settings, training=training)
-        plan = self._calibrate_phases(accountant, rows, plan_phases(rows, settings, self.bounds_share, relation))
+        plan = self._calibrate_phases(accountant, rows, plan_phases(rows, settings, self._share("bounds"), relation))
         check_device(settings.network.device)
         _check_networks(settings, *network_shape(rows)[:2])
         return (rows, settings), plan

@@ -89,8 +89,6 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         the training, and the model is that of `DPVAESynthesizer`.
     cluster_steps : int, default=5
         Number of releases of k-means. The first is the mean of all rows; the initial centres lie around it.
-    clusters_share : float, default=0.1
-        Share of the budget for k-means.
     n_frequencies : int, default=20
         Number of random frequencies, the same in every fit; k-means runs on their cosines and sines.
     length_scale : float, default=1.0
@@ -102,8 +100,9 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         conditional on the class, and clusters are found without it; a numeric one is a column like the others.
     image_shape : (height, width) or (height, width, channels) or None, default=None
         Arrays: shape of an image, if rows are images; the networks are then convolutional.
-    bounds_share : float, default=0.05
-        Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
+    budget_split : dict or None, default=None
+        Shares of the budget: "bounds" of each kind of fact that is learned (schema, bins of numeric columns; bounds,
+        classes), "clusters" of k-means. None: {"bounds": .05, "clusters": .1}.
     sampling_rate : float, default=0.02
         Probability that a record, or a unit with all its rows, takes part in a step; public, and the same in all
         clusters.
@@ -120,11 +119,10 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
         the file of the model, for ``skdpgen.load``. Not with `unit`.
-    unit, max_rows_per_unit, missing_unit
+    unit, max_rows_per_unit
         As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
-    unit_weighting : {"rows", "units"}, default="rows"
-        With `unit`: "rows" counts every row used, and the gradient of a unit is the sum over its rows. "units" counts
-        every unit once, and its gradient is the mean. Both are clipped once, over all autoencoders.
+        With ``weighting="units"`` the gradient of a unit is the mean over its rows, else their sum; it is clipped once,
+        over all autoencoders.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
@@ -181,11 +179,11 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
     ((500, 64), (500,))
     """
 
+    _split_names = ("bounds", "clusters")
     _parameter_constraints = {
         **VAE_CONSTRAINTS,
         "n_clusters": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "cluster_steps": [Interval(Integral, 1, None, closed="left")],
-        "clusters_share": [Interval(Real, 1e-6, 1, closed="left")],
         "n_frequencies": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "length_scale": [Interval(Real, 1e-6, 1e6, closed="both")],
     }
@@ -199,7 +197,6 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         accountant=None,
         n_clusters=5,
         cluster_steps=5,
-        clusters_share=0.1,
         n_frequencies=20,
         length_scale=1.0,
         n_components=10,
@@ -213,7 +210,7 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         bounds=None,
         on_invalid="clip",
         image_shape=None,
-        bounds_share=0.05,
+        budget_split=None,
         sampling_rate=0.02,
         steps=500,
         batch_size=None,
@@ -222,8 +219,6 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         checkpoint=None,
         unit=None,
         max_rows_per_unit=None,
-        unit_weighting="rows",
-        missing_unit="refuse",
         noise="secure",
         device="cpu",
         random_state=None,
@@ -232,16 +227,15 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
         self.bounds, self.image_shape = bounds, image_shape
-        self.bounds_share, self.on_invalid = bounds_share, on_invalid
+        self.budget_split, self.on_invalid = budget_split, on_invalid
         self.n_components = n_components
         self.likelihood = likelihood
         self.beta = beta
-        self.n_clusters, self.cluster_steps, self.clusters_share = n_clusters, cluster_steps, clusters_share
+        self.n_clusters, self.cluster_steps = n_clusters, cluster_steps
         self.n_frequencies, self.length_scale = n_frequencies, length_scale
         self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
         self.gradient_bound, self.net, self.checkpoint = gradient_bound, net, checkpoint
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
-        self.unit_weighting, self.missing_unit = unit_weighting, missing_unit
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -272,7 +266,7 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         -----
         **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
         released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
-        declared (at its part of `bounds_share`; learned categories also spend a tenth of `delta`), `cluster_steps` of
+        declared (at its part of `budget_split`; learned categories also spend a tenth of `delta`), `cluster_steps` of
         them for the centres, one for the counts of clusters and classes, one for the number of rows where each unit
         counts 1, and `steps` Poisson-sampled ones for all autoencoders: a row is in the one cluster that it and the
         released centres say, so its gradient changes one autoencoder (under "replace_one" at most two, which costs less
@@ -286,11 +280,11 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         sizes = {"batch_size": self.batch_size, "epochs": self.epochs}
         vae = replace(vae, training=resolve_sampling(vae.training, len(rows), self._relation(accountant), **sizes))
         clusters = ClusterSettings(
-            self.n_clusters, self.cluster_steps, self.clusters_share, self.n_frequencies, self.length_scale,
+            self.n_clusters, self.cluster_steps, self._share("clusters"), self.n_frequencies, self.length_scale,
             vae.network.seed,
         )  # fmt: skip
         settings = DPGMSettings(clusters, vae)
-        plan = self._calibrate_phases(accountant, rows, _plan_phases(rows, settings, self.bounds_share))
+        plan = self._calibrate_phases(accountant, rows, _plan_phases(rows, settings, self._share("bounds")))
         _check_network(settings.vae, rows)
         return (rows, settings), plan
 
@@ -314,7 +308,9 @@ def _plan_phases(rows, settings, bounds_share):
         learned.append(Phase("clusters", clusters.share, steps=clusters.steps))
     # under replace_one too: the sizes of the clusters are private where the number of rows is not
     learned.append(Phase("counts", COUNT_SHARE))
-    message = f"bounds_share={bounds_share} and clusters_share={clusters.share} leave nothing to the training"
+    message = (
+        f'"bounds": {bounds_share:g}, "clusters": {clusters.share:g} of budget_split leave nothing to the training'
+    )
     # one phase for the models of all clusters: see `PartedPlan`
     return [*learned, settings.vae.training.phase("training", remaining_share(learned, message))]
 

@@ -8,7 +8,7 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import UNIT_CONSTRAINTS
+from .._parameters import UNIT_CONSTRAINTS
 from ..data.frames import FrameRows
 from ..data.validation import validate_input
 from ..utils.progress import shows_bars
@@ -69,22 +69,18 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
     image_shape : (height, width) or (height, width, channels) or None, default=None
         Arrays: shape of an image, if rows are images; the moments are then those of the low frequencies of a cosine
         basis.
-    bounds_share : float, default=0.05
-        Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
-        Half of it for the row norm, a fifth for the number of rows of a table without numbers.
+    budget_split : dict or None, default=None
+        Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
+        columns; bounds, classes), and the default. Half of it is for the row norm, a fifth for the number of rows of a
+        table without numbers.
     on_invalid : {"clip", "raise"}, default="clip"
         Whether values outside declared bounds, and rows that violate a constraint by construction, are clipped or
         refused.
     n_components : int, "auto" or None, default="auto"
         Number of latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays and 400 for images, None is no
         reduction.
-    unit, max_rows_per_unit, unit_weighting, missing_unit
-        As in `P3GMSynthesizer`: who is protected, where a person may have several rows, how many of them are used, and
-        how they count.
-    unit_columns : column name, sequence of them, or None, default=None
-        With `unit`, DataFrames: columns that are constant within a unit, such as a year of birth; public. They are
-        constant in synthetic units too (``sample(units=1000)``). Where the rows of a real unit differ in them, the
-        first row used counts for the unit.
+    unit, max_rows_per_unit
+        As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
@@ -163,14 +159,11 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
         bounds=None,
         l2_bound=None,
         image_shape=None,
-        bounds_share=0.05,
+        budget_split=None,
         on_invalid="clip",
         n_components="auto",
         unit=None,
         max_rows_per_unit=None,
-        unit_weighting="rows",
-        missing_unit="refuse",
-        unit_columns=None,
         noise="secure",
         random_state=None,
         progress="auto",
@@ -178,11 +171,10 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
         self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
         self.bounds, self.l2_bound, self.image_shape = bounds, l2_bound, image_shape
-        self.bounds_share, self.on_invalid = bounds_share, on_invalid
+        self.budget_split, self.on_invalid = budget_split, on_invalid
         self.n_components = n_components
         self.importance, self.constraints = importance, constraints
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
-        self.unit_weighting, self.missing_unit, self.unit_columns = unit_weighting, missing_unit, unit_columns
         self.noise, self.random_state, self.progress = noise, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -217,11 +209,11 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
         -----
         **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
         released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
-        declared (at its part of `bounds_share`; learned categories also spend a tenth of `delta`), one for columns of
+        declared (at its part of `budget_split`; learned categories also spend a tenth of `delta`), one for columns of
         more than 128 declared categories (twice that part, for all of them together), one for the moments
         (three for arrays: mean, norms about it, second moments; of images grey pixels too, and sub-clusters of the
         classes where noise is low), for tables of 3 to 24 columns beside the target one for the interactions of all
-        triples of columns, and with `unit` one for tables of the units: of their `unit_columns` and number of rows.
+        triples of columns, and with `unit` one for tables of the units: of its `columns` and of their number of rows.
         """
         return self._fit(X, y, groups)
 
@@ -232,7 +224,11 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
         model = MomentSettings(self.n_components, shows_bars(self.progress))
         model = replace(model, units=unit_settings(self, rows, model))
         plan = plan_moments(
-            rows, model, self.bounds_share, accountant, lambda phases: self._calibrate_phases(accountant, rows, phases)
+            rows,
+            model,
+            self._share("bounds"),
+            accountant,
+            lambda phases: self._calibrate_phases(accountant, rows, phases),
         )
         return (rows, model), plan
 

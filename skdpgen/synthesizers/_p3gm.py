@@ -11,15 +11,14 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import UNIT_CONSTRAINTS
+from .._parameters import UNIT_CONSTRAINTS, LatentMixture
 from ..data.frames import FrameRows
 from ..data.validation import validate_input
 from ..exceptions import InvalidInputError
 from ..generators.components import spread_components
-from ..generators.gaussians import LatentSpace, LinearGenerator
+from ..generators.gaussians import LatentSpace
 from ..generators.refined_table import RefinedTable, refinement_inputs
-from ..mixture import GaussianMixtureParameters, dp_em, initial_mixture
-from ..utils.blocks import map_blocks
+from ..mixture import GaussianMixtureParameters
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
 from ._array_model import ArrayModel, fit_array_model
@@ -37,6 +36,7 @@ from ._budget import (
 )
 from ._conditional import CONSTRAINTS, ConditionalSamplingMixin
 from ._frame_model import FrameModel, fit_frame_model
+from ._latent_mixture import MixtureSettings, release_array_mixture, release_frame_mixture, with_mixture
 from ._released import NetGenerator
 from ._synthetic_units import unit_settings
 
@@ -44,7 +44,6 @@ __all__ = ["P3GMSynthesizer"]
 
 # Parameters that act under one value of another alone.
 _ACTS = {
-    **dict.fromkeys(("n_mixture", "covariance_type", "em_steps"), ("prior", ("mixture",))),
     **dict.fromkeys(
         (
             "latent_variance", "likelihood", "sampling_rate", "steps", "batch_size", "epochs",
@@ -59,15 +58,6 @@ _WARM_ROWS, _WARM_BATCH, _WARM_STEPS = 20_000, 256, 500
 _SAMPLING, _REFINING = (0.005, 1000), (0.1, 150)
 # Step size of a network that refines, and the decay of the average of its parameters.
 _REFINING_RATE, _REFINING_DECAY = 5e-3, 0.95
-
-
-@dataclass(frozen=True)
-class MixtureSettings:
-    """The second phase: a mixture by DP-EM, which releases its sums in every step."""
-
-    n_components: int
-    covariance_type: str
-    steps: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,10 +112,6 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
     image_shape : (height, width) or (height, width, channels) or None, default=None
         Arrays: shape of an image, if rows are images; the moments are then those of the low frequencies of a cosine
         basis.
-    bounds_share : float, default=0.05
-        Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
-        Half of it for the row norm, a fifth for the number of rows of a table without numbers. Whatever is declared
-        leaves its share to the moments.
     on_invalid : {"clip", "raise"}, default="clip"
         Whether values outside declared bounds, and rows that violate a constraint by construction, are clipped or
         refused.
@@ -133,16 +119,11 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         Number of latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays, and 400 for images without a
         network or a mixture; None is no reduction. Arrays refuse more than they have columns; DataFrames, whose levels
         may be learned, have as many as there are.
-    prior : {"auto", "class_conditional", "gaussian", "mixture"}, default="auto"
+    prior : {"auto", "class_conditional", "gaussian", "mixture"} or LatentMixture, default="auto"
         Distribution of the latents. "class_conditional": one for each class of a categorical y, from the moments of the
         class. "gaussian": one for all rows, from their moments. "mixture": a mixture of Gaussians by DP-EM, with y as a
-        column like the others, as in the paper. "auto": "class_conditional" with a categorical y, else "gaussian".
-    n_mixture : int, default=3
-        "mixture": number of Gaussians.
-    covariance_type : {"full", "diag"}, default="full"
-        "mixture": type of the covariances.
-    em_steps : int, default=8
-        "mixture": number of DP-EM steps; each is one release.
+        column like the others, as in the paper; a `LatentMixture` sets its parameters. "auto": "class_conditional" with
+        a categorical y, else "gaussian".
     decoder : {"released", "net", "features", "auto"}, default="released"
         "released" is a function of the released moments: for arrays the inverse PCA, for tables a log-linear decoder
         fitted to all released one-way and two-way tables. "net" has a network trained by DP-SGD. For tables without a
@@ -182,29 +163,22 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         "net": file, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged
         again. Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete,
         it is the file of the model, for ``skdpgen.load``. Not with `unit`.
-    budget_split : (float, float, float) or None, default=None
-        Shares of encoder, mixture and decoder in the squared Gaussian-DP parameter; None depends on prior and decoder:
-        (.8, 0, .2) for a network that refines the released decoder, (.5, 0, .5) for "features", whose moments are those
-        of the decoder.
+    budget_split : dict or None, default=None
+        Shares of the budget. "bounds": of each kind of fact that is learned (schema, bins of numeric columns; bounds,
+        classes), .05 by default; half of it for the row norm, a fifth for the number of rows of a table without
+        numbers; whatever is declared leaves its share to the moments. "encoder", "mixture" and "decoder": relative
+        shares of what is left; by default they depend on prior and decoder: .8 and .2 for a network that refines the
+        released decoder, .5 and .5 for "features", whose moments are those of the decoder.
     preset : str or None, default=None
         "paper/mnist", "paper/adult", ...: settings of the paper's Table IV, in place of the parameters they concern.
-    unit : column name or None, default=None
+    unit : column name, PrivacyUnit or None, default=None
         Who is protected, where a person may have several rows: all rows with one identifier in this column of a
         DataFrame. The column is neither modelled nor sampled. For arrays it is a name, and the identifiers are `groups`
-        of `fit`. None: one row.
+        of `fit`. A `PrivacyUnit` also says how the rows of a unit count, what becomes of rows without an identifier,
+        and which columns are constant within a unit. None: one row.
     max_rows_per_unit : int or None, default=None
         With `unit`: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public. None:
         learned from a part of the budget, and released as `max_rows_per_unit_`.
-    unit_weighting : {"rows", "units"}, default="rows"
-        With `unit`: "rows" counts every row used, and its noise grows with `max_rows_per_unit`. "units" counts every
-        unit once, its rows in equal parts: the noise is that of one row, and the model is that of a random row of a
-        random unit. With "net" the gradient of a unit is the sum, or the mean, over its rows, and is clipped once.
-    missing_unit : {"refuse", "own"}, default="refuse"
-        With `unit`: whether a row without an identifier is refused, or is a separate unit.
-    unit_columns : column name, sequence of them, or None, default=None
-        With `unit`, DataFrames, without "mixture" and "net": columns that are constant within a unit, such as a year of
-        birth; public. They are constant in synthetic units too (``sample(units=1000)``). Where the rows of a real unit
-        differ in them, the first row used counts for the unit.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
@@ -262,6 +236,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
     ((500, 64), (500,))
     """
 
+    _split_names = ("bounds", "encoder", "mixture", "decoder")
     _parameter_constraints = {
         **DATA_CONSTRAINTS,
         **UNIT_CONSTRAINTS,
@@ -270,16 +245,12 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         "image_shape": [tuple, list, None],
         **CONSTRAINTS,
         "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both"), StrOptions({"auto"}), None],
-        "prior": [StrOptions({"auto", "class_conditional", "gaussian", "mixture"})],
-        "n_mixture": [Interval(Integral, 1, MOST_UNITS, closed="both")],
-        "covariance_type": [StrOptions({"full", "diag"})],
-        "em_steps": [Interval(Integral, 1, None, closed="left")],
+        "prior": [StrOptions({"auto", "class_conditional", "gaussian", "mixture"}), LatentMixture],
         "decoder": [StrOptions({"released", "net", "features", "auto"})],
         "latent_variance": [StrOptions({"learned", "zero"}), None],
         "likelihood": [StrOptions({"auto", "bernoulli", "gaussian"})],
         "warm_start_steps": [Interval(Integral, 0, None, closed="left"), None],
         **{name: [*TRAINING_CONSTRAINTS[name], None] for name in ("sampling_rate", "steps")},
-        "budget_split": ["array-like", None],
         "preset": [str, None],
     }
 
@@ -298,13 +269,9 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         bounds=None,
         l2_bound=None,
         image_shape=None,
-        bounds_share=0.05,
         on_invalid="clip",
         n_components="auto",
         prior="auto",
-        n_mixture=3,
-        covariance_type="full",
-        em_steps=8,
         decoder="released",
         latent_variance=None,
         likelihood="auto",
@@ -320,9 +287,6 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         preset=None,
         unit=None,
         max_rows_per_unit=None,
-        unit_weighting="rows",
-        missing_unit="refuse",
-        unit_columns=None,
         noise="secure",
         device="cpu",
         random_state=None,
@@ -332,16 +296,14 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
         self.constraints = constraints
         self.bounds, self.l2_bound, self.image_shape = bounds, l2_bound, image_shape
-        self.bounds_share, self.on_invalid = bounds_share, on_invalid
+        self.on_invalid = on_invalid
         self.n_components, self.prior, self.decoder = n_components, prior, decoder
-        self.n_mixture, self.covariance_type, self.em_steps = n_mixture, covariance_type, em_steps
         self.latent_variance, self.likelihood = latent_variance, likelihood
         self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
         self.gradient_bound, self.warm_start_steps, self.net = gradient_bound, warm_start_steps, net
         self.checkpoint = checkpoint
         self.budget_split, self.preset = budget_split, preset
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
-        self.unit_weighting, self.missing_unit, self.unit_columns = unit_weighting, missing_unit, unit_columns
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -373,13 +335,13 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         -----
         **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
         released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
-        declared (at its part of `bounds_share`; learned categories also spend a tenth of `delta`); one for columns of
+        declared (at its part of `budget_split`; learned categories also spend a tenth of `delta`); one for columns of
         more than 128 declared categories (twice that part, for all of them together); one for the moments
         (three for arrays: mean, norms about it, second moments; of images grey pixels too, and sub-clusters of the
         classes where noise is low); for tables of 3 to 24 columns beside the target, modelled without mixture and
         network, one for the interactions of all triples of columns, and of such models with `unit` one for tables of
-        the units: of their `unit_columns` and number of rows; with "mixture", `em_steps` more; with "net", `steps`
-        Poisson-sampled ones; with "features" one for the moments of wavelet features.
+        the units: of its `columns` and of their number of rows; with "mixture", one for each step of DP-EM;
+        with "net", `steps` Poisson-sampled ones; with "features" one for the moments of wavelet features.
         """
         return self._fit(X, y, groups)
 
@@ -387,6 +349,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         parameters = resolve_parameters(
             self.get_params(deep=False), self._defaults(), presets=paper_settings, acts=_ACTS
         )
+        _name_prior(parameters)
         split = moment_split(parameters["budget_split"])
         rows = self._read(X, y, groups, parameters)
         parameters["decoder"] = _decoder(parameters, rows)
@@ -397,7 +360,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
             model = replace(model, decoder=replace(model.decoder, training=training))
         model = replace(model, units=unit_settings(self, rows, model))
         plan = plan_moments(
-            rows, model, self.bounds_share, accountant,
+            rows, model, self._share("bounds"), accountant,
             lambda phases: self._calibrate_phases(accountant, rows, phases), split=split,
         )  # fmt: skip
         if model.decoder is not None:
@@ -462,11 +425,19 @@ def _model_of(state):
     return {"array": ArrayModel, "frame": FrameModel}[state["kind"]].from_state(state)
 
 
+def _name_prior(parameters):
+    """Set "prior" to its name, and "mixture" to the settings of a mixture."""
+    given = parameters["prior"]
+    mixture = LatentMixture() if given == "mixture" else given if isinstance(given, LatentMixture) else None
+    parameters.update(mixture=mixture, prior=given if mixture is None else "mixture")
+
+
 def _settings(parameters, seed, refines):
     """The settings of a model, from resolved parameters of the synthesizer."""
     mixture = decoder = None
     if parameters["prior"] == "mixture":
-        mixture = MixtureSettings(parameters["n_mixture"], parameters["covariance_type"], parameters["em_steps"])
+        given = parameters["mixture"]
+        mixture = MixtureSettings(given.n_components, given.covariance_type, given.n_iter)
     if parameters["decoder"] == "net":
         rate, steps = _REFINING if refines else _SAMPLING
         warm = parameters["warm_start_steps"]
@@ -538,11 +509,11 @@ def _release_moments(rows, settings, fit):
     if isinstance(rows, FrameRows):
         model = fit_frame_model(rows, settings, fit)
         if settings.mixture is not None:
-            model.mixture = _release_frame_mixture(rows, model, settings.mixture, fit)
+            model.mixture = release_frame_mixture(rows, model, settings.mixture, fit)
         return model
     model = fit_array_model(rows, settings, fit)
     if settings.mixture is not None:
-        model = _with_mixture(model, _release_array_mixture(rows, model, settings.mixture, fit))
+        model = with_mixture(model, release_array_mixture(rows, model, settings.mixture, fit))
     return model
 
 
@@ -551,60 +522,6 @@ def _restore_moments(rows, state):
     model = _model_of(state)
     rows.follow(model.codec)
     return model
-
-
-# ---- the second phase: DP-EM in the latent space ------------------------------------------------------------------
-def _release_array_mixture(rows, model, mixture, fit):
-    """DP-EM, initialised by draws from the one Gaussian of the moments."""
-    space, covariance = model.generator.space, model.generator.mixture.covariances[0]
-    radius = 2 * float(np.trace(covariance)) ** 0.5
-    floor = 1e-2 * float(np.trace(covariance)) / len(covariance)
-    latent = np.empty((len(rows.X), space.basis.shape[1]))
-    for part, encoded in map_blocks(lambda chunk: space.encode(model.codec.scale(chunk)), rows.X):
-        latent[part] = encoded
-    kind = {"radius": radius, "min_variance": floor, "unit_sizes": rows.unit_sizes}
-    return _release_mixture(latent, covariance, mixture, fit, **kind)
-
-
-def _release_frame_mixture(rows, model, mixture, fit):
-    """DP-EM where the latents' columns have released variance 1: the ball of radius 2 sqrt(k) is public."""
-    codes, k = rows.codes(model.codec), model.n_latent
-    latent = np.empty((len(codes), k))
-    for part, encoded in map_blocks(lambda chunk: model.latent_model.encode(model.codec.one_hot(chunk)), codes):
-        latent[part] = encoded
-    kind = {"radius": 2 * k**0.5, "min_variance": 1e-2, "unit_sizes": rows.unit_sizes}
-    return _release_mixture(latent, np.eye(k), mixture, fit, **kind)
-
-
-def _release_mixture(latent, covariance, mixture, fit, *, unit_sizes, **kind):
-    """One release (`mixture`) for each step of DP-EM on private latents."""
-    initial = initial_mixture(
-        np.zeros(len(covariance)),
-        covariance,
-        mixture.n_components,
-        fit.stream,
-        covariance_type=mixture.covariance_type,
-        **kind,
-    )
-    return dp_em(
-        latent,
-        initial,
-        n_iter=mixture.steps,
-        noise_multiplier=fit.noise["mixture"],
-        rng=fit.rng,
-        neighboring=fit.neighboring,
-        unit_sizes=unit_sizes,
-        **kind,
-    )
-
-
-def _with_mixture(model, mixture):
-    """The model of arrays with a released mixture as its prior."""
-    old = model.generator
-    means, dither = old.space.decode(mixture.means), float(old.dither[0])
-    generator = LinearGenerator(old.space, mixture, means, old.low, old.high, old.variance_gain, dither)
-    rest = model.residual_variance, model.counted
-    return ArrayModel(model.codec, generator, model.row_count, mixture.weights, *rest)
 
 
 # ---- the third phase: a network trained by DP-SGD -------------------------------------------------------------------

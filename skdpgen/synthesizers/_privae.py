@@ -7,7 +7,7 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import UNIT_CONSTRAINTS
+from .._parameters import UNIT_CONSTRAINTS
 from ..data.frames import FrameRows
 from ..data.validation import read_vectors
 from ..generators.components import join_chunks
@@ -106,7 +106,7 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
         -----
         **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
         released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
-        declared (at its part of `bounds_share`; learned categories also spend a tenth of `delta`), one for the counts
+        declared (at its part of `budget_split`; learned categories also spend a tenth of `delta`), one for the counts
         of the classes (of all rows, without classes; none where only the public number of rows is needed), one for the
         number of rows where each unit counts 1, and `steps` Poisson-sampled ones, which sample units.
         """
@@ -117,7 +117,7 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
         rows, relation = self._read(X, y, groups), self._relation(accountant)
         sizes = {"batch_size": self.batch_size, "epochs": self.epochs}
         settings = resolve_training(settings, len(rows), relation, **sizes)
-        phases = plan_phases(rows, settings, self.bounds_share, relation)
+        phases = plan_phases(rows, settings, self._share("bounds"), relation)
         plan = self._calibrate_phases(accountant, rows, phases)
         check_network(settings, *network_shape(rows))
         return (rows, settings), plan
@@ -199,8 +199,9 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         conditional on the class; a numeric one is a column like the others.
     image_shape : (height, width) or (height, width, channels) or None, default=None
         Arrays: shape of an image, if rows are images; the networks are then convolutional.
-    bounds_share : float, default=0.05
-        Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
+    budget_split : dict or None, default=None
+        Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
+        columns; bounds, classes), and the default.
     sampling_rate : float, default=0.02
         Probability that a record, or a unit with all its rows, takes part in a step; public.
     steps : int, default=500
@@ -216,12 +217,10 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
         the file of the model, for ``skdpgen.load``. Not with `unit`.
-    unit, max_rows_per_unit, missing_unit
+    unit, max_rows_per_unit
         As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
-    unit_weighting : {"rows", "units"}, default="rows"
-        With `unit`: "rows" counts every row used, and the gradient of a unit is the sum over its rows. "units" counts
-        every unit once, and its gradient is the mean. Both are clipped once. A group of the divergence has all rows of
-        its units, or with "units" one random row of each.
+        With ``weighting="units"`` the gradient of a unit is the mean over its rows, else their sum; it is clipped once.
+        A group of the divergence has all rows of its units, or with "units" one random row of each.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
@@ -309,7 +308,7 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         bounds=None,
         on_invalid="clip",
         image_shape=None,
-        bounds_share=0.05,
+        budget_split=None,
         sampling_rate=0.02,
         steps=500,
         batch_size=None,
@@ -318,8 +317,6 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         checkpoint=None,
         unit=None,
         max_rows_per_unit=None,
-        unit_weighting="rows",
-        missing_unit="refuse",
         noise="secure",
         device="cpu",
         random_state=None,
@@ -328,7 +325,7 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
         self.bounds, self.image_shape = bounds, image_shape
-        self.bounds_share, self.on_invalid = bounds_share, on_invalid
+        self.budget_split, self.on_invalid = budget_split, on_invalid
         self.n_components, self.prior = n_components, prior
         self.likelihood = likelihood
         self.beta = beta
@@ -337,7 +334,6 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
         self.gradient_bound, self.net, self.checkpoint = gradient_bound, net, checkpoint
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
-        self.unit_weighting, self.missing_unit = unit_weighting, missing_unit
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
 
@@ -371,8 +367,9 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         conditional on the class; a numeric one is a column like the others.
     image_shape : (height, width) or (height, width, channels) or None, default=None
         Arrays: shape of an image, if rows are images; the networks are then convolutional.
-    bounds_share : float, default=0.05
-        Share of the budget for each kind of fact that is learned: schema, bins of numeric columns; bounds, classes.
+    budget_split : dict or None, default=None
+        Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
+        columns; bounds, classes), and the default.
     sampling_rate : float, default=0.02
         Probability that a record, or a unit with all its rows, takes part in a step; public.
     steps : int, default=500
@@ -388,11 +385,9 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
         the file of the model, for ``skdpgen.load``. Not with `unit`.
-    unit, max_rows_per_unit, missing_unit
+    unit, max_rows_per_unit
         As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
-    unit_weighting : {"rows", "units"}, default="rows"
-        With `unit`: "rows" counts every row used, and the gradient of a unit is the sum over its rows. "units" counts
-        every unit once, and its gradient is the mean. Both are clipped once.
+        With ``weighting="units"`` the gradient of a unit is the mean over its rows, else their sum; it is clipped once.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     device : str, default="cpu"
@@ -455,7 +450,7 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         bounds=None,
         on_invalid="clip",
         image_shape=None,
-        bounds_share=0.05,
+        budget_split=None,
         sampling_rate=0.02,
         steps=500,
         batch_size=None,
@@ -464,8 +459,6 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         checkpoint=None,
         unit=None,
         max_rows_per_unit=None,
-        unit_weighting="rows",
-        missing_unit="refuse",
         noise="secure",
         device="cpu",
         random_state=None,
@@ -474,12 +467,11 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
         self.bounds, self.image_shape = bounds, image_shape
-        self.bounds_share, self.on_invalid = bounds_share, on_invalid
+        self.budget_split, self.on_invalid = budget_split, on_invalid
         self.n_components = n_components
         self.likelihood = likelihood
         self.beta = beta
         self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
         self.gradient_bound, self.net, self.checkpoint = gradient_bound, net, checkpoint
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
-        self.unit_weighting, self.missing_unit = unit_weighting, missing_unit
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress

@@ -1,4 +1,4 @@
-"""Synthetic units of several rows: the parameter `unit_columns`, the release of their tables, `sample(units=)`."""
+"""Synthetic units of several rows: `columns` of a PrivacyUnit, the release of their tables, `sample(units=)`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from ..generators.units import UnitModel, UnitSampler, fit_units, with_ids
 from ..mechanisms import add_gaussian, size_starts, unpack_one_hot_moments
 from ..utils.printing import listed
 
-__all__ = ["UNIT_COLUMNS", "SyntheticUnitsMixin", "UnitSettings", "release_units", "unit_settings"]
+__all__ = ["SyntheticUnitsMixin", "UnitSettings", "release_units", "unit_settings"]
 
-# The parameter that `unit_settings` reads.
-UNIT_COLUMNS = {"unit_columns": [str, Integral, list, tuple, None]}
 # Share of the moments' budget for the tables of units: of their number of rows alone, and with columns.
 _SIZES_SHARE, _COLUMNS_SHARE = 0.02, 0.1
 # Units that are drawn in one call are fewer than this.
@@ -63,31 +61,30 @@ def unit_settings(estimator, rows, model):
     Raises
     ------
     ValueError, InvalidInputError
-        `unit_columns` is given where it has no meaning; nothing was charged.
+        `columns` of the unit are given where they have no meaning; nothing was charged.
     """
-    given = estimator.unit_columns
+    asked = estimator._asked_unit
+    given = asked.columns
     if estimator._unit is None or not isinstance(rows, FrameRows) or not model.moments_alone:
         if given is None:
             return None
-        if estimator._unit is None:
-            raise ValueError("unit_columns= needs unit=, the column of identifiers, or groups= of fit")
         raise InvalidInputError(
-            'unit_columns= is for DataFrames, without prior="mixture" and decoder="net"; nothing was charged'
+            'columns= of PrivacyUnit is for DataFrames, without prior="mixture" and decoder="net"; nothing was charged'
         )
     columns = () if given is None else tuple(given) if isinstance(given, list | tuple) else (given,)
     known, keys = rows.table.names, [key.name for _, key in rows.keys]
     if unknown := [name for name in columns if name not in known]:
         why = "is an identifier, which is not modelled" if unknown[0] in keys else f"is no column: {listed(known, 20)}"
-        raise InvalidInputError(f"unit_columns= names {unknown[0]!r}, which {why}. Nothing was charged")
+        raise InvalidInputError(f"columns= of PrivacyUnit names {unknown[0]!r}, which {why}. Nothing was charged")
     if len(set(columns)) < len(columns):
-        raise InvalidInputError(f"unit_columns= names a column twice: {listed(columns)}. Nothing was charged")
+        raise InvalidInputError(f"columns= of PrivacyUnit names a column twice: {listed(columns)}. Nothing was charged")
     changed = () if rows.construction is None else rows.construction.changed
     if made := [name for name in columns if name in changed]:
         raise InvalidInputError(
-            f"unit_columns= names {made[0]!r}, which a constraint constructs in each row: leave out that constraint, "
-            "or the column. Nothing was charged"
+            f"columns= of PrivacyUnit names {made[0]!r}, which a constraint constructs in each row: leave out that "
+            "constraint, or the column. Nothing was charged"
         )
-    return UnitSettings(_name_of_ids(estimator.unit, {*known, *keys}), columns)
+    return UnitSettings(_name_of_ids(asked.name, {*known, *keys}), columns)
 
 
 def _name_of_ids(unit, taken):
@@ -126,6 +123,8 @@ def release_units(rows, codec, settings, fit):
 
 class SyntheticUnitsMixin:
     """`sample_chunks` by units, and the attributes of a fit with released tables of units."""
+
+    _has_unit_columns = True
 
     def _set_model(self, model):
         super()._set_model(model)

@@ -173,7 +173,7 @@ def plan_phases(rows, settings, bounds_share, relation):
     learned = list(rows.phases(bounds_share))
     if relation != "replace_one" or has_classes(rows):
         learned.append(Phase("counts", COUNT_SHARE))
-    rest = remaining_share(learned, f"bounds_share={bounds_share} leaves nothing to the training")
+    rest = remaining_share(learned, f'"bounds": {bounds_share:g} of budget_split leaves nothing to the training')
     return [*learned, settings.training.phase("training", rest)]
 
 

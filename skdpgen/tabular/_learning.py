@@ -247,7 +247,7 @@ def schema_from_histogram(
         `histogram.needs_delta` is False.
     max_categories : int, default=200
         Most categories of one column: those with the largest released counts are kept.
-    unit : PrivacyUnit or None, default=None
+    unit : BoundedUnit or None, default=None
         Whose rows were counted, where a row is not the unit: the threshold follows from it.
     values : dict of column name -> list, default=None
         Public: values that a column is to have, such as those that constraints set. Steps and decimals are learned no

@@ -205,7 +205,7 @@ def _accountant_replaces(estimator):
 
 
 def _unit_of(estimator, data):
-    """Who a fit of these data protects, where that is not a row: a PrivacyUnit."""
+    """Who a fit of these data protects, where that is not a row: a BoundedUnit."""
     resolve = getattr(estimator, "_resolve_unit", None)
     return None if resolve is None else resolve(data[2] if len(data) == 3 else None)
 

@@ -98,7 +98,7 @@ class NoiseGenerator:
         False when the bits could be made again by somebody else.
     description : str
         The source of bits and the method, for the privacy card.
-    unit : PrivacyUnit or None
+    unit : BoundedUnit or None
         Who the fit protects for which the noise is drawn; None: one row.
 
     Notes

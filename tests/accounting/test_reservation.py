@@ -59,7 +59,7 @@ def test_a_reservation_pays_for_the_fit_that_was_paid_for_and_once():
     assert pca.accountant is None
     assert [charge.event for charge in pca.accountant_.charges] == [plan.event]
     assert len(accountant.charges) == 1
-    for other in (DPPCA(1, bounds=(-4, 4)), DPPCA(1, bounds_share=0.2), DPPCA(1, centering="two_round")):
+    for other in (DPPCA(1, bounds=(-4, 4)), DPPCA(1, budget_split={"bounds": 0.2}), DPPCA(1, centering="two_round")):
         with pytest.raises(BudgetExceededError, match="other phases"):
             _fit(reservation, plan, other)
         assert not hasattr(other, "accountant_")

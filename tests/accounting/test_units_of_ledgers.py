@@ -9,7 +9,7 @@ import sqlite3
 
 import pytest
 
-from skdpgen._types import PrivacyUnit
+from skdpgen._types import BoundedUnit
 from skdpgen.accounting import Charge, Phase, PrivacyAccountant, PrivacyCard, calibrate, gaussian_event
 from skdpgen.accounting._card import digest
 from skdpgen.accounting._reservation import Reservation
@@ -17,7 +17,7 @@ from skdpgen.accounting._resumed_fit import plan_from_json, plan_to_json
 from skdpgen.exceptions import LedgerError
 from skdpgen.report._card_words import state
 
-EVENT, UNIT = gaussian_event(20.0), PrivacyUnit("patient", 5)
+EVENT, UNIT = gaussian_event(20.0), BoundedUnit("patient", 5)
 
 
 def _parameters(path):
@@ -90,10 +90,10 @@ def test_a_ledger_file_whose_unit_was_changed_is_refused(tmp_path, unit):
 
 @pytest.mark.parametrize("weighting", ["rows", "units"])
 def test_a_card_says_who_is_protected_and_verifies(weighting):
-    card = _card(PrivacyUnit("patient", 5, weighting))
+    card = _card(BoundedUnit("patient", 5, weighting))
     assert card["unit"].startswith("all rows of one patient, at most 5 of them used")
     card.verify()
-    assert PrivacyCard.from_json(card.to_json()).relation.unit == PrivacyUnit("patient", 5, weighting)
+    assert PrivacyCard.from_json(card.to_json()).relation.unit == BoundedUnit("patient", 5, weighting)
     assert card.accountant().unit == "patient"
     words = " ".join(state(card).parts[0].sentences)
     assert "all rows of one patient together" in words
@@ -151,8 +151,8 @@ def test_plans_and_reservations_keep_the_unit():
 @pytest.mark.parametrize("bad", [("", 2), ("x", 0), ("x", 2.0), ("x", True), ("x", 1 << 17), (5, 2)])
 def test_a_unit_has_a_name_and_a_whole_number_of_rows(bad):
     with pytest.raises(ValueError, match="unit"):
-        PrivacyUnit(*bad)
+        BoundedUnit(*bad)
     with pytest.raises(ValueError, match="weighting"):
-        PrivacyUnit("x", 2, "persons")
+        BoundedUnit("x", 2, "persons")
     with pytest.raises(ValueError, match="unit"):
         PrivacyAccountant(1.0, unit=" ")

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpgen import DPPCA, MomentSynthesizer
+from skdpgen import DPPCA, MomentSynthesizer, PrivacyUnit
 from skdpgen.__main__ import main
-from skdpgen._types import NEIGHBORING, WEIGHTINGS, PrivacyUnit
+from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedUnit
 from skdpgen.audit import audit, audit_neighbours, plan_audit
 from skdpgen.audit._runs import data_sets
 from skdpgen.data import arrays, units
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarni
 
 def _audited(name, weighting, **options):
     estimator, own, rows = CASES[name]
-    made = estimator(epsilon=4.0, unit_weighting=weighting, random_state=0, **UNIT, **own)
+    made = estimator(epsilon=4.0, random_state=0, **{**UNIT, "unit": PrivacyUnit("pid", weighting=weighting)}, **own)
     # learned categories have a threshold: their releases are judged together
     how = {"method": "scale", "n_runs": 6} if own else {"method": "likelihood", "n_runs": 20, "confidence": 0.9999}
     return audit(made, rows, **how, **options)
@@ -57,7 +57,7 @@ def test_a_claim_for_persons_stands_and_is_nearly_attained(name, weighting):
 
 
 def _noise_of_one_row(patch):
-    patch.setattr(PrivacyUnit, "weight", property(lambda unit: 1))
+    patch.setattr(BoundedUnit, "weight", property(lambda unit: 1))
 
 
 def _weights_of_one(patch):
@@ -84,7 +84,7 @@ def test_rows_that_should_have_been_left_out_are_found(monkeypatch):
     shipped = units.keep_rows
 
     def all_of_them(ids, key):
-        return shipped(units.UnitIds(PrivacyUnit("pid", 1000, ids.unit.weighting), ids.codes, ids.values), key)
+        return shipped(units.UnitIds(BoundedUnit("pid", 1000, ids.unit.weighting), ids.codes, ids.values), key)
 
     estimator = MomentSynthesizer(4.0, random_state=0, **UNIT, **DECLARED)
     one, _ = data_sets(X, None, estimator, NEIGHBORING[0])
@@ -98,7 +98,7 @@ def test_the_command_audits_units(capsys):
     command = ["audit", "DPPCA", "--epsilon", "4", "--runs", "6", "--method", "scale", "--quiet"]
     assert main([*command, "--unit-rows", "2", "--unit-weighting", "units"]) == 0
     out = capsys.readouterr().out
-    assert "max_rows_per_unit=2, unit_weighting=units" in out
+    assert "unit=PrivacyUnit(max_rows=2, name='unit', weighting='units')" in out
     assert "the claim stands" in out
     assert main([*command, "--unit-weighting", "units"]) == 2
     assert main(["audit", "DPNet", "--unit-rows", "2"]) == 2

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from _claims import RELATIONS, assert_noise_at_scale, assert_sensitivity
 
-from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, load
+from skdpgen import LatentMixture, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, load
 from skdpgen.data import frames
 from skdpgen.data.level_groups import GROUPED_ABOVE, LevelProfiles, _clusters, grouped_columns, posterior_sizes
 from skdpgen.exceptions import InvalidInputError
@@ -187,7 +187,7 @@ def test_summary_and_plan_state_the_error_of_a_level(fitted):
 
 
 def test_a_network_and_a_mixture_see_groups():
-    model = P3GMSynthesizer(5.0, schema=SCHEMA, prior="mixture", em_steps=2, random_state=0).fit(_rows(300)).model_
+    model = P3GMSynthesizer(5.0, schema=SCHEMA, prior=LatentMixture(n_iter=2), random_state=0).fit(_rows(300)).model_
     assert model.codec.n_levels.max() <= GROUPED_ABOVE + 2
     assert len(model.codec.encoder.groups_["code"].group) == N_CODES + 2
 

@@ -20,6 +20,7 @@ from skdpgen import (
     MomentSynthesizer,
     P3GMSynthesizer,
     PrivacyAccountant,
+    PrivacyUnit,
     PriVAESynthesizer,
     PrivateSearchCV,
     Schema,
@@ -81,7 +82,7 @@ def test_the_choice_is_the_least_at_which_enough_units_have_no_more_rows():
         relation = UnitRelation(NEIGHBORING[0], OpenUnit.of("pid", weighting))
         rng.unit = relation.unit
         unit = release_max_rows(_Rows(sizes[:300], sizes[300:]), 0.5, rng, relation)
-        assert (unit.max_rows, unit.weighting, type(unit).__name__) == (expected, weighting, "PrivacyUnit")
+        assert (unit.max_rows, unit.weighting, type(unit).__name__) == (expected, weighting, "BoundedUnit")
         rng.unit = relation.unit
         assert release_max_rows(_Rows([400] * 100), 0.5, rng, relation).max_rows == 89
 
@@ -120,7 +121,7 @@ MODELS = {
 def test_every_synthesizer_learns_it_first_and_uses_it(i, name, tmp_path):
     estimator, own = MODELS[name]
     weighting, relation = WEIGHTINGS[i % 2], NEIGHBORING[i // 2 % 2]
-    how = {"unit": "pid", "unit_weighting": weighting, "neighboring": relation, "random_state": 0}
+    how = {"unit": PrivacyUnit("pid", weighting=weighting), "neighboring": relation, "random_state": 0}
     synth = estimator(30.0, schema=VISITS, **how, **own)
     labels = [phase.label for phase in synth.plan(_visits()).phases]
     assert labels[0] == "unit_rows"
@@ -140,7 +141,7 @@ def test_chunks_and_arrays_learn_it_too():
     frame = _visits()
     chunks = [frame[:1500], frame[1500:1501], frame[1501:]]
     assert MomentSynthesizer(30.0, schema=VISITS, unit="pid").fit(chunks).max_rows_per_unit_ == 3
-    own = MomentSynthesizer(30.0, schema=VISITS, unit="pid", missing_unit="own")
+    own = MomentSynthesizer(30.0, schema=VISITS, unit=PrivacyUnit("pid", missing="own"))
     lost = frame.astype({"pid": "Int64"}).assign(pid=lambda f: f["pid"].where(f["pid"] >= 1000))
     assert own.fit(lost).max_rows_per_unit_ == 1  # a row without an identifier is a unit of one row
     assert MomentSynthesizer(30.0).fit(frame[["a"]].to_numpy(), groups=frame["pid"]).max_rows_per_unit_ == 3
@@ -183,8 +184,8 @@ FEW = _people(100 + np.repeat(np.arange(20), 2), -40.0, ["y", "nowhere else"])
 JOINING = _people(np.full(30, 999), 1e6, ["x", "alone", "alone too"])
 
 
-def _check(weighting, relation, estimator=MomentSynthesizer, **own):
-    how = {"unit": "pid", "unit_weighting": weighting, "neighboring": relation, "random_state": 0}
+def _check(weighting, relation, estimator=MomentSynthesizer, columns=None, **own):
+    how = {"unit": PrivacyUnit("pid", weighting=weighting, columns=columns), "neighboring": relation, "random_state": 0}
     with _short():
         check_noninterference(estimator(60.0, target="c", **how, **own), MANY, FEW, rows=JOINING)
 
@@ -195,7 +196,7 @@ def _check(weighting, relation, estimator=MomentSynthesizer, **own):
         ("rows", NEIGHBORING[0], MomentSynthesizer, {}),
         ("units", NEIGHBORING[1], MomentSynthesizer, {}),
         ("units", NEIGHBORING[0], DPVAESynthesizer, _VAE),
-        ("rows", NEIGHBORING[1], MomentSynthesizer, {"unit_columns": ["a"]}),
+        ("rows", NEIGHBORING[1], MomentSynthesizer, {"columns": ["a"]}),
     ],
 )
 def test_a_person_moves_no_release_by_more_than_it_claims(weighting, relation, estimator, own):

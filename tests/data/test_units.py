@@ -18,9 +18,10 @@ from skdpgen import (
     MomentSynthesizer,
     P3GMSynthesizer,
     PrivacyAccountant,
+    PrivacyUnit,
 )
 from skdpgen._base import PrivateEstimator
-from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedSum, PrivacyUnit, UnitRelation
+from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedSum, BoundedUnit, UnitRelation
 from skdpgen.accounting import BudgetPlan
 from skdpgen.data import units
 from skdpgen.data.sources import ChunkSource, open_source
@@ -140,7 +141,7 @@ def _moved(query, one, other, weighting):
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_unit_attains_the_sensitivity_and_never_exceeds_it(name, neighboring, weighting):
     query, first, second = QUERIES[name]
-    relation = UnitRelation(neighboring, PrivacyUnit("person", K, weighting))
+    relation = UnitRelation(neighboring, BoundedUnit("person", K, weighting))
     nobody = np.zeros((0, D))
     moved, found = _moved(query, [first] * K, nobody if neighboring == NEIGHBORING[0] else [second] * K, weighting)
     claim = found.sensitivity(relation)
@@ -169,7 +170,7 @@ def _shares_rounded_up(patch):
 
 
 def _k_forgotten(patch):
-    patch.setattr(PrivacyUnit, "weight", 1)
+    patch.setattr(BoundedUnit, "weight", 1)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +194,7 @@ def test_where_the_count_outweighs_the_rows_a_unit_of_fewer_rows_moves_most():
     def query(rows, m):
         return first_moments(rows, count_weight=3.0, unit_sizes=m)
 
-    claim = query(E[:1], None).sensitivity(UnitRelation("replace_one", PrivacyUnit("person", K)))
+    claim = query(E[:1], None).sensitivity(UnitRelation("replace_one", BoundedUnit("person", K)))
     assert claim == pytest.approx(K * 10**0.5)  # K D, which is more than K R = 2 K
     # a row of norm 0 that stays, and K - 1 that go: no unit without rows is needed to exceed K R
     assert 2 * K < _moved(query, [E[0]] * K, [-E[0]], "rows")[0] <= claim
@@ -226,13 +227,13 @@ def test_schema_histogram_of_units_has_the_bound_of_a_row():
     found = schema_histogram(_labelled(rows), _OPEN, np.full(K, K)).bounded_sum
     moved = np.linalg.norm(found.value * found.weights)
     assert 0.99999 * 2**0.5 <= moved <= 2**0.5
-    assert found.sensitivity(UnitRelation("add_or_remove_one", PrivacyUnit("p", K, "units"))) == pytest.approx(2**0.5)
+    assert found.sensitivity(UnitRelation("add_or_remove_one", BoundedUnit("p", K, "units"))) == pytest.approx(2**0.5)
 
 
 # ---- noise for a person, and not for a row ------------------------------------------------------------------------
 def test_noise_for_a_row_is_refused_in_a_fit_for_a_person():
     rng, counts = NoiseGenerator(), histogram(np.zeros(4, dtype=int), 1)
-    rng.unit = unit = PrivacyUnit("person", 2)
+    rng.unit = unit = BoundedUnit("person", 2)
     with pytest.raises(ValueError, match="protects all rows of one person"):
         add_gaussian(counts, 1.0, rng, "replace_one")
     add_gaussian(counts, 1.0, rng, UnitRelation("replace_one", unit))
@@ -246,7 +247,7 @@ def test_the_noise_hides_a_worst_case_person_as_it_hides_a_row(neighboring):
     """Equal rows of one cell, and of two where they are replaced: the shift over the noise is that of Gaussian(z)."""
     z, k, rng, n_cells = 3.0, 6, NoiseGenerator(), 20_000
     for weighting, shift in (("rows", k), ("units", 1.0)):
-        rng.unit = unit = PrivacyUnit("person", k, weighting)
+        rng.unit = unit = BoundedUnit("person", k, weighting)
         sizes = np.full(k, k) if weighting == "units" else None
         person = histogram(np.zeros(k, dtype=int), n_cells, sizes)
         noise = add_gaussian(person, z, rng, UnitRelation(neighboring, unit))[1:].std()
@@ -259,7 +260,7 @@ def test_the_noise_hides_a_worst_case_person_as_it_hides_a_row(neighboring):
 
 
 def test_sums_and_relations_of_other_weights_do_not_mix():
-    rows, units = (UnitRelation("replace_one", PrivacyUnit("p", 2, weighting)) for weighting in WEIGHTINGS)
+    rows, units = (UnitRelation("replace_one", BoundedUnit("p", 2, weighting)) for weighting in WEIGHTINGS)
     plain, weighted = histogram(np.zeros(2, dtype=int), 1), histogram(np.zeros(2, dtype=int), 1, np.full(2, 2))
     for query, relation in ((plain, units), (weighted, rows), (weighted, "replace_one")):
         with pytest.raises(ValueError, match=r"weights of units|one of units"):
@@ -280,7 +281,7 @@ def _passes(counts, threshold, sd, n_columns):
 @pytest.mark.parametrize("sd", [0.3, 4.0, 60.0])
 @pytest.mark.parametrize("n_columns", [1, 5])
 def test_no_unit_passes_the_threshold_with_more_than_delta_and_one_attains_it(weighting, sd, n_columns):
-    unit, delta, k = PrivacyUnit("p", 6, weighting), 1e-4, 6
+    unit, delta, k = BoundedUnit("p", 6, weighting), 1e-4, 6
     threshold = selection_threshold(sd, delta, n_columns, unit)
     worst = 0.0
     for m in range(1, k + 1):
@@ -294,17 +295,17 @@ def test_no_unit_passes_the_threshold_with_more_than_delta_and_one_attains_it(we
 
 
 def test_a_threshold_without_the_union_over_the_categories_of_a_unit_is_too_low():
-    unit, delta, sd = PrivacyUnit("p", 20), 1e-4, 60.0
+    unit, delta, sd = BoundedUnit("p", 20), 1e-4, 60.0
     one_category = 20 - 1 + selection_threshold(sd, delta)
     assert _passes(np.ones(20), one_category, sd, 1) > 2 * delta
     assert selection_threshold(sd, delta, 1, unit) > one_category
     # a row is a unit with one row
-    assert selection_threshold(sd, delta, 3, PrivacyUnit("p", 1, "units")) == selection_threshold(sd, delta, 3)
+    assert selection_threshold(sd, delta, 3, BoundedUnit("p", 1, "units")) == selection_threshold(sd, delta, 3)
 
 
 # ---- which rows are used ------------------------------------------------------------------------------------------
 def _kept(ids, k=2, key=1, missing="refuse", weighting="rows"):
-    return keep_rows(read_ids(ids, len(ids), PrivacyUnit("p", k, weighting), missing), key)
+    return keep_rows(read_ids(ids, len(ids), BoundedUnit("p", k, weighting), missing), key)
 
 
 def test_at_most_max_rows_of_a_unit_are_kept_and_all_of_a_smaller_one():
@@ -428,7 +429,7 @@ def test_without_that_refusal_a_person_would_have_twice_the_rows(monkeypatch):
 
 def test_rows_without_an_identifier_are_refused_or_units_of_their_own():
     ids = pd.Series(["a", None, "a", None, "a"])
-    with pytest.raises(InvalidInputError, match='missing_unit="own"'):
+    with pytest.raises(InvalidInputError, match='missing="own"'):
         _kept(ids)
     found = _kept(ids, 1, missing="own", weighting="units")
     assert {1, 3} < set(found.rows.tolist())
@@ -444,7 +445,7 @@ def test_a_person_among_rows_without_an_identifier_moves_no_release_by_more_than
         ids = pd.Series(rng.integers(0, n // 2, n)).astype(object).where(rng.random(n) < 0.8, None)
         sets.append(pd.DataFrame({"pid": ids, "c": rng.choice(list("xyz"), n)}))
     joining = pd.DataFrame({"pid": pd.Series([999] * 5, dtype=object), "c": ["x", "alone", "alone too", "x", "y"]})
-    options = {"unit": "pid", "max_rows_per_unit": 3, "unit_weighting": weighting, "missing_unit": "own"}
+    options = {"unit": PrivacyUnit("pid", 3, weighting=weighting, missing="own")}
     check_noninterference(MomentSynthesizer(60.0, random_state=0, **options), *sets, rows=joining)
 
 
@@ -455,13 +456,13 @@ def test_a_person_among_rows_without_an_identifier_moves_no_release_by_more_than
 def test_bad_identifiers_are_refused_without_their_values(ids, match):
     ids = np.array(ids, dtype=object) if match == "can be compared" else np.asarray(ids)
     with pytest.raises(InvalidInputError, match=match):
-        read_ids(ids, 4, PrivacyUnit("p", 2), "refuse")
+        read_ids(ids, 4, BoundedUnit("p", 2), "refuse")
 
 
 # ---- chunks -------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 def test_chunks_that_are_sorted_by_unit_give_the_rows_of_one_frame(weighting):
-    rng, unit = np.random.default_rng(6), PrivacyUnit("id", 3, weighting)
+    rng, unit = np.random.default_rng(6), BoundedUnit("id", 3, weighting)
     frame = pd.DataFrame({"id": np.sort(rng.integers(0, 12, 90)).astype(object), "x": np.arange(90)})
     frame.loc[40, "id"] = None
     whole = keep_rows(read_ids(frame["id"], 90, unit, "own"), 11)
@@ -484,7 +485,7 @@ def test_rows_without_an_identifier_do_not_divide_a_unit_of_several_chunks(weigh
     ids = [1.0, 2, 2, 2, np.nan, 2, 2, np.nan, np.nan, 2, np.nan, 2, 2, 3, np.nan]
     frame = pd.DataFrame({"v": np.arange(len(ids)), "id": ids})
     chunks = [frame.iloc[start:stop] for start, stop in ((0, 4), (4, 7), (7, 9), (9, 10), (10, 12), (12, 15))]
-    unit, found = PrivacyUnit("id", 2, weighting), []
+    unit, found = BoundedUnit("id", 2, weighting), []
     for source in (open_source(frame), open_source(lambda: iter(chunks))):
         rows = UnitSource(source, unit, "own", "id")
         rows.choose(NoiseGenerator("seeded", seed=3))
@@ -498,7 +499,7 @@ def test_integers_of_one_chunk_stay_apart_beside_floats_of_another():
     large = 2**60
     first = pd.DataFrame({"v": [0, 1], "id": [1.0, np.nan]})
     second = pd.DataFrame({"v": [2, 3, 4, 5], "id": [1, large, large + 1, large + 2]})
-    rows = UnitSource(open_source(lambda: iter((first, second))), PrivacyUnit("id", 1), "own", "id")
+    rows = UnitSource(open_source(lambda: iter((first, second))), BoundedUnit("id", 1), "own", "id")
     assert rows.inspect(len, operator.add) == 6
     rows.choose(NoiseGenerator("seeded", seed=3))
     assert rows.reduce(len, operator.add) == 5
@@ -508,7 +509,7 @@ def test_integers_of_one_chunk_stay_apart_beside_floats_of_another():
 def test_identifiers_of_several_kinds_in_several_chunks_are_refused_before_the_charge(last):
     chunks = [pd.DataFrame({"id": ids, "x": 1.0}) for ids in ([1, 2], [2, None], pd.Series(last, dtype=object))]
     accountant = PrivacyAccountant(1.0, unit="id")
-    made = MomentSynthesizer(accountant=accountant, unit="id", max_rows_per_unit=2, missing_unit="own")
+    made = MomentSynthesizer(accountant=accountant, unit=PrivacyUnit("id", 2, missing="own"))
     with pytest.raises(InvalidInputError, match="several kinds"):
         made.fit(chunks)
     assert not accountant.entries
@@ -517,12 +518,12 @@ def test_identifiers_of_several_kinds_in_several_chunks_are_refused_before_the_c
 def test_a_card_says_that_rows_without_an_identifier_were_taken_for_other_units():
     frame = _visits().astype({"pid": object})
     frame.loc[3, "pid"] = None
-    synth = MomentSynthesizer(5.0, schema=_VISITS, unit="pid", max_rows_per_unit=2, missing_unit="own").fit(frame)
+    synth = MomentSynthesizer(5.0, schema=_VISITS, unit=PrivacyUnit("pid", 2, missing="own")).fit(frame)
     assert "rows without 'pid': each is taken for another unit" in synth.card_["public_assumptions"]
 
 
 def test_chunks_in_another_order_and_rows_that_were_not_chosen_are_refused():
-    unit, frame = PrivacyUnit("id", 3), pd.DataFrame({"id": [1, 2, 2, 1], "x": 1.0})
+    unit, frame = BoundedUnit("id", 3), pd.DataFrame({"id": [1, 2, 2, 1], "x": 1.0})
     source = UnitSource(ChunkSource(lambda: [frame.iloc[:3], frame.iloc[3:]]), unit, "refuse", "id")
     with pytest.raises(InvalidInputError, match="sorted by 'id'"):
         source.inspect(len, max)
@@ -544,8 +545,8 @@ def _visits(n=400, seed=0):
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 @pytest.mark.parametrize("neighboring", NEIGHBORING)
 def test_a_fit_has_no_column_of_identifiers_and_a_card_that_names_them(weighting, neighboring):
-    frame, options = _visits(), {"max_rows_per_unit": 2, "unit_weighting": weighting, "neighboring": neighboring}
-    synth = MomentSynthesizer(1e3, unit="pid", target="c", **options).fit(frame)
+    frame, options = _visits(), {"unit": PrivacyUnit("pid", 2, weighting=weighting), "neighboring": neighboring}
+    synth = MomentSynthesizer(1e3, target="c", **options).fit(frame)
     kept = frame.groupby("pid").size().clip(upper=2).sum()
     assert synth.row_count_ == pytest.approx(kept, abs=8)
     assert synth.row_count_ != kept  # private under both relations
@@ -560,10 +561,10 @@ def test_a_fit_has_no_column_of_identifiers_and_a_card_that_names_them(weighting
 def test_units_weigh_alike_and_rows_weigh_alike():
     frame = pd.DataFrame({"pid": np.r_[np.arange(3000), np.repeat(np.arange(3000, 4000), 5)]})
     frame["c"] = np.where(frame["pid"] < 3000, "once", "often")
-    shared = {"unit": "pid", "max_rows_per_unit": 3, "target": "c", "epsilon": 50.0, "schema": None}
+    shared = {"target": "c", "epsilon": 50.0, "schema": None}
     frame["a"] = np.random.default_rng(0).random(len(frame))
     for weighting, share in (("rows", 0.5), ("units", 0.75)):
-        synth = MomentSynthesizer(**shared, unit_weighting=weighting).fit(frame)
+        synth = MomentSynthesizer(**shared, unit=PrivacyUnit("pid", 3, weighting=weighting)).fit(frame)
         assert synth.class_ratio_[list(synth.classes_).index("once")] == pytest.approx(share, abs=0.02)
         assert synth.row_count_ == pytest.approx(6000, rel=0.02)
 
@@ -590,14 +591,19 @@ def test_a_ledger_of_rows_refuses_units_and_the_other_way_round():
     ("parameters", "match"),
     [
         ({"max_rows_per_unit": 2}, "needs unit="),
-        ({"unit_weighting": "units"}, "needs unit="),
+        ({"unit": PrivacyUnit(weighting="units")}, "needs unit="),
+        ({"unit": PrivacyUnit()}, "needs unit="),
+        ({"unit": PrivacyUnit("pid", 2), "max_rows_per_unit": 2}, "set the same thing"),
+        ({"unit": PrivacyUnit("pid", 0)}, "max_rows"),
+        ({"unit": PrivacyUnit("pid", 2, weighting="persons")}, "weighting"),
+        ({"unit": PrivacyUnit("pid", 2, missing="drop")}, "missing"),
         ({"unit": "nobody", "max_rows_per_unit": 2}, "not a column"),
         ({"unit": "pid", "max_rows_per_unit": 0}, "max_rows_per_unit"),
         ({"unit": "pid", "max_rows_per_unit": 2, "target": "pid"}, "target too"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_the_charge(parameters, match):
-    accountant = PrivacyAccountant(1.0, unit="pid" if "unit" in parameters else None)
+    accountant = PrivacyAccountant(1.0, unit="pid" if "pid" in repr(parameters) else None)
     with pytest.raises(ValueError, match=match):
         P3GMSynthesizer(accountant=accountant, **parameters).fit(_visits())
     assert not accountant.entries
@@ -625,11 +631,11 @@ def test_the_threshold_of_a_fit_is_that_of_its_unit(weighting, monkeypatch):
         return shipped(noisy, sd, delta, n_columns, unit)
 
     monkeypatch.setattr(_selection, "select_above", observed)
-    frame, options = _visits(), {"unit": "pid", "max_rows_per_unit": 2, "unit_weighting": weighting}
+    frame, options = _visits(), {"unit": PrivacyUnit("pid", 2, weighting=weighting)}
     MomentSynthesizer(1e3, target="c", **options).fit(frame)  # learned categories
     MomentSynthesizer(1e3, bounds=(-4, 4), **options).fit(frame[["a"]].to_numpy(), frame["c"], groups=frame["pid"])
     DPGaussianMixture(epsilon=1e3, **options).fit(frame[["a", "pid"]], frame["c"])
-    assert seen == [PrivacyUnit("pid", 2, weighting)] * 3
+    assert seen == [BoundedUnit("pid", 2, weighting)] * 3
 
 
 def test_estimators_without_units_refuse_groups():
@@ -645,12 +651,12 @@ def test_estimators_without_units_refuse_groups():
 def test_a_unit_survives_the_model_file_and_the_plan(tmp_path):
     import skdpgen
 
-    model = MomentSynthesizer(1.0, schema=_VISITS, unit="pid", max_rows_per_unit=2, unit_weighting="units")
+    model = MomentSynthesizer(1.0, schema=_VISITS, unit=PrivacyUnit("pid", 2, weighting="units"))
     plan = model.plan(_visits())
-    assert plan.unit == PrivacyUnit("pid", 2, "units")
+    assert plan.unit == BoundedUnit("pid", 2, "units")
     assert "row_count" in plan.noise_multipliers
     assert "all rows of one pid, at most 2 of them used, which together count 1" in str(BudgetPlan.of(plan, 400))
     model.fit(_visits()).save(tmp_path / "m.safetensors")
     loaded = skdpgen.load(tmp_path / "m.safetensors")
     assert loaded.card_ == model.card_
-    assert (loaded.accountant_.unit, loaded.max_rows_per_unit) == ("pid", 2)
+    assert (loaded.accountant_.unit, loaded.unit.max_rows) == ("pid", 2)

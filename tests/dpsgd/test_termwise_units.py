@@ -7,7 +7,7 @@ import pytest
 import torch
 from test_termwise import Groups, Line, Scripted, Wide, make_plan
 
-from skdpgen._types import PrivacyUnit
+from skdpgen._types import BoundedUnit
 from skdpgen.dpsgd import LossModule, TermwiseAggregate, WholeBatchAggregate, WholeBatchPlan
 from skdpgen.dpsgd._termwise import one_row_of_each
 from skdpgen.dpsgd._units import RowUnits
@@ -22,7 +22,7 @@ class ScriptedRows(Scripted):
 
 
 def plan_of(n_groups=1, weighting="rows", **changes):
-    return make_plan(n_groups, unit=PrivacyUnit("person", 6, weighting), **changes)
+    return make_plan(n_groups, unit=BoundedUnit("person", 6, weighting), **changes)
 
 
 def aggregate(module, x, units, labels, plan, path="fast"):
@@ -143,7 +143,7 @@ def test_a_whole_batch_is_bounded_as_a_vector(weighting, aggregation):
     module = Wide()
     plan = WholeBatchPlan(
         0.1, 5, noise_multiplier=1.0, expected_batch_size=8.0, gradient_bound=0.2, aggregation=aggregation,
-        unit=PrivacyUnit("person", 6, weighting),
+        unit=BoundedUnit("person", 6, weighting),
     )  # fmt: skip
     engine = WholeBatchAggregate(LossModule(module), Groups(module), plan, make_noise_generator("fast"))
     x, units = torch.randn(9, 3) * 30, np.array([0, 1, 1, 2, 3, 3, 3, 0, 4])

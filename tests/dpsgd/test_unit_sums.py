@@ -13,7 +13,7 @@ from scipy import stats
 from test_clipped_sum import LAYERS, Layer, assert_equal, data
 from torch import nn
 
-from skdpgen._types import PrivacyUnit
+from skdpgen._types import BoundedUnit
 from skdpgen.dpsgd import ClippedSum, DPSGDPlan, LossModule, PartedPlan, PartedSum, PoissonLoader
 from skdpgen.dpsgd import _layers as layers
 from skdpgen.dpsgd import _units as units_module
@@ -294,7 +294,7 @@ def test_rows_of_a_unit_in_several_parts_are_clipped_together(weighting):
     torch.manual_seed(0)
     network = PartitionedVAEModule(3, 5, 2, GaussianLikelihood(), n_hidden=7)
     root = LossModule(network)
-    unit = PrivacyUnit("person", 4, weighting)
+    unit = BoundedUnit("person", 4, weighting)
     plan = PartedPlan(0.1, 5, 0.5, 1.0, 12, part_batch_sizes=(4, 4, 4), unit=unit)
     x = torch.cat([data(12, 5), data(12, 1, integers=3).float()], dim=1)
     noise = data(12, *network.noise_shape, seed=2)
@@ -310,7 +310,7 @@ def test_rows_of_a_unit_in_several_parts_are_clipped_together(weighting):
 
 # ---- sampling -----------------------------------------------------------------------------------------------------
 def make_plan(rate=0.1, steps=50, n=400, k=5, weighting="rows", **changes):
-    return DPSGDPlan(rate, steps, 1.0, 1.0, rate * n, unit=PrivacyUnit("person", k, weighting), **changes)
+    return DPSGDPlan(rate, steps, 1.0, 1.0, rate * n, unit=BoundedUnit("person", k, weighting), **changes)
 
 
 def numbered(units, plan, loader=PoissonLoader, **options):
@@ -435,7 +435,7 @@ def test_loaders_refuse_units_that_do_not_fit_the_plan():
 # ---- plans and codes ----------------------------------------------------------------------------------------------
 def test_a_plan_of_units_costs_what_one_of_records_costs():
     plan = DPSGDPlan(0.01, 100, 1.0, 1.0, 300)
-    of_units = DPSGDPlan(0.01, 100, 1.0, 1.0, 300, unit=PrivacyUnit("person", 20))
+    of_units = DPSGDPlan(0.01, 100, 1.0, 1.0, 300, unit=BoundedUnit("person", 20))
     assert plan.event == of_units.event
     assert "unit" not in plan.numbers
     assert of_units.numbers["unit"] == {"name": "person", "max_rows": 20, "weighting": "rows"}
@@ -446,11 +446,11 @@ def test_a_plan_of_units_costs_what_one_of_records_costs():
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"unit": "person"}, "PrivacyUnit or None"), ({"max_physical_batch": 4}, "are computed together")],
+    [({"unit": "person"}, "BoundedUnit or None"), ({"max_physical_batch": 4}, "are computed together")],
 )
 def test_plans_refuse_units_that_cannot_be_followed(changes, message):
     with pytest.raises(ValueError, match=message):
-        DPSGDPlan(0.1, 1, 1.0, 1.0, 4, **{"unit": PrivacyUnit("person", 5), **changes})
+        DPSGDPlan(0.1, 1, 1.0, 1.0, 4, **{"unit": BoundedUnit("person", 5), **changes})
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ ESTIMATORS = {
     "DPPCA": (DPPCA(bounds=(-4, 4), l2_bound=1.0), {"n_components": [1, 2]}),
     "DPGaussianMixture": (DPGaussianMixture(bounds=(-4, 4), n_iter=2), {"n_components": [1, 2]}),
     "P3GMSynthesizer": (P3GMSynthesizer(bounds=(-4, 4), l2_bound=1.0), {"n_components": [1, 2]}),
-    "MomentSynthesizer": (MomentSynthesizer(bounds=(-4, 4)), {"bounds_share": [0.05, 0.1]}),
+    "MomentSynthesizer": (MomentSynthesizer(bounds=(-4, 4)), {"budget_split": [{"bounds": 0.05}, {"bounds": 0.1}]}),
     "PriVAESynthesizer": (
         PriVAESynthesizer(divergence="mmd", n_groups=2, bounds=(-4, 4), **NET),
         {"n_components": [1, 2]},

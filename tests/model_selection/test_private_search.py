@@ -335,7 +335,7 @@ def test_replace_one_and_a_shared_filter_are_charged_as_they_are():
 
 
 def test_candidates_may_be_drawn_and_are_fixed_by_random_state():
-    grid = {"n_components": stats.randint(1, 4), "bounds_share": stats.uniform(0.02, 0.1)}
+    grid = {"n_components": stats.randint(1, 4), "budget_split": {"bounds": stats.uniform(0.02, 0.1)}}
     fits = [_search(param_grid=grid, n_candidates=4, random_state=0).fit(X) for _ in range(2)]
     assert fits[0].cv_results_ == fits[1].cv_results_
     assert len(fits[0].cv_results_["params"]) == 4

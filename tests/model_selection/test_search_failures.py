@@ -126,7 +126,7 @@ def test_what_cannot_be_scored_is_refused_before_the_charge():
         (_search(DPMERFSynthesizer(steps=2, n_frequencies=4, bounds=(-4, 4)), accountant=accountant), X),
     ):  # fmt: skip
         with pytest.raises((ValueError, KeyError, AttributeError)):
-            search.set_params(param_grid={"bounds_share": [0.05, 0.1]}).fit(data)
+            search.set_params(param_grid={"budget_split": [{"bounds": 0.05}, {"bounds": 0.1}]}).fit(data)
     assert not accountant.charges
 
 
@@ -243,7 +243,10 @@ def test_the_type_of_objects_is_not_left_to_the_rows_of_a_run():
     """Of one decimal among 400 rows a run without its row sees text: its fit failed after the charge."""
     amount = pd.Series([None] * 400, dtype=object)
     amount[3] = Decimal("1.5")
-    frame, grid = pd.DataFrame({"x": np.arange(400.0), "amount": amount}), {"bounds_share": [0.1, 0.2]}
+    frame, grid = (
+        pd.DataFrame({"x": np.arange(400.0), "amount": amount}),
+        {"budget_split": [{"bounds": 0.1}, {"bounds": 0.2}]},
+    )
     accountant, template = PrivacyAccountant(5.0), MomentSynthesizer()
     for X_, y, named in ((frame, None, "amount"), (frame[["x"]], amount, "y")):
         with pytest.raises(InvalidInputError, match=rf"'{named}' \(decimal\) is not declared"):

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from sklearn.model_selection import GroupKFold, cross_validate
 
-from skdpgen import DPPCA, MomentSynthesizer, PrivacyAccountant, PrivateSearchCV, Schema
-from skdpgen._types import NEIGHBORING, WEIGHTINGS, PrivacyUnit, UnitRelation
+from skdpgen import DPPCA, MomentSynthesizer, PrivacyAccountant, PrivacyUnit, PrivateSearchCV, Schema
+from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedUnit, UnitRelation
 from skdpgen.data import units
 from skdpgen.exceptions import InvalidInputError, PrivacyLeakWarning
 from skdpgen.model_selection import _folds, _private_search, _scoring
@@ -69,7 +69,7 @@ def test_a_unit_is_in_the_fits_or_in_the_scores(monkeypatch, weighting, relation
     fits, scores = _seen(monkeypatch)
     frame = _visits()
     frame["a"] = frame["pid"] / 100 - 1.5  # tells whose row it is
-    estimator = MomentSynthesizer(schema=VISITS, target="c", **UNIT, unit_weighting=weighting)
+    estimator = MomentSynthesizer(schema=VISITS, target="c", unit=PrivacyUnit("pid", 2, weighting=weighting))
     search = _search(estimator, neighboring=relation).fit(frame)
     whole = frame.groupby("pid").size()
     for (X, groups), scored in zip(fits, scores):
@@ -84,19 +84,19 @@ def test_a_unit_is_in_the_fits_or_in_the_scores(monkeypatch, weighting, relation
     assert search.card_["unit"].startswith("all rows of one pid, at most 2 of them used")
     assert search.best_estimator_.card_ == search.card_
     assert [charge.unit for charge in search.accountant_.charges] == ["pid"]
-    assert search.plan(frame).unit == PrivacyUnit("pid", 2, weighting)
+    assert search.plan(frame).unit == BoundedUnit("pid", 2, weighting)
 
 
 def test_units_are_held_out_independently_of_all_others_and_as_often_as_rows_are():
     frame = _visits(4000)
     estimator = MomentSynthesizer(schema=VISITS, **UNIT)
-    rows = SearchRows(estimator, frame, None, None, PrivacyUnit("pid", 2))
+    rows = SearchRows(estimator, frame, None, None, BoundedUnit("pid", 2))
     held = rows.split(0.2, NoiseGenerator("seeded", seed=0))
     assert rows.n_units == 4000
     share = 1 - held.fit[2].nunique() / 4000
     assert abs(share - 0.2) < 5 * (0.16 / 4000) ** 0.5
     more = pd.concat([frame, pd.DataFrame({"pid": [10**6] * 9, "a": 0.0, "c": "x"})], ignore_index=True)
-    again = SearchRows(estimator, more, None, None, PrivacyUnit("pid", 2)).split(0.2, NoiseGenerator("seeded", seed=0))
+    again = SearchRows(estimator, more, None, None, BoundedUnit("pid", 2)).split(0.2, NoiseGenerator("seeded", seed=0))
     others = again.fit[2][again.fit[2] < 10**6].reset_index(drop=True)
     pd.testing.assert_series_equal(others, held.fit[2])  # the draw of the unit that joins comes after all others
 
@@ -104,8 +104,8 @@ def test_units_are_held_out_independently_of_all_others_and_as_often_as_rows_are
 def test_rows_without_an_identifier_are_units_of_their_own():
     frame = _visits(20).astype({"pid": "Int64"})
     frame.loc[:4, "pid"] = pd.NA
-    own = MomentSynthesizer(schema=VISITS, missing_unit="own", **UNIT)
-    rows = SearchRows(own, frame, None, None, PrivacyUnit("pid", 2))
+    own = MomentSynthesizer(schema=VISITS, unit=PrivacyUnit("pid", 2, missing="own"))
+    rows = SearchRows(own, frame, None, None, BoundedUnit("pid", 2))
     assert rows.n_units == frame["pid"].nunique() + 5
     _search(own).plan(frame)
     with pytest.raises(InvalidInputError, match="lacks an identifier"):
@@ -122,6 +122,8 @@ def test_identifiers_may_be_groups_or_a_column(array):
     else:
         search = _search(pca.set_params(unit="pid")).fit(frame[["a", "pid"]].assign(b=1.0))
         assert search.n_features_in_ == 2
+    (stated,) = (text for text in search.card_["public_assumptions"] if "most rows used of one unit" in text)
+    assert "learned" not in stated
 
 
 def test_public_scores_hold_out_nobody():
@@ -135,7 +137,7 @@ def test_public_scores_hold_out_nobody():
     ("search", "match"),
     [
         (lambda a: _search(param_grid={"max_rows_per_unit": [1, 2]}, accountant=a), "all candidates protect one unit"),
-        (lambda a: _search(param_grid={"unit_weighting": [*WEIGHTINGS]}, accountant=a), "all candidates protect one"),
+        (lambda a: _search(param_grid={"unit__weighting": [*WEIGHTINGS]}, accountant=a), "all candidates protect one"),
         (lambda a: _search(MomentSynthesizer(unit="nobody", max_rows_per_unit=2), accountant=a), "nobody"),
         (lambda a: _search(MomentSynthesizer(), accountant=a), "protects one row"),
     ],
@@ -168,7 +170,7 @@ def _moved(kept, terms, weighting, others=((0.3, 1), (-0.2, 2), (0.1, 2))):
 @pytest.mark.parametrize("k", [1, 2, 3, 7])
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 def test_a_unit_moves_the_score_by_what_is_claimed_and_never_by_more(k, weighting):
-    unit, rng = PrivacyUnit("pid", k, weighting), np.random.default_rng(k)
+    unit, rng = BoundedUnit("pid", k, weighting), np.random.default_rng(k)
     high, query = _moved(k, [0.5] * k, weighting)
     low, _ = _moved(k, [-0.5] * k, weighting)
     added, replaced = (query.sensitivity(UnitRelation(name, unit)) for name in NEIGHBORING)
@@ -210,10 +212,10 @@ def _check(monkeypatch, weighting, relation):
     monkeypatch.setattr("skdpgen.testing._noninterference._among", _in_the_second_half)
     many, few, joining = _people()
     with _short():
-        pca = DPPCA(2, bounds=(-5, 60), unit="pid", max_rows_per_unit=3, unit_weighting=weighting)
+        pca = DPPCA(2, bounds=(-5, 60), unit=PrivacyUnit("pid", 3, weighting=weighting))
         made = PrivateSearchCV(
-            pca, {"bounds_share": [0.05, 0.1]}, runs="logarithmic", mean_runs=1.5, score_bounds=(-30, 10),
-            random_state=0, cv=2, neighboring=relation,
+            pca, {"budget_split": [{"bounds": 0.05}, {"bounds": 0.1}]}, runs="logarithmic", mean_runs=1.5,
+            score_bounds=(-30, 10), random_state=0, cv=2, neighboring=relation,
         )  # fmt: skip
         check_noninterference(made, many, few, rows=joining)
 
@@ -241,7 +243,7 @@ def _all_rows_are_scored(patch):
     shipped = units.keep_rows
 
     def all_of_them(ids, key):
-        return shipped(units.UnitIds(PrivacyUnit("pid", 1000, ids.unit.weighting), ids.codes, ids.values), key)
+        return shipped(units.UnitIds(BoundedUnit("pid", 1000, ids.unit.weighting), ids.codes, ids.values), key)
 
     patch.setattr(_folds, "keep_rows", all_of_them)
 

@@ -157,7 +157,7 @@ def test_what_cannot_be_fitted_is_refused_before_the_charge(blobs, rng):
         ({}, y[:-1], InvalidInputError, "599"),
         ({}, np.where(y, np.nan, 1.0), InvalidInputError, "NaN"),
         ({}, None, ValueError, "requires y"),
-        ({"bounds_share": 0.99, "classes": None, "bounds": None}, y, ValueError, "leaves nothing"),
+        ({"classes": None, "bounds": None, "budget_split": {"bounds": 0.99}}, y, ValueError, "leaves nothing"),
         ({"net": DPNet(_Narrow), "hidden_layer_sizes": (100,)}, y, ValueError, "logits|shape"),
     ]
     for parameters, labels, error, match in cases:

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
 
-from skdpgen._types import PrivacyUnit
+from skdpgen import PrivacyUnit
+from skdpgen._types import BoundedUnit
 from skdpgen.accounting import PrivacyAccountant
 from skdpgen.dpsgd import DPSGDPlan
 from skdpgen.exceptions import InvalidInputError, PrivacyLeakWarning
@@ -22,7 +23,7 @@ FACTS = {"bounds": (0, 16), "classes": range(10), "max_rows_per_unit": 3, "steps
 @pytest.mark.parametrize("weighting", ["rows", "units"])
 @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 def test_a_classifier_of_units_learns_and_is_charged_for_units(relation, weighting):
-    model = DPNetClassifier(20.0, neighboring=relation, unit="writer", unit_weighting=weighting, **FACTS)
+    model = DPNetClassifier(20.0, neighboring=relation, unit=PrivacyUnit("writer", weighting=weighting), **FACTS)
     model.fit(X, Y, groups=GROUPS)
     assert model.score(X, Y) > 0.6
     assert model.accountant_.unit == "writer"
@@ -88,7 +89,7 @@ def test_a_unit_of_one_row_each_is_a_fit_of_rows_but_for_the_slack_of_sums():
 
 # ---- charges for units and plans ------------------------------------------------------------------------------------
 def test_a_plan_is_charged_for_its_unit_and_to_a_ledger_of_that_unit():
-    of_units, of_rows = (DPSGDPlan(0.1, 5, 1.0, 2.0, 10, unit=unit) for unit in (PrivacyUnit("writer", 3), None))
+    of_units, of_rows = (DPSGDPlan(0.1, 5, 1.0, 2.0, 10, unit=unit) for unit in (BoundedUnit("writer", 3), None))
     for plan, unit in ((of_units, None), (of_units, "reader"), (of_rows, "writer")):
         accountant = PrivacyAccountant(5.0, unit=unit)
         with pytest.raises(ValueError, match="row"):
@@ -98,7 +99,7 @@ def test_a_plan_is_charged_for_its_unit_and_to_a_ledger_of_that_unit():
     accountant.charge(of_units, "training")
     assert accountant.charges[0].unit == "writer"
     with pytest.raises(ValueError, match="reader"):
-        accountant.charge(DPSGDPlan(0.1, 5, 1.0, 2.0, 10, unit=PrivacyUnit("writer", 3)), "training", unit="reader")
+        accountant.charge(DPSGDPlan(0.1, 5, 1.0, 2.0, 10, unit=BoundedUnit("writer", 3)), "training", unit="reader")
 
 
 def test_a_charge_for_units_covers_no_training_on_rows():
@@ -107,7 +108,7 @@ def test_a_charge_for_units_covers_no_training_on_rows():
     receipt = accountant.charge(plan.event, "fit", unit="writer")
     with pytest.raises(RuntimeError, match="samples the one does not protect the other"):
         receipt.cover(plan)
-    receipt.cover(DPSGDPlan(0.1, 5, 1.0, 2.0, 10, unit=PrivacyUnit("writer", 3)))
+    receipt.cover(DPSGDPlan(0.1, 5, 1.0, 2.0, 10, unit=BoundedUnit("writer", 3)))
 
 
 @pytest.mark.slow

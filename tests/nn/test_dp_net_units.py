@@ -12,7 +12,7 @@ from scipy import stats
 from sklearn.base import clone
 from torch import nn
 
-from skdpgen._types import PrivacyUnit
+from skdpgen._types import BoundedUnit
 from skdpgen.accounting import PrivacyAccountant
 from skdpgen.audit import _audit, audit_training
 from skdpgen.dpsgd import ClippedSum, DPSGDPlan, PoissonLoader, TermwisePlan, WholeBatchPlan
@@ -46,7 +46,7 @@ def make_plan(kind=DPSGDPlan, weighting="rows", z=1.0, max_rows=18, **changes):
         settings["l2_bound"] = 1.0
     if kind is TermwisePlan:
         settings["n_groups"] = 3
-    settings["unit"] = PrivacyUnit("person", max_rows, weighting) if max_rows else None
+    settings["unit"] = BoundedUnit("person", max_rows, weighting) if max_rows else None
     return charged(kind(**{**settings, **changes}))
 
 
@@ -137,7 +137,7 @@ def test_p3gms_net_trains_by_units(X):
 
 def test_a_checkpoint_of_units_is_not_resumed_for_rows(X, tmp_path):
     accountant = PrivacyAccountant(50.0, ledger=tmp_path / "ledger.json", unit="person")
-    plan = DPSGDPlan(0.3, 8, 1.0, 1.0, 18, unit=PrivacyUnit("person", 18))
+    plan = DPSGDPlan(0.3, 8, 1.0, 1.0, 18, unit=BoundedUnit("person", 18))
     accountant.charge(plan, "training")
     path = tmp_path / "net.safetensors"
     net = make_net(plan, checkpoint=path).initialize()
@@ -162,9 +162,9 @@ def test_a_checkpoint_of_units_is_not_resumed_for_rows(X, tmp_path):
 
 # ---- audits: a unit of k equal rows ---------------------------------------------------------------------------------
 SHIPPED = ClippedSum._add_units
-EVERY_STEP = DPSGDPlan(1.0, 4, 1.0, 2.0, 1000, unit=PrivacyUnit("person", 5))
+EVERY_STEP = DPSGDPlan(1.0, 4, 1.0, 2.0, 1000, unit=BoundedUnit("person", 5))
 # At a delta above the rate, one step of little noise costs nearly nothing: a unit takes part too rarely.
-SAMPLED = DPSGDPlan(0.1, 1, 1.0, 0.2, 100, unit=PrivacyUnit("person", 5))
+SAMPLED = DPSGDPlan(0.1, 1, 1.0, 0.2, 100, unit=BoundedUnit("person", 5))
 DELTA = 0.15
 
 
@@ -213,14 +213,14 @@ def bound_of_sampled(confidence=0.999):
 
 @pytest.mark.parametrize("weighting", ["rows", "units"])
 def test_an_audit_of_units_of_equal_rows_stays_below_the_claim(weighting):
-    result = audited(dataclasses.replace(EVERY_STEP, unit=PrivacyUnit("person", 5, weighting)))
+    result = audited(dataclasses.replace(EVERY_STEP, unit=BoundedUnit("person", 5, weighting)))
     assert 0.5 * result.epsilon_claimed < result.epsilon_lower < result.epsilon_claimed
     found, claimed = bound_of_sampled()
     assert found <= claimed
 
 
 def test_an_audit_of_term_wise_steps_stays_below_the_claim():
-    plan = TermwisePlan(1.0, 4, noise_multiplier=2.0, expected_batch_size=1000, unit=PrivacyUnit("person", 5))
+    plan = TermwisePlan(1.0, 4, noise_multiplier=2.0, expected_batch_size=1000, unit=BoundedUnit("person", 5))
     assert 0 < audited(plan).epsilon_lower < plan.epsilon(1e-5)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from _charged import charged
 
-from skdpgen._types import PrivacyUnit
+from skdpgen._types import BoundedUnit
 from skdpgen.dpsgd import PoissonLoader, WholeBatchPlan
 from skdpgen.nn._generators import ConditionalGenerator
 from skdpgen.nn._sinkhorn import (
@@ -210,7 +210,7 @@ def test_the_private_rows_enter_by_the_release_alone():
 def test_units_are_sampled_whole_and_weigh_as_they_are_told(weighting):
     units = np.repeat(np.arange(40), 3)
     units[-2:] = 7  # of five rows, of which three are used
-    plan = plan_of(unit=PrivacyUnit("pid", 3, weighting), sampling_rate=0.3, expected_batch_size=36.0, steps=5)
+    plan = plan_of(unit=BoundedUnit("pid", 3, weighting), sampling_rate=0.3, expected_batch_size=36.0, steps=5)
     rows = torch.from_numpy(units[:, None]).float()
     loader = PoissonLoader(rows, plan=plan, rng=make_noise_generator("secure"), units=units)
     for batch in loader:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from torch import nn, optim
 
-from skdpgen import DPPCA, DPGaussianMixture, P3GMSynthesizer, PrivacyAccountant, Schema
+from skdpgen import DPPCA, DPGaussianMixture, LatentMixture, P3GMSynthesizer, PrivacyAccountant, Schema
 from skdpgen.exceptions import BudgetExceededError, DetachedAccountantError, InvalidInputError, LedgerError
 from skdpgen.nn import DPNet, P3GMModule
 from skdpgen.tabular import Boolean, Categorical, Numeric
@@ -69,7 +69,7 @@ ARRAYS = {
     "complex": ({}, (X + 1j,), "Complex"),
     "another length of y": ({}, (X, Y[:-1]), "y must have shape"),
     "two columns of y": ({}, (X, np.stack([Y, Y], axis=1)), "y must have shape"),
-    "nothing left for the model": ({"bounds_share": 0.6}, (X, Y), "leaves nothing"),
+    "nothing left for the model": ({"budget_split": {"bounds": 0.6}}, (X, Y), "leaves nothing"),
     "schema for an array": ({"schema": SCHEMA}, (X,), "for DataFrames"),
     "target for an array": ({"target": "age"}, (X,), "for DataFrames"),
     "image of another size": ({"image_shape": (2, 2)}, (X,), "does not fit rows"),
@@ -136,18 +136,21 @@ PARAMETERS = {
     "no such relation": ({"neighboring": "nobody"}, "neighboring"),
     "no such noise": ({"noise": "quiet"}, "noise"),
     "another relation": ({"neighboring": "replace_one"}, "must match accountant.neighboring"),
-    "split of two": ({"budget_split": (1, 1)}, "three shares"),
-    "negative split": ({"budget_split": (1, -1, 0)}, "not negative"),
-    "split without an encoder": ({"budget_split": (0, 0, 1), **NET}, "nothing to the encoder"),
-    "split for a decoder that is not": ({"budget_split": (1, 0, 1)}, "does not have"),
-    "split without a mixture": ({"budget_split": (1, 0, 0), "prior": "mixture"}, "nothing to the mixture"),
+    "split of a tuple": ({"budget_split": (1, 1)}, "budget_split"),
+    "a split of others": ({"budget_split": {"moments": 1, "decoder": 1}}, "no entry 'moments' here"),
+    "a share of 1": ({"budget_split": {"bounds": 1}}, "share of the budget"),
+    "negative split": ({"budget_split": {"encoder": 1, "mixture": -1}}, "not negative"),
+    "split without an encoder": ({"budget_split": {"decoder": 1}, **NET}, "nothing to the encoder"),
+    "split for a decoder that is not": ({"budget_split": {"encoder": 1, "decoder": 1}}, "does not have"),
+    "split without a mixture": ({"budget_split": {"encoder": 1}, "prior": "mixture"}, "nothing to the mixture"),
     "preset": ({"preset": "paper/nothing"}, "preset must be"),
     "batch_size without a public count": ({"decoder": "net", "batch_size": 10}, "private under add_or_remove_one"),
     "epochs without a public count": ({"decoder": "net", "epochs": 10}, "private under add_or_remove_one"),
     "sampling_rate above 1": ({"sampling_rate": 1.5}, "sampling_rate"),
     "steps and no decoder": ({"steps": 5}, "steps= is used only with"),
     "a device and no decoder": ({"device": "cpu:0"}, "device= is used only with"),
-    "em_steps without a mixture": ({"em_steps": 3}, "em_steps= is used only with"),
+    "a mixture of none": ({"prior": LatentMixture(0)}, "n_components"),
+    "a mixture without steps": ({"prior": LatentMixture(n_iter=0)}, "n_iter"),
     "a preset and what it sets": ({"preset": "paper/adult", "n_components": 2}, "sets n_components"),
     "steps and epochs": ({**NET, "epochs": 2}, "steps and epochs"),
     "sampling_rate and batch_size": ({**NET, "batch_size": 2}, "sampling_rate and batch_size"),

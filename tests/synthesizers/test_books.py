@@ -14,11 +14,11 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skdpgen import DPPCA, DPGaussianMixture, P3GMSynthesizer, PrivacyAccountant, sample_pipeline
+from skdpgen import DPPCA, DPGaussianMixture, LatentMixture, P3GMSynthesizer, PrivacyAccountant, sample_pipeline
 from skdpgen.data import frames as _frames
 from skdpgen.exceptions import BudgetExceededError, DetachedAccountantError, UtilityWarning
 from skdpgen.nn import DPNet, P3GMModule
-from skdpgen.synthesizers import _array_model, _frame_model, _p3gm
+from skdpgen.synthesizers import _array_model, _frame_model, _latent_mixture, _p3gm
 from skdpgen.testing import seeded_noise
 
 pytestmark = [
@@ -37,7 +37,7 @@ NET = {
     "sampling_rate": 0.05,
     "net": DPNet(P3GMModule, module__n_hidden=4),
 }
-EVERYTHING = {"prior": "mixture", "em_steps": 2, **NET}
+EVERYTHING = {"prior": LatentMixture(n_iter=2), **NET}
 PUBLIC = {"bounds": (-1, 1), "l2_bound": 1.8}
 
 
@@ -88,7 +88,7 @@ def test_a_fit_is_calibrated_once_and_by_public_parameters_alone(monkeypatch):
     [
         (_array_model, "add_gaussian", (X, Y)),
         (_array_model, "learn_norm_bound", (X,)),
-        (_p3gm, "dp_em", (X,)),
+        (_latent_mixture, "dp_em", (X,)),
         (_p3gm, "train_decoder", (X,)),
         (_frames, "add_gaussian", (FRAME,)),
         (_frame_model, "add_gaussian", (FRAME,)),

@@ -16,6 +16,7 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
     PrivacyAccountant,
@@ -121,7 +122,7 @@ MODELS = {
     "moments": lambda **p: MomentSynthesizer(20.0, constraints=TEXTS, **p),
     "p3gm": lambda **p: P3GMSynthesizer(20.0, constraints=TEXTS, **p),
     "p3gm, target": lambda **p: P3GMSynthesizer(20.0, constraints=TEXTS, target="ward", **p),
-    "p3gm, mixture": lambda **p: P3GMSynthesizer(20.0, prior="mixture", em_steps=2, constraints=TEXTS, **p),
+    "p3gm, mixture": lambda **p: P3GMSynthesizer(20.0, prior=LatentMixture(n_iter=2), constraints=TEXTS, **p),
     "dp-vae": lambda schema: DPVAESynthesizer(20.0, schema=schema.constrain(*TEXTS), **_NET),
     "privae": lambda schema: PriVAESynthesizer(
         20.0, schema=schema.constrain(*TEXTS), divergence="mmd", n_groups=2, **_NET

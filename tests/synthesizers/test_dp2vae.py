@@ -240,7 +240,7 @@ SHARED = _Own(3, 3)
         ({"subsets_per_step": 21}, "more than"),
         ({"sampler": "one_of_k", "subsets_per_step": 2}, "no sound cost"),
         ({"start": "random"}, "start_steps"),
-        ({"budget_split": (1, 0)}, "two positive shares"),
+        ({"budget_split": {"moments": 1, "decoder": 0}}, "two positive shares"),
         ({"decoder": nn.Sequential(nn.Linear(12, 64), nn.BatchNorm1d(64))}, "GroupNorm"),
         ({"encoder": SHARED, "decoder": SHARED}, "common to all encoders"),
         ({"decoder": _Own(2 + 10, 7)}, "must give 64 numbers"),

@@ -13,8 +13,8 @@ import pytest
 from scipy import stats
 
 import skdpgen
-from skdpgen import DP2VAESynthesizer, Schema
-from skdpgen._types import NEIGHBORING, WEIGHTINGS, PrivacyUnit
+from skdpgen import DP2VAESynthesizer, PrivacyUnit, Schema
+from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedUnit
 from skdpgen.accounting import PrivacyAccountant, Receipt
 from skdpgen.data.units import UnitSource
 from skdpgen.dpsgd import _subsets
@@ -47,9 +47,9 @@ def _visits(n_units=500):
 def test_a_decoder_is_trained_by_units_on_released_numbers_alone(monkeypatch, start, weighting, neighboring):
     plans, cover = [], Receipt.cover
     monkeypatch.setattr(Receipt, "cover", lambda receipt, plan: plans.append(plan) or cover(receipt, plan))
-    how = {"unit_weighting": weighting, "neighboring": neighboring, "target": "c", "schema": VISITS}
-    synth = DP2VAESynthesizer(50.0, **SMALL, **STARTS[start], **UNIT, **how).fit(_visits())
-    assert [plan.unit for plan in plans] == [PrivacyUnit("pid", 2, weighting)]
+    how = {"unit": PrivacyUnit("pid", weighting=weighting), "neighboring": neighboring, "target": "c", "schema": VISITS}
+    synth = DP2VAESynthesizer(50.0, **SMALL, **STARTS[start], **{**UNIT, **how}).fit(_visits())
+    assert [plan.unit for plan in plans] == [BoundedUnit("pid", 2, weighting)]
     assert synth.row_count_ == pytest.approx(750, abs=30)
     assert synth.row_count_ != 750  # private under both relations
     assert synth.card_["unit"].startswith("all rows of one pid, at most 2")
@@ -61,7 +61,7 @@ def test_a_decoder_is_trained_by_units_on_released_numbers_alone(monkeypatch, st
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 def test_the_number_of_rows_is_released_once(monkeypatch, start, weighting):
-    how = {"schema": VISITS, "unit_weighting": weighting, **SMALL, **STARTS[start], **UNIT}
+    how = {"schema": VISITS, **SMALL, **STARTS[start], **UNIT, "unit": PrivacyUnit("pid", weighting=weighting)}
     made, shipped = [], UnitSource.row_count
     monkeypatch.setattr(UnitSource, "row_count", lambda source: made.append(source) or shipped(source))
     synth = DP2VAESynthesizer(50.0, **how)
@@ -75,8 +75,8 @@ def test_the_number_of_rows_is_released_once(monkeypatch, start, weighting):
 def test_arrays_are_trained_on_by_units(start, weighting):
     visits = _visits()
     X = np.column_stack([visits["a"], visits["a"] ** 2])
-    how = {"bounds": (-20, 20), "classes": list("xyz"), "unit_weighting": weighting}
-    synth = DP2VAESynthesizer(50.0, **SMALL, **STARTS[start], **UNIT, **how)
+    how = {"bounds": (-20, 20), "classes": list("xyz"), "unit": PrivacyUnit("pid", weighting=weighting)}
+    synth = DP2VAESynthesizer(50.0, **SMALL, **STARTS[start], **{**UNIT, **how})
     synth.fit(X, visits["c"].to_numpy(), groups=visits["pid"])
     assert synth.row_count_ == pytest.approx(750, abs=40)
     X, y = synth.sample(5)
@@ -98,7 +98,8 @@ def test_all_rows_of_a_unit_lie_in_one_subset(monkeypatch, weighting):
     monkeypatch.setattr(
         _subsets, "assign_subsets", lambda *args, units: kept.append(units) or assign(*args, units=units)
     )
-    DP2VAESynthesizer(50.0, schema=VISITS, unit_weighting=weighting, **SMALL, **STARTS["random"], **UNIT).fit(_visits())
+    how = {**UNIT, "unit": PrivacyUnit("pid", weighting=weighting)}
+    DP2VAESynthesizer(50.0, schema=VISITS, **SMALL, **STARTS["random"], **how).fit(_visits())
     ((subsets, units),), (codes,) = seen, kept
     assert len(subsets) == len(codes) == 750
     of_unit = pd.Series(subsets).groupby(codes)
@@ -115,7 +116,7 @@ def test_all_rows_of_a_unit_lie_in_one_subset(monkeypatch, weighting):
     [
         ({"id_column": "who"}, "id_column= is for rows that are units"),
         ({"checkpoint": "fit.safetensors"}, "checkpoint= is not for units"),
-        ({"max_rows_per_unit": None, "unit": None, "missing_unit": "own"}, "needs unit="),
+        ({"unit": PrivacyUnit(missing="own")}, "needs unit="),
     ],
 )
 def test_what_does_not_fit_units_is_refused_before_the_charge(parameters, match):
@@ -132,7 +133,7 @@ def test_the_warning_of_empty_subsets_counts_units_where_they_are_counted():
     codec = SimpleNamespace(n_classes=0)
     for weighting, what in (("units", "500 units"), ("rows", "500 rows")):
         with pytest.warns(UtilityWarning, match=f"n_subsets=400 for about {what}: about 29% of the subsets"):
-            _dp2vae_model._warn_of_what_is_rare(400, codec, np.ones(1), 500.0, PrivacyUnit("pid", 2, weighting))
+            _dp2vae_model._warn_of_what_is_rare(400, codec, np.ones(1), 500.0, BoundedUnit("pid", 2, weighting))
 
 
 def test_a_model_by_units_survives_its_file(tmp_path):
@@ -171,7 +172,8 @@ def _check(monkeypatch, array, n_subsets=5, **parameters):
     own = {} if array else {"unit": "pid"}
     many, few, joining = _people(array)
     with _short():
-        made = DP2VAESynthesizer(60.0, **{**SMALL, "n_subsets": n_subsets}, max_rows_per_unit=3, **own, **parameters)
+        how = {**SMALL, "n_subsets": n_subsets, "max_rows_per_unit": 3, **own, **parameters}
+        made = DP2VAESynthesizer(60.0, **how)
         check_noninterference(made, many, few, rows=joining)
 
 
@@ -186,7 +188,7 @@ CASES = [
 
 @pytest.mark.parametrize(("start", "array", "weighting", "relation", "parameters"), CASES)
 def test_a_person_moves_no_release_by_more_than_it_claims(monkeypatch, start, array, weighting, relation, parameters):
-    how = {"unit_weighting": weighting, "neighboring": relation, **parameters}
+    how = {"unit": PrivacyUnit("pid", weighting=weighting), "neighboring": relation, **parameters}
     _check(monkeypatch, array, **STARTS[start], **how)
 
 
@@ -218,4 +220,11 @@ def test_what_weakens_the_protection_of_a_person_is_caught(monkeypatch, sabotage
     sabotage(monkeypatch)
     with pytest.raises((AssertionError, ValueError)):
         # with 40 subsets those of the person's rows are likely to be others, which have few rows
-        _check(monkeypatch, False, n_subsets=40, target="c", unit_weighting=weighting, **STARTS["random"])
+        _check(
+            monkeypatch,
+            False,
+            n_subsets=40,
+            target="c",
+            unit=PrivacyUnit("pid", weighting=weighting),
+            **STARTS["random"],
+        )

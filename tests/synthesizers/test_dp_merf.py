@@ -179,7 +179,7 @@ def test_classes_asked_for_are_drawn_and_numbers_of_y_come_back(rng):
     ("parameters", "error", "match"),
     [
         ({"hidden_layer_sizes": (0,)}, ValueError, "whole numbers from 1"),
-        ({"bounds_share": 0.999}, ValueError, "leaves nothing"),
+        ({"budget_split": {"bounds": 0.999}}, ValueError, "leaves nothing"),
         ({"schema": Schema([Categorical("a", ("b",))])}, InvalidInputError, "for DataFrames"),
         ({"n_frequencies": 0}, ValueError, "n_frequencies"),
     ],

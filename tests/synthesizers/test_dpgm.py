@@ -232,7 +232,7 @@ REFUSED = {
     "no cluster": ({"n_clusters": 0}, "n_clusters"),
     "no iteration": ({"cluster_steps": 0}, "cluster_steps"),
     "no frequency": ({"n_frequencies": 0}, "n_frequencies"),
-    "shares that leave nothing": ({"clusters_share": 0.98}, "leave nothing"),
+    "shares that leave nothing": ({"budget_split": {"clusters": 0.98}}, "leave nothing"),
     "no prior at all": ({"beta": 0.0}, "beta=0"),
     "batch normalisation": ({"net": net(encoder=Normed(2, 4))}, "mixes the records"),
     "nets that do not fit": ({"net": net(encoder=nn.Linear(60, 4))}, "does not fit"),
@@ -261,7 +261,7 @@ def test_bad_input_is_refused_before_any_charge(name):
     [
         ("n_clusters", 4),
         ("cluster_steps", 3),
-        ("clusters_share", 0.5),
+        ("budget_split", {"clusters": 0.5}),
         ("n_frequencies", 21),
         ("length_scale", 3.0),
         ("n_components", 3),
@@ -281,7 +281,7 @@ def test_no_parameter_is_inert(name, value):
     for changed in ({}, {name: value}):
         with seeded_noise(quiet=True, repeat=True):
             # the noise, seeded alike, matters where it is a share of the budget or a clip that is tried
-            epsilon = 3.0 if name in ("clusters_share", "gradient_bound") else np.inf
+            epsilon = 3.0 if name in ("budget_split", "gradient_bound") else np.inf
             synth = quietly(lambda: make(epsilon, bounds=(0, 1), **changed).fit(X[::10]))  # noqa: B023
             drawn.append(synth.sample(20, random_state=0))
     assert not np.array_equal(*drawn)

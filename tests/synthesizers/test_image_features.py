@@ -11,7 +11,7 @@ import torch
 from _claims import RELATIONS, assert_sensitivity
 from sklearn.datasets import load_digits
 
-from skdpgen import P3GMSynthesizer, PrivacyAccountant, load
+from skdpgen import LatentMixture, P3GMSynthesizer, PrivacyAccountant, load
 from skdpgen.data.arrays import ArrayRows
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.generators import refined_images
@@ -237,7 +237,7 @@ def test_auto_decides_by_public_facts(digits, few):
         images = P3GMSynthesizer(1.0, decoder="auto", **DIGITS).fit(X, y)
         others = [
             P3GMSynthesizer(1.0, decoder="auto", **{**DIGITS, "image_shape": None}).fit(X, y),
-            P3GMSynthesizer(1.0, decoder="auto", prior="mixture", em_steps=1, **DIGITS).fit(X, y),
+            P3GMSynthesizer(1.0, decoder="auto", prior=LatentMixture(n_iter=1), **DIGITS).fit(X, y),
             P3GMSynthesizer(np.inf, decoder="auto", random_state=0, progress=False).fit(frame),
         ]
     assert isinstance(images.model_.generator, RefinedImages)

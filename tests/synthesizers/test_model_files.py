@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 
 import skdpgen
-from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, Schema
+from skdpgen import LatentMixture, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, PrivacyUnit, Schema
 from skdpgen.exceptions import DetachedAccountantError, PrivacyLeakWarning
 from skdpgen.nn import DPNet, P3GMModule
-from skdpgen.synthesizers import _base
+from skdpgen.synthesizers._checkpoint import describe
+from skdpgen.synthesizers._recorded import of_today, recorded_parameters
 from skdpgen.tabular import Categorical, Numeric
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
@@ -36,13 +37,13 @@ MODELS = {
     "array, y": ({"bounds": (-1, 1)}, (X, Y)),
     "array, series": ({"bounds": (-1, 1)}, (X, pd.Series(Y, name="answer"))),
     "array, numbers": ({"bounds": (-1, 1)}, (X, X[:, 0])),
-    "array, mixture": ({"prior": "mixture", "em_steps": 2}, (X, Y)),
+    "array, mixture": ({"prior": LatentMixture(n_iter=2)}, (X, Y)),
     "array, net": (NET, (X, Y)),
     "rows": ({"image_shape": (2, 2), "bounds": (-1, 1)}, (X, Y)),
     "frame": ({}, (FRAME,)),
     "frame, target": ({"target": "town", "neighboring": "replace_one"}, (FRAME,)),
     "frame, y": ({}, (FRAME, pd.Series(Y, name=4))),
-    "frame, mixture": ({"prior": "mixture", "em_steps": 2, "covariance_type": "diag"}, (FRAME,)),
+    "frame, mixture": ({"prior": LatentMixture(covariance_type="diag", n_iter=2)}, (FRAME,)),
     "frame, net": ({**NET, "target": "ill"}, (FRAME,)),
     "numbered columns": ({}, (FRAME.set_axis(range(3), axis=1),)),
 }
@@ -98,10 +99,12 @@ def test_a_loaded_model_keeps_the_parameters_of_its_fit(tmp_path):
     assert (
         again.set_params(accountant=PrivacyAccountant(3.0)).fit(frame).card_["model"]["parameters"]["target"] == "town"
     )
-    rows = P3GMSynthesizer(bounds=[(-9, 9)] * 4, classes=["no", "yes"], budget_split=(0.4, 0.0, 0.6), **NET).fit(X, Y)
+    rows = P3GMSynthesizer(
+        bounds=[(-9, 9)] * 4, classes=["no", "yes"], budget_split={"encoder": 0.4, "decoder": 0.6}, **NET
+    ).fit(X, Y)
     rows.save(tmp_path / "m.safetensors")
     again = skdpgen.load(tmp_path / "m.safetensors")
-    assert again.budget_split == (0.4, 0.0, 0.6)
+    assert again.budget_split == {"encoder": 0.4, "decoder": 0.6}
     np.testing.assert_array_equal(again.bounds, rows.bounds)
     np.testing.assert_array_equal(again.bounds_, [(-9, 9)] * 4)
     again.set_params(accountant=PrivacyAccountant(3.0)).fit(X, Y)
@@ -224,8 +227,49 @@ def test_parameters_of_earlier_files_have_the_names_of_today():
         ("DP2VAESynthesizer", {"lr": 1e-3, "chunk_size": 7}, {"learning_rate": 1e-3}),
         ("DPMERFSynthesizer", {"n_latent": 3}, {"n_components": 3}),
     ):
-        defaults = getattr(skdpgen, name)().get_params(deep=False)
-        assert _base._restored({"model": {"name": name, "parameters": parameters}}, defaults, name) == expected
+        known = getattr(skdpgen, name)().get_params(deep=False)
+        card = {"model": {"name": name, "parameters": parameters}}
+        assert recorded_parameters(card, known, name) == expected
+
+
+def _recorded(name, **parameters):
+    """An estimator with the parameters of a card of an earlier version."""
+    made = getattr(skdpgen, name)()
+    card = {"model": {"name": name, "parameters": parameters}}
+    return made.set_params(**recorded_parameters(card, made.get_params(deep=False), name))
+
+
+def test_parameters_of_earlier_files_are_in_the_objects_of_today():
+    units = {"unit_weighting": "units", "missing_unit": "refuse", "unit_columns": ["sex"]}
+    made = _recorded("MomentSynthesizer", unit="pid", max_rows_per_unit=3, bounds_share=0.1, **units)
+    assert repr(made.unit) == repr(PrivacyUnit("pid", 3, weighting="units", columns=["sex"]))
+    assert made.max_rows_per_unit is None
+    assert made.budget_split == {"bounds": 0.1}
+    usual = {"unit_weighting": "rows", "missing_unit": "refuse", "unit_columns": None}
+    made = _recorded("MomentSynthesizer", unit="pid", max_rows_per_unit=3, bounds_share=0.05, **usual)
+    assert (made.unit, made.max_rows_per_unit, made.budget_split) == ("pid", 3, None)
+    mixture = {"n_mixture": 2, "covariance_type": "diag", "em_steps": 5}
+    made = _recorded("P3GMSynthesizer", prior="mixture", budget_split=[0.4, 0.0, 0.6], bounds_share=0.1, **mixture)
+    assert repr(made.prior) == repr(LatentMixture(2, covariance_type="diag", n_iter=5))
+    assert made.budget_split == {"bounds": 0.1, "encoder": 0.4, "mixture": 0.0, "decoder": 0.6}
+    assert _recorded("P3GMSynthesizer", prior="auto", **mixture).prior == "auto"
+    usual = {"n_mixture": 3, "covariance_type": "full", "em_steps": 8}
+    assert _recorded("P3GMSynthesizer", prior="mixture", **usual).prior == "mixture"
+    made = _recorded("DP2VAESynthesizer", budget_split=[0.3, 0.7])
+    assert made.budget_split == {"moments": 0.3, "decoder": 0.7}
+    assert _recorded("DPGMSynthesizer", clusters_share=0.2).budget_split == {"clusters": 0.2}
+
+
+def test_a_checkpoint_of_an_earlier_version_has_the_parameters_of_today():
+    usual = {"n_mixture": 3, "covariance_type": "full", "em_steps": 8, "bounds_share": 0.05}
+    units = {"unit_weighting": "rows", "missing_unit": "refuse", "unit_columns": None}
+    now = describe(P3GMSynthesizer(decoder="net", prior="mixture").get_params(deep=False))
+    assert describe(of_today({**now, **usual, **units})) == now
+    made = P3GMSynthesizer(
+        prior=LatentMixture(2), budget_split={"bounds": 0.1, "encoder": 1, "mixture": 1, "decoder": 0}
+    )
+    before = {**now, **units, **usual, "decoder": "released", "n_mixture": 2, "bounds_share": 0.1}
+    assert describe(of_today({**before, "budget_split": [1, 1, 0]})) == describe(made.get_params(deep=False))
 
 
 def test_a_model_whose_classes_are_all_hidden_by_noise_is_loaded(tmp_path):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from skdpgen import P3GMSynthesizer
+from skdpgen import LatentMixture, P3GMSynthesizer
 from skdpgen.nn import DPNet, P3GMModule
 
 RNG = np.random.default_rng(7)
@@ -49,8 +49,8 @@ def _fit(X=X, y=None, **parameters):
     [
         {},
         {"prior": "gaussian", "n_components": 2},
-        {"prior": "mixture", "n_mixture": 2, "em_steps": 3},
-        {"prior": "mixture", "covariance_type": "diag", "neighboring": "replace_one"},
+        {"prior": LatentMixture(2, n_iter=3)},
+        {"prior": LatentMixture(covariance_type="diag"), "neighboring": "replace_one"},
         {**NET},
         {**NET, "prior": "mixture", "latent_variance": "zero", "likelihood": "gaussian"},
         {"epsilon": np.inf},
@@ -236,7 +236,7 @@ def test_set_output_and_names():
 @pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 def test_few_rows_constant_columns_and_single_classes_fit(rows, y, learned):
     parameters = {} if learned else {"bounds": (-1, 1), "l2_bound": 1.0, "classes": None if y is None else [0, 1, 2]}
-    for extra in ({}, {"prior": "mixture", "n_mixture": 4}):
+    for extra in ({}, {"prior": LatentMixture(4)}):
         drawn = _fit(rows, y, epsilon=1.0, **parameters, **extra).sample(30)
         drawn = drawn if y is None else drawn[0]
         assert np.isfinite(drawn).all()

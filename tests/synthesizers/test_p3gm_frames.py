@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, Schema
+from skdpgen import LatentMixture, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, Schema
 from skdpgen.data.frames import FrameRows
 from skdpgen.exceptions import InvalidInputError, UtilityWarning
 from skdpgen.nn import DPNet, P3GMModule
@@ -93,10 +93,10 @@ def test_columns_come_back_in_order_with_their_dtypes(schema, target):
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"prior": "mixture", "n_mixture": 2, "em_steps": 2},
-        {"prior": "mixture", "target": "town", "covariance_type": "diag", "em_steps": 2},
+        {"prior": LatentMixture(2, n_iter=2)},
+        {"prior": LatentMixture(covariance_type="diag", n_iter=2), "target": "town"},
         {**NET, "target": "sick"},
-        {**NET, "prior": "mixture", "em_steps": 2, "latent_variance": "zero"},
+        {**NET, "prior": LatentMixture(n_iter=2), "latent_variance": "zero"},
         {"neighboring": "replace_one", "target": "sick"},
         {"epsilon": np.inf},
     ],
@@ -226,7 +226,7 @@ def test_one_class_and_an_absent_class_fit():
 
 
 @pytest.mark.parametrize(
-    "parameters", [{}, {"prior": "mixture", "em_steps": 2}, NET], ids=["released", "mixture", "net"]
+    "parameters", [{}, {"prior": LatentMixture(n_iter=2)}, NET], ids=["released", "mixture", "net"]
 )
 def test_what_no_row_has_is_not_drawn(parameters):
     schema = SCHEMA.replace(

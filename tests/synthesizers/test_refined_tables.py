@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpgen import P3GMSynthesizer, PrivacyAccountant, load
+from skdpgen import LatentMixture, P3GMSynthesizer, PrivacyAccountant, load
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.generators.product_mixture import TableModel
 from skdpgen.generators.refined_table import RefinedTable
@@ -105,7 +105,7 @@ def test_parameters_of_a_whole_network_choose_one(parameters):
 ROWS = RNG.normal(size=(60, 3)).clip(-1, 1)
 REFUSED = {
     "an array": ({"bounds": (-1, 1)}, ROWS, InvalidInputError, "for DataFrames without"),
-    "a mixture": ({"prior": "mixture", "em_steps": 2}, FRAME, InvalidInputError, "without a mixture"),
+    "a mixture": ({"prior": LatentMixture(n_iter=2)}, FRAME, InvalidInputError, "without a mixture"),
     "a warm start": ({"warm_start_steps": 3}, FRAME, ValueError, "warm_start_steps would do nothing"),
     "an encoder": ({"latent_variance": "zero"}, FRAME, ValueError, "latent_variance would do nothing"),
 }

@@ -61,7 +61,9 @@ def _said(search):
             r"7 fits (2 candidates in 3 folds, and a refit): together they cost up to epsilon 3.5 at delta 7e-05",
         ),
         (
-            lambda model: GridSearchCV(model, [{"n_components": [1]}, {"bounds_share": [0.1, 0.2]}], cv=2, refit=False),
+            lambda model: GridSearchCV(
+                model, [{"n_components": [1]}, {"budget_split": [{"bounds": 0.1}, {"bounds": 0.2}]}], cv=2, refit=False
+            ),
             r"6 fits (3 candidates in 2 folds): together they cost up to epsilon 3 at delta 6e-05",
         ),
         (

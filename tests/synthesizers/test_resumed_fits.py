@@ -25,6 +25,7 @@ from skdpgen import (
     DP2VAESynthesizer,
     DPGMSynthesizer,
     DPVAESynthesizer,
+    LatentMixture,
     P3GMSynthesizer,
     PrivacyAccountant,
     PriVAESynthesizer,
@@ -58,7 +59,7 @@ FITS = {
     "p3gm": (P3GMSynthesizer, {**TRAINED, "decoder": "net", "warm_start_steps": 2}, (X, Y)),
     "p3gm, mixture": (
         P3GMSynthesizer,
-        {**TRAINED, "decoder": "net", "prior": "mixture", "em_steps": 2, "warm_start_steps": 2},
+        {**TRAINED, "decoder": "net", "prior": LatentMixture(n_iter=2), "warm_start_steps": 2},
         (X, Y),
     ),
     "p3gm, frame": (

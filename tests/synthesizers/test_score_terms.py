@@ -12,7 +12,14 @@ import pandas as pd
 import pytest
 from _sabotage import Claim, assert_caught, mutant_ids, quietly
 
-from skdpgen import DP2VAESynthesizer, DPVAESynthesizer, MomentSynthesizer, P3GMSynthesizer, PriVAESynthesizer
+from skdpgen import (
+    DP2VAESynthesizer,
+    DPVAESynthesizer,
+    LatentMixture,
+    MomentSynthesizer,
+    P3GMSynthesizer,
+    PriVAESynthesizer,
+)
 from skdpgen.model_selection._scoring import bounded_score, score_terms
 from skdpgen.nn import DPNet, P3GMModule
 from skdpgen.nn._modules import fixed_normals
@@ -31,7 +38,7 @@ MODELS = {
     "P3GM, net": (lambda: P3GMSynthesizer(**BOUNDS, **NET), X),
     "P3GM, net by class": (lambda: P3GMSynthesizer(**BOUNDS, **NET), X, Y),
     "P3GM, net of a frame": (lambda: P3GMSynthesizer(target="c", **NET), FRAME),
-    "P3GM, mixture": (lambda: P3GMSynthesizer(prior="mixture", em_steps=2, random_state=0, **BOUNDS), X),
+    "P3GM, mixture": (lambda: P3GMSynthesizer(prior=LatentMixture(n_iter=2), random_state=0, **BOUNDS), X),
     "P3GM, released": (lambda: P3GMSynthesizer(target="c", random_state=0), FRAME),
     "moments": (lambda: MomentSynthesizer(random_state=0), FRAME),
     "PriVAE": (lambda: PriVAESynthesizer(n_components=2, **BOUNDS, **STEPS), X),

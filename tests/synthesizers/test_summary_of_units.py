@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 
 import skdpgen
-from skdpgen import MomentSynthesizer, P3GMSynthesizer, Schema
+from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivacyUnit, Schema
 from skdpgen.accounting import BudgetPlan
 from skdpgen.exceptions import PrivacyLeakWarning
 from skdpgen.tabular import Categorical, Numeric
 
-UNIT = {"unit": "pid", "max_rows_per_unit": 4}
+UNIT = {"unit": PrivacyUnit("pid", 4, weighting="units")}
 SCHEMA = Schema([Numeric("a", (-4, 4)), Categorical("c", ("x", "y", "z"))])
 
 
@@ -26,7 +26,7 @@ def _visits(n_units=1000):
 
 @pytest.mark.parametrize("estimator", [MomentSynthesizer, P3GMSynthesizer])
 def test_a_summary_counts_units_where_they_are_counted(estimator, tmp_path):
-    synth = estimator(20.0, unit_weighting="units", random_state=0, **UNIT).fit(_visits())
+    synth = estimator(20.0, random_state=0, **UNIT).fit(_visits())
     summary = synth.summary_
     assert summary.counted == "units"
     assert summary.n_counted == pytest.approx(1000, abs=20)
@@ -42,7 +42,7 @@ def test_a_summary_counts_units_where_they_are_counted(estimator, tmp_path):
 
 
 def test_a_summary_counts_rows_where_they_are_counted():
-    summary = MomentSynthesizer(20.0, random_state=0, **UNIT).fit(_visits()).summary_
+    summary = MomentSynthesizer(20.0, random_state=0, unit=PrivacyUnit("pid", 4)).fit(_visits()).summary_
     assert (summary.counted, summary.n_counted) == ("rows", None)
     assert "rows by the released count; errors are standard errors, in rows" in repr(summary)
     assert f"if {summary.smallest_kept:.0f} rows have it" in repr(summary)
@@ -51,14 +51,14 @@ def test_a_summary_counts_rows_where_they_are_counted():
 def test_a_warning_of_lost_categories_counts_units():
     frame = _visits().assign(c=lambda f: np.where(f["c"] == "z", [f"v{i % 80}" for i in range(len(f))], f["c"]))
     with pytest.warns(skdpgen.exceptions.UtilityWarning, match="units have are lost"):
-        MomentSynthesizer(10.0, unit_weighting="units", random_state=0, **UNIT).fit(frame)
+        MomentSynthesizer(10.0, random_state=0, **UNIT).fit(frame)
 
 
 def test_the_stated_error_of_units_is_that_of_the_counts_that_a_model_has():
     """Over twenty fits, the share of "z" varies as much as its error in percent of the units says."""
     frame, shares, stated = _visits(), [], []
     for seed in range(20):
-        synth = MomentSynthesizer(3.0, schema=SCHEMA, target="c", unit_weighting="units", random_state=seed, **UNIT)
+        synth = MomentSynthesizer(3.0, schema=SCHEMA, target="c", random_state=seed, **UNIT)
         synth.fit(frame)
         shares.append(synth.class_ratio_[2])
         stated.append(next(c for c in synth.summary_.columns if c.name == "c").count_error_percent / 100)
@@ -68,7 +68,7 @@ def test_the_stated_error_of_units_is_that_of_the_counts_that_a_model_has():
 
 def test_a_plan_counts_units_and_says_so():
     frame = _visits()
-    plans = {w: MomentSynthesizer(1.0, unit_weighting=w, **UNIT).plan(frame) for w in ("rows", "units")}
+    plans = {w: MomentSynthesizer(1.0, unit=PrivacyUnit("pid", 4, weighting=w)).plan(frame) for w in ("rows", "units")}
     of_rows, of_units = BudgetPlan.of(plans["rows"], 5000), BudgetPlan.of(plans["units"], 5000)
     assert (of_rows.counted, of_units.counted) == ("rows", "units")
     assert of_rows.assumptions[0] == "5000 rows"

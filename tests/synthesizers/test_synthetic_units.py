@@ -11,8 +11,8 @@ import pytest
 from _claims import assert_sensitivity
 from _nasty import LISTS, OBJECTS, outcome
 
-from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, Schema, load
-from skdpgen._types import NEIGHBORING, WEIGHTINGS, PrivacyUnit, UnitRelation
+from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, PrivacyUnit, Schema, load
+from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedUnit, UnitRelation
 from skdpgen.data import units as _units
 from skdpgen.data.sources import ChunkSource, MemorySource
 from skdpgen.data.units import UnitSource
@@ -61,8 +61,9 @@ SCHEMA = Schema(
 
 def _fit(frame=None, model=MomentSynthesizer, short=True, y=None, groups=None, **parameters):
     """Fit; the fits to what was released are short, which leaves structure as it is, and not quality."""
-    settings = {"unit": "person", "max_rows_per_unit": K, "schema": SCHEMA, "random_state": 0, "noise": "fast"}
-    made = model(**{"epsilon": 4.0, **settings, **parameters})
+    settings = {"unit": PrivacyUnit("person", K), "schema": SCHEMA, "random_state": 0, "noise": "fast"}
+    own = {name: parameters.pop(name) for name in [*parameters] if name.startswith("unit__")}
+    made = model(**{"epsilon": 4.0, **settings, **parameters}).set_params(**own)
     steps, fit_tables.__kwdefaults__["n_iter"] = fit_tables.__kwdefaults__["n_iter"], 2 if short else 150
     try:
         return made.fit(_visits(600) if frame is None else frame, y, groups)
@@ -72,7 +73,7 @@ def _fit(frame=None, model=MomentSynthesizer, short=True, y=None, groups=None, *
 
 @functools.cache
 def _fitted(weighting="rows"):
-    return _fit(_visits(), short=False, unit_columns=["sex", "age"], unit_weighting=weighting)
+    return _fit(_visits(), short=False, unit=PrivacyUnit("person", K, weighting=weighting, columns=["sex", "age"]))
 
 
 def _assert_units(rows, columns, name="person"):
@@ -92,7 +93,7 @@ def _assert_units(rows, columns, name="person"):
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 @pytest.mark.parametrize("neighboring", NEIGHBORING)
 def test_a_unit_attains_the_sensitivity_of_the_tables_of_units_and_never_exceeds_it(neighboring, weighting):
-    relation = UnitRelation(neighboring, PrivacyUnit("person", K, weighting))
+    relation = UnitRelation(neighboring, BoundedUnit("person", K, weighting))
     rng = np.random.default_rng(0)
     n_levels = [3, 2, 4]
 
@@ -119,7 +120,7 @@ def test_tables_in_which_every_row_of_a_unit_counts_exceed_it():
     """The sabotaged twin: a unit counts once for each of its rows, at the bound of one contribution."""
     codes, sizes = np.zeros((K, 2), dtype=int), np.full(K, K)
     found = unit_tables(codes, [2, 2], sizes, K)
-    relation = UnitRelation("add_or_remove_one", PrivacyUnit("person", K))
+    relation = UnitRelation("add_or_remove_one", BoundedUnit("person", K))
     assert np.linalg.norm(found.value * found.weights) == pytest.approx(K * found.sensitivity(relation))
 
 
@@ -137,7 +138,7 @@ def test_levels_of_sizes_cover_every_number_and_end_in_the_bound_alone(k):
 
 def _chosen(frame, k=3, chunks=None):
     source = MemorySource(frame) if chunks is None else ChunkSource(lambda: chunks)
-    source = UnitSource(source, PrivacyUnit("id", k), "refuse", column="id")
+    source = UnitSource(source, BoundedUnit("id", k), "refuse", column="id")
     source.choose(np.random.default_rng(1))
     seen = []
     source.reduce_units(lambda rows, sizes: seen.append(rows.assign(size=sizes)) or 0, lambda one, other: 0)
@@ -153,7 +154,7 @@ def _numbered(seed=0, n=300):
 def test_a_unit_stands_for_its_first_row_used_and_the_number_of_these():
     frame = _numbered().sample(frac=1, random_state=3)
     found = _chosen(frame)
-    kept = UnitSource(MemorySource(frame), PrivacyUnit("id", 3), "refuse", column="id")
+    kept = UnitSource(MemorySource(frame), BoundedUnit("id", 3), "refuse", column="id")
     kept.choose(np.random.default_rng(1))
     used = kept.frame.assign(id=frame.set_index("row").loc[kept.frame["row"], "id"].to_numpy())
     first = used.groupby("id", sort=False).agg(row=("row", "first"), size=("row", "size"))
@@ -257,16 +258,16 @@ def test_rows_given_levels_follow_the_joint_distribution_of_the_model():
     "parameters",
     [
         {},
-        {"unit_columns": "sex"},
-        {"unit_columns": ["sex", "ward"], "target": "ward"},
-        {"unit_columns": ["age"], "target": "ward", "unit_weighting": "units"},
-        {"unit_columns": ("sex", "night", "cost"), "neighboring": "replace_one"},
+        {"unit__columns": "sex"},
+        {"unit__columns": ["sex", "ward"], "target": "ward"},
+        {"unit__columns": ["age"], "target": "ward", "unit__weighting": "units"},
+        {"unit__columns": ("sex", "night", "cost"), "neighboring": "replace_one"},
     ],
     ids=["sizes", "one", "target", "units", "replace_one"],
 )
 def test_units_of_every_kind_of_fit(model, parameters):
     synth = _fit(model=model, **parameters)
-    columns = parameters.get("unit_columns", [])
+    columns = parameters.get("unit__columns", [])
     drawn = synth.sample(units=300, random_state=2)
     sizes = _assert_units(drawn, [columns] if isinstance(columns, str) else columns)
     assert len(sizes) == 300
@@ -282,21 +283,21 @@ def test_units_of_every_kind_of_fit(model, parameters):
 def test_rows_of_a_real_unit_that_differ_in_its_columns_are_no_error():
     frame = _visits(600).copy()
     frame["sex"] = np.random.default_rng(0).permutation(frame["sex"])
-    _assert_units(_fit(frame, unit_columns=["sex"]).sample(units=200), ["sex"])
+    _assert_units(_fit(frame, unit__columns=["sex"]).sample(units=200), ["sex"])
 
 
 def test_missing_values_are_constant_too():
     frame = _visits(600).copy()
     frame["age"] = frame["age"].astype(float).mask(frame["person"] % 3 == 0)
     schema = SCHEMA.replace(Numeric("age", (0, 89), integer=True, missing=True))
-    drawn = _fit(frame, schema=schema, unit_columns=["age"]).sample(units=600, random_state=0)
+    drawn = _fit(frame, schema=schema, unit__columns=["age"]).sample(units=600, random_state=0)
     _assert_units(drawn, ["age"])
     assert drawn.drop_duplicates("person")["age"].isna().mean() == pytest.approx(1 / 3, abs=0.1)
 
 
 def test_labels_given_separately_come_back_separately():
     frame = _visits(600)
-    synth = _fit(frame.drop(columns="ward"), y=frame["ward"], unit_columns=["ward"], schema=SCHEMA)
+    synth = _fit(frame.drop(columns="ward"), y=frame["ward"], unit__columns=["ward"], schema=SCHEMA)
     drawn, y = synth.sample(units=80, random_state=0)
     _assert_units(drawn.assign(ward=y), ["ward"])
     assert y.name == "ward"
@@ -304,7 +305,7 @@ def test_labels_given_separately_come_back_separately():
 
 def test_identifiers_of_groups_get_a_name_that_no_column_has():
     frame = _visits(600).rename(columns={"ward": "unit"})
-    parameters = {"unit": None, "unit_columns": ["sex"], "schema": None, "groups": frame["person"]}
+    parameters = {"unit": PrivacyUnit(columns=["sex"]), "schema": None, "groups": frame["person"]}
     synth = _fit(frame.drop(columns="person"), **parameters)
     _assert_units(synth.sample(units=80, random_state=0), ["sex"], name="unit_")
 
@@ -312,7 +313,7 @@ def test_identifiers_of_groups_get_a_name_that_no_column_has():
 def test_one_row_a_unit_and_many():
     frame = _visits(600)
     for k in (1, 400):
-        drawn = _fit(frame, max_rows_per_unit=k, unit_columns=["sex"]).sample(units=100, random_state=0)
+        drawn = _fit(frame, unit__max_rows=k, unit__columns=["sex"]).sample(units=100, random_state=0)
         sizes = drawn.groupby("person").size()
         assert sizes.between(1, k).all()
         assert len(sizes) == 100
@@ -321,14 +322,14 @@ def test_one_row_a_unit_and_many():
 def test_keys_are_fresh_in_every_row():
     frame = _visits(600).assign(visit=[f"v{i}" for i in range(len(_visits(600)))])
     schema = Schema([*SCHEMA.columns, Identifier("visit")])
-    drawn = _fit(frame, schema=schema, unit_columns=["sex"]).sample(units=100, random_state=0)
+    drawn = _fit(frame, schema=schema, unit__columns=["sex"]).sample(units=100, random_state=0)
     assert drawn["visit"].is_unique
     assert list(drawn.columns)[-1] == "visit"
 
 
 def test_constraints_hold_in_every_row_and_unit():
     constraints = ["age >= 30 or sex == 'm'", "age >= 20 or ward == 'eyes'", "if night == True: ward == 'eyes'"]
-    synth = _fit(constraints=constraints, unit_columns=["sex", "age"])
+    synth = _fit(constraints=constraints, unit__columns=["sex", "age"])
     drawn = synth.sample(units=400, random_state=0)
     _assert_units(drawn, ["sex", "age"])
     assert ((drawn["age"] >= 30) | (drawn["sex"] == "m")).all()
@@ -387,12 +388,12 @@ def test_files_keep_the_units(tmp_path):
     pd.testing.assert_frame_equal(again.sample(units=40, random_state=1), synth.sample(units=40, random_state=1))
     pd.testing.assert_series_equal(again.rows_per_unit_, synth.rows_per_unit_)
     assert again.unit_count_ == synth.unit_count_
-    assert again.unit_columns == ("sex", "age")
+    assert again.unit.columns == ["sex", "age"]
     assert "units" not in _fit_of_rows().model_.to_state()
 
 
 def _fit_of_rows():
-    return _fit(_visits(600).drop(columns="person"), unit=None, max_rows_per_unit=None)
+    return _fit(_visits(600).drop(columns="person"), unit=None)
 
 
 @pytest.mark.parametrize(
@@ -414,36 +415,39 @@ def test_states_that_do_not_fit_are_refused(change):
 @pytest.mark.parametrize(
     ("model", "parameters", "match"),
     [
-        (MomentSynthesizer, {"unit_columns": ["nowhere"]}, "'nowhere', which is no column"),
-        (MomentSynthesizer, {"unit_columns": ["person"]}, "'person', which is no column"),
-        (MomentSynthesizer, {"unit_columns": ["sex", "sex"]}, "a column twice"),
-        (MomentSynthesizer, {"unit_columns": {"sex"}}, "unit_columns"),
-        (MomentSynthesizer, {"unit_columns": ["sex"], "unit": None, "max_rows_per_unit": None}, "needs unit="),
-        (P3GMSynthesizer, {"unit_columns": ["sex"], "prior": "mixture"}, "without prior"),
-        (P3GMSynthesizer, {"unit_columns": [], "decoder": "net"}, "without prior"),
+        (MomentSynthesizer, {"unit__columns": ["nowhere"]}, "'nowhere', which is no column"),
+        (MomentSynthesizer, {"unit__columns": ["person"]}, "'person', which is no column"),
+        (MomentSynthesizer, {"unit__columns": ["sex", "sex"]}, "a column twice"),
+        (MomentSynthesizer, {"unit__columns": {"sex"}}, "columns"),
+        (MomentSynthesizer, {"unit": PrivacyUnit(columns=["sex"])}, "needs unit="),
+        (P3GMSynthesizer, {"unit__columns": ["sex"], "prior": "mixture"}, "without prior"),
+        (P3GMSynthesizer, {"unit__columns": [], "decoder": "net"}, "without prior"),
     ],
     ids=str,
 )
 def test_columns_that_cannot_be_those_of_units_are_refused_before_the_charge(model, parameters, match):
-    parameters = {"unit": "person", "max_rows_per_unit": K, **parameters}
-    ledger = PrivacyAccountant(50.0, unit=parameters["unit"])
-    made = model(accountant=ledger, **parameters)
+    own = {name: value for name, value in parameters.items() if name.startswith("unit__")}
+    rest = {name: value for name, value in parameters.items() if name not in own}
+    ledger = PrivacyAccountant(50.0, unit="person")
+    made = model(accountant=ledger, **{"unit": PrivacyUnit("person", K), **rest}).set_params(**own)
     with pytest.raises((ValueError, InvalidInputError, SchemaError), match=match):
         made.fit(_visits(600))
     assert not ledger.charges
 
 
 def test_odd_unit_columns_are_refused_before_the_charge_by_name():
-    made = functools.partial(MomentSynthesizer, unit="person", max_rows_per_unit=2, schema=SCHEMA)
+    def made():
+        return MomentSynthesizer(unit=PrivacyUnit("person", 2), schema=SCHEMA)
+
     for value in [*LISTS, *OBJECTS, ["sex", None], ["sex", np.nan], ("sex", 1j), {"sex": 1}]:
-        found = outcome(made, (_visits(40),), "unit_columns", value, stop=True)
+        found = outcome(made, (_visits(40),), "unit__columns", value, stop=True, named=False)
         empty = value is None or (isinstance(value, list | tuple) and not len(value))
         assert found == ("charged" if empty else "refused"), type(value)
 
 
 def test_unit_columns_of_an_array_are_refused():
     X = np.random.default_rng(0).random((50, 2))
-    made = MomentSynthesizer(max_rows_per_unit=2, unit_columns=[0])
+    made = MomentSynthesizer(unit=PrivacyUnit(None, 2, columns=[0]))
     with pytest.raises(InvalidInputError, match="for DataFrames"):
         made.fit(X, groups=np.arange(50))
     assert not hasattr(made, "accountant_")
@@ -451,11 +455,11 @@ def test_unit_columns_of_an_array_are_refused():
 
 def test_an_identifier_or_a_column_that_constraints_construct_is_none_of_units():
     with pytest.raises(InvalidInputError, match="a constraint constructs"):
-        _fit(constraints="age <= cost", unit_columns=["cost"])
+        _fit(constraints="age <= cost", unit__columns=["cost"])
     frame = _visits(600).assign(visit="v")
     schema = Schema([*SCHEMA.columns, Identifier("visit")])
     with pytest.raises(InvalidInputError, match="is an identifier"):
-        _fit(frame, schema=schema, unit_columns=["visit"])
+        _fit(frame, schema=schema, unit__columns=["visit"])
 
 
 def test_first_rows_are_a_function_of_codes_alone():

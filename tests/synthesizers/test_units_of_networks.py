@@ -6,8 +6,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpgen import DPCGANSynthesizer, DPGMSynthesizer, DPVAESynthesizer, P3GMSynthesizer, PriVAESynthesizer, Schema
-from skdpgen._types import NEIGHBORING, WEIGHTINGS, PrivacyUnit
+from skdpgen import (
+    DPCGANSynthesizer,
+    DPGMSynthesizer,
+    DPVAESynthesizer,
+    LatentMixture,
+    P3GMSynthesizer,
+    PrivacyUnit,
+    PriVAESynthesizer,
+    Schema,
+)
+from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedUnit
 from skdpgen.accounting import PrivacyAccountant, Receipt
 from skdpgen.nn import DPNet, P3GMModule, PartitionedVAEModule, PriVAEModule, TableRefinementModule
 from skdpgen.tabular import Categorical, Numeric
@@ -57,9 +66,14 @@ def _fit(monkeypatch, name, *, array=False, **parameters):
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(("weighting", "neighboring"), list(zip(WEIGHTINGS, NEIGHBORING)))
 def test_a_network_is_trained_by_units_on_released_numbers_alone(monkeypatch, name, weighting, neighboring):
-    how = {"unit_weighting": weighting, "neighboring": neighboring, "target": "c", "schema": _VISITS}
+    how = {
+        "unit": PrivacyUnit("pid", weighting=weighting),
+        "neighboring": neighboring,
+        "target": "c",
+        "schema": _VISITS,
+    }
     synth, plan = _fit(monkeypatch, name, **how)
-    assert plan.unit == PrivacyUnit("pid", 2, weighting)
+    assert plan.unit == BoundedUnit("pid", 2, weighting)
     assert plan.neighboring == neighboring
     sampled = {"rows": 750, "units": 500}[weighting]  # a public rate times what was released, never the exact number
     assert plan.expected_batch_size == pytest.approx(0.1 * sampled, abs=3)
@@ -74,8 +88,15 @@ def test_a_network_is_trained_by_units_on_released_numbers_alone(monkeypatch, na
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "P3GM that refines"])
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 def test_arrays_are_trained_on_by_units(monkeypatch, name, weighting):
-    synth, plan = _fit(monkeypatch, name, array=True, unit_weighting=weighting, bounds=(-20, 20), classes=list("xyz"))
-    assert plan.unit == PrivacyUnit("pid", 2, weighting)
+    synth, plan = _fit(
+        monkeypatch,
+        name,
+        array=True,
+        unit=PrivacyUnit("pid", weighting=weighting),
+        bounds=(-20, 20),
+        classes=list("xyz"),
+    )
+    assert plan.unit == BoundedUnit("pid", 2, weighting)
     assert plan.expected_batch_size == pytest.approx({"rows": 75, "units": 50}[weighting], abs=5)
     X, y = synth.sample(5)
     assert X.shape == (5, 2)
@@ -83,7 +104,7 @@ def test_arrays_are_trained_on_by_units(monkeypatch, name, weighting):
 
 
 def test_a_mixture_keeps_the_number_of_units(monkeypatch):
-    how = {"unit_weighting": "units", "prior": "mixture", "em_steps": 1, "bounds": (-20, 20)}
+    how = {"unit": PrivacyUnit("pid", weighting="units"), "prior": LatentMixture(n_iter=1), "bounds": (-20, 20)}
     _, plan = _fit(monkeypatch, "P3GM with the network of the paper", array=True, **how)
     assert plan.expected_batch_size == pytest.approx(50, abs=5)
 
