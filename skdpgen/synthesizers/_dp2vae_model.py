@@ -12,11 +12,10 @@ from scipy.special import expit, logsumexp
 
 from ..data.frames import FrameRows
 from ..exceptions import UtilityWarning
-from ..generators.components import spread_components
 from ..generators.gaussians import full_covariances
 from ..utils.printing import listed
 from ._frame_model import FrameModel
-from ._moment_start import INITIAL_ROWS, draw_rows, facts_state, release_moments, restore_facts
+from ._moment_start import draw_components, draw_rows, facts_state, release_moments, restore_facts
 from ._released import CHUNK_ROWS, ReleasedModel, level_probabilities
 from ._vae_model import release_class_counts, sizes_by_counts
 
@@ -327,7 +326,7 @@ def _synthetic_rows(model, settings, fit):
     if isinstance(model, FrameModel):
         x, drawn = draw_rows(model, fit.stream)
         return x, None, drawn
-    drawn = spread_components(INITIAL_ROWS, model.component_weights, fit.stream)
+    drawn = draw_components(model, fit.stream)
     x, latents = rows_and_latents(model.generator, drawn, settings.networks.n_components, fit.stream)
     low, high = model.codec.box
     return (x - low) / (high - low), latents, drawn

@@ -13,13 +13,13 @@ from ._checkpoint import codec_of
 from ._frame_model import FrameModel, fit_frame_model
 
 __all__ = [
-    "INITIAL_ROWS", "draw_rows", "facts_state", "moment_phases", "release_moments", "restore_facts", "train_on_rows",
+    "draw_components", "draw_rows", "facts_state", "moment_phases", "release_moments", "restore_facts", "train_on_rows",
 ]  # fmt: skip
 
 # Rows drawn from the released moments.
-INITIAL_ROWS = 40_000
+_ROWS = 40_000
 # Ordinary training on them: the rate of Adam falls to a twentieth. And the records of a group of a divergence.
-_STEPS, _BATCH, _RATE, _FALL = 2_000, 128, 2e-3, 0.05
+_BATCH, _RATE, _FALL = 128, 2e-3, 0.05
 _GROUP_SIZE = 16
 
 
@@ -70,6 +70,11 @@ def restore_facts(rows, state):
     return codec, state["counts"], moments
 
 
+def draw_components(moments, stream):
+    """Components of the synthetic rows: classes, where there are any."""
+    return spread_components(_ROWS, moments.component_weights, stream)
+
+
 def draw_rows(moments, stream):
     """Rows drawn from released moments, which are free to train on.
 
@@ -80,12 +85,12 @@ def draw_rows(moments, stream):
     components : int array of shape (n_rows,)
         Their classes, 0 without any.
     """
-    components = spread_components(INITIAL_ROWS, moments.component_weights, stream)
+    components = draw_components(moments, stream)
     drawn = moments.draw(components, stream)
     return (moments.codec.one_hot(drawn) if isinstance(moments, FrameModel) else drawn), components
 
 
-def train_on_rows(module, x, network):
+def train_on_rows(module, x, steps, network):
     """Train an autoencoder in place on synthetic rows, by the loss of records and that of groups.
 
     Parameters
@@ -93,6 +98,7 @@ def train_on_rows(module, x, network):
     module : PriVAEModule
     x : float32 array of shape (n_rows, n_features [+ n_labels])
         A function of what was released.
+    steps : int
     network : Network
         Its seed is that of all draws.
     """
@@ -103,14 +109,14 @@ def train_on_rows(module, x, network):
     device = next(module.parameters()).device
     generator, x = torch.Generator().manual_seed(network.seed), torch.from_numpy(x)
     optimizer = torch.optim.Adam([p for p in module.parameters() if p.requires_grad], lr=_RATE)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, _FALL, total_iters=_STEPS)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, _FALL, total_iters=steps)
     n_groups = _BATCH // _GROUP_SIZE
 
     def normals(*shape):
         return torch.randn(*shape, generator=generator).to(device)
 
     module.train()
-    for step in progress_bar(range(_STEPS), shown=network.progress, phase="start from released moments", unit="step"):
+    for step in progress_bar(range(steps), shown=network.progress, phase="start from released moments", unit="step"):
         batch = x[torch.randint(len(x), (_BATCH,), generator=generator)].to(device)
         noise = normals(_BATCH, *module.noise_shape)
         optimizer.zero_grad()

@@ -35,7 +35,10 @@ VAE_CONSTRAINTS = {
     "beta": [Interval(Real, 0, None, closed="left")],
     "likelihood": [StrOptions({"auto", "bernoulli", "gaussian", "laplace"})],
 }
-_START = {"start": [StrOptions({"random", "moments"})]}
+_START = {
+    "start": [StrOptions({"random", "moments"})],
+    "start_steps": [Interval(Integral, 0, None, closed="left")],
+}
 
 
 class LikelihoodSynthesizer(BaseSynthesizer):
@@ -214,6 +217,8 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         Parameters with which the networks start: random ones, or those of an ordinary training on 40,000 synthetic
         rows of released moments (as of `MomentSynthesizer`), which take four fifths of the budget. "moments" gives far
         better samples, and takes longer. Networks for images are then dense, and `image_shape` is that of the moments.
+    start_steps : int, default=2000
+        Steps on these synthetic rows; only for ``start="moments"``.
     net : DPNet or None, default=None
         `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
         ``net__module__n_hidden``, ``net__module__encoder``, ``net__module__decoder``. None: a `DPNet` of `PriVAEModule`
@@ -322,6 +327,7 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         batch_size=None,
         epochs=None,
         start="random",
+        start_steps=2000,
         net=None,
         checkpoint=None,
         unit=None,
@@ -343,7 +349,8 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         self.divergence, self.alpha = divergence, alpha
         self.n_groups, self.group_gradient_bound, self.aggregation = n_groups, group_gradient_bound, aggregation
         self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
-        self.gradient_bound, self.start, self.net, self.checkpoint = gradient_bound, start, net, checkpoint
+        self.gradient_bound, self.start, self.start_steps = gradient_bound, start, start_steps
+        self.net, self.checkpoint = net, checkpoint
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.unit_weighting, self.missing_unit = unit_weighting, missing_unit
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
@@ -392,6 +399,8 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         Parameters with which the networks start: random ones, or those of an ordinary training on 40,000 synthetic
         rows of released moments (as of `MomentSynthesizer`), which take four fifths of the budget. "moments" gives far
         better samples, and takes longer. Networks for images are then dense, and `image_shape` is that of the moments.
+    start_steps : int, default=2000
+        Steps on these synthetic rows; only for ``start="moments"``.
     net : DPNet or None, default=None
         `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
         ``net__module__n_hidden``, ``net__module__encoder``, ``net__module__decoder``. None: a `DPNet` of `PriVAEModule`
@@ -473,6 +482,7 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         batch_size=None,
         epochs=None,
         start="random",
+        start_steps=2000,
         net=None,
         checkpoint=None,
         unit=None,
@@ -492,7 +502,8 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         self.likelihood = likelihood
         self.beta = beta
         self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
-        self.gradient_bound, self.start, self.net, self.checkpoint = gradient_bound, start, net, checkpoint
+        self.gradient_bound, self.start, self.start_steps = gradient_bound, start, start_steps
+        self.net, self.checkpoint = net, checkpoint
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.unit_weighting, self.missing_unit = unit_weighting, missing_unit
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress

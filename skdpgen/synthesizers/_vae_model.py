@@ -92,7 +92,7 @@ class GroupSettings:
 
 @dataclass(frozen=True, eq=False)
 class VAESettings:
-    """A variational autoencoder and its training; `from_moments`: it starts from synthetic rows of released moments."""
+    """A variational autoencoder and its training; `start_steps`: on rows of released moments, or None."""
 
     n_components: int
     beta: float
@@ -102,7 +102,7 @@ class VAESettings:
     network: Network
     prior: object = "normal"
     groups: GroupSettings | None = None
-    from_moments: bool = False
+    start_steps: int | None = None
 
     def make_prior(self):
         """The prior; a module that the user gave, as a copy: training must not change a parameter of the estimator."""
@@ -129,7 +129,7 @@ def vae_settings(parameters, defaults, seed):
     ValueError
         Parameters that contradict one another, or that would do nothing in this combination.
     """
-    given = resolve_parameters(parameters, defaults)
+    given = resolve_parameters(parameters, defaults, acts={"start_steps": ("start", ("moments",))})
     shared = {name: given[name] for name in ("n_components", "beta", "likelihood", "image_shape")}
     shared["training"] = Training(given["sampling_rate"], given["steps"], given["gradient_bound"])
     shared["network"] = Network.of(given, seed)
@@ -153,8 +153,8 @@ def vae_settings(parameters, defaults, seed):
         alpha = _ALPHA if groups["alpha"] is None else groups["alpha"]
         n_groups = 1 if whole else groups["n_groups"]
         shared["groups"] = GroupSettings(divergence, alpha, n_groups, groups["group_gradient_bound"], aggregation)
-    start = given.get("start", "random") == "moments"
-    return VAESettings(**shared, prior=given.get("prior", "normal"), from_moments=start)
+    start_steps = given["start_steps"] if given.get("start") == "moments" else None
+    return VAESettings(**shared, prior=given.get("prior", "normal"), start_steps=start_steps)
 
 
 def resolve_training(settings, n_rows, relation, **sizes):
@@ -175,7 +175,7 @@ def resolve_training(settings, n_rows, relation, **sizes):
 # ---- budget -------------------------------------------------------------------------------------------------------
 def plan_phases(rows, settings, bounds_share, relation):
     """Return the phases of a fit, in the order of their releases; between units the number of rows is private."""
-    learned, from_moments = list(rows.phases(bounds_share)), getattr(settings, "from_moments", False)
+    learned, from_moments = list(rows.phases(bounds_share)), getattr(settings, "start_steps", None) is not None
     if not from_moments and (relation != "replace_one" or has_classes(rows)):
         learned.append(Phase("counts", COUNT_SHARE))
     rest = remaining_share(learned, f"bounds_share={bounds_share} leaves nothing to the training")
@@ -258,7 +258,7 @@ def make_net(settings, n_features, n_labels, likelihood, *, plan=None, progress_
     expected = 1.0 if plan is None else plan.expected_batch_size / getattr(plan, "n_groups", 1)
     average = [("average", ParameterAverage(DEFAULT_AVERAGE))]
     own = {"lr": DEFAULT_LEARNING_RATE}
-    if settings.from_moments:
+    if settings.start_steps is not None:
         own = {"lr": _REFINING_RATE, "module__n_hidden": _REFINED_UNITS}
     return settings.network.make(
         lambda: DPNet(PriVAEModule, callbacks=average, **own),
@@ -272,7 +272,7 @@ def make_net(settings, n_features, n_labels, likelihood, *, plan=None, progress_
         alpha=0.0 if groups is None else groups.alpha,
         beta=settings.beta,
         n_labels=n_labels,
-        image_shape=None if settings.from_moments else settings.image_shape,
+        image_shape=settings.image_shape if settings.start_steps is None else None,
     )
 
 
@@ -572,7 +572,7 @@ def _release_facts(rows, settings, fit):
     moments : ArrayModel, FrameModel or None
         Of the released moments, where the network starts from them.
     """
-    if settings.from_moments:
+    if settings.start_steps is not None:
         codec, counts, moments = release_moments(rows, fit, settings.network.progress)
         return codec, encode_rows(rows, codec, settings), counts, moments
     codec = learn_codec(rows, fit)
@@ -680,7 +680,8 @@ def fit_vae_model(rows, settings, fit):
     net.fit_file = fit.checkpoint
     net.initialize()
     if moments is not None and (fit.checkpoint is None or fit.checkpoint.training is None):
-        train_on_rows(net.module_, _with_labels(*draw_rows(moments, fit.stream), codec), settings.network)
+        synthetic = _with_labels(*draw_rows(moments, fit.stream), codec)
+        train_on_rows(net.module_, synthetic, settings.start_steps, settings.network)
     net.partial_fit(x, groups=rows.unit_codes)
     module = net.module_.cpu().eval()
     module.divergence = None  # a function of the user's own has no place in a released model
