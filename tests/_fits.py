@@ -158,6 +158,16 @@ FITS = {
     ),
     "arrays, whole-batch net": lambda: (_privae(divergence="mmd", aggregation="micro"), X),
     "frame, termwise net": lambda: (_privae(divergence="mmd", prior="mixture", n_groups=3, target="job"), FRAME),
+    "arrays, net from moments": lambda: (
+        _privae(divergence="mmd", n_groups=3, start="moments", start_steps=2),
+        X,
+        Y,
+    ),
+    "frame, net from tables": lambda: (
+        DPVAESynthesizer(net=_vae(), start="moments", start_steps=2, **_SHALLOW),
+        FRAME,
+        Y,
+    ),
     "frame, DP-VAE net": lambda: (DPVAESynthesizer(net=_vae(), **_SHALLOW), FRAME, Y),
     "arrays, subsets": lambda: (_subsets(start_steps=2), X, Y),
     "arrays, one subset a step": lambda: (

@@ -40,7 +40,7 @@ from skdpgen.nn import (
     PriVAEModule,
     TableRefinementModule,
 )
-from skdpgen.synthesizers import _dp2vae_model
+from skdpgen.synthesizers import _moment_start
 from skdpgen.synthesizers import _p3gm as _p3gm_module
 from skdpgen.tabular import Boolean, Categorical, Datetime, Identifier, Numeric, Schema
 from skdpgen.testing import check_noninterference
@@ -257,7 +257,7 @@ def _short():
     steps, fit_tables.__kwdefaults__["n_iter"] = fit_tables.__kwdefaults__["n_iter"], 2
     with contextlib.ExitStack() as stack:
         stack.enter_context(patch.object(_p3gm_module, "_WARM_ROWS", 300))
-        stack.enter_context(patch.object(_dp2vae_model, "_INITIAL_ROWS", 300))
+        stack.enter_context(patch.object(_moment_start, "_ROWS", 300))
         try:
             yield
         finally:
@@ -271,6 +271,7 @@ _DEEP = {"decoder": "net", "warm_start_steps": 1, **_NET}
 _REFINES = {"decoder": "net", "net": DPNet(TableRefinementModule, module__n_hidden=4), **_NET}
 _CLASSES = ["bread", "salt", "wine", "a word that is nowhere else", "a third word"]
 _PIXELS = {"image_shape": (4, 4)}
+_MOMENTS = {"start": "moments", "start_steps": 1}
 
 
 def _p3gm(**parameters):
@@ -404,6 +405,10 @@ CASES = {
     "whole-batch net": Case(_privae("mmd", aggregation="micro"), "array"),
     "DP-VAE": Case(_dpvae(), "array, classes"),
     "DP-VAE, frame": Case(_dpvae(target="late"), "frame"),
+    "DP-VAE from moments": Case(_dpvae(**_MOMENTS), "array, classes"),
+    "DP-VAE from moments, frame": Case(_dpvae(target="late", **_MOMENTS), "frame"),
+    "DP-VAE from moments of images": Case(_dpvae(**_MOMENTS, **_PIXELS), "images, classes", back=True),
+    "termwise net from moments, replace_one": Case(_privae("mmd", neighboring=REPLACE, **_MOMENTS), "array"),
     "subsets": Case(_dp2vae(), "array, classes"),
     "subsets of images": Case(_dp2vae(**_PIXELS), "images, classes"),
     "subsets, one a step, replace_one": Case(

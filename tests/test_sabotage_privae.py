@@ -8,12 +8,13 @@ import test_privae_module
 import test_termwise
 import test_whole_batch
 from _fits import ledger_is_what_ran, nothing_private_is_kept
-from _sabotage import Claim, after, assert_caught, mutant_ids
+from _noninterference import noninterference
+from _sabotage import Claim, after, assert_caught, before, mutant_ids
 
 from skdpgen.dpsgd import TermwiseAggregate, TermwisePlan, WholeBatchAggregate, WholeBatchPlan
 from skdpgen.dpsgd import _termwise as termwise_module
 from skdpgen.nn import UserDivergence
-from skdpgen.synthesizers import _vae_model
+from skdpgen.synthesizers import _moment_start, _vae_model
 
 AR, RO = "add_or_remove_one", "replace_one"
 SENSITIVITY = {
@@ -189,6 +190,25 @@ MUTANTS = [
         "denominator from the exact row count",
         [LEDGER["arrays, termwise net"], LEDGER["frame, DP-VAE net"]],
         (_vae_model.sizes_by_counts, ("$fit.sample_size($rows, $counted)", "float(len($rows))")),
+    ),
+    (
+        "ordinary training on private rows in place of synthetic ones",
+        [Claim(noninterference, "DP-VAE from moments")],
+        (
+            _vae_model.fit_vae_model,
+            before("$net.partial_fit($x, groups=$units)", "train_on_rows($net.module_, $x, 2, $2.network)"),
+        ),
+    ),
+    (
+        "exact counts beside released moments",
+        [Claim(noninterference, "DP-VAE from moments")],
+        (
+            _moment_start.release_moments,
+            (
+                "$moments.counted * $moments.class_ratio",
+                "np.bincount($1.codes + 1, minlength=$moments.codec.n_classes + 1)[1:].astype(float)",
+            ),
+        ),
     ),
     (
         "training rows kept in the encoder",

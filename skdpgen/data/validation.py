@@ -68,13 +68,15 @@ def validate_input(estimator, X, y, groups=None, *, conditional=True):
     )
 
 
-def read_vectors(estimator, X, y, groups=None):
+def read_vectors(estimator, X, y, groups=None, *, images=False):
     """Validate the data for a network, which takes rows as they are: no norm of a row is learned, none is clipped.
 
     Parameters
     ----------
     estimator, X, y, groups
         As in `validate_input`.
+    images : bool, default=False
+        Whether moments of the rows are released, which of images are those of their low frequencies.
 
     Returns
     -------
@@ -94,7 +96,9 @@ def read_vectors(estimator, X, y, groups=None):
     # no row is clipped as a whole, its gradient is: the norm bound is that of the unit box
     box = float(X.shape[1] + 1) ** 0.5
     ids = None if unit is None else read_groups(groups, len(X), unit, estimator._asked_unit.missing)
-    rows = ArrayRows(X, y, bounds=estimator.bounds, l2_bound=box, image_shape=None, ids=ids, **shared)
+    rows = ArrayRows(
+        X, y, bounds=estimator.bounds, l2_bound=box, image_shape=shape if images else None, ids=ids, **shared
+    )
     if shape is not None and rows.numeric_target:
         raise InvalidInputError("images take classes as y, not numbers")
     return rows

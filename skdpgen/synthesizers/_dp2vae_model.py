@@ -12,15 +12,12 @@ from scipy.special import expit, logsumexp
 
 from ..data.frames import FrameRows
 from ..exceptions import UtilityWarning
-from ..generators.components import spread_components
 from ..generators.gaussians import full_covariances
 from ..utils.printing import listed
-from ._array_model import ArrayModel, fit_array_model
-from ._budget import MomentSettings
-from ._checkpoint import codec_of
-from ._frame_model import FrameModel, fit_frame_model
+from ._frame_model import FrameModel
+from ._moment_start import draw_components, draw_rows, facts_state, release_moments, restore_facts
 from ._released import CHUNK_ROWS, ReleasedModel, level_probabilities
-from ._vae_model import positive_counts, release_class_counts
+from ._vae_model import release_class_counts, sizes_by_counts
 
 __all__ = [
     "DP2VAEModel",
@@ -37,8 +34,7 @@ _SCORE_LATENTS = 256
 # Stage 1 and refreshments: the rate of Adam, and the steps of one refreshment. Stage 2: the decay of the exponential
 # average of the decoder that is released.
 _ENCODER_RATE, _REFINE_STEPS, _AVERAGING = 1e-3, 1, 0.99
-# Synthetic rows of released moments, and how the networks are trained on them.
-_INITIAL_ROWS = 40_000
+# How the networks are trained on synthetic rows of released moments.
 _INITIAL_RATE, _INITIAL_BATCH = 3e-3, 128
 
 
@@ -254,16 +250,13 @@ def fit_dp2vae_model(rows, settings, fit):
     DP2VAEModel
     """
     codec, counts, moments = fit.facts(
-        lambda: release_facts(rows, settings, fit), _facts_state, lambda state: _restore_facts(rows, state)
+        lambda: release_facts(rows, settings, fit),
+        lambda facts: facts_state(*facts),
+        lambda state: restore_facts(rows, state),
     )
     plan = subset_plan(settings, fit)
-    counted = max(1.0, float(counts.sum()))
-    if moments is not None and "row_count" in fit.noise:  # released once, with the moments
-        row_count = moments.row_count
-    else:
-        row_count = fit.sample_size(rows, counted)
-    weights = positive_counts(counts)
-    _warn_of_what_is_rare(settings.subsets.n_subsets, codec, weights, fit.step_size(row_count, counted), rows.unit)
+    row_count, weights, step_size = sizes_by_counts(counts, rows, fit, moments)
+    _warn_of_what_is_rare(settings.subsets.n_subsets, codec, weights, step_size, rows.unit)
     x, classes, width = _encoded(rows, codec)
     likelihood, name, n_outputs = _make_likelihood(rows, settings.networks, codec, width)
     encoder, decoder = make_networks(settings.networks, width, codec.n_classes, n_outputs)
@@ -308,7 +301,7 @@ def release_facts(rows, settings, fit):
     """
     noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
     if settings.initial_steps is not None:
-        return _release_moments(rows, settings, fit)
+        return release_moments(rows, fit, settings.progress)
     if isinstance(rows, FrameRows):
         codec, _ = rows.learn(noise, fit.plan.extra_delta, rng, neighboring)
         classes, n_rows = codec.codes(rows.frame)[1], len(rows.frame)
@@ -317,34 +310,6 @@ def release_facts(rows, settings, fit):
         codec = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, n_frequencies=sides)
         classes, n_rows = rows.codes, len(rows)
     return codec, release_class_counts(codec, n_rows, classes, fit, rows.unit_sizes), None
-
-
-def _release_moments(rows, settings, fit):
-    """The moments of `MomentSynthesizer`."""
-    model = MomentSettings(progress=settings.progress)
-    if isinstance(rows, FrameRows):
-        model = fit_frame_model(rows, model, fit)
-        return model.codec, np.maximum(model.latent_model.class_counts, 0.0), model
-    model = fit_array_model(rows, model, fit)
-    return model.codec, model.counted * model.class_ratio, model
-
-
-def _facts_state(facts):
-    """What a checkpoint holds of the releases before the training."""
-    codec, counts, moments = facts
-    own = {"codec": codec.to_state()} if moments is None else {"moments": moments.to_state()}
-    return {"counts": counts, **own}
-
-
-def _restore_facts(rows, state):
-    """What `release_facts` returned, by the releases in a checkpoint."""
-    moments = None
-    if "moments" in state:
-        kinds = {"array": ArrayModel, "frame": FrameModel}
-        moments = kinds[state["moments"]["kind"]].from_state(state["moments"])
-    codec = codec_of(state["codec"]) if moments is None else moments.codec
-    rows.follow(codec)
-    return codec, state["counts"], moments
 
 
 def _restore_networks(encoder, decoder, auxiliary, checkpoint):
@@ -358,9 +323,10 @@ def _restore_networks(encoder, decoder, auxiliary, checkpoint):
 
 def _synthetic_rows(model, settings, fit):
     """Rows drawn by released moments, which are free to train on: the rows, their latents or None, their classes."""
-    drawn = spread_components(_INITIAL_ROWS, model.component_weights, fit.stream)
     if isinstance(model, FrameModel):
-        return model.codec.one_hot(model.draw(drawn, fit.stream)), None, drawn
+        x, drawn = draw_rows(model, fit.stream)
+        return x, None, drawn
+    drawn = draw_components(model, fit.stream)
     x, latents = rows_and_latents(model.generator, drawn, settings.networks.n_components, fit.stream)
     low, high = model.codec.box
     return (x - low) / (high - low), latents, drawn

@@ -35,6 +35,10 @@ VAE_CONSTRAINTS = {
     "beta": [Interval(Real, 0, None, closed="left")],
     "likelihood": [StrOptions({"auto", "bernoulli", "gaussian", "laplace"})],
 }
+_START = {
+    "start": [StrOptions({"random", "moments"})],
+    "start_steps": [Interval(Integral, 0, None, closed="left")],
+}
 
 
 class LikelihoodSynthesizer(BaseSynthesizer):
@@ -42,7 +46,7 @@ class LikelihoodSynthesizer(BaseSynthesizer):
 
     def _read(self, X, y, groups=None):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""
-        rows = read_vectors(self, X, y, groups)
+        rows = read_vectors(self, X, y, groups, images=getattr(self, "start", None) == "moments")
         if isinstance(rows, FrameRows):
             if self.likelihood != "auto":
                 raise ValueError("likelihood= is for arrays: a DataFrame has one categorical distribution a column")
@@ -107,8 +111,9 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
         **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
         released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
         declared (at its part of `budget_split`; learned categories also spend a tenth of `delta`), one for the counts
-        of the classes (of all rows, without classes; none where only the public number of rows is needed), one for the
-        number of rows where each unit counts 1, and `steps` Poisson-sampled ones, which sample units.
+        of the classes (of all rows, without classes; none where only the public number of rows is needed) or, with
+        ``start="moments"``, those of the moments, one for the number of rows where each unit counts 1, and `steps`
+        Poisson-sampled ones, which sample units.
         """
         return self._fit(X, y, groups)
 
@@ -209,10 +214,16 @@ class PriVAESynthesizer(BaseVAESynthesizer):
     batch_size, epochs : int or None, default=None
         Expected number of records in a step, and number of passes over the rows; they set `sampling_rate` and `steps`.
         Only under "replace_one" without `unit`, where the number of rows is public.
+    start : {"random", "moments"}, default="random"
+        Parameters with which the networks start: random ones, or those of an ordinary training on 40,000 synthetic
+        rows of released moments (as of `MomentSynthesizer`), which take four fifths of the budget. "moments" gives far
+        better samples, and takes longer. Networks for images are then dense, and `image_shape` is that of the moments.
+    start_steps : int, default=2000
+        Steps on these synthetic rows; only for ``start="moments"``.
     net : DPNet or None, default=None
         `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
         ``net__module__n_hidden``, ``net__module__encoder``, ``net__module__decoder``. None: a `DPNet` of `PriVAEModule`
-        with Adam at 5e-3 and a `ParameterAverage` of .99.
+        with Adam at 5e-3 (1e-3 and 300 hidden units with ``start="moments"``) and a `ParameterAverage` of .99.
     checkpoint : str, path or None, default=None
         File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
@@ -276,6 +287,7 @@ class PriVAESynthesizer(BaseVAESynthesizer):
 
     _parameter_constraints = {
         **VAE_CONSTRAINTS,
+        **_START,
         "divergence": [StrOptions({"mmd", "kl_prior"}), callable, None],
         "prior": [StrOptions({"normal", "sparse", "mixture"}), HasMethods(["log_prob", "sample"])],
         "alpha": [Interval(Real, 0, None, closed="left"), None],
@@ -313,6 +325,8 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         steps=500,
         batch_size=None,
         epochs=None,
+        start="random",
+        start_steps=2000,
         net=None,
         checkpoint=None,
         unit=None,
@@ -332,7 +346,8 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         self.divergence, self.alpha = divergence, alpha
         self.n_groups, self.group_gradient_bound, self.aggregation = n_groups, group_gradient_bound, aggregation
         self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
-        self.gradient_bound, self.net, self.checkpoint = gradient_bound, net, checkpoint
+        self.gradient_bound, self.start, self.start_steps = gradient_bound, start, start_steps
+        self.net, self.checkpoint = net, checkpoint
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
@@ -377,10 +392,16 @@ class DPVAESynthesizer(BaseVAESynthesizer):
     batch_size, epochs : int or None, default=None
         Expected number of records in a step, and number of passes over the rows; they set `sampling_rate` and `steps`.
         Only under "replace_one" without `unit`, where the number of rows is public.
+    start : {"random", "moments"}, default="random"
+        Parameters with which the networks start: random ones, or those of an ordinary training on 40,000 synthetic
+        rows of released moments (as of `MomentSynthesizer`), which take four fifths of the budget. "moments" gives far
+        better samples, and takes longer. Networks for images are then dense, and `image_shape` is that of the moments.
+    start_steps : int, default=2000
+        Steps on these synthetic rows; only for ``start="moments"``.
     net : DPNet or None, default=None
         `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
         ``net__module__n_hidden``, ``net__module__encoder``, ``net__module__decoder``. None: a `DPNet` of `PriVAEModule`
-        with Adam at 5e-3 and a `ParameterAverage` of .99.
+        with Adam at 5e-3 (1e-3 and 300 hidden units with ``start="moments"``) and a `ParameterAverage` of .99.
     checkpoint : str, path or None, default=None
         File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
@@ -430,7 +451,7 @@ class DPVAESynthesizer(BaseVAESynthesizer):
     ((500, 64), (500,))
     """
 
-    _parameter_constraints = VAE_CONSTRAINTS
+    _parameter_constraints = {**VAE_CONSTRAINTS, **_START}
 
     def __init__(
         self,
@@ -455,6 +476,8 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         steps=500,
         batch_size=None,
         epochs=None,
+        start="random",
+        start_steps=2000,
         net=None,
         checkpoint=None,
         unit=None,
@@ -472,6 +495,7 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         self.likelihood = likelihood
         self.beta = beta
         self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
-        self.gradient_bound, self.net, self.checkpoint = gradient_bound, net, checkpoint
+        self.gradient_bound, self.start, self.start_steps = gradient_bound, start, start_steps
+        self.net, self.checkpoint = net, checkpoint
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress

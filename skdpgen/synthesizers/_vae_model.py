@@ -15,7 +15,7 @@ from ..generators.components import spread_components
 from ..mechanisms import add_gaussian, histogram
 from ..utils.file_checks import check_size
 from ._budget import COUNT_SHARE, Network, Training, check_device, remaining_share, resolve_parameters, resolve_sampling
-from ._checkpoint import codec_of
+from ._moment_start import draw_rows, facts_state, moment_phases, release_moments, restore_facts, train_on_rows
 from ._released import CHUNK_ROWS, ReleasedModel
 
 __all__ = [
@@ -47,6 +47,9 @@ _GROUP_SIZE, _GROUP_SHARE = 16, 0.2
 # The default net takes steps as long as noisy gradients allow. An average of the released parameters over about 100
 # steps removes much of the noise.
 DEFAULT_LEARNING_RATE, DEFAULT_AVERAGE = 5e-3, 0.99
+# With start="moments": the share of the moments, which remain most of the model, the rate of the default net, and its
+# hidden units, more than where the noise has to teach them everything.
+_MOMENT_SHARE, _REFINING_RATE, _REFINED_UNITS = 0.8, 1e-3, 300
 
 
 # ---- settings -----------------------------------------------------------------------------------------------------
@@ -89,7 +92,7 @@ class GroupSettings:
 
 @dataclass(frozen=True, eq=False)
 class VAESettings:
-    """A variational autoencoder and its training."""
+    """A variational autoencoder and its training; `start_steps`: on rows of released moments, or None."""
 
     n_components: int
     beta: float
@@ -99,6 +102,7 @@ class VAESettings:
     network: Network
     prior: object = "normal"
     groups: GroupSettings | None = None
+    start_steps: int | None = None
 
     def make_prior(self):
         """The prior; a module that the user gave, as a copy: training must not change a parameter of the estimator."""
@@ -125,7 +129,7 @@ def vae_settings(parameters, defaults, seed):
     ValueError
         Parameters that contradict one another, or that would do nothing in this combination.
     """
-    given = resolve_parameters(parameters, defaults)
+    given = resolve_parameters(parameters, defaults, acts={"start_steps": ("start", ("moments",))})
     shared = {name: given[name] for name in ("n_components", "beta", "likelihood", "image_shape")}
     shared["training"] = Training(given["sampling_rate"], given["steps"], given["gradient_bound"])
     shared["network"] = Network.of(given, seed)
@@ -149,7 +153,8 @@ def vae_settings(parameters, defaults, seed):
         alpha = _ALPHA if groups["alpha"] is None else groups["alpha"]
         n_groups = 1 if whole else groups["n_groups"]
         shared["groups"] = GroupSettings(divergence, alpha, n_groups, groups["group_gradient_bound"], aggregation)
-    return VAESettings(**shared, prior=given.get("prior", "normal"))
+    start_steps = given["start_steps"] if given.get("start") == "moments" else None
+    return VAESettings(**shared, prior=given.get("prior", "normal"), start_steps=start_steps)
 
 
 def resolve_training(settings, n_rows, relation, **sizes):
@@ -170,10 +175,13 @@ def resolve_training(settings, n_rows, relation, **sizes):
 # ---- budget -------------------------------------------------------------------------------------------------------
 def plan_phases(rows, settings, bounds_share, relation):
     """Return the phases of a fit, in the order of their releases; between units the number of rows is private."""
-    learned = list(rows.phases(bounds_share))
-    if relation != "replace_one" or has_classes(rows):
+    learned, from_moments = list(rows.phases(bounds_share)), getattr(settings, "start_steps", None) is not None
+    if not from_moments and (relation != "replace_one" or has_classes(rows)):
         learned.append(Phase("counts", COUNT_SHARE))
     rest = remaining_share(learned, f'"bounds": {bounds_share:g} of budget_split leaves nothing to the training')
+    if from_moments:
+        learned += moment_phases(rows, _MOMENT_SHARE * rest)
+        rest *= 1 - _MOMENT_SHARE
     return [*learned, settings.training.phase("training", rest)]
 
 
@@ -249,8 +257,11 @@ def make_net(settings, n_features, n_labels, likelihood, *, plan=None, progress_
     groups = settings.groups
     expected = 1.0 if plan is None else plan.expected_batch_size / getattr(plan, "n_groups", 1)
     average = [("average", ParameterAverage(DEFAULT_AVERAGE))]
+    own = {"lr": DEFAULT_LEARNING_RATE}
+    if settings.start_steps is not None:
+        own = {"lr": _REFINING_RATE, "module__n_hidden": _REFINED_UNITS}
     return settings.network.make(
-        lambda: DPNet(PriVAEModule, lr=DEFAULT_LEARNING_RATE, callbacks=average),
+        lambda: DPNet(PriVAEModule, callbacks=average, **own),
         plan,
         progress_text,
         n_features=n_features,
@@ -261,7 +272,7 @@ def make_net(settings, n_features, n_labels, likelihood, *, plan=None, progress_
         alpha=0.0 if groups is None else groups.alpha,
         beta=settings.beta,
         n_labels=n_labels,
-        image_shape=settings.image_shape,
+        image_shape=settings.image_shape if settings.start_steps is None else None,
     )
 
 
@@ -549,7 +560,7 @@ def encode_rows(rows, codec, settings):
 
 
 def _release_facts(rows, settings, fit):
-    """Make the releases before the training: facts that were not declared, and the counts of the classes.
+    """Make the releases before the training: facts that were not declared, and moments or counts of the classes.
 
     Returns
     -------
@@ -558,10 +569,15 @@ def _release_facts(rows, settings, fit):
         From `encode_rows`; private.
     counts : array of shape (n_classes,)
         Ones where nothing had to be counted.
+    moments : ArrayModel, FrameModel or None
+        Of the released moments, where the network starts from them.
     """
+    if settings.start_steps is not None:
+        codec, counts, moments = release_moments(rows, fit, settings.network.progress)
+        return codec, encode_rows(rows, codec, settings), counts, moments
     codec = learn_codec(rows, fit)
     x, classes, *_ = encoded = encode_rows(rows, codec, settings)
-    return codec, encoded, release_class_counts(codec, len(x), classes, fit, rows.unit_sizes)
+    return codec, encoded, release_class_counts(codec, len(x), classes, fit, rows.unit_sizes), None
 
 
 def release_class_counts(codec, n_rows, classes, fit, unit_sizes=None):
@@ -589,20 +605,23 @@ def release_class_counts(codec, n_rows, classes, fit, unit_sizes=None):
     return add_gaussian(counts, fit.noise["counts"], fit.rng, fit.neighboring)
 
 
-def sizes_by_counts(counts, rows, fit):
+def sizes_by_counts(counts, rows, fit, moments=None):
     """Numbers that follow from the released counts of the classes.
 
     Returns
     -------
     row_count : float
-        Released number of rows, or the public one.
+        Released number of rows, or the public one; that of `moments` where they have it.
     weights : array of shape (n_classes,)
         Of the classes in a sample: see `positive_counts`.
     step_size : float
         Rows, or units where each counts 1, of which `sampling_rate` draws a step.
     """
     counted = max(1.0, float(counts.sum()))
-    row_count = fit.sample_size(rows, counted)
+    if moments is not None and "row_count" in fit.noise:  # released once, with the moments
+        row_count = moments.row_count
+    else:
+        row_count = fit.sample_size(rows, counted)
     return row_count, positive_counts(counts), fit.step_size(row_count, counted)
 
 
@@ -613,13 +632,18 @@ def positive_counts(counts, n_parts=1):
 
 def _restore_facts(rows, settings, state):
     """What `_release_facts` returned, by the releases in a checkpoint."""
-    codec = codec_of(state["codec"])
-    rows.follow(codec)
-    return codec, encode_rows(rows, codec, settings), state["counts"]
+    codec, counts, moments = restore_facts(rows, state)
+    return codec, encode_rows(rows, codec, settings), counts, moments
+
+
+def _with_labels(x, classes, codec):
+    """Rows as the network takes them: with the one-hot class at the end, where there are classes."""
+    labels = classes[:, None] == np.arange(codec.n_classes)
+    return np.concatenate([x, labels], axis=1, dtype=np.float32)
 
 
 def fit_vae_model(rows, settings, fit):
-    """Make all releases of a VAE: facts that were not declared, counts of the classes, and the steps of DP-SGD.
+    """Make all releases of a VAE: facts that were not declared, counts or moments, and the steps of DP-SGD.
 
     Parameters
     ----------
@@ -631,12 +655,12 @@ def fit_vae_model(rows, settings, fit):
     -------
     VAEModel
     """
-    codec, (x, _, likelihood, widths), counts = fit.facts(
+    codec, (x, _, likelihood, widths), counts, moments = fit.facts(
         lambda: _release_facts(rows, settings, fit),
-        lambda facts: {"codec": facts[0].to_state(), "counts": facts[2]},
+        lambda facts: facts_state(facts[0], facts[2], facts[3]),
         lambda state: _restore_facts(rows, settings, state),
     )
-    row_count, weights, step_size = sizes_by_counts(counts, rows, fit)
+    row_count, weights, step_size = sizes_by_counts(counts, rows, fit, moments)
     train, enough = training_plan(settings, fit, step_size)
     if not enough:
         warnings.warn(
@@ -655,6 +679,9 @@ def fit_vae_model(rows, settings, fit):
     )
     net.fit_file = fit.checkpoint
     net.initialize()
+    if moments is not None and (fit.checkpoint is None or fit.checkpoint.training is None):
+        synthetic = _with_labels(*draw_rows(moments, fit.stream), codec)
+        train_on_rows(net.module_, synthetic, settings.start_steps, settings.network)
     net.partial_fit(x, groups=rows.unit_codes)
     module = net.module_.cpu().eval()
     module.divergence = None  # a function of the user's own has no place in a released model

@@ -75,6 +75,12 @@ FITS = {
         (X,),  # nothing is released before the training
     ),
     "dp-vae": (DPVAESynthesizer, TRAINED, (FRAME,)),
+    "dp-vae, from moments": (DPVAESynthesizer, {**TRAINED, "start": "moments", "start_steps": 3}, (FRAME,)),
+    "privae, from moments": (
+        PriVAESynthesizer,
+        {**TRAINED, "divergence": "mmd", "n_groups": 2, "start": "moments", "start_steps": 3},
+        (X, Y),
+    ),
     "dp-gm": (DPGMSynthesizer, {**TRAINED, "n_clusters": 2, "cluster_steps": 2}, (X, Y)),
     "dp2-vae": (DP2VAESynthesizer, {**SUBSETS, "start_steps": 3}, (X, Y)),
     "dp2-vae, drawn": (DP2VAESynthesizer, {**SUBSETS, "encoder_update": "on_query", "start": "random"}, (FRAME,)),

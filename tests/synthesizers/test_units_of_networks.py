@@ -36,6 +36,7 @@ MODELS = {
     "DP-CGAN": (DPCGANSynthesizer, _GAN),
     "DP-GM": (DPGMSynthesizer, _PARTS),
     "DP-VAE": (DPVAESynthesizer, _VAE),
+    "DP-VAE from moments": (DPVAESynthesizer, {**_VAE, "start": "moments", "start_steps": 1}),
     "PriVAE": (PriVAESynthesizer, _GROUPS),
     "PriVAE, whole batch": (PriVAESynthesizer, {**_VAE, "divergence": "mmd", "aggregation": "batch"}),
 }

@@ -1,0 +1,132 @@
+"""Released moments from which networks start: their release, and the synthetic rows that a network is trained on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..data.frames import FrameRows
+from ..generators.components import spread_components
+from ..utils.progress import progress_bar
+from ._array_model import ArrayModel, fit_array_model
+from ._budget import MomentSettings
+from ._checkpoint import codec_of
+from ._frame_model import FrameModel, fit_frame_model
+
+__all__ = [
+    "draw_components", "draw_rows", "facts_state", "moment_phases", "release_moments", "restore_facts", "train_on_rows",
+]  # fmt: skip
+
+# Rows drawn from the released moments.
+_ROWS = 40_000
+# Ordinary training on them: the rate of Adam falls to a twentieth. And the records of a group of a divergence.
+_BATCH, _RATE, _FALL = 128, 2e-3, 0.05
+_GROUP_SIZE = 16
+
+
+def moment_phases(rows, share):
+    """The phases of the moments, which share `share` of the budget."""
+    return rows.encoder_phases(share, class_norms=rows.may_have_class_norms)
+
+
+def release_moments(rows, fit, progress):
+    """Release what was not declared, and the moments of `MomentSynthesizer`.
+
+    Parameters
+    ----------
+    rows : ArrayRows or FrameRows
+    fit : ChargedFit
+    progress : bool
+
+    Returns
+    -------
+    codec : ArrayCodec or FrameCodec
+    counts : array of shape (n_classes,)
+        Released.
+    moments : ArrayModel or FrameModel
+        The model of the released moments.
+    """
+    settings = MomentSettings(progress=progress)
+    if isinstance(rows, FrameRows):
+        moments = fit_frame_model(rows, settings, fit)
+        return moments.codec, np.maximum(moments.latent_model.class_counts, 0.0), moments
+    moments = fit_array_model(rows, settings, fit)
+    return moments.codec, moments.counted * moments.class_ratio, moments
+
+
+def facts_state(codec, counts, moments):
+    """What a checkpoint holds of the releases before the training; `moments` may be None."""
+    own = {"codec": codec.to_state()} if moments is None else {"moments": moments.to_state()}
+    return {"counts": counts, **own}
+
+
+def restore_facts(rows, state):
+    """The codec, the counts and the model of the moments, or None, by the releases in a checkpoint."""
+    moments = None
+    if "moments" in state:
+        kinds = {"array": ArrayModel, "frame": FrameModel}
+        moments = kinds[state["moments"]["kind"]].from_state(state["moments"])
+    codec = codec_of(state["codec"]) if moments is None else moments.codec
+    rows.follow(codec)
+    return codec, state["counts"], moments
+
+
+def draw_components(moments, stream):
+    """Components of the synthetic rows: classes, where there are any."""
+    return spread_components(_ROWS, moments.component_weights, stream)
+
+
+def draw_rows(moments, stream):
+    """Rows drawn from released moments, which are free to train on.
+
+    Returns
+    -------
+    x : float64 array of shape (n_rows, n_features)
+        Scaled rows, or one-hot levels.
+    components : int array of shape (n_rows,)
+        Their classes, 0 without any.
+    """
+    components = draw_components(moments, stream)
+    drawn = moments.draw(components, stream)
+    return (moments.codec.one_hot(drawn) if isinstance(moments, FrameModel) else drawn), components
+
+
+def train_on_rows(module, x, steps, network):
+    """Train an autoencoder in place on synthetic rows, by the loss of records and that of groups.
+
+    Parameters
+    ----------
+    module : PriVAEModule
+    x : float32 array of shape (n_rows, n_features [+ n_labels])
+        A function of what was released.
+    steps : int
+    network : Network
+        Its seed is that of all draws.
+    """
+    import torch
+
+    from ..dpsgd._seeding import torch_seeded
+
+    device = next(module.parameters()).device
+    generator, x = torch.Generator().manual_seed(network.seed), torch.from_numpy(x)
+    optimizer = torch.optim.Adam([p for p in module.parameters() if p.requires_grad], lr=_RATE)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, _FALL, total_iters=steps)
+    n_groups = _BATCH // _GROUP_SIZE
+
+    def normals(*shape):
+        return torch.randn(*shape, generator=generator).to(device)
+
+    module.train()
+    for step in progress_bar(range(steps), shown=network.progress, phase="start from released moments", unit="step"):
+        batch = x[torch.randint(len(x), (_BATCH,), generator=generator)].to(device)
+        noise = normals(_BATCH, *module.noise_shape)
+        optimizer.zero_grad()
+        with torch_seeded(network.seed + step, {device}):  # of dropout
+            loss = module(batch, noise).mean()
+            if module.divergence is not None:
+                groups = (n_groups, _GROUP_SIZE)
+                members, prior = torch.ones(groups, device=device), normals(n_groups, *module.group_noise_shape)
+                parts = (batch.view(*groups, -1), members, noise.view(*groups, *module.noise_shape), prior)
+                loss = loss + module.group_losses(*parts).mean()
+            loss.backward()
+        optimizer.step()
+        schedule.step()
