@@ -13,7 +13,7 @@ from ._checkpoint import codec_of
 from ._frame_model import FrameModel, fit_frame_model
 
 __all__ = [
-    "draw_components", "draw_rows", "facts_state", "moment_phases", "release_moments", "restore_facts", "train_on_rows",
+    "draw_components", "draw_rows", "facts_state", "release_moments", "restore_facts", "train_on_rows",
 ]  # fmt: skip
 
 # Rows drawn from the released moments.
@@ -21,11 +21,6 @@ _ROWS = 40_000
 # Ordinary training on them: the rate of Adam falls to a twentieth. And the records of a group of a divergence.
 _BATCH, _RATE, _FALL = 128, 2e-3, 0.05
 _GROUP_SIZE = 16
-
-
-def moment_phases(rows, share):
-    """The phases of the moments, which share `share` of the budget."""
-    return rows.encoder_phases(share, class_norms=rows.may_have_class_norms)
 
 
 def release_moments(rows, fit, progress):

@@ -15,7 +15,7 @@ from ..generators.components import spread_components
 from ..mechanisms import add_gaussian, histogram
 from ..utils.file_checks import check_size
 from ._budget import COUNT_SHARE, Network, Training, check_device, remaining_share, resolve_parameters, resolve_sampling
-from ._moment_start import draw_rows, facts_state, moment_phases, release_moments, restore_facts, train_on_rows
+from ._moment_start import draw_rows, facts_state, release_moments, restore_facts, train_on_rows
 from ._released import CHUNK_ROWS, ReleasedModel
 
 __all__ = [
@@ -180,7 +180,7 @@ def plan_phases(rows, settings, bounds_share, relation):
         learned.append(Phase("counts", COUNT_SHARE))
     rest = remaining_share(learned, f'"bounds": {bounds_share:g} of budget_split leaves nothing to the training')
     if from_moments:
-        learned += moment_phases(rows, _MOMENT_SHARE * rest)
+        learned += rows.encoder_phases(_MOMENT_SHARE * rest, class_norms=rows.may_have_class_norms)
         rest *= 1 - _MOMENT_SHARE
     return [*learned, settings.training.phase("training", rest)]
 
