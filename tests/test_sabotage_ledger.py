@@ -9,9 +9,11 @@ import test_charged_plans as plans
 import test_charged_steps as steps
 import test_checkpoints as checkpoints
 import test_filter as rules
+import test_ledger as files
 import test_ledger_chain as chain
 from _sabotage import Claim, assert_caught, mutant_ids
 
+from skdpgen.accounting import _ledger as ledgers
 from skdpgen.accounting import _ledger_records as ledger_records
 from skdpgen.accounting import _receipt as receipt
 from skdpgen.accounting._filter import PrivacyFilter
@@ -61,6 +63,16 @@ MUTANTS = [
             FileLedger._state,
             ("$3 is not None and $3.stamp == $stamp and $same", "$3 is not None and $3.stamp == $stamp"),
         ),
+    ),
+    (
+        "charges that the disk may not have yet",
+        [Claim(files.test_charges_are_on_the_disk_before_they_are_confirmed)],
+        (FileLedger._run, ("'PRAGMA synchronous = EXTRA'", "'PRAGMA synchronous = OFF'")),
+    ),
+    (
+        "a ledger that replaces the one made meanwhile",
+        [Claim(files.test_of_two_that_create_one_ledger_the_second_leaves_it_alone)],
+        (ledgers.create_ledger_file, ("os.link($draft, $path)", "os.replace($draft, $path)")),
     ),
     (
         "thresholds of declared fits not counted",
