@@ -170,6 +170,19 @@ MUTANTS = [
         ),
     ),
     (
+        "a receipt for any rate",
+        [Claim(plans.a_receipt_covers_what_was_charged_and_each_release_once, name) for name in ("DP-SGD", "subsets")],
+        (
+            receipt._without,
+            ("$there._replace(count=1) == $row._replace(count=1)", "$there[:2] == $row[:2]"),
+        ),
+    ),
+    (
+        "a receipt that is read before it is locked",
+        [Claim(plans.one_charge_covers_one_plan_wherever_two_threads_meet, "term-wise")],
+        (receipt.Receipt.cover, ("with self._lock:\n    $body", "if True:\n    $body")),
+    ),
+    (
         "steps that are written to the ledger after they were run",
         [Claim(checkpoints.a_killed_training_goes_on_and_runs_no_step_twice)],
         (
