@@ -133,6 +133,9 @@ CLONES = [
 ]
 CARD_DIGEST = Claim(test_privacy_card.test_any_changed_field_breaks_the_digest)
 CARD_FIGURES = Claim(test_privacy_card.test_a_smaller_epsilon_or_more_noise_than_ran_is_caught)
+CARD_DELTA = Claim(
+    test_privacy_card.test_the_figures_of_a_fit_are_those_at_the_delta_that_stands_beside_them, "epsilon"
+)
 CARD_LEDGER = Claim(test_privacy_card.test_a_fit_missing_from_the_ledger_and_a_ledger_over_budget_are_caught)
 
 
@@ -507,6 +510,22 @@ MUTANTS = [
         "card edited, fit not in the ledger",
         [CARD_LEDGER],
         (PrivacyCard.verify, ("not $charged[$charge]", "False")),
+    ),
+    (
+        "the card of a fit that was declared and not made",
+        [Claim(test_privacy_card.test_only_a_charged_plan_gets_a_card)],
+        (
+            PrivacyCard.verify,
+            ("Counter($entry.charge for $entry in $all if $entry.used)", "Counter($entry.charge for $entry in $all)"),
+        ),
+    ),
+    (
+        "a card at the delta of the accountant",
+        [CARD_DELTA],
+        (
+            PrivacyCard.build.__func__,
+            ("epsilon_pld($1, $1.delta, $rest)", "epsilon_pld($1, $2.delta, $rest)"),
+        ),
     ),
 ]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from skdpgen import DPPCA, PrivateSearchCV
-from skdpgen.accounting import Phase, PrivacyAccountant, PrivacyCard, epsilon_pld
+from skdpgen.accounting import Phase, PrivacyAccountant, PrivacyCard, epsilon_pld, epsilon_rdp
 from skdpgen.accounting import _card as module
 from skdpgen.accounting._card import digest
 from skdpgen.dpsgd._subsets import SubsetPlan
@@ -66,6 +66,21 @@ def changed(content, trail):
     else:
         inner[trail[-1]] = old + "x"
     return content
+
+
+@pytest.mark.parametrize("name", ["epsilon", "epsilon_rdp"])
+def test_the_figures_of_a_fit_are_those_at_the_delta_that_stands_beside_them(name):
+    """A fit may have a smaller delta than its accountant, and then costs a larger epsilon there."""
+    accountant = PrivacyAccountant(3.0, 1e-5)
+    plan = accountant.calibrate(PHASES, label="P3GM", epsilon=1.0, delta=1e-7)
+    accountant.charge(plan.event, plan.label)
+    card = PrivacyCard.build(plan, accountant, model="P3GM", parameters={}, noise="secure")
+    at = {"epsilon": epsilon_pld, "epsilon_rdp": epsilon_rdp}[name]
+    assert card["fit"]["delta"] == 1e-7
+    assert (
+        card["fit"][name] == at(plan.event, 1e-7, "add_or_remove_one") > 1.1 * at(plan.event, 1e-5, "add_or_remove_one")
+    )
+    assert card.verify()["fit"] == {"epsilon": card["fit"]["epsilon"], "delta": 1e-7}
 
 
 @pytest.mark.parametrize("neighboring", ["add_or_remove_one", "replace_one"])
@@ -150,7 +165,13 @@ def test_only_a_charged_plan_gets_a_card():
     with pytest.raises(ValueError, match="was not charged"):
         PrivacyCard.build(plan, accountant, **build)
     accountant.charge(plan.event, plan.label)
-    PrivacyCard.build(plan, accountant, **build).verify()
+    card = PrivacyCard.build(plan, accountant, **build)
+    card.verify()
+    # nor does one verify whose fit was declared alone: it has made no model
+    content = json.loads(card.to_json())
+    content["ledger"]["charges"][0]["status"] = "planned"
+    with pytest.raises(ValueError, match="is not in the ledger"):
+        signed(content).verify()
 
 
 def test_the_reference_without_privacy_says_so():
