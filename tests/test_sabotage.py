@@ -21,14 +21,15 @@ import test_moments
 import test_noise_and_plan
 import test_one_hot
 import test_privacy_card
+import test_risk
 from _fits import (
     class_first_moments_sensitivity_is_attained_and_not_exceeded,
     the_sum_is_that_of_clipped_gradients,
 )
-from _sabotage import Claim, assert_caught, mutant_ids
+from _sabotage import Claim, after, assert_caught, mutant_ids
 
 from skdpgen._types import BoundedSum
-from skdpgen.accounting import PrivacyAccountant, PrivacyCard
+from skdpgen.accounting import PrivacyAccountant, PrivacyCard, _card
 from skdpgen.accounting import _pricing as pricing
 from skdpgen.accounting._filter import PrivacyFilter
 from skdpgen.dpsgd import (
@@ -517,6 +518,19 @@ MUTANTS = [
         (
             PrivacyCard.verify,
             ("Counter($entry.charge for $entry in $all if $entry.used)", "Counter($entry.charge for $entry in $all)"),
+        ),
+    ),
+    (
+        "a file known by its beginning",
+        [Claim(test_privacy_card.test_a_change_anywhere_in_a_file_of_a_card_is_found)],
+        (_card._file_digest, after("$found.update($part)", "break")),
+    ),
+    (
+        "risks without the delta of thresholds",
+        [Claim(test_risk.test_the_delta_of_thresholds_is_in_every_delta_and_epsilon, "distribution")],
+        (
+            pricing.delta_curve,
+            ("float($whole.get_delta_for_epsilon($at)) + $extra", "float($whole.get_delta_for_epsilon($at))"),
         ),
     ),
     (

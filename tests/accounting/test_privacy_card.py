@@ -3,6 +3,8 @@
 import copy
 import json
 import math
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -153,6 +155,18 @@ def test_a_fit_missing_from_the_ledger_and_a_ledger_over_budget_are_caught():
     content["ledger"]["budget_epsilon"] = 1.05
     with pytest.raises(ValueError, match=r"alpha|would have refused"):
         signed(content).verify()
+
+
+def test_a_change_anywhere_in_a_file_of_a_card_is_found():
+    content = bytearray(b"1,2\n" * 600_000)  # more than is read at once
+    with tempfile.TemporaryDirectory() as folder:
+        rows = Path(folder, "rows.csv")
+        rows.write_bytes(content)
+        card = make_card().with_files(synthetic=rows)
+        for place in (0, 2**20 + 1, len(content) - 2):
+            rows.write_bytes(content[:place] + b"9" + content[place + 1 :])
+            with pytest.raises(ValueError, match="not the synthetic rows that the card was written with"):
+                card.check_files(synthetic=rows)
 
 
 def test_only_a_charged_plan_gets_a_card():
