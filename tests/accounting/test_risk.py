@@ -9,7 +9,11 @@ import pytest
 from scipy.stats import norm
 
 from skdpgen.accounting import (
+    BudgetPlan,
     Charge,
+    Phase,
+    PrivacyAccountant,
+    calibrate,
     compose_events,
     delta_pld,
     epsilon_pld,
@@ -121,6 +125,17 @@ def test_the_delta_of_thresholds_is_in_every_delta_and_epsilon(kind):
         assert delta_pld(fit, epsilon, ADD) == pytest.approx(min(1.0, delta_pld(event, epsilon, ADD) + 0.01), abs=1e-12)
     assert epsilon_pld(fit, 0.01 + 1e-5, ADD) == pytest.approx(epsilon_pld(event, 1e-5, ADD), rel=1e-6)
     assert epsilon_rdp(fit, 0.01 + 1e-5, ADD) == pytest.approx(epsilon_rdp(event, 1e-5, ADD), rel=1e-6)
+
+
+def test_the_delta_of_thresholds_is_in_the_planned_curve_and_in_the_list_of_fits():
+    plan = calibrate([Phase("a", 1.0)], 1.0, 1e-5, ADD, label="fit", extra_delta=2e-6)
+    curve = dict(BudgetPlan.of(plan, 1000).curve)
+    assert curve[1e-6] == math.inf
+    assert curve[1e-5] == pytest.approx(1.0, rel=1e-6)
+    accountant = PrivacyAccountant(1.0)
+    accountant.charge(plan.event, plan.label, plan.extra_delta)
+    assert accountant.fits()["epsilon_alone"].tolist() == [pytest.approx(1.0, rel=1e-6)]
+    assert epsilon_pld(plan.event, 1e-5, ADD) < 0.99
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan, True, "0.01"])
