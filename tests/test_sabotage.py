@@ -21,14 +21,15 @@ import test_moments
 import test_noise_and_plan
 import test_one_hot
 import test_privacy_card
+import test_risk
 from _fits import (
     class_first_moments_sensitivity_is_attained_and_not_exceeded,
     the_sum_is_that_of_clipped_gradients,
 )
-from _sabotage import Claim, assert_caught, mutant_ids
+from _sabotage import Claim, after, assert_caught, mutant_ids
 
 from skdpgen._types import BoundedSum
-from skdpgen.accounting import PrivacyAccountant, PrivacyCard
+from skdpgen.accounting import PrivacyAccountant, PrivacyCard, _card
 from skdpgen.accounting import _pricing as pricing
 from skdpgen.accounting._filter import PrivacyFilter
 from skdpgen.dpsgd import (
@@ -133,6 +134,9 @@ CLONES = [
 ]
 CARD_DIGEST = Claim(test_privacy_card.test_any_changed_field_breaks_the_digest)
 CARD_FIGURES = Claim(test_privacy_card.test_a_smaller_epsilon_or_more_noise_than_ran_is_caught)
+CARD_DELTA = Claim(
+    test_privacy_card.test_the_figures_of_a_fit_are_those_at_the_delta_that_stands_beside_them, "epsilon"
+)
 CARD_LEDGER = Claim(test_privacy_card.test_a_fit_missing_from_the_ledger_and_a_ledger_over_budget_are_caught)
 
 
@@ -507,6 +511,35 @@ MUTANTS = [
         "card edited, fit not in the ledger",
         [CARD_LEDGER],
         (PrivacyCard.verify, ("not $charged[$charge]", "False")),
+    ),
+    (
+        "the card of a fit that was declared and not made",
+        [Claim(test_privacy_card.test_only_a_charged_plan_gets_a_card)],
+        (
+            PrivacyCard.verify,
+            ("Counter($entry.charge for $entry in $all if $entry.used)", "Counter($entry.charge for $entry in $all)"),
+        ),
+    ),
+    (
+        "a file known by its beginning",
+        [Claim(test_privacy_card.test_a_change_anywhere_in_a_file_of_a_card_is_found)],
+        (_card._file_digest, after("$found.update($part)", "break")),
+    ),
+    (
+        "risks without the delta of thresholds",
+        [Claim(test_risk.test_the_delta_of_thresholds_is_in_every_delta_and_epsilon, "distribution")],
+        (
+            pricing.delta_curve,
+            ("float($whole.get_delta_for_epsilon($at)) + $extra", "float($whole.get_delta_for_epsilon($at))"),
+        ),
+    ),
+    (
+        "a card at the delta of the accountant",
+        [CARD_DELTA],
+        (
+            PrivacyCard.build.__func__,
+            ("epsilon_pld($1, $1.delta, $rest)", "epsilon_pld($1, $2.delta, $rest)"),
+        ),
     ),
 ]
 

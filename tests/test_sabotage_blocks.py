@@ -16,6 +16,7 @@ import test_clipped_sum
 import test_codes_and_blocks as codes
 import test_noise_blocks as blocks
 import test_training_in_threads as threads
+import test_whole_batch
 from _sabotage import Claim, after, assert_caught, everywhere, mutant_ids, patch_source
 
 from skdpgen.dpsgd import (
@@ -304,6 +305,11 @@ MUTANTS = [
         ),
     ),
     ("groups of the first chunk again", [GROUPS], replaced(termwise, "draw_groups", remembered)),
+    (
+        "records of an interrupted step in the next",
+        [Claim(test_whole_batch.test_a_step_that_was_interrupted_leaves_nothing_to_the_next, "term-wise")],
+        edited(termwise._GroupAggregate.reset, ("self._parts = []", "pass")),
+    ),
     (
         "ids by 8 bits of their hash",
         [IDS],

@@ -106,6 +106,14 @@ MUTANTS = [
         (clusters.nearest_centers, ("$scores.argmax", "($scores - $scores.mean(axis=0)).argmax")),
     ),
     (
+        "a cluster that hangs on the order of additions",
+        [Claim(test_dpgm_clusters.test_the_cluster_of_a_row_halfway_between_two_follows_from_no_order_of_additions)],
+        (
+            clusters.nearest_centers,
+            ("exact_product($transform($rows), $centers.T)", "$transform($rows) @ $centers.T"),
+        ),
+    ),
+    (
         "noise for the sums alone",
         [CLUSTERS[AR, "one cluster"], CLUSTERS[AR, TWO]],
         (clusters.cluster_sums, ("class_first_moments($rest)", "_cheaper($rest)")),

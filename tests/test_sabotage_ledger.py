@@ -9,9 +9,11 @@ import test_charged_plans as plans
 import test_charged_steps as steps
 import test_checkpoints as checkpoints
 import test_filter as rules
+import test_ledger as files
 import test_ledger_chain as chain
 from _sabotage import Claim, assert_caught, mutant_ids
 
+from skdpgen.accounting import _ledger as ledgers
 from skdpgen.accounting import _ledger_records as ledger_records
 from skdpgen.accounting import _receipt as receipt
 from skdpgen.accounting._filter import PrivacyFilter
@@ -61,6 +63,16 @@ MUTANTS = [
             FileLedger._state,
             ("$3 is not None and $3.stamp == $stamp and $same", "$3 is not None and $3.stamp == $stamp"),
         ),
+    ),
+    (
+        "charges that the disk may not have yet",
+        [Claim(files.test_charges_are_on_the_disk_before_they_are_confirmed)],
+        (FileLedger._run, ("'PRAGMA synchronous = EXTRA'", "'PRAGMA synchronous = OFF'")),
+    ),
+    (
+        "a ledger that replaces the one made meanwhile",
+        [Claim(files.test_of_two_that_create_one_ledger_the_second_leaves_it_alone)],
+        (ledgers.create_ledger_file, ("os.link($draft, $path)", "os.replace($draft, $path)")),
     ),
     (
         "thresholds of declared fits not counted",
@@ -156,6 +168,19 @@ MUTANTS = [
             receipt._without,
             ("$there._replace(count=1) == $row._replace(count=1)", "$there.mechanism == $row.mechanism"),
         ),
+    ),
+    (
+        "a receipt for any rate",
+        [Claim(plans.a_receipt_covers_what_was_charged_and_each_release_once, name) for name in ("DP-SGD", "subsets")],
+        (
+            receipt._without,
+            ("$there._replace(count=1) == $row._replace(count=1)", "$there[:2] == $row[:2]"),
+        ),
+    ),
+    (
+        "a receipt that is read before it is locked",
+        [Claim(plans.one_charge_covers_one_plan_wherever_two_threads_meet, "term-wise")],
+        (receipt.Receipt.cover, ("with self._lock:\n    $body", "if True:\n    $body")),
     ),
     (
         "steps that are written to the ledger after they were run",

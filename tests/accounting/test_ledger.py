@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from functools import partial
 from pathlib import Path
 
 import joblib
@@ -243,6 +244,45 @@ def test_a_killed_process_loses_no_charge_and_leaves_no_half_of_one(path):
     assert [charge.label for charge in accountant.charges] == ["paid"]
     accountant.charge(EVENT, "after")
     assert len(accountant.charges) == 2
+
+
+def test_charges_are_on_the_disk_before_they_are_confirmed():
+    """A computer that loses its power after a charge, and not only a process that is killed, forgets none."""
+    found = []
+
+    class Watched(sqlite3.Connection):
+        def execute(self, statement, *rest):
+            if statement == "COMMIT":
+                found.append(super().execute("PRAGMA synchronous").fetchone()[0])
+            return super().execute(statement, *rest)
+
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        accountant = PrivacyAccountant(1.0, ledger=Path(folder, "budget.db"))
+        patch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Watched))
+        accountant.plan([Charge("soon", EVENT)])
+        accountant.charge(EVENT, "soon")
+        number = accountant.charge(poisson_gaussian_event(0.1, 50.0, 4), "steps")._steps.number
+        accountant._ledger.take_steps(number, 2, accountant._filter, begins=True)
+    assert found
+    assert set(found) == {3}  # EXTRA: the file, and the folder once its journal is removed
+
+
+def test_of_two_that_create_one_ledger_the_second_leaves_it_alone():
+    """Both looked for the file before one of them made it: the charges of the first stay, and both charge them."""
+    looked = Path.exists
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "budget.db")
+        first = PrivacyAccountant(1.0, ledger=path)
+        first.charge(gaussian_event(6.0), "most")
+        entries = first.entries
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Path, "exists", lambda self: self.name != path.name and looked(self))
+            second = PrivacyAccountant(1.0, ledger=path)
+        assert second.entries == entries
+        with pytest.raises(BudgetExceededError):
+            second.charge(gaussian_event(4.0), "most")
+        first.charge(gaussian_event(90.0), "a little")
+        assert [item.name for item in path.parent.iterdir()] == [path.name]  # no draft is left
 
 
 def test_many_small_charges_build_few_distributions(path, monkeypatch):

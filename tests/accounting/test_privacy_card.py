@@ -3,12 +3,14 @@
 import copy
 import json
 import math
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from skdpgen import DPPCA, PrivateSearchCV
-from skdpgen.accounting import Phase, PrivacyAccountant, PrivacyCard, epsilon_pld
+from skdpgen.accounting import Phase, PrivacyAccountant, PrivacyCard, epsilon_pld, epsilon_rdp
 from skdpgen.accounting import _card as module
 from skdpgen.accounting._card import digest
 from skdpgen.dpsgd._subsets import SubsetPlan
@@ -66,6 +68,21 @@ def changed(content, trail):
     else:
         inner[trail[-1]] = old + "x"
     return content
+
+
+@pytest.mark.parametrize("name", ["epsilon", "epsilon_rdp"])
+def test_the_figures_of_a_fit_are_those_at_the_delta_that_stands_beside_them(name):
+    """A fit may have a smaller delta than its accountant, and then costs a larger epsilon there."""
+    accountant = PrivacyAccountant(3.0, 1e-5)
+    plan = accountant.calibrate(PHASES, label="P3GM", epsilon=1.0, delta=1e-7)
+    accountant.charge(plan.event, plan.label)
+    card = PrivacyCard.build(plan, accountant, model="P3GM", parameters={}, noise="secure")
+    at = {"epsilon": epsilon_pld, "epsilon_rdp": epsilon_rdp}[name]
+    assert card["fit"]["delta"] == 1e-7
+    assert (
+        card["fit"][name] == at(plan.event, 1e-7, "add_or_remove_one") > 1.1 * at(plan.event, 1e-5, "add_or_remove_one")
+    )
+    assert card.verify()["fit"] == {"epsilon": card["fit"]["epsilon"], "delta": 1e-7}
 
 
 @pytest.mark.parametrize("neighboring", ["add_or_remove_one", "replace_one"])
@@ -140,6 +157,18 @@ def test_a_fit_missing_from_the_ledger_and_a_ledger_over_budget_are_caught():
         signed(content).verify()
 
 
+def test_a_change_anywhere_in_a_file_of_a_card_is_found():
+    content = bytearray(b"1,2\n" * 600_000)  # more than is read at once
+    with tempfile.TemporaryDirectory() as folder:
+        rows = Path(folder, "rows.csv")
+        rows.write_bytes(content)
+        card = make_card().with_files(synthetic=rows)
+        for place in (0, 2**20 + 1, len(content) - 2):
+            rows.write_bytes(content[:place] + b"9" + content[place + 1 :])
+            with pytest.raises(ValueError, match="not the synthetic rows that the card was written with"):
+                card.check_files(synthetic=rows)
+
+
 def test_only_a_charged_plan_gets_a_card():
     accountant = PrivacyAccountant(1.0)
     plan = accountant.calibrate([Phase("a", 1.0)], label="x")
@@ -150,7 +179,13 @@ def test_only_a_charged_plan_gets_a_card():
     with pytest.raises(ValueError, match="was not charged"):
         PrivacyCard.build(plan, accountant, **build)
     accountant.charge(plan.event, plan.label)
-    PrivacyCard.build(plan, accountant, **build).verify()
+    card = PrivacyCard.build(plan, accountant, **build)
+    card.verify()
+    # nor does one verify whose fit was declared alone: it has made no model
+    content = json.loads(card.to_json())
+    content["ledger"]["charges"][0]["status"] = "planned"
+    with pytest.raises(ValueError, match="is not in the ledger"):
+        signed(content).verify()
 
 
 def test_the_reference_without_privacy_says_so():

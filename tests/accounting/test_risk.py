@@ -9,9 +9,15 @@ import pytest
 from scipy.stats import norm
 
 from skdpgen.accounting import (
+    BudgetPlan,
     Charge,
+    Phase,
+    PrivacyAccountant,
+    calibrate,
     compose_events,
+    delta_pld,
     epsilon_pld,
+    epsilon_rdp,
     gaussian_event,
     gaussian_mu,
     membership_advantage,
@@ -21,6 +27,7 @@ from skdpgen.accounting import (
     subset_gaussian_event,
     true_positive_rate,
 )
+from skdpgen.accounting._pricing import delta_curve
 
 ADD, REPLACE = RELATIONS = ("add_or_remove_one", "replace_one")
 RATES = (1e-6, 0.01, 0.3, 0.9)
@@ -97,6 +104,38 @@ def test_thresholds_add_their_delta_and_no_noise_is_no_protection():
     assert membership_advantage(non_private_event(), ADD) == true_positive_rate(non_private_event(), 0.01, ADD) == 1.0
     assert membership_advantage([], ADD) == 0.0
     assert true_positive_rate([], 0.01, ADD) == pytest.approx(0.01)
+
+
+# one of each way in which a curve is computed
+KINDS = {
+    "closed form": gaussian_event(4.0),
+    "distribution": poisson_gaussian_event(0.05, 1.5, 40),
+    "search": repeat_and_select_event([gaussian_event(9.0)], "poisson", 3),
+    "RDP of many steps": poisson_gaussian_event(1e-3, 20.0, 2_000_000),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_delta_of_thresholds_is_in_every_delta_and_epsilon(kind):
+    event = KINDS[kind]
+    fit, curves = Charge("fit", event, 0.01), [delta_curve(what, ADD) for what in (event, Charge("fit", event, 0.01))]
+    for epsilon in (0.5, 2.0):
+        deltas = [curve(epsilon) for curve in curves]
+        assert deltas[1] == pytest.approx(min(1.0, deltas[0] + 0.01), abs=1e-12)
+        assert delta_pld(fit, epsilon, ADD) == pytest.approx(min(1.0, delta_pld(event, epsilon, ADD) + 0.01), abs=1e-12)
+    assert epsilon_pld(fit, 0.01 + 1e-5, ADD) == pytest.approx(epsilon_pld(event, 1e-5, ADD), rel=1e-6)
+    assert epsilon_rdp(fit, 0.01 + 1e-5, ADD) == pytest.approx(epsilon_rdp(event, 1e-5, ADD), rel=1e-6)
+
+
+def test_the_delta_of_thresholds_is_in_the_planned_curve_and_in_the_list_of_fits():
+    plan = calibrate([Phase("a", 1.0)], 1.0, 1e-5, ADD, label="fit", extra_delta=2e-6)
+    curve = dict(BudgetPlan.of(plan, 1000).curve)
+    assert curve[1e-6] == math.inf
+    assert curve[1e-5] == pytest.approx(1.0, rel=1e-6)
+    accountant = PrivacyAccountant(1.0)
+    accountant.charge(plan.event, plan.label, plan.extra_delta)
+    assert accountant.fits()["epsilon_alone"].tolist() == [pytest.approx(1.0, rel=1e-6)]
+    assert epsilon_pld(plan.event, 1e-5, ADD) < 0.99
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan, True, "0.01"])

@@ -206,7 +206,11 @@ def a_receipt_covers_what_was_charged_and_each_release_once(kind):
     make, accountant = KINDS[kind], PrivacyAccountant(50.0)
     plan, noisier, longer = make(), make(noise_multiplier=0.9), make(steps=30)
     receipt = accountant.charge(compose_events([gaussian_event(9.0), plan.event]), "fit")
-    for other in (noisier, longer):
+    others = [noisier, longer]
+    if kind != "balanced":  # its releases have no rate
+        rates = {"n_subsets": 4} if kind == "subsets" else {"sampling_rate": 0.6}
+        others.append(make(**rates))  # more of the records, or of the subsets, in a step
+    for other in others:
         with pytest.raises(RuntimeError, match="'fit' does not cover this plan"):
             receipt.cover(other)
     assert receipt.cover(plan) is plan
@@ -215,6 +219,31 @@ def a_receipt_covers_what_was_charged_and_each_release_once(kind):
     claim(plan)
     assert copy.deepcopy(receipt) is receipt
     assert repr(receipt) == "Receipt('fit')"
+
+
+def one_charge_covers_one_plan_wherever_two_threads_meet(kind):
+    """The second comes while the first binds its plan: it waits, and finds the releases used up."""
+    first, second, done = KINDS[kind](), KINDS[kind](), []
+    receipt = PrivacyAccountant(50.0).charge(first.event, "fit")
+    others = []
+
+    def cover(plan):
+        with contextlib.suppress(RuntimeError):
+            done.append(receipt.cover(plan))
+
+    class Meeting(list):
+        """The charges of the first plan: the other thread runs before one is noted."""
+
+        def append(self, charge):
+            others.append(threading.Thread(target=cover, args=(second,)))
+            others[0].start()
+            others[0].join(0.2)  # it ends within this time, unless it waits
+            super().append(charge)
+
+    first._use.charged = Meeting()
+    cover(first)
+    others[0].join()
+    assert len(done) == 1, "one charge covers two plans"
 
 
 def test_a_receipt_out_of_a_pickle_covers_nothing(make, accountant):
@@ -264,6 +293,7 @@ CLAIMS = [
     a_child_charges_a_file_for_itself_and_a_ledger_in_memory_not_at_all,
     a_receipt_covers_what_was_charged_and_each_release_once,
     two_threads_take_no_step_and_no_plan_twice_wherever_they_meet,
+    one_charge_covers_one_plan_wherever_two_threads_meet,
 ]
 
 

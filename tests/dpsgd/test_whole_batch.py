@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 import torch
 from _charged import charged
 from test_termwise import Groups, Line, Scripted, Trained, Wide
 
-from skdpgen.dpsgd import LossModule, WholeBatchAggregate, WholeBatchPlan
+from skdpgen.dpsgd import DPSGDPlan, LossModule, PartedPlan, TermwisePlan, WholeBatchAggregate, WholeBatchPlan
 from skdpgen.nn import DPNet
 
 
@@ -41,6 +43,43 @@ def test_whole_batch_sensitivity_is_attained_and_not_exceeded(aggregation):
             x = rng.normal(size=(size + 1, 3)) * scale
             values = [whole(module, rows, aggregation)[0] for rows in (x, x[:-1], np.vstack([x[:-1], -x[-1:]]))]
             assert max(change(values[0], v) for v in values) * (1 + plan.slack) <= plan.l2_bound * (1 + 1e-5)
+
+
+KINDS = ("records", "parts", "term-wise", "micro", "batch")
+
+
+def made(kind):
+    """One aggregate of each kind, for rows of three columns."""
+    torch.manual_seed(0)
+    module = Wide()
+    root, settings = LossModule(module), {"sampling_rate": 0.1, "steps": 10, "noise_multiplier": 1.0}
+    settings.update(expected_batch_size=8.0)
+    if kind == "records":
+        return DPSGDPlan(l2_bound=0.4, **settings).make_aggregate(root, None)
+    if kind == "parts":
+        module.part_of = lambda x: (x[:, 0] > 0).long()
+        module.only = lambda part: contextlib.nullcontext()
+        return PartedPlan(l2_bound=0.4, part_batch_sizes=(4.0, 4.0), **settings).make_aggregate(root, None)
+    own = {"n_groups": 2} if kind == "term-wise" else {"aggregation": kind}
+    plan = (TermwisePlan if kind == "term-wise" else WholeBatchPlan)(**settings, **own)
+    return plan.make_aggregate(root, Scripted([0, 1, 0, 1]), group_root=Groups(module))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_step_that_was_interrupted_leaves_nothing_to_the_next(kind):
+    """Its records were not drawn for the next step: with them, a record would count in steps that are not its own."""
+    x, left = torch.randn(4, 3, generator=torch.Generator().manual_seed(1)), 5 + torch.ones(4, 3)
+    fresh, used = made(kind), made(kind)
+    used.reset()
+    used.add(left)  # and no result: an error came between
+    expected, empty = [v.clone() for v in fresh(x).value], [v.clone() for v in fresh(x[:0]).value]
+    for rows, values in ((x, expected), (x[:0], empty)):
+        for one, other in zip(used(rows).value, values):
+            torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7)
+        used.reset()
+        used.add(left)
+    assert any(v.any() for v in expected)
+    assert not any(v.any() for v in empty)
 
 
 def test_micro_aggregation_is_the_mean_of_clipped_gradients_by_hand():

@@ -89,6 +89,13 @@ def test_responsibilities_that_sum_to_more_than_1_are_caught(monkeypatch):
     _fails(MIXTURE, AR, "full", (1, 1, 1), 1.0)
 
 
+def test_weights_computed_for_as_many_rows_as_there_are_are_caught(monkeypatch):
+    shipped = _module("_mixture_sums")
+    monkeypatch.setattr(shipped, "_called", lambda responsibilities, rows, exact: responsibilities(rows))
+    with pytest.raises(AssertionError):
+        mixture_tests.test_a_function_of_rows_sees_one_number_of_them_whatever_their_number()
+
+
 @pytest.mark.parametrize(
     ("test", "rest"),
     [

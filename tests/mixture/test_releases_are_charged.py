@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from _sabotage import everywhere
+from _sabotage import everywhere, patch_source
 from sklearn.base import clone
 
 from skdpgen import DPPCA, DPGaussianMixture
@@ -15,7 +15,9 @@ from skdpgen.mechanisms import add_gaussian
 
 X = np.random.default_rng(0).normal(size=(3000, 3))
 Y = np.random.default_rng(1).integers(0, 2, 3000)
+PERSONS = np.arange(3000) // 2
 PUBLIC = {"bounds": (-5, 5), "l2_bound": 1.0}
+BY_ROWS, BY_UNITS = ({"max_rows_per_unit": 2, "unit_weighting": weighting} for weighting in ("rows", "units"))
 
 
 def _releases(monkeypatch, fit):
@@ -44,6 +46,11 @@ def _releases(monkeypatch, fit):
         (DPGaussianMixture(2, bounds=(-5, 5), n_iter=1), (X,), 3),
         (DPGaussianMixture(classes=[0, 1], **PUBLIC), (X, Y), 1),
         (DPGaussianMixture(**PUBLIC), (X, Y), 2),
+        (DPPCA(2, **BY_ROWS), (X, None, PERSONS), 3),
+        (DPPCA(2, centering="two_round", **PUBLIC, **BY_UNITS), (X, None, PERSONS), 2),
+        (DPGaussianMixture(2, n_iter=4, **PUBLIC, **BY_ROWS), (X, None, PERSONS), 5),
+        (DPGaussianMixture(2, n_iter=4, **PUBLIC, **BY_UNITS), (X, None, PERSONS), 6),  # and the number of rows
+        (DPGaussianMixture(**BY_UNITS), (X, Y, PERSONS), 5),
     ],
 )
 @pytest.mark.parametrize("neighboring", ["add_or_remove_one", "replace_one"])
@@ -65,6 +72,17 @@ def test_a_step_more_than_charged_is_caught(monkeypatch):
     )
     released, charged = _releases(monkeypatch, lambda: DPGaussianMixture(2, n_iter=3, **PUBLIC).fit(X))
     assert len(released) == len(charged) + 1
+
+
+def test_a_number_of_rows_with_the_noise_of_another_release_is_caught(monkeypatch):
+    patch_source(
+        monkeypatch,
+        DPGaussianMixture._complete,
+        ("$plan.noise_multipliers['row_count']", "$plan.noise_multipliers[$plan.phases[-1].label]"),
+    )
+    mixture = DPGaussianMixture(2, n_iter=4, **PUBLIC, **BY_UNITS)
+    released, charged = _releases(monkeypatch, lambda: mixture.fit(X, None, PERSONS))
+    assert released != pytest.approx(charged)
 
 
 @pytest.mark.parametrize("centering", ["joint", "two_round"])

@@ -66,6 +66,16 @@ def test_a_row_that_joins_changes_the_cluster_of_no_other_one(rng):
     np.testing.assert_array_equal(alone, distances.argmin(axis=1))
 
 
+def test_the_cluster_of_a_row_halfway_between_two_follows_from_no_order_of_additions(rng):
+    """BLAS may add in an order that follows the place of a row: a row that joins would move others to the next one."""
+    centers = np.rint(rng.normal(size=(2, 50)) * 2**8) / 2**8
+    X, apart = rng.normal(size=(4300, 50)), centers[0] - centers[1]
+    X -= ((X - centers.mean(axis=0)) @ apart)[:, None] * apart / (apart @ apart)
+    codes, order = nearest_centers(X, centers, lambda rows: rows), rng.permutation(50)
+    assert 0.4 < codes.mean() < 0.6
+    np.testing.assert_array_equal(codes, nearest_centers(X[:, order], centers[:, order], lambda rows: rows))
+
+
 def test_noise_of_an_iteration_is_at_its_scale(rng):
     features = RandomFeatures.draw(2, 1000, 1.0, rng)
     centers = features(rng.normal(size=(60, 2)))
