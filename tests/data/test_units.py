@@ -514,6 +514,35 @@ def test_identifiers_of_several_kinds_in_several_chunks_are_refused_before_the_c
     assert not accountant.entries
 
 
+_SECRET = "Zoe-7731"
+_REFUSED_IDS = {
+    "not sorted": ([[_SECRET], ["Ada-7731"]], "must come sorted"),
+    "not sorted within a chunk": ([["Ann"], [_SECRET, "Ada-7731"]], "must come sorted"),
+    "again in a later chunk": ([[_SECRET], ["Zoe-7732"], [_SECRET]], "must come sorted"),
+    "missing": ([[_SECRET], [None]], "lacks an identifier"),
+    "several kinds": ([[_SECRET, 7731]], "several kinds"),
+    "several kinds in several chunks": ([[7731], [_SECRET]], "several kinds"),
+    "no Unicode": ([pd.Series([f"{_SECRET}\ud800"], dtype=object)], "no Unicode"),
+    "large floats": ([[7731.0 * 2**53]], "are one number for several integers"),
+    "no values": ([[[_SECRET], [7731]]], "must be numbers, text, dates"),
+}
+
+
+@pytest.mark.parametrize("case", _REFUSED_IDS)
+def test_no_refusal_of_identifiers_shows_one_of_them(case):
+    parts, said = _REFUSED_IDS[case]
+    chunks = [pd.DataFrame({"id": part, "x": 1.0}) for part in parts]
+    accountant = PrivacyAccountant(1.0, unit="id")
+    made = MomentSynthesizer(accountant=accountant, unit="id", max_rows_per_unit=2)
+    for given in (chunks, *([pd.concat(chunks)] if said != "must come sorted" else ())):
+        with pytest.raises(InvalidInputError, match=said) as error:
+            made.fit(given)
+        raised = error.value
+        shown = f"{raised} {raised.__cause__ or ''} {'' if raised.__suppress_context__ else raised.__context__ or ''}"
+        assert not any(part in shown for part in ("7731", "7732", "Ada", "Ann", str(7731 * 2**53), f"{7731.0 * 2**53}"))
+    assert not accountant.entries
+
+
 def test_a_card_says_that_rows_without_an_identifier_were_taken_for_other_units():
     frame = _visits().astype({"pid": object})
     frame.loc[3, "pid"] = None
