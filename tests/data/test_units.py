@@ -307,6 +307,20 @@ def _kept(ids, k=2, key=1, missing="refuse", weighting="rows"):
     return keep_rows(read_ids(ids, len(ids), PrivacyUnit("p", k, weighting), missing), key)
 
 
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_the_units_that_steps_sample_are_those_whose_rows_are_bounded(weighting):
+    """Rows without an identifier too: as one unit together, one of them that joins would move the step of another."""
+    ids = np.array(["a", None, "b", "a", None, "a", None, "b", "b", "c"], dtype=object)
+    kept = _kept(ids, 2, missing="own", weighting=weighting)
+    assert kept.codes.shape == kept.rows.shape
+    assert kept.codes.min() >= 0
+    np.testing.assert_array_equal(np.bincount(kept.codes), kept.n_per_unit)
+    of_unit = [set(ids[kept.rows[kept.codes == code]].tolist()) for code in np.unique(kept.codes)]
+    assert sorted(map(repr, of_unit)) == sorted(["{'a'}", "{'b'}", "{'c'}", *["{None}"] * 3])
+    alone = kept.codes[pd.isna(ids[kept.rows])]
+    assert len(set(alone.tolist())) == len(alone) == 3
+
+
 def test_at_most_max_rows_of_a_unit_are_kept_and_all_of_a_smaller_one():
     ids = np.random.default_rng(0).integers(0, 300, 1000)
     found = _kept(ids, 3, weighting="units")
