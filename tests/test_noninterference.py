@@ -18,7 +18,7 @@ from skdpgen._types import BoundedSum
 from skdpgen.accounting import Phase
 from skdpgen.data import frames as _frames
 from skdpgen.dpsgd import GradientNoise
-from skdpgen.mechanisms import add_gaussian, histogram
+from skdpgen.mechanisms import add_gaussian, histogram, release_names
 from skdpgen.testing import check_noninterference
 from skdpgen.testing._replay import difference, facts
 from skdpgen.utils.noise import NoiseGenerator
@@ -68,7 +68,11 @@ class _Mean(PrivateEstimator):
             if self.fault == "others":
                 codes = np.digitize(X[:, 0], [X[:, 0].mean(), np.inf])
             query = histogram(codes, 3)
-            if self.fault == "bound":
+            if self.fault == "bound after names":
+                words = sorted(set(np.where(X[:, 0] < 0, "low", "high").tolist()))
+                found = histogram(np.searchsorted(words, np.where(X[:, 0] < 0, "low", "high")), len(words))
+                release_names(words, found, 1.0, 1e-3, rng, accountant.neighboring)
+            if self.fault in ("bound", "bound after names"):
                 query = replace(query, value=2 * query.value)
             if self.fault == "infinite":  # a sum that one row turns into no number
                 value = np.where(X.min() < -8, np.nan, query.value.astype(float))
@@ -114,6 +118,7 @@ def test_an_honest_fit_passes_from_arrays_and_back():
         ("order", "order of rows"),
         ("others", "query 1"),
         ("bound", "2 of its sensitivity"),
+        ("bound after names", "query 3: one row moves it by 2 of its sensitivity"),
         ("infinite", "query 1: one row moves it by inf"),
         ("noise", "query 1 has another noise_multiplier"),
         ("relation", "query 1 has another neighboring"),

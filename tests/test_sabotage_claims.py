@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
+import test_card_page as pages
 import test_cli_budget_audit as plans
 import test_cli_ledger as ledgers
 import test_displays as displays
 import test_estimator_checks as checks
 import test_noninterference as noninterference
+import test_pipeline_steps as pipelines
 from _sabotage import Claim, assert_caught, mutant_ids
 
 from skdpgen.commands import budget, verify
 from skdpgen.estimator_checks import _charges, _helpers, _released
 from skdpgen.metrics import LedgerDisplay
+from skdpgen.report import _card_words
+from skdpgen.synthesizers import _pipeline
 from skdpgen.testing import _noninterference, _replay
 
 _TOLD = noninterference.test_each_uncharged_read_is_told_by_its_place_and_no_value
@@ -87,6 +91,38 @@ MUTANTS = [
         (_noninterference._norm, ("np.sum(np.square($part))", "np.nansum(np.square($part))")),
     ),
     (
+        "no bound of what is released after names",
+        [Claim(_TOLD, "bound after names", "query 3")],
+        (
+            _noninterference._check_neighbours,
+            ("if $found[0].exact is None:\n    continue", "if $found[0].exact is None:\n    break"),
+        ),
+    ),
+    (
+        "the risk of the last fit for that of all",
+        [Claim(pages.test_the_risk_of_the_whole_ledger_is_that_of_all_its_charges)],
+        (
+            _card_words._meaning,
+            (
+                "_risk($name, $ledger['epsilon'], $3, $relation)",
+                "_risk($name, $ledger['epsilon'], $1.charges, $relation)",
+            ),
+        ),
+    ),
+    (
+        "steps of inner pipelines that are not looked at",
+        [
+            Claim(pipelines.test_a_step_that_learns_before_a_private_one_is_found_wherever_both_are, case)
+            for case in ("in an inner pipeline", "two pipelines deep")
+        ],
+        (_pipeline._taken_apart, ("isinstance($step, Pipeline) and _is_private($step)", "False")),
+    ),
+    (
+        "an encoder that counts rows",
+        [Claim(pipelines.test_an_encoder_that_learns_from_y_or_counts_rows_does_not_pass_for_declared_categories)],
+        (_pipeline._has_declared_categories, ("($1.min_frequency, $1.max_categories) == (None, None)", "True")),
+    ),
+    (
         "what one fit alone leaves behind",
         [
             *(Claim(_TOLD, fault, "attributes differ") for fault in ("one fact more", "one fact less")),
@@ -114,6 +150,7 @@ MUTANTS = [
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 def test_sabotage_of_what_is_said_is_caught(monkeypatch, mutant):
     _, claims, *changes = mutant
     assert_caught(monkeypatch, claims, *changes)

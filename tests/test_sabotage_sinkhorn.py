@@ -17,6 +17,7 @@ from skdpgen.synthesizers._vae_model import sizes_by_counts
 BOUNDED = Claim(test_sinkhorn.the_step_is_bounded_by_2_c_and_attains_it)
 SHAPE = Claim(test_sinkhorn.the_shape_of_a_step_does_not_tell_how_many_rows_took_part)
 ALONE = Claim(test_sinkhorn.the_private_rows_enter_by_the_release_alone)
+NOISE = [Claim(test_sinkhorn.a_step_without_rows_is_a_step_of_noise, n_rows) for n_rows in (0, 30)]
 UNITS = Claim(test_sinkhorn.test_units_are_sampled_whole_and_weigh_as_they_are_told, "units")
 STEPS = Claim(test_sinkhorn.test_as_many_steps_are_taken_as_were_charged_and_the_plan_is_followed_once)
 ARRAYS, REPLACED, FRAME = test_dp_sinkhorn.FITTED
@@ -55,6 +56,18 @@ MUTANTS = [
         "the norm of the first row alone",
         [BOUNDED],
         (CLIP, ("torch.linalg.vector_norm($1, dtype=torch.float64)", "torch.linalg.vector_norm($1[:1])")),
+    ),
+    (
+        "no noise in a step without rows",
+        NOISE,
+        (
+            TRAIN,
+            (
+                "for $step, $batch in enumerate($loader):\n    $body",
+                "for $step, $batch in enumerate($loader):\n    if not any(bool(one.mask.any()) for one in $batch):\n"
+                "        $5.take_step()\n        continue\n    $body",
+            ),
+        ),
     ),
     (
         "as many generated rows as private ones, as in the public code",

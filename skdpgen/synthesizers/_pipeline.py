@@ -12,6 +12,7 @@ import warnings
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -34,7 +35,8 @@ class PrivatePipeline(Pipeline):
 
     Such a step (a `StandardScaler`, say) moves all rows when one record changes, so that the guarantee on the cards of
     the steps after it does not hold, and what it learned leaves with whatever is mapped back. Private estimators, a
-    `TableEncoder`, steps without fitted state and encoders with declared categories pass.
+    `TableEncoder`, steps without fitted state and encoders with declared categories pass. Of a pipeline that is a step
+    and has a private step, each step is looked at; its names are those of scikit-learn: ``inner__scaler``.
 
     A step without fitted state passes unchecked. Its function must map each row by that row alone: in
     ``FunctionTransformer(scale)`` one record changes the rows of all others, as in a `StandardScaler`.
@@ -111,10 +113,10 @@ class PrivatePipeline(Pipeline):
         return sample_pipeline(self, n_samples, random_state=random_state)
 
     def _warn(self):
-        public = _public_names(self, ())
-        private = [k for k, (_, step) in enumerate(self.steps) if isinstance(step, PrivateEstimator)]
-        for name, step in self.steps[: private[-1]] if private else ():
-            if not _is_left_out(step) and name not in public and not _holds_nothing_private(step):
+        public, steps = _public_names(self, ()), list(_taken_apart(self))
+        private = [k for k, (_, step) in enumerate(steps) if _is_private(step)]
+        for name, step in steps[: private[-1]] if private else ():
+            if not _is_left_out(step) and not _is_public(name, public) and not _holds_nothing_private(step):
                 warnings.warn(
                     f"step {name!r} ({type(step).__name__}) learns from the rows, and nothing is charged for it: one "
                     "record can change the rows that all later steps see, so the guarantee on their cards does not "
@@ -125,7 +127,7 @@ class PrivatePipeline(Pipeline):
                 )
 
     def _stated(self):
-        _state_public(self.steps, _public_names(self, ()))
+        _state_public(self, _public_names(self, ()))
         return self
 
 
@@ -185,7 +187,7 @@ def sample_pipeline(pipeline, n_samples=None, *, random_state=None, public_steps
                 "public rows alone"
             )
     check_is_fitted(generator)
-    _state_public(pipeline.steps, public)
+    _state_public(pipeline, public)
     drawn = generator.sample(n_samples, random_state=random_state)
     X, y = drawn if isinstance(drawn, tuple) else (drawn, None)
     for _, step in reversed(steps):
@@ -202,19 +204,49 @@ def _is_left_out(step):
 
 def _public_names(pipeline, more):
     """Names of the steps that the caller declares public, of the pipeline and of the call."""
-    given = [getattr(pipeline, "public_steps", ()), more]
-    public = {name for names in given for name in ((names,) if isinstance(names, str) else names)}
-    known = {name for name, step in pipeline.steps[:-1] if not _is_left_out(step)}
+    public = {*_declared(pipeline), *((more,) if isinstance(more, str) else more)}
+    steps = [*pipeline.steps[:-1], *list(_taken_apart(pipeline))[:-1]]
+    known = {name for name, step in steps if not _is_left_out(step)}
     if unknown := sorted(map(repr, public - known)):
         raise ValueError(f"public_steps names what is no step before the last: {', '.join(unknown)}")
     return public
 
 
-def _state_public(steps, public):
+def _declared(pipeline):
+    """Yield the names of steps that a pipeline, and those within it, declare public."""
+    names = getattr(pipeline, "public_steps", ())
+    yield from (names,) if isinstance(names, str) else names
+    for name, step in pipeline.steps:
+        if isinstance(step, Pipeline) and _is_private(step):
+            yield from (f"{name}__{inner}" for inner in _declared(step))
+
+
+def _taken_apart(pipeline, within=""):
+    """Yield names and steps, with those of inner pipelines that have a private step in the place of these pipelines."""
+    for name, step in pipeline.steps:
+        if isinstance(step, Pipeline) and _is_private(step):
+            yield from _taken_apart(step, f"{within}{name}__")
+        else:
+            yield f"{within}{name}", step
+
+
+def _is_private(step):
+    """Whether a step is a private estimator, or has one among its steps or parameters."""
+    parts = step.get_params(deep=True).values() if isinstance(step, BaseEstimator) else ()
+    return any(isinstance(part, PrivateEstimator) for part in (step, *parts))
+
+
+def _is_public(name, public):
+    """Whether a step, or the inner pipeline that it is in, was declared public."""
+    parts = name.split("__")
+    return any("__".join(parts[:n]) in public for n in range(1, len(parts) + 1))
+
+
+def _state_public(pipeline, public):
     """Say on the cards of the private steps after a step that it was declared public."""
     texts = []
-    for name, step in steps:
-        if name in public:
+    for name, step in _taken_apart(pipeline):
+        if _is_public(name, public) and not isinstance(step, PrivateEstimator):
             texts.append(f"step {name!r} ({type(step).__name__}) of the pipeline: declared public by the caller")
         elif texts and hasattr(step, "card_"):
             step.card_ = step.card_.with_assumptions(*texts)
@@ -233,7 +265,6 @@ def _holds_nothing_private(step):
 
 def _has_declared_categories(step):
     """Whether a OneHotEncoder or OrdinalEncoder was given its categories, and counts none of them."""
-    parameters = step.get_params(deep=False)
-    counts = [parameters.get(name) for name in ("min_frequency", "max_categories")]
-    declared = not isinstance(parameters.get("categories", "auto"), str)
-    return declared and counts == [None, None] and type(step).__module__.startswith("sklearn.preprocessing.")
+    if type(step) not in (OneHotEncoder, OrdinalEncoder):  # a TargetEncoder has categories too, and learns from y
+        return False
+    return not isinstance(step.categories, str) and (step.min_frequency, step.max_categories) == (None, None)

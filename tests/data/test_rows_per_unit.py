@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from pathlib import Path
 
@@ -30,6 +31,8 @@ from skdpgen.accounting import BudgetPlan
 from skdpgen.data import rows_per_unit
 from skdpgen.data.frames import FrameRows
 from skdpgen.data.rows_per_unit import OpenUnit, release_max_rows
+from skdpgen.data.sources import MemorySource, open_source
+from skdpgen.data.units import UnitSource
 from skdpgen.exceptions import UtilityWarning
 from skdpgen.mechanisms import histogram_of_units
 from skdpgen.nn import DPNet, PartitionedVAEModule, PriVAEModule
@@ -147,6 +150,33 @@ def test_chunks_and_arrays_learn_it_too():
     assert MomentSynthesizer(30.0).fit(frame[["a"]].to_numpy(), groups=frame["pid"]).max_rows_per_unit_ == 3
 
 
+def _in_chunks(frame, length=12):
+    """Sorted by unit, and so short that a unit of thirty rows lies in three of them at least."""
+    frame = frame.sort_values("pid", kind="stable", ignore_index=True)
+    return [frame.iloc[at : at + length] for at in range(0, len(frame), length)]
+
+
+@pytest.mark.parametrize(("weighting", "missing"), [("rows", "own"), ("units", "refuse")])
+def test_chunks_count_and_use_the_rows_of_each_unit_as_memory_does(weighting, missing):
+    """However a unit is cut: it is counted once, and no more rows of it are used than were learned."""
+    frame = _visits(6, (1, 2, 30, 3)).astype({"pid": "Int64"})
+    if missing == "own":
+        frame = pd.concat([frame, frame[:9].assign(pid=pd.NA)], ignore_index=True)
+    sources = [
+        UnitSource(source, OpenUnit.of("pid", weighting), missing, "pid")
+        for source in (MemorySource(frame), open_source(_in_chunks(frame)))
+    ]
+    counted = [np.sort(np.concatenate(list(source.rows_per_unit()))) for source in sources]
+    assert np.array_equal(*counted)
+    used = []
+    for source in sources:
+        source.settle(OpenUnit.of("pid", weighting).closed(3))
+        source.choose(make_noise_generator("fast"))
+        used.append(source.reduce(lambda rows, unit_sizes=None: len(rows), operator.add))
+        assert source.row_count().value.sum() == used[-1]
+    assert used == [np.minimum(counted[0], 3).sum()] * 2
+
+
 def test_what_it_costs_is_in_the_one_calibration():
     frame, declared = _visits(), {"unit": "pid", "max_rows_per_unit": 3}
     one = MomentSynthesizer(1.0, schema=VISITS, unit="pid").plan(frame)
@@ -184,10 +214,14 @@ FEW = _people(100 + np.repeat(np.arange(20), 2), -40.0, ["y", "nowhere else"])
 JOINING = _people(np.full(30, 999), 1e6, ["x", "alone", "alone too"])
 
 
-def _check(weighting, relation, estimator=MomentSynthesizer, columns=None, **own):
+def _check(weighting, relation, estimator=MomentSynthesizer, columns=None, source=None, **own):
     how = {"unit": PrivacyUnit("pid", weighting=weighting, columns=columns), "neighboring": relation, "random_state": 0}
     with _short():
-        check_noninterference(estimator(60.0, target="c", **how, **own), MANY, FEW, rows=JOINING)
+        check_noninterference(estimator(60.0, target="c", **how, **own), MANY, FEW, rows=JOINING, source=source)
+
+
+def test_a_person_in_several_chunks_moves_no_release_by_more_than_it_claims():
+    _check("rows", NEIGHBORING[0], source=lambda frame: _in_chunks(frame, 35))
 
 
 @pytest.mark.parametrize(

@@ -308,6 +308,20 @@ def _kept(ids, k=2, key=1, missing="refuse", weighting="rows"):
     return keep_rows(read_ids(ids, len(ids), BoundedUnit("p", k, weighting), missing), key)
 
 
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_the_units_that_steps_sample_are_those_whose_rows_are_bounded(weighting):
+    """Rows without an identifier too: as one unit together, one of them that joins would move the step of another."""
+    ids = np.array(["a", None, "b", "a", None, "a", None, "b", "b", "c"], dtype=object)
+    kept = _kept(ids, 2, missing="own", weighting=weighting)
+    assert kept.codes.shape == kept.rows.shape
+    assert kept.codes.min() >= 0
+    np.testing.assert_array_equal(np.bincount(kept.codes), kept.n_per_unit)
+    of_unit = [set(ids[kept.rows[kept.codes == code]].tolist()) for code in np.unique(kept.codes)]
+    assert sorted(map(repr, of_unit)) == sorted(["{'a'}", "{'b'}", "{'c'}", *["{None}"] * 3])
+    alone = kept.codes[pd.isna(ids[kept.rows])]
+    assert len(set(alone.tolist())) == len(alone) == 3
+
+
 def test_at_most_max_rows_of_a_unit_are_kept_and_all_of_a_smaller_one():
     ids = np.random.default_rng(0).integers(0, 300, 1000)
     found = _kept(ids, 3, weighting="units")
@@ -512,6 +526,35 @@ def test_identifiers_of_several_kinds_in_several_chunks_are_refused_before_the_c
     made = MomentSynthesizer(accountant=accountant, unit=PrivacyUnit("id", 2, missing="own"))
     with pytest.raises(InvalidInputError, match="several kinds"):
         made.fit(chunks)
+    assert not accountant.entries
+
+
+_SECRET = "Zoe-7731"
+_REFUSED_IDS = {
+    "not sorted": ([[_SECRET], ["Ada-7731"]], "must come sorted"),
+    "not sorted within a chunk": ([["Ann"], [_SECRET, "Ada-7731"]], "must come sorted"),
+    "again in a later chunk": ([[_SECRET], ["Zoe-7732"], [_SECRET]], "must come sorted"),
+    "missing": ([[_SECRET], [None]], "lacks an identifier"),
+    "several kinds": ([[_SECRET, 7731]], "several kinds"),
+    "several kinds in several chunks": ([[7731], [_SECRET]], "several kinds"),
+    "no Unicode": ([pd.Series([f"{_SECRET}\ud800"], dtype=object)], "no Unicode"),
+    "large floats": ([[7731.0 * 2**53]], "are one number for several integers"),
+    "no values": ([[[_SECRET], [7731]]], "must be numbers, text, dates"),
+}
+
+
+@pytest.mark.parametrize("case", _REFUSED_IDS)
+def test_no_refusal_of_identifiers_shows_one_of_them(case):
+    parts, said = _REFUSED_IDS[case]
+    chunks = [pd.DataFrame({"id": part, "x": 1.0}) for part in parts]
+    accountant = PrivacyAccountant(1.0, unit="id")
+    made = MomentSynthesizer(accountant=accountant, unit="id", max_rows_per_unit=2)
+    for given in (chunks, *([pd.concat(chunks)] if said != "must come sorted" else ())):
+        with pytest.raises(InvalidInputError, match=said) as error:
+            made.fit(given)
+        raised = error.value
+        shown = f"{raised} {raised.__cause__ or ''} {'' if raised.__suppress_context__ else raised.__context__ or ''}"
+        assert not any(part in shown for part in ("7731", "7732", "Ada", "Ann", str(7731 * 2**53), f"{7731.0 * 2**53}"))
     assert not accountant.entries
 
 

@@ -9,7 +9,7 @@ import pytest
 from _sabotage import everywhere, patch_source
 from sklearn.base import clone
 
-from skdpgen import DPPCA, DPGaussianMixture
+from skdpgen import DPPCA, DPGaussianMixture, PrivacyUnit
 from skdpgen.accounting import describe_event
 from skdpgen.mechanisms import add_gaussian
 
@@ -17,7 +17,7 @@ X = np.random.default_rng(0).normal(size=(3000, 3))
 Y = np.random.default_rng(1).integers(0, 2, 3000)
 PERSONS = np.arange(3000) // 2
 PUBLIC = {"bounds": (-5, 5), "l2_bound": 1.0}
-BY_ROWS, BY_UNITS = ({"max_rows_per_unit": 2, "unit_weighting": weighting} for weighting in ("rows", "units"))
+BY_ROWS, BY_UNITS = ({"unit": PrivacyUnit(max_rows=2, weighting=weighting)} for weighting in ("rows", "units"))
 
 
 def _releases(monkeypatch, fit):

@@ -10,7 +10,7 @@ import torch
 from _charged import charged
 
 from skdpgen._types import BoundedUnit
-from skdpgen.dpsgd import PoissonLoader, WholeBatchPlan
+from skdpgen.dpsgd import GradientNoise, PoissonLoader, WholeBatchPlan
 from skdpgen.nn._generators import ConditionalGenerator
 from skdpgen.nn._sinkhorn import (
     SinkhornGradient,
@@ -204,6 +204,38 @@ def the_private_rows_enter_by_the_release_alone():
 
 def test_the_private_rows_enter_by_the_release_alone():
     the_private_rows_enter_by_the_release_alone()
+
+
+def a_step_without_rows_is_a_step_of_noise(n_rows):
+    """Whoever sees the generator sees which steps changed nothing: none may, whether there are rows or not."""
+    sums, shipped = [], GradientNoise.release
+
+    def release(noise, bounded, *rest, **options):
+        sums.append([float(value.abs().sum()) for value in bounded.value])
+        return shipped(noise, bounded, *rest, **options)
+
+    plan, generator = plan_of(sampling_rate=1e-12, steps=4), ConditionalGenerator(2, 0, 3, n_hidden=8)
+    moved, step = [], torch.optim.Adam.step
+
+    def followed(optimizer):
+        before = [p.detach().clone() for group in optimizer.param_groups for p in group["params"]]
+        step(optimizer)
+        after = [p for group in optimizer.param_groups for p in group["params"]]
+        moved.append(not all(map(torch.equal, before, after)))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GradientNoise, "release", release)
+        patch.setattr(torch.optim.Adam, "step", followed)
+        labels, rng = np.zeros(n_rows, dtype=np.int64), make_noise_generator("secure")
+        x = np.zeros((n_rows, 3), dtype=np.float32)
+        train_by_transport(generator, x, labels, np.ones(1), charged(plan), rng, n_rows=8)
+    assert sums == [[0.0]] * plan.steps
+    assert moved == [True] * plan.steps
+
+
+@pytest.mark.parametrize("n_rows", [0, 30])
+def test_a_step_without_rows_is_a_step_of_noise(n_rows):
+    a_step_without_rows_is_a_step_of_noise(n_rows)
 
 
 @pytest.mark.parametrize("weighting", ["rows", "units"])

@@ -86,6 +86,23 @@ def test_the_risk_on_the_page_is_that_of_the_events_on_the_card():
     assert 100 * caught <= recognised <= 100 * caught + 0.1
 
 
+def test_the_risk_of_the_whole_ledger_is_that_of_all_its_charges():
+    """A small fit on a ledger that paid for a large one: what all of it allows, not what the last fit does."""
+    books, rows = PrivacyAccountant(9.0), np.random.default_rng(0).random((300, 2))
+    for epsilon in (4.0, 0.2):
+        model = DPPCA(1, epsilon=epsilon, bounds=(0, 1), l2_bound=1.0, accountant=books).fit(rows)
+    mu = sum(release.noise_multiplier**-2 for charge in books.charges for release in charge.releases) ** 0.5
+    true = 2 * norm.cdf(mu / 2) - 1, 50 + 100 * (norm.cdf(mu / 2) - 0.5), 100 * norm.cdf(norm.ppf(0.01) + mu)
+    text = " ".join(card_text(model.card_).split())
+    stated = re.search(
+        r"all 2 charges of the ledger: epsilon: [\d.]+; advantage: ([\d.]+); right in 100 decisions: ([\d.]+); "
+        r"recognised of 100, with 1 false alarm in 100: ([\d.]+)",
+        text,
+    )
+    for value, bound, step in zip(true, map(float, stated.groups()), (1e-3, 0.1, 0.1)):
+        assert value <= bound <= value + step
+
+
 def test_a_second_fit_and_the_other_relation_are_stated(fitted):
     books = PrivacyAccountant(4.0, neighboring="replace_one")
     for _ in range(2):

@@ -10,6 +10,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -19,6 +20,7 @@ from sklearn.preprocessing import (
     OrdinalEncoder,
     QuantileTransformer,
     StandardScaler,
+    TargetEncoder,
 )
 
 from skdpgen import (
@@ -31,6 +33,7 @@ from skdpgen import (
     sample_pipeline,
 )
 from skdpgen.exceptions import PrivacyLeakWarning
+from skdpgen.nn import DPNetClassifier
 from skdpgen.tabular import Numeric, Schema
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
@@ -154,3 +157,68 @@ def test_a_private_pipeline_is_a_pipeline_of_scikit_learn():
     mixture = _private(FunctionTransformer(), DPGaussianMixture(2, bounds=(-1, 1)))
     assert hasattr(mixture, "fit_predict") == hasattr(DPGaussianMixture(), "fit_predict")
     assert isinstance(pipe[:1], PrivatePipeline)
+
+
+# ---- steps that look like others, and steps within steps --------------------------------------------------------
+def test_an_encoder_that_learns_from_y_or_counts_rows_does_not_pass_for_declared_categories():
+    declared, y = {"categories": [[0, 1]] * 3}, CODES[:, 0]
+    model = DPNetClassifier(1.0, bounds=(0, 1), classes=(0, 1), steps=1, sampling_rate=0.1)
+    counting = [
+        OneHotEncoder(sparse_output=False, **{name: 1}, **declared) for name in ("min_frequency", "max_categories")
+    ]
+    counting += [OrdinalEncoder(**{name: 2}, **declared) for name in ("min_frequency", "max_categories")]
+    for step in (TargetEncoder(cv=2, **declared), *counting):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", PrivacyLeakWarning)
+            with pytest.raises(PrivacyLeakWarning, match="learns from the rows"):
+                _private(step, clone(model)).fit(CODES, y)
+
+
+INNER = {
+    "before an inner pipeline": (lambda: [StandardScaler(), make_pipeline(_pca())], "step0"),
+    "in an inner pipeline": (lambda: [make_pipeline(StandardScaler(), _pca())], "step0__standardscaler"),
+    "two pipelines deep": (
+        lambda: ["passthrough", make_pipeline(make_pipeline(StandardScaler(), _pca()), DPGaussianMixture())],
+        "step1__pipeline__standardscaler",
+    ),
+    "before an inner private pipeline": (lambda: [StandardScaler(), _private(Normalizer(), _pca())], "step0"),
+    "before a search of a private step": (
+        lambda: [StandardScaler(), GridSearchCV(_pca(), {"n_components": [1]}, scoring=lambda *_: 0.0)],
+        "step0",
+    ),
+    "in an inner pipeline before another private step": (
+        lambda: [make_pipeline(StandardScaler()), DPGaussianMixture(bounds=(-5, 5))],
+        "step0",
+    ),
+}
+
+
+def _pca():
+    return DPPCA(2, bounds=(-5, 5))
+
+
+@pytest.mark.parametrize("case", INNER)
+def test_a_step_that_learns_before_a_private_one_is_found_wherever_both_are(case):
+    make, name = INNER[case]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyLeakWarning)
+        with pytest.raises(PrivacyLeakWarning, match=rf"step '{name}' \("):
+            _private(*make()).fit(X)
+        if "search" not in case:  # which warns of its exact scores
+            assert _private(*make(), public_steps=name).fit(X)
+
+
+def test_an_inner_step_that_is_declared_public_stands_on_the_cards_after_it():
+    inner = make_pipeline(StandardScaler(), _pca())
+    pipe = _private(inner, DPGaussianMixture(), public_steps="step0__standardscaler").fit(X)
+    own = PrivatePipeline([("inner", _private(StandardScaler(), _pca(), public_steps="step0"))]).fit(X)
+    stated = "step {!r} (StandardScaler) of the pipeline: declared public by the caller"
+    for card in (pipe[0][-1].card_, pipe[-1].card_):
+        assert stated.format("step0__standardscaler") in card["public_assumptions"]
+    assert stated.format("inner__step0") in own[0][-1].card_["public_assumptions"]
+
+
+def test_what_comes_after_the_last_private_step_is_not_warned_of():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyLeakWarning)
+        _private(make_pipeline(_pca(), StandardScaler()), StandardScaler()).fit(X)

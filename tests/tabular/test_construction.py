@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -194,6 +196,20 @@ def test_one_row_of_the_table_makes_one_row_of_what_the_model_sees(texts):
     seen = construction.encode(FRAME)
     for at in ([5], [17, 3, 200], range(100, 140)):
         alone = construction.encode(FRAME.iloc[list(at)])
+        pd.testing.assert_frame_equal(alone, seen.iloc[list(at)], check_dtype=False)
+
+
+@pytest.mark.parametrize("texts", TEXTS, ids=lambda texts: texts[0])
+def test_what_stands_for_a_missing_value_follows_from_its_row_alone(texts):
+    """A gap that the other rows fill, by their mean or by the row above, would let one row move all of them."""
+    dtypes = {"int64": "Int64", "bool": "boolean"}
+    columns = [replace(c, missing=True, dtype=dtypes.get(c.dtype, c.dtype)) for c in SCHEMA.columns]
+    schema = Schema(columns).declare("high", bounds=(-15, 20))
+    frame = FRAME[:60].convert_dtypes().mask(np.random.default_rng(1).random((60, FRAME.shape[1])) < 0.4)
+    construction = Construction.of(schema.constrain(*texts))
+    seen = construction.encode(frame)
+    for at in ([7], [41, 3], range(20, 45)):
+        alone = construction.encode(frame.iloc[list(at)])
         pd.testing.assert_frame_equal(alone, seen.iloc[list(at)], check_dtype=False)
 
 

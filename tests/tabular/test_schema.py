@@ -282,3 +282,24 @@ def test_what_has_no_hash_is_no_name_of_a_column():
     assert ["age"] not in FULL
     with pytest.raises(KeyError):
         FULL[["age"]]
+
+
+_LISTED = {
+    "text": lambda ordered: pd.Categorical(["b"], ["a", "b", "c"], ordered=ordered),
+    "whole numbers": lambda ordered: pd.Categorical([2], [1, 2, 3], ordered=ordered),
+    "truth values": lambda ordered: pd.Categorical([True], [False, True], ordered=ordered),
+    "intervals of the rows": lambda ordered: pd.Categorical(pd.cut([1.0, 3.0, 9.0], 2), ordered=ordered),
+    "quantiles of the rows": lambda ordered: pd.Categorical(pd.qcut(range(9), 3, labels=list("lmh")), ordered=ordered),
+}
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("values", _LISTED)
+def test_what_the_dtype_of_a_column_lists_is_private_in_every_order(values, ordered):
+    """The categories of a dtype are read off the rows, as pandas.cut does: nobody declared them."""
+    frame = pd.DataFrame({"x": _LISTED[values](ordered)})
+    for given in (frame, frame.iloc[:0]):
+        column = Schema.from_kinds(given)["x"]
+        assert not column.complete
+        assert {getattr(column, name, None) for name in ("categories", "bounds", "spikes")} == {None}
+        assert not getattr(column, "ordered", False)

@@ -1,0 +1,85 @@
+"""Every sabotage of which rows of a unit are used, and of what a row is seen as, is caught by an ordinary test."""
+
+from __future__ import annotations
+
+import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
+import pytest
+import test_construction as constructed
+import test_rows_per_unit as learned
+import test_schema as schemas
+import test_units as bounded
+from _sabotage import Claim, assert_caught, mutant_ids
+
+from skdpgen.data import units
+from skdpgen.tabular import _construction_steps, _schema
+
+CHUNKS = [
+    Claim(learned.test_chunks_count_and_use_the_rows_of_each_unit_as_memory_does, *case)
+    for case in (("rows", "own"), ("units", "refuse"))
+]
+STEPS = [
+    Claim(bounded.test_the_units_that_steps_sample_are_those_whose_rows_are_bounded, weighting)
+    for weighting in ("rows", "units")
+]
+SHOWN = Claim(bounded.test_no_refusal_of_identifiers_shows_one_of_them, "not sorted")
+GAPS = Claim(constructed.test_what_stands_for_a_missing_value_follows_from_its_row_alone, ("came <= left",))
+LISTED = Claim(schemas.test_what_the_dtype_of_a_column_lists_is_private_in_every_order, "text", True)
+
+# (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
+MUTANTS = [
+    (
+        "a learned number of rows that chunks do not use",
+        CHUNKS,
+        (units.UnitSource.settle, ("self._unit = $1", "self._unit = $1 if self.in_memory else self._unit")),
+    ),
+    (
+        "a unit counted once in each chunk",
+        CHUNKS,
+        (
+            units.UnitSource.rows_per_unit,
+            (
+                "for $pieces in self._whole_units():\n    yield n_rows_of_units(self._ids_of($pieces).codes)",
+                "for $pieces in self._all.checked_chunks():\n    yield n_rows_of_units(self._ids_of([$pieces]).codes)",
+            ),
+        ),
+    ),
+    (
+        "rows without an identifier as one unit of the steps",
+        STEPS,
+        (
+            units.keep_rows,
+            ("KeptRows($rows, $sizes, $used, $codes[$rows])", "KeptRows($rows, $sizes, $used, $1.codes[$rows])"),
+        ),
+    ),
+    (
+        "an identifier in a message",
+        [SHOWN],
+        (units._Order.check, ("raise InvalidInputError($text)", "raise InvalidInputError($text + str($1.iloc[0]))")),
+    ),
+    (
+        "a difference that is missing filled from other rows",
+        [GAPS],
+        (
+            _construction_steps.Gap.encode,
+            ("np.where($missing, $nearest, $gap)", "np.where($missing, np.nansum($gap), $gap)"),
+        ),
+    ),
+    (
+        "the categories of an ordered dtype as declared",
+        [LISTED],
+        (
+            _schema._column_of_dtype,
+            (
+                "Categorical($1, missing=True, dtype='category')",
+                "Categorical($1, tuple($2.categories) if $2.ordered else None, missing=True, dtype='category')",
+            ),
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_sabotage_of_rows_is_caught(monkeypatch, mutant):
+    _, claims, *changes = mutant
+    assert_caught(monkeypatch, claims, *changes)
