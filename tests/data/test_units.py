@@ -521,15 +521,13 @@ def test_a_card_says_that_rows_without_an_identifier_were_taken_for_other_units(
     assert "rows without 'pid': each is taken for another unit" in synth.card_["public_assumptions"]
 
 
-def test_chunks_in_another_order_and_rows_that_were_not_chosen_are_refused():
+def test_rows_that_were_not_chosen_are_not_summed():
     unit, frame = PrivacyUnit("id", 3), pd.DataFrame({"id": [1, 2, 2, 1], "x": 1.0})
-    source = UnitSource(ChunkSource(lambda: [frame.iloc[:3], frame.iloc[3:]]), unit, "refuse", "id")
-    with pytest.raises(InvalidInputError, match="sorted by 'id'"):
-        source.inspect(len, max)
-    source = UnitSource(ChunkSource(lambda: [frame.iloc[:3]]), unit, "refuse", "id")
-    assert source.inspect(len, max) == 3
-    with pytest.raises(RuntimeError, match="chosen"):
-        source.reduce(len, max)
+    for chunks in ([frame], [frame.iloc[:3]], [frame.iloc[:3], frame.iloc[3:]]):
+        source = UnitSource(ChunkSource(lambda chunks=chunks: chunks), unit, "refuse", "id")
+        assert source.inspect(len, operator.add) == sum(map(len, chunks))
+        with pytest.raises(RuntimeError, match="chosen"):
+            source.reduce(len, max)
 
 
 # ---- fits ---------------------------------------------------------------------------------------------------------
