@@ -352,9 +352,9 @@ class UnitSource:
                 self._scattered = ScatteredUnits(self._all, self._unit, self._missing, self._column, self._n_rows)
         return self._scattered
 
-    def choose(self, rng):
+    def choose(self, key):
         """Choose the rows that are used; after the charge, before anything is summed."""
-        self._key = draw_key(rng)
+        self._key = key
         if self.in_memory:
             kept = keep_rows(self._ids, self._key)
             self._all = MemorySource(self._all.frame.iloc[kept.rows])

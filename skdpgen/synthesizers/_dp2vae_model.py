@@ -256,12 +256,12 @@ def fit_dp2vae_model(rows, settings, fit):
     codec, counts, moments = fit.facts(
         lambda: release_facts(rows, settings, fit), _facts_state, lambda state: _restore_facts(rows, state)
     )
-    plan = subset_plan(settings, fit)
     counted = max(1.0, float(counts.sum()))
-    if moments is not None and "row_count" in fit.noise:  # released once, with the moments
+    if moments is not None and "row_count" in fit.plan.noise_multipliers:  # released once, with the moments
         row_count = moments.row_count
     else:
         row_count = fit.sample_size(rows, counted)
+    plan = subset_plan(settings, fit)
     weights = positive_counts(counts)
     _warn_of_what_is_rare(settings.subsets.n_subsets, codec, weights, fit.step_size(row_count, counted), rows.unit)
     x, classes, width = _encoded(rows, codec)

@@ -181,7 +181,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
     checkpoint : str, path or None, default=None
         "net": file, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged
         again. Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete,
-        it is the file of the model, for ``skdpgen.load``. Not with `unit`.
+        it is the file of the model, for ``skdpgen.load``.
     budget_split : (float, float, float) or None, default=None
         Shares of encoder, mixture and decoder in the squared Gaussian-DP parameter; None depends on prior and decoder:
         (.8, 0, .2) for a network that refines the released decoder, (.5, 0, .5) for "features", whose moments are those

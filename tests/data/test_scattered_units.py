@@ -23,7 +23,6 @@ from skdpgen.exceptions import InvalidInputError
 from skdpgen.mechanisms import histogram
 from skdpgen.tabular import Categorical, Numeric, Schema
 from skdpgen.testing import check_noninterference, seeded_noise
-from skdpgen.utils.noise import NoiseGenerator
 
 sys.path.append(str(Path(__file__).parents[1]))
 
@@ -71,9 +70,9 @@ def _source(X, k=K, weighting="rows", missing="refuse"):
     return UnitSource(open_source(X), PrivacyUnit("id", k, weighting), missing, "id")
 
 
-def _found(source, seed=3):
+def _found(source, key=3):
     """Rows that are used, with the number of rows used of their units; the first of each unit; their count."""
-    source.choose(NoiseGenerator("seeded", seed=seed))
+    source.choose(key)
     rows = source.reduce(_rows_and_sizes, operator.add)
     first = source.reduce_units(_rows_and_sizes, operator.add)
     return sorted(rows), sorted(first), source.row_count().value.tolist()
@@ -100,7 +99,7 @@ def test_the_rows_used_are_those_of_the_same_table_in_memory(made, weighting, tm
     assert source.inspect(len, operator.add) == N
     assert _found(source) == wanted
     assert wanted[2][0] == len(wanted[0]) < N
-    assert wanted[0] != _found(_source(frame, weighting=weighting), seed=4)[0]
+    assert wanted[0] != _found(_source(frame, weighting=weighting), key=4)[0]
 
 
 def test_rows_without_an_identifier_are_units_of_their_own_wherever_they_lie(held, tmp_path):
@@ -152,7 +151,7 @@ def test_few_identifiers_and_one_byte_a_row_are_in_memory(monkeypatch):
     )
     source = _source(_cut(frame, 20))
     source.inspect(len, operator.add)
-    source.choose(NoiseGenerator("seeded", seed=3))
+    source.choose(3)
     assert 80 < max(lengths) < 400
     assert source._scattered._marks.nbytes == 1600
 
@@ -184,10 +183,10 @@ def test_a_unit_in_every_chunk_attains_the_sensitivity_and_never_exceeds_it(rela
     for more in joining:
         parts = [pd.concat([part, more]) for part in _cut(frame)]  # a row of each chunk, and several
         source = _source(parts, weighting=weighting)
-        source.choose(NoiseGenerator("seeded", seed=3))
+        source.choose(3)
         sums.append(source.reduce(_counted, units.add_sums))
     source = _source(_cut(frame), weighting=weighting)
-    source.choose(NoiseGenerator("seeded", seed=3))
+    source.choose(3)
     sums.append(source.reduce(_counted, units.add_sums))
     other = sums[1] if relation == "replace_one" else sums[2]
     claim = sums[0].sensitivity(UnitRelation(relation, PrivacyUnit("id", K, weighting)))
@@ -227,7 +226,7 @@ def test_nothing_is_summed_over_rows_of_another_order_than_they_were_chosen_in(o
     changing = _Changing(_cut(_FRAME), _cut(_OTHERS[other]), 10**9)
     source = _source(changing)
     source.inspect(len, operator.add)
-    source.choose(NoiseGenerator("seeded", seed=3))
+    source.choose(3)
     source.reduce(len, operator.add)
     changing.left = 0
     with pytest.raises(InvalidInputError, match="in another order"):
@@ -241,13 +240,13 @@ def test_rows_that_change_while_they_are_chosen_are_noticed(monkeypatch):
     source.inspect(len, operator.add)
     changing.left = 2  # of four passes
     with pytest.raises(InvalidInputError, match="in another order"):
-        source.choose(NoiseGenerator("seeded", seed=3))
+        source.choose(3)
 
 
 def test_without_that_check_a_unit_would_have_more_rows(monkeypatch):
     changing = _Changing(_cut(_FRAME), _cut(_FRAME.iloc[::-1]), 10**9)
     source = _source(changing, k=2)
-    source.choose(NoiseGenerator("seeded", seed=3))
+    source.choose(3)
     changing.left = 0
     monkeypatch.setattr(ScatteredUnits, "_check", lambda self, seen: None)
     rows = source.reduce(lambda part: part["row"].tolist(), operator.add)
@@ -259,7 +258,7 @@ def test_chunks_that_are_sorted_at_the_first_pass_alone_are_refused():
     changing = _Changing(_cut(frame), _cut(_FRAME), 10**9)
     source = _source(changing)
     source.inspect(len, operator.add)
-    source.choose(NoiseGenerator("seeded", seed=3))
+    source.choose(3)
     changing.left = 0
     with pytest.raises(InvalidInputError, match="sorted by 'id' at the first pass"):
         source.reduce(len, operator.add)

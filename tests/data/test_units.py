@@ -487,7 +487,7 @@ def test_rows_without_an_identifier_do_not_divide_a_unit_of_several_chunks(weigh
     unit, found = PrivacyUnit("id", 2, weighting), []
     for source in (open_source(frame), open_source(lambda: iter(chunks))):
         rows = UnitSource(source, unit, "own", "id")
-        rows.choose(NoiseGenerator("seeded", seed=3))
+        rows.choose(3)
         used = rows.reduce(lambda part, **_: part["v"].tolist(), operator.add)
         found.append((sorted(used), float(rows.row_count().value[0])))
     assert found[0] == found[1]
@@ -500,7 +500,7 @@ def test_integers_of_one_chunk_stay_apart_beside_floats_of_another():
     second = pd.DataFrame({"v": [2, 3, 4, 5], "id": [1, large, large + 1, large + 2]})
     rows = UnitSource(open_source(lambda: iter((first, second))), PrivacyUnit("id", 1), "own", "id")
     assert rows.inspect(len, operator.add) == 6
-    rows.choose(NoiseGenerator("seeded", seed=3))
+    rows.choose(3)
     assert rows.reduce(len, operator.add) == 5
 
 

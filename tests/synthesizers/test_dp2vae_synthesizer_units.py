@@ -114,7 +114,6 @@ def test_all_rows_of_a_unit_lie_in_one_subset(monkeypatch, weighting):
     ("parameters", "match"),
     [
         ({"id_column": "who"}, "id_column= is for rows that are units"),
-        ({"checkpoint": "fit.safetensors"}, "checkpoint= is not for units"),
         ({"max_rows_per_unit": None, "unit": None, "missing_unit": "own"}, "needs unit="),
     ],
 )
