@@ -64,6 +64,10 @@ class UnitIds:
     def __len__(self):
         return len(self.codes)
 
+    def rows_per_unit(self):
+        """Yield the number of rows of each unit, before any is left out."""
+        yield n_rows_of_units(self.codes)
+
 
 @dataclass(frozen=True, eq=False)
 class KeptRows:

@@ -35,6 +35,7 @@ from skdpgen.nn import DPNet, PartitionedVAEModule, PriVAEModule
 from skdpgen.tabular import Categorical, Numeric
 from skdpgen.testing import check_noninterference
 from skdpgen.utils.noise import make_noise_generator
+from skdpgen.utils.watching import watch_releases
 
 sys.path.append(str(Path(__file__).parents[1]))
 
@@ -146,6 +147,49 @@ def test_chunks_and_arrays_learn_it_too():
     assert MomentSynthesizer(30.0).fit(frame[["a"]].to_numpy(), groups=frame["pid"]).max_rows_per_unit_ == 3
 
 
+NUMBERS = {
+    "DP-PCA": (DPPCA, {"n_components": 1}),
+    "DP-PCA, two rounds": (DPPCA, {"n_components": 1, "centering": "two_round"}),
+    "mixture": (DPGaussianMixture, {"n_components": 2, "n_iter": 2}),
+    "one Gaussian": (DPGaussianMixture, {"n_components": 1}),
+}
+
+
+@pytest.mark.parametrize(("i", "name"), list(enumerate(NUMBERS)))
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_estimators_of_numbers_learn_it_first_and_use_it(i, name):
+    estimator, own = NUMBERS[name]
+    weighting, relation = WEIGHTINGS[i % 2], NEIGHBORING[i // 2 % 2]
+    frame, k = _visits()[["pid", "a"]].assign(b=1.0), {"rows": 3, "units": 8}[weighting]
+    how = {"unit": "pid", "unit_weighting": weighting, "neighboring": relation, "bounds": (-4, 4)}
+    made = estimator(epsilon=30.0, **how, **own)
+    assert next(phase.label for phase in made.plan(frame).phases) == "unit_rows"
+    made.fit(frame)
+    assert made.max_rows_per_unit_ == k
+    assert made.card_["unit"].startswith(f"all rows of one pid, at most {k} of them used")
+    assert f"most rows used of one unit: {k}, learned by this fit" in "".join(made.card_["public_assumptions"])
+    made.card_.verify()
+    declared = estimator(epsilon=30.0, max_rows_per_unit=k, **how, **own)
+    assert declared.fit(frame).max_rows_per_unit_ == k
+    assert "unit_rows" not in declared.accountant_.charges[0].label
+
+
+def test_noise_of_estimators_of_numbers_follows_the_number_that_was_learned(monkeypatch):
+    """All noise after the first release is for the learned number of rows, and not for the largest there may be."""
+    seen = []
+    with watch_releases(lambda released, sd, kind: seen.append(sd)):
+        made = DPPCA(1, epsilon=30.0, unit="pid", bounds=(-4, 4), l2_bound=2.0).fit(
+            _visits()[["pid", "a"]].assign(b=1.0)
+        )
+    learned = [float(np.max(sd)) for sd in seen]
+    seen.clear()
+    monkeypatch.setattr(rows_per_unit, "release_max_rows", lambda ids, noise, rng, relation: relation.unit.closed(12))
+    with watch_releases(lambda released, sd, kind: seen.append(sd)):
+        DPPCA(1, epsilon=30.0, unit="pid", bounds=(-4, 4), l2_bound=2.0).fit(_visits()[["pid", "a"]].assign(b=1.0))
+    assert made.max_rows_per_unit_ == 3
+    assert float(np.max(seen[-1])) / learned[-1] == pytest.approx(12 / 3)
+
+
 def test_what_it_costs_is_in_the_one_calibration():
     frame, declared = _visits(), {"unit": "pid", "max_rows_per_unit": 3}
     one = MomentSynthesizer(1.0, schema=VISITS, unit="pid").plan(frame)
@@ -160,8 +204,6 @@ def test_what_it_costs_is_in_the_one_calibration():
 @pytest.mark.parametrize(
     "estimator",
     [
-        DPPCA(unit="pid", bounds=(-4, 4)),
-        DPGaussianMixture(unit="pid", bounds=(-4, 4)),
         PrivateSearchCV(MomentSynthesizer(unit="pid"), {"n_components": [1, 2]}, score_bounds=(-10, 0)),
     ],
 )
@@ -185,8 +227,12 @@ JOINING = _people(np.full(30, 999), 1e6, ["x", "alone", "alone too"])
 
 def _check(weighting, relation, estimator=MomentSynthesizer, **own):
     how = {"unit": "pid", "unit_weighting": weighting, "neighboring": relation, "random_state": 0}
+    many, few, joining, of_rows = MANY, FEW, JOINING, {"target": "c"}
+    if estimator in (DPPCA, DPGaussianMixture):
+        many, few, joining = (part[["pid", "a"]].assign(b=part["a"] ** 2) for part in (many, few, joining))
+        of_rows = {}
     with _short():
-        check_noninterference(estimator(60.0, target="c", **how, **own), MANY, FEW, rows=JOINING)
+        check_noninterference(estimator(epsilon=60.0, **of_rows, **how, **own), many, few, rows=joining)
 
 
 @pytest.mark.parametrize(
@@ -196,6 +242,8 @@ def _check(weighting, relation, estimator=MomentSynthesizer, **own):
         ("units", NEIGHBORING[1], MomentSynthesizer, {}),
         ("units", NEIGHBORING[0], DPVAESynthesizer, _VAE),
         ("rows", NEIGHBORING[1], MomentSynthesizer, {"unit_columns": ["a"]}),
+        ("units", NEIGHBORING[0], DPPCA, {"n_components": 1}),
+        ("rows", NEIGHBORING[1], DPGaussianMixture, {"n_components": 1}),
     ],
 )
 def test_a_person_moves_no_release_by_more_than_it_claims(weighting, relation, estimator, own):
