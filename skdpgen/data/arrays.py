@@ -23,7 +23,7 @@ from ..utils.validation import as_sizes
 from .labels import Labels, check_labels, class_for_all, is_numeric_target, label_codes, learn_classes
 from .rows_per_unit import max_rows_phases
 from .scaling import RowScaling, check_bounds, check_inside, learn_scaling, scaling_phases
-from .units import draw_key, keep_rows, n_rows_of_units, row_count_phases
+from .units import keep_rows, n_rows_of_units, row_count_phases
 
 __all__ = ["ArrayCodec", "ArrayRows", "check_image_shape", "lowpass_basis", "point_out_images"]
 
@@ -209,11 +209,11 @@ class ArrayRows:
     def __len__(self):
         return len(self.X)
 
-    def choose(self, rng):
+    def choose(self, key):
         """Choose the rows that are used, where a row is not the unit; after the charge, before all queries."""
         if self.unit is None:
             return
-        kept = keep_rows(self._ids, draw_key(rng))
+        kept = keep_rows(self._ids, key)
         self.X, self.unit_sizes, self._n_per_unit = self.X[kept.rows], kept.unit_sizes, kept.n_per_unit
         self.unit_codes = kept.codes
         self.y, self._ids = None if self.y is None else self.y[kept.rows], None

@@ -246,10 +246,10 @@ class FrameRows:
     def __len__(self):
         return self.n_rows
 
-    def choose(self, rng):
+    def choose(self, key):
         """Choose the rows that are used, where a row is not the unit; after the charge, before all queries."""
         if self.unit is not None:
-            self.source.choose(rng)
+            self.source.choose(key)
 
     @property
     def unit_sizes(self):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from ..accounting import Phase
 from ..exceptions import UtilityWarning
 from ..mechanisms import add_gaussian, histogram_of_units
 
-__all__ = ["LABEL", "OpenUnit", "max_rows_phases", "release_max_rows"]
+__all__ = ["LABEL", "OpenUnit", "max_rows_phases", "release_max_rows", "settle_ids"]
 
 # Numbers that may be chosen; public.
 _CHOICES = (1, 2, 3, 5, 8, 13, 21, 34, 55, 89)
@@ -57,7 +57,7 @@ def release_max_rows(rows, noise_multiplier, rng, relation):
 
     Parameters
     ----------
-    rows : ArrayRows or FrameRows
+    rows : ArrayRows, FrameRows or UnitIds
     noise_multiplier : float
     rng : NoiseGenerator
     relation : UnitRelation
@@ -88,6 +88,29 @@ def release_max_rows(rows, noise_multiplier, rng, relation):
         return relation.unit.closed(_CHOICES[0])
     shares = np.cumsum(kept) / kept.sum()
     return relation.unit.closed(_CHOICES[int(np.argmax(shares >= _QUANTILES[relation.unit.weighting]))])
+
+
+def settle_ids(ids, plan, rng):
+    """Learn how many rows of a unit are used, where that is not declared: the first release of a fit to numbers.
+
+    Parameters
+    ----------
+    ids : UnitIds
+    plan : FitPlan
+        Charged.
+    rng : NoiseGenerator
+
+    Returns
+    -------
+    ids : UnitIds
+    plan : FitPlan
+        Both with the number of rows of a unit that are used; what was given, where it is declared.
+    """
+    if not isinstance(plan.unit, OpenUnit):
+        return ids, plan
+    unit = release_max_rows(ids, plan.noise_multipliers[LABEL], rng, plan.relation)
+    rng.unit = unit  # all further noise is for so many rows
+    return replace(ids, unit=unit), replace(plan, unit=unit)
 
 
 def _cells(sizes):

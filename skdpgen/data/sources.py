@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +33,8 @@ __all__ = [
 CHUNK_ROWS = 1 << 18
 # Key of `DataFrame.attrs` for the facts that a reader of files takes for public; they go onto the privacy card.
 PUBLIC_ASSUMPTIONS = "public_assumptions"
+# Partitions of dask of which one column is fetched at a time.
+_COLUMN_PARTS = 16
 # Suffixes of Parquet files.
 PARQUET = (".parquet", ".pq")
 _NO_ROWS = "Found array with 0 sample(s): no chunk has a row"  # the message of scikit-learn
@@ -198,6 +201,33 @@ class ChunkSource(_Source):
                 total = part if total is None else combine(total, part)
         return self.whole(total)
 
+    def reduce_with(self, values, lengths, function, combine):
+        """Apply ``function(part, values of its rows, place of its first row)`` to every part, and `combine` as ever.
+
+        Parameters
+        ----------
+        values : array of shape (n_rows,)
+        lengths : list of int
+            Rows of each part of `column`.
+        function, combine : callable
+            `function` must itself compare the number of rows of its part with that of the values.
+        """
+        total, start = None, 0
+        for chunk in self.checked_chunks():
+            part = function(chunk, values[start : start + len(chunk)], start)
+            total, start = part if total is None else combine(total, part), start + len(chunk)
+        return self.whole(total)
+
+    def column(self, name):
+        """Yield the values of one column, in parts of any length; of Parquet files nothing else is read."""
+        make = self._make_chunks
+        if isinstance(make, functools.partial) and make.func is parquet_chunks and name not in self._left_out:
+            for chunk in parquet_chunks(make.args[0], only=[name]):
+                yield chunk[name]
+            return
+        for chunk in self.checked_chunks():
+            yield chunk[name]
+
     def checked_chunks(self):
         """Yield the chunks; SchemaError for one with other columns than the first."""
         for number, chunk in enumerate(self._chunks()):
@@ -233,11 +263,30 @@ class DaskSource(_Source):
 
     def reduce(self, function, combine):
         """Apply `function` to every partition, and `combine` the results two by two, in a tree."""
+        return self._reduce(function, combine, ())
+
+    def reduce_with(self, values, lengths, function, combine):
+        """As that of `ChunkSource`: each worker gets the values of its rows."""
+        starts = [0, *itertools.accumulate(lengths)]
+        return self._reduce(
+            function, combine, [(values[start:end], start) for start, end in itertools.pairwise(starts)]
+        )
+
+    def column(self, name):
+        """Yield the values of one column, a partition at a time: they come from the workers to this process."""
+        import dask
+
+        parts = self._frame[name].to_delayed()
+        for at in range(0, len(parts), _COLUMN_PARTS):
+            yield from dask.compute(*parts[at : at + _COLUMN_PARTS])
+
+    def _reduce(self, function, combine, more):
         import dask
 
         lazy = dask.delayed(functools.partial(_of_part, function))
         merge = dask.delayed(functools.partial(_both, combine))
-        parts = [lazy(part) for part in self._frame.to_delayed()]
+        parts = self._frame.to_delayed()
+        parts = [lazy(part, *given) for part, given in zip(parts, more or itertools.repeat(()))]
         while len(parts) > 1:
             parts = [merge(*parts[at : at + 2]) if at + 1 < len(parts) else parts[at] for at in range(0, len(parts), 2)]
         return self.whole(dask.compute(parts[0])[0])
@@ -249,16 +298,19 @@ def _close(chunks):
         close()
 
 
-def _of_part(function, part):
-    return function(part) if len(part) else None
+def _of_part(function, part, *more):
+    return function(part, *more) if len(part) else None
 
 
 def _both(combine, one, other):
     return one if other is None else other if one is None else combine(one, other)
 
 
-def parquet_chunks(paths, left_out=()):
-    """Yield the rows of Parquet files as frames of at most `CHUNK_ROWS` rows, without the columns `left_out`."""
+def parquet_chunks(paths, left_out=(), only=None):
+    """Yield the rows of Parquet files as frames of at most `CHUNK_ROWS` rows, without the columns `left_out`.
+
+    With `only` these columns alone are read.
+    """
     try:
         from pyarrow import lib, parquet
     except ImportError:
@@ -272,7 +324,7 @@ def parquet_chunks(paths, left_out=()):
             raise InvalidInputError(f"{path}: no such file")
         try:
             with parquet.ParquetFile(path) as file:
-                for batch in file.iter_batches(batch_size=CHUNK_ROWS):
+                for batch in file.iter_batches(batch_size=CHUNK_ROWS, columns=only):
                     yield batch.to_pandas(types_mapper=_nullable).drop(columns=list(left_out))
         except lib.ArrowException:
             raise InvalidInputError(f"{path}: cannot be read as Parquet") from None

@@ -18,7 +18,7 @@ from ..exceptions import InvalidInputError
 from ..mechanisms import total
 from ..utils.categories import kinds
 from ..utils.validation import is_unicode
-from .sources import CHUNK_ROWS, ChunkSource, MemorySource, add_sums
+from .sources import CHUNK_ROWS, ChunkSource, DaskSource, MemorySource, add_sums
 
 __all__ = [
     "KeptRows",
@@ -63,6 +63,10 @@ class UnitIds:
 
     def __len__(self):
         return len(self.codes)
+
+    def rows_per_unit(self):
+        """Yield the number of rows of each unit, before any is left out."""
+        yield n_rows_of_units(self.codes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,8 +281,9 @@ class UnitSource:
 
     Parameters
     ----------
-    source : MemorySource or ChunkSource
-        The rows of chunks come sorted by unit, in ascending order: a unit is then whole before the next begins.
+    source : MemorySource, ChunkSource or DaskSource
+        The rows of chunks that come sorted by unit, in ascending order, are read in one pass: a unit is then whole
+        before the next begins. For others see `ScatteredUnits`; the rows used, and all sums, are the same.
     unit : BoundedUnit
     missing : {"refuse", "own"}
     column : column name or None
@@ -288,17 +293,13 @@ class UnitSource:
     """
 
     def __init__(self, source, unit, missing, column=None, groups=None):
-        if not isinstance(source, MemorySource | ChunkSource):
-            raise InvalidInputError(
-                "unit= is not for dask DataFrames, whose partitions may hold a part of the rows of a unit: write the "
-                "rows to Parquet files, sorted by unit. Nothing was charged"
-            )
         if column is not None and column not in source.head.columns:
             raise InvalidInputError(f"unit={column!r} is not a column of the frame; nothing was charged")
         self._unit, self._missing, self._column, self._key = unit, missing, column, None
         self.in_memory, self.one_slice, self.kinds_of = source.in_memory, source.one_slice, source.kinds_of
         self.attrs, self._sizes, self._codes, self._n_per_unit = source.attrs, None, None, None
-        self._all = source
+        self._all, self._scattered = source, None
+        self._n_rows = self._sorted = None  # of rows that are not in memory, once they were read
         if self.in_memory:
             frame = source.frame
             values = frame[column] if groups is None else groups
@@ -328,25 +329,52 @@ class UnitSource:
         """Apply `function` to all rows, chunk by chunk, for validation before the charge: nothing may be released."""
         if self.in_memory:
             return self._all.reduce(function, combine)
+        if isinstance(self._all, DaskSource):
+            self._look()
+            return self._all.without([self._column]).reduce(function, combine)
         total, order = None, _Order(self._unit, self._missing)
         for chunk in self._all.checked_chunks():
             order.check(chunk[self._column])
             total = _over(chunk.drop(columns=self._column), None, function, combine, total)
+        self._n_rows, self._sorted = order.n_rows, order.ascending
         return self._all.whole(total)
 
-    def choose(self, rng):
+    def _look(self):
+        """Check the identifiers, if no pass did; find whether they come in order."""
+        if self._n_rows is None:
+            order = _Order(self._unit, self._missing)
+            for values in self._all.column(self._column):
+                order.check(values)
+            self._n_rows, self._sorted = order.n_rows, order.ascending and isinstance(self._all, ChunkSource)
+
+    def _units_anywhere(self):
+        """What chooses among rows that do not come sorted by unit; None for others."""
+        if self._scattered is None and not self.in_memory:
+            self._look()
+            if not self._sorted:
+                from .scattered_units import ScatteredUnits  # which needs the functions of this module
+
+                self._scattered = ScatteredUnits(self._all, self._unit, self._missing, self._column, self._n_rows)
+        return self._scattered
+
+    def choose(self, key):
         """Choose the rows that are used; after the charge, before anything is summed."""
-        self._key = draw_key(rng)
+        self._key = key
         if self.in_memory:
             kept = keep_rows(self._ids, self._key)
             self._all = MemorySource(self._all.frame.iloc[kept.rows])
             self._sizes, self._n_per_unit, self._ids = kept.unit_sizes, kept.n_per_unit, None
             self._codes = kept.codes
+        elif scattered := self._units_anywhere():
+            scattered.choose(self._unit, self._key)
 
     def rows_per_unit(self):
         """Yield the number of rows of each unit, before any is left out; after the charge."""
         if self.in_memory:
             yield n_rows_of_units(self._ids.codes)
+            return
+        if scattered := self._units_anywhere():
+            yield from scattered.rows_per_unit()
             return
         for pieces in self._whole_units():
             yield n_rows_of_units(self._ids_of(pieces).codes)
@@ -367,6 +395,9 @@ class UnitSource:
         Where units count 1, it is called with ``unit_sizes=``: the number of rows used of the unit of each row.
         """
         self._check_chosen()
+        if scattered := self._units_anywhere():
+            sizes = "unit_sizes" if self._unit.weighting == "units" else None
+            return scattered.reduce(function, combine, sizes=sizes)
         total = None
         for part, sizes, _ in self._parts():
             total = _over(part, sizes, function, combine, total)
@@ -387,6 +418,8 @@ class UnitSource:
     def row_count(self):
         """Number of rows that are used, a BoundedSum of one contribution per unit."""
         self._check_chosen()
+        if scattered := self._units_anywhere():
+            return scattered.row_count()
         counts = (total(n_rows, self._unit.max_rows, of_units=True) for *_, n_rows in self._parts())
         summed = next(counts)
         for count in counts:
@@ -400,6 +433,8 @@ class UnitSource:
         used, and with ``sizes=``, the number of rows used of each. Both follow from the rows of that unit alone.
         """
         self._check_chosen()
+        if scattered := self._units_anywhere():
+            return scattered.reduce(function, combine, first=True, sizes="sizes")
         total = None
         for rows, sizes in self._first_rows():
             for at in range(0, len(rows), CHUNK_ROWS):
@@ -439,10 +474,7 @@ class UnitSource:
 
     def _ids_of(self, pieces):
         """The identifiers of frames that hold whole units."""
-        values = [piece[self._column] for piece in pieces]
-        if len({str(part.dtype) for part in values}) > 1:  # one dtype for all might take two integers for one float
-            values = [part.astype(object) for part in values]
-        values = pd.concat(values, ignore_index=True)
+        values = pd.concat(_of_one_dtype([piece[self._column] for piece in pieces]), ignore_index=True)
         return read_ids(values, len(values), self._unit, self._missing)
 
     def _whole_units(self):
@@ -450,6 +482,7 @@ class UnitSource:
         order, waiting, last = _Order(self._unit, self._missing), [], None
         for chunk in self._all.checked_chunks():
             order.check(chunk[self._column])
+            order.must_ascend()
             of_last = (chunk[self._column] == order.last).to_numpy(dtype=bool, na_value=False)
             if not of_last.any():  # rows without an identifier, each a separate unit
                 yield [chunk]
@@ -471,15 +504,22 @@ def _first_of_each(codes):
     return first[order], sizes[order]
 
 
+def _of_one_dtype(parts):
+    """Parts of a column as one dtype, which might else be floats: of two large integers one number."""
+    return [part.astype(object) for part in parts] if len({str(part.dtype) for part in parts}) > 1 else parts
+
+
 class _Order:
-    """Identifiers that must be of one kind and come in ascending order, chunk by chunk."""
+    """Identifiers that must be of one kind, chunk by chunk; whether they come in ascending order."""
 
     def __init__(self, unit, missing):
         self.unit, self.missing, self.last, self.kinds = unit, missing, None, set()
+        self.n_rows, self.ascending = 0, True
 
     def check(self, values):
         """Check the identifiers of the next chunk."""
         read_ids(values, len(values), self.unit, self.missing)
+        self.n_rows += len(values)
         known = values.dropna()
         if not len(known):
             return
@@ -487,15 +527,18 @@ class _Order:
         self.kinds |= kinds(known if known.dtype == object else known.iloc[:1].astype(object))
         _check_one_kind(self.kinds, self.unit)
         try:
-            sorted_ = known.is_monotonic_increasing and (self.last is None or bool(self.last <= known.iloc[0]))
+            goes_on = known.is_monotonic_increasing and (self.last is None or bool(self.last <= known.iloc[0]))
         except TypeError:
-            sorted_ = False
-        if not sorted_:
+            goes_on = False
+        self.ascending, self.last = self.ascending and goes_on, known.iloc[-1]
+
+    def must_ascend(self):
+        """Refuse a later pass that has another order than the first."""
+        if not self.ascending:
             raise InvalidInputError(
-                f"the rows of chunks must come sorted by {self.unit.name!r}, in ascending order, so that all rows of a "
-                "unit are met together: sort the file, or give one DataFrame. Nothing was charged"
+                f"the rows came sorted by {self.unit.name!r} at the first pass and do not at a later one: each pass "
+                "must give the same rows in the same order"
             )
-        self.last = known.iloc[-1]
 
 
 def _over(frame, sizes, function, combine, total):

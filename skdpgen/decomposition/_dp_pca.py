@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._parameters import SPLIT_CONSTRAINTS, UNIT_CONSTRAINTS
 from ..accounting import Phase
+from ..data.rows_per_unit import OpenUnit, max_rows_phases, settle_ids
 from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_phases
 from ..data.units import draw_key, keep_rows, read_groups, take_groups
 from ..exceptions import InvalidInputError, UtilityWarning
@@ -73,7 +74,8 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         DataFrame or in `groups` of `fit`. The column is not modelled. A `PrivacyUnit` also says how the rows of a unit
         count. None: one row.
     max_rows_per_unit : int or None, default=None
-        With units: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public.
+        With units: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public. None:
+        learned from a part of the budget, and released as `max_rows_per_unit_`.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise.
     random_state : int, RandomState instance or None, default=None
@@ -190,6 +192,9 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         """
         return self._fit(X, y, groups)
 
+    def _learned_unit(self, asked):
+        return OpenUnit.of(asked.label, asked.weighting)
+
     def _prepare(self, X, y, accountant, groups=None):
         X, groups = take_groups(self, X, groups)
         X = validate_rows(self, X, order=None)
@@ -206,11 +211,13 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
 
     def _complete(self, rows, plan, rng):
         X, bounds, ids = rows
-        sizes, relation = None, plan.relation
+        sizes = None
         if ids is not None:
+            ids, plan = settle_ids(ids, plan, rng)
+            self.max_rows_per_unit_ = plan.unit.max_rows
             kept = keep_rows(ids, draw_key(rng))
             X, sizes = X[kept.rows], kept.unit_sizes
-        options = {"unit_sizes": sizes}
+        relation, options = plan.relation, {"unit_sizes": sizes}
         self.scaling_ = learn_scaling(X, bounds, self.l2_bound, plan.noise_multipliers, rng, relation, **options)
         noise_norm = self._release(X, plan, rng, relation, sizes)
         self._issue_card(plan, rng, self._public_assumptions())
@@ -218,6 +225,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
 
     def _phases(self):
         learned = scaling_phases(self.bounds, self.l2_bound, self._share("bounds"))
+        learned = [*max_rows_phases(self._unit, self._share("bounds")), *learned]
         rest = 1.0 - sum(phase.share for phase in learned)
         if rest <= 0:
             raise ValueError(f'"bounds": {self._share("bounds"):g} of budget_split leaves nothing for the moments')

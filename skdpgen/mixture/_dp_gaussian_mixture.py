@@ -17,6 +17,7 @@ from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._parameters import SPLIT_CONSTRAINTS, UNIT_CONSTRAINTS
 from ..accounting import Phase
 from ..data.labels import class_labels, declared_codes, label_codes, learn_classes, sorted_classes
+from ..data.rows_per_unit import OpenUnit, max_rows_phases, settle_ids
 from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_phases
 from ..data.units import draw_key, keep_rows, read_groups, row_count_phases, take_groups
 from ..exceptions import InvalidInputError, UtilityWarning
@@ -87,7 +88,8 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         DataFrame or in `groups` of `fit`. The column is not modelled. A `PrivacyUnit` also says how the rows of a unit
         count. None: one row.
     max_rows_per_unit : int or None, default=None
-        With units: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public.
+        With units: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public. None:
+        learned from a part of the budget, and released as `max_rows_per_unit_`.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise.
     random_state : int, RandomState instance or None, default=None
@@ -212,6 +214,9 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         """
         return self._fit(X, y, groups)
 
+    def _learned_unit(self, asked):
+        return OpenUnit.of(asked.label, asked.weighting)
+
     def _prepare(self, X, y, accountant, groups=None):
         X, groups = take_groups(self, X, groups)
         containers = _frame_maker(X), _series_maker(y)
@@ -238,15 +243,17 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
 
     def _complete(self, rows, plan, rng):
         X, bounds, means_init, labels, classes, codes, (frame, series), ids = rows
-        neighboring, sizes, n_rows = plan.relation, None, None
+        sizes, n_rows = None, None
         if ids is not None:
+            ids, plan = settle_ids(ids, plan, rng)
+            self.max_rows_per_unit_ = plan.unit.max_rows
             used = keep_rows(ids, draw_key(rng))
             labels, codes = (None if part is None else part[used.rows] for part in (labels, codes))
             X, sizes = X[used.rows], used.unit_sizes
             if "row_count" in plan.noise_multipliers:
                 counted = total(used.n_per_unit, plan.unit.max_rows, of_units=True)
-                n_rows = float(add_gaussian(counted, plan.noise_multipliers["row_count"], rng, neighboring)[0])
-        options = {"unit_sizes": sizes}
+                n_rows = float(add_gaussian(counted, plan.noise_multipliers["row_count"], rng, plan.relation)[0])
+        neighboring, options = plan.relation, {"unit_sizes": sizes}
         self.scaling_ = learn_scaling(X, bounds, self.l2_bound, plan.noise_multipliers, rng, neighboring, **options)
         if labels is not None and classes is None:
             noise = plan.noise_multipliers["classes"]
@@ -268,8 +275,9 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         self._issue_card(plan, rng, self._public_assumptions(labels is not None))
 
     def _phases(self, with_labels):
-        phases = scaling_phases(self.bounds, self.l2_bound, self._share("bounds"))
-        phases = [*row_count_phases(self._unit, self._share("bounds")), *phases]
+        share = self._share("bounds")
+        of_units = [*max_rows_phases(self._unit, share), *row_count_phases(self._unit, share)]
+        phases = [*of_units, *scaling_phases(self.bounds, self.l2_bound, share)]
         rest = 1.0 - sum(phase.share for phase in phases)
         if rest <= 0:
             raise ValueError(f'"bounds": {self._share("bounds"):g} of budget_split leaves nothing for the model')

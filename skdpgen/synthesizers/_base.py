@@ -21,6 +21,7 @@ from ..accounting import PrivacyCard
 from ..data.frames import FrameRows
 from ..data.rows_per_unit import LABEL as MAX_ROWS
 from ..data.rows_per_unit import OpenUnit, release_max_rows
+from ..data.units import draw_key
 from ..data.validation import columns_of, public_assumptions
 from ..exceptions import InvalidInputError, PrivacyLeakWarning, UtilityWarning
 from ..generators.components import component_chunks, join_chunks
@@ -37,7 +38,7 @@ from ..utils.validation import (
     validate_data,
     validate_rows,
 )
-from ._budget import ChargedFit
+from ._budget import ChargedFit, once
 from ._checkpoint import FitCheckpoint, describe_rows
 from ._count_errors import PlannedTable
 from ._recorded import recorded_parameters
@@ -95,15 +96,6 @@ class BaseSynthesizer(PrivateEstimator):
     def _learned_unit(self, asked):
         return OpenUnit.of(asked.label, asked.weighting)
 
-    def _resolve_unit(self, groups):
-        unit = super()._resolve_unit(groups)
-        if unit is not None and getattr(self, "checkpoint", None) is not None:
-            raise ValueError(
-                "checkpoint= is not for units yet: which rows of a unit are used is drawn in each fit, and a fit that "
-                "goes on would draw again. Leave out checkpoint=; nothing was charged"
-            )
-        return unit
-
     def _relation(self, accountant):
         """The relation of this fit before it is planned: between rows, or between all rows of a unit."""
         relation = accountant.neighboring
@@ -111,7 +103,7 @@ class BaseSynthesizer(PrivateEstimator):
 
     def _check_prepared(self, rows, plan):
         if (checkpoint := self._open_checkpoint) is not None:
-            checkpoint.check(plan, describe_rows(self, rows[0], plan.neighboring))
+            checkpoint.check(plan, describe_rows(self, rows[0], plan.relation))
 
     def _charge(self, accountant, plan, reservation=None):
         rng = super()._charge(accountant, plan, reservation)
@@ -122,10 +114,10 @@ class BaseSynthesizer(PrivateEstimator):
 
     def _complete(self, rows, plan, rng):
         rows, settings = rows
-        if plan.unit is not None:
-            plan = _settled(rows, plan, rng)
-            rows.choose(rng)
         checkpoint = self._open_checkpoint
+        if plan.unit is not None:
+            plan = _settled(rows, plan, rng, checkpoint)
+            rows.choose(once(checkpoint, "key", lambda: draw_key(rng)))
         fit = ChargedFit(plan, rng, plan.relation, self._receipt, self._sampling_stream, checkpoint)
         self._set_model(self._release(rows, settings, fit))
         if plan.unit is not None:
@@ -465,11 +457,12 @@ class BaseSynthesizer(PrivateEstimator):
         return tags
 
 
-def _settled(rows, plan, rng):
+def _settled(rows, plan, rng, checkpoint):
     """The plan of a fit with the number of rows of a unit that are used, which may be learned: the first release."""
     if not isinstance(plan.unit, OpenUnit):
         return plan
-    unit = release_max_rows(rows, plan.noise_multipliers[MAX_ROWS], rng, plan.relation)
+    noise, relation = plan.noise_multipliers[MAX_ROWS], plan.relation
+    unit = plan.unit.closed(once(checkpoint, "max_rows", lambda: release_max_rows(rows, noise, rng, relation).max_rows))
     rows.settle(unit)
     rng.unit = unit  # all further noise is for so many rows
     return replace(plan, unit=unit)

@@ -247,15 +247,24 @@ class ChargedFit:
 
     def sample_size(self, rows, released):
         """Number of rows to sample, as `row_count`; where units count 1, a separate release (`row_count`)."""
-        if "row_count" not in self.noise:
+        noise = self.plan.noise_multipliers
+        if "row_count" not in noise:
             return self.row_count(len(rows), released)
-        counted = add_gaussian(rows.kept_rows(), self.noise["row_count"], self.rng, self.neighboring)
-        return max(float(counted[0]), 1.0)
+        return once(
+            self.checkpoint,
+            "row_count",
+            lambda: max(float(add_gaussian(rows.kept_rows(), noise["row_count"], self.rng, self.neighboring)[0]), 1.0),
+        )
 
     def noise_of_rows(self, label):
         """Noise of a release relative to what one row adds: a unit may add several."""
         unit = self.plan.unit
         return self.noise[label] * (1 if unit is None else unit.weight)
+
+
+def once(checkpoint, name, make):
+    """Make a number of a fit by units; a fit that goes on has it from its checkpoint (see `FitCheckpoint.once`)."""
+    return make() if checkpoint is None else checkpoint.once(name, make)
 
 
 # ---- parameters ---------------------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """Checkpoints of fits that train by DP-SGD: a fit that was killed goes on, and nothing is charged or released twice.
 
 A checkpoint holds released values and public facts alone: what was released before the training, the parameters of the
-networks, the state of the optimiser, the plan, the parameters of the estimator. It holds no row, no draw and no key. So
-its permissions are those of any file, and it may be published.
+networks, the state of the optimiser, the plan, the parameters of the estimator. It holds no row and no draw. So its
+permissions are those of any file, and it may be published. Of a fit by units it also holds the key that chose the rows
+of each unit, for which the guarantee holds whatever the key is and whoever knows it.
 
 The argument, in short (the page on what is charged has all of it):
 
@@ -22,6 +23,7 @@ import math
 import os
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -30,6 +32,7 @@ from ..accounting._resumed_fit import ResumedFit, ledger_steps, plan_from_json, 
 from ..data.arrays import ArrayCodec
 from ..data.frame_codec import FrameCodec
 from ..data.frames import FrameRows
+from ..data.rows_per_unit import OpenUnit
 from ..exceptions import InvalidInputError, LedgerError
 from ..tabular import Schema
 from ..utils.atomic import Draft, write_atomically
@@ -45,6 +48,8 @@ _FIELDS = {
     *("format", "version", "model", "ledger", "record", "parameters", "data", "plan", "facts", "training", "steps"),
     "noise",
 }
+# Numbers of a fit by units, in a field of the file: of the generator for all, the others where they are released.
+_UNITS, _OF_UNITS = "units", {"key": int, "max_rows": int, "row_count": float}
 _FACTS, _TRAINING = "facts", "training."
 # Parameters on which neither a release nor its cost depends, and objects that say nothing that could be compared.
 _FREE = ("accountant", "checkpoint", "device", "max_memory", "progress", "random_state")
@@ -82,6 +87,7 @@ class FitCheckpoint:
         self.accountant, self._model = accountant, type(estimator).__name__
         self._parameters = _json(describe(estimator.get_params(deep=False), _FREE))
         self._facts = self._noise = self._data = self._found = None
+        self._unit, self._of_units = estimator._unit, {}
         if not str(path).endswith(".safetensors"):
             raise ValueError(f"checkpoint= must end in .safetensors; got {str(path)!r}")
         ledger_steps(accountant, 0)  # an accountant without a ledger file is refused
@@ -111,7 +117,10 @@ class FitCheckpoint:
         self._check_file(header, content, found)
         begun = _json(describe(of_today(header["parameters"]), _FREE))
         _check_equal(self.path, "parameters", begun, self._parameters)
-        self.planner = ResumedFit(self.accountant, plan_from_json(header["plan"]), found)
+        plan = plan_from_json(header["plan"])
+        if isinstance(self._unit, OpenUnit) and plan.unit == self._unit.closed(self._unit.max_rows):
+            plan = replace(plan, unit=self._unit)  # it learns how many rows of a unit are used: so says the estimator
+        self.planner, self._of_units = ResumedFit(self.accountant, plan, found), header.get(_UNITS, {})
         arrays = _arrays(self.path, content)
         check_arrays({name: array for name, array in arrays.items() if not name.startswith(_TRAINING)})
         self._facts = join_arrays(header["facts"], arrays)
@@ -129,7 +138,7 @@ class FitCheckpoint:
                 f"{self.path} holds a released model: its fit is complete. skdpgen.load reads it, and skdpgen sample "
                 "draws rows from it. For a new fit, which is charged, give another path; nothing was charged"
             )
-        if kind != _FORMAT or set(header) != _FIELDS or not _has_types(header):
+        if kind != _FORMAT or set(header) - {_UNITS} != _FIELDS or not _has_types(header):
             raise ValueError(f"{self.path}: not {_KIND}, or of a newer version; it is not overwritten")
         return header, content
 
@@ -185,6 +194,14 @@ class FitCheckpoint:
         found = release()
         self._facts = state(found)
         return found
+
+    def once(self, name, make):
+        """Make a number of a fit by units, or read it from the file: each is made once for a charge."""
+        if not self.resumed:
+            self._of_units[name] = make()
+        elif name not in self._of_units:
+            raise RuntimeError(f"{self.path} lacks the {name!r} of a fit by units; nothing was released")
+        return self._of_units[name]
 
     def follow(self, plan):
         """Take the first steps of the training of this process from the ledger, and write what was released so far."""
@@ -261,6 +278,7 @@ class FitCheckpoint:
             "training": None if training is None else training[1],
             "steps": steps,
             "noise": None if noise is None else list(noise),
+            **({_UNITS: self._of_units} if self._of_units else {}),
         }
         return save(arrays, metadata={"skdpgen": json.dumps(header, allow_nan=False)})
 
@@ -314,12 +332,12 @@ def _name(value):
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def describe_rows(estimator, rows, neighboring):
-    """Return the public facts of the rows of a fit, as JSON holds them."""
+def describe_rows(estimator, rows, relation):
+    """Return the public facts of the rows of a fit, as JSON holds them; between units the number of rows is none."""
     names = getattr(estimator, "feature_names_in_", None)
     facts = {
         "columns": None if names is None else list(map(str, names)),
-        "rows": len(rows) if neighboring == "replace_one" else None,
+        "rows": len(rows) if relation == "replace_one" else None,
     }
     if isinstance(rows, FrameRows):
         return {**facts, "schema": rows.table.to_dict(), "y": rows.y, "target": describe(rows.target)}
@@ -347,9 +365,11 @@ def _hash(content):
 def _has_types(header):
     numbers = (header["record"], header["steps"])
     dicts = (header["parameters"], header["data"], header["plan"])
-    noise, training = header["noise"], header["training"]
+    noise, training, of_units = header["noise"], header["training"], header.get(_UNITS, {})
     return (
-        isinstance(header["model"], str)
+        isinstance(of_units, dict)
+        and all(type(value) is _OF_UNITS.get(name) and value >= 0 for name, value in of_units.items())
+        and isinstance(header["model"], str)
         and all(type(number) is int and number >= 0 for number in numbers)
         and all(isinstance(part, dict) for part in dicts)
         and isinstance(header["facts"], dict | None)

@@ -269,7 +269,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
         File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
         the file of the model, for ``skdpgen.load``. A fit that goes on assigns subsets and trains encoders anew, as
-        they are never written. Not for "balanced", and not with `unit`.
+        they are never written. Not for "balanced".
     unit, max_rows_per_unit
         As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
         All rows of a unit lie in one subset. With ``weighting="units"`` they are drawn into the batches of the subset

@@ -254,8 +254,8 @@ def fit_dp2vae_model(rows, settings, fit):
         lambda facts: facts_state(*facts),
         lambda state: restore_facts(rows, state),
     )
-    plan = subset_plan(settings, fit)
     row_count, weights, step_size = sizes_by_counts(counts, rows, fit, moments)
+    plan = subset_plan(settings, fit)
     _warn_of_what_is_rare(settings.subsets.n_subsets, codec, weights, step_size, rows.unit)
     x, classes, width = _encoded(rows, codec)
     likelihood, name, n_outputs = _make_likelihood(rows, settings.networks, codec, width)

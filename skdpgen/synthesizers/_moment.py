@@ -184,7 +184,7 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
         Parameters
         ----------
         X : DataFrame, chunks of one, or array-like of shape (n_samples, n_features)
-            Rows, one for each person, or with `unit` several; chunks then come sorted by it. Chunks are a list of
+            Rows, one for each person, or with `unit` several, which may lie in several chunks. Chunks are a list of
             DataFrames with the same columns, a function that returns an iterable of them (called several times), a path
             or list of paths of Parquet files, or a dask DataFrame, whose partitions are summed where they lie. Arrays
             hold finite numbers.

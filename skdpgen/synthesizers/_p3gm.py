@@ -162,7 +162,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
     checkpoint : str, path or None, default=None
         "net": file, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged
         again. Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete,
-        it is the file of the model, for ``skdpgen.load``. Not with `unit`.
+        it is the file of the model, for ``skdpgen.load``.
     budget_split : dict or None, default=None
         Shares of the budget. "bounds": of each kind of fact that is learned (schema, bins of numeric columns; bounds,
         classes), .05 by default; half of it for the row norm, a fifth for the number of rows of a table without

@@ -227,7 +227,7 @@ class PriVAESynthesizer(BaseVAESynthesizer):
     checkpoint : str, path or None, default=None
         File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
-        the file of the model, for ``skdpgen.load``. Not with `unit`.
+        the file of the model, for ``skdpgen.load``.
     unit, max_rows_per_unit
         As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
         With ``weighting="units"`` the gradient of a unit is the mean over its rows, else their sum; it is clipped once.
@@ -405,7 +405,7 @@ class DPVAESynthesizer(BaseVAESynthesizer):
     checkpoint : str, path or None, default=None
         File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
-        the file of the model, for ``skdpgen.load``. Not with `unit`.
+        the file of the model, for ``skdpgen.load``.
     unit, max_rows_per_unit
         As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
         With ``weighting="units"`` the gradient of a unit is the mean over its rows, else their sum; it is clipped once.

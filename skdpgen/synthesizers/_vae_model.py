@@ -618,7 +618,7 @@ def sizes_by_counts(counts, rows, fit, moments=None):
         Rows, or units where each counts 1, of which `sampling_rate` draws a step.
     """
     counted = max(1.0, float(counts.sum()))
-    if moments is not None and "row_count" in fit.noise:  # released once, with the moments
+    if moments is not None and "row_count" in fit.plan.noise_multipliers:  # released once, with the moments
         row_count = moments.row_count
     else:
         row_count = fit.sample_size(rows, counted)

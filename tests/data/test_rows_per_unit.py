@@ -39,6 +39,7 @@ from skdpgen.nn import DPNet, PartitionedVAEModule, PriVAEModule
 from skdpgen.tabular import Categorical, Numeric
 from skdpgen.testing import check_noninterference
 from skdpgen.utils.noise import make_noise_generator
+from skdpgen.utils.watching import watch_releases
 
 sys.path.append(str(Path(__file__).parents[1]))
 
@@ -171,10 +172,53 @@ def test_chunks_count_and_use_the_rows_of_each_unit_as_memory_does(weighting, mi
     used = []
     for source in sources:
         source.settle(OpenUnit.of("pid", weighting).closed(3))
-        source.choose(make_noise_generator("fast"))
+        source.choose(7)
         used.append(source.reduce(lambda rows, unit_sizes=None: len(rows), operator.add))
         assert source.row_count().value.sum() == used[-1]
     assert used == [np.minimum(counted[0], 3).sum()] * 2
+
+
+NUMBERS = {
+    "DP-PCA": (DPPCA, {"n_components": 1}),
+    "DP-PCA, two rounds": (DPPCA, {"n_components": 1, "centering": "two_round"}),
+    "mixture": (DPGaussianMixture, {"n_components": 2, "n_iter": 2}),
+    "one Gaussian": (DPGaussianMixture, {"n_components": 1}),
+}
+
+
+@pytest.mark.parametrize(("i", "name"), list(enumerate(NUMBERS)))
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_estimators_of_numbers_learn_it_first_and_use_it(i, name):
+    estimator, own = NUMBERS[name]
+    weighting, relation = WEIGHTINGS[i % 2], NEIGHBORING[i // 2 % 2]
+    frame, k = _visits()[["pid", "a"]].assign(b=1.0), {"rows": 3, "units": 8}[weighting]
+    how = {"unit": PrivacyUnit("pid", weighting=weighting), "neighboring": relation, "bounds": (-4, 4)}
+    made = estimator(epsilon=30.0, **how, **own)
+    assert next(phase.label for phase in made.plan(frame).phases) == "unit_rows"
+    made.fit(frame)
+    assert made.max_rows_per_unit_ == k
+    assert made.card_["unit"].startswith(f"all rows of one pid, at most {k} of them used")
+    assert f"most rows used of one unit: {k}, learned by this fit" in "".join(made.card_["public_assumptions"])
+    made.card_.verify()
+    declared = estimator(epsilon=30.0, max_rows_per_unit=k, **how, **own)
+    assert declared.fit(frame).max_rows_per_unit_ == k
+    assert "unit_rows" not in declared.accountant_.charges[0].label
+
+
+def test_noise_of_estimators_of_numbers_follows_the_number_that_was_learned(monkeypatch):
+    """All noise after the first release is for the learned number of rows, and not for the largest there may be."""
+    seen = []
+    with watch_releases(lambda released, sd, kind: seen.append(sd)):
+        made = DPPCA(1, epsilon=30.0, unit="pid", bounds=(-4, 4), l2_bound=2.0).fit(
+            _visits()[["pid", "a"]].assign(b=1.0)
+        )
+    learned = [float(np.max(sd)) for sd in seen]
+    seen.clear()
+    monkeypatch.setattr(rows_per_unit, "release_max_rows", lambda ids, noise, rng, relation: relation.unit.closed(12))
+    with watch_releases(lambda released, sd, kind: seen.append(sd)):
+        DPPCA(1, epsilon=30.0, unit="pid", bounds=(-4, 4), l2_bound=2.0).fit(_visits()[["pid", "a"]].assign(b=1.0))
+    assert made.max_rows_per_unit_ == 3
+    assert float(np.max(seen[-1])) / learned[-1] == pytest.approx(12 / 3)
 
 
 def test_what_it_costs_is_in_the_one_calibration():
@@ -191,8 +235,6 @@ def test_what_it_costs_is_in_the_one_calibration():
 @pytest.mark.parametrize(
     "estimator",
     [
-        DPPCA(unit="pid", bounds=(-4, 4)),
-        DPGaussianMixture(unit="pid", bounds=(-4, 4)),
         PrivateSearchCV(MomentSynthesizer(unit="pid"), {"n_components": [1, 2]}, score_bounds=(-10, 0)),
     ],
 )
@@ -216,8 +258,13 @@ JOINING = _people(np.full(30, 999), 1e6, ["x", "alone", "alone too"])
 
 def _check(weighting, relation, estimator=MomentSynthesizer, columns=None, source=None, **own):
     how = {"unit": PrivacyUnit("pid", weighting=weighting, columns=columns), "neighboring": relation, "random_state": 0}
+    many, few, joining, of_rows = MANY, FEW, JOINING, {"target": "c"}
+    if estimator in (DPPCA, DPGaussianMixture):
+        many, few, joining = (part[["pid", "a"]].assign(b=part["a"] ** 2) for part in (many, few, joining))
+        of_rows = {}
     with _short():
-        check_noninterference(estimator(60.0, target="c", **how, **own), MANY, FEW, rows=JOINING, source=source)
+        made = estimator(epsilon=60.0, **of_rows, **how, **own)
+        check_noninterference(made, many, few, rows=joining, source=source)
 
 
 def test_a_person_in_several_chunks_moves_no_release_by_more_than_it_claims():
@@ -231,6 +278,8 @@ def test_a_person_in_several_chunks_moves_no_release_by_more_than_it_claims():
         ("units", NEIGHBORING[1], MomentSynthesizer, {}),
         ("units", NEIGHBORING[0], DPVAESynthesizer, _VAE),
         ("rows", NEIGHBORING[1], MomentSynthesizer, {"columns": ["a"]}),
+        ("units", NEIGHBORING[0], DPPCA, {"n_components": 1}),
+        ("rows", NEIGHBORING[1], DPGaussianMixture, {"n_components": 1}),
     ],
 )
 def test_a_person_moves_no_release_by_more_than_it_claims(weighting, relation, estimator, own):

@@ -115,7 +115,6 @@ def test_all_rows_of_a_unit_lie_in_one_subset(monkeypatch, weighting):
     ("parameters", "match"),
     [
         ({"id_column": "who"}, "id_column= is for rows that are units"),
-        ({"checkpoint": "fit.safetensors"}, "checkpoint= is not for units"),
         ({"unit": PrivacyUnit(missing="own")}, "needs unit="),
     ],
 )

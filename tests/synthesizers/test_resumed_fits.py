@@ -28,9 +28,11 @@ from skdpgen import (
     LatentMixture,
     P3GMSynthesizer,
     PrivacyAccountant,
+    PrivacyUnit,
     PriVAESynthesizer,
     PrivateSearchCV,
 )
+from skdpgen._parameters import read_unit
 from skdpgen.exceptions import InvalidInputError, LedgerError, UtilityWarning
 from skdpgen.nn import DPNet, PriVAEModule, _dp2vae_training
 from skdpgen.synthesizers import _checkpoint
@@ -45,6 +47,7 @@ N, STEPS = 60, 8
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(N, 4)).clip(-1, 1)
 Y = RNG.integers(0, 2, N)
+PERSONS = RNG.integers(0, 25, N)
 FRAME = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": np.where(Y, "yes", "no")})
 # steps of every record are priced in closed form, where a rate below 1 would take a second
 TRAINED = {"epsilon": 20.0, "steps": STEPS, "sampling_rate": 1.0, "n_components": 2}
@@ -83,6 +86,37 @@ FITS = {
     ),
     "dp-gm": (DPGMSynthesizer, {**TRAINED, "n_clusters": 2, "cluster_steps": 2}, (X, Y)),
     "dp2-vae": (DP2VAESynthesizer, {**SUBSETS, "start_steps": 3}, (X, Y)),
+    # for persons: a learned number of rows, and the count of rows where persons count, are releases too
+    "p3gm, units": (
+        P3GMSynthesizer,
+        {**TRAINED, "decoder": "net", "warm_start_steps": 2, "unit": PrivacyUnit(max_rows=2, weighting="units")},
+        (X, Y, PERSONS),
+    ),
+    "privae, units": (
+        PriVAESynthesizer,
+        {**TRAINED, "divergence": "mmd", "n_groups": 2, "unit": PrivacyUnit(weighting="units")},
+        (X, Y, PERSONS),
+    ),
+    "dp-vae, units": (
+        DPVAESynthesizer,
+        {**TRAINED, "unit": "pid", "max_rows_per_unit": 2, "neighboring": "replace_one"},
+        (FRAME.assign(pid=PERSONS),),
+    ),
+    "dp-gm, units": (
+        DPGMSynthesizer,
+        {**TRAINED, "n_clusters": 2, "cluster_steps": 2, "unit": PrivacyUnit(max_rows=2, weighting="units")},
+        (X, Y, PERSONS),
+    ),
+    "dp2-vae, units": (
+        DP2VAESynthesizer,
+        {**SUBSETS, "start_steps": 3, "unit": PrivacyUnit(max_rows=2, weighting="units")},
+        (X, Y, PERSONS),
+    ),
+    "dp2-vae, drawn, units": (
+        DP2VAESynthesizer,
+        {**SUBSETS, "encoder_update": "on_query", "start": "random", "unit": PrivacyUnit("pid", weighting="units")},
+        (FRAME.assign(pid=PERSONS),),
+    ),
     "dp2-vae, drawn": (DP2VAESynthesizer, {**SUBSETS, "encoder_update": "on_query", "start": "random"}, (FRAME,)),
 }
 FAST = "dp-vae"
@@ -99,13 +133,18 @@ def fit(name, accountant, path, **changes):
         return make(name, accountant, path, **changes).fit(*FITS[name][2])
 
 
+def unit_of_fit(name):
+    """Whom the ledger of a fit protects."""
+    return read_unit(FITS[name][1]).label if "unit" in FITS[name][1] else None
+
+
 @contextmanager
-def workplace(relation=None):
+def workplace(relation=None, unit=None):
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         yield (
             folder,
-            PrivacyAccountant(50.0, neighboring=relation, ledger=folder / "budget.db"),
+            PrivacyAccountant(50.0, neighboring=relation, unit=unit, ledger=folder / "budget.db"),
             folder / "fit.safetensors",
         )
 
@@ -162,7 +201,7 @@ def refused(call, kind, message):
 def a_killed_fit_goes_on(name):
     """Kill a fit at its third step; the same call ends it, and what both released is what was charged, once."""
     relation = FITS[name][1].get("neighboring")
-    with workplace(relation) as (folder, accountant, path):
+    with workplace(relation, unit_of_fit(name)) as (folder, accountant, path):
         log = folder / "releases"
 
         def child():
@@ -565,7 +604,7 @@ def test_what_cannot_have_a_checkpoint_is_refused_before_the_charge(place):
 
 # ---- what is in the file -----------------------------------------------------------------------------------------
 def the_file_holds_released_values_alone(name):
-    with workplace() as (_, accountant, path):
+    with workplace(FITS[name][1].get("neighboring"), unit_of_fit(name)) as (_, accountant, path):
         contents, arrays, untrained = [], [], {}
         write, pretrain = _checkpoint.write_atomically, _dp2vae_training.pretrain_encoders
 
@@ -602,18 +641,20 @@ def test_the_file_holds_released_values_alone(name):
     the_file_holds_released_values_alone(name)
 
 
-@pytest.mark.parametrize("name", ["p3gm, mixture", "dp-gm", "dp2-vae"])
+@pytest.mark.parametrize("name", ["p3gm, mixture", "dp-gm", "dp2-vae", "dp2-vae, units"])
 def test_the_file_reads_the_rows_through_their_releases_alone(name):
     """With the releases of a fit to other rows, every file that a fit writes is the one that the other fit wrote."""
-    others, first, written = (2 * X[:45] ** 3 - 0.5, 1 - Y[:45]), None, []
-    for rows in ((X, Y), others):
-        with workplace() as (_, accountant, path), pytest.MonkeyPatch.context() as patch:
+    others, first, written = (2 * X[:45] ** 3 - 0.5, 1 - Y[:45], PERSONS[::-1][:45]), None, []
+    for rows in ((X, Y, PERSONS), others):
+        rows, unit = rows[: len(FITS[name][2])], unit_of_fit(name)
+        with workplace(unit=unit) as (_, accountant, path), pytest.MonkeyPatch.context() as patch:
             parts = []
             write = _checkpoint.write_atomically
 
             def seen(target, content, parts=parts, write=write):
                 write(target, content)
                 header = {name: value for name, value in _header(target).items() if name != "ledger"}
+                header.get("units", {}).pop("key", None)  # of the generator alone
                 parts.append((header, load_file(target)))
 
             patch.setattr(_checkpoint, "write_atomically", seen)

@@ -139,7 +139,7 @@ def test_levels_of_sizes_cover_every_number_and_end_in_the_bound_alone(k):
 def _chosen(frame, k=3, chunks=None):
     source = MemorySource(frame) if chunks is None else ChunkSource(lambda: chunks)
     source = UnitSource(source, BoundedUnit("id", k), "refuse", column="id")
-    source.choose(np.random.default_rng(1))
+    source.choose(1)
     seen = []
     source.reduce_units(lambda rows, sizes: seen.append(rows.assign(size=sizes)) or 0, lambda one, other: 0)
     return pd.concat(seen)
@@ -155,7 +155,7 @@ def test_a_unit_stands_for_its_first_row_used_and_the_number_of_these():
     frame = _numbered().sample(frac=1, random_state=3)
     found = _chosen(frame)
     kept = UnitSource(MemorySource(frame), BoundedUnit("id", 3), "refuse", column="id")
-    kept.choose(np.random.default_rng(1))
+    kept.choose(1)
     used = kept.frame.assign(id=frame.set_index("row").loc[kept.frame["row"], "id"].to_numpy())
     first = used.groupby("id", sort=False).agg(row=("row", "first"), size=("row", "size"))
     np.testing.assert_array_equal(found["row"], first["row"])

@@ -114,12 +114,11 @@ def test_a_mixture_keeps_the_number_of_units(monkeypatch):
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"checkpoint": "fit.safetensors"}, "checkpoint= is not for units"),
         ({"batch_size": 50, "sampling_rate": None}, "may have any number of them"),
         ({"epochs": 2, "steps": None}, "may have any number of them"),
     ],
 )
-def test_what_needs_the_number_of_rows_or_the_same_rows_again_is_refused_before_the_charge(name, parameters, match):
+def test_what_needs_the_number_of_rows_is_refused_before_the_charge(name, parameters, match):
     accountant = PrivacyAccountant(1.0, unit="pid", neighboring="replace_one")
     estimator, own = MODELS[name]
     defaults = estimator().get_params(deep=False)
