@@ -27,6 +27,7 @@ from skdpgen import (
     DPVAESynthesizer,
     MomentSynthesizer,
     P3GMSynthesizer,
+    PATEGANSynthesizer,
     PriVAESynthesizer,
     PrivateSearchCV,
 )
@@ -324,6 +325,11 @@ def _gan(**parameters):
     return DPCGANSynthesizer(**{**_LOW, "n_components": 2, "n_critic": 1, **_NET, **sizes, **parameters})
 
 
+def _votes(**parameters):
+    sizes = {"generator_sizes": (4,), "student_sizes": (4,), "n_components": 2, "labelled_rows": 6}
+    return PATEGANSynthesizer(**{**_LOW, "n_teachers": 3, "steps": 2, **sizes, **parameters})
+
+
 def _classifier(**parameters):
     return DPNetClassifier(**{**_LOW, "hidden_layer_sizes": (4,), **_NET, **parameters})
 
@@ -425,6 +431,9 @@ CASES = {
     "adversary, back, replace_one": Case(_gan(neighboring=REPLACE), "array", back=True),
     "adversary of images": Case(_gan(**_PIXELS), "images, classes"),
     "adversary, frame": Case(_gan(target="late"), "frame"),
+    "votes": Case(_votes(), "array, classes"),
+    "votes, back, replace_one": Case(_votes(neighboring=REPLACE), "array", back=True),
+    "votes, frame": Case(_votes(target="job"), "frame"),
     "classifier": Case(_classifier(), "array, classes"),
     "classifier, declared, replace_one": Case(
         _classifier(classes=_CLASSES, bounds=(-5, 60), neighboring=REPLACE), "array, classes"
@@ -451,6 +460,7 @@ def _product():
         "subsets, one of k": (_dp2vae, {"sampler": "one_of_k"}), "clusters": (_dpgm, {}), "embedding": (_merf, {}),
         "transport": (_transport, {}),
         "adversary": (_gan, {}),
+        "votes": (_votes, {}),
     }  # fmt: skip
     for relation in ("add_or_remove_one", REPLACE):
         for name, (make, settings) in makers.items():

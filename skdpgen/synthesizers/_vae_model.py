@@ -168,13 +168,13 @@ def resolve_training(settings, n_rows, relation, **sizes):
 
 
 # ---- budget -------------------------------------------------------------------------------------------------------
-def plan_phases(rows, settings, bounds_share, relation):
+def plan_phases(rows, settings, bounds_share, relation, label="training"):
     """Return the phases of a fit, in the order of their releases; between units the number of rows is private."""
     learned = list(rows.phases(bounds_share))
     if relation != "replace_one" or has_classes(rows):
         learned.append(Phase("counts", COUNT_SHARE))
     rest = remaining_share(learned, f"bounds_share={bounds_share} leaves nothing to the training")
-    return [*learned, settings.training.phase("training", rest)]
+    return [*learned, settings.training.phase(label, rest)]
 
 
 def has_classes(rows):
