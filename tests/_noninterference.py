@@ -467,8 +467,10 @@ def _product():
             for kind in frames if settings is _REFINES else (*arrays, *frames, "images", "images, classes"):
                 given = {**settings, "neighboring": relation}
                 if kind.startswith("images"):
-                    if name in ("DP-VAE", "mmd", "kl_prior", "micro", "batch", "clusters", "embedding", "transport"):
-                        continue  # of images these have nets of their own, and no other reads
+                    if name in (
+                        "DP-VAE", "mmd", "kl_prior", "micro", "batch", "clusters", "embedding", "transport", "votes"
+                    ):  # fmt: skip
+                        continue  # of images these have nets of their own, or none, and no other reads
                     given.update(_PIXELS)
                 yield f"{name} of {kind}, {relation}", Case(make(**given), kind)
                 declared = {} if kind.startswith("frame") else {"bounds": (-5, 60)}

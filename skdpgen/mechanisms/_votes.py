@@ -31,4 +31,4 @@ def count_votes(votes, *, of_units=False):
     bound = votes.shape[1] ** 0.5
     counts = votes.sum(axis=0, dtype=np.int64).astype(np.float64)
     unit = "unit" if of_units else "record"
-    return BoundedSum(counts, add_or_remove_one=bound, replace_one=bound, lattice=LATTICE, unit=unit)
+    return BoundedSum(counts, add_or_remove_one=bound, replace_one=bound, lattice=LATTICE, unit=unit, additive=False)

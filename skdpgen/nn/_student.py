@@ -45,7 +45,7 @@ def train_by_votes(generator, student, teachers, release, class_ratio, *, n_rows
     Notes
     -----
     Student and generator read released shares and public seeds: they are post-processing. The student's target is the
-    share itself, not whether it is a majority, which throws most of what was paid for away.
+    share itself: whether it is a majority says less, at the same cost.
     """
     draws = torch.Generator().manual_seed(int(seed))
     shares = torch.as_tensor(np.asarray(class_ratio), dtype=torch.float64)

@@ -145,7 +145,8 @@ def _check_neighbours(make, first, neighbouring, pool, relation, spent, unit):
                 assert share <= 1 + _ROUNDING[four[0].about["kind"]], (
                     f"query {number + 1}: one row moves it by {share:.4g} of its sensitivity"
                 )
-            own = four[0].query.unit not in ("record", "unit") or _norm(_minus(here, there)) <= _rounding(four[0])
+            shared = not query.additive or query.unit not in ("record", "unit")
+            own = shared or _norm(_minus(here, there)) <= _rounding(four[0])
             assert own, f"query {number + 1}: what a row adds to it follows from the other rows"
 
 
