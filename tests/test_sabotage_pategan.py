@@ -43,7 +43,7 @@ MUTANTS = [
     (
         "one partition for all teachers, as in the public code",
         [OTHERS, TABLE],
-        (rows_by_subset, ("return $table", "return $table[:1].repeat($n_subsets, axis=0)")),
+        (rows_by_subset, ("return $table", "return np.broadcast_to($table[:1], $table.shape).copy()")),
     ),
     (
         "a median over the scores of all teachers",
@@ -58,12 +58,18 @@ MUTANTS = [
     (
         "a table as wide as the largest subset",
         [SHAPE],
-        (FIT, ("rows_by_subset($subsets, $k, $most)", "rows_by_subset($subsets, $k, np.bincount($subsets).max())")),
+        (
+            FIT,
+            (
+                "$T($x, $c, $n, $by($subsets, $k, $most), $own)",
+                "$T($x, $c, $n, $by($subsets, $k, max(np.bincount($subsets))), $own)",
+            ),
+        ),
     ),
     (
         "rows of a unit in several subsets",
         [UNITS],
-        (FIT, ("assign_subsets($n, $k, $rng, units=$rows.unit_codes)", "assign_subsets($n, $k, $rng)")),
+        (FIT, ("$assign($n, $k, $rng, units=$rows.unit_codes)", "$assign($n, $k, $rng)")),
     ),
     (
         "noise below the charge",
@@ -104,9 +110,9 @@ MUTANTS = [
                           "$weights = np.bincount(of_class + 1)[1:] + 1.0")),
     ),
     (
-        "a generator that starts from private rows",
+        "a student that starts from private rows",
         [RELEASES_ALONE],
-        (FIT, SEEN, after("$student = DiscriminatorModule($width, $n_classes, n_hidden=$sizes)",
+        (FIT, SEEN, after("$student = $make($width, $n_classes, n_hidden=$sizes)",
                           "list($student.parameters())[-1].data.add_(float(seen.mean()))")),
     ),
     (

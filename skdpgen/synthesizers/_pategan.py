@@ -73,7 +73,7 @@ class PATEGANSynthesizer(BaseSynthesizer):
         Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
         Accountant that the fit charges; None makes a new one with this budget.
-    n_teachers : int, default=1000
+    n_teachers : int, default=4000
         Number of subsets; public. The noise of a count does not depend on it, so the noise of a share falls with it,
         while each teacher has fewer rows to learn from.
     steps : int, default=100
@@ -176,7 +176,7 @@ class PATEGANSynthesizer(BaseSynthesizer):
         *,
         neighboring=None,
         accountant=None,
-        n_teachers=1000,
+        n_teachers=4000,
         steps=100,
         labelled_rows=100,
         n_components=32,
