@@ -351,7 +351,7 @@ def _dp2vae(name, dataset, references):
 
 
 # GANs that take tables, and references, in the protocol of Adult.
-_GANS_OF_TABLES = (REAL, "DPCGANSynthesizer", "DPMERFSynthesizer", "MomentSynthesizer")
+_GANS_OF_TABLES = (REAL, "DPCGANSynthesizer", "PATEGANSynthesizer", "DPMERFSynthesizer", "MomentSynthesizer")
 
 
 def _gans(name, dataset):

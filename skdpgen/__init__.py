@@ -25,6 +25,7 @@ _HOMES = {
     "DPMERFSynthesizer": "synthesizers",
     "DPGMSynthesizer": "synthesizers",
     "DPCGANSynthesizer": "synthesizers",
+    "PATEGANSynthesizer": "synthesizers",
     "PrivatePipeline": "synthesizers",
     "sample_pipeline": "synthesizers",
     "load": "synthesizers",

@@ -128,6 +128,10 @@ class BoundedSum:
         names. These are private, and so is the shape.
     weighted : bool, default=False
         Whether the rows of a unit have weights that sum to at most 1.
+    additive : bool, default=True
+        Whether the contribution of a record, or of a unit, is a function of it alone. Where it is not, as with a vote
+        of a teacher that has further rows, the bounds hold for any change of one record, or with "unit" of one unit,
+        and there is no bound for several records.
     """
 
     value: Any
@@ -138,6 +142,7 @@ class BoundedSum:
     unit: str = "record"
     keys: dict | None = None
     weighted: bool = False
+    additive: bool = True
 
     def sensitivity(self, neighboring: str | UnitRelation) -> float:
         """L2 sensitivity of ``weights * value`` under `neighboring`.
@@ -157,6 +162,8 @@ class BoundedSum:
             if self.weighted or (self.unit == "unit") != (unit is not None):
                 raise ValueError("this sum is one of units: its noise follows the relation between units")
             return added if relation == "add_or_remove_one" else replaced
+        if not self.additive:
+            raise ValueError(f"a record changes this sum as the others let it: it has no bound for {unit}")
         if self.unit != "record":
             raise ValueError(f"a sum of one contribution per {self.unit} has no bound for {unit}")
         if self.weighted != (unit.weighting == "units"):

@@ -25,6 +25,7 @@ from skdpgen import (
     LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
+    PATEGANSynthesizer,
     PrivacyAccountant,
     PrivacyUnit,
     PriVAESynthesizer,
@@ -108,6 +109,11 @@ def _gan(**parameters):
     return DPCGANSynthesizer(**sizes, **_SHALLOW, **parameters)
 
 
+def _votes(**parameters):
+    sizes = {"generator_sizes": (6,), "student_sizes": (5,), "n_teachers": 7, "steps": 2, "labelled_rows": 6}
+    return PATEGANSynthesizer(**sizes, n_components=2, random_state=0, **parameters)
+
+
 def _subsets(**parameters):
     shared = {"n_subsets": 7, "pretrain_steps": 2, "steps": 4, "n_components": 2, "random_state": 0}
     return DP2VAESynthesizer(**shared, **parameters)
@@ -188,6 +194,10 @@ FITS = {
     "arrays, adversarial net": lambda: (_gan(), X, Y),
     "arrays, adversarial net, replace_one": lambda: (_gan(neighboring="replace_one"), X),
     "frame, adversarial net": lambda: (_gan(target="job"), FRAME),
+    "arrays, votes": lambda: (_votes(), X, Y),
+    "arrays, votes, replace_one": lambda: (_votes(neighboring="replace_one"), X),
+    "frame, votes": lambda: (_votes(target="job"), FRAME),
+    "frame, votes of units": lambda: (_votes(unit="person", max_rows_per_unit=3), PERSONS),
     "classifier, net": lambda: (_classifier(), X, Y),
     "classifier, net, replace_one": lambda: (_classifier(neighboring="replace_one"), X, Y),
 }

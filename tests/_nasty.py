@@ -23,6 +23,7 @@ from skdpgen import (
     LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
+    PATEGANSynthesizer,
     PriVAESynthesizer,
     PrivateSearchCV,
 )
@@ -99,6 +100,12 @@ CASES = {
     ),
     "dp-cgan": (lambda: DPCGANSynthesizer(generator_sizes=(4,), discriminator_sizes=(4,), **_VAE), (X, Y)),
     "dp-cgan, images": (lambda: DPCGANSynthesizer(image_shape=(2, 2), bounds=(-1, 1), **_VAE), (X, Y)),
+    "pate-gan": (
+        lambda: PATEGANSynthesizer(
+            n_teachers=3, steps=2, labelled_rows=4, n_components=2, generator_sizes=(4,), student_sizes=(4,)
+        ),
+        (X, Y),
+    ),
     "classifier": (lambda: DPNetClassifier(hidden_layer_sizes=(3,), **_STEPS), (X, Y)),
     "search": (_search, (X,)),
 }  # fmt: skip

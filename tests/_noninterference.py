@@ -28,6 +28,7 @@ from skdpgen import (
     LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
+    PATEGANSynthesizer,
     PriVAESynthesizer,
     PrivateSearchCV,
 )
@@ -326,6 +327,11 @@ def _gan(**parameters):
     return DPCGANSynthesizer(**{**_LOW, "n_components": 2, "n_critic": 1, **_NET, **sizes, **parameters})
 
 
+def _votes(**parameters):
+    sizes = {"generator_sizes": (4,), "student_sizes": (4,), "n_components": 2, "labelled_rows": 6}
+    return PATEGANSynthesizer(**{**_LOW, "n_teachers": 3, "steps": 2, **sizes, **parameters})
+
+
 def _classifier(**parameters):
     return DPNetClassifier(**{**_LOW, "hidden_layer_sizes": (4,), **_NET, **parameters})
 
@@ -431,6 +437,9 @@ CASES = {
     "adversary, back, replace_one": Case(_gan(neighboring=REPLACE), "array", back=True),
     "adversary of images": Case(_gan(**_PIXELS), "images, classes"),
     "adversary, frame": Case(_gan(target="late"), "frame"),
+    "votes": Case(_votes(), "array, classes"),
+    "votes, back, replace_one": Case(_votes(neighboring=REPLACE), "array", back=True),
+    "votes, frame": Case(_votes(target="job"), "frame"),
     "classifier": Case(_classifier(), "array, classes"),
     "classifier, declared, replace_one": Case(
         _classifier(classes=_CLASSES, bounds=(-5, 60), neighboring=REPLACE), "array, classes"
@@ -457,14 +466,17 @@ def _product():
         "subsets, one of k": (_dp2vae, {"sampler": "one_of_k"}), "clusters": (_dpgm, {}), "embedding": (_merf, {}),
         "transport": (_transport, {}),
         "adversary": (_gan, {}),
+        "votes": (_votes, {}),
     }  # fmt: skip
     for relation in ("add_or_remove_one", REPLACE):
         for name, (make, settings) in makers.items():
             for kind in frames if settings is _REFINES else (*arrays, *frames, "images", "images, classes"):
                 given = {**settings, "neighboring": relation}
                 if kind.startswith("images"):
-                    if name in ("DP-VAE", "mmd", "kl_prior", "micro", "batch", "clusters", "embedding", "transport"):
-                        continue  # of images these have nets of their own, and no other reads
+                    if name in (
+                        "DP-VAE", "mmd", "kl_prior", "micro", "batch", "clusters", "embedding", "transport", "votes"
+                    ):  # fmt: skip
+                        continue  # of images these have nets of their own, or none, and no other reads
                     given.update(_PIXELS)
                 yield f"{name} of {kind}, {relation}", Case(make(**given), kind)
                 declared = {} if kind.startswith("frame") else {"bounds": (-5, 60)}

@@ -21,6 +21,7 @@ from skdpgen import (
     LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
+    PATEGANSynthesizer,
     PriVAESynthesizer,
     PrivateSearchCV,
 )
@@ -182,6 +183,11 @@ def _gan(**given):
     return DPCGANSynthesizer(n_critic=2, **sizes, **_SMALL, **given)
 
 
+def _votes(**given):
+    sizes = {"generator_sizes": (6,), "student_sizes": (5,), "n_components": 3}
+    return PATEGANSynthesizer(n_teachers=7, steps=3, labelled_rows=10, **sizes, **given)
+
+
 def small_classifier(**given):
     return DPNetClassifier(hidden_layer_sizes=(5,), steps=3, sampling_rate=0.2, **given)
 
@@ -220,6 +226,7 @@ ESTIMATORS = {
     "merf": (_merf, (*_ARRAYS, *_FRAMES, "array_numbers")),
     "sinkhorn": (_sinkhorn, ("array_y", "frame_target", "images_y")),
     "dpcgan": (_gan, ("array_y", "frame_target", "images_y")),
+    "pategan": (_votes, ("array_y", "frame_target")),
     "pca": (functools.partial(DPPCA, 2), ("array", "numbers")),
     "pca_two_round": (functools.partial(DPPCA, 2, centering="two_round"), ("array",)),
     "mixture": (functools.partial(DPGaussianMixture, 2, n_iter=2), ("array", "numbers")),

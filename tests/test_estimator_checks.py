@@ -16,6 +16,7 @@ from skdpgen import (
     LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
+    PATEGANSynthesizer,
     PriVAESynthesizer,
     PrivateSearchCV,
 )
@@ -76,6 +77,10 @@ ESTIMATORS = [
     DPSinkhornSynthesizer(
         epsilon=2.0, neighboring="replace_one", bounds=(-1, 1), batch_size=20, steps=2, generated_rows=5
     ),
+    PATEGANSynthesizer(epsilon=2.0, n_teachers=5, steps=2, labelled_rows=10),
+    PATEGANSynthesizer(
+        epsilon=2.0, neighboring="replace_one", bounds=(-1, 1), n_teachers=5, steps=2, labelled_rows=10
+    ),
     DPNetClassifier(2.0, classes=[0, 1], bounds=(-1, 1), steps=2, sampling_rate=0.1, neighboring="replace_one"),
 ]  # fmt: skip
 
@@ -98,6 +103,7 @@ def test_private_estimator(estimator, check):
         DPMERFSynthesizer(epsilon=2.0, steps=2, n_frequencies=8),
         DPSinkhornSynthesizer(epsilon=2.0, generated_rows=5, steps=2, sampling_rate=0.1),
         DPCGANSynthesizer(epsilon=2.0, n_components=2, steps=2, sampling_rate=0.1, n_critic=1),
+        PATEGANSynthesizer(epsilon=2.0, n_teachers=5, steps=2, labelled_rows=10),
         DPNetClassifier(2.0, steps=2, sampling_rate=0.1, hidden_layer_sizes=(3,)),
     ],
     data=lambda estimator, n_rows, seed: (

@@ -20,6 +20,7 @@ from skdpgen import (
     LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
+    PATEGANSynthesizer,
     PriVAESynthesizer,
     PrivateSearchCV,
 )
@@ -67,6 +68,8 @@ ESTIMATORS = [
     DPSinkhornSynthesizer(epsilon=np.inf, generated_rows=6, hidden_layer_sizes=(6,), steps=2),
     DPCGANSynthesizer(n_components=2, steps=2, sampling_rate=0.1, n_critic=1, random_state=0),
     DPCGANSynthesizer(epsilon=np.inf, n_components=2, steps=2, generator_sizes=(), discriminator_sizes=(4,)),
+    PATEGANSynthesizer(n_teachers=5, steps=2, labelled_rows=10, random_state=0),
+    PATEGANSynthesizer(epsilon=np.inf, n_teachers=3, steps=2, generator_sizes=(), student_sizes=(4,)),
     DPNetClassifier(60.0, steps=2, sampling_rate=0.1, hidden_layer_sizes=(4,), random_state=0),
     DPNetClassifier(epsilon=np.inf, steps=2, hidden_layer_sizes=()),
 ]  # fmt: skip
@@ -83,6 +86,7 @@ EXPECTED_FAILURES = {
     "DPSinkhornSynthesizer": {},
     "MomentSynthesizer": {},
     "P3GMSynthesizer": {},
+    "PATEGANSynthesizer": {},
     "PriVAESynthesizer": {},
     "DPVAESynthesizer": {},
 }
@@ -95,6 +99,7 @@ if parse_version(sklearn.__version__) < parse_version("1.7"):
         "DPSinkhornSynthesizer",
         "MomentSynthesizer",
         "P3GMSynthesizer",
+        "PATEGANSynthesizer",
         "PriVAESynthesizer",
         "DPVAESynthesizer",
     ):

@@ -20,6 +20,7 @@ from skdpgen import (
     LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
+    PATEGANSynthesizer,
     PrivacyUnit,
     PriVAESynthesizer,
 )
@@ -56,6 +57,9 @@ _TRANSPORT = {"n_components": 2, "hidden_layer_sizes": (4,), "generated_rows": 6
 _PARTS = {**_VAE, "n_clusters": 2, "cluster_steps": 2, "net": DPNet(PartitionedVAEModule, module__n_hidden=4)}
 
 _GAN = {"n_components": 2, "n_critic": 1, "generator_sizes": (4,), "discriminator_sizes": (4,), **_STEPS}
+_VOTES = {
+    "n_teachers": 3, "steps": 2, "labelled_rows": 6, "n_components": 2, "generator_sizes": (4,), "student_sizes": (4,),
+}  # fmt: skip
 
 CASES = {
     "moments of a table": (MomentSynthesizer, {"target": "c"}, False),
@@ -69,6 +73,7 @@ CASES = {
     "PriVAE of a table": (PriVAESynthesizer, _GROUPS, False),
     "DP-GM of a table": (DPGMSynthesizer, _PARTS, False),
     "DP-CGAN of a table": (DPCGANSynthesizer, {"target": "c", **_GAN}, False),
+    "PATE-GAN of a table": (PATEGANSynthesizer, {"target": "c", **_VOTES}, False),
     "DP-MERF of a table": (DPMERFSynthesizer, {"steps": 1, "n_frequencies": 5}, False),
     "DP-Sinkhorn of a table": (DPSinkhornSynthesizer, {"target": "c", **_TRANSPORT}, False),
     "DP-PCA": (DPPCA, {}, True),
@@ -90,6 +95,7 @@ ARRAYS = {
     "DP-GM of an array": (DPGMSynthesizer, _PARTS),
     "DP-Sinkhorn of an array": (DPSinkhornSynthesizer, _TRANSPORT),
     "DP-CGAN of an array": (DPCGANSynthesizer, _GAN),
+    "PATE-GAN of an array": (PATEGANSynthesizer, _VOTES),
     "mixture of classes": (DPGaussianMixture, {}),
 }
 

@@ -41,6 +41,7 @@ from ._selection import (
 )
 from ._triples import CONTRASTS, N_QUARTERS, triple_bounds, triple_interactions, triples_of
 from ._unit_tables import size_starts, unit_tables
+from ._votes import count_votes
 
 __all__ = [
     "CLUSTER_COUNT_WEIGHT",
@@ -58,6 +59,7 @@ __all__ = [
     "class_norm_histogram",
     "clip_rows",
     "cluster_sums",
+    "count_votes",
     "exact_value",
     "first_moments",
     "histogram",

@@ -14,6 +14,7 @@ _HOMES = {
     "DPVAESynthesizer": "_privae",
     "MomentSynthesizer": "_moment",
     "P3GMSynthesizer": "_p3gm",
+    "PATEGANSynthesizer": "_pategan",
     "PriVAESynthesizer": "_privae",
     "PrivatePipeline": "_pipeline",
     "load": "_released",

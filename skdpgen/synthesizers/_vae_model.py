@@ -173,7 +173,7 @@ def resolve_training(settings, n_rows, relation, **sizes):
 
 
 # ---- budget -------------------------------------------------------------------------------------------------------
-def plan_phases(rows, settings, bounds_share, relation):
+def plan_phases(rows, settings, bounds_share, relation, label="training"):
     """Return the phases of a fit, in the order of their releases; between units the number of rows is private."""
     learned, from_moments = list(rows.phases(bounds_share)), getattr(settings, "start_steps", None) is not None
     if not from_moments and (relation != "replace_one" or has_classes(rows)):
@@ -182,7 +182,7 @@ def plan_phases(rows, settings, bounds_share, relation):
     if from_moments:
         learned += rows.encoder_phases(_MOMENT_SHARE * rest, class_norms=rows.may_have_class_norms)
         rest *= 1 - _MOMENT_SHARE
-    return [*learned, settings.training.phase("training", rest)]
+    return [*learned, settings.training.phase(label, rest)]
 
 
 def has_classes(rows):

@@ -19,6 +19,7 @@ from skdpgen import (
     DPVAESynthesizer,
     MomentSynthesizer,
     P3GMSynthesizer,
+    PATEGANSynthesizer,
     PrivacyAccountant,
     PriVAESynthesizer,
 )
@@ -54,6 +55,10 @@ ESTIMATORS = {
         {"n_components": [1, 2]},
     ),
     "DPCGANSynthesizer": (DPCGANSynthesizer(bounds=(-4, 4), n_critic=1, **NET), {"n_components": [1, 2]}),
+    "PATEGANSynthesizer": (
+        PATEGANSynthesizer(bounds=(-4, 4), n_teachers=5, steps=2, labelled_rows=10),
+        {"n_components": [1, 2]},
+    ),
     "DPNetClassifier": (
         DPNetClassifier(bounds=(-4, 4), classes=[0, 1], hidden_layer_sizes=(3,), **NET),
         {"gradient_bound": [0.5, 1.0]},

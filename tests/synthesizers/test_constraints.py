@@ -19,6 +19,7 @@ from skdpgen import (
     LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
+    PATEGANSynthesizer,
     PrivacyAccountant,
     PriVAESynthesizer,
 )
@@ -136,6 +137,9 @@ MODELS = {
     ),
     "dp-sinkhorn": lambda schema: DPSinkhornSynthesizer(
         20.0, schema=schema.constrain(*TEXTS), generated_rows=6, hidden_layer_sizes=(4,), **_NET
+    ),
+    "pate-gan": lambda schema: PATEGANSynthesizer(
+        20.0, schema=schema.constrain(*TEXTS), n_teachers=3, steps=2, labelled_rows=6, generator_sizes=(4,)
     ),
     "dp-merf": lambda schema: DPMERFSynthesizer(
         20.0, schema=schema.constrain(*TEXTS), steps=2, n_frequencies=8, hidden_layer_sizes=(4,)

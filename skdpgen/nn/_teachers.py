@@ -1,0 +1,128 @@
+"""Teachers: classifiers that are trained each on its own subset of the private rows, and that vote.
+
+They never leave a fit. What is released of them are counts of their votes, with noise.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from ._gan import ADAM_BETAS
+
+__all__ = ["Teachers", "rows_by_subset"]
+
+_LEARNING_RATE = 0.05
+
+
+def rows_by_subset(subsets, n_subsets, most):
+    """Return the rows of each subset, in the order of the rows, in a table of public shape.
+
+    Parameters
+    ----------
+    subsets : int array of shape (n_rows,)
+        Subset of each row; negative: in none.
+    n_subsets, most : int
+        Public, or released. Of a larger subset the first `most` rows are used.
+
+    Returns
+    -------
+    int64 array of shape (n_subsets, most)
+        Positions of rows; -1 where there is none. What a line holds follows from the rows of its subset alone.
+    """
+    order = np.argsort(subsets, kind="stable")
+    sizes = np.bincount(subsets[subsets >= 0], minlength=n_subsets)
+    starts = np.cumsum(sizes) - sizes + np.count_nonzero(subsets < 0)
+    place = np.arange(most)[None, :]
+    filled = place < sizes[:, None]
+    table = np.full((n_subsets, most), -1, dtype=np.int64)
+    table[filled] = order[(starts[:, None] + place)[filled]]
+    return table
+
+
+class Teachers:
+    """Logistic regressions of private against generated rows, one a subset, trained together.
+
+    Parameters
+    ----------
+    x : float32 array of shape (n_rows, n_features)
+        Private.
+    labels : int array of shape (n_rows,)
+        Classes of the rows; a teacher has weights for all rows, and further ones for each class.
+    n_labels : int
+        Number of classes; 0 without.
+    table : int array of shape (n_teachers, most)
+        See `rows_by_subset`.
+    weights : array of shape (n_rows,), default=None
+        Weight of each row among those of its subset; None: all the same.
+
+    Notes
+    -----
+    A record may change the votes of its own teacher alone. So nothing that one teacher computes may depend on the
+    subset of another, to the last bit: a vote is a threshold, and rounding could turn it. Every array therefore has a
+    public or released shape, whatever the sizes of the subsets; every operation is of one entry of the teachers' axis
+    or of one element; and there is no shared scale, no shared state and no early stop. All teachers begin with weights
+    of zero. One with an empty subset learns from generated rows alone.
+    """
+
+    def __init__(self, x, labels, n_labels, table, weights=None):
+        k, most = table.shape
+        here = torch.from_numpy(table)
+        at, present = here.clamp(min=0).flatten(), here >= 0
+        d = self.n_features = x.shape[1]
+        self.rows_, self.parts_ = torch.zeros(k, most, d), torch.zeros(k, 1 + n_labels, most)
+        weight = present.float()
+        if len(x):
+            self.rows_ = torch.from_numpy(x)[at].view(k, most, d).mul_(present[..., None])
+            self.parts_[:, 0] = 1
+            if n_labels:
+                classes = torch.from_numpy(np.asarray(labels, dtype=np.int64))[at].clamp_(min=0)
+                self.parts_[:, 1:] = F.one_hot(classes, n_labels).view(k, most, n_labels).mT
+            if weights is not None:
+                weight *= torch.as_tensor(weights, dtype=torch.float32)[at].view(k, most)
+        self.weight_ = weight / weight.sum(1, keepdim=True).clamp(min=1e-12)
+        self.weights_, self.offsets_ = torch.zeros(k, 1 + n_labels, d), torch.zeros(k, 1 + n_labels)
+        self.optimizer_ = torch.optim.Adam([self.weights_, self.offsets_], lr=_LEARNING_RATE, betas=ADAM_BETAS)
+
+    @torch.no_grad()
+    def learn(self, generated):
+        """One step of every teacher, on all of its own rows and on the same generated ones.
+
+        The gradient of a logistic regression is written out: many times faster than a graph of so many small ones.
+        """
+        outputs = torch.baddbmm(self.offsets_[:, :, None], self.weights_, self.rows_.mT)
+        error = torch.sigmoid(-(outputs * self.parts_).sum(1)).mul_(self.weight_).neg_()[:, None] * self.parts_
+        self.weights_.grad, self.offsets_.grad = torch.bmm(error, self.rows_), error.sum(2)
+        rows, parts = self._split(generated)
+        error = torch.sigmoid(self._scores(rows, parts)).div_(len(rows))[..., None] * parts[:, None]
+        self.weights_.grad += (error.flatten(1).T @ rows).view_as(self.weights_)
+        self.offsets_.grad += error.sum(0)
+        self.optimizer_.step()
+
+    @torch.no_grad()
+    def vote(self, rows):
+        """Say of each row whether it looks more private than the median of these rows.
+
+        Parameters
+        ----------
+        rows : tensor of shape (n, n_features + n_labels)
+            Generated.
+
+        Returns
+        -------
+        bool array of shape (n_teachers, n)
+            Every teacher says yes to at most half of the rows. Against a fixed threshold all of them would say no to
+            every row of a generator that is not yet good, and tell it nothing.
+        """
+        scores = self._scores(*self._split(rows)).T
+        return (scores > scores.median(dim=1, keepdim=True).values).numpy()
+
+    def _split(self, rows):
+        """Rows without labels, and what their parts of the weights are multiplied by."""
+        return rows[:, : self.n_features], F.pad(rows[:, self.n_features :], (1, 0), value=1.0)
+
+    def _scores(self, rows, parts):
+        """Log-odds, by each teacher, that generated rows are private ones, shape (n, n_teachers)."""
+        outputs = (rows @ self.weights_.flatten(0, 1).T).view(len(rows), *self.offsets_.shape)
+        return ((outputs + self.offsets_) * parts[:, None]).sum(2)
