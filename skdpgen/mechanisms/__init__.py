@@ -24,10 +24,12 @@ from ._moments import (
     class_first_moments,
     class_moments,
     cluster_sums,
+    common_moments,
     first_moments,
     moments,
     nearest_centers,
     second_moments,
+    unpack_common_moments,
     unpack_moments,
 )
 from ._one_hot import OneHotMoments, one_hot_moments, unpack_one_hot_moments
@@ -58,6 +60,7 @@ __all__ = [
     "class_norm_histogram",
     "clip_rows",
     "cluster_sums",
+    "common_moments",
     "exact_value",
     "first_moments",
     "histogram",
@@ -86,6 +89,7 @@ __all__ = [
     "triple_interactions",
     "triples_of",
     "unit_tables",
+    "unpack_common_moments",
     "unpack_mixture_sums",
     "unpack_moments",
     "unpack_one_hot_moments",
