@@ -181,9 +181,16 @@ def common_map(space, moments, noise_sd, mean_noise_sd):
     within = moments.second - (counts[:, None] * shift).T @ shift
     one = Moments(counts.sum(keepdims=True), np.zeros((1, len(within))), within[None])
     latents = class_latents(one, np.zeros((1, len(within))), noise_sd, mean_noise_sd, len(within))
-    values = np.maximum(np.diag(latents.mixture.covariances[0]), latents.residual_variance)
     spread = space.features - space.centers[space.classes]
-    found = _map_between(spread.T @ spread / len(spread), (latents.components * values) @ latents.components.T)
+    now = spread.T @ spread / len(spread)
+    values = np.diag(latents.mixture.covariances[0])
+    values = np.maximum(values, min(latents.residual_variance, float(np.trace(now)) / len(now)))
+    real = (latents.components * values) @ latents.components.T
+    # so is what the covariance differs by: of few rows the noise may be larger than all of it
+    gap = within / counts.sum() - now
+    noise = 0.5 * len(gap) * (len(gap) + 1) * (noise_sd / counts.sum()) ** 2
+    kept = max(0.0, 1 - noise / max(float(np.square(gap).sum()), 1e-300))
+    found = _map_between(now, now + kept * (real - now))
     return space.centers + shift, np.tile(found, (len(counts), 1, 1))
 
 
