@@ -155,7 +155,7 @@ def class_maps(space, latents):
 def common_map(space, moments, noise_sd, mean_noise_sd):
     """Mean features of each class, and one linear map for all: it gives features their released covariance in classes.
 
-    Each class of synthetic images keeps what its covariance has of its own: the noise would hide it.
+    Classes of synthetic images keep the differences between their covariances: the noise would hide those of the real.
 
     Parameters
     ----------
