@@ -70,11 +70,12 @@ CELLS_JOINED = Claim(
     test_subclusters.test_a_joining_row_leaves_the_cells_of_the_others_and_adds_its_own_moments_alone, 3
 )
 FEATURES = [
-    Claim(test_image_features.test_the_sensitivity_of_features_is_attained_and_not_exceeded, relation)
+    Claim(test_image_features.test_the_sensitivity_of_features_is_attained_and_not_exceeded, relation, apart)
     for relation in ("add_or_remove_one", "replace_one")
+    for apart in (True, False)
 ]
 FEATURES_JOINED = Claim(
-    test_image_features.test_a_joining_image_leaves_the_features_of_the_others_and_adds_its_own_moments_alone, 3
+    test_image_features.test_a_joining_image_leaves_the_features_of_the_others_and_adds_its_own_moments_alone, 3, False
 )
 SEEDED = "type(make_noise_generator())('seeded', seed=self.random_state or 0)"
 UNPACKED = "$released = unpack_moments(add_gaussian($sums, $noise, $rng, $neighboring), $rest)"
@@ -216,7 +217,7 @@ MUTANTS = [
         FEATURES,
         (
             _image_features.feature_moments,
-            ("class_moments($rest, l2_bound=$radius)", "class_moments($rest, l2_bound=100 * $radius)"),
+            ("$query($rest, l2_bound=$radius)", "$query($rest, l2_bound=100 * $radius)"),
         ),
     ),
     (
@@ -239,7 +240,7 @@ MUTANTS = [
         [CELLS["add_or_remove_one"], CELLS["replace_one"]],
         (
             _array_model.subcluster_moments,
-            ("class_moments($rest, l2_bound=$radius)", "class_moments($rest, l2_bound=100 * $radius)"),
+            ("$query($rest, l2_bound=$radius)", "$query($rest, l2_bound=100 * $radius)"),
         ),
     ),
     (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -11,7 +12,8 @@ from scipy.special import gammainc, ndtr, ndtri
 
 from ..data.scaling import NORM_CELL, bound_of_norms
 from ..mixture import GaussianMixtureParameters
-from ..utils.file_checks import check_mixture
+from ..utils.file_checks import check_mixture, check_whole
+from .speckles import without_speckles
 
 __all__ = [
     "MOST_NUMBERS",
@@ -264,9 +266,15 @@ class LinearGenerator:
         have hidden: a model trained on rows that lack all variance in a direction would rely on that direction.
     per_class : int, default=1
         Components of each class (scales or sub-clusters), consecutive in the mixture.
+    cleaned : (height, width) or (height, width, channels), default=None
+        Rows are images of this shape: pixels that stand out from all their neighbours are drawn to them (see
+        `without_speckles`). A raised contrast turns little noise into such pixels. None: they stay.
     """
 
-    def __init__(self, space, mixture, component_means, low, high, variance_gain=1.0, dither=0.0, per_class=1):
+    def __init__(
+        self, space, mixture, component_means, low, high, variance_gain=1.0, dither=0.0, per_class=1, cleaned=None
+    ):
+        self.cleaned = None if cleaned is None else tuple(cleaned)
         self.space, self.mixture, self.component_means = space, mixture, component_means
         self.low, self.high, self.variance_gain, self.per_class = low, high, variance_gain, per_class
         self.dither = np.broadcast_to(np.asarray(dither, dtype=np.float64), len(component_means))
@@ -307,7 +315,11 @@ class LinearGenerator:
         np.clip(drawn, self.low, self.high, out=drawn)
         if self.dither[k] > 0:
             drawn += self.dither[k] * rng.standard_normal(drawn.shape)
-        return np.clip(drawn, self.low, self.high)
+        np.clip(drawn, self.low, self.high, out=drawn)
+        if self.cleaned is None:
+            return drawn
+        width = np.maximum(self.high - self.low, 1e-300)
+        return without_speckles((drawn - self.low) / width, self.cleaned) * width + self.low
 
     def to_state(self):
         """Return arrays for a release file."""
@@ -324,6 +336,7 @@ class LinearGenerator:
             "variance_gain": self.variance_gain,
             "dither": self.dither,
             "cells": self.per_class,
+            "cleaned": None if self.cleaned is None else list(self.cleaned),
         }
 
     @classmethod
@@ -335,7 +348,12 @@ class LinearGenerator:
         space = LatentSpace(state["center"], state["basis"])
         box = (state["low"], state["high"])
         look = (state["variance_gain"], state["dither"], state.get("cells", 1))
-        return cls(space, mixture, state["component_means"], *box, *look)
+        cleaned = state.get("cleaned")
+        if cleaned is not None:
+            cleaned = tuple(check_whole(side, "cleaned", 1, 100_000) for side in cleaned)
+            if len(cleaned) not in (2, 3) or math.prod(cleaned) != len(box[0]) or max(cleaned[:2]) < 2:
+                raise ValueError("the shape of the images does not fit their columns")
+        return cls(space, mixture, state["component_means"], *box, *look, cleaned)
 
 
 def full_covariances(mixture):

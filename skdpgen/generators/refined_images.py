@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..mechanisms import Moments
 from ..utils.blocks import exact_product
 from ..utils.file_checks import check_whole
 from .components import spread_components
-from .gaussians import MOST_NUMBERS, LinearGenerator
+from .gaussians import MOST_NUMBERS, LinearGenerator, class_latents
 
-__all__ = ["FeatureSpace", "RefinedImages", "feature_maps", "feature_space"]
+__all__ = ["FeatureSpace", "RefinedImages", "class_maps", "common_map", "feature_space"]
 
 # Synthetic images that features are reduced by; features that are kept.
 _IMAGES, _MOST_FEATURES = 8_000, 100
@@ -126,10 +127,8 @@ def feature_space(generator, image_shape, rng):
     return FeatureSpace(image_shape, low, high, matrix, classes, features, centers, max(radius, 1e-9))
 
 
-def feature_maps(space, latents):
+def class_maps(space, latents):
     """For each class the linear map of features about their center that gives them their released covariance.
-
-    Between two normal distributions it is the map that moves points least.
 
     Parameters
     ----------
@@ -143,16 +142,63 @@ def feature_maps(space, latents):
         Multiplies rows from the right.
     """
     maps = np.empty((len(space.centers), *2 * space.matrix.shape[1:]))
-    k, spreads = space.matrix.shape[1], space.features - space.centers[space.classes]
+    spreads = space.features - space.centers[space.classes]
     shared = spreads.T @ spreads / len(spreads)
     for c in range(len(maps)):
         spread = spreads[space.classes == c]
         now = (spread.T @ spread + _SHARED * shared) / (len(spread) + _SHARED)
-        now += (1e-3 * np.trace(now) / k + 1e-12) * np.eye(k)
         real = latents.components @ latents.mixture.covariances[c] @ latents.components.T
-        root, inverse = _power(now, 0.5), _power(now, -0.5)
-        maps[c] = inverse @ _power(root @ real @ root, 0.5) @ inverse
+        maps[c] = _map_between(now, real)
     return maps
+
+
+def common_map(space, moments, noise_sd, mean_noise_sd):
+    """Mean features of each class, and one linear map for all: it gives features their released covariance in classes.
+
+    Classes of synthetic images keep the differences between their covariances: the noise would hide those of the real.
+
+    Parameters
+    ----------
+    space : FeatureSpace
+    moments : Moments
+        Released, of the features of real images less the center of their class; second moments of all classes together.
+    noise_sd : float
+        Standard deviation of the noise on a diagonal entry of ``moments.second``.
+    mean_noise_sd : float
+        Standard deviation of the noise on an entry of ``moments.sum``.
+
+    Returns
+    -------
+    means : array of shape (n_classes, k)
+    maps : array of shape (n_classes, k, k)
+        As `class_maps` returns them; all the same.
+    """
+    counts = np.maximum(moments.count, 1.0)
+    # the center of a class is a guess of its mean that has no noise: the distance is shrunk, as James and Stein do
+    shift = moments.sum / counts[:, None]
+    noise = max(len(counts) - 2, 0) * float(np.mean((mean_noise_sd / counts) ** 2))
+    shift = shift * np.clip(1 - noise / np.maximum((shift**2).sum(axis=0), 1e-300), 0.0, 1.0)
+    within = moments.second - (counts[:, None] * shift).T @ shift
+    one = Moments(counts.sum(keepdims=True), np.zeros((1, len(within))), within[None])
+    latents = class_latents(one, np.zeros((1, len(within))), noise_sd, mean_noise_sd, len(within))
+    spread = space.features - space.centers[space.classes]
+    now = spread.T @ spread / len(spread)
+    values = np.diag(latents.mixture.covariances[0])
+    values = np.maximum(values, min(latents.residual_variance, float(np.trace(now)) / len(now)))
+    real = (latents.components * values) @ latents.components.T
+    # so is what the covariance differs by: of few rows the noise may be larger than all of it
+    gap = within / counts.sum() - now
+    noise = 0.5 * len(gap) * (len(gap) + 1) * (noise_sd / counts.sum()) ** 2
+    kept = max(0.0, 1 - noise / max(float(np.square(gap).sum()), 1e-300))
+    found = _map_between(now, now + kept * (real - now))
+    return space.centers + shift, np.tile(found, (len(counts), 1, 1))
+
+
+def _map_between(now, wanted):
+    """Map that gives rows of one covariance another; of normal distributions it moves points least."""
+    now = now + (1e-3 * np.trace(now) / len(now) + 1e-12) * np.eye(len(now))
+    root, inverse = _power(now, 0.5), _power(now, -0.5)
+    return inverse @ _power(root @ wanted @ root, 0.5) @ inverse
 
 
 def _power(matrix, exponent):
@@ -176,7 +222,7 @@ class RefinedImages(LinearGenerator):
     centers, means : arrays of shape (n_classes, k)
         Mean features of the images of the linear generator, and of the real images as released.
     maps : array of shape (n_classes, k, k)
-        See `feature_maps`.
+        See `class_maps` and `common_map`.
     """
 
     def __init__(self, *args, image_shape, matrix, centers, means, maps, **kwargs):
@@ -185,10 +231,10 @@ class RefinedImages(LinearGenerator):
         self.centers, self.means, self.maps = centers, means, maps
 
     @classmethod
-    def of(cls, generator, space, latents):
-        """Refine a `LinearGenerator` by its `FeatureSpace` and the released `ClassLatents` there."""
-        released = {"matrix": space.matrix, "centers": space.centers, "means": latents.means}
-        return cls(*_parts(generator), image_shape=space.image_shape, **released, maps=feature_maps(space, latents))
+    def of(cls, generator, space, means, maps):
+        """Refine a `LinearGenerator` by its `FeatureSpace`, and the released means and maps of the classes there."""
+        own = {"matrix": space.matrix, "centers": space.centers, "means": means, "maps": maps}
+        return cls(*_parts(generator), image_shape=space.image_shape, **own)
 
     def decode_clipped(self, k, latent, rng):
         """Scaled rows of component `k` from its latents, inside the box."""
@@ -239,5 +285,5 @@ def _parts(generator):
     """Arguments that a `LinearGenerator` was made with."""
     return (
         generator.space, generator.mixture, generator.component_means, generator.low, generator.high,
-        generator.variance_gain, generator.dither, generator.per_class,
+        generator.variance_gain, generator.dither, generator.per_class, generator.cleaned,
     )  # fmt: skip

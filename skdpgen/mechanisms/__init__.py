@@ -24,10 +24,12 @@ from ._moments import (
     class_first_moments,
     class_moments,
     cluster_sums,
+    common_moments,
     first_moments,
     moments,
     nearest_centers,
     second_moments,
+    unpack_common_moments,
     unpack_moments,
 )
 from ._one_hot import OneHotMoments, one_hot_moments, unpack_one_hot_moments
@@ -59,6 +61,7 @@ __all__ = [
     "class_norm_histogram",
     "clip_rows",
     "cluster_sums",
+    "common_moments",
     "count_votes",
     "exact_value",
     "first_moments",
@@ -88,6 +91,7 @@ __all__ = [
     "triple_interactions",
     "triples_of",
     "unit_tables",
+    "unpack_common_moments",
     "unpack_mixture_sums",
     "unpack_moments",
     "unpack_one_hot_moments",

@@ -24,6 +24,7 @@ from ..generators.gaussians import (
     scale_mixture,
 )
 from ..generators.refined_images import RefinedImages
+from ..generators.speckles import SMALLEST_SIDE
 from ..mechanisms import (
     add_gaussian,
     class_first_moments,
@@ -178,11 +179,11 @@ def fit_array_model(rows, model, fit):
         gaussians = _scaled_by_norms(gaussians, latents, norms)
     generator = LinearGenerator(
         gaussians.space, gaussians.mixture, gaussians.means, *codec.box, gaussians.gain, gaussians.dither,
-        gaussians.cells,
+        gaussians.cells, _cleaned(rows, model, gaussians),
     )  # fmt: skip
     weights = class_weights(gaussians.mixture.weights, gaussians.cells)
     if model.features:
-        generator = refine_images(rows, codec, generator, fit)
+        generator = refine_images(rows, codec, generator, weight, fit)
     return ArrayModel(codec, generator, fit.sample_size(rows, weight), weights, gaussians.residual, weight)
 
 
@@ -289,6 +290,12 @@ def _scaled_by_norms(gaussians, latents, norms):
 def _draws_images(rows, model):
     """Whether the released Gaussians themselves are to look like images."""
     return rows.image_shape is not None and model.moments_alone
+
+
+def _cleaned(rows, model, gaussians):
+    """Shape of images whose single pixels are cleaned: those with a raised contrast that are not tiny; or None."""
+    raised = _draws_images(rows, model) and gaussians.gain is not None
+    return rows.image_shape if raised and min(rows.image_shape[:2]) >= SMALLEST_SIDE else None
 
 
 def _n_components(rows, model, shape):

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from ..generators.gaussians import class_latents, floored
-from ..generators.refined_images import RefinedImages, feature_space
-from ..mechanisms import add_gaussian, class_moments, unpack_moments
+from ..generators.refined_images import RefinedImages, class_maps, common_map, feature_space
+from ..mechanisms import add_gaussian, class_moments, common_moments, unpack_common_moments, unpack_moments
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 
 __all__ = ["feature_moments", "refine_images"]
 
+# The second moments of a class are released where it has so many rows for every unit of noise, on average; else only
+# those of all classes together, of which each class then has a tenth of the noise, where there are ten.
+_ROWS_APART = 3_000
 
-def refine_images(rows, codec, generator, fit):
-    """One release (`features`): the moments of the wavelet features of each class, which images are moved to.
+
+def refine_images(rows, codec, generator, row_count, fit):
+    """One release (`features`): the moments of the wavelet features, which images are moved to.
 
     Parameters
     ----------
@@ -20,6 +24,8 @@ def refine_images(rows, codec, generator, fit):
     codec : ArrayCodec
     generator : LinearGenerator
         Of the released moments of pixels.
+    row_count : float
+        Public or released.
     fit : ChargedFit
 
     Returns
@@ -27,27 +33,33 @@ def refine_images(rows, codec, generator, fit):
     RefinedImages
     """
     space = feature_space(generator, codec.image_shape, fit.stream)
-    noise = fit.noise["features"]
-    query = feature_moments(rows, codec, space, exact=noise > 0)
-    k, radius = space.matrix.shape[1], space.radius
-    released = unpack_moments(add_gaussian(query, noise, fit.rng, fit.neighboring), k, radius)
+    noise, (n_classes, k), radius = fit.noise["features"], space.centers.shape, space.radius
+    apart = row_count >= _ROWS_APART * n_classes * fit.noise_of_rows("features")
+    query = feature_moments(rows, codec, space, apart=apart, exact=noise > 0)
+    values = add_gaussian(query, noise, fit.rng, fit.neighboring)
+    released = unpack_moments(values, k, radius) if apart else unpack_common_moments(values, n_classes, k, radius)
     released = released._replace(count=floored(released.count))
     sd = noise * query.sensitivity(fit.neighboring)
-    latents = class_latents(released, space.centers, sd * radius**2, sd * radius / CLASS_MEAN_WEIGHT, k)
-    return RefinedImages.of(generator, space, latents)
+    noise_sds = sd * radius**2, sd * radius / CLASS_MEAN_WEIGHT
+    if apart:
+        latents = class_latents(released, space.centers, *noise_sds, k)
+        return RefinedImages.of(generator, space, latents.means, class_maps(space, latents))
+    return RefinedImages.of(generator, space, *common_map(space, released, *noise_sds))
 
 
-def feature_moments(rows, codec, space, *, exact=True):
-    """Count, sum and second moments of the features of each class, about the mean of its synthetic images.
+def feature_moments(rows, codec, space, *, apart=True, exact=True):
+    """Count and sum of the features of each class about the mean of its synthetic images, and second moments.
 
-    See `class_moments` for `exact`.
+    These are those of each class if `apart`, else those of all classes together. See `class_moments` for `exact`.
 
     Returns
     -------
     BoundedSum
-        That of `class_moments`: a row is in one class, and clipped to the radius of `space` about the center of that.
+        That of `class_moments` or `common_moments`: a row is in one class, and clipped to the radius of `space` about
+        the center of that.
     """
-    return class_moments(
+    query = class_moments if apart else common_moments
+    return query(
         rows.X,
         rows.codes,
         len(space.centers),

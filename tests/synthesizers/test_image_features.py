@@ -16,8 +16,8 @@ from skdpgen.data.arrays import ArrayRows
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.generators import refined_images
 from skdpgen.generators.gaussians import ClassLatents
-from skdpgen.generators.refined_images import FeatureSpace, RefinedImages, feature_maps, feature_space
-from skdpgen.mechanisms import exact_value
+from skdpgen.generators.refined_images import FeatureSpace, RefinedImages, class_maps, common_map, feature_space
+from skdpgen.mechanisms import Moments, exact_value
 from skdpgen.mixture import GaussianMixtureParameters
 from skdpgen.nn._wavelets import WaveletFeatures
 from skdpgen.synthesizers import _image_features
@@ -49,12 +49,12 @@ def _space(radius=0.2):
     return FeatureSpace(SHAPE, np.zeros(D), np.ones(D), MATRIX, np.arange(2), centers, centers, radius)
 
 
-def _query(X, y, radius=0.2):
+def _query(X, y, radius=0.2, apart=True):
     public = {"bounds": (0, 1), "l2_bound": 4.0, "classes": [0, 1], "target_type": None, "image_shape": SHAPE}
     rows = ArrayRows(np.asarray(X, dtype=np.float64), np.minimum(y, 1), on_invalid="clip", **public)
     codec = rows.learn({}, 0.0, make_noise_generator("fast"), "add_or_remove_one", n_frequencies=3)
     rows.codes = np.where(np.asarray(y) > 1, -1, y)  # as of a class that was not learned
-    return feature_moments(rows, codec, _space(radius))
+    return feature_moments(rows, codec, _space(radius), apart=apart)
 
 
 # ---- the features --------------------------------------------------------------------------------------------------
@@ -87,25 +87,32 @@ def test_wavelet_features_are_averages_of_an_image_and_of_its_moduli(rng):
                 np.testing.assert_allclose(own[1 + i], average(moduli, 2, 3, 2), atol=2e-3)
 
 
+@pytest.mark.parametrize("apart", [True, False])
 @pytest.mark.parametrize("joined", [1, 3, 17])
-def test_a_joining_image_leaves_the_features_of_the_others_and_adds_its_own_moments_alone(rng, joined):
+def test_a_joining_image_leaves_the_features_of_the_others_and_adds_its_own_moments_alone(rng, joined, apart):
     X, more = rng.random((300, D)), rng.random((joined, D))
     y, their = rng.integers(0, 3, 300), rng.integers(0, 3, joined)
     np.testing.assert_array_equal(_space().encode(np.concatenate([more, X]))[joined:], _space().encode(X))
-    whole = _query(np.concatenate([more, X]), np.concatenate([their, y]))
-    np.testing.assert_array_equal(exact_value(whole), exact_value(_query(X, y)) + exact_value(_query(more, their)))
+    whole, *parts = (
+        exact_value(_query(*data, apart=apart))
+        for data in ((np.concatenate([more, X]), np.concatenate([their, y])), (X, y), (more, their))
+    )
+    np.testing.assert_array_equal(whole, sum(parts))
 
 
+@pytest.mark.parametrize("apart", [True, False])
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_the_sensitivity_of_features_is_attained_and_not_exceeded(rng, relation):
+def test_the_sensitivity_of_features_is_attained_and_not_exceeded(rng, relation, apart):
     base, labels = rng.random((4, D)), [0, 1, 0, 1]
     far = [np.zeros(D), np.ones(D), *rng.integers(0, 2, (3, D)).astype(float)]
-    joined = [(np.vstack([base, x]), np.array([*labels, k])) for x in far for k in (0, 1, 2)]
+    if not apart:  # two images of two classes whose features are orthogonal differ most
+        far += list(rng.integers(0, 2, (4, D)).astype(float))
+    joined = [(np.vstack([base, x]), np.array([*labels, k])) for x in far for k in (0, 1, 2)[: 2 + apart]]
     if relation == "add_or_remove_one":
         pairs = [((base, np.array(labels)), data) for data in joined]
     else:
         pairs = [(one, other) for one in joined for other in joined]
-    assert_sensitivity(lambda data: _query(*data, radius=0.02), pairs, attained=pairs, relation=relation)
+    assert_sensitivity(lambda data: _query(*data, 0.02, apart), pairs, attained=pairs, relation=relation)
 
 
 # ---- the images ----------------------------------------------------------------------------------------------------
@@ -123,10 +130,7 @@ def _latents(means, covariances):
 
 def test_images_whose_features_have_the_released_moments_stay_as_they_are(generator, few, rng):
     space = feature_space(generator, (8, 8), rng)
-    spreads = [space.features[space.classes == c] - space.centers[c] for c in range(10)]
-    own = _latents(space.centers, np.stack([spread.T @ spread / len(spread) for spread in spreads]))
-    refined = RefinedImages.of(generator, space, own)
-    refined.maps = np.tile(np.eye(space.matrix.shape[1]), (10, 1, 1))
+    refined = RefinedImages.of(generator, space, space.centers, np.tile(np.eye(space.matrix.shape[1]), (10, 1, 1)))
     classes = np.arange(50) % 10
     drawn = (each.sample(classes, np.random.default_rng(0)) for each in (refined, generator))
     np.testing.assert_allclose(*drawn, atol=0.02)
@@ -138,10 +142,54 @@ def test_the_map_of_features_gives_a_class_its_released_covariance(generator, fe
     space = feature_space(generator, (8, 8), rng)
     roots = rng.normal(size=(10, 20, 20))
     wanted = roots @ roots.transpose(0, 2, 1)
-    maps = feature_maps(space, _latents(space.centers, wanted))
+    maps = class_maps(space, _latents(space.centers, wanted))
     for c in range(10):
         moved = (space.features[space.classes == c] - space.centers[c]) @ maps[c]
         np.testing.assert_allclose(moved.T @ moved / len(moved), wanted[c], atol=0.1 * np.abs(wanted[c]).max())
+
+
+def _common(space, noise_sd, mean_noise_sd, shift, covariance):
+    """What `common_map` makes of noisy moments of 1,000 images of each class."""
+    count, k = np.full(10, 1000.0), space.matrix.shape[1]
+    second = 1e4 * covariance + 1e3 * shift.T @ shift
+    return common_map(space, Moments(count, 1e3 * shift, second), noise_sd * k**-0.5, mean_noise_sd)
+
+
+def test_the_common_map_gives_all_classes_the_released_covariance_and_keeps_what_each_has_of_its_own(
+    generator, few, rng, monkeypatch
+):
+    monkeypatch.setattr(refined_images, "_MOST_FEATURES", 20)
+    space = feature_space(generator, (8, 8), rng)
+    root, shift = rng.normal(size=(20, 20)), rng.normal(size=(10, 20))
+    means, maps = _common(space, 0.0, 0.0, shift, root @ root.T)
+    np.testing.assert_allclose(means, space.centers + shift)
+    moved = (space.features - space.centers[space.classes]) @ maps[0]
+    np.testing.assert_allclose(moved.T @ moved / len(moved), root @ root.T, atol=0.05 * np.abs(root @ root.T).max())
+    assert (maps == maps[0]).all()
+
+
+def test_moments_of_features_that_are_noise_alone_leave_the_synthetic_ones(generator, few, rng, monkeypatch):
+    monkeypatch.setattr(refined_images, "_MOST_FEATURES", 20)
+    space = feature_space(generator, (8, 8), rng)
+    shift = rng.normal(size=(10, 20))  # noise alone
+    means, maps = _common(space, 1e7, 1000.0, shift, np.eye(20))
+    assert np.linalg.norm(means - space.centers) < 0.5 * np.linalg.norm(shift)
+    np.testing.assert_allclose(maps, np.tile(np.eye(20), (10, 1, 1)), atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "rows_apart", "apart"), [(3.0, 3000, False), (3.0, 10, True), (np.inf, 3000, True)]
+)
+def test_second_moments_of_each_class_are_released_where_the_noise_does_not_hide_them(
+    digits, few, monkeypatch, epsilon, rows_apart, apart
+):
+    kept = {}
+    monkeypatch.setattr(_image_features, "_ROWS_APART", rows_apart)
+    monkeypatch.setattr(_image_features, "feature_moments", lambda *a, **k: kept.update(k) or feature_moments(*a, **k))
+    with seeded_noise(1, quiet=True):
+        synth = P3GMSynthesizer(epsilon, decoder="features", **DIGITS).fit(*digits)
+    assert kept["apart"] == apart
+    assert (synth.model_.generator.maps != synth.model_.generator.maps[0]).any() == apart
 
 
 def test_images_with_features_are_nearer_to_the_real_ones(digits, few):
@@ -189,8 +237,8 @@ def test_a_model_with_features_is_saved_pickled_and_conditioned(digits, few, tmp
 def test_a_file_of_images_of_another_shape_is_refused_before_it_takes_memory(generator, few, rng, shape):
     space = feature_space(generator, (8, 8), rng)
     k = space.matrix.shape[1]
-    latents = _latents(space.centers, np.tile(np.eye(k), (len(space.centers), 1, 1)))
-    state = RefinedImages.of(generator, space, latents._replace(components=np.eye(k))).to_state()
+    maps = np.tile(np.eye(k), (len(space.centers), 1, 1))
+    state = RefinedImages.of(generator, space, space.centers, maps).to_state()
     assert RefinedImages.from_state(state).image_shape == (8, 8)
     with pytest.raises(ValueError, match="shape of the images"):
         RefinedImages.from_state({**state, "image_shape": shape})
