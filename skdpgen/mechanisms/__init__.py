@@ -39,6 +39,7 @@ from ._selection import (
     select_above,
     selection_threshold,
 )
+from ._shared_moments import SHARED_MEAN_WEIGHT, shared_moments, unpack_shared_moments
 from ._triples import CONTRASTS, N_QUARTERS, triple_bounds, triple_interactions, triples_of
 from ._unit_tables import size_starts, unit_tables
 
@@ -48,6 +49,7 @@ __all__ = [
     "LARGEST",
     "N_OCTAVE_CELLS",
     "N_QUARTERS",
+    "SHARED_MEAN_WEIGHT",
     "MixtureSums",
     "Moments",
     "OneHotMoments",
@@ -79,6 +81,7 @@ __all__ = [
     "second_moments",
     "select_above",
     "selection_threshold",
+    "shared_moments",
     "size_starts",
     "split_histogram",
     "total",
@@ -89,4 +92,5 @@ __all__ = [
     "unpack_mixture_sums",
     "unpack_moments",
     "unpack_one_hot_moments",
+    "unpack_shared_moments",
 ]
