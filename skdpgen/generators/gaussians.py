@@ -101,8 +101,6 @@ class ClassLatents(NamedTuple):
     dither : float
         Standard deviation that any direction may have in addition to what is released: what the noise could hide, at
         most a tenth of the variance of an average direction; in units of the roots of `squares`. 0 without noise.
-    gain : float or None
-        `variance_gain` of a `LinearGenerator`.
     """
 
     counts: np.ndarray
@@ -112,7 +110,6 @@ class ClassLatents(NamedTuple):
     mixture: GaussianMixtureParameters
     residual_variance: float
     dither: float
-    gain: float | None = 1.0
 
 
 def floored(counts):

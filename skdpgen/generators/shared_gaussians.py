@@ -82,7 +82,6 @@ def shared_latents(moments, share, centers, noise_sd, mean_noise_sd, n_component
     -------
     ClassLatents
         Every direction has the variance that is left over: `dither`, which the components are drawn in addition to.
-        Normal distributions are clipped without a change: a gain would match the components alone.
     """
     counts = moments.count
     shift = moments.sum / counts[:, None]
@@ -101,4 +100,4 @@ def shared_latents(moments, share, centers, noise_sd, mean_noise_sd, n_component
     within = np.maximum(squares - apart, 0.2 * squares)
     covariances = (within / max(float(cleaned.sum()), 1e-6))[:, None, None] * own
     mixture = GaussianMixtureParameters(weights, (means - mean) @ vectors, covariances, "full")
-    return ClassLatents(counts, means, mean, vectors, mixture, residual, residual**0.5, gain=None)
+    return ClassLatents(counts, means, mean, vectors, mixture, residual, residual**0.5)

@@ -300,7 +300,7 @@ def _class_gaussians(codec, latents):
     if codec.lowpass is not None:
         space = LatentSpace(codec.lowpass @ latents.mean, codec.lowpass @ latents.components)
         means = latents.means @ codec.lowpass.T
-    return _Gaussians(space, latents.mixture, means, latents.residual_variance, latents.dither, latents.gain)
+    return _Gaussians(space, latents.mixture, means, latents.residual_variance, latents.dither)
 
 
 def _scaled_by_norms(gaussians, latents, norms):
