@@ -39,7 +39,7 @@ from ._selection import (
     select_above,
     selection_threshold,
 )
-from ._shared_moments import SHARED_MEAN_WEIGHT, shared_moments, unpack_shared_moments
+from ._shared_moments import shared_moments, unpack_shared_moments
 from ._triples import CONTRASTS, N_QUARTERS, triple_bounds, triple_interactions, triples_of
 from ._unit_tables import size_starts, unit_tables
 
@@ -49,7 +49,6 @@ __all__ = [
     "LARGEST",
     "N_OCTAVE_CELLS",
     "N_QUARTERS",
-    "SHARED_MEAN_WEIGHT",
     "MixtureSums",
     "Moments",
     "OneHotMoments",

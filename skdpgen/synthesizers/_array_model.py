@@ -26,7 +26,6 @@ from ..generators.gaussians import (
 from ..generators.refined_images import RefinedImages
 from ..generators.shared_gaussians import hides_shapes, shared_latents, shrink_centers
 from ..mechanisms import (
-    SHARED_MEAN_WEIGHT,
     add_gaussian,
     class_first_moments,
     class_moments,
@@ -38,6 +37,7 @@ from ..mechanisms import (
     unpack_shared_moments,
 )
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
+from ..mechanisms._shared_moments import SHARED_MEAN_WEIGHT
 from ..mixture import GaussianMixtureParameters
 from ..mixture._em import clip_covariances
 from ..utils.blocks import exact_product, map_blocks
