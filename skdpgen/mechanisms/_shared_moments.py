@@ -9,7 +9,7 @@ from ._moments import CLASS_COUNT_WEIGHT, Moments, class_moments, unpack_moments
 
 __all__ = ["SHARED_MEAN_WEIGHT", "shared_moments", "unpack_shared_moments"]
 
-# Where second moments are shared, class means alone tell classes apart: their sum weighs as much as the rest.
+# Where second moments are shared, class means alone distinguish classes: their sum weighs as much as the rest.
 SHARED_MEAN_WEIGHT = 1.0
 
 
