@@ -197,6 +197,25 @@ MUTANTS = [
         ),
     ),
     (
+        "unpaid release of wide arrays",
+        _ledger("arrays, wide"),
+        (
+            _array_model._release_shared,
+            before(
+                "$released = unpack_shared_moments(add_gaussian($sums, $noise, $rng, $neighboring), $rest)",
+                "add_gaussian($sums, 50.0, $rng, $neighboring)",
+            ),
+        ),
+    ),
+    (
+        "noise multiplier of wide arrays below the charge",
+        _ledger("arrays, wide", "arrays, wide, replace_one"),
+        (
+            _array_model._release_shared,
+            ("add_gaussian($sums, $noise, $rest)", "add_gaussian($sums, 0.9 * $noise, $rest)"),
+        ),
+    ),
+    (
         "noise multiplier of cells below the charge",
         _ledger("arrays, images in cells", "arrays, images in cells, replace_one"),
         (

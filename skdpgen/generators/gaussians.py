@@ -24,6 +24,7 @@ __all__ = [
     "class_latents",
     "class_norms",
     "class_weights",
+    "clean_eigenvalues",
     "cut_directions",
     "floored",
     "full_covariances",
@@ -31,6 +32,7 @@ __all__ = [
     "match_clipped_normal",
     "normal_radius",
     "scale_mixture",
+    "shrink_means",
 ]
 
 # Most numbers in all covariances together: they are kept in memory and released.
@@ -154,7 +156,7 @@ def class_latents(moments, centers, noise_sd, mean_noise_sd, n_components, squar
     shift = moments.sum / counts[:, None]
     covariances = moments.second / counts[:, None, None] - shift[:, :, None] * shift[:, None, :]
     covariances /= squares[:, None, None]
-    means = _shrink_means(centers + shift, share, mean_noise_sd / counts)
+    means = shrink_means(centers + shift, share, mean_noise_sd / counts)
     mean = share @ means
     sd = noise_sd / counts / squares
     vectors, covariances, residual, dither = _class_covariances(covariances, sd, share, n_components)
@@ -169,7 +171,7 @@ def _class_covariances(covariances, sd, share, n_components):
     pooled_variance = float(((share * sd) ** 2).sum())
     values, vectors = np.linalg.eigh(pooled)
     values, vectors = values[::-1], np.ascontiguousarray(vectors[:, ::-1][:, :n_components])
-    cleaned = _clean_eigenvalues(values, pooled_variance / 2)
+    cleaned = clean_eigenvalues(values, pooled_variance / 2)
     k = vectors.shape[1]
     # the noise on a variance is the least variance that a direction is known to have
     residual = max(float(cleaned[k:].mean()) if k < len(cleaned) else 0.0, pooled_variance**0.5, 1e-6)
@@ -179,7 +181,7 @@ def _class_covariances(covariances, sd, share, n_components):
     return vectors, _positive(common + _shrink(own, common, sd, share, pooled_variance)), residual, dither
 
 
-def _shrink_means(means, share, sd):
+def shrink_means(means, share, sd):
     """Shrink class means to the common mean, column by column, by the part of their spread that is noise.
 
     This is the estimator of James and Stein; it needs four classes.
@@ -193,7 +195,7 @@ def _shrink_means(means, share, sd):
     return mean + gap * np.clip(1 - noise / np.maximum((gap**2).sum(axis=0), 1e-300), 0.0, 1.0)
 
 
-def _clean_eigenvalues(values, variance):
+def clean_eigenvalues(values, variance):
     """Eigenvalues without the effect of noise of `variance` on each off-diagonal entry; decreasing and positive."""
     d = len(values)
     if variance > 0 and d > 1:

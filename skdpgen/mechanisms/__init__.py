@@ -41,6 +41,7 @@ from ._selection import (
     select_above,
     selection_threshold,
 )
+from ._shared_moments import shared_moments, unpack_shared_moments
 from ._triples import CONTRASTS, N_QUARTERS, triple_bounds, triple_interactions, triples_of
 from ._unit_tables import size_starts, unit_tables
 from ._votes import count_votes
@@ -84,6 +85,7 @@ __all__ = [
     "second_moments",
     "select_above",
     "selection_threshold",
+    "shared_moments",
     "size_starts",
     "split_histogram",
     "total",
@@ -95,4 +97,5 @@ __all__ = [
     "unpack_mixture_sums",
     "unpack_moments",
     "unpack_one_hot_moments",
+    "unpack_shared_moments",
 ]

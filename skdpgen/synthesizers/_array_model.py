@@ -24,6 +24,7 @@ from ..generators.gaussians import (
     scale_mixture,
 )
 from ..generators.refined_images import RefinedImages
+from ..generators.shared_gaussians import hides_shapes, shared_latents, shrink_centers
 from ..generators.speckles import SMALLEST_SIDE
 from ..mechanisms import (
     add_gaussian,
@@ -31,10 +32,13 @@ from ..mechanisms import (
     class_moments,
     class_norm_histogram,
     clip_rows,
+    shared_moments,
     total,
     unpack_moments,
+    unpack_shared_moments,
 )
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
+from ..mechanisms._shared_moments import SHARED_MEAN_WEIGHT
 from ..mixture import GaussianMixtureParameters
 from ..mixture._em import clip_covariances
 from ..utils.blocks import exact_product, map_blocks
@@ -209,9 +213,16 @@ def _release_moments(rows, codec, model, fit):
     query = {"transform": codec.encode, "exact": noise["moments"] > 0, "unit_sizes": rows.unit_sizes}
     bound = codec.row_norm
     first = class_first_moments(rows.X, rows.codes, classes, l2_bound=bound, count_weight=CLASS_COUNT_WEIGHT, **query)
+    sd_of_sums = noise["mean"] * first.sensitivity(neighboring) * bound
     first = add_gaussian(first, noise["mean"], rng, neighboring)
     centers = clip_rows(first[:, 1:] * bound / floored(first[:, :1]), bound)
-    radius, norms = _release_norms(rows, codec, model, centers, float(first[:, 0].sum()), fit)
+    row_count, noise_of_rows = float(first[:, 0].sum()), fit.noise_of_rows("moments")
+    shared = model.has_class_norms(rows) and hides_shapes(row_count, classes, centers.shape[1], noise_of_rows)
+    if shared:
+        centers = shrink_centers(centers, floored(first[:, 0]), sd_of_sums)
+    radius, norms = _release_norms(rows, codec, model, centers, row_count, fit)
+    if shared:
+        return _release_shared(rows, model, centers, norms, query, fit), norms
     weights = {"count_weight": CLASS_COUNT_WEIGHT, "mean_weight": CLASS_MEAN_WEIGHT}
     second = class_moments(rows.X, rows.codes, classes, l2_bound=radius, centers=centers, **weights, **query)
     released = unpack_moments(add_gaussian(second, noise["moments"], rng, neighboring), centers.shape[1], radius)
@@ -222,6 +233,26 @@ def _release_moments(rows, codec, model, fit):
     released = released._replace(count=floored(released.count), second=longer[:, None, None] * released.second)
     noise_sds = longer * sd * radius**2, sd * radius / CLASS_MEAN_WEIGHT
     return class_latents(released, centers, *noise_sds, _n_components(rows, model, centers.shape), squares), norms
+
+
+def _release_shared(rows, model, centers, norms, query, fit):
+    """The release `moments` of wide rows, whose second moments are those of all classes together."""
+    (classes, d), noise, radius = centers.shape, fit.noise["moments"], norms.bound
+    private = shared_moments(rows.X, rows.codes, classes, l2_bound=radius, centers=centers, **query)
+    released = unpack_shared_moments(add_gaussian(private, noise, fit.rng, fit.neighboring), classes, d, radius)
+    released = released._replace(count=floored(released.count))
+    sd = noise * private.sensitivity(fit.neighboring)
+    # rows divided by the bound of their class have this mean square, by the distribution of their norms
+    traces = released.count * norms.squares(clipped=True) / radius**2
+    return shared_latents(
+        released._replace(second=released.second / traces.sum()),
+        traces / traces.sum(),
+        centers,
+        sd / traces.sum(),
+        sd * radius / SHARED_MEAN_WEIGHT,
+        _n_components(rows, model, centers.shape),
+        norms.squares(),
+    )
 
 
 def _release_norms(rows, codec, model, centers, count, fit):

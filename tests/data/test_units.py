@@ -47,6 +47,7 @@ from skdpgen.mechanisms import (
     one_hot_moments,
     second_moments,
     selection_threshold,
+    shared_moments,
     total,
     triple_interactions,
 )
@@ -111,6 +112,11 @@ QUERIES = {
     "first moments": (lambda r, m: first_moments(r, unit_sizes=m), E[0], -E[0]),
     "class moments": (lambda r, m: class_moments(r, _side(r), 2, unit_sizes=m), E[0], E[3]),
     "common moments": (lambda r, m: common_moments(r, _side(r), 2, unit_sizes=m), E[0], E[3]),
+    "shared moments": (
+        lambda r, m: shared_moments(r, _side(r), 2, unit_sizes=m),
+        E[0],
+        -0.5 * E[0] + 0.75**0.5 * E[1],
+    ),
     "class first moments": (lambda r, m: class_first_moments(r, _side(r), 2, unit_sizes=m), E[0], -E[0]),
     "clusters": (lambda r, m: cluster_sums(r, lambda x: x, unit_sizes=m), E[0], -E[0]),
     "mixture, diag": (lambda r, m: mixture_sums(r, _responsibilities(r), unit_sizes=m), E[0], -E[1]),

@@ -10,6 +10,7 @@ import test_gaussian_histogram_selection as gaussian_tests
 import test_mixture_sums as mixture_tests
 import test_moments as moments_tests
 import test_one_hot as one_hot_tests
+import test_shared_moments as shared_tests
 
 import skdpgen.mechanisms
 from skdpgen._types import BoundedSum
@@ -24,6 +25,7 @@ FIRST = moments_tests.test_first_moments_sensitivity_is_attained_and_not_exceede
 SECOND = moments_tests.test_second_moments_sensitivity_is_attained_and_not_exceeded
 MIXTURE = mixture_tests.test_mixture_sums_sensitivity_is_attained_and_not_exceeded
 OWN_BOUNDS = moments_tests.test_class_moments_of_classes_with_bounds_of_their_own_are_no_more_sensitive
+SHARED = shared_tests.test_the_sensitivity_of_shared_moments_is_attained_and_not_exceeded
 CLASS_NORMS = gaussian_tests.test_class_norm_histogram_sensitivity_is_attained_and_not_exceeded
 HISTOGRAM = gaussian_tests.test_joint_histogram_sensitivity_is_attained_and_not_exceeded
 ONE_HOT = one_hot_tests.test_one_hot_sensitivity_is_attained_and_not_exceeded
@@ -46,7 +48,14 @@ def _fails(test, *arguments):
 @pytest.mark.parametrize("relation", [AR, RO])
 @pytest.mark.parametrize(
     ("test", "rest"),
-    [(MOMENTS, (A, B)), (CLASS_MOMENTS, (A, B)), (FIRST, (A,)), (SECOND, ()), (MIXTURE, ("diag", (1, 1, 1), 1.0))],
+    [
+        (MOMENTS, (A, B)),
+        (CLASS_MOMENTS, (A, B)),
+        (SHARED, (A, B)),
+        (FIRST, (A,)),
+        (SECOND, ()),
+        (MIXTURE, ("diag", (1, 1, 1), 1.0)),
+    ],
 )
 def test_clipping_dropped_is_caught(monkeypatch, test, rest, relation):
     _run(test, relation, *rest)
@@ -104,6 +113,7 @@ def test_weights_computed_for_as_many_rows_as_there_are_are_caught(monkeypatch):
         (SECOND, ()),
         (MIXTURE, ("full", (1, 1, 1), 1.0)),
         (OWN_BOUNDS, ()),
+        (SHARED, (0.15, 1.0)),
         (CLASS_NORMS, ()),
         (HISTOGRAM, ()),
         (ONE_HOT, ()),
@@ -116,11 +126,25 @@ def test_sqrt_2_left_out_under_replace_one_is_caught(monkeypatch, test, rest):
 
 
 @pytest.mark.parametrize("difference", [lambda b2: 2 + b2, lambda b2: 4.0 + 4 * b2])
-@pytest.mark.parametrize("test", [MOMENTS, CLASS_MOMENTS])
+@pytest.mark.parametrize("test", [MOMENTS, CLASS_MOMENTS, SHARED])
 def test_a_wrong_difference_of_two_rows_is_caught(monkeypatch, test, difference):
     """Too small fails at (a, b^2) = (.05, .5), where two rows of one class are the worst; too large wastes budget."""
     monkeypatch.setattr(_module("_moments"), "_same_class_difference", difference)
     _fails(test, RO, 0.05, 0.5**0.5)
+
+
+@pytest.mark.parametrize("relation", [AR, RO])
+def test_class_sums_that_are_not_paid_are_caught(monkeypatch, relation):
+    """The shared second moments are paid for alone."""
+    module = _module("_shared_moments")
+    shipped = module.class_moments
+
+    def cheap(*arguments, **options):
+        query = shipped(*arguments, **options)
+        return BoundedSum(query.value, 1.0, 2**0.5, weights=query.weights, lattice=query.lattice)
+
+    monkeypatch.setattr(module, "class_moments", cheap)
+    _fails(SHARED, relation, 0.15, 1.0)
 
 
 def test_sqrt_2_left_off_the_half_vector_is_caught(monkeypatch):
