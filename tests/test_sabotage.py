@@ -49,7 +49,6 @@ from skdpgen.mechanisms import (
     add_gaussian,
     class_first_moments,
     class_moments,
-    common_moments,
     first_moments,
     joint_histogram,
     lattice_rows,
@@ -93,10 +92,6 @@ def _moments(relation, b=B, a=A):
 
 def _class_moments(relation, b=B, a=A):
     return Claim(test_moments.test_class_moments_sensitivity_is_attained_and_not_exceeded, relation, a, b)
-
-
-def _common_moments(relation):
-    return Claim(test_moments.test_common_moments_sensitivity_is_attained_and_not_exceeded, relation, A, B)
 
 
 def _mixture(relation, weights=(1, 1, 1), kind="diag"):
@@ -317,11 +312,6 @@ MUTANTS = [
         ),
     ),
     ("count and mean weights not paid", [_moments(AR)], (moments, ("($a2 + $b2 + 1) ** 0.5", "1.0"))),
-    (
-        "second moments of all classes together that do not pay for counts and sums",
-        [_common_moments(AR), _common_moments(RO)],
-        (common_moments, ("replace($apart, $rest)", "replace($apart, $rest, add_or_remove_one=1.0, replace_one=1.4)")),
-    ),
     (
         "moments' replace_one by the cosine of b = 0",
         [_moments(RO, WIDE), _class_moments(RO, WIDE)],

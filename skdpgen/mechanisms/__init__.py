@@ -24,12 +24,10 @@ from ._moments import (
     class_first_moments,
     class_moments,
     cluster_sums,
-    common_moments,
     first_moments,
     moments,
     nearest_centers,
     second_moments,
-    unpack_common_moments,
     unpack_moments,
 )
 from ._one_hot import OneHotMoments, one_hot_moments, unpack_one_hot_moments
@@ -62,7 +60,6 @@ __all__ = [
     "class_norm_histogram",
     "clip_rows",
     "cluster_sums",
-    "common_moments",
     "count_votes",
     "exact_value",
     "first_moments",
@@ -93,7 +90,6 @@ __all__ = [
     "triple_interactions",
     "triples_of",
     "unit_tables",
-    "unpack_common_moments",
     "unpack_mixture_sums",
     "unpack_moments",
     "unpack_one_hot_moments",

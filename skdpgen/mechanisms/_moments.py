@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -23,12 +22,10 @@ __all__ = [
     "class_first_moments",
     "class_moments",
     "cluster_sums",
-    "common_moments",
     "first_moments",
     "moments",
     "nearest_centers",
     "second_moments",
-    "unpack_common_moments",
     "unpack_moments",
     "weight_roots",
 ]
@@ -185,42 +182,6 @@ def class_moments(
     )
 
 
-def common_moments(
-    X, y_codes, n_classes, *, l2_bound=1.0, count_weight=COUNT_WEIGHT, mean_weight=MEAN_WEIGHT, **options
-):
-    """Sum (1, x) over the rows of each class, and x x^T over those of all classes: one query.
-
-    Where the noise would hide the second moments of a class, those of all classes together have as much noise as those
-    of one.
-
-    Parameters
-    ----------
-    X, y_codes, n_classes, count_weight, mean_weight
-        As in `class_moments`.
-    l2_bound : float, default=1.0
-        As in `moments`: one for all classes.
-    **options
-        `transform`, `centers`, `exact`, `chunk_rows` and `unit_sizes` of `class_moments`.
-
-    Returns
-    -------
-    BoundedSum
-        `value` of shape (n_classes * (1 + d) + d (d + 1) / 2,): see `unpack_common_moments`. The sensitivities are
-        those of `class_moments`. A row that joins adds the same. Where a row of one class is replaced by one of
-        another, counts and sums move in orthogonal coordinates, and the second moments by x x^T - z z^T, whose square
-        |x|^4 + |z|^4 - 2 (x z)^2 is at most 2, as if they were orthogonal too.
-    """
-    weights = {"count_weight": count_weight, "mean_weight": mean_weight}
-    apart = class_moments(X, y_codes, n_classes, l2_bound=check_bound(l2_bound), **weights, **options)
-    first = 1 + _width(apart.value.shape[1])
-    common = [np.tile(apart.weights[:first], int(n_classes)), apart.weights[first:]]
-    return replace(
-        apart,
-        value=np.concatenate([apart.value[:, :first].ravel(), apart.value[:, first:].sum(axis=0)]),
-        weights=np.concatenate(common),
-    )
-
-
 def second_moments(X, *, l2_bound=1.0, transform=None, exact=True, chunk_rows=None, unit_sizes=None):
     """Sum x x^T alone over the rows clipped to `l2_bound`: the second round of two-round centring.
 
@@ -340,26 +301,6 @@ def unpack_moments(released, n_features, l2_bound=1.0):
     second[..., columns, rows] = triangle
     second *= np.square(l2_bound)[..., None, None]
     return Moments(count, total, second)
-
-
-def unpack_common_moments(released, n_classes, n_features, l2_bound=1.0):
-    """Return what `common_moments` released, in the units of the rows.
-
-    Parameters
-    ----------
-    released : array of shape (n_classes * (1 + d) + d (d + 1) / 2,)
-    n_classes, n_features : int
-    l2_bound : float, default=1.0
-        As given to the query.
-
-    Returns
-    -------
-    Moments
-        `count` and `sum` have a leading axis of classes, `second` has none.
-    """
-    first, triangle = np.split(np.asarray(released, dtype=np.float64), [n_classes * (1 + n_features)])
-    first = first.reshape(n_classes, 1 + n_features)
-    return Moments(first[:, 0], first[:, 1:] * l2_bound, unpack_moments(triangle, n_features, l2_bound).second)
 
 
 def nearest_centers(X, centers, transform):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..generators.gaussians import class_latents, floored
 from ..generators.refined_images import RefinedImages, class_maps, common_map, feature_space
-from ..mechanisms import add_gaussian, class_moments, common_moments, unpack_common_moments, unpack_moments
+from ..mechanisms import add_gaussian, class_moments, shared_moments, unpack_moments, unpack_shared_moments
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 
 __all__ = ["feature_moments", "refine_images"]
@@ -37,7 +37,11 @@ def refine_images(rows, codec, generator, row_count, fit):
     apart = row_count >= _ROWS_APART * n_classes * fit.noise_of_rows("features")
     query = feature_moments(rows, codec, space, apart=apart, exact=noise > 0)
     values = add_gaussian(query, noise, fit.rng, fit.neighboring)
-    released = unpack_moments(values, k, radius) if apart else unpack_common_moments(values, n_classes, k, radius)
+    if apart:
+        released = unpack_moments(values, k, radius)
+    else:
+        released = unpack_shared_moments(values, n_classes, k, radius)
+        released = released._replace(second=released.second * radius**2)
     released = released._replace(count=floored(released.count))
     sd = noise * query.sensitivity(fit.neighboring)
     noise_sds = sd * radius**2, sd * radius / CLASS_MEAN_WEIGHT
@@ -55,10 +59,10 @@ def feature_moments(rows, codec, space, *, apart=True, exact=True):
     Returns
     -------
     BoundedSum
-        That of `class_moments` or `common_moments`: a row is in one class, and clipped to the radius of `space` about
+        That of `class_moments` or `shared_moments`: a row is in one class, and clipped to the radius of `space` about
         the center of that.
     """
-    query = class_moments if apart else common_moments
+    query = class_moments if apart else shared_moments
     return query(
         rows.X,
         rows.codes,

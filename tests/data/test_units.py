@@ -37,7 +37,6 @@ from skdpgen.mechanisms import (
     class_moments,
     class_norm_histogram,
     cluster_sums,
-    common_moments,
     first_moments,
     histogram,
     joint_histogram,
@@ -111,7 +110,6 @@ QUERIES = {
     "second moments": (lambda r, m: second_moments(r, unit_sizes=m), E[0], E[1]),
     "first moments": (lambda r, m: first_moments(r, unit_sizes=m), E[0], -E[0]),
     "class moments": (lambda r, m: class_moments(r, _side(r), 2, unit_sizes=m), E[0], E[3]),
-    "common moments": (lambda r, m: common_moments(r, _side(r), 2, unit_sizes=m), E[0], E[3]),
     "shared moments": (
         lambda r, m: shared_moments(r, _side(r), 2, unit_sizes=m),
         E[0],

@@ -9,12 +9,10 @@ from _claims import RELATIONS, assert_noise_at_scale, assert_sensitivity
 from skdpgen.mechanisms import (
     add_gaussian,
     class_moments,
-    common_moments,
     exact_value,
     first_moments,
     moments,
     second_moments,
-    unpack_common_moments,
     unpack_moments,
 )
 from skdpgen.mechanisms._moments import LATTICE
@@ -91,47 +89,6 @@ def test_class_moments_sensitivity_is_attained_and_not_exceeded(rng, relation, a
         neighbours = [(with_row(x, 0), with_row(z, k)) for x in rows for z in rows for k in (0, 2)]
         neighbours += [(with_row(x, 0), with_row(x, -1)) for x in rows]
     assert_sensitivity(query, neighbours, attained=attained, relation=relation)
-
-
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize(("a", "b"), WEIGHTS)
-def test_common_moments_sensitivity_is_attained_and_not_exceeded(rng, relation, a, b):
-    base, y = _sphere(rng, 20), rng.integers(0, 3, 20)
-
-    def with_row(x, k):
-        return np.vstack([base, x]), np.append(y, k)
-
-    rows = [*_sphere(rng, 4), *_sphere(rng, 2, radius=9.0), E[0], -E[0], E[1], np.zeros(D)]
-    if relation == "add_or_remove_one":
-        attained = [((base, y), with_row(E[0], 1))]
-        neighbours = [((base, y), with_row(x, k)) for x in rows for k in range(-1, 3)]
-    else:
-        x, z = _rows_at(max(-(b**2) / 2, -1.0))
-        attained = [(with_row(x, 1), with_row(z, 1)), (with_row(E[0], 0), with_row(E[1], 2))]
-        neighbours = [(with_row(x, 0), with_row(z, k)) for x in rows for z in rows for k in (-1, 0, 2)]
-    query = lambda data: common_moments(*data, 3, count_weight=a, mean_weight=b)  # noqa: E731
-    assert_sensitivity(query, neighbours, attained=attained, relation=relation)
-
-
-def test_common_moments_are_those_of_classes_with_the_second_moments_added(rng):
-    X, y = 3 * _sphere(rng, 30), rng.integers(-1, 3, 30)
-    options = {"l2_bound": 2.0, "centers": 0.2 * np.eye(3, D)}
-    apart = unpack_moments(exact_value(class_moments(X, y, 3, **options)), D, 2.0)
-    query = common_moments(X, y, 3, **options)
-    found = unpack_common_moments(exact_value(query), 3, D, 2.0)
-    np.testing.assert_array_equal(found.count, apart.count)
-    np.testing.assert_array_equal(found.sum, apart.sum)
-    np.testing.assert_allclose(found.second, apart.second.sum(axis=0))
-    assert query.value.dtype == np.int64
-    with pytest.raises((TypeError, ValueError)):
-        common_moments(X, y, 3, l2_bound=np.ones(3))
-
-
-@pytest.mark.parametrize("relation", RELATIONS)
-def test_common_moments_noise_is_at_its_scale(rng, relation):
-    query = common_moments(rng.normal(size=(5, 460)) / 100, rng.integers(0, 3, 5), 3)
-    released = add_gaussian(query, 1.7, make_noise_generator("fast"), relation)
-    assert_noise_at_scale(released - exact_value(query), 1.7 * query.sensitivity(relation) / query.weights)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
