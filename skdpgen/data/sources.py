@@ -6,6 +6,7 @@ import contextlib
 import copy
 import functools
 import itertools
+import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -276,7 +277,8 @@ class DaskSource(_Source):
         """Yield the values of one column, a partition at a time: they come from the workers to this process."""
         import dask
 
-        parts = self._frame[name].to_delayed()
+        # of the partitions that `reduce` has: of one column alone dask may join partitions
+        parts = [dask.delayed(operator.itemgetter(name))(part) for part in self._frame.to_delayed()]
         for at in range(0, len(parts), _COLUMN_PARTS):
             yield from dask.compute(*parts[at : at + _COLUMN_PARTS])
 
@@ -286,7 +288,8 @@ class DaskSource(_Source):
         lazy = dask.delayed(functools.partial(_of_part, function))
         merge = dask.delayed(functools.partial(_both, combine))
         parts = self._frame.to_delayed()
-        parts = [lazy(part, *given) for part, given in zip(parts, more or itertools.repeat(()))]
+        more = more or [()] * len(parts)
+        parts = [lazy(part, *given) for part, given in zip(parts, more, strict=True)]
         while len(parts) > 1:
             parts = [merge(*parts[at : at + 2]) if at + 1 < len(parts) else parts[at] for at in range(0, len(parts), 2)]
         return self.whole(dask.compute(parts[0])[0])

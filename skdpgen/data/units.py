@@ -506,7 +506,9 @@ def _first_of_each(codes):
 
 def _of_one_dtype(parts):
     """Parts of a column as one dtype, which might else be floats: of two large integers one number."""
-    return [part.astype(object) for part in parts] if len({str(part.dtype) for part in parts}) > 1 else parts
+    if any(isinstance(part.dtype, pd.CategoricalDtype) for part in parts) or len({part.dtype for part in parts}) > 1:
+        return [part.astype(object) for part in parts]
+    return parts
 
 
 class _Order:

@@ -114,7 +114,9 @@ class PlansSearch:
             raise ValueError("checkpoint= is for one fit, and a search makes several: set checkpoint=None")
         if given["neighboring"] not in (None, self.neighboring):
             raise ValueError("give neighboring to PrivateSearchCV, not to its estimator")
-        candidate = clone(self.estimator).set_params(**parameters)
+        # copies: an object of the grid, such as a prior, is that of several candidates
+        own = {name: clone(value, safe=False) for name, value in parameters.items()}
+        candidate = clone(self.estimator).set_params(**own)
         candidate.set_params(epsilon=1.0, delta=None, neighboring=None, noise=self.noise)
         if self.public_data is None and candidate.get_params(deep=False).get("id_column") is not None:
             raise ValueError(

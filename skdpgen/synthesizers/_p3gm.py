@@ -392,7 +392,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         """Release the moments; the sums of DP-EM; the steps of DP-SGD: each if the model has that phase."""
         model = fit.facts(
             lambda: _release_moments(rows, settings, fit),
-            lambda found: found.to_state(),
+            lambda found: {**found.to_state(), "counted": float(found.counted)},
             lambda state: _restore_moments(rows, state),
         )
         if settings.decoder is None:
@@ -519,7 +519,11 @@ def _release_moments(rows, settings, fit):
 
 def _restore_moments(rows, state):
     """What `_release_moments` returned, by the releases in a checkpoint."""
+    state = dict(state)
+    counted = state.pop("counted", None)  # no model has it, and steps are divided by it
     model = _model_of(state)
+    if model.kind == "array" and counted is not None:
+        model.counted = counted
     rows.follow(model.codec)
     return model
 

@@ -63,7 +63,16 @@ def _dask(frame, folder):
     return pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=4, sort=False)
 
 
-SOURCES = {"list": lambda f, _: _cut(f), "csv": _csv, "one file": _file, "files": _files, "dask": _dask}
+def _dask_of_files(frame, folder):
+    """Of one column dask joins the partitions of several files."""
+    dataframe = pytest.importorskip("dask.dataframe")
+    return dataframe.read_parquet(_files(frame.assign(**{f"wide {k}": 1.0 for k in range(40)}), folder))
+
+
+SOURCES = {
+    "list": lambda f, _: _cut(f), "csv": _csv, "one file": _file, "files": _files, "dask": _dask,
+    "dask of files": _dask_of_files,
+}  # fmt: skip
 
 
 def _source(X, k=K, weighting="rows", missing="refuse"):
@@ -92,6 +101,7 @@ def held(request, monkeypatch):
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 @pytest.mark.parametrize("made", SOURCES.values(), ids=SOURCES)
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # dask's own, of the newest pandas
 def test_the_rows_used_are_those_of_the_same_table_in_memory(made, weighting, tmp_path, held):
     frame = _visits()
     wanted = _found(_source(frame, weighting=weighting))
@@ -115,6 +125,18 @@ def test_numbers_of_rows_of_any_size_are_kept(k):
     ids = np.r_[np.zeros(190), np.arange(50)][np.random.default_rng(0).permutation(N)].astype(int)
     frame = pd.DataFrame({"id": ids, "row": np.arange(N)})
     assert _found(_source(_cut(frame), k, "units")) == _found(_source(frame, k, "units"))
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_categories_of_several_dtypes_are_no_floats(ordered):
+    """Of two large integers, floats would make one person; they were refused after the charge."""
+    ids = [[2.5, 1.0, 5.0, 7.0] * 8, [2**60 + 1, 7, 2**60 + 2, 7] * 8]
+    ids = [pd.Series(sorted(part) if ordered else part) for part in ids]
+    parts = [pd.DataFrame({"id": part.astype("category"), "row": np.arange(32) + 32 * k}) for k, part in enumerate(ids)]
+    source = _source(parts)
+    assert source.inspect(len, operator.add) == 64
+    whole = pd.concat([part.astype({"id": object}) for part in parts], ignore_index=True)
+    assert _found(source) == _found(_source(whole))
 
 
 def test_equal_identifiers_of_several_dtypes_are_one_unit(held):

@@ -305,7 +305,7 @@ def test_no_class_is_thinner_than_the_noise_of_its_covariance():
         ({"classes": [0, 1, 2]}, None, "classes is used only with y"),
         ({"means_init": [[0.0, 0.0]]}, None, "means_init is used only without y"),
         ({"means_init": [[0.0, 0.0]] * 2, "n_components": 2}, Y, "means_init is used only without y"),
-        ({"budget_split": {"bounds": 0.7}}, None, "leaves no budget"),
+        ({"budget_split": {"bounds": 0.7}}, None, "leaves nothing for the model"),
     ],
 )
 def test_parameters_that_would_do_nothing_are_refused_uncharged(parameters, y, message):

@@ -18,6 +18,7 @@ from skdpgen import (
     DPPCA,
     DP2VAESynthesizer,
     DPGaussianMixture,
+    LatentMixture,
     P3GMSynthesizer,
     PrivacyAccountant,
     PrivacyCard,
@@ -29,6 +30,7 @@ from skdpgen.accounting import epsilon_pld
 from skdpgen.accounting._card import digest
 from skdpgen.accounting._reservation import Reservation
 from skdpgen.exceptions import BudgetExceededError, PrivacyLeakWarning, UtilityWarning
+from skdpgen.model_selection._planning import list_candidates
 from skdpgen.testing import seeded_noise
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
@@ -332,6 +334,14 @@ def test_replace_one_and_a_shared_filter_are_charged_as_they_are():
     assert len(accountant.charges) == 2
     assert accountant.epsilon_spent() <= 4.0
     search.card_.verify()
+
+
+def test_an_object_of_the_grid_is_copied_for_each_candidate():
+    grid = {"prior": [LatentMixture(3)], "prior__n_iter": [5, 10]}
+    search = PrivateSearchCV(P3GMSynthesizer(), grid, epsilon=3.0)
+    made = [search._candidate(parameters) for parameters in list_candidates(grid, None, 0)]
+    assert [candidate.prior.n_iter for candidate in made] == [5, 10]
+    assert grid["prior"][0].n_iter == 8
 
 
 def test_candidates_may_be_drawn_and_are_fixed_by_random_state():

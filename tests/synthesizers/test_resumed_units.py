@@ -15,6 +15,7 @@ from skdpgen import PrivacyAccountant, PrivacyUnit
 from skdpgen._parameters import read_unit
 from skdpgen.data import arrays
 from skdpgen.data import units as of_frames
+from skdpgen.dpsgd import DPSGDPlan
 from skdpgen.exceptions import LedgerError
 from skdpgen.synthesizers._checkpoint import FitCheckpoint
 from skdpgen.testing import seeded_noise
@@ -50,6 +51,23 @@ def the_rows_of_a_person_are_the_same_after_a_kill(name):
 def test_the_rows_of_a_person_are_the_same_after_a_kill(name):
     made = the_rows_of_a_person_are_the_same_after_a_kill(name)
     assert made.card_["unit"].startswith(f"all rows of one {unit_of_fit(name)}, at most {made.max_rows_per_unit_}")
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("dp2-vae")])
+def test_steps_are_divided_by_the_same_number_after_a_kill(name, monkeypatch):
+    sizes, shipped = [], DPSGDPlan.__post_init__
+
+    def seen(plan):
+        sizes.append(plan.expected_batch_size)
+        return shipped(plan)
+
+    monkeypatch.setattr(DPSGDPlan, "__post_init__", seen)
+    with workplace(FITS[name][1].get("neighboring"), unit_of_fit(name)) as (_, accountant, path):
+        interrupted(name, accountant, path)
+        first = sizes[-1]
+        sizes.clear()
+        fit(name, accountant, path)
+    assert sizes[-1] == first
 
 
 @pytest.mark.parametrize("name", ["privae, units", "dp2-vae, drawn, units", "dp-vae, units"])
