@@ -288,7 +288,7 @@ def resolve_parameters(parameters, defaults, *, presets=None, acts=None):
     settings = {name: value for name, value in parameters.items() if name != "accountant"}
     given = {name for name in settings if name in defaults and not _same(settings[name], defaults[name])}
     if settings.get("preset") is not None:
-        preset = presets(settings["preset"])
+        preset = dict(presets(settings["preset"]))
         split = settings["budget_split"]
         if split is not None and not split.keys() & preset.get("budget_split", {}).keys():
             preset["budget_split"] = {**split, **preset.get("budget_split", {})}  # such as the share of "bounds"

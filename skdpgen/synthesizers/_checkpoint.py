@@ -86,6 +86,7 @@ class FitCheckpoint:
         self.path, self.planner, self.resumed, self.training = path, accountant, False, None
         self.accountant, self._model = accountant, type(estimator).__name__
         self._parameters = _json(describe(estimator.get_params(deep=False), _FREE))
+        self._defaults = _json(describe(type(estimator)().get_params(deep=False), _FREE))
         self._facts = self._noise = self._data = self._found = None
         self._unit, self._of_units = estimator._unit, {}
         if not str(path).endswith(".safetensors"):
@@ -115,7 +116,8 @@ class FitCheckpoint:
         except ValueError as error:
             raise LedgerError(f"{self.path} does not fit the ledger {self.accountant.ledger}: {error}") from None
         self._check_file(header, content, found)
-        begun = _json(describe(of_today(header["parameters"]), _FREE))
+        # of a parameter that a version did not have yet, a fit that it began has the default
+        begun = {**self._defaults, **_json(describe(of_today(header["parameters"]), _FREE))}
         _check_equal(self.path, "parameters", begun, self._parameters)
         plan = plan_from_json(header["plan"])
         if isinstance(self._unit, OpenUnit) and plan.unit == self._unit.closed(self._unit.max_rows):

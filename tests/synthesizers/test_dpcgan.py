@@ -203,3 +203,10 @@ def test_the_released_model_stays_in_its_box():
     assert drawn.min() >= 0
     assert drawn.max() <= 16
     assert set(labels) <= set(range(10))
+
+
+def test_a_split_beside_a_preset_is_that_of_its_own_estimator_alone(rng):
+    X, y = rng.random((30, 784)), rng.integers(0, 2, 30)
+    for share in (0.3, 0.2):
+        made = DPCGANSynthesizer(preset="paper/mnist", budget_split={"bounds": share}, classes=range(10))
+        assert made.plan(X, y).phases[0].share == pytest.approx(share)

@@ -521,6 +521,22 @@ def _header(path):
     return read_safetensors(path, "", whole=False)[0]
 
 
+def _without_start(value, free=(), shipped=_checkpoint.describe):
+    found = shipped(value, free)
+    return {k: v for k, v in found.items() if not k.startswith("start")} if isinstance(found, dict) else found
+
+
+def test_a_parameter_that_an_earlier_version_did_not_have_counts_as_its_default():
+    with workplace() as (_, accountant, path):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_checkpoint, "describe", _without_start)
+            interrupted("dp-vae", accountant, path)
+        assert "start" not in _header(path)["parameters"]
+        with nothing_happens(accountant):
+            refused(lambda: fit("dp-vae", accountant, path, start="moments"), ValueError, "other parameters: start")
+        fit("dp-vae", accountant, path)
+
+
 def _rewrite(path, arrays=None, **fields):
     header = json.dumps({**_header(path), **fields})
     save_file({**load_file(path), **(arrays or {})}, path, metadata={"skdpgen": header})
