@@ -10,7 +10,7 @@ from numbers import Integral, Real
 
 from sklearn.base import BaseEstimator, clone
 
-from ._types import MOST_ROWS_PER_UNIT, WEIGHTINGS, BoundedUnit
+from ._types import MISSING_UNITS, MOST_ROWS_PER_UNIT, WEIGHTINGS, BoundedUnit
 from .utils.validation import MOST_UNITS, Interval, InvalidParameterError, StrOptions, check_parameters
 
 __all__ = [
@@ -87,7 +87,7 @@ class PrivacyUnit(ParameterObject):
         "name": [str, Integral, None],
         "max_rows": [Interval(Integral, 1, MOST_ROWS_PER_UNIT, closed="both"), None],
         "weighting": [StrOptions(set(WEIGHTINGS))],
-        "missing": [StrOptions({"refuse", "own"})],
+        "missing": [StrOptions(set(MISSING_UNITS))],
         "columns": [str, Integral, list, tuple, None],
     }
 

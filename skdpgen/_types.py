@@ -7,6 +7,7 @@ from numbers import Integral
 from typing import Any, Literal
 
 __all__ = [
+    "MISSING_UNITS",
     "MOST_ROWS_PER_UNIT",
     "NEIGHBORING",
     "WEIGHTINGS",
@@ -21,6 +22,8 @@ __all__ = [
 
 Neighboring = Literal["add_or_remove_one", "replace_one"]
 NEIGHBORING: tuple[str, ...] = ("add_or_remove_one", "replace_one")
+# What becomes of a row without an identifier: refused, or a separate unit.
+MISSING_UNITS: tuple[str, ...] = ("refuse", "own")
 # How the rows of a unit are counted; see `BoundedUnit`.
 WEIGHTINGS: tuple[str, ...] = ("rows", "units")
 # Of one unit; the weight 1 / m of a row is then at least 16 steps of the lattice of counts.

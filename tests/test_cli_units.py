@@ -98,3 +98,14 @@ def test_a_model_of_rows_has_no_units(visits, capsys):
     assert "need a model that was fitted" in refused(
         capsys, *["sample", "m.safetensors", "--units", "3", "--output", "x.csv"]
     )
+
+
+def test_rows_without_an_identifier_are_separate_units_if_asked(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"pid": ["a", "b", None, "a"] * 30, "x": range(120)}).to_csv("visits.csv", index=False)
+    fit = "synthesize visits.csv --unit pid --max-rows-per-unit 2 --epsilon 5 --kinds-from-values --rows 5".split()
+    assert main([*fit, "--missing-unit", "own", "--output", "out.csv", "--card", "card.json"]) == 0
+    assert "each is taken for another unit" in Path("card.json").read_text(encoding="utf-8")
+    assert main([*fit, "--output", "other.csv"]) == 2
+    assert "--missing-unit own" in capsys.readouterr().err
+    assert main(["synthesize", "visits.csv", "--missing-unit", "own", "--output", "other.csv"]) == 2

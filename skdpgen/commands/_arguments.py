@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 
-from .._types import NEIGHBORING, WEIGHTINGS, in_words
+from .._types import MISSING_UNITS, NEIGHBORING, WEIGHTINGS, in_words
 from ..utils.printing import printable
 
 __all__ = [
@@ -125,6 +125,14 @@ def add_unit(parser, several=False):
         metavar="W",
         help="with --unit: rows (every row used counts 1) or units (every unit counts 1) (default: rows)",
     )
+    parser.add_argument(
+        "--missing-unit",
+        choices=MISSING_UNITS,
+        default=MISSING_UNITS[0],
+        metavar="M",
+        help="with --unit: refuse rows without a value in its column, or own: each of them is a separate unit "
+        "(default: refuse)",
+    )
 
 
 def unit_settings(arguments):
@@ -133,16 +141,19 @@ def unit_settings(arguments):
 
     given = arguments.max_rows_per_unit
     if arguments.unit is None:
-        if given is not None or arguments.unit_weighting != WEIGHTINGS[0]:
-            raise ValueError("--max-rows-per-unit and --unit-weighting need --unit, the column of identifiers")
+        if given is not None or (arguments.unit_weighting, arguments.missing_unit) != (WEIGHTINGS[0], MISSING_UNITS[0]):
+            raise ValueError(
+                "--max-rows-per-unit, --unit-weighting and --missing-unit need --unit, the column of identifiers"
+            )
         return {}, []
+    how = {"weighting": arguments.unit_weighting, "missing": arguments.missing_unit}
     if given is None:
-        return {"unit": PrivacyUnit(arguments.unit, weighting=arguments.unit_weighting)}, []
+        return {"unit": PrivacyUnit(arguments.unit, **how)}, []
     texts = given.split(",")
     if not all(text.strip().isdecimal() and int(text) > 0 for text in texts):
         raise ValueError(f"--max-rows-per-unit must be a whole number of at least 1; got {given}")
     most = [int(text) for text in texts]
-    return {"unit": PrivacyUnit(arguments.unit, most[0], weighting=arguments.unit_weighting)}, most
+    return {"unit": PrivacyUnit(arguments.unit, most[0], **how)}, most
 
 
 def add_escaping(parser):

@@ -132,8 +132,8 @@ def read_ids(values, n_rows, unit, missing):
     if missing == "refuse" and (codes < 0).any():
         raise InvalidInputError(
             f"{unit.name!r} lacks an identifier in some rows. If each of them is known to be of another person, give "
-            'unit=PrivacyUnit(..., missing="own"), which takes each for a separate unit; else leave them out. Nothing '
-            "was charged"
+            'unit=PrivacyUnit(..., missing="own") (--missing-unit own), which takes each for a separate unit; else '
+            "leave them out. Nothing was charged"
         )
     return UnitIds(unit, codes.astype(np.int64), _canonical(found, getattr(values, "dtype", None), unit))
 

@@ -74,11 +74,12 @@ class Teachers:
         self.rows_, self.parts_ = torch.zeros(k, most, d), torch.zeros(k, 1 + n_labels, most)
         weight = present.float()
         if len(x):
-            self.rows_ = torch.from_numpy(x)[at].view(k, most, d).mul_(present[..., None])
-            self.parts_[:, 0] = 1
+            # no product with 0 here: it would not remove a value that is not finite, which is in every free place
+            self.rows_ = torch.where(present[..., None], torch.from_numpy(x)[at].view(k, most, d), 0.0)
+            self.parts_[:, 0] = present
             if n_labels:
                 classes = torch.from_numpy(np.asarray(labels, dtype=np.int64))[at].clamp_(min=0)
-                self.parts_[:, 1:] = F.one_hot(classes, n_labels).view(k, most, n_labels).mT
+                self.parts_[:, 1:] = (F.one_hot(classes, n_labels).view(k, most, n_labels) * present[..., None]).mT
             if weights is not None:
                 weight *= torch.as_tensor(weights, dtype=torch.float32)[at].view(k, most)
         self.weight_ = weight / weight.sum(1, keepdim=True).clamp(min=1e-12)
