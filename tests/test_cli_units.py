@@ -103,7 +103,8 @@ def test_a_model_of_rows_has_no_units(visits, capsys):
 def test_rows_without_an_identifier_are_separate_units_if_asked(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     pd.DataFrame({"pid": ["a", "b", None, "a"] * 30, "x": range(120)}).to_csv("visits.csv", index=False)
-    fit = "synthesize visits.csv --unit pid --max-rows-per-unit 2 --epsilon 5 --kinds-from-values --rows 5".split()
+    command = "synthesize visits.csv --unit pid --max-rows-per-unit 2 --epsilon 5 --kinds-from-values --rows 5"
+    fit = command.split()
     assert main([*fit, "--missing-unit", "own", "--output", "out.csv", "--card", "card.json"]) == 0
     assert "each is taken for another unit" in Path("card.json").read_text(encoding="utf-8")
     assert main([*fit, "--output", "other.csv"]) == 2
