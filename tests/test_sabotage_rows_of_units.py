@@ -21,7 +21,12 @@ STEPS = [
     Claim(bounded.test_the_units_that_steps_sample_are_those_whose_rows_are_bounded, weighting)
     for weighting in ("rows", "units")
 ]
-SHOWN = Claim(bounded.test_no_refusal_of_identifiers_shows_one_of_them, "not sorted")
+SHOWN = Claim(
+    bounded.test_no_error_of_a_table_that_changes_shows_an_identifier,
+    (("Ada-7731",), ("Zoe-7731",)),
+    (("Zoe-7731",), ("Ada-7731",)),
+    "sorted by 'id' at the first pass",
+)
 GAPS = Claim(constructed.test_what_stands_for_a_missing_value_follows_from_its_row_alone, ("came <= left",))
 LISTED = Claim(schemas.test_what_the_dtype_of_a_column_lists_is_private_in_every_order, "text", True)
 
@@ -54,7 +59,10 @@ MUTANTS = [
     (
         "an identifier in a message",
         [SHOWN],
-        (units._Order.check, ("raise InvalidInputError($text)", "raise InvalidInputError($text + str($1.iloc[0]))")),
+        (
+            units._Order.must_ascend,
+            ("raise InvalidInputError($text)", "raise InvalidInputError($text + str(self.last))"),
+        ),
     ),
     (
         "a difference that is missing filled from other rows",

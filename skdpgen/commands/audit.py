@@ -178,7 +178,10 @@ def _audit_model(name, settings, arguments):
         estimator.set_params(**units)
     # a model that can train a network and trains none takes no parameter of networks
     network = {} if known.get("decoder", "net") != "net" else NETWORK
-    declared = {key: value for key, value in {**DECLARED, **network, **settings}.items() if key in known}
+    short = {**DECLARED, **network}
+    if {**known, **settings}.get("start") != "moments":
+        del short["start_steps"]  # nor do other networks take steps on rows of released moments
+    declared = {key: value for key, value in {**short, **settings}.items() if key in known}
     if arguments.learned:
         declared = {
             key: value for key, value in declared.items() if key in settings or key not in ("bounds", "l2_bound")

@@ -446,7 +446,7 @@ def test_a_plan_of_units_costs_what_one_of_records_costs():
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"unit": "person"}, "BoundedUnit or None"), ({"max_physical_batch": 4}, "are computed together")],
+    [({"unit": "person"}, "PrivacyUnit or None"), ({"max_physical_batch": 4}, "are computed together")],
 )
 def test_plans_refuse_units_that_cannot_be_followed(changes, message):
     with pytest.raises(ValueError, match=message):

@@ -345,8 +345,9 @@ def test_an_object_of_the_grid_is_copied_for_each_candidate():
 
 
 def test_candidates_may_be_drawn_and_are_fixed_by_random_state():
-    grid = {"n_components": stats.randint(1, 4), "budget_split": {"bounds": stats.uniform(0.02, 0.1)}}
-    fits = [_search(param_grid=grid, n_candidates=4, random_state=0).fit(X) for _ in range(2)]
+    grid = {"n_components": stats.randint(1, 4), "residual_bound": stats.uniform(0.1, 0.5)}
+    made = DPPCA(bounds=(-4, 4), centering="two_round")
+    fits = [_search(estimator=made, param_grid=grid, n_candidates=4, random_state=0).fit(X) for _ in range(2)]
     assert fits[0].cv_results_ == fits[1].cv_results_
     assert len(fits[0].cv_results_["params"]) == 4
 

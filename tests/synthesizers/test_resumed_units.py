@@ -134,7 +134,9 @@ def test_a_fit_goes_on_for_the_same_units_alone(changes, message):
             refused(lambda: fit("dp-gm, units", accountant, path, **changes), ValueError, message)
             rows = make("dp-gm, units", accountant, path)
             refused(
-                lambda: rows.fit(*FITS["dp-gm, units"][2][:2]), ValueError, "needs unit=, the column of identifiers"
+                lambda: rows.fit(*FITS["dp-gm, units"][2][:2]),
+                ValueError,
+                "the column of identifiers, or groups= of fit",
             )
         fit("dp-gm, units", accountant, path)
 
