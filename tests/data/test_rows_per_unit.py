@@ -162,7 +162,8 @@ def test_chunks_count_and_use_the_rows_of_each_unit_as_memory_does(weighting, mi
     """However a unit is cut: it is counted once, and no more rows of it are used than were learned."""
     frame = _visits(6, (1, 2, 30, 3)).astype({"pid": "Int64"})
     if missing == "own":
-        frame = pd.concat([frame, frame[:9].assign(pid=pd.NA)], ignore_index=True)
+        frame = pd.concat([frame, frame[:9]], ignore_index=True)
+        frame.loc[len(frame) - 9 :, "pid"] = pd.NA
     sources = [
         UnitSource(source, OpenUnit.of("pid", weighting), missing, "pid")
         for source in (MemorySource(frame), open_source(_in_chunks(frame)))
