@@ -21,6 +21,7 @@ __all__ = [
     "draw_samples",
     "fit_cnn",
     "image_benchmark",
+    "pixels_of",
     "predict_cnn",
     "read_samples",
     "sample_benchmark",
@@ -239,7 +240,7 @@ def fit_cnn(
     import torch
     from torch import nn
 
-    pixels = _to_tensor(images, image_shape, device)
+    pixels = pixels_of(images, image_shape, device)
     target = torch.as_tensor(np.asarray(labels, dtype=np.int64), device=device)
     with torch_seeded(random_state, device):
         flat = 28 * ((image_shape[0] - 2) // 2) * ((image_shape[1] - 2) // 2)
@@ -296,7 +297,7 @@ def predict_cnn(net, images, *, image_shape=IMAGE_SHAPE, batch_size=2048):
 
     device = next(net.parameters()).device
     with torch.inference_mode():
-        pixels = _to_tensor(images, image_shape, device)
+        pixels = pixels_of(images, image_shape, device)
         return torch.cat([net(part).argmax(1) for part in pixels.split(batch_size)]).cpu().numpy()
 
 
@@ -324,7 +325,7 @@ def cnn_accuracy(images, labels, images_test, labels_test, **options):
     return float(np.mean(predicted == np.asarray(labels_test)))
 
 
-def _to_tensor(images, image_shape, device):
+def pixels_of(images, image_shape, device):
     """Images as a float tensor (n, 1, height, width) in [0, 1], laid out channels last."""
     import torch
 

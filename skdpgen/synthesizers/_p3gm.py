@@ -786,4 +786,4 @@ def _layers(decoder):
         or len(parts) % 2 == 0
     ):
         return None
-    return [(part.weight.detach().numpy().copy(), part.bias.detach().numpy().copy()) for part in parts[::2]]
+    return [tuple(value.detach().cpu().numpy().copy() for value in (part.weight, part.bias)) for part in parts[::2]]
