@@ -9,7 +9,7 @@ import pandas as pd
 
 from skdpgen.nn import ParameterAverage
 
-from .images import IMAGE_SHAPE, cnn_accuracy
+from .images import IMAGE_SHAPE, judge_accuracy
 from .models import verified_epsilon
 from .tables import split_rows
 
@@ -115,7 +115,7 @@ class _Images:
     def judge(self, synthetic, parts, seed, epochs, classifiers, device):
         test = parts["X_test"], parts["y_test"]
         options = {"epochs": epochs, "random_state": seed, "progress": False, "device": device}
-        return {"accuracy": cnn_accuracy(*synthetic, *test, **options)}
+        return {"accuracy": judge_accuracy(*synthetic, *test, **options)}
 
 
 class _Credit:

@@ -20,7 +20,7 @@ __all__ = ["accounting_benchmark", "components_benchmark", "dimension_benchmark"
 
 def components_benchmark(
     dataset="mnist",
-    models=("P3GMSynthesizer", "P3GM(net)"),
+    models=("P3GM(released)", "P3GM(net)"),
     n_components=(2, 5, 10, 20, 50, 100, 200),
     *,
     seeds=(0,),

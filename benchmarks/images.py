@@ -17,10 +17,10 @@ from .models import CLASSIFIER, REAL, Model, find_model, verified_epsilon
 __all__ = [
     "IMAGE_DATASETS",
     "IMAGE_SHAPE",
-    "cnn_accuracy",
     "draw_samples",
     "fit_cnn",
     "image_benchmark",
+    "judge_accuracy",
     "pixels_of",
     "predict_cnn",
     "read_samples",
@@ -41,7 +41,8 @@ def image_benchmark(
     data=None,
     rows=None,
     n_samples=60_000,
-    epochs=10,
+    judge="paper",
+    epochs=None,
     development=False,
     device="cpu",
     progress=True,
@@ -49,8 +50,8 @@ def image_benchmark(
     """Yield one result per seed and model of P3GM's image protocol.
 
     A synthesizer is fitted on the 60,000 training images and their labels, `n_samples` synthetic
-    images are drawn, and the CNN of `fit_cnn` trained on them for a fixed number of epochs is
-    tested once on the 10,000 test images.
+    images are drawn, and the CNN of `fit_cnn` (or the residual network of `fit_resnet`) trained on them for a fixed
+    number of epochs is tested once on the 10,000 test images.
 
     Parameters
     ----------
@@ -72,8 +73,10 @@ def image_benchmark(
         Training images at most, the first ones. None is all.
     n_samples : int, default=60000
         Synthetic images.
-    epochs : int, default=10
-        Epochs of the CNN.
+    judge : {"paper", "strict"}, default="paper"
+        The network that is trained on synthetic images: the CNN of the paper, or the residual one.
+    epochs : int, default=None
+        Epochs of the judge. None is its own number: 10 of "paper", 6 of "strict".
     development : bool, default=False
         Fit on five sixths of the training images and test on the rest, in place of the test images: for choosing
         settings.
@@ -86,14 +89,17 @@ def image_benchmark(
     ------
     dict
         data, seed, model, accuracy, epsilon (recomputed from the fit's card; None without one) and delta,
-        epsilon_asked, rows, n_samples, development, fit_seconds, sample_seconds, judge_seconds.
+        epsilon_asked, rows, n_samples, judge, development, fit_seconds, sample_seconds, judge_seconds.
 
     References
     ----------
     Takagi, Takahashi, Cao, Yoshikawa, "P3GM", ICDE 2021, Table VII.
     """
+    if judge not in _JUDGES:
+        raise ValueError(f"judge must be one of {', '.join(_JUDGES)}; got {judge!r}")
     bunch = _load(dataset, data)
     models = (models,) if callable(models) else models
+    given = {} if epochs is None else {"epochs": epochs}
     for seed in seeds:
         X, y, X_test, y_test = bunch.data[:rows], bunch.target[:rows], bunch.data_test, bunch.target_test
         if development:
@@ -107,13 +113,14 @@ def image_benchmark(
                 continue
             name, images, labels, cost = _synthesize(model, dataset, X, y, n_samples, epsilon, delta, seed, device)
             sampled = perf_counter()
-            options = {"epochs": epochs, "random_state": seed, "progress": progress, "device": device}
+            options = {**given, "random_state": seed, "progress": progress, "device": device}
             yield {
                 **about,
                 "model": name,
-                "accuracy": cnn_accuracy(images, labels, X_test, y_test, **options),
+                "accuracy": judge_accuracy(images, labels, X_test, y_test, judge=judge, **options),
                 **cost,
                 "n_samples": len(labels),
+                "judge": judge,
                 "judge_seconds": round(perf_counter() - sampled, 2),
             }
 
@@ -280,7 +287,7 @@ def predict_cnn(net, images, *, image_shape=IMAGE_SHAPE, batch_size=2048):
     Parameters
     ----------
     net : torch.nn.Module
-        As `fit_cnn` returned it.
+        As `fit_cnn` or `fit_resnet` returned it.
     images : array of shape (n_images, n_pixels)
         Pixels in [0, 255].
     image_shape : (int, int), default=(28, 28)
@@ -301,8 +308,17 @@ def predict_cnn(net, images, *, image_shape=IMAGE_SHAPE, batch_size=2048):
         return torch.cat([net(part).argmax(1) for part in pixels.split(batch_size)]).cpu().numpy()
 
 
-def cnn_accuracy(images, labels, images_test, labels_test, **options):
-    """Accuracy on the test images of the net trained on the others by `fit_cnn`.
+def _fit_resnet(*images, **options):
+    from .strict_judge import fit_resnet
+
+    return fit_resnet(*images, **options)
+
+
+_JUDGES = {"paper": fit_cnn, "strict": _fit_resnet}
+
+
+def judge_accuracy(images, labels, images_test, labels_test, *, judge="paper", **options):
+    """Accuracy on the test images of the net trained on the others by `fit_cnn` or `fit_resnet`.
 
     Parameters
     ----------
@@ -310,8 +326,10 @@ def cnn_accuracy(images, labels, images_test, labels_test, **options):
         Pixels in [0, 255].
     labels, labels_test : arrays of shape (n_images,)
         Classes, compared by value; a class that `labels` lacks is counted as an error.
+    judge : {"paper", "strict"}, default="paper"
+        `fit_cnn` or `fit_resnet`.
     **options
-        Passed to `fit_cnn`.
+        Passed to it.
 
     Returns
     -------
@@ -319,7 +337,7 @@ def cnn_accuracy(images, labels, images_test, labels_test, **options):
         Share of the test images that get their own class.
     """
     classes, codes = np.unique(labels, return_inverse=True)
-    net = fit_cnn(images, codes, n_classes=len(classes), **options)
+    net = _JUDGES[judge](images, codes, n_classes=len(classes), **options)
     shape = options.get("image_shape", IMAGE_SHAPE)
     predicted = classes[predict_cnn(net, images_test, image_shape=shape)]
     return float(np.mean(predicted == np.asarray(labels_test)))

@@ -82,6 +82,7 @@ MODELS = {
     model.name: model
     for model in (
         Model("P3GM(net)", "P3GMSynthesizer", {"decoder": "net"}, trains=True),
+        Model("P3GM(released)", "P3GMSynthesizer", {"decoder": "released"}),
         Model("P3GM(features)", "P3GMSynthesizer", {"decoder": "features"}),
         Model("P3GM(AE)", "P3GMSynthesizer", {"decoder": "net", "latent_variance": "zero"}, trains=True),
         Model("P3GM(paper)", "P3GMSynthesizer", {"preset": "paper/{data}", **_DENSE}, trains=True),

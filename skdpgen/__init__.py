@@ -13,6 +13,7 @@ _HOMES = {
     "PrivacyCard": "accounting",
     "PrivateSearchCV": "model_selection",
     "PrivacyUnit": "_parameters",
+    "ImageFeatures": "_parameters",
     "LatentMixture": "_parameters",
     "DPPCA": "decomposition",
     "DPGaussianMixture": "mixture",

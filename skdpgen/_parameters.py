@@ -11,11 +11,12 @@ from numbers import Integral, Real
 from sklearn.base import BaseEstimator, clone
 
 from ._types import MISSING_UNITS, MOST_ROWS_PER_UNIT, WEIGHTINGS, BoundedUnit
-from .utils.validation import MOST_UNITS, Interval, InvalidParameterError, StrOptions, check_parameters
+from .utils.validation import MOST_MOVES, MOST_UNITS, Interval, InvalidParameterError, StrOptions, check_parameters
 
 __all__ = [
     "SPLIT_CONSTRAINTS",
     "UNIT_CONSTRAINTS",
+    "ImageFeatures",
     "LatentMixture",
     "ParameterObject",
     "PrivacyUnit",
@@ -142,8 +143,40 @@ class LatentMixture(ParameterObject):
         self.n_components, self.covariance_type, self.n_iter = n_components, covariance_type, n_iter
 
 
+class ImageFeatures(ParameterObject):
+    """Wavelet features of images, to whose released moments sampled images move, for the parameter `decoder` of P3GM.
+
+    ``decoder="features"`` is short for ``decoder=ImageFeatures()``. More of each makes better images and takes longer:
+    ``ImageFeatures(200, n_scales=3, n_steps=48)`` takes about eight times as long to sample.
+
+    Parameters
+    ----------
+    n_features : int, default=100
+        Principal components of the wavelet features of synthetic images, whose moments are released; at most.
+    n_scales : {1, 2, 3}, default=2
+        Scales of the wavelets: widths of .8, 1.6 and 3.2 pixels.
+    n_steps : int, default=8
+        Gradient steps of a sampled image; they cost time and no privacy.
+
+    Examples
+    --------
+    >>> from skdpgen import ImageFeatures, P3GMSynthesizer
+    >>> P3GMSynthesizer(decoder=ImageFeatures(n_steps=20)).set_params(decoder__n_features=50).decoder
+    ImageFeatures(n_features=50, n_steps=20)
+    """
+
+    _parameter_constraints = {
+        "n_features": [Interval(Integral, 1, MOST_UNITS, closed="both")],
+        "n_scales": [Interval(Integral, 1, 3, closed="both")],
+        "n_steps": [Interval(Integral, 1, MOST_MOVES, closed="both")],
+    }
+
+    def __init__(self, n_features=100, *, n_scales=2, n_steps=8):
+        self.n_features, self.n_scales, self.n_steps = n_features, n_scales, n_steps
+
+
 # Parameter objects by the parameter that may hold one.
-_OBJECTS = {"unit": PrivacyUnit, "prior": LatentMixture}
+_OBJECTS = {"unit": PrivacyUnit, "prior": LatentMixture, "decoder": ImageFeatures}
 
 # Parameters of the estimators that protect persons with several rows.
 UNIT_CONSTRAINTS = {

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.ndimage import label
 from scipy.special import gammainc, ndtr, ndtri
+from tqdm import tqdm
 
 from ..data.scaling import NORM_CELL, bound_of_norms
 from ..mixture import GaussianMixtureParameters
@@ -304,12 +305,18 @@ class LinearGenerator:
         components = self.draw_components(classes, rng)
         rows = np.empty((len(components), len(self.low)), dtype=np.float32)
         roots = np.linalg.cholesky(full_covariances(self.mixture))
-        for k in np.unique(components):
-            where = np.flatnonzero(components == k)
-            for part in np.split(where, np.arange(_CHUNK_ROWS, len(where), _CHUNK_ROWS)):
-                latent = rng.standard_normal((len(part), len(roots[k]))) @ roots[k].T
-                rows[part] = self.decode_clipped(k, latent, rng)
+        with self.bar(len(rows)) as bar:
+            for k in np.unique(components):
+                where = np.flatnonzero(components == k)
+                for part in np.split(where, np.arange(_CHUNK_ROWS, len(where), _CHUNK_ROWS)):
+                    latent = rng.standard_normal((len(part), len(roots[k]))) @ roots[k].T
+                    rows[part] = self.decode_clipped(k, latent, rng)
+                    bar.update(len(part))
         return rows
+
+    def bar(self, n_rows):
+        """A progress bar of `sample`; where decoding is a product of matrices, there is none to see."""
+        return tqdm(total=n_rows, disable=True)
 
     def decode_clipped(self, k, latent, rng):
         """Scaled rows of component `k` from its latents, inside the box."""

@@ -6,20 +6,24 @@ Everything here is a function of released values and of synthetic images.
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 
 import numpy as np
+from tqdm import tqdm
 
 from ..mechanisms import Moments
 from ..utils.blocks import exact_product
 from ..utils.file_checks import check_whole
+from ..utils.progress import shows_bars
+from ..utils.validation import MOST_MOVES
 from .components import spread_components
 from .gaussians import MOST_NUMBERS, LinearGenerator, class_latents
 
 __all__ = ["FeatureSpace", "RefinedImages", "class_maps", "common_map", "feature_space"]
 
-# Synthetic images that features are reduced by; features that are kept.
-_IMAGES, _MOST_FEATURES = 8_000, 100
+# Synthetic images that features are reduced by.
+_IMAGES = 8_000
 # Reduced features are divided by this power of their variance: the noise then hides less of those that vary little.
 _POWER = 0.25
 # Least variance that this reckons with, relative to the largest.
@@ -32,6 +36,8 @@ _BATCH, _EXACT_BATCH = 512, 256
 _EXACT_TERMS = 4096
 # Entries of all features of the synthetic images together: they are kept in memory.
 _MOST_ENTRIES = 1 << 26
+# Images from which on sampling shows a bar, where bars are shown.
+_BAR_ROWS = 1_000
 # Synthetic images of any class that the covariance of a class counts besides its own.
 _SHARED = 10
 
@@ -43,6 +49,8 @@ class FeatureSpace:
     Parameters
     ----------
     image_shape : tuple
+    kind : dict
+        Arguments ``n_scales`` and ``width`` of `WaveletFeatures`.
     low, high : arrays of shape (n_pixels,)
         Box of scaled rows.
     matrix : array of shape (n_features, k)
@@ -57,6 +65,7 @@ class FeatureSpace:
     """
 
     image_shape: tuple
+    kind: dict
     low: np.ndarray
     high: np.ndarray
     matrix: np.ndarray
@@ -83,14 +92,14 @@ class FeatureSpace:
         for start in range(0, len(scaled), _EXACT_BATCH):
             part = slice(start, start + _EXACT_BATCH)
             images = (scaled[part] - self.low) / (self.high - self.low)
-            rows = wavelet_features(images, self.image_shape, exact=True)
+            rows = wavelet_features(images, self.image_shape, exact=True, **self.kind)
             for first in range(0, len(self.matrix), _EXACT_TERMS):  # products of more terms might be rounded
                 terms = slice(first, first + _EXACT_TERMS)
                 found[part] += exact_product(rows[:, terms], self.matrix[terms])
         return found
 
 
-def feature_space(generator, image_shape, rng):
+def feature_space(generator, image_shape, rng, *, n_features=100, n_scales=2):
     """Draw synthetic images and choose their features: principal components of the wavelet features.
 
     Parameters
@@ -98,6 +107,10 @@ def feature_space(generator, image_shape, rng):
     generator : LinearGenerator
     image_shape : tuple
     rng : numpy.random.Generator
+    n_features : int, default=100
+        Components that are kept, at most.
+    n_scales : {1, 2, 3}, default=2
+        Of the wavelets.
 
     Returns
     -------
@@ -107,14 +120,15 @@ def feature_space(generator, image_shape, rng):
 
     from ..nn._wavelets import WaveletFeatures
 
+    module = WaveletFeatures(image_shape, n_scales=n_scales)
+    kind = {"n_scales": n_scales, "width": module.width}
     n_classes = len(generator.mixture.weights) // generator.per_class
-    n_features = WaveletFeatures(image_shape).n_features
-    n_images = max(min(_IMAGES, _MOST_ENTRIES // n_features), 1000)
+    n_images = max(min(_IMAGES, _MOST_ENTRIES // module.n_features), 1000)
     classes = np.sort(spread_components(n_images, np.ones(n_classes), rng))
     low, high = generator.low, generator.high
     images = ((generator.sample(classes, rng) - low) / (high - low)).astype(np.float32)
-    found = _features(images, image_shape)
-    k = min(_MOST_FEATURES, math.isqrt(MOST_NUMBERS // n_classes), *(side - 1 for side in found.shape))
+    found = _features(images, image_shape, kind)
+    k = min(n_features, math.isqrt(MOST_NUMBERS // n_classes), *(side - 1 for side in found.shape))
     pca = PCA(k, svd_solver="randomized", random_state=int(rng.integers(2**31))).fit(found)
     variance = np.maximum(pca.explained_variance_, _LEAST_VARIANCE * pca.explained_variance_[0] + 1e-12)
     matrix = pca.components_.T * (variance / variance[0]) ** -_POWER
@@ -124,7 +138,7 @@ def feature_space(generator, image_shape, rng):
     centers = np.tile(features.mean(axis=0), (n_classes, 1))
     np.add.at(centers, classes, (features - centers[0]) / counts[classes])
     radius = _BEYOND * float(np.quantile(np.linalg.norm(features - centers[classes], axis=1), _INSIDE))
-    return FeatureSpace(image_shape, low, high, matrix, classes, features, centers, max(radius, 1e-9))
+    return FeatureSpace(image_shape, kind, low, high, matrix, classes, features, centers, max(radius, 1e-9))
 
 
 def class_maps(space, latents):
@@ -217,6 +231,10 @@ class RefinedImages(LinearGenerator):
     *args, **kwargs
         Of a `LinearGenerator`.
     image_shape : tuple
+    kind : dict
+        Arguments ``n_scales`` and ``width`` of `WaveletFeatures`.
+    n_steps : int
+        Gradient steps of an image.
     matrix : array of shape (n_features, k)
         Reduces wavelet features.
     centers, means : arrays of shape (n_classes, k)
@@ -225,16 +243,23 @@ class RefinedImages(LinearGenerator):
         See `class_maps` and `common_map`.
     """
 
-    def __init__(self, *args, image_shape, matrix, centers, means, maps, **kwargs):
+    progress = "auto"  # whether `sample` shows a bar; no file has it
+
+    def __init__(self, *args, image_shape, kind, n_steps, matrix, centers, means, maps, **kwargs):
         super().__init__(*args, **kwargs)
-        self.image_shape, self.matrix = tuple(image_shape), matrix
+        self.image_shape, self.kind, self.n_steps, self.matrix = tuple(image_shape), kind, n_steps, matrix
         self.centers, self.means, self.maps = centers, means, maps
 
     @classmethod
-    def of(cls, generator, space, means, maps):
+    def of(cls, generator, space, means, maps, *, n_steps=8):
         """Refine a `LinearGenerator` by its `FeatureSpace`, and the released means and maps of the classes there."""
         own = {"matrix": space.matrix, "centers": space.centers, "means": means, "maps": maps}
-        return cls(*_parts(generator), image_shape=space.image_shape, **own)
+        return cls(*_parts(generator), image_shape=space.image_shape, kind=space.kind, n_steps=n_steps, **own)
+
+    def bar(self, n_rows):
+        """A progress bar of `sample`: moving many images takes minutes."""
+        shown = n_rows >= _BAR_ROWS and shows_bars(self.progress)
+        return tqdm(total=n_rows, desc="moving images", unit="image", file=sys.stderr, leave=False, disable=not shown)
 
     def decode_clipped(self, k, latent, rng):
         """Scaled rows of component `k` from its latents, inside the box."""
@@ -247,14 +272,15 @@ class RefinedImages(LinearGenerator):
     def _moved(self, rows, label):
         from ..nn._wavelets import move_to_features
 
-        features = _features(rows, self.image_shape) @ self.matrix
+        features = _features(rows, self.image_shape, self.kind) @ self.matrix
         targets = self.means[label] + (features - self.centers[label]) @ self.maps[label]
-        return move_to_features(rows, targets, self.matrix, self.image_shape)
+        return move_to_features(rows, targets, self.matrix, self.image_shape, n_steps=self.n_steps, **self.kind)
 
     def to_state(self):
         """Return arrays for a release file."""
         features = {name: getattr(self, name) for name in _OWN}
-        return {**super().to_state(), "image_shape": list(self.image_shape), "features": features}
+        about = {"image_shape": list(self.image_shape), "wavelets": {**self.kind, "n_steps": self.n_steps}}
+        return {**super().to_state(), **about, "features": features}
 
     @classmethod
     def from_state(cls, state):
@@ -267,17 +293,29 @@ class RefinedImages(LinearGenerator):
         n_classes, k = len(generator.mixture.weights) // generator.per_class, features["matrix"].shape[-1]
         if [features[name].shape for name in _OWN[1:]] != [(n_classes, k), (n_classes, k), (n_classes, k, k)]:
             raise ValueError("the features of the images do not fit their classes")
-        return cls(*_parts(generator), image_shape=shape, **features)
+        kind = _read_kind(state.get("wavelets", _EARLIER))
+        return cls(*_parts(generator), image_shape=shape, n_steps=kind.pop("n_steps"), kind=kind, **features)
 
 
 _OWN = ("matrix", "centers", "means", "maps")
+# What files of earlier versions do not say.
+_EARLIER = {"n_scales": 2, "width": 2.0, "n_steps": 12}
 
 
-def _features(images, image_shape):
+def _read_kind(state):
+    """Scales, width and steps as a file has them."""
+    width = float(state["width"])
+    if not 0.1 <= width <= 100:
+        raise ValueError("the width of the averages of images must be between .1 and 100")
+    whole = {name: check_whole(state[name], name, 1, most) for name, most in (("n_scales", 3), ("n_steps", MOST_MOVES))}
+    return {**whole, "width": width}
+
+
+def _features(images, image_shape, kind):
     """Wavelet features of images with values in [0, 1], float64."""
     from ..nn._wavelets import wavelet_features
 
-    found = [wavelet_features(images[i : i + _BATCH], image_shape) for i in range(0, len(images), _BATCH)]
+    found = [wavelet_features(images[i : i + _BATCH], image_shape, **kind) for i in range(0, len(images), _BATCH)]
     return np.concatenate(found).astype(np.float64)
 
 

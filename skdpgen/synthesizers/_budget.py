@@ -23,6 +23,7 @@ __all__ = [
     "COUNT_SHARE",
     "P3GM_PAPER_ROWS",
     "ChargedFit",
+    "FeatureSettings",
     "MomentSettings",
     "Network",
     "Training",
@@ -140,6 +141,24 @@ class Network:
 
 
 @dataclass(frozen=True)
+class FeatureSettings:
+    """The wavelet features of images whose moments are released beside those of the pixels.
+
+    Parameters
+    ----------
+    n_features : int
+        At most.
+    n_scales : {1, 2, 3}
+    n_steps : int
+        Gradient steps of a sampled image.
+    """
+
+    n_features: int
+    n_scales: int
+    n_steps: int
+
+
+@dataclass(frozen=True)
 class MomentSettings:
     """What is made of released moments: of P3GM, Moment, and the initialisation of DP2-VAE.
 
@@ -154,8 +173,8 @@ class MomentSettings:
         Trained by DP-SGD; None is the function of the released moments.
     units : UnitSettings or None
         What is released of units of several rows; None is nothing.
-    features : bool
-        Images: whether the moments of their wavelet features are released too, and samples are moved to them.
+    features : FeatureSettings or None
+        Images: the wavelet features whose moments are released too, and to which samples are moved; None is neither.
     """
 
     n_components: int | str | None = "auto"
@@ -163,7 +182,7 @@ class MomentSettings:
     mixture: object | None = None
     decoder: object | None = None
     units: object | None = None
-    features: bool = False
+    features: object | None = None
 
     @property
     def moments_alone(self):
@@ -417,7 +436,7 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
     -------
     list of Phase
     """
-    mixture, net, features = model.mixture is not None, model.decoder is not None, model.features
+    mixture, net, features = (part is not None for part in (model.mixture, model.decoder, model.features))
     if split is None:
         split = _REFINED_SPLIT if net and model.decoder.refines else _SPLITS[mixture, net]
         split = _FEATURES_SPLIT if features else split

@@ -14,7 +14,7 @@ __all__ = ["feature_moments", "refine_images"]
 _ROWS_APART = 3_000
 
 
-def refine_images(rows, codec, generator, row_count, fit):
+def refine_images(rows, codec, generator, row_count, features, fit):
     """One release (`features`): the moments of the wavelet features, which images are moved to.
 
     Parameters
@@ -26,13 +26,16 @@ def refine_images(rows, codec, generator, row_count, fit):
         Of the released moments of pixels.
     row_count : float
         Public or released.
+    features : FeatureSettings
     fit : ChargedFit
 
     Returns
     -------
     RefinedImages
     """
-    space = feature_space(generator, codec.image_shape, fit.stream)
+    space = feature_space(
+        generator, codec.image_shape, fit.stream, n_features=features.n_features, n_scales=features.n_scales
+    )
     noise, (n_classes, k), radius = fit.noise["features"], space.centers.shape, space.radius
     apart = row_count >= _ROWS_APART * n_classes * fit.noise_of_rows("features")
     query = feature_moments(rows, codec, space, apart=apart, exact=noise > 0)
@@ -47,8 +50,10 @@ def refine_images(rows, codec, generator, row_count, fit):
     noise_sds = sd * radius**2, sd * radius / CLASS_MEAN_WEIGHT
     if apart:
         latents = class_latents(released, space.centers, *noise_sds, k)
-        return RefinedImages.of(generator, space, latents.means, class_maps(space, latents))
-    return RefinedImages.of(generator, space, *common_map(space, released, *noise_sds))
+        moved = latents.means, class_maps(space, latents)
+    else:
+        moved = common_map(space, released, *noise_sds)
+    return RefinedImages.of(generator, space, *moved, n_steps=features.n_steps)
 
 
 def feature_moments(rows, codec, space, *, apart=True, exact=True):

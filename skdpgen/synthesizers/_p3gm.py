@@ -11,19 +11,21 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._parameters import UNIT_CONSTRAINTS, LatentMixture
+from .._parameters import UNIT_CONSTRAINTS, ImageFeatures, LatentMixture
 from ..data.frames import FrameRows
 from ..data.validation import validate_input
 from ..exceptions import InvalidInputError
 from ..generators.components import spread_components
 from ..generators.gaussians import LatentSpace
 from ..generators.refined_table import RefinedTable, refinement_inputs
+from ..generators.speckles import SMALLEST_SIDE
 from ..mixture import GaussianMixtureParameters
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
 from ._array_model import ArrayModel, fit_array_model
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer, LatentTransformerMixin
 from ._budget import (
+    FeatureSettings,
     MomentSettings,
     Network,
     Training,
@@ -124,7 +126,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         class. "gaussian": one for all rows, from their moments. "mixture": a mixture of Gaussians by DP-EM, with y as a
         column like the others, as in the paper; a `LatentMixture` sets its parameters. "auto": "class_conditional" with
         a categorical y, else "gaussian".
-    decoder : {"released", "net", "features", "auto"}, default="released"
+    decoder : {"auto", "released", "net", "features"} or ImageFeatures, default="auto"
         "released" is a function of the released moments: for arrays the inverse PCA, for tables a log-linear decoder
         fitted to all released one-way and two-way tables. "net" has a network trained by DP-SGD. For tables without a
         mixture, its output is added to the logits of the released decoder, and is zero before the first step. It is
@@ -132,8 +134,9 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         `warm_start_steps`, and with a `P3GMModule`, it takes the place of the released decoder, as in the paper. It is
         then warm-started on rows sampled from that decoder and trained on the ELBO. "features", for images without a
         mixture, releases the moments of wavelet features beside those of the pixels; `sample` then moves each image of
-        the released decoder, by gradient steps, until its features have those moments. "auto" is "features" for images
-        without a mixture, else "released": on Adult no network was better.
+        the released decoder, by gradient steps, until its features have those moments; an `ImageFeatures` sets its
+        parameters. "auto" is "features" for images of at least 16 pixels a side without a mixture, else "released": on
+        smaller images it gained nothing, and on Adult no network was better.
     latent_variance : {"learned", "zero"} or None, default=None
         "net" in the place of the released decoder: variance of the encoder; "zero" is the autoencoder of the paper.
         None is "learned".
@@ -246,7 +249,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         **CONSTRAINTS,
         "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both"), StrOptions({"auto"}), None],
         "prior": [StrOptions({"auto", "class_conditional", "gaussian", "mixture"}), LatentMixture],
-        "decoder": [StrOptions({"released", "net", "features", "auto"})],
+        "decoder": [StrOptions({"released", "net", "features", "auto"}), ImageFeatures],
         "latent_variance": [StrOptions({"learned", "zero"}), None],
         "likelihood": [StrOptions({"auto", "bernoulli", "gaussian"})],
         "warm_start_steps": [Interval(Integral, 0, None, closed="left"), None],
@@ -272,7 +275,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         on_invalid="clip",
         n_components="auto",
         prior="auto",
-        decoder="released",
+        decoder="auto",
         latent_variance=None,
         likelihood="auto",
         sampling_rate=None,
@@ -453,7 +456,9 @@ def _settings(parameters, seed, refines):
             _WARM_STEPS if warm is None else warm,
             refines,
         )
-    features = parameters["decoder"] == "features"
+    features = None
+    if parameters["decoder"] == "features":
+        features = FeatureSettings(**parameters["features"].get_params())
     return MomentSettings(
         parameters["n_components"], shows_bars(parameters["progress"]), mixture, decoder, features=features
     )
@@ -467,13 +472,16 @@ def _decoder(parameters, rows):
     InvalidInputError
         "features" is asked for where rows are no images, or have no Gaussian of their own class.
     """
-    wanted = parameters["decoder"]
+    given = parameters["decoder"]
+    objects = isinstance(given, ImageFeatures)
+    parameters["features"] = given if objects else ImageFeatures()
+    wanted = "features" if objects else given
     images = not isinstance(rows, FrameRows) and rows.image_shape is not None
     possible = images and parameters["prior"] in ("auto", "class_conditional")
     if wanted == "features" and not possible:
         raise InvalidInputError('decoder="features" needs image_shape=, and prior="auto" or "class_conditional"')
     if wanted == "auto":
-        return "features" if possible else "released"
+        return "features" if possible and min(rows.image_shape[:2]) >= SMALLEST_SIDE else "released"
     return wanted
 
 

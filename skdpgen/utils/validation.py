@@ -61,6 +61,8 @@ num_samples = _num_samples
 _LEAST, _MOST, _MOST_COUNT = 1e-100, 1e100, 10**8
 # Largest number of components, frequencies or units of a layer: they take memory.
 MOST_UNITS = 1 << 16
+# Gradient steps of a sampled image: they take time.
+MOST_MOVES = 10_000
 # Largest number of parameters of a model (2 GiB of doubles).
 MOST_NUMBERS = 1 << 28
 

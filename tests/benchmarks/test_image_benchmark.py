@@ -10,7 +10,8 @@ from sklearn.datasets import load_digits
 from sklearn.utils import Bunch
 
 from benchmarks import images as image_room
-from benchmarks.images import cnn_accuracy, fit_cnn, predict_cnn
+from benchmarks.images import fit_cnn, judge_accuracy, predict_cnn
+from benchmarks.strict_judge import fit_resnet
 from skdpgen import nn
 
 DIGITS = {"image_shape": (8, 8), "batch_size": 64, "progress": False}
@@ -24,22 +25,36 @@ def _digits():
 def test_cnn_learns_digits_and_names_their_own_labels():
     X, y = _digits()
     labels = y + 3  # compared by value, not by code
-    assert cnn_accuracy(X[:1200], labels[:1200], X[1200:], labels[1200:], epochs=6, **DIGITS) > 0.8
+    assert judge_accuracy(X[:1200], labels[:1200], X[1200:], labels[1200:], epochs=6, **DIGITS) > 0.8
 
 
-def test_cnn_depends_on_its_seed_alone():
+def test_the_strict_judge_learns_digits():
+    X, y = _digits()
+    accuracy = judge_accuracy(X[:1200], y[:1200], X[1200:], y[1200:], judge="strict", epochs=6, **DIGITS)
+    assert accuracy > 0.9
+
+
+def test_the_strict_judge_has_a_third_of_a_million_parameters_and_takes_a_last_part_of_one_image():
+    X, y = _digits()
+    net = fit_resnet(X[:65], y[:65], epochs=1, **DIGITS)
+    assert 2.5e5 < sum(p.numel() for p in net.parameters()) < 3.5e5
+    assert not net.training
+
+
+@pytest.mark.parametrize("fit", [fit_cnn, fit_resnet])
+def test_a_judge_depends_on_its_seed_alone(fit):
     import torch
 
     X, y = _digits()
     before = torch.get_rng_state()
-    first, second = (predict_cnn(fit_cnn(X[:200], y[:200], epochs=1, **DIGITS), X, image_shape=(8, 8)) for _ in "ab")
+    first, second = (predict_cnn(fit(X[:200], y[:200], epochs=1, **DIGITS), X, image_shape=(8, 8)) for _ in "ab")
     np.testing.assert_array_equal(first, second)
     assert torch.equal(before, torch.get_rng_state())
 
 
 def test_cnn_refuses_images_of_another_shape():
     with pytest.raises(ValueError, match="28 x 28 pixels expected"):
-        cnn_accuracy(np.zeros((4, 64)), [0, 1, 0, 1], np.zeros((4, 64)), [0, 1, 0, 1], progress=False)
+        judge_accuracy(np.zeros((4, 64)), [0, 1, 0, 1], np.zeros((4, 64)), [0, 1, 0, 1], progress=False)
 
 
 class _Resampler:
@@ -78,7 +93,7 @@ def test_development_sees_training_images_alone_each_once(monkeypatch):
     bunch = Bunch(data=X, target=np.arange(60) % 10, data_test=None, target_test=None)
     monkeypatch.setattr(image_room, "_load", lambda dataset, data: bunch)
     tested = []
-    monkeypatch.setattr(image_room, "cnn_accuracy", lambda X, y, *test, **options: tested.append(test) or 0.5)
+    monkeypatch.setattr(image_room, "judge_accuracy", lambda X, y, *test, **options: tested.append(test) or 0.5)
     made = []
     splits = []
     for seed in (3, 3, 4):
@@ -103,6 +118,20 @@ def test_image_benchmark_judges_a_classifier_trained_by_dp_sgd(monkeypatch):
     assert row["accuracy"] > 0.6
     assert 19.9 < row["epsilon"] <= 20.0 == row["epsilon_asked"]
     assert (row["model"], row["seed"], row["rows"]) == ("DPNetClassifier", 3, 1200)
+
+
+@pytest.mark.parametrize("judge", ["paper", "strict"])
+def test_image_benchmark_asks_the_judge_for_its_own_epochs(monkeypatch, judge):
+    X, y = np.zeros((60, 784), dtype=np.uint8), np.arange(60) % 10
+    bunch = Bunch(data=X, target=y, data_test=X, target_test=y)
+    monkeypatch.setattr(image_room, "_load", lambda dataset, data: bunch)
+    asked = []
+    monkeypatch.setattr(image_room, "judge_accuracy", lambda *images, **options: asked.append(options) or 0.5)
+    (row,) = image_room.image_benchmark("mnist", ["real data"], (3,), judge=judge)
+    assert row["judge"] == asked[0]["judge"] == judge
+    assert "epochs" not in asked[0]
+    with pytest.raises(ValueError, match="judge must be one of paper, strict"):
+        next(image_room.image_benchmark("mnist", judge="lenient"))
 
 
 def test_image_benchmark_refuses_an_unknown_dataset():

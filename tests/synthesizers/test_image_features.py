@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import pickle
 
 import numpy as np
@@ -11,7 +13,7 @@ import torch
 from _claims import RELATIONS, assert_sensitivity
 from sklearn.datasets import load_digits
 
-from skdpgen import LatentMixture, P3GMSynthesizer, PrivacyAccountant, load
+from skdpgen import ImageFeatures, LatentMixture, P3GMSynthesizer, PrivacyAccountant, load
 from skdpgen.data.arrays import ArrayRows
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.generators import refined_images
@@ -19,7 +21,8 @@ from skdpgen.generators.gaussians import ClassLatents
 from skdpgen.generators.refined_images import FeatureSpace, RefinedImages, class_maps, common_map, feature_space
 from skdpgen.mechanisms import Moments, exact_value
 from skdpgen.mixture import GaussianMixtureParameters
-from skdpgen.nn._wavelets import WaveletFeatures
+from skdpgen.nn import _wavelets
+from skdpgen.nn._wavelets import WaveletFeatures, move_to_features, wavelet_features
 from skdpgen.synthesizers import _image_features
 from skdpgen.synthesizers._image_features import feature_moments
 from skdpgen.testing import seeded_noise
@@ -28,6 +31,7 @@ from skdpgen.utils.noise import make_noise_generator
 SHAPE, D = (4, 5), 20
 FACTS = {"bounds": (0, 16), "l2_bound": 8.0, "classes": range(10), "image_shape": (8, 8)}
 DIGITS = {**FACTS, "random_state": 0, "progress": False}
+KIND = {"n_scales": 2, "width": 1.4}
 MATRIX = np.random.default_rng(5).normal(size=(WaveletFeatures(SHAPE).n_features, 3))
 
 
@@ -46,7 +50,7 @@ def _space(radius=0.2):
     """Features of images of two classes, chosen without any image."""
     middle = WaveletFeatures(SHAPE)(torch.full((1, D), 0.5, dtype=torch.float64)).numpy() @ MATRIX
     centers = np.concatenate([middle, middle + 0.05])
-    return FeatureSpace(SHAPE, np.zeros(D), np.ones(D), MATRIX, np.arange(2), centers, centers, radius)
+    return FeatureSpace(SHAPE, KIND, np.zeros(D), np.ones(D), MATRIX, np.arange(2), centers, centers, radius)
 
 
 def _query(X, y, radius=0.2, apart=True):
@@ -58,33 +62,37 @@ def _query(X, y, radius=0.2, apart=True):
 
 
 # ---- the features --------------------------------------------------------------------------------------------------
-def test_wavelet_features_are_averages_of_an_image_and_of_its_moduli(rng):
-    shape = (9, 6, 2)
-    rows = rng.random((3, 9 * 6 * 2))
-    module = WaveletFeatures(shape, n_angles=4)
+@pytest.mark.parametrize(("shape", "n_scales", "width"), [((9, 6, 2), 2, 1.4), ((6, 9, 2), 3, 1.4), ((8, 7, 2), 1, 2)])
+def test_wavelet_features_are_averages_of_an_image_and_of_its_moduli(rng, shape, n_scales, width):
+    rows = rng.random((3, math.prod(shape)))
+    module = WaveletFeatures(shape, n_scales=n_scales, width=width, n_angles=4)
     found = module(torch.from_numpy(rows)).numpy()
     assert found.shape == (3, module.n_features)
-    wavelets = [(w[:4, 0] + 1j * w[4:, 0]).numpy() for w in (module.wavelets0, module.wavelets1)]
+    angles = math.pi * np.arange(4) / 4
+    wavelets = [
+        np.stack([_wavelets._wavelet(side, reach, frequency, angle) for angle in angles])
+        for reach, frequency, side in _wavelets._SCALES[:n_scales]
+    ]
     for kernels in wavelets:  # waves, of mean zero
         assert np.abs(kernels.sum(axis=(1, 2))).max() < 1e-3 < np.abs(kernels).max()
 
     def average(image, distance, n_down, n_across):
         places = [
-            np.exp(-((np.arange(side) - (np.arange(n)[:, None] * distance + (distance - 1) / 2)) ** 2) / 8)
+            np.exp(-((np.arange(side) - (np.arange(n)[:, None] * distance + (distance - 1) / 2)) ** 2) / (2 * width**2))
             for side, n in zip(image.shape, (n_down, n_across))
         ]
-        return (places[0] @ image @ places[1].T) / (8 * np.pi)
+        return (places[0] @ image @ places[1].T) / (2 * np.pi * width**2)
 
-    images = rows.reshape(3, *shape)
+    images, n_averages = rows.reshape(3, *shape), [-(-side // 4) for side in shape[:2]]
     for image, features in zip(images, found):
-        for channel, own in zip(image.transpose(2, 0, 1), features.reshape(2, 9, 3, 2)):
-            np.testing.assert_allclose(own[0], average(channel, 4, 3, 2), atol=1e-3)
-            for i, kernel in enumerate([*wavelets[0], *wavelets[1]]):
+        for channel, own in zip(image.transpose(2, 0, 1), features.reshape(2, 1 + 4 * n_scales, *n_averages)):
+            np.testing.assert_allclose(own[0], average(channel, 4, *n_averages), atol=1e-3)
+            for i, kernel in enumerate(itertools.chain(*wavelets)):
                 reach = len(kernel) // 2
                 wide = np.pad(channel, reach)
                 windows = np.lib.stride_tricks.sliding_window_view(wide, kernel.shape)[::2, ::2]
                 moduli = np.abs((windows * kernel).sum(axis=(2, 3)))
-                np.testing.assert_allclose(own[1 + i], average(moduli, 2, 3, 2), atol=2e-3)
+                np.testing.assert_allclose(own[1 + i], average(moduli, 2, *n_averages), atol=2e-3)
 
 
 @pytest.mark.parametrize("apart", [True, False])
@@ -137,9 +145,8 @@ def test_images_whose_features_have_the_released_moments_stay_as_they_are(genera
 
 
 def test_the_map_of_features_gives_a_class_its_released_covariance(generator, few, rng, monkeypatch):
-    monkeypatch.setattr(refined_images, "_MOST_FEATURES", 20)
     monkeypatch.setattr(refined_images, "_SHARED", 0)
-    space = feature_space(generator, (8, 8), rng)
+    space = feature_space(generator, (8, 8), rng, n_features=20)
     roots = rng.normal(size=(10, 20, 20))
     wanted = roots @ roots.transpose(0, 2, 1)
     maps = class_maps(space, _latents(space.centers, wanted))
@@ -156,10 +163,9 @@ def _common(space, noise_sd, mean_noise_sd, shift, covariance):
 
 
 def test_the_common_map_gives_all_classes_the_released_covariance_and_keeps_what_each_has_of_its_own(
-    generator, few, rng, monkeypatch
+    generator, few, rng
 ):
-    monkeypatch.setattr(refined_images, "_MOST_FEATURES", 20)
-    space = feature_space(generator, (8, 8), rng)
+    space = feature_space(generator, (8, 8), rng, n_features=20)
     root, shift = rng.normal(size=(20, 20)), rng.normal(size=(10, 20))
     means, maps = _common(space, 0.0, 0.0, shift, root @ root.T)
     np.testing.assert_allclose(means, space.centers + shift)
@@ -168,9 +174,8 @@ def test_the_common_map_gives_all_classes_the_released_covariance_and_keeps_what
     assert (maps == maps[0]).all()
 
 
-def test_moments_of_features_that_are_noise_alone_leave_the_synthetic_ones(generator, few, rng, monkeypatch):
-    monkeypatch.setattr(refined_images, "_MOST_FEATURES", 20)
-    space = feature_space(generator, (8, 8), rng)
+def test_moments_of_features_that_are_noise_alone_leave_the_synthetic_ones(generator, few, rng):
+    space = feature_space(generator, (8, 8), rng, n_features=20)
     shift = rng.normal(size=(10, 20))  # noise alone
     means, maps = _common(space, 1e7, 1000.0, shift, np.eye(20))
     assert np.linalg.norm(means - space.centers) < 0.5 * np.linalg.norm(shift)
@@ -244,6 +249,68 @@ def test_a_file_of_images_of_another_shape_is_refused_before_it_takes_memory(gen
         RefinedImages.from_state({**state, "image_shape": shape})
 
 
+def test_a_file_of_an_earlier_version_has_its_own_averages_and_steps(generator, few, rng):
+    space = feature_space(generator, (8, 8), rng)
+    maps = np.tile(np.eye(space.matrix.shape[1]), (10, 1, 1))
+    state = RefinedImages.of(generator, space, space.centers, maps, n_steps=3).to_state()
+    assert RefinedImages.from_state(state).n_steps == 3
+    assert RefinedImages.from_state(state).kind == space.kind
+    del state["wavelets"]
+    earlier = RefinedImages.from_state(state)
+    assert (earlier.kind, earlier.n_steps) == ({"n_scales": 2, "width": 2.0}, 12)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"n_steps": 10**9}, {"n_scales": 4}, {"n_scales": 0}, {"width": 1e9}, {"width": float("nan")}]
+)
+def test_a_file_of_images_with_impossible_wavelets_is_refused(generator, few, rng, wrong):
+    space = feature_space(generator, (8, 8), rng)
+    maps = np.tile(np.eye(space.matrix.shape[1]), (10, 1, 1))
+    state = RefinedImages.of(generator, space, space.centers, maps).to_state()
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        RefinedImages.from_state({**state, "wavelets": {**state["wavelets"], **wrong}})
+
+
+def test_an_object_sets_features_scales_and_steps(digits, few):
+    wanted = ImageFeatures(12, n_scales=3, n_steps=2)
+    with seeded_noise(1, quiet=True):
+        synth = P3GMSynthesizer(5.0, decoder=wanted, **DIGITS).fit(*digits)
+        synth.set_params(decoder__n_features=7).fit(*digits)
+    generator = synth.model_.generator
+    assert generator.matrix.shape == (WaveletFeatures((8, 8), n_scales=3).n_features, 7)
+    assert (generator.kind["n_scales"], generator.n_steps) == (3, 2)
+
+
+@pytest.mark.parametrize("wrong", [{"n_features": 0}, {"n_scales": 4}, {"n_steps": 0}, {"n_steps": 10**6}])
+def test_an_object_that_is_wrong_is_refused_before_the_charge(digits, wrong):
+    accountant = PrivacyAccountant(1.0, 1e-5)
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        P3GMSynthesizer(None, accountant=accountant, decoder=ImageFeatures(**wrong), **DIGITS).fit(*digits)
+    assert not accountant.charges
+
+
+def test_every_gradient_step_brings_images_nearer_to_their_features(rng):
+    rows, others = rng.random((2, 40, 64)).astype(np.float32)
+    matrix = np.linalg.qr(rng.normal(size=(WaveletFeatures((8, 8)).n_features, 20)))[0]
+    targets = wavelet_features(others, (8, 8)) @ matrix
+    gaps = [
+        np.linalg.norm(wavelet_features(moved, (8, 8)) @ matrix - targets)
+        for moved in (rows, *(move_to_features(rows, targets, matrix, (8, 8), n_steps=n) for n in (2, 8, 48)))
+    ]
+    assert gaps == sorted(gaps, reverse=True)
+    assert gaps[2] < 0.5 * gaps[0]
+    assert gaps[3] < 0.2 * gaps[0]
+
+
+@pytest.mark.parametrize(("progress", "rows", "shown"), [(True, 1000, True), (True, 900, False), (False, 1000, False)])
+def test_sampling_many_images_shows_a_bar_where_bars_are_wanted(digits, few, capsys, progress, rows, shown):
+    with seeded_noise(1, quiet=True):
+        synth = P3GMSynthesizer(5.0, decoder="features", **{**DIGITS, "progress": progress}).fit(*digits)
+    capsys.readouterr()
+    synth.sample(rows)
+    assert ("moving images" in capsys.readouterr().err) == shown
+
+
 def test_images_without_labels_and_in_colour_have_features(few, rng):
     X = rng.random((300, 6 * 5 * 3))
     with seeded_noise(1, quiet=True):
@@ -282,8 +349,10 @@ def test_auto_decides_by_public_facts(digits, few):
     X, y = digits
     frame = pd.DataFrame({"a": [*"xyz"] * 20, "b": [*"pq"] * 30})
     with seeded_noise(1, quiet=True):
-        images = P3GMSynthesizer(1.0, decoder="auto", **DIGITS).fit(X, y)
+        large = {**DIGITS, "bounds": (0, 1), "image_shape": (16, 16)}
+        images = P3GMSynthesizer(1000.0, **large).fit(np.random.default_rng(0).random((60, 256)), y[:60])
         others = [
+            P3GMSynthesizer(1.0, **DIGITS).fit(X, y),  # small images
             P3GMSynthesizer(1.0, decoder="auto", **{**DIGITS, "image_shape": None}).fit(X, y),
             P3GMSynthesizer(1.0, decoder="auto", prior=LatentMixture(n_iter=1), **DIGITS).fit(X, y),
             P3GMSynthesizer(np.inf, decoder="auto", random_state=0, progress=False).fit(frame),
