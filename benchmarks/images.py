@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 IMAGE_DATASETS = ("mnist", "fashion_mnist")
+JUDGES = ("paper", "strict")
 
 
 def image_benchmark(
@@ -89,18 +90,20 @@ def image_benchmark(
     ------
     dict
         data, seed, model, accuracy, epsilon (recomputed from the fit's card; None without one) and delta,
-        epsilon_asked, rows, n_samples, judge, development, fit_seconds, sample_seconds, judge_seconds.
+        epsilon_asked, rows, n_samples, judge, development, fit_seconds, sample_seconds, judge_seconds; of the strict
+        judge also what `feature_figures` returns.
 
     References
     ----------
     Takagi, Takahashi, Cao, Yoshikawa, "P3GM", ICDE 2021, Table VII.
     """
-    if judge not in _JUDGES:
-        raise ValueError(f"judge must be one of {', '.join(_JUDGES)}; got {judge!r}")
+    if judge not in JUDGES:
+        raise ValueError(f"judge must be one of {', '.join(JUDGES)}; got {judge!r}")
     bunch = _load(dataset, data)
     models = (models,) if callable(models) else models
     given = {} if epochs is None else {"epochs": epochs}
     for seed in seeds:
+        features = None  # of a network that was trained on these real images
         X, y, X_test, y_test = bunch.data[:rows], bunch.target[:rows], bunch.data_test, bunch.target_test
         if development:
             order = np.random.default_rng(seed).permutation(len(y))
@@ -114,6 +117,12 @@ def image_benchmark(
             name, images, labels, cost = _synthesize(model, dataset, X, y, n_samples, epsilon, delta, seed, device)
             sampled = perf_counter()
             options = {**given, "random_state": seed, "progress": progress, "device": device}
+            figures = {}
+            if judge == "strict":
+                from .strict_judge import feature_figures, fit_resnet, resnet_features  # that module reads this one
+
+                features = features or resnet_features(fit_resnet(X, y, **{**options, "random_state": 0}))
+                figures = feature_figures(features, images, X, X_test)
             yield {
                 **about,
                 "model": name,
@@ -121,6 +130,7 @@ def image_benchmark(
                 **cost,
                 "n_samples": len(labels),
                 "judge": judge,
+                **figures,
                 "judge_seconds": round(perf_counter() - sampled, 2),
             }
 
@@ -308,15 +318,6 @@ def predict_cnn(net, images, *, image_shape=IMAGE_SHAPE, batch_size=2048):
         return torch.cat([net(part).argmax(1) for part in pixels.split(batch_size)]).cpu().numpy()
 
 
-def _fit_resnet(*images, **options):
-    from .strict_judge import fit_resnet
-
-    return fit_resnet(*images, **options)
-
-
-_JUDGES = {"paper": fit_cnn, "strict": _fit_resnet}
-
-
 def judge_accuracy(images, labels, images_test, labels_test, *, judge="paper", **options):
     """Accuracy on the test images of the net trained on the others by `fit_cnn` or `fit_resnet`.
 
@@ -337,7 +338,10 @@ def judge_accuracy(images, labels, images_test, labels_test, *, judge="paper", *
         Share of the test images that get their own class.
     """
     classes, codes = np.unique(labels, return_inverse=True)
-    net = _JUDGES[judge](images, codes, n_classes=len(classes), **options)
+    fit = fit_cnn
+    if judge == "strict":
+        from .strict_judge import fit_resnet as fit  # that module reads this one
+    net = fit(images, codes, n_classes=len(classes), **options)
     shape = options.get("image_shape", IMAGE_SHAPE)
     predicted = classes[predict_cnn(net, images_test, image_shape=shape)]
     return float(np.mean(predicted == np.asarray(labels_test)))

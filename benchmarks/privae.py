@@ -28,11 +28,11 @@ EPSILONS = (1.0, 4.0, 10.0, 100.0, math.inf)
 # What is fitted: parameters of PriVAESynthesizer, on top of those of a setting. VAEs are without privacy.
 METHODS = {
     "PriVAE + MMD": {"divergence": "mmd"},
-    "PriVAE": {},
+    "PriVAE": {"divergence": None},
     "micro aggregation": {"divergence": "mmd", "aggregation": "micro"},
     "batch aggregation": {"divergence": "mmd", "aggregation": "batch"},
     "VAE + MMD": {"divergence": "mmd"},
-    "VAE": {},
+    "VAE": {"divergence": None},
 }
 _WITHOUT_PRIVACY = ("VAE + MMD", "VAE")
 # The paper's setting, at which parameters hardly move, and one tuned on training images that were held out. Two things
@@ -150,7 +150,7 @@ def _make_sparse(setting, method, epsilon, seed, convolutional, steps, n_train, 
     if aggregation != "termwise":
         chosen = {**chosen, **chosen["whole_batch"]}
     batch = min(chosen["batch"], n_train)
-    if "divergence" in parameters:
+    if parameters["divergence"] is not None:
         parameters["alpha"] = chosen["alpha"]
         if aggregation == "termwise":
             parameters |= {"n_groups": max(1, batch // chosen["group_size"]), "group_gradient_bound": chosen["c2"]}
@@ -326,7 +326,7 @@ def _make_pinwheel(setting, method, epsilon, n_samples, seed, quick):
     from skdpgen.synthesizers import PriVAESynthesizer
 
     chosen = _PINWHEEL_SETTINGS[setting]
-    divergence = {}
+    divergence = {"divergence": None}
     if method != "PriVAE":
         divergence = {
             "divergence": "kl_prior",
@@ -441,8 +441,6 @@ def _model(name, quick):
     if name == "P3GMSynthesizer":
         return Model(name, name)
     settings = {"noise": "fast", "image_shape": None}
-    if name == "PriVAESynthesizer":
-        settings["divergence"] = "mmd"
     if quick:
         settings["steps"] = 20
     return Model(name, name, settings, trains=True)

@@ -139,6 +139,7 @@ _FITS = ("models", "seeds", "epsilon", "data", "device")
 _TABLES = ("adult", "esr", "isolet", "credit")
 _EXTRA = ("auroc_extra", "auprc_extra")
 _QUALITY = ("quality", "column_shapes", "column_pair_trends")
+_OF_FEATURES = ("frechet", "precision", "recall", "nearer_to_training")
 _RISKS = ("singling_out", "linkability", "inference", "inference_worst")
 _MODELS = (*BASELINES, CLASSIFIER)
 # Of the papers' tables under --quick: they show that everything runs, and roughly where the models stand.
@@ -185,7 +186,7 @@ def _images(name):
         f"a CNN trained on synthetic {name} images, tested on real ones",
         "images:image_benchmark",
         options=(*_FITS, "judge", "development", "quick"),
-        figures=("accuracy", "fit_seconds"),
+        figures=("accuracy", *_OF_FEATURES, "fit_seconds"),
         group_by=("data", "model"),
         published={key: TABLE_7[key] for key in TABLE_7 if key[0] == name},
         published_at=PUBLISHED_AT,
@@ -223,7 +224,7 @@ _ENTRIES = (
         "P3GM's Table VII: a CNN trained on synthetic images, tested on real ones",
         "images:image_benchmark",
         options=(*_FITS, "judge", "development", "quick"),
-        figures=("accuracy", "fit_seconds", "epsilon"),
+        figures=("accuracy", *_OF_FEATURES, "fit_seconds", "epsilon"),
         group_by=("data", "model"),
         published=TABLE_7,
         published_at=PUBLISHED_AT,

@@ -1,4 +1,4 @@
-"""A small residual network as the judge of synthetic images, with a public fixed schedule."""
+"""A small residual network as the judge of synthetic images, and distances in its features."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from tqdm import tqdm
 
 from .images import IMAGE_SHAPE, pixels_of, torch_seeded
 
-__all__ = ["fit_resnet"]
+__all__ = ["feature_figures", "fit_resnet", "resnet_features"]
 
 # Channels and residual blocks of each stage; the first stage halves the sides too, so that two cores can train it.
 _STAGES = ((16, 2), (32, 2), (64, 4))
+# Images of each kind that are compared in its features, and those whose neighbours are looked for.
+_COMPARED, _NEIGHBOURS = 10_000, 2_000
 
 
 def fit_resnet(
@@ -68,6 +70,61 @@ def fit_resnet(
                     rate.step()
                     steps.update()
     return net.eval()
+
+
+def resnet_features(net, *, image_shape=IMAGE_SHAPE, batch_size=2048):
+    """Return the function from images to what the last layer of a `fit_resnet` net sees, shape (n_images, 64)."""
+    import torch
+
+    device = next(net.parameters()).device
+
+    def features(images):
+        with torch.inference_mode():
+            parts = pixels_of(images, image_shape, device).split(batch_size)
+            return torch.cat([net[:-1](part) for part in parts]).double().cpu().numpy()
+
+    return features
+
+
+def feature_figures(features, images, training, test, *, random_state=0):
+    """Compare synthetic images with real ones in the features of a fixed network.
+
+    Parameters
+    ----------
+    features : callable
+        As `resnet_features` returns it, of a net that was trained on real images.
+    images : array of shape (n_images, n_pixels)
+        Synthetic ones.
+    training, test : arrays of shape (n_images, n_pixels)
+        Real images that the model was fitted on, and others of the same distribution.
+    random_state : int, default=0
+        Draws the images that are compared, where there are more than 10,000 (2,000 for neighbours).
+
+    Returns
+    -------
+    dict
+        frechet: Frechet distance to the test images. precision, recall: shares of synthetic images inside the sample of
+        test images, and the reverse. nearer_to_training: share of synthetic images whose nearest real image is one of
+        the training images, of as many as there are test images; about .5 unless training images are copied.
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    from skdpgen.metrics import frechet_distance, prdc
+
+    rng = np.random.default_rng(random_state)
+    n = min(_COMPARED, len(images), len(training), len(test))
+    synthetic, fitted, held_out = (
+        features(rows[np.sort(rng.permutation(len(rows))[:n])]) for rows in (np.asarray(images), training, test)
+    )
+    few = slice(_NEIGHBOURS)
+    inside = prdc(held_out[few], synthetic[few])
+    gaps = [NearestNeighbors(n_neighbors=1).fit(real).kneighbors(synthetic[few])[0] for real in (fitted, held_out)]
+    return {
+        "frechet": frechet_distance(held_out, synthetic),
+        "precision": inside.precision,
+        "recall": inside.recall,
+        "nearer_to_training": float(np.mean(gaps[0] < gaps[1])),
+    }
 
 
 def _resnet(n_classes):

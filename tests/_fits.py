@@ -82,7 +82,7 @@ def _vae():
 
 
 def _privae(**parameters):
-    return PriVAESynthesizer(net=_vae(), **_SHALLOW, **parameters)
+    return PriVAESynthesizer(net=_vae(), **_SHALLOW, **{"divergence": None, **parameters})
 
 
 def _merf(**parameters):

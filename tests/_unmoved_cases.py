@@ -133,7 +133,7 @@ def _p3gm_mixture(**given):
 
 
 def _privae(**given):
-    return PriVAESynthesizer(net=_net(PriVAEModule), **_SMALL, **given)
+    return PriVAESynthesizer(net=_net(PriVAEModule), **_SMALL, **{"divergence": None, **given})
 
 
 def privae_mmd(**given):

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ._divergences import GroupLatents, make_divergence
-from ._networks import LOG_VARIANCES, conv_decoder, conv_encoder, mlp
+from ._networks import LOG_VARIANCES, SparseEncoder, conv_decoder, conv_encoder, mlp
 from ._priors import NormalPrior, log_q, monte_carlo_kl, sample_with_log_prob
 
 __all__ = [
@@ -132,9 +132,11 @@ class PriVAEModule(nn.Module):
         Units of the hidden layer (ReLU) of encoder and decoder; without `image_shape`.
     n_channels : int, default=32
         Channels of the first convolution.
-    encoder, decoder : module, default=None
-        Replacements: (batch, n_features) -> (batch, 2 n_latent), means then log-variances; (batch, n_latent + n_labels)
-        -> (batch, outputs). No batch normalisation.
+    encoder : module or "sparse", default=None
+        In place of that encoder: (batch, n_features) -> (batch, 2 n_latent), means then log-variances; "sparse" is a
+        `SparseEncoder`. No batch normalisation.
+    decoder : module, default=None
+        In place of that decoder: (batch, n_latent + n_labels) -> (batch, outputs). No batch normalisation.
 
     References
     ----------
@@ -154,8 +156,14 @@ class PriVAEModule(nn.Module):
         self.prior = NormalPrior() if prior is None else prior
         self.divergence = None if divergence is None else make_divergence(divergence, expected_group_size)
         self.architecture = None  # of the user's networks, which a file cannot hold
-        if encoder is None and decoder is None:
-            self.architecture = {"image_shape": image_shape, "n_hidden": n_hidden, "n_channels": n_channels}
+        if isinstance(encoder, str) and encoder != "sparse":
+            raise ValueError(f'encoder must be a module, "sparse" or None; got {encoder!r}')
+        if decoder is None and (encoder is None or isinstance(encoder, str)):
+            sizes = {"image_shape": image_shape, "n_hidden": n_hidden, "n_channels": n_channels}
+            self.architecture = sizes if encoder is None else {**sizes, "encoder": encoder}
+        if encoder == "sparse":
+            grey = image_shape is not None and len(image_shape) == 2
+            encoder = SparseEncoder(n_features, n_latent, image_shape=image_shape if grey else None)
         n_in, n_out = n_latent + n_labels, 2 * n_latent
         if image_shape is None:
             self.encoder = mlp(n_features, n_hidden, n_out) if encoder is None else encoder

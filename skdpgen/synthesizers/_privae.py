@@ -171,11 +171,11 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
         Accountant that the fit charges; None makes a new one with this budget.
-    divergence : {"mmd", "kl_prior"}, callable or None, default=None
+    divergence : {"mmd", "kl_prior"}, callable or None, default="mmd"
         Divergence D of the batch-wise term ``alpha D(q(z), p(z))``, where q is the distribution of the latents of a
         random group: "mmd" is the dimension-wise MMD with a sum of Cauchy kernels, "kl_prior" is KL(p || q) by samples
         of the prior; a function of (latents of a group, prior samples), see `skdpgen.nn.UserDivergence` for what it may
-        depend on. None: the ordinary loss of a VAE.
+        depend on. None: the ordinary loss of a VAE, as in `DPVAESynthesizer`.
     prior : {"normal", "sparse", "mixture"} or module, default="normal"
         Prior of the latents: standard normal; spike and slab; a mixture of Gaussians with learned means; or a module
         such as ``skdpgen.nn.GaussianMixturePrior(means, variance)``.
@@ -223,7 +223,8 @@ class PriVAESynthesizer(BaseVAESynthesizer):
     net : DPNet or None, default=None
         `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
         ``net__module__n_hidden``, ``net__module__encoder``, ``net__module__decoder``. None: a `DPNet` of `PriVAEModule`
-        with Adam at 5e-3 (1e-3 and 300 hidden units with ``start="moments"``) and a `ParameterAverage` of .99.
+        with Adam at 5e-3 (1e-3 and 300 hidden units with ``start="moments"``) and a `ParameterAverage` of .99; with a
+        divergence and ``prior="sparse"`` its encoder is a `skdpgen.nn.SparseEncoder`.
     checkpoint : str, path or None, default=None
         File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
@@ -278,7 +279,7 @@ class PriVAESynthesizer(BaseVAESynthesizer):
     >>> from sklearn.datasets import load_digits
     >>> from skdpgen import PriVAESynthesizer
     >>> X, y = load_digits(return_X_y=True)
-    >>> synth = PriVAESynthesizer(3.0, divergence="mmd", prior="sparse", n_groups=4, bounds=(0, 16), classes=range(10),
+    >>> synth = PriVAESynthesizer(3.0, prior="sparse", bounds=(0, 16), classes=range(10),
     ...                           sampling_rate=0.05, steps=20).fit(X, y)
     >>> X_new, y_new = synth.sample(500)
     >>> X_new.shape, y_new.shape, synth.transform(X).shape
@@ -303,7 +304,7 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         *,
         neighboring=None,
         accountant=None,
-        divergence=None,
+        divergence="mmd",
         prior="normal",
         alpha=None,
         n_groups=None,

@@ -260,6 +260,8 @@ def make_net(settings, n_features, n_labels, likelihood, *, plan=None, progress_
     own = {"lr": DEFAULT_LEARNING_RATE}
     if settings.start_steps is not None:
         own = {"lr": _REFINING_RATE, "module__n_hidden": _REFINED_UNITS}
+    if settings.prior == "sparse" and groups is not None:
+        own["module__encoder"] = "sparse"  # another meets the divergence without sparse latents
     return settings.network.make(
         lambda: DPNet(PriVAEModule, callbacks=average, **own),
         plan,

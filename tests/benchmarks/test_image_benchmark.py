@@ -10,8 +10,9 @@ from sklearn.datasets import load_digits
 from sklearn.utils import Bunch
 
 from benchmarks import images as image_room
+from benchmarks import strict_judge
 from benchmarks.images import fit_cnn, judge_accuracy, predict_cnn
-from benchmarks.strict_judge import fit_resnet
+from benchmarks.strict_judge import feature_figures, fit_resnet, resnet_features
 from skdpgen import nn
 
 DIGITS = {"image_shape": (8, 8), "batch_size": 64, "progress": False}
@@ -39,6 +40,24 @@ def test_the_strict_judge_has_a_third_of_a_million_parameters_and_takes_a_last_p
     net = fit_resnet(X[:65], y[:65], epochs=1, **DIGITS)
     assert 2.5e5 < sum(p.numel() for p in net.parameters()) < 3.5e5
     assert not net.training
+
+
+def test_feature_figures_tell_copies_from_other_images_and_noise():
+    X, y = _digits()
+    net = fit_resnet(X[:600], y[:600], epochs=2, **DIGITS)
+    features = resnet_features(net, image_shape=(8, 8))
+    training, test, fresh = X[:600], X[600:1200], X[1200:1790]
+    zeros = fresh[y[1200:1790] == 0]
+    honest, copied, one_class, noise = (
+        feature_figures(features, images, training, test)
+        for images in (fresh, training, zeros, np.random.default_rng(0).uniform(0, 255, fresh.shape))
+    )
+    assert features(X[:3]).shape == (3, 64)
+    assert 0.35 < honest["nearer_to_training"] < 0.65
+    assert copied["nearer_to_training"] > 0.95
+    assert honest["frechet"] < 0.2 * noise["frechet"]
+    assert honest["precision"] > 0.5 > noise["precision"]
+    assert honest["recall"] >= 0.5 > 0.3 > one_class["recall"]
 
 
 @pytest.mark.parametrize("fit", [fit_cnn, fit_resnet])
@@ -127,8 +146,15 @@ def test_image_benchmark_asks_the_judge_for_its_own_epochs(monkeypatch, judge):
     monkeypatch.setattr(image_room, "_load", lambda dataset, data: bunch)
     asked = []
     monkeypatch.setattr(image_room, "judge_accuracy", lambda *images, **options: asked.append(options) or 0.5)
+    monkeypatch.setattr(strict_judge, "fit_resnet", lambda *images, **options: trained.append(options))
+    monkeypatch.setattr(
+        strict_judge, "resnet_features", lambda net: lambda images: images + np.arange(len(images))[:, None]
+    )
+    trained = []
     (row,) = image_room.image_benchmark("mnist", ["real data"], (3,), judge=judge)
     assert row["judge"] == asked[0]["judge"] == judge
+    assert ("recall" in row) == (judge == "strict") == bool(trained)
+    assert all(options["random_state"] == 0 for options in trained)
     assert "epochs" not in asked[0]
     with pytest.raises(ValueError, match="judge must be one of paper, strict"):
         next(image_room.image_benchmark("mnist", judge="lenient"))

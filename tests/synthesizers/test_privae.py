@@ -16,7 +16,7 @@ from skdpgen import DPVAESynthesizer, PrivacyAccountant, PriVAESynthesizer, load
 from skdpgen.accounting import describe_event, gaussian_event
 from skdpgen.datasets import make_pinwheel
 from skdpgen.exceptions import DetachedAccountantError, InvalidInputError, UtilityWarning
-from skdpgen.nn import DPNet, GaussianMixturePrior, PriVAEModule
+from skdpgen.nn import DPNet, GaussianMixturePrior, PriVAEModule, SparseEncoder
 from skdpgen.synthesizers._vae_model import training_plan, vae_settings
 
 X, Y = load_digits(return_X_y=True)
@@ -294,4 +294,33 @@ def test_what_does_not_suit_a_table_is_refused_before_any_charge():
     ):
         with pytest.raises(ValueError, match=message):
             make(**parameters, accountant=books).fit(frame())
+    assert not books.charges
+
+
+# ---- the defaults --------------------------------------------------------------------------------------------------
+def test_a_default_fit_has_a_divergence_of_groups():
+    synth = PriVAESynthesizer(**QUICK, bounds=(0, 16)).fit(X)
+    assert synth.card_.accountant()  # verified
+    assert type(synth.model_.module.divergence).__name__ == type(make().fit(X).model_.module.divergence).__name__
+    assert synth.model_.module.architecture.get("encoder") is None
+
+
+@pytest.mark.parametrize("images", [None, (8, 8), (4, 4, 4)])
+def test_a_divergence_from_the_sparse_prior_has_an_encoder_that_can_be_sparse(images, tmp_path):
+    shared = {**QUICK, "bounds": (0, 16), "prior": "sparse", "image_shape": images}
+    synth = PriVAESynthesizer(**shared).fit(X)
+    assert isinstance(synth.model_.module.encoder, SparseEncoder)
+    path = tmp_path / "model.safetensors"
+    synth.save(path)
+    restored = load(path)
+    np.testing.assert_array_equal(restored.transform(X[:9]), synth.transform(X[:9]))
+    for other in ({"divergence": None}, {"prior": "normal"}, {"net": net()}):
+        given = PriVAESynthesizer(**{**shared, **other}).fit(X)
+        assert not isinstance(given.model_.module.encoder, SparseEncoder)
+
+
+def test_an_encoder_of_an_unknown_name_is_refused_before_the_charge():
+    books = PrivacyAccountant(5.0, 1e-5)
+    with pytest.raises(ValueError, match='encoder must be a module, "sparse" or None'):
+        make(epsilon=None, accountant=books, bounds=(0, 16), net=net(encoder="dense")).fit(X)
     assert not books.charges
