@@ -108,6 +108,20 @@ def test_a_joining_image_leaves_the_features_of_the_others_and_adds_its_own_mome
     np.testing.assert_array_equal(whole, sum(parts))
 
 
+def test_exact_features_have_no_rounding_at_any_scale(rng):
+    """Sums of fewer bits than a double has are exact in any order; the largest are those of white images."""
+    module = WaveletFeatures((28, 28), n_scales=3)
+    kernels = [getattr(module, f"wavelets{i}") for i in range(3)]
+    steps = 2.0**_wavelets._WAVELET_BITS
+    assert all(torch.equal(kernel * steps, torch.round(kernel * steps)) for kernel in kernels)
+    largest = max(float(kernel.abs().sum((1, 2, 3)).max()) for kernel in kernels)
+    assert math.log2(largest) + _wavelets._PIXEL_BITS + _wavelets._WAVELET_BITS < 53
+    rows = rng.random((40, 784))
+    whole = wavelet_features(rows, (28, 28), n_scales=3, exact=True)
+    alone = np.concatenate([wavelet_features(row[None], (28, 28), n_scales=3, exact=True) for row in rows])
+    np.testing.assert_array_equal(whole, alone)
+
+
 @pytest.mark.parametrize("apart", [True, False])
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_the_sensitivity_of_features_is_attained_and_not_exceeded(rng, relation, apart):
