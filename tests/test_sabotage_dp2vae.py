@@ -41,6 +41,7 @@ ASSIGNED = Claim(subsets.test_records_draw_their_subsets_independently_and_unifo
 HASHED = Claim(subsets.test_a_record_that_leaves_moves_no_other_record_to_another_subset)
 POISSON = Claim(subsets.test_poisson_draws_have_the_variance_of_independent_ones)
 HIDDEN = Claim(subsets.test_hidden_draws_of_two_steps_are_independent, "one_of_k")
+NO_MORE_VISITS = Claim(subsets.test_the_balanced_schedule_is_public_and_visits_as_often_as_it_is_charged_for, 12, 4, 3)
 VISITS = Claim(subsets.test_the_balanced_schedule_is_public_and_visits_as_often_as_it_is_charged_for, 7, 3, 20)
 KEYED = Claim(subsets.test_draws_are_a_function_of_purpose_unit_and_step_alone)
 
@@ -87,6 +88,11 @@ MUTANTS = [
         "visits of a schedule rounded down",
         [VISITS],
         (SubsetPlan.visits, ("math.ceil", "math.floor")),
+    ),
+    (
+        "a schedule that visits a subset at several steps in a row",
+        [NO_MORE_VISITS],
+        (subsets_module.subset_draws, ("$step * $1.per_step + $several", "$step + $several")),
     ),
     # draws
     (

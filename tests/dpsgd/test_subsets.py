@@ -84,7 +84,7 @@ def test_hidden_draws_of_two_steps_are_independent(sampler):
     assert 0.8 < counts.var() / (2 * k * rate * (1 - rate)) < 1.2
 
 
-@pytest.mark.parametrize(("n_subsets", "per_step", "steps"), [(7, 3, 20), (2500, 1, 10_000), (5, 5, 3)])
+@pytest.mark.parametrize(("n_subsets", "per_step", "steps"), [(7, 3, 20), (2500, 1, 10_000), (5, 5, 3), (12, 4, 3)])
 def test_the_balanced_schedule_is_public_and_visits_as_often_as_it_is_charged_for(n_subsets, per_step, steps):
     plan = SubsetPlan(n_subsets, steps, 1.0, per_step=per_step, sampler="balanced")
     one, other = (list(subset_draws(plan, make_noise_generator())) for _ in range(2))
