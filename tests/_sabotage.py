@@ -174,7 +174,7 @@ class Audit:
     ----------
     log : list of (kind, ...)
         ("charge", event, extra_delta), ("release", noise_multiplier), ("step", noise_multiplier, sampling_rate),
-        ("threshold", delta).
+        ("threshold", delta, whether it is for the noise of the release before it).
     plans : list of DPSGDPlan
     subset_plans : list of SubsetPlan
     relations : set of str
@@ -184,6 +184,7 @@ class Audit:
     def __init__(self, change=None):
         self._change = change
         self.log, self.plans, self.subset_plans, self.relations = [], [], [], set()
+        self._last_sd = None
         self._rate = None
 
     def __enter__(self):
@@ -226,11 +227,12 @@ class Audit:
     def _add_gaussian(self, query, noise_multiplier, rng, neighboring):
         self.log.append(("release", noise_multiplier))
         self.relations.add(neighboring)
+        self._last_sd = noise_multiplier * query.sensitivity(neighboring)
         noisy = add_gaussian(query, noise_multiplier, rng, neighboring)
         return noisy if self._change is None else self._change(noisy)
 
     def _select_above(self, noisy_counts, sd, delta, n_columns=1, unit=None):
-        self.log.append(("threshold", delta))
+        self.log.append(("threshold", delta, sd == self._last_sd))
         return select_above(noisy_counts, sd, delta, n_columns, unit)
 
     def _subset_draws(self, plan, rng):
@@ -258,7 +260,9 @@ class Audit:
             for _ in range(row["count"])
         ]
         assert _sorted(ran) == _sorted(paid), "what was released is not what was charged"
-        assert {entry[1] for entry in self.log if entry[0] == "threshold"} == ({extra_delta} if extra_delta else set())
+        thresholds = [entry[1:] for entry in self.log if entry[0] == "threshold"]
+        assert {delta for delta, _ in thresholds} == ({extra_delta} if extra_delta else set())
+        assert all(of_release for _, of_release in thresholds), "a threshold is for other noise than was drawn"
         assert {_relation(found) for found in self.relations} <= {(accountant.neighboring, accountant.unit)}, (
             "noise was scaled for another relation"
         )

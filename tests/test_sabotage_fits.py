@@ -357,6 +357,19 @@ MUTANTS = [
         (PrivateEstimator._charge, ("$plan.extra_delta", "0.0")),
     ),
     (
+        "a threshold for the noise of the other relation",
+        _ledger("frame, replace_one"),
+        (_frames._release, ("$1.sensitivity($4)", "$1.add_or_remove_one")),
+    ),
+    (
+        "a threshold of labels for the noise of the other relation",
+        _ledger("arrays, replace_one"),
+        (
+            selection.release_kept,
+            ("$noise_multiplier * $counts.sensitivity($neighboring)", "$noise_multiplier * $counts.add_or_remove_one"),
+        ),
+    ),
+    (
         "threshold at ten times the delta charged",
         _ledger("mixture by class"),
         (
