@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from _noninterference import CASES, PRODUCT, noninterference
+from _noninterference import CASES, KINDS, PRODUCT, noninterference
 from _sabotage import Claim
 
 from skdpgen import MomentSynthesizer
@@ -19,6 +20,7 @@ from skdpgen.accounting import Phase
 from skdpgen.data import frames as _frames
 from skdpgen.dpsgd import GradientNoise
 from skdpgen.mechanisms import add_gaussian, histogram, release_names
+from skdpgen.synthesizers import _image_features
 from skdpgen.testing import check_noninterference
 from skdpgen.testing._replay import difference, facts
 from skdpgen.utils.noise import NoiseGenerator
@@ -34,6 +36,16 @@ def test_a_fit_reads_its_rows_through_its_releases_alone(name):
 @pytest.mark.parametrize("name", PRODUCT)
 def test_every_estimator_on_every_kind_of_data_reads_through_its_releases_alone(name):
     noninterference(name)
+
+
+def test_the_exact_row_count_does_not_decide_which_moments_of_features_are_released():
+    """One data set has more rows than the least number for moments of each class, and the other one fewer."""
+    case = CASES["images, features"]
+    many, few, _ = KINDS[case.kind]((450, 30))
+    noise = case.estimator.plan(*many).noise_multipliers["features"]
+    with patch.object(_image_features, "_ROWS_APART", 50 / noise):  # rows of a class, of which there are at most five
+        assert len(few[0]) < 50 < 5 * 50 < len(many[0])
+        case.check()
 
 
 class _Mean(PrivateEstimator):

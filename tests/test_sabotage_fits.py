@@ -7,6 +7,7 @@ import pytest
 import test_class_norms
 import test_dp_pca
 import test_image_features
+import test_noninterference
 import test_subclusters
 from _fits import (
     FITS,
@@ -29,7 +30,7 @@ from skdpgen.data import labels as _array_labels
 from skdpgen.data import scaling as _scaling
 from skdpgen.mechanisms import _selection as selection
 from skdpgen.mixture import _em
-from skdpgen.nn import DPNet
+from skdpgen.nn import DPNet, _wavelets
 from skdpgen.synthesizers import _array_model, _frame_model, _image_features, _p3gm
 from skdpgen.tabular import _learning as learning
 
@@ -76,6 +77,10 @@ FEATURES = [
 ]
 FEATURES_JOINED = Claim(
     test_image_features.test_a_joining_image_leaves_the_features_of_the_others_and_adds_its_own_moments_alone, 3, False
+)
+FEATURES_EXACT = Claim(test_image_features.test_no_sum_of_exact_features_is_rounded, (9, 6, 2))
+FEATURES_APART = Claim(
+    test_noninterference.test_the_exact_row_count_does_not_decide_which_moments_of_features_are_released
 )
 SEEDED = "type(make_noise_generator())('seeded', seed=self.random_state or 0)"
 UNPACKED = "$released = unpack_moments(add_gaussian($sums, $noise, $rng, $neighboring), $rest)"
@@ -238,6 +243,19 @@ MUTANTS = [
             _image_features.feature_moments,
             ("$query($rest, l2_bound=$radius)", "$query($rest, l2_bound=100 * $radius)"),
         ),
+    ),
+    (
+        "moduli that are summed unrounded",
+        [FEATURES_EXACT],
+        (
+            _wavelets.WaveletFeatures.forward,
+            ("self._averages(_round($moduli) if $exact else $moduli, 2)", "self._averages($moduli, 2)"),
+        ),
+    ),
+    (
+        "the exact row count decides which moments of features are released",
+        [FEATURES_APART],
+        (_image_features.refine_images, ("$4 >= $least", "len($1) >= $least")),
     ),
     (
         "features less their mean over the rows",

@@ -95,6 +95,20 @@ def test_wavelet_features_are_averages_of_an_image_and_of_its_moduli(rng, shape,
                 np.testing.assert_allclose(own[1 + i], average(moduli, 2, *n_averages), atol=2e-3)
 
 
+@pytest.mark.parametrize("shape", [(4, 5), (28, 28), (9, 6, 2)])
+def test_no_sum_of_exact_features_is_rounded(rng, shape):
+    """All are whole numbers of one step, as pixels, moduli and averages are: below 2**53, the order changes none."""
+    rows = torch.from_numpy(rng.random((5, int(np.prod(shape)))))
+    module = WaveletFeatures(shape)
+    steps = module(rows, exact=True).numpy() * 2.0**40
+    np.testing.assert_array_equal(steps, np.rint(steps))
+    assert np.abs(steps).max() < 2.0**53
+    assert (module(rows).numpy() * 2.0**40 % 1).any()  # others are not
+    # of the largest values that there are, in one direction and the other
+    largest = module(torch.ones_like(rows), exact=True).numpy() * 2.0**40
+    np.testing.assert_array_equal(largest, np.rint(largest))
+
+
 @pytest.mark.parametrize("apart", [True, False])
 @pytest.mark.parametrize("joined", [1, 3, 17])
 def test_a_joining_image_leaves_the_features_of_the_others_and_adds_its_own_moments_alone(rng, joined, apart):
