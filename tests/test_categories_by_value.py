@@ -118,6 +118,12 @@ def _net_classes(labels):
     return repr(DPNetClassifier(50.0, bounds=(-1, 1), steps=2).fit(rows, labels).classes_)
 
 
+def _label_facts(labels):
+    rows = np.random.default_rng(0).uniform(-1, 1, (len(labels), 2))
+    fitted = MomentSynthesizer(50.0, bounds=(-1, 1)).fit(rows, labels)
+    return repr(fitted.model_.codec.labels), str(np.asarray(fitted.sample(3)[1]).dtype)
+
+
 def _moment_levels(labels):
     frame = pd.DataFrame({"a": labels, "b": ["u", "v"] * (len(labels) // 2)})
     return repr(MomentSynthesizer(50.0).fit(frame).model_.codec.encoder.schema_["a"].categories)
@@ -129,6 +135,11 @@ def _object(first, rest=(1, 7)):
 
 def _category(last, categories=None):
     return pd.Series(pd.Categorical([1, 2] * (N // 2 - 1) + [2, last], categories=categories))
+
+
+def _texts(last):
+    """An array of numpy, whose dtype holds the length of the longest text."""
+    return np.array(["a", "b"] * (N // 2 - 1) + ["a", last])
 
 
 def _floats(first):
@@ -149,6 +160,8 @@ PAIRS = {
     "a mixture, a rare class": (_mixture_classes, _category(2), _category(1.5)),
     "a mixture, an unused category": (_mixture_classes, _category(2, [1, 2]), _category(2, [1, 2, "c"])),
     "a mixture, a large integer": (_mixture_classes, _object(-1, (-1, 3)), _object(2**63, (-1, 3))),
+    "labels, the length of a rare text": (_label_facts, _texts("b"), _texts("the text of one row alone")),
+    "a mixture, the length of a rare text": (_mixture_classes, _texts("b"), _texts("the text of one row alone")),
     "DP-MERF, a rare class": (_merf_classes, _category(2), _category(1.5)),
     "a classifier, the sign of zero": (_net_classes, _floats(0.0), _floats(-0.0)),
 }

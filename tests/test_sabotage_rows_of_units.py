@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
+import test_categories_by_value as labels_by_value
 import test_construction as constructed
 import test_rows_per_unit as learned
 import test_schema as schemas
 import test_units as bounded
 from _sabotage import Claim, assert_caught, mutant_ids
 
-from skdpgen.data import units
+from skdpgen.data import labels, units
 from skdpgen.tabular import _construction_steps, _schema
 
 CHUNKS = [
@@ -28,6 +29,7 @@ SHOWN = Claim(
     "sorted by 'id' at the first pass",
 )
 GAPS = Claim(constructed.test_what_stands_for_a_missing_value_follows_from_its_row_alone, ("came <= left",))
+LONGEST = Claim(labels_by_value.test_a_row_changes_no_type_of_what_is_released, "labels, the length of a rare text")
 LISTED = Claim(schemas.test_what_the_dtype_of_a_column_lists_is_private_in_every_order, "text", True)
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
@@ -71,6 +73,11 @@ MUTANTS = [
             _construction_steps.Gap.encode,
             ("np.where($missing, $nearest, $gap)", "np.where($missing, np.nansum($gap), $gap)"),
         ),
+    ),
+    (
+        "the length of the longest label",
+        [LONGEST],
+        (labels.check_labels, ("$dtype.kind in 'biuf'", "$dtype.kind in 'biufU'")),
     ),
     (
         "the categories of an ordered dtype as declared",
