@@ -22,6 +22,7 @@ import test_noise_and_plan
 import test_one_hot
 import test_privacy_card
 import test_risk
+import test_units_of_ledgers
 from _fits import (
     class_first_moments_sensitivity_is_attained_and_not_exceeded,
     the_sum_is_that_of_clipped_gradients,
@@ -122,6 +123,7 @@ NAN = {
     for path in ("fast", "vmap")
 }
 BATCH_SIZES = Claim(test_loader.test_batch_sizes_vary_as_poisson_sampling_says)
+RATE = Claim(test_loader.test_a_plan_is_sampled_at_its_rate_to_the_last_digit, 300 / 63_000, None)
 INDEPENDENT = Claim(test_loader.test_inclusion_is_independent_of_record_and_step)
 WHOLE_BATCHES = Claim(test_loader.test_large_batches_come_whole_in_chunks_of_one_shape)
 EMPTY_BATCHES = Claim(test_loader.test_empty_batches_are_steps)
@@ -133,6 +135,9 @@ CLONES = [
     Claim(test_accountant.test_pipelines_and_grid_searches_charge_the_same_books),
 ]
 CARD_DIGEST = Claim(test_privacy_card.test_any_changed_field_breaks_the_digest)
+CARD_UNIT = Claim(
+    test_units_of_ledgers.test_no_words_are_added_to_who_a_card_protects, "", ", and all of their relatives"
+)
 CARD_FIGURES = Claim(test_privacy_card.test_a_smaller_epsilon_or_more_noise_than_ran_is_caught)
 CARD_DELTA = Claim(
     test_privacy_card.test_the_figures_of_a_fit_are_those_at_the_delta_that_stands_beside_them, "epsilon"
@@ -428,6 +433,11 @@ MUTANTS = [
         (PoissonLoader.__iter__, ("$plan.sampling_rate", "2 * $plan.sampling_rate")),
     ),
     (
+        "a rate rounded to three digits",
+        [RATE],
+        (PoissonLoader.__iter__, ("$plan.sampling_rate", "round($plan.sampling_rate, 3)")),
+    ),
+    (
         "sampling at the square of the rate",
         [INDEPENDENT],
         (
@@ -501,6 +511,11 @@ MUTANTS = [
         "card edited, digest not checked",
         [CARD_DIGEST],
         (PrivacyCard.verify, ("$card['digest'] != digest($content)", "False")),
+    ),
+    (
+        "words added to who a card protects",
+        [CARD_UNIT],
+        (_card._check_unit, ("re.fullmatch($words, $1)", "re.match($words, $1)")),
     ),
     (
         "card edited, epsilon not recomputed",

@@ -45,6 +45,11 @@ MUTANTS = [
         ),
     ),
     ("another past accepted", [PAST], (FileLedger._rows, ("$then != $seen.hash", "False"))),
+    (
+        "a part of a head taken for the whole",
+        [ROLLBACK],
+        (FileLedger.verify, ("$hashes[int($length)] != $noted", "not $hashes[int($length)].startswith($noted)")),
+    ),
     ("what was seen is forgotten", [ROLLBACK, PAST], (FileLedger._remember, ("self._seen = $now", "pass"))),
     ("stated sums believed", [SUMS], (ledger_records.agree, ("all($agree)", "True or all($agree)"))),
     ("the rule not replayed", [OVER], (ledger_records.replay, ("$rule.check", "lambda *_: None"))),

@@ -89,6 +89,9 @@ def test_a_ledger_put_back_to_an_earlier_state_is_refused():
         # one that has not seen the later state can only be told of it
         fresh = PrivacyAccountant(ledger=path)
         assert fresh.verify(head)["charges"] == 2
+        for part in (head[:2], head[:30], head[:-1], f"{head}0", head.upper(), f"0{head}", f"1:{later[2:]}", ":", ""):
+            with pytest.raises(LedgerError, match="never had the head"):
+                fresh.verify(part)
         with pytest.raises(LedgerError, match="never had the head 3:"):
             fresh.verify(later)
 

@@ -126,6 +126,12 @@ def test_a_card_whose_unit_is_not_that_of_its_charges_is_refused(unit, change):
         _rewritten(_card(unit), change).verify()
 
 
+@pytest.mark.parametrize(("before", "after"), [("", ", and all of their relatives"), ("", "\n"), ("perhaps ", "")])
+def test_no_words_are_added_to_who_a_card_protects(before, after):
+    with pytest.raises(ValueError, match="the charges of the fit protect all rows of one patient"):
+        _rewritten(_card(), lambda content: content.update(unit=f"{before}{content['unit']}{after}")).verify()
+
+
 def test_a_card_of_a_ledger_with_two_units_is_refused():
     def mixed(content):
         other = {**content["ledger"]["charges"][0], "batch": 2}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
+from skdpgen._types import BoundedUnit
 from skdpgen.dpsgd import DPSGDPlan, PoissonLoader, poisson_batches
 from skdpgen.utils.noise import make_noise_generator
 
@@ -51,6 +54,19 @@ def test_inclusion_is_independent_of_record_and_step():
     assert abs((centred[1:] * centred[:-1]).mean()) < 5 * rate * (1 - rate) / (n * steps) ** 0.5
     assert abs((centred[:, 1:] * centred[:, :-1]).mean()) < 5 * rate * (1 - rate) / (n * steps) ** 0.5
     assert abs(taken.mean() - rate) < 5 * se / n**0.5
+
+
+@pytest.mark.parametrize("unit", [None, BoundedUnit("person", 1)], ids=["rows", "units"])
+@pytest.mark.parametrize("rate", [300 / 63_000, 0.0012345, 0.98765])
+def test_a_plan_is_sampled_at_its_rate_to_the_last_digit(rate, unit):
+    n = 100_000
+    plan = make_plan(rate, steps := math.ceil(400 / (n * rate)) * 100, n, unit=unit, max_physical_batch=8192)
+    units = None if unit is None else np.arange(n)
+    loader = PoissonLoader(np.zeros((n, 1), np.float32), plan=plan, rng=make_noise_generator("fast"), units=units)
+    taken = sum(int(chunk.mask.sum()) for batch in loader for chunk in batch)
+    expected = steps * n * rate
+    assert abs(taken - expected) < 5 * (expected * (1 - rate)) ** 0.5
+    assert abs(round(rate, 3) - rate) * steps * n > 10 * (expected * (1 - rate)) ** 0.5  # a rounded rate would show
 
 
 @pytest.mark.parametrize(("n", "rate"), [(0, 0.5), (1, 0.3), (3, 0.999), (5, 1.0), (100_000, 1e-6), (7, 1e-300)])
