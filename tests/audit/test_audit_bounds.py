@@ -108,6 +108,16 @@ def test_the_bound_by_errors_alone_holds_at_its_confidence():
     at_most_five_percent(failures_of_counts(bound, 2.0, error, error, 60), 20_000)
 
 
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
+def test_the_bound_by_errors_alone_holds_where_delta_gives_the_canary_away(epsilon):
+    """With chance delta the canary is published, and else randomised response answers: (epsilon, delta)-DP, exactly."""
+    delta, answers = 0.1, 1 / (1 + math.exp(epsilon))
+    bound = lambda alarms, misses, n: epsilon_from_counts(alarms, misses, n, delta)  # noqa: E731
+    # one test believes what is published alone, the other one believes the answers too
+    at_most_five_percent(failures_of_counts(bound, epsilon, 0.0, 1 - delta, 200), 20_000)
+    at_most_five_percent(failures_of_counts(bound, epsilon, answers, (1 - delta) * answers, 200), 20_000)
+
+
 def test_the_bound_by_guesses_holds_where_delta_gives_canaries_away():
     """With chance m delta / r all of r guesses are right: delta-DP of each of m canaries, and epsilon is 0."""
     m, r, delta, repetitions = 1000, 10, 1e-3, 4000

@@ -71,6 +71,11 @@ MUTANTS = [
         ),
     ),
     (
+        "errors alone without their delta",
+        [Claim(bounds.test_the_bound_by_errors_alone_holds_where_delta_gives_the_canary_away, 0.0)],
+        (_bounds.epsilon_from_counts, ("(1 - $miss - $4) / $alarm", "(1 - $miss) / $alarm")),
+    ),
+    (
         "two error bounds at the confidence of one",
         [
             Claim(bounds.test_error_bounds_of_both_sides_hold_together),
