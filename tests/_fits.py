@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pytest
 import torch
 from _claims import assert_sensitivity
 from _private_values import find_private
-from _sabotage import Audit, quietly
+from _sabotage import Audit, everywhere, quietly
 from sklearn.base import clone
 
 from skdpgen import (
@@ -30,11 +31,13 @@ from skdpgen import (
     PrivacyUnit,
     PriVAESynthesizer,
 )
+from skdpgen.data import frames as _frames
 from skdpgen.dpsgd import ClippedSum, LossModule
 from skdpgen.exceptions import BudgetExceededError
 from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.mechanisms import class_first_moments, class_moments
 from skdpgen.nn import DPNet, DPNetClassifier, P3GMModule, PartitionedVAEModule, PriVAEModule
+from skdpgen.synthesizers import _array_model, _pategan
 from skdpgen.tabular import Categorical, Numeric, Schema
 
 N = 1009  # prime: no public size is equal to it, or to a multiple
@@ -278,6 +281,32 @@ def nothing_private_is_kept(name):
         derived = (np.clip(X, lower, upper) - offset) / scale
     found = find_private(fitted, frame, *data[1:], derived=derived, count_is_public=public)
     assert not found, "\n".join(found)
+
+
+# Functions that decide by a number of rows what is released, and a fit that asks each of them.
+DECISIONS = {
+    "hides_shapes": (_array_model, "arrays"),
+    "plan_bins": (_frames, "frame"),
+    "prefers_scores": (_frames, "frame, moments"),
+    "correlation_over_noise": (_frames, "frame, grouped levels"),
+    "most_rows": (_pategan, "arrays, votes"),
+}
+
+
+def decisions_are_by_the_released_row_count(decision):
+    """What is released never follows from the exact number of rows, whichever way it decides."""
+    module, name = DECISIONS[decision]
+    asked, decide = [], getattr(module, decision)
+
+    def observed(row_count, *args, **options):
+        asked.append(float(row_count))
+        return decide(row_count, *args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        everywhere(patch, decide, observed)
+        _fit(name)
+    assert asked
+    assert float(N) not in asked
 
 
 def fits_under_one_seed_differ(name):

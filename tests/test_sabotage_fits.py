@@ -8,14 +8,17 @@ import test_class_norms
 import test_dp_pca
 import test_image_features
 import test_noninterference
+import test_scaling_blocks
 import test_subclusters
 from _fits import (
+    DECISIONS,
     FITS,
     POOR,
     a_category_of_one_record_is_not_told,
     a_clone_charges_the_same_books,
     a_poor_release_is_made_once,
     a_refused_fit_releases_nothing,
+    decisions_are_by_the_released_row_count,
     fits_under_one_seed_differ,
     ledger_is_what_ran,
     nothing_private_is_kept,
@@ -28,6 +31,7 @@ from skdpgen._base import PrivateEstimator
 from skdpgen.data import frames as _frames
 from skdpgen.data import labels as _array_labels
 from skdpgen.data import scaling as _scaling
+from skdpgen.data.arrays import ArrayCodec
 from skdpgen.mechanisms import _selection as selection
 from skdpgen.mixture import _em
 from skdpgen.nn import DPNet, _wavelets
@@ -243,6 +247,11 @@ MUTANTS = [
             _image_features.feature_moments,
             ("$query($rest, l2_bound=$radius)", "$query($rest, l2_bound=100 * $radius)"),
         ),
+    ),
+    (
+        "images filtered by sums that are rounded",
+        [Claim(test_scaling_blocks.test_images_are_filtered_by_sums_that_are_not_rounded)],
+        (ArrayCodec.encode, ("exact_product($scaled, self.lowpass)", "$scaled @ self.lowpass")),
     ),
     (
         "moduli that are summed unrounded",
@@ -539,6 +548,16 @@ MUTANTS = [
         ),
     ),
     (
+        "shapes of classes hidden by the exact row count",
+        [Claim(decisions_are_by_the_released_row_count, "hides_shapes")],
+        (_array_model._release_moments, ("hides_shapes($count, $rest)", "hides_shapes(len($1.X), $rest)")),
+    ),
+    (
+        "scores preferred by the exact row count",
+        [Claim(decisions_are_by_the_released_row_count, "prefers_scores")],
+        (_frames.FrameRows.learn, ("prefers_scores($count, $rest)", "prefers_scores(self.n_rows, $rest)")),
+    ),
+    (
         "exact row count used by sample of a mixture",
         [*_count("mixture"), *_kept("mixture")],
         (DPGaussianMixture._fit_em, ("$start", "self._n = len($1)")),
@@ -586,6 +605,11 @@ def test_sabotage_of_a_fit_is_caught(monkeypatch, mutant):
 @pytest.mark.parametrize("name", FITS)
 def test_ledger_is_what_ran(name):
     Claim(ledger_is_what_ran, name).holds_unpatched()
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+def test_decisions_are_by_the_released_row_count(decision):
+    Claim(decisions_are_by_the_released_row_count, decision).holds_unpatched()
 
 
 @pytest.mark.parametrize("name", [name for name in FITS if "net" not in name])  # whose sums are those of other fits

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skdpgen.data.arrays import lowpass_basis
+from skdpgen.data.arrays import ArrayCodec, lowpass_basis
 from skdpgen.data.scaling import RowScaling, _norms, learn_norm_bound
 from skdpgen.mechanisms import class_moments, exact_value
+from skdpgen.synthesizers._dp_merf import RandomFeatures
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.blocks import exact_product, map_blocks
 from skdpgen.utils.noise import make_noise_generator
@@ -83,6 +84,23 @@ def test_an_exact_product_does_not_hang_on_the_place_of_a_row(rng, shape):
         np.testing.assert_array_equal(image(more)[joined:], whole)
     order = rng.permutation(shape[0])
     np.testing.assert_array_equal(exact_product(X[:, order], matrix[order]), whole)
+
+
+def test_images_are_filtered_by_sums_that_are_not_rounded(rng):
+    """All are whole numbers of one step, below 2**53 of them: no order of additions shows."""
+    public = RowScaling(np.zeros(784), np.full(784, 255.0), 28.0)
+    encoded = ArrayCodec(public, image_shape=(28, 28), n_frequencies=14).encode(rng.uniform(0, 255, (50, 784)))
+    step = 2.0 ** (np.ceil(np.log2(np.abs(BASIS).max())) - 22 - 18)
+    np.testing.assert_array_equal(encoded / step, np.rint(encoded / step))
+    assert 784 * np.abs(BASIS).max() < step * 2.0**53
+
+
+def test_angles_of_an_embedding_do_not_hang_on_the_order_of_additions(rng):
+    X, frequencies = rng.uniform(-1, 1, (300, 104)), rng.standard_normal((104, 50))
+    whole = RandomFeatures(frequencies)(X)
+    for _ in range(5):
+        order = rng.permutation(104)
+        np.testing.assert_array_equal(RandomFeatures(frequencies[order])(X[:, order]), whole)
 
 
 def test_an_exact_product_keeps_the_scale_of_its_matrix(rng):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import test_scaling_blocks
 from _claims import RELATIONS, assert_noise_at_scale, assert_sensitivity
 from _fits import (
     a_category_of_one_record_is_not_told,
@@ -233,6 +234,11 @@ MUTANTS = [
                 "np.concatenate([np.cos($angles), np.sin($angles)], axis=1) / $angles.shape[1] ** 0.5 / 2",
             ),
         ),
+    ),
+    (
+        "angles that hang on the order of additions",
+        [Claim(test_scaling_blocks.test_angles_of_an_embedding_do_not_hang_on_the_order_of_additions)],
+        (RandomFeatures.__call__, ("exact_product($1, self.frequencies)", "$1 @ self.frequencies")),
     ),
     (
         "an embedding that was not paid",
