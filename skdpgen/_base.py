@@ -256,9 +256,9 @@ class PrivateEstimator(BaseEstimator):
     def _learned_unit(self, asked):
         """Return a unit of which the fit learns how many rows it uses; refused where it cannot."""
         raise ValueError(
-            f"max_rows_per_unit= is missing: how many rows of a unit {type(self).__name__} uses; synthesizers, "
-            "DPPCA and DPGaussianMixture can learn it. It is public, so choose it without these data; more rows need "
-            "more noise, and of a unit with more rows some are left out. Nothing was charged"
+            f"max_rows_per_unit= is missing: how many rows of a unit {type(self).__name__} uses, which does not learn "
+            "it. It is public, so choose it without these data; more rows need more noise, and of a unit with more "
+            "rows some are left out. Nothing was charged"
         )
 
     def _groups(self, groups):

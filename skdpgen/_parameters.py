@@ -64,7 +64,7 @@ class PrivacyUnit(ParameterObject):
         sampled. For arrays it is a name, and the identifiers are `groups` of `fit`. None: "unit", with `groups`.
     max_rows : int or None, default=None
         Rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public. None:
-        `max_rows_per_unit` of the estimator; where that is None too, synthesizers learn it from a part of the budget.
+        `max_rows_per_unit` of the estimator; where that is None too, it is learned from a part of the budget.
     weighting : {"rows", "units"}, default="rows"
         "rows" counts every row used, and the noise grows with `max_rows`. "units" counts every unit once, its rows in
         equal parts: the noise is that of one row, and the model is that of a random row of a random unit. Where a

@@ -24,6 +24,7 @@ from ..data.labels import (
     learn_classes,
     sorted_classes,
 )
+from ..data.rows_per_unit import OpenUnit, max_rows_phases, settle_ids
 from ..data.scaling import check_bounds, learn_scaling, scaling_phases
 from ..data.units import draw_key, keep_rows, read_groups, take_groups
 from ..dpsgd import DPSGDPlan
@@ -107,7 +108,8 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         DataFrame or in `groups` of `fit`. The column is not a feature. A `PrivacyUnit` also says how the rows of a unit
         count. None: one row.
     max_rows_per_unit : int or None, default=None
-        With units: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public.
+        With units: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public. None:
+        learned from a part of the budget, and released as `max_rows_per_unit_`.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise.
     device : str, default="cpu"
@@ -124,6 +126,8 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
     card_ : PrivacyCard
     classes_ : array of shape (n_classes,)
         Declared or released.
+    max_rows_per_unit_ : int
+        Declared or released; with units.
     module_ : torch module
         Trained, on the CPU.
     parameters_ : array of shape (n_parameters,)
@@ -237,10 +241,14 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         -----
         **Privacy.** The unit is one row with its class, or all rows of one `unit`, under `neighboring`. Charged before
         anything is released, as one composed event that costs (`epsilon`, `delta`): `steps` Poisson-sampled Gaussian
-        releases of clipped gradient sums; one Gaussian release for each of bounds and classes that is not declared
-        (classes also spend a tenth of `delta`), and one for the number of rows, or of units, where that is private.
+        releases of clipped gradient sums; one Gaussian release for each of bounds, classes and `max_rows_per_unit` that
+        is not declared (classes also spend a tenth of `delta`), and one for the number of rows, or of units, where that
+        is private.
         """
         return self._fit(X, y, groups)
+
+    def _learned_unit(self, asked):
+        return OpenUnit.of(asked.label, asked.weighting)
 
     def _prepare(self, X, y, accountant, groups=None):
         validate_data(self, y=_not_none(y), skip_check_array=True)
@@ -252,15 +260,16 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         declared = None if self.classes is None else sorted_classes(list(self.classes))
         if declared is not None:
             declared_codes(y, declared)  # refuses other labels
-        phases = [*scaling_phases(self.bounds, 1.0, self._share("bounds"))]
+        share = self._share("bounds")
+        phases = [*max_rows_phases(self._unit, share), *scaling_phases(self.bounds, 1.0, share)]
         if declared is None:
-            phases.append(Phase("classes", self._share("bounds")))
+            phases.append(Phase("classes", share))
         if accountant.neighboring == "add_or_remove_one" or ids is not None:
             phases.append(Phase("rows", _ROWS_SHARE))
         left = 1 - sum(phase.share for phase in phases)
         if left <= 0:
             raise ValueError(
-                f'"bounds": {self._share("bounds"):g} of budget_split leaves nothing for the network: lower it'
+                f'"bounds": {share:g} of budget_split leaves nothing for the network: lower it'
             )
         phases.append(Phase("network", left, steps=self.steps, sampling_rate=self.sampling_rate))
         # refuse, before the charge, a network that cannot be trained with any classes
@@ -279,10 +288,13 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
 
     def _complete(self, rows, plan, rng):
         X, y, bounds, declared, ids = rows
-        noise, relation, units, sizes = plan.noise_multipliers, plan.relation, None, None
+        noise, units, sizes = plan.noise_multipliers, None, None
         if ids is not None:
+            ids, plan = settle_ids(ids, plan, rng)
+            self.max_rows_per_unit_ = plan.unit.max_rows
             kept = keep_rows(ids, draw_key(rng))
             X, y, units, sizes = X[kept.rows], y[kept.rows], kept.codes, kept.unit_sizes
+        relation = plan.relation
         self.scaling_ = learn_scaling(X, bounds, 1.0, noise, rng, relation, unit_sizes=sizes)
         if declared is None:
             kept = learn_classes(y, noise["classes"], plan.extra_delta, rng, relation, unit_sizes=sizes)

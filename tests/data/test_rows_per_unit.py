@@ -35,7 +35,7 @@ from skdpgen.data.sources import MemorySource, open_source
 from skdpgen.data.units import UnitSource
 from skdpgen.exceptions import UtilityWarning
 from skdpgen.mechanisms import histogram_of_units
-from skdpgen.nn import DPNet, PartitionedVAEModule, PriVAEModule
+from skdpgen.nn import DPNet, DPNetClassifier, PartitionedVAEModule, PriVAEModule
 from skdpgen.tabular import Categorical, Numeric
 from skdpgen.testing import check_noninterference
 from skdpgen.utils.noise import make_noise_generator
@@ -184,6 +184,8 @@ NUMBERS = {
     "DP-PCA, two rounds": (DPPCA, {"n_components": 1, "centering": "two_round"}),
     "mixture": (DPGaussianMixture, {"n_components": 2, "n_iter": 2}),
     "one Gaussian": (DPGaussianMixture, {"n_components": 1}),
+    "classifier": (DPNetClassifier, {**_STEPS, "classes": (0, 1)}),
+    "classifier, classes learned": (DPNetClassifier, {**_STEPS, "bounds": None}),
 }
 
 
@@ -193,16 +195,17 @@ def test_estimators_of_numbers_learn_it_first_and_use_it(i, name):
     estimator, own = NUMBERS[name]
     weighting, relation = WEIGHTINGS[i % 2], NEIGHBORING[i // 2 % 2]
     frame, k = _visits()[["pid", "a"]].assign(b=1.0), {"rows": 3, "units": 8}[weighting]
-    how = {"unit": PrivacyUnit("pid", weighting=weighting), "neighboring": relation, "bounds": (-4, 4)}
-    made = estimator(epsilon=30.0, **how, **own)
-    assert next(phase.label for phase in made.plan(frame).phases) == "unit_rows"
-    made.fit(frame)
+    how = {"unit": PrivacyUnit("pid", weighting=weighting), "neighboring": relation, "bounds": (-4, 4), **own}
+    rows = (frame, (frame["a"] > 0).astype(int)) if estimator is DPNetClassifier else (frame,)
+    made = estimator(epsilon=30.0, **how)
+    assert next(phase.label for phase in made.plan(*rows).phases) == "unit_rows"
+    made.fit(*rows)
     assert made.max_rows_per_unit_ == k
     assert made.card_["unit"].startswith(f"all rows of one pid, at most {k} of them used")
     assert f"most rows used of one unit: {k}, learned by this fit" in "".join(made.card_["public_assumptions"])
     made.card_.verify()
-    declared = estimator(epsilon=30.0, max_rows_per_unit=k, **how, **own)
-    assert declared.fit(frame).max_rows_per_unit_ == k
+    declared = estimator(epsilon=30.0, max_rows_per_unit=k, **how)
+    assert declared.fit(*rows).max_rows_per_unit_ == k
     assert "unit_rows" not in declared.accountant_.charges[0].label
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,9 +13,11 @@ from skdpgen import PrivacyUnit
 from skdpgen._types import BoundedUnit
 from skdpgen.accounting import PrivacyAccountant
 from skdpgen.dpsgd import DPSGDPlan
-from skdpgen.exceptions import InvalidInputError, PrivacyLeakWarning
-from skdpgen.nn import DPNetClassifier
+from skdpgen.data.rows_per_unit import OpenUnit
+from skdpgen.exceptions import InvalidInputError, PrivacyLeakWarning, UtilityWarning
+from skdpgen.nn import DPNetClassifier, _classifier
 from skdpgen.testing import check_noninterference, seeded_noise
+from skdpgen.utils.watching import watch_releases
 
 X, Y = load_digits(return_X_y=True)
 GROUPS = np.repeat(np.arange(len(X)), np.resize([1, 1, 3, 2, 1], len(X)))[: len(X)]
@@ -48,18 +52,50 @@ def test_learned_bounds_and_classes_follow_the_unit():
     assert set(model.classes_) <= set(range(10))
 
 
-def test_at_most_k_rows_of_a_unit_are_used(monkeypatch):
+def _rows_of_a_training(monkeypatch, model, groups):
+    """The rows that a fit trains on, the number of the unit of each, and what else it releases, with its noise."""
     from skdpgen.nn import DPNet
 
-    seen = []
+    seen, released = [], []
     monkeypatch.setattr(DPNet, "fit", lambda self, X, y, groups: seen.append((X, groups)) or self.initialize())
     monkeypatch.setattr(DPNet, "noise_description_", "none", raising=False)
     monkeypatch.setattr(DPNet, "noise_private_", True, raising=False)
-    groups = np.repeat(np.arange(40), 45)[: len(X)]
-    DPNetClassifier(10.0, unit="writer", **FACTS).fit(X, Y, groups=groups)
+    with watch_releases(lambda value, sd, kind: released.append(float(np.max(sd)))):
+        model.fit(X, Y, groups=groups)
     ((rows, codes),) = seen
+    return rows, codes, released
+
+
+def test_at_most_k_rows_of_a_unit_are_used(monkeypatch):
+    groups = np.repeat(np.arange(40), 45)[: len(X)]
+    rows, codes, _ = _rows_of_a_training(monkeypatch, DPNetClassifier(10.0, unit="writer", **FACTS), groups)
     assert (np.bincount(codes) == 3).all()
     assert len(rows) == 3 * 40
+
+
+def test_as_many_rows_of_a_unit_are_used_as_were_learned_and_the_noise_is_for_so_many(monkeypatch):
+    groups = np.arange(len(X)) // 6  # six rows each: most units have more than are used
+    groups[: 6 * 240] = np.repeat(np.arange(1000, 1000 + 6 * 60), 4)  # of 8 units in 10 all rows are used: four each
+    model = DPNetClassifier(10.0, unit="writer", **{**FACTS, "max_rows_per_unit": None})
+    noise = model.plan(X, Y, groups=groups).noise_multipliers
+    rows, codes, released = _rows_of_a_training(monkeypatch, model, groups)
+    assert model.max_rows_per_unit_ == 5
+    assert len(rows) == np.minimum(np.unique(groups, return_counts=True)[1], 5).sum() < len(X)
+    assert released == pytest.approx([noise["unit_rows"], 5 * noise["rows"]])
+
+
+def test_rows_beyond_the_learned_number_are_caught(monkeypatch):
+    shipped = _classifier.settle_ids
+    monkeypatch.setattr(_classifier, "settle_ids", lambda ids, *rest: (ids, shipped(ids, *rest)[1]))
+    with pytest.raises(AssertionError):
+        test_as_many_rows_of_a_unit_are_used_as_were_learned_and_the_noise_is_for_so_many(monkeypatch)
+
+
+def test_noise_of_one_row_for_a_learned_number_is_caught(monkeypatch):
+    shipped = OpenUnit.closed
+    monkeypatch.setattr(OpenUnit, "closed", lambda unit, k=5: replace(shipped(unit, k), weighting="units"))
+    with pytest.raises((AssertionError, ValueError)):
+        test_as_many_rows_of_a_unit_are_used_as_were_learned_and_the_noise_is_for_so_many(monkeypatch)
 
 
 def test_a_unit_needs_identifiers_before_the_charge():
@@ -69,8 +105,6 @@ def test_a_unit_needs_identifiers_before_the_charge():
         model.fit(X, Y)
     with pytest.raises(InvalidInputError, match="lacks an identifier"):
         model.fit(X, Y, groups=np.where(GROUPS == 3, np.nan, GROUPS))
-    with pytest.raises(ValueError, match="max_rows_per_unit"):
-        DPNetClassifier(1.0, accountant=accountant, unit="writer").fit(X, Y, groups=GROUPS)
     assert not accountant.charges
 
 
@@ -112,11 +146,12 @@ def test_a_charge_for_units_covers_no_training_on_rows():
 
 
 @pytest.mark.slow
-def test_a_person_moves_no_release_of_a_classifier_by_more_than_it_claims():
+@pytest.mark.parametrize("most", [3, None])
+def test_a_person_moves_no_release_of_a_classifier_by_more_than_it_claims(most):
     """The person who joins has a class and values that nobody else has, and more rows than are used."""
     rng, sets = np.random.default_rng(0), []
     for words, ids, scale in ((["a", "b"], rng.integers(0, 40, 90), 1), (["b", "c"], 50 + np.arange(40) // 2, 0.1)):
         sets.append((scale * rng.random((len(ids), 3)), rng.choice(np.array(words, dtype=object), len(ids)), ids))
     joining = 50 * rng.random((5, 3)), np.array(["a", "alone", "a", "alone", "a"], dtype=object), np.full(5, 999)
-    short = {"hidden_layer_sizes": (4,), "sampling_rate": 0.5, "steps": 2, "max_rows_per_unit": 3, "random_state": 0}
+    short = {"hidden_layer_sizes": (4,), "sampling_rate": 0.5, "steps": 2, "max_rows_per_unit": most, "random_state": 0}
     check_noninterference(DPNetClassifier(60.0, **short), *sets, rows=joining)
