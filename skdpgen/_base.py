@@ -31,7 +31,7 @@ from .utils.validation import (
     python_value,
 )
 
-__all__ = ["DEFAULT_DELTA", "PRIVACY_CONSTRAINTS", "PrivateEstimator"]
+__all__ = ["DEFAULT_DELTA", "MOST_ROWS", "PRIVACY_CONSTRAINTS", "PrivateEstimator"]
 
 # That of the tables of P3GM, PriVAE and DP2-VAE, and of our benchmarks.
 DEFAULT_DELTA = 1e-5
@@ -45,6 +45,8 @@ PRIVACY_CONSTRAINTS = {
     "random_state": [Interval(Integral, 0, 2**32 - 1, closed="both"), np.random.RandomState, None],
 }
 
+# How the card states the number of rows of a unit.
+MOST_ROWS = "most rows used of one unit"
 # Share of delta for the thresholds of learned names: at epsilon 1 the noise is less than 1 % larger without a tenth.
 _THRESHOLD_SHARE = 0.1
 # What scikit-learn stores on an estimator for its caller, and copies to clones: set_output, routing, callbacks.
@@ -350,7 +352,7 @@ class PrivateEstimator(BaseEstimator):
         if plan.unit is not None:
             learned = ", learned by this fit" * (self._asked_unit.max_rows is None)
             of_units = [
-                f"most rows used of one unit: {plan.unit.max_rows}{learned}; which rows belong to one unit is as "
+                f"{MOST_ROWS}: {plan.unit.max_rows}{learned}; which rows belong to one unit is as "
                 f"{plan.unit.name!r} says"
             ]
             if self._asked_unit.missing == "own":

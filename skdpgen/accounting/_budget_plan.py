@@ -283,10 +283,12 @@ def _phases(plan, n_rows):
         search = any(row.repeated is not None for row in plan.releases)
         # of a search, a run is one of its candidates or the score, and each has separate shares
         whole = 1.0 if search else math.fsum(phase.share for phase in plan.phases)
-        for phase in plan.phases:
+        # the releases before the runs of a search come first
+        before = sum(row.repeated is None for row in plan.releases) if search else len(plan.phases)
+        for k, phase in enumerate(plan.phases):
             share, noise = phase.share / whole, plan.noise_multipliers[phase.label]
             signal = n_rows * (phase.sampling_rate or 1.0) if phase.signal is None else phase.signal
-            label = f"run may be: {phase.label}" if search else phase.label
+            label = phase.label if k < before else f"run may be: {phase.label}"
             yield _phase(name, label, share, phase.steps, phase.sampling_rate, noise, signal)
         return
     for row in plan.releases:  # a plan without phases; of a search, each alternative of a run

@@ -202,7 +202,7 @@ class Reservation:
         return all(row.mechanism != "non_private" for row in self._charge.releases)
 
     def _distribution(self):
-        rows = self._charge.releases
+        rows = [row for row in self._charge.releases if row.repeated is not None]
         single = len(rows) == 1 and rows[0].count == 1 and isinstance(rows[0].repeated, Repetition)
         return (rows[0].repeated.runs, rows[0].repeated.mean) if single else None
 

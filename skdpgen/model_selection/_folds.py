@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..data.rows_per_unit import settle_ids
 from ..data.units import draw_key, keep_rows, read_groups, take_groups
 from ..utils.validation import is_extension, num_samples
 
@@ -53,6 +54,11 @@ class SearchRows:
         named = len(self._ids.values)
         self._codes = np.where(absent, named + np.cumsum(absent) - 1, self._ids.codes)
         self.n_units = named + int(absent.sum())
+
+    def settle(self, plan, rng):
+        """Learn how many rows of a unit are used, where that is not declared; return the plan with the number."""
+        self._ids, plan = settle_ids(self._ids, plan, rng)
+        return plan
 
     def first(self, n):
         """Return the first rows, as arguments of `fit`."""

@@ -16,10 +16,11 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
-from .._parameters import read_unit
+from .._parameters import read_unit, share_of
 from ..accounting import FitPlan, Phase, gaussian_event, gaussian_mu, non_private_event, repeat_and_select_event
-from ..accounting._events import releases
+from ..accounting._events import event_of, releases
 from ..accounting._reservation import calibrate_by_rdp, plan_at
+from ..data.rows_per_unit import OpenUnit, max_rows_phases
 from ..exceptions import InvalidInputError
 from ..tabular._formats import type_of_objects
 from ..utils.noise import public_noise
@@ -127,6 +128,8 @@ class PlansSearch:
         schema, column = known.get("schema"), read_unit(known).name
         if self._unit is not None and schema is not None and column in schema:  # a run has the identifiers apart
             candidate.set_params(schema=schema.select([name for name in schema if name != column]))
+        if isinstance(self._unit, OpenUnit):  # until it is learned, the largest number that may be
+            candidate.set_params(max_rows_per_unit=self._unit.max_rows)
         if "progress" in given:  # bars on a terminal would show the number of runs
             candidate.set_params(progress=False)
         return candidate
@@ -227,8 +230,13 @@ class PlansSearch:
         # each run may fail by the thresholds of its fit, and there are mean_runs of them on average
         extras = [request.extra_delta_share * delta / search.mean_runs for request in requests]
         extra, private_score = search.mean_runs * max(extras), self.public_data is None
-        label = f"PrivateSearchCV: {type(self.estimator).__name__}, {len(requests)} candidates"
         asked = accountant.epsilon if self.epsilon is None else self.epsilon
+        # once, before the runs, all of which use as many rows of a unit; its share is relative to that of a run
+        before = max_rows_phases(self._unit, share_of(None, "bounds"))
+        label = f"PrivateSearchCV: {type(self.estimator).__name__}, {len(requests)} candidates"
+        if before:  # the ledger names each of several releases, in this order
+            names = [phase.label for phase in before]
+            label = f"PrivateSearchCV: {', '.join(names)}, {len(requests)} candidates of {type(self.estimator).__name__}"
         # the order that decides most of the cost; for Gaussian phases it does not matter
         alpha = 1 + math.sqrt(2 * math.log(1 / delta)) / gaussian_mu(min(asked, 1e3), delta)
 
@@ -240,7 +248,11 @@ class PlansSearch:
             if math.isinf(mu):
                 return non_private_event()
             score = [gaussian_event(1 / mu)] if private_score else []
-            return repeat_and_select_event([*(plan.event for plan in plans(mu)), *score], self.runs, search.mean_runs)
+            runs = repeat_and_select_event([*(plan.event for plan in plans(mu)), *score], self.runs, search.mean_runs)
+            return event_of((*releases_before(mu), *releases(runs)))
+
+        def releases_before(mu):
+            return [row for phase in before for row in releases(phase.event(phase.noise_multiplier(mu)))]
 
         if math.isinf(asked):
             mu, plan = (
@@ -256,9 +268,10 @@ class PlansSearch:
             mu, plan = calibrate_by_rdp(accountant, event, unit=self._unit, **terms)
         noise = None if not private_score else (0.0 if math.isinf(mu) else 1 / mu)
         search = search._replace(plans=plans(mu), score_noise=noise)
-        return search, self._with_phases(plan, search.plans, noise)
+        first = [(phase, 0.0 if math.isinf(mu) else phase.noise_multiplier(mu)) for phase in before]
+        return search, self._with_phases(plan, first, search.plans, noise)
 
-    def _with_phases(self, plan, candidates, score_noise):
+    def _with_phases(self, plan, before, candidates, score_noise):
         """Return the plan with the phases of each run, for `BudgetPlan`; a share is that of the run alone."""
         phases, multipliers = [], {}
 
@@ -266,6 +279,8 @@ class PlansSearch:
             phases.append(replace(phase, label=label))
             multipliers[label] = noise
 
+        for phase, noise in before:
+            add(phase, phase.label, noise)
         alike = {}
         for k, candidate in enumerate(candidates):
             alike.setdefault(candidate.phases, []).append(k)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
+from .._base import MOST_ROWS, PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._parameters import read_unit
 from .._types import UnitRelation
 from ..accounting._card import plain
@@ -24,7 +25,7 @@ from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
 from ..mechanisms import add_gaussian
 from ..utils.validation import HasMethods, Interval, StrOptions, fit_context, num_samples
 from ._folds import SearchRows, take
-from ._planning import FOLDS, PlansSearch, Search, list_candidates
+from ._planning import FOLDS, PlansSearch, Search, list_candidates, public_model
 from ._scoring import SCORES, bounded_score, held_terms, score_function, score_terms
 
 __all__ = ["PrivateSearchCV"]
@@ -177,6 +178,8 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         Noisy mean term of a record of the best run; exact on public data.
     cv_results_ : dict
         Only "params", the candidates: their scores are not released.
+    max_rows_per_unit_ : int
+        Rows of a unit that all runs use, declared or released; with units.
     accountant_, card_
         As in every estimator: one charge, one card.
 
@@ -188,8 +191,9 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
 
     A record is in the fit or in the score, not in both: a run costs the larger of the two, so the score adds nothing.
 
-    With `unit` of the estimator this holds for units: a unit is held out with all its rows. Of a unit held out at most
-    `max_rows` rows are scored; each counts 1, or with ``weighting="units"`` all of them together. A scorer sees rows
+    With `unit` of the estimator this holds for units: a unit is held out with all its rows. Where the estimator has no
+    `max_rows_per_unit`, the search learns it before the first run, by one more release in the same charge, and all runs
+    use it. Of a unit held out at most as many rows are scored; each counts 1, or with ``weighting="units"`` all of them together. A scorer sees rows
     without the column of identifiers.
 
     References
@@ -282,7 +286,8 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         -----
         **Privacy.** The unit is one row, or all rows of one `unit` of the estimator, under `neighboring`. Charged
         before anything is released: one repeat-and-select event, which costs (`epsilon`, `delta`) by Renyi differential
-        privacy. A run is one of: the fit of a candidate, or the Gaussian release of the score, each record, or each
+        privacy, together with one Gaussian release of how many rows of a unit are used, where that is not declared. A
+        run is one of: the fit of a candidate, or the Gaussian release of the score, each record, or each
         unit with all its rows, taking part in one of them.
         """
         with self._fitting():
@@ -292,6 +297,7 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
             rows = SearchRows(self.estimator, X, y, groups, self._unit)
             with Reservation(accountant) as reservation:
                 rng = self._charge(accountant, plan, reservation)
+                search, plan = self._settled(search, plan, rows, rng)
                 best, failure = self._search(search, reservation, rows, rng)
             if failure is not None:
                 raise failure
@@ -303,13 +309,7 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
     def _resolve_unit(self, groups):
         """Return the unit of the estimator, which is that of all runs and of the search."""
         resolve = getattr(self.estimator, "_resolve_unit", None)
-        unit = None if resolve is None else resolve(groups)
-        if isinstance(unit, OpenUnit):
-            raise ValueError(
-                "max_rows_per_unit= of the estimator is missing: all runs of a search, and its scores, use the same "
-                "number of rows of a unit, which is public. Nothing was charged"
-            )
-        return unit
+        return None if resolve is None else resolve(groups)
 
     @property
     def _asked_unit(self):
@@ -331,6 +331,19 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         return self._calibrated(search, requests, accountant)
 
     # ---- after the charge ------------------------------------------------------------------------
+    def _settled(self, search, plan, rows, rng):
+        """Learn how many rows of a unit all runs use, where that is not declared; return search and plan with it."""
+        if isinstance(plan.unit, OpenUnit):
+            plan = rows.settle(plan, rng)
+            self._unit = unit = plan.unit
+            for estimator in search.estimators:
+                estimator.set_params(max_rows_per_unit=unit.max_rows)
+            trial = public_model(search.estimators[0], rows.X, rows.y, plan.neighboring, True)
+            search = search._replace(plans=[replace(fit, unit=unit) for fit in search.plans], trial=trial)
+        if plan.unit is not None:
+            self.max_rows_per_unit_ = plan.unit.max_rows
+        return search, plan
+
     def _search(self, search, reservation, rows, rng):
         """Return (best run, None), or (None, the error to raise): nothing else of the runs remains."""
         try:
@@ -406,7 +419,9 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         inner, own_noise = estimator.card_, None
         if math.isfinite(plan.epsilon) and best.estimator is not search.trial and inner["noise"] != rng.description:
             own_noise = (inner["noise"], bool(inner["private"]))
-        assumptions = [*inner["public_assumptions"], *self._public_assumptions(search.candidates)]
+        # to a run the number of rows of a unit is declared, even where the search has learned it
+        stated = [text for text in inner["public_assumptions"] if not text.startswith(MOST_ROWS)]
+        assumptions = [*stated, *self._public_assumptions(search.candidates)]
         self._issue_card(plan, rng, assumptions, own_noise, inner["columns"], inner["declared"])
         # the model gets the accountant and the card of the search in place of those of one run
         estimator.set_params(epsilon=self.epsilon, delta=self.delta, neighboring=self.neighboring)

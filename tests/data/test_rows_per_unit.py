@@ -26,6 +26,7 @@ from skdpgen import (
     PrivateSearchCV,
     Schema,
 )
+from skdpgen._base import PrivateEstimator
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, UnitRelation
 from skdpgen.accounting import BudgetPlan
 from skdpgen.data import rows_per_unit
@@ -236,16 +237,19 @@ def test_what_it_costs_is_in_the_one_calibration():
     assert errors[0] / errors[1] == pytest.approx(5 / 3, rel=0.02)
 
 
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        PrivateSearchCV(MomentSynthesizer(unit="pid"), {"n_components": [1, 2]}, score_bounds=(-10, 0)),
-    ],
-)
-def test_where_it_cannot_be_learned_it_is_asked_for_before_the_charge(estimator):
+class _WithoutLearning(DPPCA):
+    """An estimator of a user's, which does not learn it."""
+
+    _learned_unit = PrivateEstimator._learned_unit
+
+
+def test_where_it_cannot_be_learned_it_is_asked_for_before_the_charge():
     accountant = PrivacyAccountant(1.0, unit="pid")
-    with pytest.raises(ValueError, match=r"max_rows_per_unit= .*is missing"):
-        estimator.set_params(accountant=accountant).fit(_visits()[["pid", "a"]])
+    pca = _WithoutLearning(unit="pid", bounds=(-4, 4))
+    for made in (pca, PrivateSearchCV(pca, {"n_components": [1, 2]}, score_bounds=(-10, 0))):
+        with pytest.raises(ValueError, match=r"max_rows_per_unit= .*is missing"):
+            made.set_params(accountant=accountant).fit(_visits()[["pid", "a"]])
+        pca.set_params(accountant=None)
     assert not accountant.entries
 
 

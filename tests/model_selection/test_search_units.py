@@ -15,12 +15,13 @@ from skdpgen import DPPCA, MomentSynthesizer, PrivacyAccountant, PrivacyUnit, Pr
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedUnit, UnitRelation
 from skdpgen.data import units
 from skdpgen.exceptions import InvalidInputError, PrivacyLeakWarning
-from skdpgen.model_selection import _folds, _private_search, _scoring
+from skdpgen.model_selection import _folds, _planning, _private_search, _scoring
 from skdpgen.model_selection._folds import SearchRows
 from skdpgen.model_selection._scoring import bounded_score
 from skdpgen.tabular import Categorical, Numeric
 from skdpgen.testing import check_noninterference
 from skdpgen.utils.noise import NoiseGenerator
+from skdpgen.utils.watching import watch_releases
 
 sys.path.append(str(Path(__file__).parents[1]))
 
@@ -32,9 +33,12 @@ UNIT = {"unit": "pid", "max_rows_per_unit": 2}
 GRID = {"n_components": [1, 2]}
 
 
-def _visits(n_units=300):
-    """Every second person has five rows, the others one."""
-    pid = np.repeat(np.arange(n_units), np.resize([5, 1], n_units))
+MANY = [*[5, 1] * 12, 9]  # rows of the units: 96 % have no more than 5
+
+
+def _visits(n_units=300, sizes=(5, 1)):
+    """Every second person has five rows, the others one; or as `sizes` says."""
+    pid = np.repeat(np.arange(n_units), np.resize(sizes, n_units))
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"pid": pid, "a": rng.normal(size=len(pid)), "c": rng.choice(list("xyz"), len(pid))})
     return frame.sample(frac=1, random_state=0, ignore_index=True)
@@ -85,6 +89,106 @@ def test_a_unit_is_in_the_fits_or_in_the_scores(monkeypatch, weighting, relation
     assert search.best_estimator_.card_ == search.card_
     assert [charge.unit for charge in search.accountant_.charges] == ["pid"]
     assert search.plan(frame).unit == BoundedUnit("pid", 2, weighting)
+
+
+@pytest.mark.parametrize(("weighting", "relation"), list(itertools.product(WEIGHTINGS, NEIGHBORING)))
+def test_a_search_learns_once_how_many_rows_of_a_unit_all_runs_use(monkeypatch, weighting, relation):
+    frame = _visits(3000, MANY)
+    frame["a"] = frame["pid"] / 1000 - 1.5
+    _fits, scores = _seen(monkeypatch)
+    used, scaled, released = [], [], []
+    shipped = _private_search.add_gaussian
+    monkeypatch.setattr(
+        _private_search,
+        "add_gaussian",
+        lambda query, noise, rng, relation: scaled.append(noise * query.sensitivity(relation))
+        or shipped(query, noise, rng, relation),
+    )
+    complete = MomentSynthesizer._complete
+
+    def _complete(self, rows, plan, rng):
+        used.append((self.max_rows_per_unit, plan.unit))
+        complete(self, rows, plan, rng)
+
+    monkeypatch.setattr(MomentSynthesizer, "_complete", _complete)
+    estimator = MomentSynthesizer(schema=VISITS, target="c", unit=PrivacyUnit("pid", weighting=weighting))
+    search = _search(estimator, neighboring=relation)
+    plan = search.plan(frame)
+    trials = len(used)
+    with watch_releases(lambda value, sd, kind: released.append(np.ravel(sd))):
+        search.fit(frame)
+    unit, sensitivity = BoundedUnit("pid", 5, weighting), {"add_or_remove_one": 1.0, "replace_one": 2**0.5}[relation]
+    # the first release is the histogram of units, and no run has another one
+    assert released[0] == pytest.approx(plan.noise_multipliers["unit_rows"] * sensitivity)
+    assert sum(len(sd) == len(released[0]) and (sd == released[0]).all() for sd in released) == 1
+    assert search.max_rows_per_unit_ == search.best_estimator_.max_rows_per_unit_ == 5
+    # the candidates were planned with the largest number; all runs have that which was released
+    assert used[: trials + 1] == [(89, BoundedUnit("pid", 89, weighting))] * (trials + 1)
+    assert set(used[trials + 1 :]) == {(5, unit)}
+    for scored in scores:
+        assert np.round(1000 * (scored["a"] + 1.5)).value_counts().max() == 5
+    score_noise = plan.noise_multipliers["score"] * (0.25 + 1 / 16) ** 0.5 * (5 if weighting == "rows" else 1)
+    if relation == "add_or_remove_one":
+        assert scaled == pytest.approx([score_noise] * len(scores), rel=2e-3)
+    # both are in the one charge
+    (charge,) = search.accountant_.charges
+    assert [row.mechanism for row in charge.releases] == ["gaussian", "repeat_and_select"]
+    assert charge.releases[0].noise_multiplier == plan.noise_multipliers["unit_rows"]
+    assert search.accountant_.epsilon_spent() == pytest.approx(5.0, rel=1e-3)
+    (stated,) = (text for text in search.card_["public_assumptions"] if "most rows used of one unit" in text)
+    assert stated.startswith("most rows used of one unit: 5, learned by this fit")
+    search.card_.verify()
+
+
+def _first_release_not_charged(patch):
+    shipped = _planning.event_of
+    patch.setattr(_planning, "event_of", lambda rows: shipped(rows[-1:]))
+
+
+def _first_release_twice(patch):
+    shipped = _folds.settle_ids
+    patch.setattr(_folds, "settle_ids", lambda *given: (shipped(*given), shipped(*given))[1])
+
+
+def _runs_with_other_numbers(patch):
+    shipped = MomentSynthesizer.set_params
+    patch.setattr(
+        MomentSynthesizer,
+        "set_params",
+        lambda self, **p: shipped(self, **{k: 89 if k == "max_rows_per_unit" else v for k, v in p.items()}),
+    )
+
+
+def _more_rows_scored_than_learned(patch):
+    shipped = _folds.settle_ids
+    patch.setattr(_folds, "settle_ids", lambda ids, *rest: (ids, shipped(ids, *rest)[1]))
+
+
+@pytest.mark.parametrize(
+    "sabotage",
+    [_first_release_not_charged, _first_release_twice, _runs_with_other_numbers, _more_rows_scored_than_learned],
+)
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_a_learned_number_that_weakens_the_protection_is_caught(monkeypatch, sabotage, weighting):
+    sabotage(monkeypatch)
+    with pytest.raises((AssertionError, RuntimeError, ValueError)):  # some are refused by the fit itself
+        test_a_search_learns_once_how_many_rows_of_a_unit_all_runs_use(monkeypatch, weighting, NEIGHBORING[0])
+
+
+@pytest.mark.parametrize("relation", NEIGHBORING)
+def test_a_search_without_a_run_has_the_learned_number_too(relation):
+    frame = _visits(3000)
+    search = _search(
+        MomentSynthesizer(schema=VISITS, target="c", unit="pid"), epsilon=np.inf, neighboring=relation
+    ).fit(frame)
+    assert search.max_rows_per_unit_ == 5
+    for _ in range(20):
+        search = _search(MomentSynthesizer(schema=VISITS, target="c", unit="pid"), runs="poisson", mean_runs=1.0)
+        search.fit(frame)
+        if not np.isfinite(search.best_score_):
+            break
+    assert not np.isfinite(search.best_score_)
+    assert search.best_estimator_.max_rows_per_unit_ == search.max_rows_per_unit_ == 5
 
 
 def test_units_are_held_out_independently_of_all_others_and_as_often_as_rows_are():
@@ -208,11 +312,11 @@ def _in_the_second_half(others, joining):
     return np.insert(others, np.linspace(len(others) // 2 + 1, len(others), len(joining)).astype(int), joining)
 
 
-def _check(monkeypatch, weighting, relation):
+def _check(monkeypatch, weighting, relation, most=3):
     monkeypatch.setattr("skdpgen.testing._noninterference._among", _in_the_second_half)
     many, few, joining = _people()
     with _short():
-        pca = DPPCA(2, bounds=(-5, 60), unit=PrivacyUnit("pid", 3, weighting=weighting))
+        pca = DPPCA(2, bounds=(-5, 60), unit=PrivacyUnit("pid", most, weighting=weighting))
         made = PrivateSearchCV(
             pca, {"budget_split": [{"bounds": 0.05}, {"bounds": 0.1}]}, runs="logarithmic", mean_runs=1.5,
             score_bounds=(-30, 10), random_state=0, cv=2, neighboring=relation,
@@ -223,6 +327,11 @@ def _check(monkeypatch, weighting, relation):
 @pytest.mark.parametrize(("weighting", "relation"), list(itertools.product(WEIGHTINGS, NEIGHBORING)))
 def test_a_person_moves_no_release_by_more_than_it_claims(monkeypatch, weighting, relation):
     _check(monkeypatch, weighting, relation)
+
+
+@pytest.mark.parametrize(("weighting", "relation"), list(zip(WEIGHTINGS, NEIGHBORING)))
+def test_a_person_moves_no_release_of_a_search_that_learns_their_number(monkeypatch, weighting, relation):
+    _check(monkeypatch, weighting, relation, most=None)
 
 
 def _single_rows_are_held_out(patch):
