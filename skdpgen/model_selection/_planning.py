@@ -233,10 +233,11 @@ class PlansSearch:
         asked = accountant.epsilon if self.epsilon is None else self.epsilon
         # once, before the runs, all of which use as many rows of a unit; its share is relative to that of a run
         before = max_rows_phases(self._unit, share_of(None, "bounds"))
-        label = f"PrivateSearchCV: {type(self.estimator).__name__}, {len(requests)} candidates"
+        name = type(self.estimator).__name__
+        label = f"PrivateSearchCV: {name}, {len(requests)} candidates"
         if before:  # the ledger names each of several releases, in this order
-            names = [phase.label for phase in before]
-            label = f"PrivateSearchCV: {', '.join(names)}, {len(requests)} candidates of {type(self.estimator).__name__}"
+            of_units = ", ".join(phase.label for phase in before)
+            label = f"PrivateSearchCV: {of_units}, {len(requests)} candidates of {name}"
         # the order that decides most of the cost; for Gaussian phases it does not matter
         alpha = 1 + math.sqrt(2 * math.log(1 / delta)) / gaussian_mu(min(asked, 1e3), delta)
 

@@ -193,8 +193,8 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
 
     With `unit` of the estimator this holds for units: a unit is held out with all its rows. Where the estimator has no
     `max_rows_per_unit`, the search learns it before the first run, by one more release in the same charge, and all runs
-    use it. Of a unit held out at most as many rows are scored; each counts 1, or with ``weighting="units"`` all of them together. A scorer sees rows
-    without the column of identifiers.
+    use it. Of a unit held out at most as many rows are scored; each counts 1, or with ``weighting="units"`` all of them
+    together. A scorer sees rows without the column of identifiers.
 
     References
     ----------

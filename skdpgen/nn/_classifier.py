@@ -268,9 +268,7 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
             phases.append(Phase("rows", _ROWS_SHARE))
         left = 1 - sum(phase.share for phase in phases)
         if left <= 0:
-            raise ValueError(
-                f'"bounds": {share:g} of budget_split leaves nothing for the network: lower it'
-            )
+            raise ValueError(f'"bounds": {share:g} of budget_split leaves nothing for the network: lower it')
         phases.append(Phase("network", left, steps=self.steps, sampling_rate=self.sampling_rate))
         # refuse, before the charge, a network that cannot be trained with any classes
         check_template(self.net)

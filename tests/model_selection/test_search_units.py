@@ -101,8 +101,9 @@ def test_a_search_learns_once_how_many_rows_of_a_unit_all_runs_use(monkeypatch, 
     monkeypatch.setattr(
         _private_search,
         "add_gaussian",
-        lambda query, noise, rng, relation: scaled.append(noise * query.sensitivity(relation))
-        or shipped(query, noise, rng, relation),
+        lambda query, noise, rng, relation: (
+            scaled.append(noise * query.sensitivity(relation)) or shipped(query, noise, rng, relation)
+        ),
     )
     complete = MomentSynthesizer._complete
 

@@ -12,9 +12,9 @@ from sklearn.datasets import load_digits
 from skdpgen import PrivacyUnit
 from skdpgen._types import BoundedUnit
 from skdpgen.accounting import PrivacyAccountant
-from skdpgen.dpsgd import DPSGDPlan
 from skdpgen.data.rows_per_unit import OpenUnit
-from skdpgen.exceptions import InvalidInputError, PrivacyLeakWarning, UtilityWarning
+from skdpgen.dpsgd import DPSGDPlan
+from skdpgen.exceptions import InvalidInputError, PrivacyLeakWarning
 from skdpgen.nn import DPNetClassifier, _classifier
 from skdpgen.testing import check_noninterference, seeded_noise
 from skdpgen.utils.watching import watch_releases
@@ -78,7 +78,7 @@ def test_as_many_rows_of_a_unit_are_used_as_were_learned_and_the_noise_is_for_so
     groups[: 6 * 240] = np.repeat(np.arange(1000, 1000 + 6 * 60), 4)  # of 8 units in 10 all rows are used: four each
     model = DPNetClassifier(10.0, unit="writer", **{**FACTS, "max_rows_per_unit": None})
     noise = model.plan(X, Y, groups=groups).noise_multipliers
-    rows, codes, released = _rows_of_a_training(monkeypatch, model, groups)
+    rows, _codes, released = _rows_of_a_training(monkeypatch, model, groups)
     assert model.max_rows_per_unit_ == 5
     assert len(rows) == np.minimum(np.unique(groups, return_counts=True)[1], 5).sum() < len(X)
     assert released == pytest.approx([noise["unit_rows"], 5 * noise["rows"]])
