@@ -101,6 +101,12 @@ class PrivacyUnit(ParameterObject):
         """Name of the unit in ledgers, plans and cards."""
         return "unit" if self.name is None else str(self.name)
 
+    @property
+    def column_names(self):
+        """Names of `columns`, a tuple."""
+        given = self.columns
+        return () if given is None else tuple(given) if isinstance(given, list | tuple) else (given,)
+
     def bounded(self):
         """Return the unit as plans and releases have it; `max_rows` must be set."""
         return BoundedUnit(self.label, self.max_rows, self.weighting)

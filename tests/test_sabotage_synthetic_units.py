@@ -11,7 +11,8 @@ from _sabotage import Claim, assert_caught, mutant_ids
 from skdpgen.data import frames, units
 from skdpgen.generators import units as generated
 from skdpgen.mechanisms import unit_tables
-from skdpgen.synthesizers._synthetic_units import release_units, unit_settings
+from skdpgen.synthesizers._synthetic_units import release_units
+from skdpgen.tabular import _construction as construction
 
 AR, RO = "add_or_remove_one", "replace_one"
 BOUND = {
@@ -26,9 +27,9 @@ USED = Claim(synthetic.test_a_unit_stands_for_its_first_row_used_and_the_number_
 CHUNKS = Claim(synthetic.test_units_of_chunks_are_those_of_the_same_rows_in_memory)
 GIVEN = Claim(synthetic.test_rows_given_levels_follow_the_joint_distribution_of_the_model)
 CONSTANT = Claim(synthetic.test_missing_values_are_constant_too)
-REFUSED = Claim(synthetic.test_an_identifier_or_a_column_that_constraints_construct_is_none_of_units)
+CONSTRUCTED = Claim(synthetic.test_columns_that_constraints_construct_from_one_another_are_constant_too, "ward")
+MADE = Claim(synthetic.test_a_column_of_units_is_not_constructed_from_one_of_the_rows)
 
-_CHANGED = "() if $rows.construction is None else $rows.construction.changed"
 _FIRST = "return ($first[$order], $sizes[$order])"
 _MADE = "replace($tables, unit='unit', replace_one=$replaced)"
 
@@ -98,8 +99,13 @@ MUTANTS = [
     ),
     (
         "columns that constraints construct",
-        [REFUSED],
-        (unit_settings, (_CHANGED, "()")),
+        [MADE],
+        (construction._Kept.allows, ("$own or not any($made)", "True")),
+    ),
+    (
+        "columns of units constructed anew in each row",
+        [CONSTRUCTED],
+        (construction.Construction.decode, ("not set($step.outputs) & set($known)", "True")),
     ),
 ]
 

@@ -79,6 +79,11 @@ CASES = {
     "DP-PCA": (DPPCA, {}, True),
     "DP-PCA in two rounds": (DPPCA, {"centering": "two_round"}, True),
     "mixture": (DPGaussianMixture, {"n_components": 2, "n_iter": 2}, True),
+    "tables of units with constraints": (
+        MomentSynthesizer,
+        {"unit__columns": ["c", "late"], "constraints": ["combinations(c, late)"]},
+        False,
+    ),
 }
 # of arrays, whose identifiers are the third argument of `fit`; those of images have more releases
 ARRAYS = {

@@ -77,9 +77,9 @@ class FrameCodec:
         return self.target if isinstance(self.target, tuple) else (self.target,)
 
     def places(self, columns):
-        """Places of columns among those that the model sees, targets too."""
+        """Places of columns among those that the model sees, targets too; one that is constructed may have none."""
         names = self.encoder.schema_.names
-        return [names.index(name) for name in columns]
+        return [names.index(name) for name in columns if name in names]
 
     @property
     def _targets_at(self):
@@ -191,13 +191,25 @@ class FrameCodec:
             full[:, at] = np.stack(np.unravel_index(class_codes, self.class_shape), axis=1)
             full[:, [i for i in range(full.shape[1]) if i not in at]] = codes
             codes = full
-        frame = self.encoder.decode(codes, rng=rng)
+        frame, known = self.encoder.decode(codes, rng=rng), {}
+        made = () if self.construction is None else self.construction.changed
         for name, value in (exact or {}).items():
             value = pd.Series(value)
-            frame[name] = (value if len(value) == len(frame) else value.repeat(len(frame))).set_axis(frame.index)
+            value = (value if len(value) == len(frame) else value.repeat(len(frame))).set_axis(frame.index)
+            if name in made:
+                known[name] = value
+            else:
+                frame[name] = value
         if self.construction is not None:
-            frame = self.construction.decode(frame, self.encoder.schema_, self.drawn_schema, rng)
+            frame = self.construction.decode(frame, self.encoder.schema_, self.drawn_schema, rng, known)
         return self.part(frame)
+
+    def decode_columns(self, codes, names, rng):
+        """A frame of some columns, which are constructed from one another alone, from level codes of all columns."""
+        frame = self.encoder.decode(codes, rng=rng)
+        if self.construction is None:
+            return frame[list(names)]
+        return self.construction.decode(frame, self.encoder.schema_, self.drawn_schema, rng, names=list(names))
 
     def part(self, frame):
         """Return a frame of all columns as it is, or as (frame, y) if y was given separately."""
@@ -231,6 +243,8 @@ class FrameCodec:
             # what the model sees, and the table from whose constraints its construction follows
             table = merge_keys(self.construction.table, self.keys)
             whole = {"schema": self.encoder.schema_.to_dict(), "table": table.to_dict()}
+            if self.construction.constant:
+                whole["constant"] = list(self.construction.constant)
         groups = [[name, groups.to_dict()] for name, groups in self.encoder.groups_.items()]
         groups = {"groups": groups} if groups else {}
         return {
@@ -259,7 +273,10 @@ class FrameCodec:
         if "table" in state:
             table, keys = split_keys(Schema.from_dict(state["table"]))
             fixed = target if isinstance(target, tuple) else () if target is None else (target,)
-            construction = Construction.of(table, fixed)
+            constant = state.get("constant", [])
+            if not isinstance(constant, list) or not all(name in table for name in constant):
+                raise ValueError("constant must be a list of columns of the table")
+            construction = Construction.of(table, fixed, constant)
             construction.check_seen(encoder.schema_)
         learned = state.get("learned")
         if learned is not None and not (isinstance(learned, list) and all(n in encoder.schema_ for n in learned)):

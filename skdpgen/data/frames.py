@@ -106,7 +106,7 @@ class FrameRows:
 
     def __init__(
         self, source, y, *, target, schema, classes, target_type, on_invalid, conditional=True, importance=None,
-        constraints=(), units=None,
+        constraints=(), units=None, constant=(),
     ):  # fmt: skip
         if isinstance(source, pd.DataFrame):
             source = MemorySource(source)
@@ -155,7 +155,7 @@ class FrameRows:
         if classes is not None:
             schema = self._declare(schema, target, numeric[0], classes)
         targets = tuple(name for name, as_number in zip(targets, numeric) if conditional and not as_number)
-        self.construction, table = _construction(schema, constraints, targets), schema
+        self.construction, table = _construction(schema, constraints, targets, constant), schema
         if self.construction is not None:
             schema, table = self.construction.seen, self.construction.table
             self.public_assumptions += [
@@ -621,17 +621,17 @@ def prefers_scores(n_rows, n_blocks, n_classes, noise_multiplier, n_bins, learne
     return n_blocks > 1 and (rough > _ROUGH or learned_bins)
 
 
-def _construction(schema, constraints, targets):
+def _construction(schema, constraints, targets, constant=()):
     """The construction of the constraints of a schema, and of those others that it can satisfy; None without any."""
     given = constraint_texts(constraints)
     declared = schema.constraints
     if not given and not declared:
         return None
-    construction = Construction.of(schema.constrain(*given), targets)
+    construction = Construction.of(schema.constrain(*given), targets, constant)
     check_equalities(construction)
     kept = [text for text in construction.table.constraints if text in declared or text in construction.texts]
     if len(kept) < len(construction.table.constraints):  # what is drawn again may change after the fit
-        construction = Construction.of(replace(schema, constraints=tuple(kept)), targets)
+        construction = Construction.of(replace(schema, constraints=tuple(kept)), targets, constant)
     return construction if kept else None
 
 

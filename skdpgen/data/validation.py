@@ -50,6 +50,7 @@ def validate_input(estimator, X, y, groups=None, *, conditional=True):
         validate_data(estimator, head, skip_check_array=True)
         shared["importance"] = getattr(estimator, "importance", None)
         shared["constraints"] = getattr(estimator, "constraints", None)
+        shared["constant"] = estimator._asked_unit.column_names
         rows = FrameRows(source, y, target=estimator.target, schema=schema, **shared)
         _point_out_images(rows)
         return rows

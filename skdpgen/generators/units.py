@@ -37,11 +37,11 @@ class UnitModel:
     name : column name
         Of the identifiers, in a sample.
     columns : tuple of column names
-        That are constant within a synthetic unit.
+        That are constant within a synthetic unit; those that constraints construct are constructed from one another.
     max_rows : int
         Most rows of a unit.
     latent : TableModel
-        Of units: one block for each of `columns`, then that of the number of rows.
+        Of units: one block for each of `columns` that the model of rows sees, then that of the number of rows.
     """
 
     name: object
@@ -91,9 +91,11 @@ class UnitModel:
             raise ValueError("the most rows of a unit must be a whole number from 1 to 65536")
         if isinstance(state["name"], bool) or not isinstance(state["name"], str | int):
             raise ValueError("the name of the identifiers of units must be text or a whole number")
-        known = codec.encoder.schema_
+        known = codec.drawn_schema
         if state["name"] in codec.schema or len({n for n in columns if n in known}) < len(columns):
             raise ValueError("the columns of units must be those of the rows, each once")
+        if codec.construction is not None and not codec.construction.separates(columns):
+            raise ValueError("the columns of units must be constructed from one another alone")
         latent = TableModel.from_state(state["model"])
         levels = [codec.encoder.blocks_[i].size for i in codec.places(columns)]
         if list(latent.n_levels) != [*levels, len(size_starts(most))] or np.shape(latent.class_counts) != (1,):
@@ -275,7 +277,7 @@ class UnitSampler:
 
     def _draw_units(self, n_units, rng):
         """Levels, numbers of rows and values of the columns of units, which satisfy the constraints on them alone."""
-        model = _UnitsAsRows(lambda n: self._draw_freely(n, rng))
+        model = _UnitsAsRows(lambda n: self._draw_freely(n, rng), len(self._units.columns))
         if not self._of_units:
             return model.parts(model.sample(range(n_units), rng))
         return model.parts(keep_constraints(model, self._of_units, np.zeros(n_units, dtype=np.int64), True, rng))
@@ -286,10 +288,9 @@ class UnitSampler:
 
     def _values(self, codes, rng):
         """Values of the columns of units with given levels."""
-        encoder = self._codec.encoder
-        full = np.zeros((len(codes), len(encoder.blocks_)), dtype=np.int64)
+        full = np.zeros((len(codes), len(self._codec.encoder.blocks_)), dtype=np.int64)
         full[:, self._at] = codes
-        return encoder.decode(full, rng=rng)[list(self._units.columns)]
+        return self._codec.decode_columns(full, self._units.columns, rng)
 
 
 class _UnitsAsRows:
@@ -299,12 +300,14 @@ class _UnitsAsRows:
     ----------
     draw : callable
         Number of units -> levels, numbers of rows, values.
+    n_columns : int
+        Of the values.
     """
 
     _MARK = "\0"  # no column of a table begins with it
 
-    def __init__(self, draw):
-        self._draw = draw
+    def __init__(self, draw, n_columns):
+        self._draw, self._n_columns = draw, n_columns
         self.codec = SimpleNamespace(drawn_schema=SimpleNamespace(names=()), part=lambda frame: frame)
 
     def sample(self, components, rng):
@@ -314,7 +317,7 @@ class _UnitsAsRows:
 
     def parts(self, frame):
         """Levels, numbers of rows and values of units."""
-        n = (frame.shape[1] - 1) // 2
+        n = self._n_columns
         return frame.iloc[:, n:-1].to_numpy(np.int64), frame.iloc[:, -1].to_numpy(np.int64), frame.iloc[:, :n]
 
 

@@ -71,19 +71,13 @@ def unit_settings(estimator, rows, model):
         raise InvalidInputError(
             'columns= of PrivacyUnit is for DataFrames, without prior="mixture" and decoder="net"; nothing was charged'
         )
-    columns = () if given is None else tuple(given) if isinstance(given, list | tuple) else (given,)
+    columns = asked.column_names
     known, keys = rows.table.names, [key.name for _, key in rows.keys]
     if unknown := [name for name in columns if name not in known]:
         why = "is an identifier, which is not modelled" if unknown[0] in keys else f"is no column: {listed(known, 20)}"
         raise InvalidInputError(f"columns= of PrivacyUnit names {unknown[0]!r}, which {why}. Nothing was charged")
     if len(set(columns)) < len(columns):
         raise InvalidInputError(f"columns= of PrivacyUnit names a column twice: {listed(columns)}. Nothing was charged")
-    changed = () if rows.construction is None else rows.construction.changed
-    if made := [name for name in columns if name in changed]:
-        raise InvalidInputError(
-            f"columns= of PrivacyUnit names {made[0]!r}, which a constraint constructs in each row: leave out that "
-            "constraint, or the column. Nothing was charged"
-        )
     return UnitSettings(_name_of_ids(asked.name, {*known, *keys}), columns)
 
 

@@ -58,6 +58,8 @@ class Construction:
         Constraints of which at least a part is satisfied by construction.
     left : tuple of str
         Constraints that are not, or not wholly, satisfied by construction: rows that violate one are drawn again.
+    constant : tuple of column names, default=()
+        That are constant within a unit: those that are constructed follow from one another alone.
     """
 
     table: Schema
@@ -65,9 +67,10 @@ class Construction:
     limits: dict
     texts: tuple
     left: tuple
+    constant: tuple = ()
 
     @classmethod
-    def of(cls, schema, fixed=()):
+    def of(cls, schema, fixed=(), constant=()):
         """Return the construction of a schema with constraints.
 
         Parameters
@@ -75,29 +78,32 @@ class Construction:
         schema : Schema
         fixed : sequence of column names
             Targets, on which a model is conditional: they are not constructed.
+        constant : sequence of column names
+            That are constant within a unit of several rows: each of them is constructed from others of them, or not.
 
         Raises
         ------
         ValueError
             A constraint contradicts the schema, or cannot be satisfied.
         """
-        steps, left, made = [], [], []
+        steps, left, made, kept = [], [], [], _Kept(tuple(fixed), tuple(constant))
         for text in schema.constraints:
             constraint = read_constraint(text, schema.names).check(schema)
             before = steps
-            steps, whole = _with_steps(constraint, schema, steps, fixed)
+            steps, whole = _with_steps(constraint, schema, steps, kept)
             if steps != before:
                 made.append(text)
             if not whole:
                 if isinstance(constraint, Combinations) and constraint.values is None:
                     raise SchemaError(
-                        f"the constraint {text!r} names a target, or a column that another constraint constructs: "
-                        "learned combinations take neither"
+                        f"the constraint {text!r} names a target, a column that another constraint constructs, or "
+                        "some columns that are constant within a unit beside others: learned combinations take none of "
+                        "these"
                     )
                 left.append(text)
         steps = [_knowing(step, steps) for step in _in_order(steps)]
         table, limits = _narrowed(_with_facts(schema, steps), steps)
-        return cls(table, tuple(steps), limits, tuple(made), tuple(left))
+        return cls(table, tuple(steps), limits, tuple(made), tuple(left), kept.constant)
 
     @property
     def changed(self):
@@ -235,12 +241,36 @@ class Construction:
                 columns[name] = with_bounds(columns[name], *limited)
         return Schema(tuple(columns[name] for name in self.table.names), self.table.constraints)
 
-    def decode(self, frame, seen, released, rng):
-        """Return rows of `released` from rows of the table that the model sees; `rng` draws what a row lacks."""
-        outer = {name: frame[name] for name in frame.columns if name not in self.changed}
+    def separates(self, names):
+        """Whether no step makes some of these columns from others than these, or together with others."""
+        steps = [step for step in self.steps if set(step.outputs) & set(names)]
+        return all(set(step.outputs) | set(step.inputs) <= set(names) for step in steps)
+
+    def decode(self, frame, seen, released, rng, known=None, names=None):
+        """Return rows of `released` from rows of the table that the model sees; `rng` draws what a row lacks.
+
+        `known` holds values of constructed columns that need no construction any more. `names` are the columns to
+        return, None: all. The columns of either must be such as `separates` accepts.
+        """
+        known, names = known or {}, self.table.names if names is None else names
+        outer = {name: frame[name] for name in frame.columns if name not in self.changed} | known
         for step in self.steps:
-            step.decode(outer, frame, seen, released, rng)
-        return pd.DataFrame({name: outer[name] for name in self.table.names}, index=frame.index)
+            if set(step.outputs) & set(names) and not set(step.outputs) & set(known):
+                step.decode(outer, frame, seen, released, rng)
+        return pd.DataFrame({name: outer[name] for name in names}, index=frame.index)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Columns that steps may not construct, or not from any other: see `Construction.of`."""
+
+    fixed: tuple
+    constant: tuple
+
+    def allows(self, step):
+        made = [name in self.constant for name in step.outputs]
+        own = all(made) and all(name in self.constant for name in step.inputs)
+        return not set(step.outputs) & set(self.fixed) and (own or not any(made))
 
 
 class _Exact:
@@ -251,25 +281,29 @@ class _Exact:
         names = (*step.inputs, step.column)
         self._table = {name: replace(table[name], bounds=None) for name in names}
 
+    @property
+    def columns(self):
+        return tuple(self._table)
+
     def holds(self, frame):
         return ~self._step.violated(frame, self._table)
 
 
 # ---- constraints to steps -------------------------------------------------------------------------------------------
-def _with_steps(constraint, schema, steps, fixed):
+def _with_steps(constraint, schema, steps, kept):
     """Return the steps with those of one more constraint, and whether they satisfy it wholly."""
     if isinstance(constraint, RowConstraint):
-        return _with_condition(constraint, schema, steps, fixed)
+        return _with_condition(constraint, schema, steps, kept)
     if isinstance(constraint, Conditional):
         step = Overwritten(constraint.text, constraint)
     elif isinstance(constraint, Lookup):
         step = Looked(constraint.text, constraint)
     else:
         step = Merged(constraint.text, constraint.columns, constraint.values, constraint.is_function)
-    return ([*steps, step], True) if _fits(step, steps, fixed) else (steps, False)
+    return ([*steps, step], True) if _fits(step, steps, kept) else (steps, False)
 
 
-def _with_condition(constraint, schema, steps, fixed):
+def _with_condition(constraint, schema, steps, kept):
     tree, steps, whole = constraint.tree, list(steps), True
     for part in tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]:
         if not isinstance(part, ast.Compare):
@@ -278,10 +312,10 @@ def _with_condition(constraint, schema, steps, fixed):
         for op, left, right in zip(part.ops, [part.left, *part.comparators], part.comparators):
             exact = False
             if isinstance(op, ast.Eq):
-                exact = _add_computed(constraint, left, right, schema, steps, fixed)
+                exact = _add_computed(constraint, left, right, schema, steps, kept)
             elif isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE):
                 sides = (left, right) if isinstance(op, ast.Lt | ast.LtE) else (right, left)
-                exact = _add_gap(constraint, *sides, isinstance(op, ast.Lt | ast.Gt), schema, steps, fixed)
+                exact = _add_gap(constraint, *sides, isinstance(op, ast.Lt | ast.Gt), schema, steps, kept)
             whole &= exact
     return steps, whole
 
@@ -307,8 +341,8 @@ def check_equalities(construction):
                     f"the constraint {text!r} is an equality of numbers that cannot be constructed, and rows that are "
                     "drawn at random do not satisfy it. Constructed is one column on one side and on the other a sum "
                     "of columns times numbers, as in 'total == a + b', for columns that are no target and in no other "
-                    "such constraint. Write it so; or leave it out, and compute the column after sampling; nothing "
-                    "was charged"
+                    "such constraint (one that is constant within a unit, from others that are). Write it so; or leave "
+                    "it out, and compute the column after sampling; nothing was charged"
                 )
 
 
@@ -329,9 +363,9 @@ def _knowing(step, steps):
     return replace(step, shared=frozenset(step.outputs) & {name for other in others for name in other.outputs})
 
 
-def _fits(step, steps, fixed):
-    """Whether a step can be made beside others: it constructs no target, and no column of theirs."""
-    if set(step.outputs) & set(fixed):
+def _fits(step, steps, kept):
+    """Whether a step can be made beside others: `kept` allows it, and it constructs no column of theirs."""
+    if not kept.allows(step):
         return False
     for other in steps:
         both = set(step.outputs) & set(other.outputs)
@@ -365,7 +399,7 @@ def _before(one, other, steps):
     return not isinstance(one, Overwritten) or steps.index(one) < steps.index(other)
 
 
-def _add_gap(constraint, left, right, strict, schema, steps, fixed):
+def _add_gap(constraint, left, right, strict, schema, steps, kept):
     """Add the step of ``left <= right`` where it compares two columns; return whether it satisfies that wholly."""
     sides = [_linear(side, constraint) for side in (right, left)]
     if None in sides:
@@ -406,13 +440,13 @@ def _add_gap(constraint, left, right, strict, schema, steps, fixed):
     order = (start, end) if schema[start].missing and not schema[end].missing else (end, start)
     for name in order:
         step = Gap((constraint.text,), start, end, low, math.inf, name, unit, integer)
-        if _fits(step, steps, fixed):
+        if _fits(step, steps, kept):
             steps.append(step)
             return exact
     return False
 
 
-def _add_computed(constraint, left, right, schema, steps, fixed):
+def _add_computed(constraint, left, right, schema, steps, kept):
     """Add the step of ``column == expression``; return whether there is one."""
     for side, tree in ((left, right), (right, left)):
         found = _linear(tree, constraint)
@@ -432,7 +466,7 @@ def _add_computed(constraint, left, right, schema, steps, fixed):
             one = 1 if column in dates else _SECOND if _is_span(column) else units[None]
             units[column.name] = one * unit_of(column)
         step = Computed(constraint.text, name, weights, found[1], units)
-        if _fits(step, steps, fixed):
+        if _fits(step, steps, kept):
             steps.append(step)
             return True
     return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 
@@ -340,6 +341,117 @@ def test_constraints_hold_in_every_row_and_unit():
         synth.sample(units=100)
 
 
+def _stays(seed=0):
+    """Persons with years of birth and of entry, a region with its town, and visits after the entry."""
+    rng, n = np.random.default_rng(seed), 600
+    born = rng.integers(1930, 2000, n).astype(float)
+    entered = born + rng.integers(0, 20, n)
+    born[rng.random(n) < 0.2] = np.nan
+    region = rng.choice(["n", "s"], n)
+    town = np.where(region == "n", rng.choice(["na", "nb"], n), rng.choice(["sa", "sb"], n))
+    frame = pd.DataFrame({"born": born, "entered": entered, "region": region, "town": town})
+    frame["late"] = frame["entered"] - frame["born"]
+    frame["old"] = np.where(frame["region"] == "s", False, rng.random(n) < 0.5)
+    person = rng.permutation(np.repeat(np.arange(n), rng.integers(1, K + 1, n)))
+    rows = frame.iloc[person].reset_index(drop=True).assign(person=person)
+    rows["visit"] = rows["entered"] + rng.integers(0, 10, len(rows))
+    rows["age"] = rows["visit"] - rows["born"]
+    return rows.assign(ward=rng.choice(WARDS, len(rows))).astype(dict.fromkeys(("region", "town", "ward"), object))
+
+
+STAYS = Schema(
+    [
+        Numeric("born", (1930, 2000), integer=True, missing=True),
+        Numeric("entered", (1930, 2030), integer=True),
+        Numeric("late", (0, 60), integer=True, missing=True),
+        Categorical("region", ("n", "s")),
+        Categorical("town", ("na", "nb", "sa", "sb")),
+        Boolean("old"),
+        Numeric("visit", (1930, 2050), integer=True),
+        Numeric("age", (0, 120), integer=True, missing=True),
+        Categorical("ward", WARDS),
+    ]
+)
+CONSTRUCTED = ["born", "entered", "late", "region", "town", "old"]
+OF_STAYS = [
+    "born <= entered", "late == entered - born", "combinations(region, town)", "if region == 's': old == False",
+    "entered <= visit", "age == visit - born",
+]  # fmt: skip
+
+
+def _keeps_constraints(drawn):
+    assert not (drawn["born"] > drawn["entered"]).any()
+    for made, wanted in (("late", drawn["entered"] - drawn["born"]), ("age", drawn["visit"] - drawn["born"])):
+        both = drawn[made].notna() & wanted.notna()
+        assert both.any()
+        assert (drawn.loc[both, made] == wanted[both]).all()
+    assert (drawn["town"].str[0] == drawn["region"]).all()
+    assert not drawn.loc[drawn["region"] == "s", "old"].any()
+    assert (drawn["entered"] <= drawn["visit"]).all()
+
+
+@pytest.mark.parametrize("target", [None, "ward", "old"])
+def test_columns_that_constraints_construct_from_one_another_are_constant_too(target):
+    frame = _stays()
+    synth = _fit(frame, schema=STAYS, unit__columns=CONSTRUCTED, constraints=OF_STAYS, target=target)
+    construction = synth.model_.codec.construction
+    assert {"entered", "late", "region", "town"} & construction.changed
+    assert construction.separates(CONSTRUCTED)
+    drawn = synth.sample(units=500, random_state=0)
+    _assert_units(drawn, CONSTRUCTED)
+    _keeps_constraints(drawn)
+    assert drawn["visit"].nunique() > 5
+    assert (drawn.groupby("person")["visit"].nunique() > 1).any()
+    _keeps_constraints(synth.sample(300, random_state=0))
+
+
+def test_a_column_of_units_is_not_constructed_from_one_of_the_rows():
+    """Of two columns that a constraint compares, the one that is constructed is that of the rows."""
+    frame = _stays()
+    for columns, made in ((["born"], "visit"), (["ward"], "born")):  # of rows alone, that which may be missing
+        synth = _fit(frame, schema=STAYS, constraints="born <= visit", unit__columns=columns)
+        assert synth.model_.codec.construction.changed == {made}
+        drawn = synth.sample(units=300, random_state=0)
+        _assert_units(drawn, columns)
+        assert drawn["born"].isna().any()
+        assert not (drawn["born"] > drawn["visit"]).any()
+    # of combinations with a column of the rows none is constructed: rows are drawn again
+    listed = "(region, ward) in [('n', 'ears'), ('n', 'eyes'), ('s', 'eyes')]"
+    frame["ward"] = frame["ward"].mask(frame["region"] == "s", "eyes")
+    synth = _fit(frame, schema=STAYS, constraints=listed, unit__columns=["region"])
+    assert synth.model_.codec.construction is None
+    assert len(synth._drawn_again()) == 1
+    drawn = synth.sample(units=300, random_state=0)
+    _assert_units(drawn, ["region"])
+    assert (drawn.loc[drawn["region"] == "s", "ward"] == "eyes").all()
+
+
+@pytest.mark.parametrize(
+    ("constraint", "match"),
+    [("combinations(region, ward)", "constant within a unit"), ("late == visit - born", "constant within a unit")],
+)
+def test_constraints_that_would_make_a_column_of_units_vary_are_refused_before_the_charge(constraint, match):
+    ledger = PrivacyAccountant(50.0, unit="person")
+    schema = STAYS.replace(Numeric("late", (0, 60), missing=True))
+    with pytest.raises(SchemaError, match=match):
+        _fit(_stays(), schema=schema, constraints=constraint, unit__columns=["region", "late"], accountant=ledger)
+    assert not ledger.charges
+
+
+def test_a_file_keeps_how_columns_of_units_are_constructed_and_one_in_which_they_vary_is_refused(tmp_path):
+    synth = _fit(_stays(), schema=STAYS, unit__columns=CONSTRUCTED, constraints=OF_STAYS)
+    synth.save(tmp_path / "m.safetensors")
+    drawn = load(tmp_path / "m.safetensors").sample(units=300, random_state=0)
+    pd.testing.assert_frame_equal(drawn, synth.sample(units=300, random_state=0))
+    state, codec = synth.model_.units.to_state(), synth.model_.codec
+    UnitModel.from_state(state, codec)
+    loose = dataclasses.replace(codec, construction=dataclasses.replace(codec.construction, constant=()))
+    assert "constant" in codec.to_state()
+    assert "constant" not in loose.to_state()
+    with pytest.raises(ValueError, match="constructed from one another"):
+        UnitModel.from_state({**state, "columns": [name for name in CONSTRUCTED if name != "born"]}, codec)
+
+
 # ---- sampling -----------------------------------------------------------------------------------------------------
 def test_chunks_hold_whole_units_and_join_to_the_sample(monkeypatch):
     monkeypatch.setattr("skdpgen.synthesizers._base._CHUNK_ROWS", 100)
@@ -453,9 +565,7 @@ def test_unit_columns_of_an_array_are_refused():
     assert not hasattr(made, "accountant_")
 
 
-def test_an_identifier_or_a_column_that_constraints_construct_is_none_of_units():
-    with pytest.raises(InvalidInputError, match="a constraint constructs"):
-        _fit(constraints="age <= cost", unit__columns=["cost"])
+def test_an_identifier_is_no_column_of_units():
     frame = _visits(600).assign(visit="v")
     schema = Schema([*SCHEMA.columns, Identifier("visit")])
     with pytest.raises(InvalidInputError, match="is an identifier"):
