@@ -25,6 +25,7 @@ __all__ = [
     "read_unit",
     "refuse_moved",
     "share_of",
+    "unit_columns",
 ]
 
 # Shares of the whole budget where `budget_split` does not say otherwise: of each kind of fact that is learned, and of
@@ -101,12 +102,6 @@ class PrivacyUnit(ParameterObject):
         """Name of the unit in ledgers, plans and cards."""
         return "unit" if self.name is None else str(self.name)
 
-    @property
-    def column_names(self):
-        """Names of `columns`, a tuple."""
-        given = self.columns
-        return () if given is None else tuple(given) if isinstance(given, list | tuple) else (given,)
-
     def bounded(self):
         """Return the unit as plans and releases have it; `max_rows` must be set."""
         return BoundedUnit(self.label, self.max_rows, self.weighting)
@@ -116,6 +111,12 @@ class PrivacyUnit(ParameterObject):
         if self.missing != "refuse" or self.columns is not None:
             raise ValueError("a plan of steps takes no missing= and no columns= of PrivacyUnit")
         return self.bounded()
+
+
+def unit_columns(unit):
+    """Return the `columns` of a PrivacyUnit as a tuple."""
+    given = unit.columns
+    return () if given is None else tuple(given) if isinstance(given, list | tuple) else (given,)
 
 
 class LatentMixture(ParameterObject):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from .._parameters import ParameterObject
+from .._parameters import ParameterObject, unit_columns
 from ..accounting._facts import table_columns
 from ..exceptions import InvalidInputError
 from ..tabular import Numeric
@@ -50,7 +50,7 @@ def validate_input(estimator, X, y, groups=None, *, conditional=True):
         validate_data(estimator, head, skip_check_array=True)
         shared["importance"] = getattr(estimator, "importance", None)
         shared["constraints"] = getattr(estimator, "constraints", None)
-        shared["constant"] = estimator._asked_unit.column_names
+        shared["constant"] = unit_columns(estimator._asked_unit)
         rows = FrameRows(source, y, target=estimator.target, schema=schema, **shared)
         _point_out_images(rows)
         return rows

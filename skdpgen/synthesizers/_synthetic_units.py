@@ -8,6 +8,7 @@ from numbers import Integral
 
 import pandas as pd
 
+from .._parameters import unit_columns
 from ..data.frames import FrameRows
 from ..exceptions import InvalidInputError
 from ..generators.units import UnitModel, UnitSampler, fit_units, with_ids
@@ -71,7 +72,7 @@ def unit_settings(estimator, rows, model):
         raise InvalidInputError(
             'columns= of PrivacyUnit is for DataFrames, without prior="mixture" and decoder="net"; nothing was charged'
         )
-    columns = asked.column_names
+    columns = unit_columns(asked)
     known, keys = rows.table.names, [key.name for _, key in rows.keys]
     if unknown := [name for name in columns if name not in known]:
         why = "is an identifier, which is not modelled" if unknown[0] in keys else f"is no column: {listed(known, 20)}"
