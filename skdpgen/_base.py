@@ -66,7 +66,7 @@ class PrivateEstimator(BaseEstimator):
     _parameter_constraints = PRIVACY_CONSTRAINTS
     _unit = None  # who is protected, while a fit lasts; None: one row
     _split_names = ("bounds",)  # entries of `budget_split`
-    _has_unit_columns = False  # whether `columns` of a PrivacyUnit have a meaning
+    _has_unit_columns = False  # whether `columns` and `shared` of a PrivacyUnit have a meaning
 
     def __new__(cls, *args, **parameters):
         refuse_moved(cls, parameters)
@@ -248,11 +248,12 @@ class PrivateEstimator(BaseEstimator):
             return None
         if "unit" not in parameters:
             raise ValueError(f"groups= is not for {type(self).__name__}, which protects one row; nothing was charged")
-        if asked.columns is not None and not self._has_unit_columns:
-            raise ValueError(
-                f"columns= of PrivacyUnit is not for {type(self).__name__}, which has no synthetic units: leave it "
-                "out; nothing was charged"
-            )
+        for name in ("columns", "shared"):
+            if getattr(asked, name) is not None and not self._has_unit_columns:
+                raise ValueError(
+                    f"{name}= of PrivacyUnit is not for {type(self).__name__}, which has no synthetic units: leave it "
+                    "out; nothing was charged"
+                )
         return self._learned_unit(asked) if asked.max_rows is None else asked.bounded()
 
     def _learned_unit(self, asked):

@@ -76,6 +76,9 @@ class PrivacyUnit(ParameterObject):
         DataFrames, `MomentSynthesizer` and `P3GMSynthesizer` without a mixture and a network: columns that are constant
         within a unit, such as a year of birth; public. They are constant in synthetic units too
         (``sample(units=1000)``). Where the rows of a real unit differ in them, the first row used counts for the unit.
+    shared : column name, sequence of them, or None, default=None
+        As `columns`: columns in which the rows of a unit are more alike than those of two units, such as the ward of a
+        patient; public. The rows of a synthetic unit are as alike. Rows in memory, or in chunks sorted by unit.
 
     Examples
     --------
@@ -91,11 +94,12 @@ class PrivacyUnit(ParameterObject):
         "weighting": [StrOptions(set(WEIGHTINGS))],
         "missing": [StrOptions(set(MISSING_UNITS))],
         "columns": [str, Integral, list, tuple, None],
+        "shared": [str, Integral, list, tuple, None],
     }
 
-    def __init__(self, name=None, max_rows=None, *, weighting="rows", missing="refuse", columns=None):
+    def __init__(self, name=None, max_rows=None, *, weighting="rows", missing="refuse", columns=None, shared=None):
         self.name, self.max_rows = name, max_rows
-        self.weighting, self.missing, self.columns = weighting, missing, columns
+        self.weighting, self.missing, self.columns, self.shared = weighting, missing, columns, shared
 
     @property
     def label(self):
@@ -108,14 +112,14 @@ class PrivacyUnit(ParameterObject):
 
     def of_plan(self):
         """Return the unit of a plan of steps that is made by hand."""
-        if self.missing != "refuse" or self.columns is not None:
-            raise ValueError("a plan of steps takes no missing= and no columns= of PrivacyUnit")
+        if self.missing != "refuse" or self.columns is not None or self.shared is not None:
+            raise ValueError("a plan of steps takes no missing=, columns= and shared= of PrivacyUnit")
         return self.bounded()
 
 
-def unit_columns(unit):
-    """Return the `columns` of a PrivacyUnit as a tuple."""
-    given = unit.columns
+def unit_columns(unit, which="columns"):
+    """Return the `columns` of a PrivacyUnit, or those that are `shared`, as a tuple."""
+    given = getattr(unit, which)
     return () if given is None else tuple(given) if isinstance(given, list | tuple) else (given,)
 
 

@@ -153,6 +153,7 @@ FITS = {
         _of_persons(columns=["age", "dose"], weighting="units", neighboring="replace_one"),
         PERSONS,
     ),
+    "frame, pairs of rows of units": lambda: (_of_persons(shared=["job", "dose"]), PERSONS),
     "frame, replace_one": lambda: (P3GMSynthesizer(target="job", neighboring="replace_one"), FRAME),
     "frame, category": lambda: (P3GMSynthesizer(), _CATEGORY, pd.Series(Y, name="label", dtype="category")),
     "frame, levels": lambda: (P3GMSynthesizer(schema=_levels(), target="work"), FRAME[["work", "age"]]),
@@ -221,8 +222,8 @@ POOR = {
 PERSONS = FRAME.assign(person=[f"person {i}" for i in np.random.default_rng(5).geometric(0.4, N).cumsum() // 4])
 
 
-def _of_persons(columns=None, weighting="rows", **parameters):
-    unit = PrivacyUnit("person", 3, weighting=weighting, columns=columns)
+def _of_persons(columns=None, shared=None, weighting="rows", **parameters):
+    unit = PrivacyUnit("person", 3, weighting=weighting, columns=columns, shared=shared)
     return MomentSynthesizer(unit=unit, target="job", random_state=0, **parameters)
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
+import test_shared_columns_of_units as shared
 import test_synthetic_units as synthetic
 from _fits import ledger_is_what_ran
 from _sabotage import Claim, assert_caught, mutant_ids
 
 from skdpgen.data import frames, units
 from skdpgen.generators import units as generated
-from skdpgen.mechanisms import unit_tables
-from skdpgen.synthesizers._synthetic_units import release_units
+from skdpgen.mechanisms import unit_pairs, unit_tables
+from skdpgen.synthesizers._synthetic_units import release_pairs, release_units
 from skdpgen.tabular import _construction as construction
 
 AR, RO = "add_or_remove_one", "replace_one"
@@ -27,6 +28,13 @@ USED = Claim(synthetic.test_a_unit_stands_for_its_first_row_used_and_the_number_
 CHUNKS = Claim(synthetic.test_units_of_chunks_are_those_of_the_same_rows_in_memory)
 GIVEN = Claim(synthetic.test_rows_given_levels_follow_the_joint_distribution_of_the_model)
 CONSTANT = Claim(synthetic.test_missing_values_are_constant_too)
+PAIRS = {
+    relation: Claim(shared.test_a_unit_attains_the_sensitivity_of_pairs_of_rows_and_never_exceeds_it, relation, "rows")
+    for relation in (AR, RO)
+}
+LEDGER_OF_PAIRS = Claim(ledger_is_what_ran, "frame, pairs of rows of units")
+COMPARED = Claim(shared.test_two_rows_of_each_unit_that_has_two_are_compared)
+ALONE = Claim(shared.test_each_row_alone_has_the_distribution_of_the_model_however_much_is_copied, (0.9, 0.5))
 CONSTRUCTED = Claim(synthetic.test_columns_that_constraints_construct_from_one_another_are_constant_too, "ward")
 MADE = Claim(synthetic.test_a_column_of_units_is_not_constructed_from_one_of_the_rows)
 
@@ -106,6 +114,61 @@ MUTANTS = [
         "columns of units constructed anew in each row",
         [CONSTRUCTED],
         (construction.Construction.decode, ("not set($step.outputs) & set($known)", "True")),
+    ),
+    (
+        "pairs of rows at the bound of one column",
+        [PAIRS[AR], PAIRS[RO]],
+        (unit_pairs, ("float(1 + $alike.shape[1])", "2.0")),
+    ),
+    (
+        "pairs of rows without their number in the bound",
+        [PAIRS[AR], PAIRS[RO]],
+        (unit_pairs, ("float(1 + $alike.shape[1])", "float($alike.shape[1])")),
+    ),
+    (
+        "noise of pairs of rows below the charge",
+        [LEDGER_OF_PAIRS],
+        (
+            release_pairs,
+            (
+                "add_gaussian($counts, $noise_multiplier, $rest)",
+                "add_gaussian($counts, 0.9 * $noise_multiplier, $rest)",
+            ),
+        ),
+    ),
+    (
+        "pairs of rows released twice",
+        [LEDGER_OF_PAIRS],
+        (
+            release_pairs,
+            (
+                "$n_units, *$alike = add_gaussian($rest)",
+                "add_gaussian($rest)\n$n_units, *$alike = add_gaussian($rest)",
+            ),
+        ),
+    ),
+    (
+        "rows compared with those of the next unit",
+        [COMPARED],
+        (units.UnitSource.reduce_pairs, ("$begins[:-1] & ~$begins[1:]", "$begins[1:]")),
+    ),
+    (
+        "all rows of a unit compared",
+        [COMPARED],
+        (units.UnitSource.reduce_pairs, ("$begins[:-1] & ~$begins[1:]", "~$begins[1:]")),
+    ),
+    (
+        "rows that do not follow from what they copy",
+        [ALONE],
+        (generated.RowsOfUnits.draw, ("np.where($copies, $hidden, -1)", "np.where($copies, -1, -1)")),
+    ),
+    (
+        "copies that depend on the level",
+        [ALONE],
+        (
+            generated.RowsOfUnits.draw,
+            ("$rng.random($shape) < self._copied", "($rng.random($shape) < self._copied) & (self._hidden[$1] < 1)"),
+        ),
     ),
 ]
 

@@ -79,6 +79,7 @@ CASES = {
     "DP-PCA": (DPPCA, {}, True),
     "DP-PCA in two rounds": (DPPCA, {"centering": "two_round"}, True),
     "mixture": (DPGaussianMixture, {"n_components": 2, "n_iter": 2}, True),
+    "pairs of rows of units": (MomentSynthesizer, {"unit__shared": ["a", "c"]}, False),
     "tables of units with constraints": (
         MomentSynthesizer,
         {"unit__columns": ["c", "late"], "constraints": ["combinations(c, late)"]},
@@ -139,7 +140,7 @@ def _in_chunks(frame):
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 def test_a_person_moves_no_release_of_chunks_by_more_than_it_claims(weighting):
     many, few, joining = _data(False)
-    options = {"unit": PrivacyUnit("pid", 3, weighting=weighting, columns="late")}
+    options = {"unit": PrivacyUnit("pid", 3, weighting=weighting, columns="late", shared="a")}
     with _short():
         made = MomentSynthesizer(60.0, random_state=0, target="c", **options)
         check_noninterference(made, many, few, rows=joining, source=_in_chunks)

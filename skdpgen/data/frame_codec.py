@@ -81,6 +81,11 @@ class FrameCodec:
         names = self.encoder.schema_.names
         return [names.index(name) for name in columns if name in names]
 
+    def n_bins(self, columns):
+        """Number of bins of each of some columns that the model sees; 0 of categories."""
+        binnings = self.encoder.binnings_
+        return [binnings[name].n_bins if name in binnings else 0 for name in columns]
+
     @property
     def _targets_at(self):
         return self.places(self.targets)

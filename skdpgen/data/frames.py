@@ -13,7 +13,7 @@ import pandas as pd
 from .._types import unit_of
 from ..accounting import Phase
 from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
-from ..mechanisms import add_gaussian, histogram, one_hot_moments, triple_interactions, unit_tables
+from ..mechanisms import add_gaussian, histogram, one_hot_moments, triple_interactions, unit_pairs, unit_tables
 from ..tabular import (
     Boolean,
     Categorical,
@@ -384,6 +384,11 @@ class FrameRows:
         """Tables of the units: of these columns, by the first row used of each unit, and of its number of rows."""
         query = functools.partial(_unit_tables, codec=codec, columns=columns, max_rows=self.unit.max_rows)
         return self.source.reduce_units(query, add_sums)
+
+    def unit_pairs(self, codec, columns):
+        """How many units have two rows, and how alike these are in each of some columns."""
+        at, count = codec.places(columns), functools.partial(unit_pairs, n_bins=codec.n_bins(columns))
+        return self.source.reduce_pairs(lambda rows: codec.level_codes(rows)[:, at], count, add_sums)
 
     def triples(self, codec, quarters):
         """Interactions of all triples of columns in each class: a BoundedSum."""

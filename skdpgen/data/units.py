@@ -442,6 +442,44 @@ class UnitSource:
                 total = found if total is None else combine(total, found)
         return self._all.whole(total)
 
+    @property
+    def whole_units(self):
+        """Whether the rows of a unit come together: in memory, or in chunks that are sorted by unit."""
+        return self._units_anywhere() is None
+
+    def reduce_pairs(self, encode, count, combine):
+        """Apply `count` to two rows of each unit that has two, and `combine` the results of its calls two by two.
+
+        They are the first two of the rows used, in the order of the table. `encode` maps a frame to an array of its
+        rows, each of which follows from that row alone; `count` is called with those of the first and of the second.
+        """
+        self._check_chosen()
+        total = None
+        for parts, units in self._used_units():
+            if not len(units):  # before the first unit of a chunk
+                continue
+            encoded = np.concatenate([encode(part) for part in parts if len(part)])
+            order = np.argsort(units, kind="stable")
+            begins = np.append(True, np.diff(units[order]) != 0)
+            first = np.flatnonzero(begins[:-1] & ~begins[1:])  # of units of two rows at least
+            found = count(encoded[order[first]], encoded[order[first + 1]])
+            total = found if total is None else combine(total, found)
+        return self._all.whole(total)
+
+    def _used_units(self):
+        """Yield lists of frames of the rows used of whole units, and the number of the unit of each row."""
+        if self.in_memory:
+            frame = self._all.frame
+            yield [frame.iloc[at : at + CHUNK_ROWS] for at in range(0, len(frame), CHUNK_ROWS)], self._codes
+            return
+        for pieces in self._whole_units():
+            kept, parts, start = keep_rows(self._ids_of(pieces), self._key), [], 0
+            for piece in pieces:
+                begin, end = np.searchsorted(kept.rows, [start, start + len(piece)])
+                parts.append(piece.drop(columns=self._column).iloc[kept.rows[begin:end] - start])
+                start += len(piece)
+            yield parts, kept.codes
+
     def _first_rows(self):
         """Yield frames of the first row used of each unit, and the number of rows used of each."""
         if self.in_memory:

@@ -171,6 +171,7 @@ def public_assumptions(estimator, rows):
     names = ("schema", "classes", "bounds", "l2_bound", "image_shape", "importance", "constraints")
     given = [name for name in names if getattr(estimator, name, None) is not None]
     given += ["columns of the unit"] * (estimator._asked_unit.columns is not None)
+    given += ["shared columns of the unit"] * (estimator._asked_unit.shared is not None)
     declared = [f"{name}: declared public by the caller" for name in given]
     # an object of the caller may contain anything: the card says that it is assumed to contain nothing of the rows
     declared += [

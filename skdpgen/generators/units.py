@@ -8,22 +8,24 @@ rows are drawn from the second, each independently, given the columns of the uni
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 
-from ..mechanisms import size_starts
+from ..mechanisms import likeness, size_starts
 from .constraints import keep_constraints
 from .product_mixture import ProductMixture, TableModel, consistent_marginals, fit_tables
 
-__all__ = ["RowsOfUnits", "UnitModel", "UnitSampler", "fit_units", "with_ids"]
+__all__ = ["RowsOfUnits", "UnitModel", "UnitSampler", "fit_shared", "fit_units", "with_ids"]
 
 # Correlation that the noise of a two-way table must not exceed: above it, the two columns are independent in the model.
 _SEEN = 0.4
 # Least probability of a level of a unit at a support point of the rows: a level that the rows lack excludes no point.
 _SMALLEST = 1e-9
+# Pairs of rows that are drawn to see how alike they are, and how often.
+_PAIRS, _ROUNDS = 4000, 8
 # Entries of a matrix of units and support points that are in memory at once.
 _MOST_ENTRIES = 1 << 22
 
@@ -42,12 +44,18 @@ class UnitModel:
         Most rows of a unit.
     latent : TableModel
         Of units: one block for each of `columns` that the model of rows sees, then that of the number of rows.
+    shared : tuple of column names, default=()
+        In which the rows of a unit are more alike than those of two units.
+    copied : tuple of float, default=()
+        Of each of them, the probability that a row has the level of the hidden row of its unit; see `RowsOfUnits`.
     """
 
     name: object
     columns: tuple
     max_rows: int
     latent: TableModel
+    shared: tuple = ()
+    copied: tuple = ()
 
     @property
     def starts(self):
@@ -81,7 +89,8 @@ class UnitModel:
     def to_state(self):
         """Return plain values and arrays for a release file."""
         kept = {"name": self.name, "columns": list(self.columns), "max_rows": self.max_rows}
-        return {**kept, "model": self.latent.to_state()}
+        shared = {"shared": list(self.shared), "copied": list(self.copied)} if self.shared else {}
+        return {**kept, "model": self.latent.to_state(), **shared}
 
     @classmethod
     def from_state(cls, state, codec):
@@ -100,7 +109,13 @@ class UnitModel:
         levels = [codec.encoder.blocks_[i].size for i in codec.places(columns)]
         if list(latent.n_levels) != [*levels, len(size_starts(most))] or np.shape(latent.class_counts) != (1,):
             raise ValueError("the tables of units do not fit the columns of the rows")
-        return cls(state["name"], columns, most, latent)
+        shared, copied = tuple(state.get("shared", ())), tuple(state.get("copied", ()))
+        seen = [name for name in codec.encoder.schema_.names if name not in columns]
+        if len({name for name in shared if name in seen}) < len(shared) or len(copied) != len(shared):
+            raise ValueError("the columns that rows of units share must be others of the rows, each once")
+        if not all(isinstance(p, float) and 0 <= p <= 1 for p in copied):
+            raise ValueError("the shares of rows of units that are alike must be numbers from 0 to 1")
+        return cls(state["name"], columns, most, latent, shared, copied)
 
 
 def fit_units(released, noise_sd, codec, columns, rng):
@@ -145,6 +160,37 @@ def _without_hidden(released, noise_sd, n_levels, optional):
     return pairs
 
 
+def fit_shared(model, shared, alike, rng):
+    """Let the rows of a synthetic unit be as alike as was released: post-processing.
+
+    Parameters
+    ----------
+    model : FrameModel
+        With `units`.
+    shared : tuple of column names
+    alike : array of shape (n_shared,)
+        Mean `likeness` of two rows of a unit.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    UnitModel
+
+    Notes
+    -----
+    Two rows are equal in a column if both copy it, with probability p^2. Others are alike by chance, as much as pairs
+    drawn from the model show. That depends on what else is copied, so p is found in a few rounds: half a step in
+    each, because the columns would else overtake one another.
+    """
+    units, both = replace(model.units, shared=shared, copied=(0.0,) * len(shared)), np.zeros(len(shared))
+    for _ in range(_ROUNDS):
+        copied, found = UnitSampler(model, [], units).pairs(_PAIRS, rng)
+        by_chance = (found * ~copied).sum(axis=0) / np.maximum((~copied).sum(axis=0), 1)
+        both = (both + np.clip((alike - by_chance) / np.maximum(1 - by_chance, 1e-9), 0.0, 1.0)) / 2
+        units = replace(units, copied=tuple((both**0.5).tolist()))
+    return units
+
+
 class _Points(ProductMixture):
     """Support points of all classes of a model of rows together: every column is a block, the targets too.
 
@@ -183,7 +229,8 @@ class _Points(ProductMixture):
         Returns
         -------
         callable
-            Uniform numbers, shape (n_rows,), and the row of `codes` of each -> support points.
+            Uniform numbers, shape (n_rows,), and the row of `codes` of each -> support points. A code of -1 is any
+            level.
         """
         kinds, which = (
             np.unique(codes, axis=0, return_inverse=True) if len(at) else (codes[:1], np.zeros(len(codes), int))
@@ -198,7 +245,9 @@ class _Points(ProductMixture):
             step = max(1, _MOST_ENTRIES // size)
             for start in range(0, len(kinds), step):
                 part = kinds[start : start + step]
-                chance = sum((log[:, part[:, j]].T for j, log in enumerate(logs)), np.zeros((len(part), size)))
+                chance = np.zeros((len(part), size))
+                for j, log in enumerate(logs):
+                    chance += np.where(part[:, j, None] < 0, 0.0, log[:, part[:, j]].T)
                 chance = self.weights * np.exp(chance - chance.max(axis=1, keepdims=True))
                 shares = np.cumsum(chance, axis=1)
                 edges = (shares / shares[:, -1:] + np.arange(len(part))[:, None]).ravel()
@@ -231,16 +280,45 @@ class RowsOfUnits:
         Their levels.
     values : DataFrame of n_units rows
         Their values, which all rows of a unit have.
+    shared : list of int
+        Places of the columns in which rows of a unit are alike.
+    copied : array of shape (n_shared,)
+        Probability that a row copies one of these levels.
+    rng : numpy.random.Generator
+
+    Notes
+    -----
+    Each unit has a hidden row, drawn from the model given its columns. A row copies the level of each shared column
+    from it, or not, by independent draws, and has the other levels from the model given its columns and what was
+    copied. So each row alone has the distribution of the model, however much is copied: the hidden row has it, and what
+    is copied does not depend on the levels. The rows of a unit are exchangeable.
     """
 
-    def __init__(self, codec, points, at, codes, values):
+    def __init__(self, codec, points, at, codes, values, shared, copied, rng):
         self.codec, self._points, self._at, self._codes, self._values = codec, points, at, codes, values
-        self._draw_points = points.given(at, codes)
+        self._draw_points, self._shared, self._copied = points.given(at, codes), shared, np.asarray(copied)
+        if shared:
+            self._hidden = self._levels(np.arange(len(codes)), self._draw_points, rng)[:, shared]
+
+    def _levels(self, units, draw_points, rng):
+        codes = self._points.sample_at(draw_points(rng.random(len(units)), units), rng)
+        codes[:, self._at] = self._codes[units]
+        return codes
+
+    def draw(self, units, rng):
+        """Levels of rows of given units, and which of the shared ones are copied, shape (n_rows, n_shared)."""
+        if not self._shared:
+            return self._levels(units, self._draw_points, rng), np.zeros((len(units), 0), dtype=bool)
+        copies, hidden = rng.random((len(units), len(self._shared))) < self._copied, self._hidden[units]
+        known = np.column_stack([self._codes[units], np.where(copies, hidden, -1)])
+        given = self._points.given([*self._at, *self._shared], known)
+        codes = self._levels(units, lambda uniform, _: given(uniform, np.arange(len(uniform))), rng)
+        codes[:, self._shared] = np.where(copies, hidden, codes[:, self._shared])
+        return codes, copies
 
     def sample(self, units, rng):
         """A frame, or (frame, y), of rows of given units."""
-        codes = self._points.sample_at(self._draw_points(rng.random(len(units)), units), rng)
-        codes[:, self._at] = self._codes[units]
+        codes, _ = self.draw(units, rng)
         exact = {name: self._values[name].iloc[units] for name in self._values.columns}
         return self.codec.decode(*self.codec.split(codes), rng, exact=exact)
 
@@ -254,12 +332,15 @@ class UnitSampler:
         With `units`.
     constraints : list
         Of rows that are drawn again, for `keep_constraints`.
+    units : UnitModel, default=None
+        In place of that of the model.
     """
 
-    def __init__(self, model, constraints):
-        self._codec, self._units = model.codec, model.units
-        self._points, self._at = _Points(model), self._codec.places(model.units.columns)
-        known = set(model.units.columns)
+    def __init__(self, model, constraints, units=None):
+        self._codec, self._units = model.codec, model.units if units is None else units
+        self._points, self._at = _Points(model), self._codec.places(self._units.columns)
+        self._shared = self._codec.places(self._units.shared)
+        known = set(self._units.columns)
         self._of_units = [c for c in constraints if set(getattr(c, "columns", ())) <= known and hasattr(c, "columns")]
         self._of_rows = [c for c in constraints if c not in self._of_units]
 
@@ -269,11 +350,32 @@ class UnitSampler:
         Of each unit at most `most_rows` rows are drawn; None is all.
         """
         codes, sizes, values = self._draw_units(n_units, rng)
-        rows = RowsOfUnits(self._codec, self._points, self._at, codes, values)
+        rows = self._rows_of(codes, values, rng)
         units = np.repeat(np.arange(n_units), sizes if most_rows is None else np.minimum(sizes, most_rows))
         if self._of_rows:
             return keep_constraints(rows, self._of_rows, units, True, rng), units
         return rows.sample(units, rng), units
+
+    def _rows_of(self, codes, values, rng):
+        shared = self._shared, self._units.copied
+        return RowsOfUnits(self._codec, self._points, self._at, codes, values, *shared, rng)
+
+    def pairs(self, n_units, rng):
+        """Of two rows of units that have two: which shared levels both copy, and how alike they are.
+
+        Returns
+        -------
+        copied : bool array of shape (n_units, n_shared)
+        alike : array of shape (n_units, n_shared)
+            See `likeness`.
+        """
+        codes, sizes = self._units.sample(4 * n_units, rng)
+        codes = codes[sizes > 1][:n_units]
+        codes = codes if len(codes) else self._units.sample(n_units, rng)[0]
+        rows = self._rows_of(codes, None, rng)
+        drawn = [rows.draw(np.arange(len(codes)), rng) for _ in range(2)]
+        (one, by_one), (other, by_other) = ((levels[:, self._shared], copies) for levels, copies in drawn)
+        return by_one & by_other, likeness(one, other, self._codec.n_bins(self._units.shared))
 
     def _draw_units(self, n_units, rng):
         """Levels, numbers of rows and values of the columns of units, which satisfy the constraints on them alone."""

@@ -41,7 +41,7 @@ from ._selection import (
 )
 from ._shared_moments import shared_moments, unpack_shared_moments
 from ._triples import CONTRASTS, N_QUARTERS, triple_bounds, triple_interactions, triples_of
-from ._unit_tables import size_starts, unit_tables
+from ._unit_tables import likeness, size_starts, unit_pairs, unit_tables
 from ._votes import count_votes
 
 __all__ = [
@@ -67,6 +67,7 @@ __all__ = [
     "histogram_of_units",
     "joint_histogram",
     "lattice_rows",
+    "likeness",
     "mixture_sums",
     "moments",
     "nearest_centers",
@@ -89,6 +90,7 @@ __all__ = [
     "triple_bounds",
     "triple_interactions",
     "triples_of",
+    "unit_pairs",
     "unit_tables",
     "unpack_mixture_sums",
     "unpack_moments",

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from .._types import BoundedSum
+from ._histogram import LATTICE
 from ._one_hot import COUNT_SQUARE, one_hot_moments
 
-__all__ = ["size_starts", "unit_tables"]
+__all__ = ["likeness", "size_starts", "unit_pairs", "unit_tables"]
 
 # Levels of the number of rows of a unit; up to so many rows each number is a level.
 _MOST_SIZES = 24
@@ -55,3 +57,47 @@ def unit_tables(codes, n_levels, sizes, max_rows):
     tables = one_hot_moments(codes, [*n_levels, len(starts)], one_way_share=_ONE_WAY_SHARE)
     replaced = (2 * (tables.add_or_remove_one**2 - COUNT_SQUARE)) ** 0.5
     return replace(tables, unit="unit", replace_one=replaced)
+
+
+def likeness(first, second, n_bins):
+    """Say how alike pairs of rows are in each column, from 0 to 1; 1 where they are at the same level.
+
+    Parameters
+    ----------
+    first, second : arrays of int of shape (n_pairs, n_columns)
+        Levels of the two rows of each pair.
+    n_bins : sequence of int of length n_columns
+        Number of levels of each column that are bins of numbers, which come first, in their order; 0 of categories.
+
+    Returns
+    -------
+    array of shape (n_pairs, n_columns)
+        0 at two categories; at two bins, 1 less the square of their distance, relative to that of the outermost: its
+        mean tells how far the bins of two rows are correlated. Multiples of the lattice of counts.
+    """
+    first, second, last = (np.asarray(part, dtype=np.int64) for part in (first, second, n_bins))
+    near = np.floor((1 - ((first - second) / np.maximum(last - 1, 1)) ** 2) / LATTICE) * LATTICE
+    return np.where(first == second, 1.0, np.where(np.maximum(first, second) < last, near, 0.0))
+
+
+def unit_pairs(first, second, n_bins):
+    """Count the units with two rows, and add up how alike their two rows are in each column.
+
+    Parameters
+    ----------
+    first, second, n_bins
+        As in `likeness`: two rows of each unit that has two, a function of the rows of this unit alone.
+
+    Returns
+    -------
+    BoundedSum
+        `value` of shape (1 + n_columns,): the number of units, and the sums. A unit adds nothing, if it has one row, or
+        1 to the first entry and a number from 0 to 1 to each other one: a vector of squared norm 1 + n_columns at most.
+        The difference of two units is no longer: where both have two rows, the first entry cancels. So the bound is the
+        same under both relations, and attained by a unit of equal rows in the place of one with one row. The weighting
+        of the rows and their number have no part in it.
+    """
+    alike = likeness(first, second, n_bins)
+    bound = float(1 + alike.shape[1]) ** 0.5
+    value = np.append(float(len(alike)), alike.sum(axis=0))
+    return BoundedSum(value, add_or_remove_one=bound, replace_one=bound, lattice=LATTICE, unit="unit")

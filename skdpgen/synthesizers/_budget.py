@@ -452,11 +452,15 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
     norms = model.has_class_norms(rows)
     triples = encoder * _TRIPLES_SHARE if model.has_triples(rows) else 0.0
     units = 0.0 if model.units is None else encoder * model.units.share
-    phases = [*learned, *rows.encoder_phases((encoder / 2 if cells else encoder) - triples - units, class_norms=norms)]
+    pairs = encoder * model.units.pair_share if units else 0.0
+    left = (encoder / 2 if cells else encoder) - triples - units - pairs
+    phases = [*learned, *rows.encoder_phases(left, class_norms=norms)]
     if triples:
         phases.append(Phase("triples", triples))
     if units:
         phases.append(Phase("units", units))
+    if pairs:
+        phases.append(Phase("unit_pairs", pairs))
     if cells:
         phases.append(Phase("cells", encoder / 2))
     if mixture:

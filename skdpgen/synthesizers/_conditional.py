@@ -37,8 +37,8 @@ class ConditionalSamplingMixin(SyntheticUnitsMixin):
         units : int, default=None
             Number of synthetic units, instead of rows: each has a number of rows from the released distribution, which
             come one after another. The first column, under the name of the unit, numbers the units from 0; these are no
-            identifiers of real units. The `columns` of the PrivacyUnit are constant within a unit; given these, its
-            rows are independent. For fits of DataFrames with `unit`.
+            identifiers of real units. The `columns` of the PrivacyUnit are constant within a unit, and its rows are
+            alike in the `shared` ones; else they are independent. For fits of DataFrames with `unit`.
         random_state : int, RandomState, Generator or None, default=None
             Seed of the draw. None: the next values of the estimator's stream, so that two calls differ; an integer
             gives the same rows in each call.

@@ -24,7 +24,7 @@ from ..utils.printing import listed
 from ..utils.progress import progress_bar
 from ._released import NetGenerator, ReleasedModel
 from ._second_release import joined, joined_noise, release_triples
-from ._synthetic_units import release_units
+from ._synthetic_units import release_pairs, release_units
 
 __all__ = ["FrameModel", "fit_frame_model"]
 
@@ -191,7 +191,10 @@ def fit_frame_model(rows, model, fit):
     _warn_of_what_is_lost(codec, latent_model, pairs=scores is not None or one_way_share < 1)
     row_count = fit.sample_size(rows, latent_model.class_counts.sum())
     units = None if model.units is None else release_units(rows, codec, model.units, fit)
-    return FrameModel(codec, latent_model, row_count, units=units)
+    fitted = FrameModel(codec, latent_model, row_count, units=units)
+    if "unit_pairs" in noise:
+        fitted.units = release_pairs(rows, fitted, model.units.shared, fit)
+    return fitted
 
 
 def _fit_prior(released, tables, noise_multiplier, triples, codec, scores, model, fit, **options):

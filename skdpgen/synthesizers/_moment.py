@@ -213,7 +213,8 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
         more than 128 declared categories (twice that part, for all of them together), one for the moments
         (three for arrays: mean, norms about it, second moments; of images grey pixels too, and sub-clusters of the
         classes where noise is low), for tables of 3 to 24 columns beside the target one for the interactions of all
-        triples of columns, and with `unit` one for tables of the units: of its `columns` and of their number of rows.
+        triples of columns, and with `unit` one for tables of the units, of its `columns` and of their number of rows,
+        and one for its `shared` columns.
         """
         return self._fit(X, y, groups)
 

@@ -343,7 +343,8 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         (three for arrays: mean, norms about it, second moments; of images grey pixels too, and sub-clusters of the
         classes where noise is low); for tables of 3 to 24 columns beside the target, modelled without mixture and
         network, one for the interactions of all triples of columns, and of such models with `unit` one for tables of
-        the units: of its `columns` and of their number of rows; with "mixture", one for each step of DP-EM;
+        the units, of its `columns` and of their number of rows, and one for its `shared` columns; with "mixture", one
+        for each step of DP-EM;
         with "net", `steps` Poisson-sampled ones; with "features" one for the moments of wavelet features.
         """
         return self._fit(X, y, groups)

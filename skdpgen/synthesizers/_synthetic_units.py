@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 
+import numpy as np
 import pandas as pd
 
 from .._parameters import unit_columns
 from ..data.frames import FrameRows
-from ..exceptions import InvalidInputError
-from ..generators.units import UnitModel, UnitSampler, fit_units, with_ids
+from ..exceptions import InvalidInputError, UtilityWarning
+from ..generators.units import UnitModel, UnitSampler, fit_shared, fit_units, with_ids
 from ..mechanisms import add_gaussian, size_starts, unpack_one_hot_moments
 from ..utils.printing import listed
 
-__all__ = ["SyntheticUnitsMixin", "UnitSettings", "release_units", "unit_settings"]
+__all__ = ["SyntheticUnitsMixin", "UnitSettings", "release_pairs", "release_units", "unit_settings"]
 
 # Share of the moments' budget for the tables of units: of their number of rows alone, and with columns.
 _SIZES_SHARE, _COLUMNS_SHARE = 0.02, 0.1
+# And for how alike two rows of a unit are.
+_PAIRS_SHARE = 0.04
+# Units of two rows are too few below so many standard deviations of the noise on their number.
+_SURE = 2.0
 # Units that are drawn in one call are fewer than this.
 _MOST_UNITS = 10**9
 
@@ -33,15 +39,23 @@ class UnitSettings:
         Of the identifiers, in a sample.
     columns : tuple of column names
         That are constant within a unit.
+    shared : tuple of column names
+        In which the rows of a synthetic unit are as alike as those of a real one.
     """
 
     name: object
     columns: tuple
+    shared: tuple = ()
 
     @property
     def share(self):
         """Share of the budget of the moments."""
         return _COLUMNS_SHARE if self.columns else _SIZES_SHARE
+
+    @property
+    def pair_share(self):
+        """Share of the budget of the moments for pairs of rows."""
+        return _PAIRS_SHARE if self.shared else 0.0
 
 
 def unit_settings(estimator, rows, model):
@@ -62,24 +76,40 @@ def unit_settings(estimator, rows, model):
     Raises
     ------
     ValueError, InvalidInputError
-        `columns` of the unit are given where they have no meaning; nothing was charged.
+        `columns` or `shared` of the unit are given where they have no meaning; nothing was charged.
     """
     asked = estimator._asked_unit
-    given = asked.columns
+    given = [name for name in ("columns", "shared") if getattr(asked, name) is not None]
     if estimator._unit is None or not isinstance(rows, FrameRows) or not model.moments_alone:
-        if given is None:
+        if not given:
             return None
         raise InvalidInputError(
-            'columns= of PrivacyUnit is for DataFrames, without prior="mixture" and decoder="net"; nothing was charged'
+            f'{given[0]}= of PrivacyUnit is for DataFrames, without prior="mixture" and decoder="net"; nothing was '
+            "charged"
         )
-    columns = unit_columns(asked)
     known, keys = rows.table.names, [key.name for _, key in rows.keys]
+    for which in given:
+        _check_names(which, unit_columns(asked, which), known, keys)
+    columns, shared = unit_columns(asked), unit_columns(asked, "shared")
+    changed = () if rows.construction is None else rows.construction.changed
+    for name in shared:
+        if why := "columns= names too" * (name in columns) or "a constraint constructs" * (name in changed):
+            raise InvalidInputError(f"shared= of PrivacyUnit names {name!r}, which {why}. Nothing was charged")
+    if shared and not rows.source.whole_units:
+        raise InvalidInputError(
+            f"shared= of PrivacyUnit needs two rows of a unit together: sort the chunks by {estimator._unit.name!r} in "
+            "ascending order, or give a DataFrame. Nothing was charged"
+        )
+    return UnitSettings(_name_of_ids(asked.name, {*known, *keys}), columns, shared)
+
+
+def _check_names(which, columns, known, keys):
+    """Refuse what names no columns of the table, or one of them twice."""
     if unknown := [name for name in columns if name not in known]:
         why = "is an identifier, which is not modelled" if unknown[0] in keys else f"is no column: {listed(known, 20)}"
-        raise InvalidInputError(f"columns= of PrivacyUnit names {unknown[0]!r}, which {why}. Nothing was charged")
+        raise InvalidInputError(f"{which}= of PrivacyUnit names {unknown[0]!r}, which {why}. Nothing was charged")
     if len(set(columns)) < len(columns):
-        raise InvalidInputError(f"columns= of PrivacyUnit names a column twice: {listed(columns)}. Nothing was charged")
-    return UnitSettings(_name_of_ids(asked.name, {*known, *keys}), columns)
+        raise InvalidInputError(f"{which}= of PrivacyUnit names a column twice: {listed(columns)}. Nothing was charged")
 
 
 def _name_of_ids(unit, taken):
@@ -114,6 +144,35 @@ def release_units(rows, codec, settings, fit):
     released, noise_sd = unpack_one_hot_moments(packed, n_levels), unpack_one_hot_moments(sd[None], n_levels)
     latent = fit_units(released, noise_sd, codec, settings.columns, fit.stream)
     return UnitModel(settings.name, settings.columns, rows.unit.max_rows, latent)
+
+
+def release_pairs(rows, model, shared, fit):
+    """Release how alike two rows of a unit are in some columns, and let those of synthetic units be so.
+
+    Parameters
+    ----------
+    rows : FrameRows
+    model : FrameModel
+        With `units`.
+    shared : tuple of column names
+    fit : ChargedFit
+
+    Returns
+    -------
+    UnitModel
+    """
+    counts = rows.unit_pairs(model.codec, shared)
+    noise_multiplier = fit.noise["unit_pairs"]
+    n_units, *alike = add_gaussian(counts, noise_multiplier, fit.rng, fit.neighboring)
+    if n_units <= _SURE * noise_multiplier * counts.sensitivity(fit.neighboring):
+        warnings.warn(
+            f"too few units of two rows for this noise to tell how alike they are in {listed(shared)}: rows of "
+            "synthetic units are independent in these columns",
+            UtilityWarning,
+            stacklevel=2,
+        )
+        return replace(model.units, shared=shared, copied=(0.0,) * len(shared))
+    return fit_shared(model, shared, np.clip(np.array(alike) / n_units, 0.0, 1.0), fit.stream)
 
 
 class SyntheticUnitsMixin:
