@@ -112,6 +112,7 @@ def test_a_card_and_a_file_hold_the_objects(tmp_path):
     held = synth.card_["model"]["parameters"]
     assert held["unit"] == {
         "name": "person", "max_rows": 2, "weighting": "units", "missing": "own", "columns": None,
+        "shared": None,
     }  # fmt: skip
     assert held["budget_split"] == {"bounds": 0.25}
     synth.save(tmp_path / "m.safetensors")
