@@ -510,7 +510,7 @@ MUTANTS = [
         _kept("frame", "frame, category"),
         (
             _frame_model.fit_frame_model,
-            before("return FrameModel($codec, $rest)", "$codec.__dict__['frame'] = $1.frame.head(2)"),
+            before("$fitted = FrameModel($codec, $rest)", "$codec.__dict__['frame'] = $1.frame.head(2)"),
         ),
     ),
     (

@@ -199,7 +199,7 @@ MUTANTS = [
         [KEPT],
         (
             _frame_model.fit_frame_model,
-            before("return FrameModel($codec, $rest)", "$codec.__dict__['source'] = $1.source"),
+            before("$fitted = FrameModel($codec, $rest)", "$codec.__dict__['source'] = $1.source"),
         ),
     ),
 ]
