@@ -67,6 +67,18 @@ def test_units_without_columns_have_their_numbers_of_rows(visits):
     assert "patient" not in pd.read_csv("rows.csv")
 
 
+def test_rows_of_synthetic_units_are_alike_in_shared_columns(visits):
+    frame = pd.read_csv("visits.csv")
+    frame["ward"] = np.random.default_rng(1).choice(["ears", "eyes"], 400)[frame["patient"].str[1:].astype(int)]
+    frame.to_csv("visits.csv", index=False)
+    alike = {}
+    for name, options in (("shared", "--unit-shared ward"), ("independent", "")):
+        _run(f"{FIT} --units 300 --output rows.csv {options}")
+        rows = pd.read_csv("rows.csv").groupby("patient")["ward"]
+        alike[name] = (rows.nunique()[rows.size() > 1] == 1).mean()
+    assert alike["shared"] > 0.8 > 0.6 > alike["independent"]
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [
@@ -74,6 +86,8 @@ def test_units_without_columns_have_their_numbers_of_rows(visits):
         ("--units 0", "--units must be positive"),
         ("--units-output u.csv", "--units-output needs --unit-columns"),
         ("--unit-columns nowhere", "--unit-columns: no column 'nowhere'"),
+        ("--unit-shared nowhere", "--unit-shared: no column 'nowhere'"),
+        ("--unit-columns ward --unit-shared ward", "'ward', which columns= names too"),
         ("--unit-columns sex --units-output rows.csv", "is named by two options"),
         ("--unit-columns sex --units-output u.xlsx", "written as CSV or Parquet"),
         ("--units 3 --model p3gm --set prior=mixture", "without prior"),
@@ -86,7 +100,7 @@ def test_contradictions_are_refused_before_the_charge(visits, options, match, ca
     assert not Path("b.db").exists()
 
 
-@pytest.mark.parametrize("options", ["--unit-columns sex", "--units 3", "--units-output u.csv"])
+@pytest.mark.parametrize("options", ["--unit-columns sex", "--unit-shared ward", "--units 3", "--units-output u.csv"])
 def test_units_need_the_column_of_identifiers(visits, options, capsys):
     fit = FIT.partition(" --unit ")[0]
     assert "need --unit" in refused(capsys, *f"{fit} --output rows.csv {options}".split())

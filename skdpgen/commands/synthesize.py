@@ -79,6 +79,14 @@ def add(command):
         "repeatable; public. They are constant in synthetic units too (--units)",
     )
     command.add_argument(
+        "--unit-shared",
+        metavar="A,B",
+        action="append",
+        default=[],
+        help="with --unit: columns in which the rows of a unit are alike, such as a ward, separated by commas; "
+        "repeatable; public. The rows of synthetic units are as alike (--units)",
+    )
+    command.add_argument(
         "--schema", metavar="S.json", help="public facts; a fact that it does not declare is learned and charged"
     )
     command.add_argument(
@@ -267,9 +275,8 @@ def run(arguments):
     units, most = unit_settings(arguments)
     if len(most) > 1:
         raise ValueError("--max-rows-per-unit takes one number here; skdpgen budget compares several")
-    columns = _unit_columns(arguments)
-    if columns is not None:
-        units["unit"].set_params(columns=columns)
+    if columns := _unit_columns(arguments):
+        units["unit"].set_params(**columns)
     settings |= units
     options = reading(arguments)
     check_input(arguments.input, **options)
@@ -279,18 +286,25 @@ def run(arguments):
 
 
 def _unit_columns(arguments):
-    """Return the `columns` of the unit, where synthetic units are asked for: some models refuse them; else None."""
+    """Return `columns` and `shared` of the unit, as far as asked for.
+
+    `columns` are there where synthetic units are asked for, because some models have none, and then refuse them.
+    """
     from ..data.table_files import column_names
 
-    named, asked = arguments.unit_columns, (arguments.units, arguments.units_output) != (None, None)
-    if not named and not asked:
-        return None
+    named, shared = arguments.unit_columns, arguments.unit_shared
+    asked = (arguments.units, arguments.units_output) != (None, None)
+    if not (named or shared or asked):
+        return {}
     if arguments.unit is None:
-        raise ValueError("--unit-columns, --units and --units-output need --unit, the column of identifiers")
+        raise ValueError(
+            "--unit-columns, --unit-shared, --units and --units-output need --unit, the column of identifiers"
+        )
     if not named and arguments.units_output is not None:
         raise ValueError("--units-output needs --unit-columns: a unit would have nothing but a number")
-    known = column_names(arguments.input, arguments.separator) if named else []
-    return names_of(named, known, "--unit-columns")
+    known = column_names(arguments.input, arguments.separator) if named or shared else []
+    columns = {"columns": names_of(named, known, "--unit-columns")} if named or asked else {}
+    return columns | ({"shared": names_of(shared, known, "--unit-shared")} if shared else {})
 
 
 def _run(arguments, model, settings, schema, options, results):
