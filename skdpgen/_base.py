@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
-from ._parameters import ParameterObject, check_split, read_unit, refuse_moved, share_of
+from ._parameters import ParameterObject, check_nested, check_split, read_unit, refuse_moved, share_of
 from ._types import NEIGHBORING
 from .accounting import PrivacyAccountant, PrivacyCard
 from .accounting._facts import array_columns, declared_facts
@@ -75,6 +75,7 @@ class PrivateEstimator(BaseEstimator):
     def set_params(self, **params):
         """Set parameters of this estimator and, by ``unit__weighting`` and the like, of the objects that it holds."""
         refuse_moved(type(self), params)
+        check_nested(self, params)
         return super().set_params(**params)
 
     # ---- the order of a fit -------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ __all__ = [
     "LatentMixture",
     "ParameterObject",
     "PrivacyUnit",
+    "check_nested",
     "check_split",
     "make_objects",
     "read_unit",
@@ -158,7 +159,7 @@ class ImageFeatures(ParameterObject):
     """Wavelet features of images, to whose released moments sampled images move, for the parameter `decoder` of P3GM.
 
     ``decoder="features"`` is short for ``decoder=ImageFeatures()``. More of each makes better images and takes longer:
-    ``ImageFeatures(200, n_scales=3, n_steps=48)`` takes about eight times as long to sample.
+    ``ImageFeatures(200, n_scales=3, n_steps=48)`` takes ten to twenty times as long to sample.
 
     Parameters
     ----------
@@ -227,6 +228,19 @@ def make_objects(parameters):
                 raise ValueError(f"{name}__{unknown[0]}: {kind.__name__} takes {', '.join(known)}")
             made[name] = kind(**given)
     return made
+
+
+def check_nested(estimator, params):
+    """Raise ValueError for a nested parameter of a parameter object that the estimator does not hold."""
+    for name in params:
+        outer, _, inner = name.partition("__")
+        if not inner or _OBJECTS.get(outer) not in estimator._parameter_constraints.get(outer, ()):
+            continue
+        held = params.get(outer, getattr(estimator, outer, None))
+        if not hasattr(held, "set_params"):
+            raise ValueError(
+                f"{name} is of an object that {outer}= holds: give {outer}={_OBJECTS[outer].__name__}() too"
+            )
 
 
 def refuse_moved(owner, names):

@@ -16,6 +16,7 @@ from skdpgen import (
     DPPCA,
     DP2VAESynthesizer,
     DPGMSynthesizer,
+    ImageFeatures,
     LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
@@ -43,6 +44,23 @@ def test_the_objects_are_cloned_shown_and_set_as_nested_estimators():
     copy.set_params(unit__weighting="rows", unit__max_rows=5)
     assert (copy.unit.weighting, copy.unit.max_rows, UNIT.weighting) == ("rows", 5, "units")
     assert P3GMSynthesizer(prior=LatentMixture()).get_params()["prior__n_iter"] == 8
+
+
+@pytest.mark.parametrize(
+    ("synth", "name", "named"),
+    [
+        (P3GMSynthesizer(), "decoder__n_steps", "decoder=ImageFeatures()"),
+        (P3GMSynthesizer(), "prior__n_iter", "prior=LatentMixture()"),
+        (DPPCA(unit="pid"), "unit__weighting", "unit=PrivacyUnit()"),
+    ],
+)
+def test_a_parameter_of_an_object_that_is_not_there_names_the_object(synth, name, named):
+    with pytest.raises(ValueError, match=re.escape(named)):
+        synth.set_params(**{name: 3})
+
+
+def test_an_object_and_its_parameters_are_set_together():
+    assert P3GMSynthesizer().set_params(decoder__n_steps=3, decoder=ImageFeatures()).decoder.n_steps == 3
 
 
 @pytest.mark.filterwarnings("ignore::skdpgen.exceptions.PrivacyLeakWarning")

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.ndimage import label
 from scipy.special import gammainc, ndtr, ndtri
-from tqdm import tqdm
 
 from ..data.scaling import NORM_CELL, bound_of_norms
 from ..mixture import GaussianMixtureParameters
 from ..utils.file_checks import check_mixture, check_whole
+from ..utils.progress import progress_bar
 from .speckles import without_speckles
 
 __all__ = [
@@ -316,7 +316,7 @@ class LinearGenerator:
 
     def bar(self, n_rows):
         """A progress bar of `sample`; where decoding is a product of matrices, there is none to see."""
-        return tqdm(total=n_rows, disable=True)
+        return progress_bar(total=n_rows, phase="drawing", shown=False)
 
     def decode_clipped(self, k, latent, rng):
         """Scaled rows of component `k` from its latents, inside the box."""

@@ -6,16 +6,14 @@ Everything here is a function of released values and of synthetic images.
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import dataclass
 
 import numpy as np
-from tqdm import tqdm
 
 from ..mechanisms import Moments
 from ..utils.blocks import exact_product
 from ..utils.file_checks import check_whole
-from ..utils.progress import shows_bars
+from ..utils.progress import progress_bar, shows_bars
 from ..utils.validation import MOST_MOVES
 from .components import spread_components
 from .gaussians import MOST_NUMBERS, LinearGenerator, class_latents
@@ -30,8 +28,10 @@ _POWER = 0.25
 _LEAST_VARIANCE = 1e-6
 # Real images are clipped to so many times the norm within which this share of the synthetic ones lies: they vary more.
 _INSIDE, _BEYOND = 0.9, 1.2
-# Images whose features are computed at once; of the private ones in double precision.
-_BATCH, _EXACT_BATCH = 512, 256
+# Pixels of the images whose features are computed at once; of the private ones in double precision.
+_BATCH, _EXACT_BATCH = 512 * 784, 256 * 784
+# Size of the gradient steps of images.
+_RATE = 0.1
 # Features that are summed exactly at once.
 _EXACT_TERMS = 4096
 # Entries of all features of the synthetic images together: they are kept in memory.
@@ -49,7 +49,7 @@ class FeatureSpace:
     Parameters
     ----------
     image_shape : tuple
-    kind : dict
+    wavelets : dict
         Arguments ``n_scales`` and ``width`` of `WaveletFeatures`.
     low, high : arrays of shape (n_pixels,)
         Box of scaled rows.
@@ -65,7 +65,7 @@ class FeatureSpace:
     """
 
     image_shape: tuple
-    kind: dict
+    wavelets: dict
     low: np.ndarray
     high: np.ndarray
     matrix: np.ndarray
@@ -89,17 +89,16 @@ class FeatureSpace:
         from ..nn._wavelets import wavelet_features
 
         found = np.zeros((len(scaled), self.matrix.shape[1]))
-        for start in range(0, len(scaled), _EXACT_BATCH):
-            part = slice(start, start + _EXACT_BATCH)
+        for part in _batches(scaled, _EXACT_BATCH):
             images = (scaled[part] - self.low) / (self.high - self.low)
-            rows = wavelet_features(images, self.image_shape, exact=True, **self.kind)
+            rows = wavelet_features(images, self.image_shape, exact=True, **self.wavelets)
             for first in range(0, len(self.matrix), _EXACT_TERMS):  # products of more terms might be rounded
                 terms = slice(first, first + _EXACT_TERMS)
                 found[part] += exact_product(rows[:, terms], self.matrix[terms])
         return found
 
 
-def feature_space(generator, image_shape, rng, *, n_features=100, n_scales=2):
+def feature_space(generator, image_shape, rng, *, n_features, n_scales):
     """Draw synthetic images and choose their features: principal components of the wavelet features.
 
     Parameters
@@ -107,9 +106,9 @@ def feature_space(generator, image_shape, rng, *, n_features=100, n_scales=2):
     generator : LinearGenerator
     image_shape : tuple
     rng : numpy.random.Generator
-    n_features : int, default=100
+    n_features : int
         Components that are kept, at most.
-    n_scales : {1, 2, 3}, default=2
+    n_scales : {1, 2, 3}
         Of the wavelets.
 
     Returns
@@ -121,13 +120,13 @@ def feature_space(generator, image_shape, rng, *, n_features=100, n_scales=2):
     from ..nn._wavelets import WaveletFeatures
 
     module = WaveletFeatures(image_shape, n_scales=n_scales)
-    kind = {"n_scales": n_scales, "width": module.width}
+    wavelets = {"n_scales": n_scales, "width": module.width}
     n_classes = len(generator.mixture.weights) // generator.per_class
     n_images = max(min(_IMAGES, _MOST_ENTRIES // module.n_features), 1000)
     classes = np.sort(spread_components(n_images, np.ones(n_classes), rng))
     low, high = generator.low, generator.high
     images = ((generator.sample(classes, rng) - low) / (high - low)).astype(np.float32)
-    found = _features(images, image_shape, kind)
+    found = _features(images, image_shape, wavelets)
     k = min(n_features, math.isqrt(MOST_NUMBERS // n_classes), *(side - 1 for side in found.shape))
     pca = PCA(k, svd_solver="randomized", random_state=int(rng.integers(2**31))).fit(found)
     variance = np.maximum(pca.explained_variance_, _LEAST_VARIANCE * pca.explained_variance_[0] + 1e-12)
@@ -138,7 +137,7 @@ def feature_space(generator, image_shape, rng, *, n_features=100, n_scales=2):
     centers = np.tile(features.mean(axis=0), (n_classes, 1))
     np.add.at(centers, classes, (features - centers[0]) / counts[classes])
     radius = _BEYOND * float(np.quantile(np.linalg.norm(features - centers[classes], axis=1), _INSIDE))
-    return FeatureSpace(image_shape, kind, low, high, matrix, classes, features, centers, max(radius, 1e-9))
+    return FeatureSpace(image_shape, wavelets, low, high, matrix, classes, features, centers, max(radius, 1e-9))
 
 
 def class_maps(space, latents):
@@ -231,10 +230,10 @@ class RefinedImages(LinearGenerator):
     *args, **kwargs
         Of a `LinearGenerator`.
     image_shape : tuple
-    kind : dict
+    wavelets : dict
         Arguments ``n_scales`` and ``width`` of `WaveletFeatures`.
-    n_steps : int
-        Gradient steps of an image.
+    moves : dict
+        ``n_steps``, the number of gradient steps of an image, and their ``rate``.
     matrix : array of shape (n_features, k)
         Reduces wavelet features.
     centers, means : arrays of shape (n_classes, k)
@@ -245,41 +244,42 @@ class RefinedImages(LinearGenerator):
 
     progress = "auto"  # whether `sample` shows a bar; no file has it
 
-    def __init__(self, *args, image_shape, kind, n_steps, matrix, centers, means, maps, **kwargs):
+    def __init__(self, *args, image_shape, wavelets, moves, matrix, centers, means, maps, **kwargs):
         super().__init__(*args, **kwargs)
-        self.image_shape, self.kind, self.n_steps, self.matrix = tuple(image_shape), kind, n_steps, matrix
-        self.centers, self.means, self.maps = centers, means, maps
+        self.image_shape, self.wavelets, self.moves = tuple(image_shape), wavelets, moves
+        self.matrix, self.centers, self.means, self.maps = matrix, centers, means, maps
 
     @classmethod
-    def of(cls, generator, space, means, maps, *, n_steps=8):
+    def of(cls, generator, space, means, maps, *, n_steps):
         """Refine a `LinearGenerator` by its `FeatureSpace`, and the released means and maps of the classes there."""
         own = {"matrix": space.matrix, "centers": space.centers, "means": means, "maps": maps}
-        return cls(*_parts(generator), image_shape=space.image_shape, kind=space.kind, n_steps=n_steps, **own)
+        own |= {"wavelets": space.wavelets, "moves": {"n_steps": n_steps, "rate": _RATE}}
+        return cls(*_parts(generator), image_shape=space.image_shape, **own)
 
     def bar(self, n_rows):
         """A progress bar of `sample`: moving many images takes minutes."""
         shown = n_rows >= _BAR_ROWS and shows_bars(self.progress)
-        return tqdm(total=n_rows, desc="moving images", unit="image", file=sys.stderr, leave=False, disable=not shown)
+        return progress_bar(total=n_rows, phase="moving images", shown=shown, unit="image")
 
     def decode_clipped(self, k, latent, rng):
         """Scaled rows of component `k` from its latents, inside the box."""
         width = self.high - self.low
         rows = ((super().decode_clipped(k, latent, rng) - self.low) / width).astype(np.float32)
-        for start in range(0, len(rows), _BATCH):
-            rows[start : start + _BATCH] = self._moved(rows[start : start + _BATCH], int(k) // self.per_class)
+        for part in _batches(rows, _BATCH):
+            rows[part] = self._moved(rows[part], int(k) // self.per_class)
         return np.clip(rows * width + self.low, self.low, self.high)
 
     def _moved(self, rows, label):
         from ..nn._wavelets import move_to_features
 
-        features = _features(rows, self.image_shape, self.kind) @ self.matrix
+        features = _features(rows, self.image_shape, self.wavelets) @ self.matrix
         targets = self.means[label] + (features - self.centers[label]) @ self.maps[label]
-        return move_to_features(rows, targets, self.matrix, self.image_shape, n_steps=self.n_steps, **self.kind)
+        return move_to_features(rows, targets, self.matrix, self.image_shape, **self.moves, **self.wavelets)
 
     def to_state(self):
         """Return arrays for a release file."""
         features = {name: getattr(self, name) for name in _OWN}
-        about = {"image_shape": list(self.image_shape), "wavelets": {**self.kind, "n_steps": self.n_steps}}
+        about = {"image_shape": list(self.image_shape), "wavelets": {**self.wavelets, **self.moves}}
         return {**super().to_state(), **about, "features": features}
 
     @classmethod
@@ -293,29 +293,48 @@ class RefinedImages(LinearGenerator):
         n_classes, k = len(generator.mixture.weights) // generator.per_class, features["matrix"].shape[-1]
         if [features[name].shape for name in _OWN[1:]] != [(n_classes, k), (n_classes, k), (n_classes, k, k)]:
             raise ValueError("the features of the images do not fit their classes")
-        kind = _read_kind(state.get("wavelets", _EARLIER))
-        return cls(*_parts(generator), image_shape=shape, n_steps=kind.pop("n_steps"), kind=kind, **features)
+        wavelets, moves = _read_wavelets(state.get("wavelets", _EARLIER))
+        if len(features["matrix"]) != _n_features(shape, wavelets):
+            raise ValueError("the features of the images are not those of their wavelets")
+        return cls(*_parts(generator), image_shape=shape, wavelets=wavelets, moves=moves, **features)
 
 
 _OWN = ("matrix", "centers", "means", "maps")
 # What files of earlier versions do not say.
-_EARLIER = {"n_scales": 2, "width": 2.0, "n_steps": 12}
+_EARLIER = {"n_scales": 2, "width": 2.0, "n_steps": 12, "rate": 0.08}
 
 
-def _read_kind(state):
-    """Scales, width and steps as a file has them."""
-    width = float(state["width"])
+def _read_wavelets(state):
+    """Wavelets and moves as a file has them."""
+    width, rate = float(state["width"]), float(state["rate"])
     if not 0.1 <= width <= 100:
         raise ValueError("the width of the averages of images must be between .1 and 100")
-    whole = {name: check_whole(state[name], name, 1, most) for name, most in (("n_scales", 3), ("n_steps", MOST_MOVES))}
-    return {**whole, "width": width}
+    if not 0 < rate <= 1:
+        raise ValueError("the rate at which images move must be above 0 and at most 1")
+    scales, steps = (
+        check_whole(state["n_scales"], "n_scales", 1, 3),
+        check_whole(state["n_steps"], "n_steps", 1, MOST_MOVES),
+    )
+    return {"n_scales": scales, "width": width}, {"n_steps": steps, "rate": rate}
 
 
-def _features(images, image_shape, kind):
+def _n_features(image_shape, wavelets):
+    from ..nn._wavelets import WaveletFeatures
+
+    return WaveletFeatures(image_shape, **wavelets).n_features
+
+
+def _batches(images, n_pixels):
+    """Slices of images that have about so many pixels together."""
+    step = max(1, n_pixels // images.shape[1])
+    return [slice(start, start + step) for start in range(0, len(images), step)]
+
+
+def _features(images, image_shape, wavelets):
     """Wavelet features of images with values in [0, 1], float64."""
     from ..nn._wavelets import wavelet_features
 
-    found = [wavelet_features(images[i : i + _BATCH], image_shape, **kind) for i in range(0, len(images), _BATCH)]
+    found = [wavelet_features(images[part], image_shape, **wavelets) for part in _batches(images, _BATCH)]
     return np.concatenate(found).astype(np.float64)
 
 

@@ -156,13 +156,17 @@ class PriVAEModule(nn.Module):
         self.prior = NormalPrior() if prior is None else prior
         self.divergence = None if divergence is None else make_divergence(divergence, expected_group_size)
         self.architecture = None  # of the user's networks, which a file cannot hold
-        if isinstance(encoder, str) and encoder != "sparse":
+        if not (
+            encoder is None or isinstance(encoder, nn.Module) or (isinstance(encoder, str) and encoder == "sparse")
+        ):
             raise ValueError(f'encoder must be a module, "sparse" or None; got {encoder!r}')
-        if decoder is None and (encoder is None or isinstance(encoder, str)):
+        if not (decoder is None or isinstance(decoder, nn.Module)):
+            raise ValueError(f"decoder must be a module or None; got {decoder!r}")
+        if decoder is None and not isinstance(encoder, nn.Module):
             sizes = {"image_shape": image_shape, "n_hidden": n_hidden, "n_channels": n_channels}
             self.architecture = sizes if encoder is None else {**sizes, "encoder": encoder}
-        if encoder == "sparse":
-            grey = image_shape is not None and len(image_shape) == 2
+        if isinstance(encoder, str):
+            grey = image_shape is not None and len(image_shape) == 2 and min(image_shape) >= 2
             encoder = SparseEncoder(n_features, n_latent, image_shape=image_shape if grey else None)
         n_in, n_out = n_latent + n_labels, 2 * n_latent
         if image_shape is None:

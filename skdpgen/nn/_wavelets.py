@@ -28,7 +28,7 @@ _STILL = 1e-3
 class WaveletFeatures(nn.Module):
     """First-order scattering coefficients: local averages of an image, and of its moduli after wavelets.
 
-    Two scales or three, and `n_angles` directions. Averages are taken every four pixels. The map is public: nothing in
+    One to three scales, and `n_angles` directions. Averages are taken every four pixels. The map is public: nothing in
     it depends on data.
 
     Parameters
@@ -138,17 +138,17 @@ def _round(tensor):
     return torch.round(tensor * 2.0**_PIXEL_BITS) * 2.0**-_PIXEL_BITS
 
 
-def wavelet_features(images, image_shape, *, exact=False, **kind):
+def wavelet_features(images, image_shape, *, exact=False, **wavelets):
     """Features of images with values in [0, 1], in single precision; exactly those of each row in double precision.
 
-    `kind` is that of `WaveletFeatures`: ``n_scales`` and ``width``.
+    `wavelets` are ``n_scales`` and ``width`` of `WaveletFeatures`.
     """
-    module = WaveletFeatures(image_shape, **kind)
+    module = WaveletFeatures(image_shape, **wavelets)
     with torch.inference_mode():
         return (module if exact else module.float())(torch.from_numpy(images), exact=exact).numpy()
 
 
-def move_to_features(rows, targets, matrix, image_shape, *, n_steps, lr=0.1, **kind):
+def move_to_features(rows, targets, matrix, image_shape, *, n_steps, rate, **wavelets):
     """Move images until their reduced wavelet features are near the targets.
 
     Each image moves by itself, by the gradient of the squared distance of its features from their target (Adam, with a
@@ -163,21 +163,22 @@ def move_to_features(rows, targets, matrix, image_shape, *, n_steps, lr=0.1, **k
         Reduces features.
     image_shape : (height, width) or (height, width, channels)
     n_steps : int
-    lr : float, default=0.1
-    **kind
-        Of `WaveletFeatures`.
+    rate : float
+        Of the first step; it falls to zero.
+    **wavelets
+        ``n_scales`` and ``width`` of `WaveletFeatures`.
 
     Returns
     -------
     float32 array of shape (n_samples, n_pixels)
     """
-    features = WaveletFeatures(image_shape, **kind).float()
+    features = WaveletFeatures(image_shape, **wavelets).float()
     matrix, targets = (torch.from_numpy(np.asarray(a, dtype=np.float32)) for a in (matrix, targets))
     moved = torch.from_numpy(np.array(rows, dtype=np.float32)).requires_grad_(True)
-    optimizer = torch.optim.Adam([moved], lr=lr, betas=(0.8, 0.99), eps=_STILL)
+    optimizer = torch.optim.Adam([moved], lr=rate, betas=(0.8, 0.99), eps=_STILL)
     with torch.enable_grad():
         for step in range(n_steps):
-            optimizer.param_groups[0]["lr"] = lr * (1 - step / n_steps)
+            optimizer.param_groups[0]["lr"] = rate * (1 - step / n_steps)
             optimizer.zero_grad()
             (features(moved) @ matrix - targets).square().sum().backward()
             optimizer.step()

@@ -188,7 +188,6 @@ def fit_array_model(rows, model, fit):
     weights = class_weights(gaussians.mixture.weights, gaussians.cells)
     if model.features is not None:
         generator = refine_images(rows, codec, generator, weight, model.features, fit)
-        generator.progress = model.progress
     return ArrayModel(codec, generator, fit.sample_size(rows, weight), weights, gaussians.residual, weight)
 
 

@@ -442,7 +442,8 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
         split = _FEATURES_SPLIT if features else split
     for share, used, name in zip(split, (True, mixture, net or features), ("encoder", "mixture", "decoder")):
         if used and not share > 0:
-            raise ValueError(f"budget_split gives nothing to the {name}, which this model has")
+            of = ' (of images, their features; decoder="released" has none)' if name == "decoder" and features else ""
+            raise ValueError(f"budget_split gives nothing to the {name}, which this model has{of}")
         if share > 0 and not used:
             raise ValueError(f"budget_split gives a share to the {name}, which this model does not have")
     learned = rows.phases(bounds_share)

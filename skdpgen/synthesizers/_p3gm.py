@@ -5,6 +5,7 @@ The first phase, the moments, is that of `_array_model` and `_frame_model`; the 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
@@ -18,7 +19,6 @@ from ..exceptions import InvalidInputError
 from ..generators.components import spread_components
 from ..generators.gaussians import LatentSpace
 from ..generators.refined_table import RefinedTable, refinement_inputs
-from ..generators.speckles import SMALLEST_SIDE
 from ..mixture import GaussianMixtureParameters
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
@@ -60,6 +60,9 @@ _WARM_ROWS, _WARM_BATCH, _WARM_STEPS = 20_000, 256, 500
 _SAMPLING, _REFINING = (0.005, 1000), (0.1, 150)
 # Step size of a network that refines, and the decay of the average of its parameters.
 _REFINING_RATE, _REFINING_DECAY = 5e-3, 0.95
+# Images whose features are released by default: on those of 8 x 8 pixels it gains nothing, and on far larger ones than
+# it was measured on (28 x 28) sampling would take long.
+_SMALLEST_SIDE, _MOST_PIXELS = 16, 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,8 +138,8 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         then warm-started on rows sampled from that decoder and trained on the ELBO. "features", for images without a
         mixture, releases the moments of wavelet features beside those of the pixels; `sample` then moves each image of
         the released decoder, by gradient steps, until its features have those moments; an `ImageFeatures` sets its
-        parameters. "auto" is "features" for images of at least 16 pixels a side without a mixture, else "released": on
-        smaller images it gained nothing, and on Adult no network was better.
+        parameters. "auto" is "features" for images of at least 16 pixels a side and at most 16,384 values, without a
+        mixture, and "released" otherwise: on smaller images features gained nothing, on Adult no network was better.
     latent_variance : {"learned", "zero"} or None, default=None
         "net" in the place of the released decoder: variance of the encoder; "zero" is the autoencoder of the paper.
         None is "learned".
@@ -344,8 +347,8 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         classes where noise is low); for tables of 3 to 24 columns beside the target, modelled without mixture and
         network, one for the interactions of all triples of columns, and of such models with `unit` one for tables of
         the units, of its `columns` and of their number of rows, and one for its `shared` columns; with "mixture", one
-        for each step of DP-EM;
-        with "net", `steps` Poisson-sampled ones; with "features" one for the moments of wavelet features.
+        for each step of DP-EM; with "net", `steps` Poisson-sampled ones; with "features" one for the moments of wavelet
+        features.
         """
         return self._fit(X, y, groups)
 
@@ -356,8 +359,9 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         _name_prior(parameters)
         split = moment_split(parameters["budget_split"])
         rows = self._read(X, y, groups, parameters)
+        features = parameters["decoder"] if isinstance(parameters["decoder"], ImageFeatures) else ImageFeatures()
         parameters["decoder"] = _decoder(parameters, rows)
-        model = _settings(parameters, self._seed(), refines=_refines(parameters, rows))
+        model = _settings(parameters, self._seed(), _refines(parameters, rows), features)
         if model.decoder is not None:
             sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
             training = resolve_sampling(model.decoder.training, len(rows), self._relation(accountant), **sizes)
@@ -399,6 +403,8 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
             lambda found: {**found.to_state(), "counted": float(found.counted)},
             lambda state: _restore_moments(rows, state),
         )
+        if settings.features is not None:
+            model.generator.progress = self.progress
         if settings.decoder is None:
             return model
         if settings.decoder.refines:
@@ -436,8 +442,8 @@ def _name_prior(parameters):
     parameters.update(mixture=mixture, prior=given if mixture is None else "mixture")
 
 
-def _settings(parameters, seed, refines):
-    """The settings of a model, from resolved parameters of the synthesizer."""
+def _settings(parameters, seed, refines, features):
+    """The settings of a model, from resolved parameters of the synthesizer; `features` are for that decoder alone."""
     mixture = decoder = None
     if parameters["prior"] == "mixture":
         given = parameters["mixture"]
@@ -457,9 +463,7 @@ def _settings(parameters, seed, refines):
             _WARM_STEPS if warm is None else warm,
             refines,
         )
-    features = None
-    if parameters["decoder"] == "features":
-        features = FeatureSettings(**parameters["features"].get_params())
+    features = FeatureSettings(**features.get_params()) if parameters["decoder"] == "features" else None
     return MomentSettings(
         parameters["n_components"], shows_bars(parameters["progress"]), mixture, decoder, features=features
     )
@@ -471,18 +475,19 @@ def _decoder(parameters, rows):
     Raises
     ------
     InvalidInputError
-        "features" is asked for where rows are no images, or have no Gaussian of their own class.
+        "features" are asked for where rows are no images, or have no Gaussian of their own class.
     """
     given = parameters["decoder"]
-    objects = isinstance(given, ImageFeatures)
-    parameters["features"] = given if objects else ImageFeatures()
-    wanted = "features" if objects else given
-    images = not isinstance(rows, FrameRows) and rows.image_shape is not None
-    possible = images and parameters["prior"] in ("auto", "class_conditional")
+    wanted = "features" if isinstance(given, ImageFeatures) else given
+    images, prior = not isinstance(rows, FrameRows) and rows.image_shape is not None, parameters["prior"]
+    possible = images and prior != "mixture" and (prior != "gaussian" or rows.labels is None)
     if wanted == "features" and not possible:
-        raise InvalidInputError('decoder="features" needs image_shape=, and prior="auto" or "class_conditional"')
+        raise InvalidInputError(
+            'decoder="features" needs image_shape=, no mixture, and with classes no prior="gaussian"'
+        )
     if wanted == "auto":
-        return "features" if possible and min(rows.image_shape[:2]) >= SMALLEST_SIDE else "released"
+        pays = possible and min(rows.image_shape[:2]) >= _SMALLEST_SIDE and math.prod(rows.image_shape) <= _MOST_PIXELS
+        return "features" if pays else "released"
     return wanted
 
 

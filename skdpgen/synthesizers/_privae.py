@@ -203,7 +203,7 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoder is
         conditional on the class; a numeric one is a column like the others.
     image_shape : (height, width) or (height, width, channels) or None, default=None
-        Arrays: shape of an image, if rows are images; the networks are then convolutional.
+        Arrays: shape of an image, if rows are images; the networks are then convolutional, but for a `SparseEncoder`.
     budget_split : dict or None, default=None
         Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
         columns; bounds, classes), and the default.
@@ -224,7 +224,7 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
         ``net__module__n_hidden``, ``net__module__encoder``, ``net__module__decoder``. None: a `DPNet` of `PriVAEModule`
         with Adam at 5e-3 (1e-3 and 300 hidden units with ``start="moments"``) and a `ParameterAverage` of .99; with a
-        divergence and ``prior="sparse"`` its encoder is a `skdpgen.nn.SparseEncoder`.
+        divergence, ``prior="sparse"`` and three latents or more its encoder is a `skdpgen.nn.SparseEncoder`.
     checkpoint : str, path or None, default=None
         File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is

@@ -39,6 +39,8 @@ __all__ = [
 
 # Weight of the divergence by default. Clipping bounds its gradient, so a larger one changes little (doc/privae.md).
 _ALPHA = 10.0
+# Latents from which on a sparse encoder has a meaning: it normalises the length of those of a record.
+_FEWEST_SPARSE = 3
 # Gaussians of prior="mixture".
 _MIXTURE = 10
 # Records that a group is to be expected to have: its divergence is that of so few latents, but the mean over many small
@@ -260,7 +262,7 @@ def make_net(settings, n_features, n_labels, likelihood, *, plan=None, progress_
     own = {"lr": DEFAULT_LEARNING_RATE}
     if settings.start_steps is not None:
         own = {"lr": _REFINING_RATE, "module__n_hidden": _REFINED_UNITS}
-    if settings.prior == "sparse" and groups is not None:
+    if settings.prior == "sparse" and groups is not None and settings.n_components >= _FEWEST_SPARSE:
         own["module__encoder"] = "sparse"  # another meets the divergence without sparse latents
     return settings.network.make(
         lambda: DPNet(PriVAEModule, callbacks=average, **own),

@@ -31,7 +31,7 @@ from skdpgen.utils.noise import make_noise_generator
 SHAPE, D = (4, 5), 20
 FACTS = {"bounds": (0, 16), "l2_bound": 8.0, "classes": range(10), "image_shape": (8, 8)}
 DIGITS = {**FACTS, "random_state": 0, "progress": False}
-KIND = {"n_scales": 2, "width": 1.4}
+WAVELETS = {"n_scales": 2, "width": 1.4}
 MATRIX = np.random.default_rng(5).normal(size=(WaveletFeatures(SHAPE).n_features, 3))
 
 
@@ -50,7 +50,7 @@ def _space(radius=0.2):
     """Features of images of two classes, chosen without any image."""
     middle = WaveletFeatures(SHAPE)(torch.full((1, D), 0.5, dtype=torch.float64)).numpy() @ MATRIX
     centers = np.concatenate([middle, middle + 0.05])
-    return FeatureSpace(SHAPE, KIND, np.zeros(D), np.ones(D), MATRIX, np.arange(2), centers, centers, radius)
+    return FeatureSpace(SHAPE, WAVELETS, np.zeros(D), np.ones(D), MATRIX, np.arange(2), centers, centers, radius)
 
 
 def _query(X, y, radius=0.2, apart=True):
@@ -165,8 +165,9 @@ def _latents(means, covariances):
 
 
 def test_images_whose_features_have_the_released_moments_stay_as_they_are(generator, few, rng):
-    space = feature_space(generator, (8, 8), rng)
-    refined = RefinedImages.of(generator, space, space.centers, np.tile(np.eye(space.matrix.shape[1]), (10, 1, 1)))
+    space = feature_space(generator, (8, 8), rng, n_features=100, n_scales=2)
+    maps = np.tile(np.eye(space.matrix.shape[1]), (10, 1, 1))
+    refined = RefinedImages.of(generator, space, space.centers, maps, n_steps=8)
     classes = np.arange(50) % 10
     drawn = (each.sample(classes, np.random.default_rng(0)) for each in (refined, generator))
     np.testing.assert_allclose(*drawn, atol=0.02)
@@ -174,7 +175,7 @@ def test_images_whose_features_have_the_released_moments_stay_as_they_are(genera
 
 def test_the_map_of_features_gives_a_class_its_released_covariance(generator, few, rng, monkeypatch):
     monkeypatch.setattr(refined_images, "_SHARED", 0)
-    space = feature_space(generator, (8, 8), rng, n_features=20)
+    space = feature_space(generator, (8, 8), rng, n_features=20, n_scales=2)
     roots = rng.normal(size=(10, 20, 20))
     wanted = roots @ roots.transpose(0, 2, 1)
     maps = class_maps(space, _latents(space.centers, wanted))
@@ -193,7 +194,7 @@ def _common(space, noise_sd, mean_noise_sd, shift, covariance):
 def test_the_common_map_gives_all_classes_the_released_covariance_and_keeps_what_each_has_of_its_own(
     generator, few, rng
 ):
-    space = feature_space(generator, (8, 8), rng, n_features=20)
+    space = feature_space(generator, (8, 8), rng, n_features=20, n_scales=2)
     root, shift = rng.normal(size=(20, 20)), rng.normal(size=(10, 20))
     means, maps = _common(space, 0.0, 0.0, shift, root @ root.T)
     np.testing.assert_allclose(means, space.centers + shift)
@@ -203,7 +204,7 @@ def test_the_common_map_gives_all_classes_the_released_covariance_and_keeps_what
 
 
 def test_moments_of_features_that_are_noise_alone_leave_the_synthetic_ones(generator, few, rng):
-    space = feature_space(generator, (8, 8), rng, n_features=20)
+    space = feature_space(generator, (8, 8), rng, n_features=20, n_scales=2)
     shift = rng.normal(size=(10, 20))  # noise alone
     means, maps = _common(space, 1e7, 1000.0, shift, np.eye(20))
     assert np.linalg.norm(means - space.centers) < 0.5 * np.linalg.norm(shift)
@@ -268,35 +269,57 @@ def test_a_model_with_features_is_saved_pickled_and_conditioned(digits, few, tmp
 
 @pytest.mark.parametrize("shape", [[10**5, 10**5], [64], [8, 8, 1, 1], [16, 16], []])
 def test_a_file_of_images_of_another_shape_is_refused_before_it_takes_memory(generator, few, rng, shape):
-    space = feature_space(generator, (8, 8), rng)
+    space = feature_space(generator, (8, 8), rng, n_features=100, n_scales=2)
     k = space.matrix.shape[1]
     maps = np.tile(np.eye(k), (len(space.centers), 1, 1))
-    state = RefinedImages.of(generator, space, space.centers, maps).to_state()
+    state = RefinedImages.of(generator, space, space.centers, maps, n_steps=8).to_state()
     assert RefinedImages.from_state(state).image_shape == (8, 8)
     with pytest.raises(ValueError, match="shape of the images"):
         RefinedImages.from_state({**state, "image_shape": shape})
 
 
 def test_a_file_of_an_earlier_version_has_its_own_averages_and_steps(generator, few, rng):
-    space = feature_space(generator, (8, 8), rng)
+    space = feature_space(generator, (8, 8), rng, n_features=100, n_scales=2)
     maps = np.tile(np.eye(space.matrix.shape[1]), (10, 1, 1))
     state = RefinedImages.of(generator, space, space.centers, maps, n_steps=3).to_state()
-    assert RefinedImages.from_state(state).n_steps == 3
-    assert RefinedImages.from_state(state).kind == space.kind
+    assert RefinedImages.from_state(state).moves == {"n_steps": 3, "rate": 0.1}
+    assert RefinedImages.from_state(state).wavelets == space.wavelets
     del state["wavelets"]
     earlier = RefinedImages.from_state(state)
-    assert (earlier.kind, earlier.n_steps) == ({"n_scales": 2, "width": 2.0}, 12)
+    assert earlier.wavelets == {"n_scales": 2, "width": 2.0}
+    assert earlier.moves == {"n_steps": 12, "rate": 0.08}
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"n_steps": 10**9}, {"n_scales": 4}, {"n_scales": 0}, {"width": 1e9}, {"width": float("nan")}]
+    "wrong",
+    [{"n_steps": 10**9}, {"n_scales": 4}, {"n_scales": 0}, {"width": 1e9}, {"width": float("nan")}, {"rate": 0}],
 )
 def test_a_file_of_images_with_impossible_wavelets_is_refused(generator, few, rng, wrong):
-    space = feature_space(generator, (8, 8), rng)
+    space = feature_space(generator, (8, 8), rng, n_features=100, n_scales=2)
     maps = np.tile(np.eye(space.matrix.shape[1]), (10, 1, 1))
-    state = RefinedImages.of(generator, space, space.centers, maps).to_state()
+    state = RefinedImages.of(generator, space, space.centers, maps, n_steps=8).to_state()
     with pytest.raises(ValueError, match=next(iter(wrong))):
         RefinedImages.from_state({**state, "wavelets": {**state["wavelets"], **wrong}})
+
+
+def test_a_file_whose_features_are_not_those_of_its_wavelets_is_refused(generator, few, rng):
+    space = feature_space(generator, (8, 8), rng, n_features=9, n_scales=2)
+    maps = np.tile(np.eye(9), (10, 1, 1))
+    state = RefinedImages.of(generator, space, space.centers, maps, n_steps=8).to_state()
+    with pytest.raises(ValueError, match="not those of their wavelets"):
+        RefinedImages.from_state({**state, "wavelets": {**state["wavelets"], "n_scales": 3}})
+
+
+def test_images_are_taken_in_batches_of_so_many_pixels(generator, few, rng, monkeypatch):
+    spaces = [feature_space(generator, (8, 8), np.random.default_rng(0), n_features=9, n_scales=2)]
+    monkeypatch.setattr(refined_images, "_BATCH", 150)  # two images, and less than one
+    spaces.append(feature_space(generator, (8, 8), np.random.default_rng(0), n_features=9, n_scales=2))
+    np.testing.assert_allclose(spaces[0].features, spaces[1].features, atol=1e-4)
+    whole = spaces[0].encode(rng.random((7, 64)))
+    for pixels in (150, 1):
+        monkeypatch.setattr(refined_images, "_EXACT_BATCH", pixels)
+        assert spaces[0].encode(rng.random((7, 64))).shape == whole.shape
+    assert [part.stop - part.start for part in refined_images._batches(np.zeros((3, 64)), 1)] == [1, 1, 1]
 
 
 def test_an_object_sets_features_scales_and_steps(digits, few):
@@ -306,7 +329,7 @@ def test_an_object_sets_features_scales_and_steps(digits, few):
         synth.set_params(decoder__n_features=7).fit(*digits)
     generator = synth.model_.generator
     assert generator.matrix.shape == (WaveletFeatures((8, 8), n_scales=3).n_features, 7)
-    assert (generator.kind["n_scales"], generator.n_steps) == (3, 2)
+    assert (generator.wavelets["n_scales"], generator.moves["n_steps"]) == (3, 2)
 
 
 @pytest.mark.parametrize("wrong", [{"n_features": 0}, {"n_scales": 4}, {"n_steps": 0}, {"n_steps": 10**6}])
@@ -323,7 +346,7 @@ def test_every_gradient_step_brings_images_nearer_to_their_features(rng):
     targets = wavelet_features(others, (8, 8)) @ matrix
     gaps = [
         np.linalg.norm(wavelet_features(moved, (8, 8)) @ matrix - targets)
-        for moved in (rows, *(move_to_features(rows, targets, matrix, (8, 8), n_steps=n) for n in (2, 8, 48)))
+        for moved in (rows, *(move_to_features(rows, targets, matrix, (8, 8), n_steps=n, rate=0.1) for n in (2, 8, 48)))
     ]
     assert gaps == sorted(gaps, reverse=True)
     assert gaps[2] < 0.5 * gaps[0]
@@ -378,12 +401,17 @@ def test_auto_decides_by_public_facts(digits, few):
     frame = pd.DataFrame({"a": [*"xyz"] * 20, "b": [*"pq"] * 30})
     with seeded_noise(1, quiet=True):
         large = {**DIGITS, "bounds": (0, 1), "image_shape": (16, 16)}
-        images = P3GMSynthesizer(1000.0, **large).fit(np.random.default_rng(0).random((60, 256)), y[:60])
+        rng = np.random.default_rng(0)
+        images = P3GMSynthesizer(1000.0, **large).fit(rng.random((60, 256)), y[:60])
+        one = P3GMSynthesizer(1000.0, prior="gaussian", **{**large, "classes": None}).fit(rng.random((60, 256)))
+        assert one.accountant_.report()["release"].iloc[-1] == "features"
         others = [
             P3GMSynthesizer(1.0, **DIGITS).fit(X, y),  # small images
             P3GMSynthesizer(1.0, decoder="auto", **{**DIGITS, "image_shape": None}).fit(X, y),
             P3GMSynthesizer(1.0, decoder="auto", prior=LatentMixture(n_iter=1), **DIGITS).fit(X, y),
             P3GMSynthesizer(np.inf, decoder="auto", random_state=0, progress=False).fit(frame),
+            # long ones
+            P3GMSynthesizer(1000.0, **{**large, "image_shape": (16, 1040)}).fit(rng.random((20, 16_640)), y[:20]),
         ]
     assert isinstance(images.model_.generator, RefinedImages)
     for synth in others:

@@ -319,6 +319,16 @@ def test_a_divergence_from_the_sparse_prior_has_an_encoder_that_can_be_sparse(im
         assert not isinstance(given.model_.module.encoder, SparseEncoder)
 
 
+def test_two_latents_and_images_of_one_line_have_an_encoder_that_works():
+    for parameters in ({"n_components": 2}, {"image_shape": (1, 64)}):
+        synth = PriVAESynthesizer(**{**QUICK, "prior": "sparse", "bounds": (0, 16), **parameters}).fit(X)
+        assert (synth.transform(X[:50]).std(axis=0) > 0).all()
+    with pytest.raises(ValueError, match="decoder must be a module or None"):
+        make(bounds=(0, 16), net=net(decoder="sparse")).fit(X)
+    with pytest.raises(ValueError, match='encoder must be a module, "sparse" or None'):
+        make(bounds=(0, 16), net=net(encoder=5)).fit(X)
+
+
 def test_an_encoder_of_an_unknown_name_is_refused_before_the_charge():
     books = PrivacyAccountant(5.0, 1e-5)
     with pytest.raises(ValueError, match='encoder must be a module, "sparse" or None'):
