@@ -258,7 +258,7 @@ MUTANTS = [
         [FEATURES_EXACT],
         (
             _wavelets.WaveletFeatures.forward,
-            ("self._averages(_round($moduli) if $exact else $moduli, 2)", "self._averages($moduli, 2)"),
+            ("self._averages(_round($moduli) if $exact else $moduli, $distance)", "self._averages($moduli, $distance)"),
         ),
     ),
     (

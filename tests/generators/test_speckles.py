@@ -31,7 +31,8 @@ def _fit(kind, X, y, shape=SHAPE, **more):
 
 @pytest.fixture(scope="module")
 def fitted(strokes):
-    return {kind: _fit(kind, *strokes) for kind in (MomentSynthesizer, P3GMSynthesizer)}
+    released = {MomentSynthesizer: {}, P3GMSynthesizer: {"decoder": "released"}}
+    return {kind: _fit(kind, *strokes, **more) for kind, more in released.items()}
 
 
 @pytest.mark.parametrize("shape", [(5, 4), (3, 7, 2), (1, 6), (2, 1)])

@@ -266,7 +266,9 @@ def test_a_checkpoint_of_an_earlier_version_has_the_parameters_of_today():
     now = describe(P3GMSynthesizer(decoder="net", prior="mixture").get_params(deep=False))
     assert describe(of_today({**now, **usual, **units})) == now
     made = P3GMSynthesizer(
-        prior=LatentMixture(2), budget_split={"bounds": 0.1, "encoder": 1, "mixture": 1, "decoder": 0}
+        prior=LatentMixture(2),
+        decoder="released",
+        budget_split={"bounds": 0.1, "encoder": 1, "mixture": 1, "decoder": 0},
     )
     before = {**now, **units, **usual, "decoder": "released", "n_mixture": 2, "bounds_share": 0.1}
     assert describe(of_today({**before, "budget_split": [1, 1, 0]})) == describe(made.get_params(deep=False))
