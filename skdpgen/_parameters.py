@@ -234,7 +234,10 @@ def check_nested(estimator, params):
     """Raise ValueError for a nested parameter of a parameter object that the estimator does not hold."""
     for name in params:
         outer, _, inner = name.partition("__")
-        if not inner or _OBJECTS.get(outer) not in estimator._parameter_constraints.get(outer, ()):
+        if not inner or outer not in _OBJECTS:
+            continue
+        accepted = estimator._parameter_constraints.get(outer)
+        if not isinstance(accepted, list) or _OBJECTS[outer] not in accepted:
             continue
         held = params.get(outer, getattr(estimator, outer, None))
         if not hasattr(held, "set_params"):

@@ -26,6 +26,7 @@ from skdpgen import (
 )
 from skdpgen._types import BoundedUnit
 from skdpgen.dpsgd import DPSGDPlan
+from skdpgen.nn import DPNet, P3GMModule
 from skdpgen.synthesizers._budget import paper_settings, resolve_parameters
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
@@ -61,6 +62,8 @@ def test_a_parameter_of_an_object_that_is_not_there_names_the_object(synth, name
 
 def test_an_object_and_its_parameters_are_set_together():
     assert P3GMSynthesizer().set_params(decoder__n_steps=3, decoder=ImageFeatures()).decoder.n_steps == 3
+    assert P3GMSynthesizer().set_params(decoder="released", unit=None, prior="mixture").prior == "mixture"
+    assert P3GMSynthesizer(net=DPNet(P3GMModule)).set_params(net__lr=0.5).net.lr == 0.5
 
 
 @pytest.mark.filterwarnings("ignore::skdpgen.exceptions.PrivacyLeakWarning")

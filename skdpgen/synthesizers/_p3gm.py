@@ -486,8 +486,8 @@ def _decoder(parameters, rows):
             'decoder="features" needs image_shape=, no mixture, and with classes no prior="gaussian"'
         )
     if wanted == "auto":
-        pays = possible and min(rows.image_shape[:2]) >= _SMALLEST_SIDE and math.prod(rows.image_shape) <= _MOST_PIXELS
-        return "features" if pays else "released"
+        suits = possible and min(rows.image_shape[:2]) >= _SMALLEST_SIDE and math.prod(rows.image_shape) <= _MOST_PIXELS
+        return "features" if suits else "released"
     return wanted
 
 
