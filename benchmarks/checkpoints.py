@@ -155,23 +155,27 @@ def _task(dataset, data, rows):
 
 def _fit(name, task, parts, epsilon, delta, seed, steps, shares, device):
     """Fit one model with a recorder of its parameters; what it learns is what it learns without."""
+    from skdpgen import DPSGD
     from skdpgen.nn import DPNet, P3GMModule, PriVAEModule
     from skdpgen.synthesizers import DPVAESynthesizer, P3GMSynthesizer
 
-    budget = {"epsilon": epsilon, "delta": delta, "random_state": seed, "device": device}
+    budget = {"epsilon": epsilon, "delta": delta, "random_state": seed}
     vae = name == "DPVAESynthesizer"
     if not vae and name not in MODELS:
         raise ValueError(f"models must be of {', '.join(MODELS)}; got {name!r}")
     make = DPVAESynthesizer if vae else P3GMSynthesizer
     # DP-VAE's nets are dense, as in the tables
     public = {key: value for key, value in task.public.items() if not (vae and key == "image_shape")}
-    steps = make().steps if steps is None else steps
+    steps = (500 if vae else 1000) if steps is None else steps
     # an average of the parameters as in the default net of DP-VAE; none in that of P3GM
     recorder = Recorder([max(1, round(share * steps)) for share in shares], decay=0.99 if vae else 0.0)
     callbacks = [("recorder", recorder)]
     net = DPNet(PriVAEModule, lr=5e-3, callbacks=callbacks) if vae else DPNet(P3GMModule, callbacks=callbacks)
-    own = {} if vae else {"decoder": "net", "latent_variance": "zero" if name == "P3GM(AE)" else "learned"}
-    return make(**budget, **public, **own, steps=steps, net=net).fit(parts["X"], parts["y"]), recorder
+    if name == "P3GM(AE)":
+        net.set_params(module__latent_variance="zero")
+    own = {} if vae else {"decoder": "net"}
+    training = DPSGD(steps, net=net, device=device)
+    return make(**budget, **public, **own, training=training).fit(parts["X"], parts["y"]), recorder
 
 
 def _load_parameters(synthesizer, state):

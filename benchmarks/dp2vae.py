@@ -34,7 +34,8 @@ POLICIES = (
 )
 _IMAGES = {"bounds": (0, 255), "image_shape": (28, 28), "classes": range(10)}
 # Of a decoder that starts from random parameters: a smaller latent space, and larger steps.
-_RANDOM_START = {"start": "random", "n_components": 8, "learning_rate": 1e-3, "subsets_per_step": 50}
+_RANDOM_START = {"warm_start_steps": 0, "learning_rate": 1e-3, "subsets_per_step": 50}
+_RANDOM_COMPONENTS = 8
 _QUICK = {"n_subsets": 200, "subsets_per_step": 10, "steps": 5, "pretrain_steps": 2}
 _QUICK_ROWS = 2_000
 
@@ -158,30 +159,34 @@ def make_policy(policy, epsilon=10.0, delta=1e-5, seed=0, quick=False, device="c
     """Make the synthesizer of one of `POLICIES`."""
     sampler, update = policy.split(", ")
     model = _make("DP2VAESynthesizer", epsilon, delta, seed, quick, device)
-    per_step = model.subsets_per_step or 50
-    return model.set_params(sampler=sampler, encoder_update=update, subsets_per_step=per_step)
+    per_step = model.training.subsets_per_step or 50
+    model.training.set_params(sampler=sampler, encoder_update=update, subsets_per_step=per_step)
+    return model
 
 
 def noise_of(model, X, y):
     """Noise of a step that such a synthesizer plans, on the mean gradient and in units of its bound."""
     from skdpgen.synthesizers._dp2vae import dp2vae_settings
 
-    settings = dp2vae_settings(model.get_params(deep=False), model._defaults(), seed=0)
+    settings = dp2vae_settings(model._resolve(), seed=0)
     plan = settings.subsets.plan(model.plan(X, y).noise_multipliers["decoder"])
     return plan.noise_std / plan.per_step / plan.gradient_bound
 
 
 def _make(name, epsilon, delta, seed, quick, device):
-    from skdpgen import synthesizers
+    from skdpgen import DPSGD, SubsetSGD, synthesizers
 
     common = {"epsilon": epsilon, "delta": delta, "random_state": seed}
     if name in ("DP2VAESynthesizer", "random start"):
-        settings = dict(_RANDOM_START) if name == "random start" else {"start_steps": 20} if quick else {}
+        random = name == "random start"
+        settings = dict(_RANDOM_START) if random else {"warm_start_steps": 20} if quick else {}
         settings.update(_QUICK if quick else {})
-        return synthesizers.DP2VAESynthesizer(**common, **_IMAGES, **settings, device=device)
+        components = {"n_components": _RANDOM_COMPONENTS} if random else {}
+        training = SubsetSGD(device=device, **settings)
+        return synthesizers.DP2VAESynthesizer(**common, **_IMAGES, **components, training=training)
     if name == "DPVAESynthesizer":
-        steps = {"steps": 10} if quick else {}
-        return synthesizers.DPVAESynthesizer(**common, bounds=(0, 255), classes=range(10), device=device, **steps)
+        training = DPSGD(10 if quick else None, device=device)
+        return synthesizers.DPVAESynthesizer(**common, bounds=(0, 255), classes=range(10), training=training)
     return getattr(synthesizers, name)(**common, **_IMAGES)
 
 

@@ -42,6 +42,8 @@ class Model:
         False: fitted at an infinite epsilon, whatever the budget of the others.
     trains : bool
         Whether DP-SGD trains a net, on the `device` that is asked for.
+    training : dict
+        Parameters of its `DPSGD`; "net" is a function that makes one.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Model:
     settings: dict = field(default_factory=dict)
     private: bool = True
     trains: bool = False
+    training: dict = field(default_factory=dict)
 
     def make(self, data, *, epsilon, device="cpu", **public):
         """Return the unfitted synthesizer; of what is `public` it is given what its class takes.
@@ -62,7 +65,7 @@ class Model:
         **public
             `delta`, `bounds`, `schema`, ... None is left out.
         """
-        from skdpgen import synthesizers
+        from skdpgen import DPSGD, synthesizers
 
         make = getattr(synthesizers, self.estimator)
         taken = inspect.signature(make).parameters
@@ -70,9 +73,19 @@ class Model:
         own = {
             name: value.format(data=data) if isinstance(value, str) else value for name, value in self.settings.items()
         }
+        training = {name: value() if name == "net" else value for name, value in self.training.items()}
         if self.trains and device != "cpu":
-            own["device"] = device
+            training["device"] = device
+        if training:
+            own["training"] = DPSGD(**training)
         return make(epsilon=epsilon if self.private else math.inf, **{**given, **own})
+
+
+def autoencoder():
+    """The net of P3GM(AE): its encoder has no variance."""
+    from skdpgen.nn import DPNet, P3GMModule
+
+    return DPNet(P3GMModule, module__latent_variance="zero")
 
 
 # Of images, the paper's: dense nets on the pixels.
@@ -84,7 +97,7 @@ MODELS = {
         Model("P3GM(net)", "P3GMSynthesizer", {"decoder": "net"}, trains=True),
         Model("P3GM(released)", "P3GMSynthesizer", {"decoder": "released"}),
         Model("P3GM(features)", "P3GMSynthesizer", {"decoder": "features"}),
-        Model("P3GM(AE)", "P3GMSynthesizer", {"decoder": "net", "latent_variance": "zero"}, trains=True),
+        Model("P3GM(AE)", "P3GMSynthesizer", {"decoder": "net"}, trains=True, training={"net": autoencoder}),
         Model("P3GM(paper)", "P3GMSynthesizer", {"preset": "paper/{data}", **_DENSE}, trains=True),
         Model("PGM", "P3GMSynthesizer", {"preset": "paper/{data}", **_DENSE}, private=False, trains=True),
         Model("DPVAESynthesizer", "DPVAESynthesizer", _DENSE, trains=True),

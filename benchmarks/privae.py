@@ -8,6 +8,8 @@ import time
 
 import numpy as np
 
+from skdpgen import DPSGD, GroupDivergence
+
 from .drawing import new_figure, save_figure
 from .models import Model
 
@@ -29,8 +31,8 @@ EPSILONS = (1.0, 4.0, 10.0, 100.0, math.inf)
 METHODS = {
     "PriVAE + MMD": {"divergence": "mmd"},
     "PriVAE": {"divergence": None},
-    "micro aggregation": {"divergence": "mmd", "aggregation": "micro"},
-    "batch aggregation": {"divergence": "mmd", "aggregation": "batch"},
+    "micro aggregation": {"divergence": GroupDivergence(aggregation="micro")},
+    "batch aggregation": {"divergence": GroupDivergence(aggregation="batch")},
     "VAE + MMD": {"divergence": "mmd"},
     "VAE": {"divergence": None},
 }
@@ -145,39 +147,43 @@ def _make_sparse(setting, method, epsilon, seed, convolutional, steps, n_train, 
     chosen = _SPARSE_SETTINGS[setting]
     if not math.isfinite(epsilon):
         chosen = {**chosen, **chosen["without_privacy"]}
-    parameters = {"epsilon": epsilon, **METHODS[method]}
-    aggregation = parameters.get("aggregation", "termwise")
+    divergence = METHODS[method]["divergence"]
+    aggregation = getattr(divergence, "aggregation", "termwise")
     if aggregation != "termwise":
         chosen = {**chosen, **chosen["whole_batch"]}
     batch = min(chosen["batch"], n_train)
-    if parameters["divergence"] is not None:
-        parameters["alpha"] = chosen["alpha"]
+    if divergence is not None:
+        divergence = GroupDivergence(alpha=chosen["alpha"], aggregation=aggregation)
         if aggregation == "termwise":
-            parameters |= {"n_groups": max(1, batch // chosen["group_size"]), "group_gradient_bound": chosen["c2"]}
+            n_groups = max(1, batch // chosen["group_size"])
+            divergence.set_params(n_groups=n_groups, gradient_bound=chosen["c2"])
     module = {"n_prior_samples": chosen["n_prior_samples"]}
     if chosen["sparse_encoder"]:
         with torch_seeded(seed):
             module["encoder"] = SparseEncoder(784, _LATENT, image_shape=(28, 28))
         module["n_hidden"] = 100
-    if math.isfinite(epsilon):
-        parameters["gradient_bound"] = chosen["c1" if aggregation == "termwise" else "c"]
-    return PriVAESynthesizer(
-        **parameters,
-        prior="sparse",
-        n_components=_LATENT,
-        bounds=(0, 255),
-        image_shape=(28, 28) if convolutional and not chosen["sparse_encoder"] else None,
-        likelihood="laplace",
-        sampling_rate=batch / n_train,
-        steps=steps or chosen["steps"],
+    training = DPSGD(
+        steps or chosen["steps"],
+        batch / n_train,
+        gradient_bound=chosen["c1" if aggregation == "termwise" else "c"] if math.isfinite(epsilon) else None,
         net=DPNet(
             PriVAEModule,
             optimizer=torch.optim.SGD if chosen["sgd"] else torch.optim.Adam,
             lr=chosen["lr"],
             **{f"module__{name}": value for name, value in module.items()},
         ),
-        noise="fast",
         device=device,
+    )
+    return PriVAESynthesizer(
+        epsilon,
+        divergence=divergence,
+        training=training,
+        prior="sparse",
+        n_components=_LATENT,
+        bounds=(0, 255),
+        image_shape=(28, 28) if convolutional and not chosen["sparse_encoder"] else None,
+        likelihood="laplace",
+        noise="fast",
         random_state=seed,
     )
 
@@ -326,25 +332,14 @@ def _make_pinwheel(setting, method, epsilon, n_samples, seed, quick):
     from skdpgen.synthesizers import PriVAESynthesizer
 
     chosen = _PINWHEEL_SETTINGS[setting]
-    divergence = {"divergence": None}
+    term = {"divergence": None}
     if method != "PriVAE":
-        divergence = {
-            "divergence": "kl_prior",
-            "alpha": chosen["alpha"],
-            "beta": chosen["beta"],
-            "group_gradient_bound": chosen["c2"],
-            "n_groups": 1,
-        }
-    return PriVAESynthesizer(
-        epsilon,
-        **divergence,
-        prior=GaussianMixturePrior(CORNERS, 0.03),
-        n_components=2,
-        likelihood="gaussian",
-        bounds=(-2.5, 2.5),
+        divergence = GroupDivergence("kl_prior", alpha=chosen["alpha"], n_groups=1, gradient_bound=chosen["c2"])
+        term = {"divergence": divergence, "beta": chosen["beta"]}
+    training = DPSGD(
+        20 if quick else chosen["steps"],
+        chosen["batch"] / 400,
         gradient_bound=chosen["c1"],
-        sampling_rate=chosen["batch"] / 400,
-        steps=20 if quick else chosen["steps"],
         net=DPNet(
             PriVAEModule,
             module__n_hidden=100,
@@ -353,6 +348,15 @@ def _make_pinwheel(setting, method, epsilon, n_samples, seed, quick):
             lr=chosen["lr"],
             callbacks=None if chosen["average"] is None else [("average", ParameterAverage(chosen["average"]))],
         ),
+    )
+    return PriVAESynthesizer(
+        epsilon,
+        **term,
+        training=training,
+        prior=GaussianMixturePrior(CORNERS, 0.03),
+        n_components=2,
+        likelihood="gaussian",
+        bounds=(-2.5, 2.5),
         noise="fast",
         random_state=seed,
     )
@@ -441,6 +445,4 @@ def _model(name, quick):
     if name == "P3GMSynthesizer":
         return Model(name, name)
     settings = {"noise": "fast", "image_shape": None}
-    if quick:
-        settings["steps"] = 20
-    return Model(name, name, settings, trains=True)
+    return Model(name, name, settings, trains=True, training={"steps": 20} if quick else {})

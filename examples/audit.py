@@ -7,7 +7,7 @@ computes a lower bound of epsilon from how well the canary can be detected in th
 
 import numpy as np
 
-from skdpgen import DPPCA, PriVAESynthesizer
+from skdpgen import DPPCA, DPSGD, GroupDivergence, PriVAESynthesizer
 from skdpgen.audit import audit, plan_audit
 
 X = np.random.default_rng(0).uniform(-1, 1, (50, 4))
@@ -18,7 +18,8 @@ print("found:", audit(pca, X, n_runs=60))
 print("found:", audit(pca, X, n_runs=8, method="scale"))
 
 # A network: if every row takes part in a step of DP-SGD, the step is a Gaussian release, and the bound is tight.
-vae = PriVAESynthesizer(epsilon=10.0, divergence="mmd", n_groups=4, bounds=(-1, 1), sampling_rate=1.0, steps=1)
+training = DPSGD(steps=1, sampling_rate=1.0)
+vae = PriVAESynthesizer(epsilon=10.0, divergence=GroupDivergence(n_groups=4), bounds=(-1, 1), training=training)
 print("found:", audit(vae, X, n_runs=3, method="scale"))
 
 try:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from skdpgen import DP2VAESynthesizer
+from skdpgen import DP2VAESynthesizer, SubsetSGD
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # `benchmarks` is beside `examples`
 
@@ -35,7 +35,8 @@ print("picture:", path)
 X = np.random.default_rng(0).random((200, 5))
 for update in ("on_query", "stateless"):
     model = DP2VAESynthesizer(
-        10.0, n_subsets=20, steps=50, pretrain_steps=5, sampler="one_of_k", encoder_update=update, start="random",
+        10.0,
+        training=SubsetSGD(20, 50, pretrain_steps=5, sampler="one_of_k", encoder_update=update, warm_start_steps=0),
         bounds=(0, 1),
     ).fit(X)  # fmt: skip
     print(model.accountant_.report().to_string(index=False))

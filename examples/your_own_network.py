@@ -7,7 +7,7 @@ gradients before the optimiser sees it, so you may choose any optimiser, schedul
 import torch
 from torch import nn
 
-from skdpgen import P3GMSynthesizer, PrivacyAccountant
+from skdpgen import DPSGD, P3GMSynthesizer, PrivacyAccountant
 from skdpgen.accounting import Phase
 from skdpgen.datasets import load_digits_table
 from skdpgen.dpsgd import DPSGDPlan
@@ -33,10 +33,12 @@ synthesizer = P3GMSynthesizer(
     classes=digits.classes,
     n_components=12,
     decoder="net",
-    net=net,  # a template, which is cloned; its parameters can be searched as net__lr, ...
-    sampling_rate=0.05,  # public: the probability that a row takes part in a step
-    steps=100,
-    warm_start_steps=200,
+    training=DPSGD(
+        steps=100,
+        sampling_rate=0.05,  # public: the probability that a row takes part in a step
+        warm_start_steps=200,
+        net=net,  # a template, which is cloned; its parameters can be searched as training__net__lr, ...
+    ),
 ).fit(X, y)
 print("synthetic:", synthesizer.sample(300)[0].shape)
 print(synthesizer.accountant_.report().to_string(index=False))

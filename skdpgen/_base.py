@@ -181,7 +181,7 @@ class PrivateEstimator(BaseEstimator):
         """
         parameters = self.get_params(deep=False)
         before = dict(vars(self))
-        vars(self).update({name: python_value(value) for name, value in parameters.items()})
+        vars(self).update({name: _converted(value) for name, value in parameters.items()})
         self._forget_fit(parameters)
         delayed = _DelayedWarnings()
         try:
@@ -362,7 +362,7 @@ class PrivateEstimator(BaseEstimator):
             public_assumptions += [
                 text for text in of_units if text not in public_assumptions
             ]  # a search has its run's
-        parameters = self.get_params(deep=False)
+        parameters = self._card_parameters()
         declared = declared_facts(parameters) if declared is None else declared
         if columns is None:
             columns = array_columns(getattr(self, "n_features_in_", None), getattr(self, "feature_names_in_", None))
@@ -378,6 +378,10 @@ class PrivateEstimator(BaseEstimator):
             columns=columns,
             declared=declared,
         )
+
+    def _card_parameters(self):
+        """Return the constructor parameters as the card states them."""
+        return self.get_params(deep=False)
 
     def _check_finite(self, plan):
         """Refuse a model with a number that is not finite; it is released, so the error reveals nothing more."""
@@ -399,6 +403,11 @@ class PrivateEstimator(BaseEstimator):
         if isinstance(random_state, np.random.Generator):
             return random_state
         return np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def _converted(value):
+    """A parameter with numbers of Python's types, those of a parameter object too."""
+    return value.with_python_values() if isinstance(value, ParameterObject) else python_value(value)
 
 
 def _sum_of_search(estimator):

@@ -11,18 +11,32 @@ from numbers import Integral, Real
 from sklearn.base import BaseEstimator, clone
 
 from ._types import MISSING_UNITS, MOST_ROWS_PER_UNIT, WEIGHTINGS, BoundedUnit
-from .utils.validation import MOST_MOVES, MOST_UNITS, Interval, InvalidParameterError, StrOptions, check_parameters
+from .utils.validation import (
+    MOST_MOVES,
+    MOST_UNITS,
+    Interval,
+    InvalidParameterError,
+    StrOptions,
+    check_parameters,
+    python_value,
+)
 
 __all__ = [
+    "DPSGD",
     "SPLIT_CONSTRAINTS",
     "UNIT_CONSTRAINTS",
+    "GroupDivergence",
     "ImageFeatures",
     "LatentMixture",
     "ParameterObject",
     "PrivacyUnit",
+    "SubsetSGD",
     "check_nested",
     "check_split",
+    "flat_parameters",
+    "grouped_parameters",
     "make_objects",
+    "object_of",
     "read_unit",
     "refuse_moved",
     "share_of",
@@ -33,16 +47,25 @@ __all__ = [
 # the clusters of DP-GM.
 _SHARES = {"bounds": 0.05, "clusters": 0.1}
 _SHARE = Interval(Real, 1e-6, 1, closed="left")
-# Parameters of earlier versions, and where they are now.
+# Parameters of earlier versions: the parameter that holds them now, and what to give.
 _MOVED = {
-    "unit_weighting": "unit=PrivacyUnit(..., weighting=...)",
-    "missing_unit": "unit=PrivacyUnit(..., missing=...)",
-    "unit_columns": "unit=PrivacyUnit(..., columns=...)",
-    "bounds_share": 'budget_split={"bounds": ...}',
-    "clusters_share": 'budget_split={"clusters": ...}',
-    "n_mixture": "prior=LatentMixture(n_components=...)",
-    "covariance_type": "prior=LatentMixture(covariance_type=...)",
-    "em_steps": "prior=LatentMixture(n_iter=...)",
+    "unit_weighting": ("unit", "unit=PrivacyUnit(..., weighting=...)"),
+    "missing_unit": ("unit", "unit=PrivacyUnit(..., missing=...)"),
+    "unit_columns": ("unit", "unit=PrivacyUnit(..., columns=...)"),
+    "bounds_share": ("budget_split", 'budget_split={"bounds": ...}'),
+    "clusters_share": ("budget_split", 'budget_split={"clusters": ...}'),
+    "n_mixture": ("prior", "prior=LatentMixture(n_components=...)"),
+    "covariance_type": ("prior", "prior=LatentMixture(covariance_type=...)"),
+    "em_steps": ("prior", "prior=LatentMixture(n_iter=...)"),
+    "start": ("training", "training={training}(warm_start_steps=...), with 0 for random initial parameters"),
+    "start_steps": ("training", "training={training}(warm_start_steps=...)"),
+    "latent_variance": ("training", "training=DPSGD(net=DPNet(P3GMModule, module__latent_variance=...))"),
+    "encoder": ("architecture", "architecture=(encoder, decoder)"),
+    "decoder": ("architecture", "architecture=(encoder, decoder)"),
+    "alpha": ("divergence", "divergence=GroupDivergence(..., alpha=...)"),
+    "n_groups": ("divergence", "divergence=GroupDivergence(..., n_groups=...)"),
+    "group_gradient_bound": ("divergence", "divergence=GroupDivergence(..., gradient_bound=...)"),
+    "aggregation": ("divergence", "divergence=GroupDivergence(..., aggregation=...)"),
 }
 
 
@@ -52,6 +75,10 @@ class ParameterObject(BaseEstimator):
     def _validate_params(self):
         check_parameters(type(self).__name__, self.get_params(deep=False))
         super()._validate_params()
+
+    def with_python_values(self):
+        """Return the same parameters, with numbers of Python's types."""
+        return type(self)(**{name: python_value(value) for name, value in self.get_params(deep=False).items()})
 
 
 class PrivacyUnit(ParameterObject):
@@ -187,8 +214,192 @@ class ImageFeatures(ParameterObject):
         self.n_features, self.n_scales, self.n_steps = n_features, n_scales, n_steps
 
 
-# Parameter objects by the parameter that may hold one.
-_OBJECTS = {"unit": PrivacyUnit, "prior": LatentMixture, "decoder": ImageFeatures}
+class DPSGD(ParameterObject):
+    """The training of a network by DP-SGD, for the parameter `training` of the synthesizers that have one.
+
+    None stands for the default of the synthesizer. A synthesizer refuses what has no meaning for it.
+
+    Parameters
+    ----------
+    steps : int or None, default=None
+        Number of steps; public.
+    sampling_rate : float or None, default=None
+        Probability that a record, or a unit with all its rows, takes part in a step; public.
+    batch_size, epochs : int or None, default=None
+        Expected number of records in a step, and number of passes over the rows, in the place of `sampling_rate` and
+        `steps`. Only under "replace_one" without `unit`, where the number of rows is public.
+    gradient_bound : float or None, default=None
+        Norm to which the gradient of one record, or of one unit, is clipped.
+    warm_start_steps : int or None, default=None
+        Ordinary steps on synthetic rows of released moments, before the private ones; they cost no further privacy. 0:
+        the initial parameters are random. `PriVAESynthesizer` and `DPVAESynthesizer` release moments for it alone.
+    net : DPNet or None, default=None
+        `DPNet` template, which is cloned; set its parameters by ``training__net__lr``, ``training__net__optimizer``,
+        ``training__net__module__n_hidden``.
+    device : str or None, default=None
+        Torch device of the training, such as "cpu" or "cuda"; None is "cpu".
+
+    Examples
+    --------
+    >>> from skdpgen import DPSGD, DPVAESynthesizer
+    >>> DPVAESynthesizer(training=DPSGD(100, sampling_rate=0.1)).set_params(training__steps=200).training
+    DPSGD(sampling_rate=0.1, steps=200)
+    """
+
+    _parameter_constraints = {
+        "steps": [Interval(Integral, 1, None, closed="left"), None],
+        "sampling_rate": [Interval(Real, 1e-6, 1, closed="both"), None],
+        "batch_size": [Interval(Integral, 1, None, closed="left"), None],
+        "epochs": [Interval(Integral, 1, None, closed="left"), None],
+        "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both"), None],
+        "warm_start_steps": [Interval(Integral, 0, None, closed="left"), None],
+        "net": "no_validation",
+        "device": [str, None],
+    }
+
+    def __init__(
+        self,
+        steps=None,
+        sampling_rate=None,
+        *,
+        batch_size=None,
+        epochs=None,
+        gradient_bound=None,
+        warm_start_steps=None,
+        net=None,
+        device=None,
+    ):
+        self.steps, self.sampling_rate, self.batch_size, self.epochs = steps, sampling_rate, batch_size, epochs
+        self.gradient_bound, self.warm_start_steps, self.net, self.device = (
+            gradient_bound, warm_start_steps, net, device,
+        )  # fmt: skip
+
+
+class SubsetSGD(ParameterObject):
+    """The training of `DP2VAESynthesizer`: encoders on private subsets without noise, one decoder with noise.
+
+    Parameters
+    ----------
+    n_subsets : int, default=2500
+        Number of subsets, K; public: do not derive it from the number of rows. More subsets mean less noise in a step.
+    steps : int, default=200
+        Steps of stage 2; public. A decoder with random initial parameters needs more.
+    sampler : {"poisson", "one_of_k", "balanced"}, default="poisson"
+        How each step chooses its subsets: each with probability `subsets_per_step` / K; exactly one; or by a public
+        schedule.
+    subsets_per_step : int or None, default=None
+        Expected number of subsets in a step; None: 50 (K if that is smaller), and 1 for "one_of_k".
+    encoder_update : {"stateless", "frozen", "round_robin", "on_query"}, default="stateless"
+        How encoders change in stage 2. "stateless": a copy is trained for one step and discarded. "frozen": not at all.
+        "round_robin": they are trained in turn, independently of the draws. "on_query": an encoder is trained whenever
+        its subset is drawn, as in the paper; this excludes amplification by sampling (see the page "DP2-VAE" of the
+        documentation) and needs much more noise.
+    pretrain_steps : int, default=20
+        Training steps of each encoder in stage 1.
+    batch_size : int, default=8
+        Rows of a subset in one gradient, drawn with replacement.
+    learning_rate : float, default=2e-4
+        Learning rate of Adam on the noisy gradient; it falls linearly to zero.
+    gradient_bound : float, default=1.0
+        Norm to which gradients are clipped: of the decoder, the mean over a batch of one subset.
+    warm_start_steps : int, default=3000
+        Ordinary steps on synthetic rows drawn from released class moments, from which decoder and encoders start; the
+        moments cost a part of the budget. For arrays the latents of the synthetic rows are known: the decoder learns to
+        map a latent to its row, and the encoder a row to its latent. 0: no moments are released, and the initial
+        parameters are random, as in the paper.
+    max_memory : float, default=4.0
+        Largest memory of the encoders, in GiB.
+    device : str, default="cpu"
+        Torch device of the training, such as "cpu" or "cuda".
+
+    Examples
+    --------
+    >>> from skdpgen import DP2VAESynthesizer, SubsetSGD
+    >>> DP2VAESynthesizer(training=SubsetSGD(100)).set_params(training__steps=50).training
+    SubsetSGD(n_subsets=100, steps=50)
+    """
+
+    _parameter_constraints = {
+        "n_subsets": [Interval(Integral, 1, None, closed="left")],
+        "steps": [Interval(Integral, 1, None, closed="left")],
+        "sampler": [StrOptions({"poisson", "one_of_k", "balanced"})],
+        "subsets_per_step": [Interval(Integral, 1, None, closed="left"), None],
+        "encoder_update": [StrOptions({"stateless", "frozen", "round_robin", "on_query"})],
+        "pretrain_steps": [Interval(Integral, 0, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
+        "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both")],
+        "warm_start_steps": [Interval(Integral, 0, None, closed="left")],
+        "max_memory": [Interval(Real, 0, None, closed="neither")],
+        "device": [str],
+    }
+
+    def __init__(
+        self,
+        n_subsets=2500,
+        steps=200,
+        *,
+        sampler="poisson",
+        subsets_per_step=None,
+        encoder_update="stateless",
+        pretrain_steps=20,
+        batch_size=8,
+        learning_rate=2e-4,
+        gradient_bound=1.0,
+        warm_start_steps=3000,
+        max_memory=4.0,
+        device="cpu",
+    ):
+        self.n_subsets, self.steps, self.sampler = n_subsets, steps, sampler
+        self.subsets_per_step, self.encoder_update = subsets_per_step, encoder_update
+        self.pretrain_steps, self.batch_size, self.learning_rate = pretrain_steps, batch_size, learning_rate
+        self.gradient_bound, self.warm_start_steps = gradient_bound, warm_start_steps
+        self.max_memory, self.device = max_memory, device
+
+
+class GroupDivergence(ParameterObject):
+    """The divergence of the latents of random groups of records, for the parameter `divergence` of PriVAE.
+
+    ``divergence="mmd"`` is short for ``divergence=GroupDivergence("mmd")``.
+
+    Parameters
+    ----------
+    kind : {"mmd", "kl_prior"} or callable, default="mmd"
+        Divergence D of the batch-wise term ``alpha D(q(z), p(z))``, where q is the distribution of the latents of a
+        random group: "mmd" is the dimension-wise MMD with a sum of Cauchy kernels, "kl_prior" is KL(p || q) by samples
+        of the prior; a function of (latents of a group, prior samples), see `skdpgen.nn.UserDivergence` for what it may
+        depend on.
+    alpha : float, default=10.0
+        Weight of the divergence, before its gradient is clipped; so a larger one changes little.
+    n_groups : int or None, default=None
+        Number of random groups in a step; each has one gradient. With more groups the noise is smaller, and the
+        divergence uses fewer latents. None: so many that a group has 16 records, by the public or released row count.
+    gradient_bound : float or None, default=None
+        Norm to which the gradient of one group is clipped (C2 of the paper); None is ``C1 b / (8 B)`` with the released
+        B, at which the groups make a fifth of the noise.
+    aggregation : {"termwise", "micro", "batch"}, default="termwise"
+        How gradients are aggregated. "micro" and "batch" are the baselines of the paper, at their true sensitivities:
+        their gradients depend on the whole batch, and no average makes the noise smaller.
+
+    Examples
+    --------
+    >>> from skdpgen import GroupDivergence, PriVAESynthesizer
+    >>> PriVAESynthesizer(divergence=GroupDivergence(n_groups=4)).set_params(divergence__alpha=5.0).divergence
+    GroupDivergence(alpha=5.0, n_groups=4)
+    """
+
+    _parameter_constraints = {
+        "kind": [StrOptions({"mmd", "kl_prior"}), callable],
+        "alpha": [Interval(Real, 0, None, closed="neither")],
+        "n_groups": [Interval(Integral, 1, 2**20, closed="both"), None],
+        "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both"), None],
+        "aggregation": [StrOptions({"termwise", "micro", "batch"})],
+    }
+
+    def __init__(self, kind="mmd", *, alpha=10.0, n_groups=None, gradient_bound=None, aggregation="termwise"):
+        self.kind, self.alpha, self.n_groups = kind, alpha, n_groups
+        self.gradient_bound, self.aggregation = gradient_bound, aggregation
+
 
 # Parameters of the estimators that protect persons with several rows.
 UNIT_CONSTRAINTS = {
@@ -197,6 +408,8 @@ UNIT_CONSTRAINTS = {
 }
 # Of all of them; `check_split` validates the entries.
 SPLIT_CONSTRAINTS = {"budget_split": [dict, None]}
+# Of a `GroupDivergence`, beside its kind, by their flat names.
+_TERM_DEFAULTS = {"alpha": 10.0, "n_groups": None, "group_gradient_bound": None, "aggregation": "termwise"}
 
 
 def read_unit(parameters):
@@ -218,11 +431,27 @@ def read_unit(parameters):
     return unit.set_params(max_rows=most)
 
 
-def make_objects(parameters):
-    """Return parameters as files and command lines hold them, with parameter objects where these are dicts."""
+# ---- objects and their parameters ----------------------------------------------------------------------------------
+def object_of(owner, name):
+    """Class of the parameter object that a parameter of an estimator class may hold, or None."""
+    accepted = owner._parameter_constraints.get(name)
+    kinds = accepted if isinstance(accepted, list) else []
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, ParameterObject)), None)
+
+
+def make_objects(owner, parameters):
+    """Return parameters as files and command lines hold them, with parameter objects where these are dicts.
+
+    Parameters
+    ----------
+    owner : type
+        Class of the estimator.
+    parameters : dict
+    """
     made = dict(parameters)
-    for name, kind in _OBJECTS.items():
-        if isinstance(given := made.get(name), dict):
+    for name, given in parameters.items():
+        kind = object_of(owner, name)
+        if kind is not None and isinstance(given, dict):
             known = kind._get_param_names()
             if unknown := sorted(set(given).difference(known)):
                 raise ValueError(f"{name}__{unknown[0]}: {kind.__name__} takes {', '.join(known)}")
@@ -234,23 +463,82 @@ def check_nested(estimator, params):
     """Raise ValueError for a nested parameter of a parameter object that the estimator does not hold."""
     for name in params:
         outer, _, inner = name.partition("__")
-        if not inner or outer not in _OBJECTS:
-            continue
-        accepted = estimator._parameter_constraints.get(outer)
-        if not isinstance(accepted, list) or _OBJECTS[outer] not in accepted:
+        kind = object_of(type(estimator), outer)
+        if not inner or kind is None:
             continue
         held = params.get(outer, getattr(estimator, outer, None))
         if not hasattr(held, "set_params"):
-            raise ValueError(
-                f"{name} is of an object that {outer}= holds: give {outer}={_OBJECTS[outer].__name__}() too"
-            )
+            raise ValueError(f"{name} is of an object that {outer}= holds: give {outer}={kind.__name__}() too")
 
 
 def refuse_moved(owner, names):
     """Raise TypeError for parameters of earlier versions that a class lacks, which says where they are now."""
-    for name in names:
-        if name in _MOVED and name not in owner._get_param_names():
-            raise TypeError(f"{owner.__name__} has no parameter {name!r} any more: give {_MOVED[name]}")
+    known = owner._get_param_names()
+    training = object_of(owner, "training")
+    for name in (name.partition("__")[0] for name in names):
+        if name in known:
+            continue
+        holder, text = _MOVED.get(name, (None, ""))
+        if holder not in known and training is not None and name in training._get_param_names():
+            holder, text = "training", f"training={{training}}({name}=...)"
+        if holder in known:
+            text = text.replace("{training}", getattr(training, "__name__", ""))
+            raise TypeError(f"{owner.__name__} has no parameter {name!r} any more: give {text}")
+
+
+def flat_parameters(estimator):
+    """Return the constructor parameters of a synthesizer, with those of its training and its divergence among them.
+
+    What `training` leaves open, and all of it where it is None, is at the default of the class, `_training_defaults`.
+    Of a `GroupDivergence` the gradient bound is `group_gradient_bound`, and the kind is `divergence`.
+
+    Raises
+    ------
+    ValueError
+        The training sets what has no meaning for this synthesizer.
+    """
+    parameters, defaults = estimator.get_params(deep=False), estimator._training_defaults
+    if "training" in parameters:
+        training = parameters.pop("training")
+        given = {} if training is None else training.get_params(deep=False)
+        given = {name: value for name, value in given.items() if value is not None}
+        if useless := sorted(given.keys() - defaults.keys()):
+            raise ValueError(
+                f"{useless[0]}= of training= has no meaning for {type(estimator).__name__}, which takes "
+                f"{', '.join(sorted(defaults))}: leave it out; nothing was charged"
+            )
+        parameters |= {**defaults, **given}
+    if isinstance(divergence := parameters.get("divergence"), GroupDivergence):
+        given = divergence.get_params(deep=False)
+        parameters |= {"divergence": given.pop("kind"), "group_gradient_bound": given.pop("gradient_bound"), **given}
+    elif "divergence" in parameters:
+        parameters |= _TERM_DEFAULTS
+    return parameters
+
+
+def grouped_parameters(owner, flat):
+    """Return flat parameters, as files of earlier versions have them, in the objects that hold them now.
+
+    Parameters
+    ----------
+    owner : type
+        Class of the synthesizer.
+    flat : dict
+    """
+    found, kind = dict(flat), object_of(owner, "training")
+    if kind is not None and "training" not in found:
+        names = [name for name in kind._get_param_names() if name in found and name not in owner._get_param_names()]
+        training = {name: found.pop(name) for name in names}
+        if any(value != owner._training_defaults.get(name) for name, value in training.items()):
+            found["training"] = kind(**training)
+    if object_of(owner, "divergence") is not None:
+        term = {name: found.pop(name, None) for name in _TERM_DEFAULTS}
+        term = {name: value for name, value in term.items() if value is not None and value != _TERM_DEFAULTS[name]}
+        divergence = found.get("divergence", owner().divergence)
+        if term and divergence is not None:
+            term = {"gradient_bound" if name == "group_gradient_bound" else name: term[name] for name in term}
+            found["divergence"] = GroupDivergence(divergence, **term)
+    return found
 
 
 # ---- the split of a budget -----------------------------------------------------------------------------------------

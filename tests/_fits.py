@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 from _claims import assert_sensitivity
+from _flat import make_flat
 from _private_values import find_private
 from _sabotage import Audit, everywhere, quietly
 from sklearn.base import clone
@@ -85,7 +86,7 @@ def _vae():
 
 
 def _privae(**parameters):
-    return PriVAESynthesizer(net=_vae(), **_SHALLOW, **{"divergence": None, **parameters})
+    return make_flat(PriVAESynthesizer, net=_vae(), **_SHALLOW, **{"divergence": None, **parameters})
 
 
 def _merf(**parameters):
@@ -94,22 +95,22 @@ def _merf(**parameters):
 
 def _cells(**parameters):
     # so little noise that classes are cut in two
-    return P3GMSynthesizer(100.0, image_shape=(1, 3), random_state=0, **parameters)
+    return make_flat(P3GMSynthesizer, 100.0, image_shape=(1, 3), random_state=0, **parameters)
 
 
 def _transport(**parameters):
     shared = {"generated_rows": 6, "hidden_layer_sizes": (5,), **_SHALLOW}
-    return DPSinkhornSynthesizer(**shared, **parameters)
+    return make_flat(DPSinkhornSynthesizer, **shared, **parameters)
 
 
 def _clusters(**parameters):
     small = DPNet(PartitionedVAEModule, module__n_hidden=5)
-    return DPGMSynthesizer(n_clusters=3, cluster_steps=2, net=small, **_SHALLOW, **parameters)
+    return make_flat(DPGMSynthesizer, n_clusters=3, cluster_steps=2, net=small, **_SHALLOW, **parameters)
 
 
 def _gan(**parameters):
     sizes = {"generator_sizes": (6,), "discriminator_sizes": (5,), "n_critic": 2, "gradient_bound": 2.0}
-    return DPCGANSynthesizer(**sizes, **_SHALLOW, **parameters)
+    return make_flat(DPCGANSynthesizer, **sizes, **_SHALLOW, **parameters)
 
 
 def _votes(**parameters):
@@ -119,7 +120,7 @@ def _votes(**parameters):
 
 def _subsets(**parameters):
     shared = {"n_subsets": 7, "pretrain_steps": 2, "steps": 4, "n_components": 2, "random_state": 0}
-    return DP2VAESynthesizer(**shared, **parameters)
+    return make_flat(DP2VAESynthesizer, **shared, **parameters)
 
 
 def _classifier(**parameters):
@@ -136,9 +137,9 @@ FITS = {
     "mixture, frame": lambda: (DPGaussianMixture(), _NUMBERS, pd.Series(Y, name="label", dtype="category")),
     "mixture, replace_one": lambda: (DPGaussianMixture(2, n_iter=3, neighboring="replace_one"), X),
     "arrays": lambda: (P3GMSynthesizer(random_state=0), X, Y),
-    "arrays, declared": lambda: (P3GMSynthesizer(prior="gaussian", **_PUBLIC), X),
+    "arrays, declared": lambda: (make_flat(P3GMSynthesizer, prior="gaussian", **_PUBLIC), X),
     "arrays, replace_one": lambda: (P3GMSynthesizer(neighboring="replace_one"), X, Y),
-    "arrays, net": lambda: (P3GMSynthesizer(net=_net(), **_DEEP), X, Y),
+    "arrays, net": lambda: (make_flat(P3GMSynthesizer, net=_net(), **_DEEP), X, Y),
     "arrays, moments": lambda: (MomentSynthesizer(random_state=0), X, Y),
     "arrays, wide": lambda: (P3GMSynthesizer(random_state=0), np.tile(X, (1, 34)), Y),
     "arrays, wide, replace_one": lambda: (MomentSynthesizer(neighboring="replace_one"), np.tile(X, (1, 34)), Y),
@@ -158,9 +159,9 @@ FITS = {
     "frame, category": lambda: (P3GMSynthesizer(), _CATEGORY, pd.Series(Y, name="label", dtype="category")),
     "frame, levels": lambda: (P3GMSynthesizer(schema=_levels(), target="work"), FRAME[["work", "age"]]),
     "frame, grouped levels": lambda: (MomentSynthesizer(schema=_codes(), target="age"), FRAME[["work", "dose", "age"]]),
-    "frame, net": lambda: (P3GMSynthesizer(net=_net(), **_DEEP), FRAME, Y),
+    "frame, net": lambda: (make_flat(P3GMSynthesizer, net=_net(), **_DEEP), FRAME, Y),
     "frame, net by class": lambda: (
-        P3GMSynthesizer(net=_net(), **{**_DEEP, "prior": "auto"}, target="job"),
+        make_flat(P3GMSynthesizer, net=_net(), **{**_DEEP, "prior": "auto"}, target="job"),
         FRAME,
     ),
     "arrays, termwise net": lambda: (_privae(divergence="mmd", n_groups=3), X, Y),
@@ -171,23 +172,23 @@ FITS = {
     "arrays, whole-batch net": lambda: (_privae(divergence="mmd", aggregation="micro"), X),
     "frame, termwise net": lambda: (_privae(divergence="mmd", prior="mixture", n_groups=3, target="job"), FRAME),
     "arrays, net from moments": lambda: (
-        _privae(divergence="mmd", n_groups=3, start="moments", start_steps=2),
+        _privae(divergence="mmd", n_groups=3, warm_start_steps=2),
         X,
         Y,
     ),
     "frame, net from tables": lambda: (
-        DPVAESynthesizer(net=_vae(), start="moments", start_steps=2, **_SHALLOW),
+        make_flat(DPVAESynthesizer, net=_vae(), warm_start_steps=2, **_SHALLOW),
         FRAME,
         Y,
     ),
-    "frame, DP-VAE net": lambda: (DPVAESynthesizer(net=_vae(), **_SHALLOW), FRAME, Y),
-    "arrays, subsets": lambda: (_subsets(start_steps=2), X, Y),
+    "frame, DP-VAE net": lambda: (make_flat(DPVAESynthesizer, net=_vae(), **_SHALLOW), FRAME, Y),
+    "arrays, subsets": lambda: (_subsets(warm_start_steps=2), X, Y),
     "arrays, one subset a step": lambda: (
-        _subsets(start="random", sampler="one_of_k", encoder_update="on_query", neighboring="replace_one"),
+        _subsets(warm_start_steps=0, sampler="one_of_k", encoder_update="on_query", neighboring="replace_one"),
         X,
     ),
-    "frame, subsets": lambda: (_subsets(start="random", encoder_update="round_robin", target="job"), FRAME),
-    "frame, subsets from tables": lambda: (_subsets(start_steps=2), FRAME, Y),
+    "frame, subsets": lambda: (_subsets(warm_start_steps=0, encoder_update="round_robin", target="job"), FRAME),
+    "frame, subsets from tables": lambda: (_subsets(warm_start_steps=2), FRAME, Y),
     "arrays, clustered nets": lambda: (_clusters(), X, Y),
     "arrays, clustered nets, replace_one": lambda: (_clusters(neighboring="replace_one"), X),
     "frame, clustered nets": lambda: (_clusters(target="job"), FRAME),

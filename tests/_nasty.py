@@ -9,10 +9,12 @@ from fractions import Fraction
 from numbers import Integral, Real
 
 import numpy as np
+from _flat import make_flat
 from joblib import parallel_config
 
 from skdpgen import (
     DPPCA,
+    DPSGD,
     DP2VAESynthesizer,
     DPCGANSynthesizer,
     DPGaussianMixture,
@@ -20,6 +22,7 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    GroupDivergence,
     LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
@@ -28,6 +31,7 @@ from skdpgen import (
     PrivateSearchCV,
 )
 from skdpgen._base import PrivateEstimator
+from skdpgen._parameters import ParameterObject
 from skdpgen.nn import DPNetClassifier
 from skdpgen.utils.validation import Interval
 
@@ -68,38 +72,45 @@ CASES = {
     "moments, images": (lambda: MomentSynthesizer(image_shape=(2, 2), **_PUBLIC), (X, Y)),
     "p3gm": (lambda: P3GMSynthesizer(prior=LatentMixture(n_iter=2), budget_split={"encoder": 1, "mixture": 1}), (X, Y)),
     "p3gm, net": (
-        lambda: P3GMSynthesizer(decoder="net", warm_start_steps=2, budget_split={"encoder": 1, "decoder": 1}, **_STEPS),
+        lambda: make_flat(P3GMSynthesizer, decoder="net", warm_start_steps=2,
+            budget_split={"encoder": 1, "decoder": 1}, **_STEPS),
         (X, Y),
     ),
     "p3gm, batches": (
-        lambda: P3GMSynthesizer(
+        lambda: make_flat(P3GMSynthesizer,
             decoder="net", warm_start_steps=1, neighboring="replace_one", batch_size=N, epochs=1, **_PUBLIC
         ),
         (X,),
     ),
-    "privae": (lambda: PriVAESynthesizer(divergence="mmd", n_groups=2, **_VAE), (X, Y)),
+    "privae": (lambda: make_flat(PriVAESynthesizer, divergence="mmd", n_groups=2, **_VAE), (X, Y)),
     "privae, sparse": (
         lambda: PriVAESynthesizer(
-            divergence="kl_prior", prior="sparse", alpha=0.5, n_groups=2, group_gradient_bound=1.0, n_components=2,
-            neighboring="replace_one", batch_size=N, epochs=1, bounds=(-1, 1),
+            divergence=GroupDivergence("kl_prior", alpha=0.5, n_groups=2, gradient_bound=1.0), prior="sparse",
+            n_components=2,
+            neighboring="replace_one", training=DPSGD(batch_size=N, epochs=1), bounds=(-1, 1),
         ),
         (X,),
     ),
-    "dp-vae": (lambda: DPVAESynthesizer(**_VAE), (X, Y)),
-    "dp2-vae": (lambda: DP2VAESynthesizer(start_steps=2, **_SUBSETS), (X, Y)),
-    "dp2-vae, random start": (lambda: DP2VAESynthesizer(start="random", bounds=(-1, 1), **_SUBSETS), (X, Y)),
-    "dp-gm": (lambda: DPGMSynthesizer(n_clusters=2, cluster_steps=2, **_VAE), (X, Y)),
+    "dp-vae": (lambda: make_flat(DPVAESynthesizer, **_VAE), (X, Y)),
+    "dp2-vae": (lambda: make_flat(DP2VAESynthesizer, warm_start_steps=2, **_SUBSETS), (X, Y)),
+    "dp2-vae, random start": (
+        lambda: make_flat(DP2VAESynthesizer, warm_start_steps=0, bounds=(-1, 1), **_SUBSETS),
+        (X, Y),
+    ),
+    "dp-gm": (lambda: make_flat(DPGMSynthesizer, n_clusters=2, cluster_steps=2, **_VAE), (X, Y)),
     "dp-merf": (lambda: DPMERFSynthesizer(steps=2, n_frequencies=8, hidden_layer_sizes=(4,)), (X, Y)),
-    "dp-sinkhorn": (lambda: DPSinkhornSynthesizer(generated_rows=4, hidden_layer_sizes=(4,), **_STEPS), (X, Y)),
+    "dp-sinkhorn": (lambda: make_flat(DPSinkhornSynthesizer, generated_rows=4, hidden_layer_sizes=(4,), **_STEPS),
+        (X, Y)),
     "dp-sinkhorn, images": (
         lambda: DPSinkhornSynthesizer(
-            generated_rows=4, hidden_layer_sizes=(4,), image_shape=(2, 2), n_frequencies=1, l1_weight=1.0, steps=2,
+            generated_rows=4, hidden_layer_sizes=(4,), image_shape=(2, 2), n_frequencies=1, l1_weight=1.0,
+            training=DPSGD(2),
             bounds=(-1, 1),
         ),
         (X, Y),
     ),
-    "dp-cgan": (lambda: DPCGANSynthesizer(generator_sizes=(4,), discriminator_sizes=(4,), **_VAE), (X, Y)),
-    "dp-cgan, images": (lambda: DPCGANSynthesizer(image_shape=(2, 2), bounds=(-1, 1), **_VAE), (X, Y)),
+    "dp-cgan": (lambda: make_flat(DPCGANSynthesizer, generator_sizes=(4,), discriminator_sizes=(4,), **_VAE), (X, Y)),
+    "dp-cgan, images": (lambda: make_flat(DPCGANSynthesizer, image_shape=(2, 2), bounds=(-1, 1), **_VAE), (X, Y)),
     "pate-gan": (
         lambda: PATEGANSynthesizer(
             n_teachers=3, steps=2, labelled_rows=4, n_components=2, generator_sizes=(4,), student_sizes=(4,)
@@ -137,9 +148,14 @@ class Charged(BaseException):
 
 
 def parameters_with(estimator, kind):
-    """Names of the constructor's parameters of one kind: "numbers", "lists", "flags" or "objects"."""
+    """Names of the parameters of one kind, those of its objects too: "numbers", "lists", "flags" or "objects"."""
     kinds = {"numbers": [], "lists": [], "flags": [], "objects": []}
-    for name, allowed in type(estimator)._parameter_constraints.items():
+    constraints = dict(type(estimator)._parameter_constraints)
+    for outer, held in estimator.get_params(deep=False).items():
+        if isinstance(held, ParameterObject):
+            inner = held._parameter_constraints
+            constraints |= {f"{outer}__{name}": inner[name] for name in inner}
+    for name, allowed in constraints.items():
         allowed = allowed if isinstance(allowed, list) else [allowed]
         if name in ("accountant", "param_grid", "estimator", "public_data"):
             continue
@@ -192,7 +208,7 @@ def outcome(make, data, name, value, *, stop=False, named=True):
             told = f"{type(error).__name__}: {str(error)[:300]}"
             if accountants and accountants[0].entries:
                 raise AssertionError(f"charged, and then failed: {told}") from error
-            if named and name not in str(error):
+            if named and name.rpartition("__")[2] not in str(error):
                 raise AssertionError(f"refused without a word of {name}: {told}") from error
             return "refused"
         assert estimator.get_params()[name] is value, "fit changed a parameter"

@@ -15,6 +15,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
+from _flat import make_flat
 
 from skdpgen import (
     DPPCA,
@@ -273,13 +274,13 @@ _DEEP = {"decoder": "net", "warm_start_steps": 1, **_NET}
 _REFINES = {"decoder": "net", "net": DPNet(TableRefinementModule, module__n_hidden=4), **_NET}
 _CLASSES = ["bread", "salt", "wine", "a word that is nowhere else", "a third word"]
 _PIXELS = {"image_shape": (4, 4)}
-_MOMENTS = {"start": "moments", "start_steps": 1}
+_MOMENTS = {"warm_start_steps": 1}
 
 
 def _p3gm(**parameters):
     if parameters.get("decoder") == "net":
         parameters.setdefault("net", DPNet(P3GMModule, module__n_hidden=4))
-    return P3GMSynthesizer(**{**_LOW, **parameters})
+    return make_flat(P3GMSynthesizer, **{**_LOW, **parameters})
 
 
 def _moment(**parameters):
@@ -294,24 +295,25 @@ def _privae(divergence=None, **parameters):
     net = None if "image_shape" in parameters else DPNet(PriVAEModule, module__n_hidden=4)
     groups = {} if divergence is None or parameters.get("aggregation") else {"n_groups": 2}
     shared = {**_LOW, "n_components": 2, **_NET, "net": net, "divergence": divergence, **groups}
-    return PriVAESynthesizer(**{**shared, **parameters})
+    return make_flat(PriVAESynthesizer, **{**shared, **parameters})
 
 
 def _dpvae(**parameters):
     net = DPNet(PriVAEModule, module__n_hidden=4)
-    return DPVAESynthesizer(**{**_LOW, "n_components": 2, **_NET, "net": net, **parameters})
+    return make_flat(DPVAESynthesizer, **{**_LOW, "n_components": 2, **_NET, "net": net, **parameters})
 
 
 def _dp2vae(**parameters):
     shared = {"n_subsets": 5, "pretrain_steps": 1, "steps": 2, "n_components": 2, "batch_size": 4}
-    if parameters.get("start") != "random":
-        shared["start_steps"] = 1
-    return DP2VAESynthesizer(**{**_LOW, **shared, **parameters})
+    shared["warm_start_steps"] = 1
+    return make_flat(DP2VAESynthesizer, **{**_LOW, **shared, **parameters})
 
 
 def _dpgm(**parameters):
     shared = {"n_clusters": 2, "cluster_steps": 2, "n_components": 2, **_NET}
-    return DPGMSynthesizer(**{**_LOW, **shared, "net": DPNet(PartitionedVAEModule, module__n_hidden=4), **parameters})
+    return make_flat(
+        DPGMSynthesizer, **{**_LOW, **shared, "net": DPNet(PartitionedVAEModule, module__n_hidden=4), **parameters}
+    )
 
 
 def _merf(**parameters):
@@ -320,12 +322,12 @@ def _merf(**parameters):
 
 def _transport(**parameters):
     shared = {"n_components": 2, "hidden_layer_sizes": (4,), "generated_rows": 6, **_NET}
-    return DPSinkhornSynthesizer(**{**_LOW, **shared, **parameters})
+    return make_flat(DPSinkhornSynthesizer, **{**_LOW, **shared, **parameters})
 
 
 def _gan(**parameters):
     sizes = {} if "image_shape" in parameters else {"generator_sizes": (4,), "discriminator_sizes": (4,)}
-    return DPCGANSynthesizer(**{**_LOW, "n_components": 2, "n_critic": 1, **_NET, **sizes, **parameters})
+    return make_flat(DPCGANSynthesizer, **{**_LOW, "n_components": 2, "n_critic": 1, **_NET, **sizes, **parameters})
 
 
 def _votes(**parameters):
@@ -420,9 +422,9 @@ CASES = {
     "subsets": Case(_dp2vae(), "array, classes"),
     "subsets of images": Case(_dp2vae(**_PIXELS), "images, classes"),
     "subsets, one a step, replace_one": Case(
-        _dp2vae(start="random", sampler="one_of_k", encoder_update="on_query", neighboring=REPLACE), "array"
+        _dp2vae(warm_start_steps=0, sampler="one_of_k", encoder_update="on_query", neighboring=REPLACE), "array"
     ),
-    "subsets, frame": Case(_dp2vae(start="random", encoder_update="round_robin", target="job"), "frame"),
+    "subsets, frame": Case(_dp2vae(warm_start_steps=0, encoder_update="round_robin", target="job"), "frame"),
     "clustered nets": Case(_dpgm(), "array, classes"),
     "clustered nets, replace_one": Case(_dpgm(neighboring=REPLACE), "array"),
     "embedding": Case(_merf(), "array, classes"),
@@ -458,13 +460,13 @@ def _product():
         "released": (_p3gm, {}), "gaussian": (_p3gm, {"prior": "gaussian"}),
         "mixture": (_p3gm, {"prior": LatentMixture(n_iter=2)}), "net": (_p3gm, _DEEP),
         "net, mixture": (_p3gm, {"prior": LatentMixture(n_iter=2), **_DEEP}),
-        "net, no variance": (_p3gm, {"latent_variance": "zero", **_DEEP}),
+        "net, no variance": (_p3gm, {**_DEEP, "net": DPNet(P3GMModule, module__latent_variance="zero")}),
         "net that refines": (_p3gm, _REFINES),
         "moments": (_moment, {}), "DP-VAE": (_dpvae, {}), "mmd": (_privae, {"divergence": "mmd"}),
         "kl_prior": (_privae, {"divergence": "kl_prior"}),
         "micro": (_privae, {"divergence": "mmd", "aggregation": "micro"}),
         "batch": (_privae, {"divergence": "mmd", "aggregation": "batch"}),
-        "subsets": (_dp2vae, {}), "subsets, random": (_dp2vae, {"start": "random"}),
+        "subsets": (_dp2vae, {}), "subsets, random": (_dp2vae, {"warm_start_steps": 0}),
         "subsets, one of k": (_dp2vae, {"sampler": "one_of_k"}), "clusters": (_dpgm, {}), "embedding": (_merf, {}),
         "transport": (_transport, {}),
         "adversary": (_gan, {}),

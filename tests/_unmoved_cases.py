@@ -7,6 +7,7 @@ import itertools
 
 import numpy as np
 import pandas as pd
+from _flat import make_flat
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from skdpgen import (
@@ -24,6 +25,7 @@ from skdpgen import (
     PATEGANSynthesizer,
     PriVAESynthesizer,
     PrivateSearchCV,
+    SubsetSGD,
 )
 from skdpgen.nn import (
     DPNet,
@@ -121,19 +123,19 @@ def _net(module):
 
 
 def _p3gm_net(**given):
-    return P3GMSynthesizer(decoder="net", warm_start_steps=2, net=_net(P3GMModule), **_SMALL, **given)
+    return make_flat(P3GMSynthesizer, decoder="net", warm_start_steps=2, net=_net(P3GMModule), **_SMALL, **given)
 
 
 def _p3gm_refined(**given):
-    return P3GMSynthesizer(decoder="net", net=_net(TableRefinementModule), **_SMALL, **given)
+    return make_flat(P3GMSynthesizer, decoder="net", net=_net(TableRefinementModule), **_SMALL, **given)
 
 
 def _p3gm_mixture(**given):
-    return P3GMSynthesizer(prior=LatentMixture(2, covariance_type="diag", n_iter=2), n_components=2, **given)
+    return make_flat(P3GMSynthesizer, prior=LatentMixture(2, covariance_type="diag", n_iter=2), n_components=2, **given)
 
 
 def _privae(**given):
-    return PriVAESynthesizer(net=_net(PriVAEModule), **_SMALL, **{"divergence": None, **given})
+    return make_flat(PriVAESynthesizer, net=_net(PriVAEModule), **_SMALL, **{"divergence": None, **given})
 
 
 def privae_mmd(**given):
@@ -149,23 +151,25 @@ def _privae_batch(**given):
 
 
 def dpvae(**given):
-    return DPVAESynthesizer(net=_net(PriVAEModule), **_SMALL, **given)
+    return make_flat(DPVAESynthesizer, net=_net(PriVAEModule), **_SMALL, **given)
 
 
 _SUBSETS = {"n_subsets": 6, "pretrain_steps": 2, "steps": 3, "n_components": 2, "batch_size": 4}
 
 
 def _dp2vae(**given):
-    return DP2VAESynthesizer(start_steps=2, **_SUBSETS, **given)
+    return make_flat(DP2VAESynthesizer, warm_start_steps=2, **_SUBSETS, **given)
 
 
 def _dp2vae_one_of_k(**given):
     given.pop("l2_bound", None)  # of the start from moments alone
-    return DP2VAESynthesizer(start="random", sampler="one_of_k", encoder_update="on_query", **_SUBSETS, **given)
+    return make_flat(
+        DP2VAESynthesizer, warm_start_steps=0, sampler="one_of_k", encoder_update="on_query", **_SUBSETS, **given
+    )
 
 
 def _dpgm(**given):
-    return DPGMSynthesizer(n_clusters=2, cluster_steps=2, net=_net(PartitionedVAEModule), **_SMALL, **given)
+    return make_flat(DPGMSynthesizer, n_clusters=2, cluster_steps=2, net=_net(PartitionedVAEModule), **_SMALL, **given)
 
 
 def _merf(**given):
@@ -173,14 +177,20 @@ def _merf(**given):
 
 
 def _sinkhorn(**given):
-    return DPSinkhornSynthesizer(
-        generated_rows=6, sampling_rate=0.2, steps=3, hidden_layer_sizes=(6,), n_components=3, **given
+    return make_flat(
+        DPSinkhornSynthesizer,
+        generated_rows=6,
+        sampling_rate=0.2,
+        steps=3,
+        hidden_layer_sizes=(6,),
+        n_components=3,
+        **given,
     )
 
 
 def _gan(**given):
     sizes = {} if "image_shape" in given else {"generator_sizes": (6,), "discriminator_sizes": (5,)}
-    return DPCGANSynthesizer(n_critic=2, **sizes, **_SMALL, **given)
+    return make_flat(DPCGANSynthesizer, n_critic=2, **sizes, **_SMALL, **given)
 
 
 def _votes(**given):
@@ -251,7 +261,7 @@ def make(case):
     shared = {**SHARED, "neighboring": RELATIONS[relation]}
     fresh = maker(**shared)
     known = getattr(fresh, "estimator", fresh).get_params(deep=False)
-    if known.get("steps") and name not in ("p3gm", "p3gm_mixture", "merf"):
+    if (known.get("steps") and name != "merf") or known.get("training") is not None:
         shared["epsilon"] = FAST
     chosen = {**reading, **(public if declared == "public" else {})}
     return maker(**shared, **{key: value for key, value in chosen.items() if key in known}), arguments
@@ -266,7 +276,7 @@ PRESETS = {
     "p3gm_paper_adult": (P3GMSynthesizer, "frame_target", {"preset": "paper/adult"}),
     "p3gm_net_defaults": (P3GMSynthesizer, "frame", {"decoder": "net"}),
     "privae_defaults": (PriVAESynthesizer, "array", {}),
-    "dp2vae_paper": (DP2VAESynthesizer, "faces", {"preset": "paper/mnist", "max_memory": 100.0}),
+    "dp2vae_paper": (DP2VAESynthesizer, "faces", {"preset": "paper/mnist", "training": SubsetSGD(max_memory=100.0)}),
     "dp2vae_defaults": (DP2VAESynthesizer, "array", {}),
     "sinkhorn_defaults": (DPSinkhornSynthesizer, "array", {}),
     "classifier_defaults": (DPNetClassifier, "array_y", {}),

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import threadpoolctl
 import torch
+from _flat import make_flat
 from _unmoved_cases import (
     BOUNDS,
     FAST,
@@ -210,7 +211,7 @@ def shared_books(relation):
     shared = {"accountant": books, "random_state": 0}
     together = [
         DPPCA(2, epsilon=0.5, bounds=BOUNDS, **shared),
-        P3GMSynthesizer(epsilon=1.0, n_components=2, **shared),
+        make_flat(P3GMSynthesizer, epsilon=1.0, n_components=2, **shared),
     ]
     found = {}
     with one_thread(), quiet(), seeded_noise(0, quiet=True), torch.random.fork_rng(devices=[]):
@@ -274,7 +275,9 @@ def write_files(folder):
     arguments, reading, public = form_of("frame_target")
     with one_thread(), quiet(), seeded_noise(0, quiet=True), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        P3GMSynthesizer(n_components=2, **SHARED, **reading, **public).fit(*arguments).save(folder / "p3gm.safetensors")
+        make_flat(P3GMSynthesizer, n_components=2, **SHARED, **reading, **public).fit(*arguments).save(
+            folder / "p3gm.safetensors"
+        )
         dpvae(**{**SHARED, "epsilon": FAST}, bounds=BOUNDS).fit(X).save(folder / "dpvae.safetensors")
         privae_mmd(**{**SHARED, "epsilon": FAST}, bounds=BOUNDS, classes=[0, 1]).fit(X, y).save(
             folder / "privae.safetensors"

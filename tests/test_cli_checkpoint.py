@@ -17,8 +17,8 @@ from skdpgen.__main__ import main
 from skdpgen.utils.watching import watch_releases
 
 SETTINGS = {
-    **{"decoder": "net", "steps": "6", "sampling_rate": "1.0", "warm_start_steps": "2"},
-    **{"n_components": "2", "latent_variance": "zero"},
+    **{"decoder": "net", "training__steps": "6", "training__sampling_rate": "1.0", "training__warm_start_steps": "2"},
+    "n_components": "2",
 }
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from _claims import assert_noise_at_scale
+from _flat import make_flat
 from dpsgd.test_clipped_sum import LAYERS, Layer
 
 from skdpgen import DP2VAESynthesizer, DPVAESynthesizer, P3GMSynthesizer, PriVAESynthesizer
@@ -58,12 +59,16 @@ def _rows():
 PUBLIC = {"epsilon": 100.0, "delta": 1e-5, "bounds": (-3, 3), "classes": [0, 1]}
 SHORT = {"steps": 5, "random_state": 0, "device": "cuda", **PUBLIC}
 SYNTHESIZERS = {
-    "P3GM": lambda: P3GMSynthesizer(decoder="net", warm_start_steps=3, **SHORT),
-    "PriVAE": lambda: PriVAESynthesizer(divergence="mmd", n_groups=2, **SHORT),
-    "PriVAE, kl_prior": lambda: PriVAESynthesizer(divergence="kl_prior", prior="sparse", n_groups=2, **SHORT),
-    "DP-VAE": lambda: DPVAESynthesizer(**SHORT),
-    "DP2-VAE": lambda: DP2VAESynthesizer(n_subsets=8, pretrain_steps=3, **SHORT),
-    "DP2-VAE, frozen": lambda: DP2VAESynthesizer(n_subsets=8, pretrain_steps=3, encoder_update="frozen", **SHORT),
+    "P3GM": lambda: make_flat(P3GMSynthesizer, decoder="net", warm_start_steps=3, **SHORT),
+    "PriVAE": lambda: make_flat(PriVAESynthesizer, divergence="mmd", n_groups=2, **SHORT),
+    "PriVAE, kl_prior": lambda: make_flat(
+        PriVAESynthesizer, divergence="kl_prior", prior="sparse", n_groups=2, **SHORT
+    ),
+    "DP-VAE": lambda: make_flat(DPVAESynthesizer, **SHORT),
+    "DP2-VAE": lambda: make_flat(DP2VAESynthesizer, n_subsets=8, pretrain_steps=3, **SHORT),
+    "DP2-VAE, frozen": lambda: make_flat(
+        DP2VAESynthesizer, n_subsets=8, pretrain_steps=3, encoder_update="frozen", **SHORT
+    ),
 }
 
 

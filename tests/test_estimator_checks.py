@@ -6,6 +6,7 @@ from sklearn.utils import check_random_state
 
 from skdpgen import (
     DPPCA,
+    DPSGD,
     DP2VAESynthesizer,
     DPCGANSynthesizer,
     DPGaussianMixture,
@@ -13,12 +14,14 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    GroupDivergence,
     LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
     PATEGANSynthesizer,
     PriVAESynthesizer,
     PrivateSearchCV,
+    SubsetSGD,
 )
 from skdpgen._base import PrivateEstimator
 from skdpgen._types import NEIGHBORING
@@ -26,7 +29,7 @@ from skdpgen.accounting import Phase, PrivacyAccountant
 from skdpgen.estimator_checks import check_private_estimator, parametrize_with_checks, private_estimator_checks
 from skdpgen.exceptions import BudgetExceededError
 from skdpgen.mechanisms import add_gaussian, moments
-from skdpgen.nn import DPNetClassifier
+from skdpgen.nn import DPNet, DPNetClassifier, P3GMModule
 from skdpgen.utils.noise import NoiseGenerator, make_noise_generator
 
 ESTIMATORS = [
@@ -45,37 +48,40 @@ ESTIMATORS = [
     MomentSynthesizer(epsilon=2.0, neighboring="replace_one", bounds=(-1, 1), l2_bound=1.5),
     P3GMSynthesizer(epsilon=2.0),
     P3GMSynthesizer(epsilon=2.0, neighboring="replace_one", prior="mixture", bounds=(-1, 1), l2_bound=1.5),
-    P3GMSynthesizer(epsilon=2.0, decoder="net", steps=2, warm_start_steps=2, sampling_rate=0.1),
+    P3GMSynthesizer(epsilon=2.0, decoder="net", training=DPSGD(2, 0.1, warm_start_steps=2)),
     P3GMSynthesizer(
-        epsilon=2.0, decoder="net", latent_variance="zero", prior=LatentMixture(n_iter=2), steps=2, warm_start_steps=2,
-        sampling_rate=0.1,
+        epsilon=2.0, decoder="net", prior=LatentMixture(n_iter=2),
+        training=DPSGD(2, 0.1, net=DPNet(P3GMModule, module__latent_variance="zero"), warm_start_steps=2),
     ),
-    PriVAESynthesizer(epsilon=2.0, divergence="mmd", n_groups=2, n_components=2, steps=2, sampling_rate=0.1),
+    PriVAESynthesizer(epsilon=2.0, divergence=GroupDivergence(n_groups=2), n_components=2, training=DPSGD(2, 0.1)),
     PriVAESynthesizer(
-        epsilon=2.0, neighboring="replace_one", prior="sparse", divergence="kl_prior", n_groups=2, n_components=2,
-        batch_size=20, steps=2, bounds=(-1, 1),
+        epsilon=2.0, neighboring="replace_one", prior="sparse", divergence=GroupDivergence("kl_prior", n_groups=2),
+        n_components=2,
+        training=DPSGD(2, batch_size=20), bounds=(-1, 1),
     ),
-    DPVAESynthesizer(epsilon=2.0, n_components=2, steps=2, sampling_rate=0.1),
-    DP2VAESynthesizer(epsilon=2.0, n_subsets=10, pretrain_steps=2, steps=2, start_steps=2, n_components=2),
+    DPVAESynthesizer(epsilon=2.0, n_components=2, training=DPSGD(2, 0.1)),
+    DP2VAESynthesizer(epsilon=2.0, training=SubsetSGD(10, 2, pretrain_steps=2, warm_start_steps=2), n_components=2),
     DP2VAESynthesizer(
-        epsilon=2.0, neighboring="replace_one", start="random", sampler="one_of_k", encoder_update="on_query",
-        n_subsets=10, pretrain_steps=2, steps=2, n_components=2, bounds=(-1, 1),
+        epsilon=2.0, neighboring="replace_one",
+        training=SubsetSGD(10, 2, sampler="one_of_k", encoder_update="on_query", pretrain_steps=2,
+            warm_start_steps=0), n_components=2, bounds=(-1, 1),
     ),
-    DPGMSynthesizer(epsilon=2.0, n_clusters=2, cluster_steps=2, n_components=2, steps=2, sampling_rate=0.1),
+    DPGMSynthesizer(epsilon=2.0, n_clusters=2, cluster_steps=2, n_components=2, training=DPSGD(2, 0.1)),
     DPGMSynthesizer(
-        epsilon=2.0, neighboring="replace_one", n_clusters=3, cluster_steps=1, n_components=2, steps=2,
-        sampling_rate=1.0, bounds=(-1, 1),
+        epsilon=2.0, neighboring="replace_one", n_clusters=3, cluster_steps=1, n_components=2, training=DPSGD(2, 1.0),
+        bounds=(-1, 1),
     ),
     DPMERFSynthesizer(epsilon=2.0, steps=2, n_frequencies=8),
     DPMERFSynthesizer(epsilon=2.0, neighboring="replace_one", bounds=(-1, 1), l2_bound=1.5, steps=2, n_frequencies=8),
-    DPCGANSynthesizer(epsilon=2.0, n_components=2, steps=2, sampling_rate=0.1, n_critic=1),
+    DPCGANSynthesizer(epsilon=2.0, n_components=2, training=DPSGD(2, 0.1), n_critic=1),
     DPCGANSynthesizer(
-        epsilon=2.0, neighboring="replace_one", n_components=2, batch_size=20, steps=2, n_critic=2, bounds=(-1, 1)
+        epsilon=2.0, neighboring="replace_one", n_components=2, training=DPSGD(2, batch_size=20), n_critic=2,
+        bounds=(-1, 1)
     ),
     DPNetClassifier(2.0, steps=2, sampling_rate=0.1, hidden_layer_sizes=(3,)),
-    DPSinkhornSynthesizer(epsilon=2.0, generated_rows=5, steps=2, sampling_rate=0.1),
+    DPSinkhornSynthesizer(epsilon=2.0, generated_rows=5, training=DPSGD(2, 0.1)),
     DPSinkhornSynthesizer(
-        epsilon=2.0, neighboring="replace_one", bounds=(-1, 1), batch_size=20, steps=2, generated_rows=5
+        epsilon=2.0, neighboring="replace_one", bounds=(-1, 1), training=DPSGD(2, batch_size=20), generated_rows=5
     ),
     PATEGANSynthesizer(epsilon=2.0, n_teachers=5, steps=2, labelled_rows=10),
     PATEGANSynthesizer(
@@ -97,12 +103,12 @@ def test_private_estimator(estimator, check):
         MomentSynthesizer(epsilon=2.0),
         P3GMSynthesizer(epsilon=2.0, classes=[0, 1]),
         P3GMSynthesizer(epsilon=2.0),
-        PriVAESynthesizer(epsilon=2.0, divergence="mmd", n_groups=2, n_components=2, steps=2, sampling_rate=0.1),
-        DPVAESynthesizer(epsilon=2.0, n_components=2, steps=2, sampling_rate=0.1),
-        DPGMSynthesizer(epsilon=2.0, n_clusters=2, cluster_steps=2, n_components=2, steps=2, sampling_rate=0.1),
+        PriVAESynthesizer(epsilon=2.0, divergence=GroupDivergence(n_groups=2), n_components=2, training=DPSGD(2, 0.1)),
+        DPVAESynthesizer(epsilon=2.0, n_components=2, training=DPSGD(2, 0.1)),
+        DPGMSynthesizer(epsilon=2.0, n_clusters=2, cluster_steps=2, n_components=2, training=DPSGD(2, 0.1)),
         DPMERFSynthesizer(epsilon=2.0, steps=2, n_frequencies=8),
-        DPSinkhornSynthesizer(epsilon=2.0, generated_rows=5, steps=2, sampling_rate=0.1),
-        DPCGANSynthesizer(epsilon=2.0, n_components=2, steps=2, sampling_rate=0.1, n_critic=1),
+        DPSinkhornSynthesizer(epsilon=2.0, generated_rows=5, training=DPSGD(2, 0.1)),
+        DPCGANSynthesizer(epsilon=2.0, n_components=2, training=DPSGD(2, 0.1), n_critic=1),
         PATEGANSynthesizer(epsilon=2.0, n_teachers=5, steps=2, labelled_rows=10),
         DPNetClassifier(2.0, steps=2, sampling_rate=0.1, hidden_layer_sizes=(3,)),
     ],

@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from _flat import make_flat
 from _nasty import LISTS, NASTY, OBJECTS, outcome
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
@@ -14,20 +15,27 @@ from sklearn.model_selection import GridSearchCV
 import skdpgen
 from skdpgen import (
     DPPCA,
+    DPSGD,
     DP2VAESynthesizer,
+    DPCGANSynthesizer,
     DPGMSynthesizer,
+    DPSinkhornSynthesizer,
+    DPVAESynthesizer,
+    GroupDivergence,
     ImageFeatures,
     LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
     PrivacyAccountant,
     PrivacyUnit,
+    PriVAESynthesizer,
     PrivateSearchCV,
+    SubsetSGD,
 )
 from skdpgen._types import BoundedUnit
 from skdpgen.dpsgd import DPSGDPlan
-from skdpgen.nn import DPNet, P3GMModule
-from skdpgen.synthesizers._budget import paper_settings, resolve_parameters
+from skdpgen.nn import DPNet, P3GMModule, PriVAEModule
+from skdpgen.synthesizers._budget import paper_settings
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 
@@ -53,6 +61,9 @@ def test_the_objects_are_cloned_shown_and_set_as_nested_estimators():
         (P3GMSynthesizer(), "decoder__n_steps", "decoder=ImageFeatures()"),
         (P3GMSynthesizer(), "prior__n_iter", "prior=LatentMixture()"),
         (DPPCA(unit="pid"), "unit__weighting", "unit=PrivacyUnit()"),
+        (DPVAESynthesizer(), "training__steps", "training=DPSGD()"),
+        (DP2VAESynthesizer(), "training__steps", "training=SubsetSGD()"),
+        (PriVAESynthesizer(), "divergence__alpha", "divergence=GroupDivergence()"),
     ],
 )
 def test_a_parameter_of_an_object_that_is_not_there_names_the_object(synth, name, named):
@@ -63,7 +74,9 @@ def test_a_parameter_of_an_object_that_is_not_there_names_the_object(synth, name
 def test_an_object_and_its_parameters_are_set_together():
     assert P3GMSynthesizer().set_params(decoder__n_steps=3, decoder=ImageFeatures()).decoder.n_steps == 3
     assert P3GMSynthesizer().set_params(decoder="released", unit=None, prior="mixture").prior == "mixture"
-    assert P3GMSynthesizer(net=DPNet(P3GMModule)).set_params(net__lr=0.5).net.lr == 0.5
+    assert (
+        P3GMSynthesizer(training=DPSGD(net=DPNet(P3GMModule))).set_params(training__net__lr=0.5).training.net.lr == 0.5
+    )
 
 
 @pytest.mark.filterwarnings("ignore::skdpgen.exceptions.PrivacyLeakWarning")
@@ -72,6 +85,11 @@ def test_a_grid_names_what_is_inside():
         P3GMSynthesizer(50.0, bounds=(0, 1), prior=LatentMixture(2), random_state=0), {"prior__n_iter": [1, 2]}, cv=2
     ).fit(X)
     assert search.best_estimator_.prior.n_iter in (1, 2)
+    vae = DPVAESynthesizer(bounds=(0, 1), training=DPSGD(2, 0.5, net=DPNet(PriVAEModule, module__n_hidden=3)))
+    search = GridSearchCV(vae, {"training__steps": [1, 2], "training__net__lr": [2e-3]}, cv=2).fit(X)
+    assert search.best_estimator_.training.steps in (1, 2)
+    assert search.best_estimator_.training.net.lr == 2e-3
+    assert vae.training.net.lr != 2e-3
 
 
 def test_a_private_search_takes_shares_and_refuses_another_unit():
@@ -115,8 +133,8 @@ def test_a_plan_of_steps_takes_the_unit_and_nothing_that_it_would_ignore():
 
 def test_shares_beside_a_preset_are_those_of_both():
     def resolved(**parameters):
-        made = P3GMSynthesizer(preset="paper/adult", **parameters)
-        return resolve_parameters(made.get_params(deep=False), made._defaults(), presets=paper_settings)
+        made = make_flat(P3GMSynthesizer, preset="paper/adult", **parameters)
+        return made._resolve(presets=paper_settings)
 
     papers = paper_settings("paper/adult")["budget_split"]
     assert resolved()["budget_split"] == papers
@@ -149,15 +167,92 @@ def test_a_card_and_a_file_hold_the_objects(tmp_path):
 MOVED = {
     "unit_weighting": "weighting=", "missing_unit": "missing=", "unit_columns": "columns=", "bounds_share": '"bounds"',
     "n_mixture": "n_components=", "covariance_type": "covariance_type=", "em_steps": "n_iter=",
+    **{name: f"training=DPSGD({name}=" for name in DPSGD().get_params()}, "net__lr": "training=DPSGD(net=",
+    "latent_variance": "module__latent_variance=",
 }  # fmt: skip
+_OTHERS_MOVED = [
+    (PriVAESynthesizer, "alpha", "divergence=GroupDivergence(..., alpha="),
+    (PriVAESynthesizer, "group_gradient_bound", "divergence=GroupDivergence(..., gradient_bound="),
+    (PriVAESynthesizer, "start", "training=DPSGD(warm_start_steps="),
+    (DPVAESynthesizer, "start_steps", "training=DPSGD(warm_start_steps="),
+    *((DP2VAESynthesizer, name, f"training=SubsetSGD({name}=") for name in SubsetSGD().get_params()),
+    (DP2VAESynthesizer, "start", "training=SubsetSGD(warm_start_steps="),
+    (DP2VAESynthesizer, "encoder", "architecture=(encoder, decoder)"),
+    (DP2VAESynthesizer, "decoder", "architecture=(encoder, decoder)"),
+    (DPSinkhornSynthesizer, "gradient_bound", "training=DPSGD(gradient_bound="),
+]
 
 
-@pytest.mark.parametrize("name", MOVED)
-def test_a_name_of_before_is_refused_with_the_one_of_today(name):
-    for refused in (lambda: P3GMSynthesizer(**{name: 1}), lambda: P3GMSynthesizer().set_params(**{name: 1})):
-        with pytest.raises(TypeError, match=f"{name}.*{re.escape(MOVED[name])}"):
+@pytest.mark.parametrize(
+    ("cls", "name", "today"), [*((P3GMSynthesizer, name, MOVED[name]) for name in MOVED), *_OTHERS_MOVED]
+)
+def test_a_name_of_before_is_refused_with_the_one_of_today(cls, name, today):
+    for refused in (lambda: cls(**{name: 1}), lambda: cls().set_params(**{name: 1})):
+        with pytest.raises(TypeError, match=f"{name.partition('__')[0]}.*{re.escape(today)}"):
             refused()
+
+
+def test_names_that_were_others_parameters_are_not_taken_for_those_of_before():
     assert skdpgen.DPGaussianMixture(covariance_type="diag").covariance_type == "diag"
+    assert skdpgen.DPMERFSynthesizer(steps=3).steps == 3
+    with pytest.raises(TypeError, match="unexpected keyword argument 'steps'"):
+        MomentSynthesizer(steps=3)
+
+
+@pytest.mark.parametrize(
+    ("cls", "training", "named"),
+    [
+        (DPGMSynthesizer, DPSGD(warm_start_steps=3), "warm_start_steps="),
+        (DPCGANSynthesizer, DPSGD(net=DPNet(P3GMModule)), "net="),
+        (DPSinkhornSynthesizer, DPSGD(device="cpu"), "device="),
+        (P3GMSynthesizer, DPSGD(3), "steps= of training= is used only with decoder='net'"),
+    ],
+)
+def test_a_training_that_would_do_nothing_is_refused_before_the_charge(cls, training, named):
+    books = PrivacyAccountant(10.0)
+    with pytest.raises(ValueError, match=named):
+        cls(1.0, bounds=(0, 1), training=training, accountant=books).fit(X)
+    assert not books.entries
+    for other in (SubsetSGD(), 5, {"steps": 3}):
+        with pytest.raises(ValueError, match="'training' parameter"):
+            cls(1.0, training=other, accountant=books).fit(X)
+    with pytest.raises(ValueError, match="'steps' parameter of DPSGD"):
+        cls(1.0, training=DPSGD(0), accountant=books).fit(X)
+
+
+def test_a_training_sets_what_it_says_and_the_rest_is_at_the_default_of_the_class():
+    usual = DPVAESynthesizer(bounds=(0, 1)).plan(X)
+    same = DPVAESynthesizer(bounds=(0, 1), training=DPSGD(500, 0.02)).plan(X)
+    assert usual.phases == same.phases
+    assert [phase.steps for phase in DPVAESynthesizer(bounds=(0, 1), training=DPSGD(7)).plan(X).phases][-1] == 7
+    made = DPVAESynthesizer(5.0, bounds=(0, 1), training=DPSGD(3)).fit(X)
+    held = made.card_["model"]["parameters"]["training"]
+    assert (held["steps"], held["sampling_rate"], held["gradient_bound"]) == (3, 0.02, 1.0)
+    assert DPVAESynthesizer().training is None
+    warm = DPVAESynthesizer(5.0, bounds=(0, 1), training=DPSGD(3, warm_start_steps=1)).plan(X)
+    assert {"moments", "training"} <= {phase.label for phase in warm.phases}
+
+
+def test_modules_of_the_caller_in_a_training_or_a_divergence_stand_on_the_card():
+    def assumed(made):
+        return {text.partition(":")[0] for text in made.fit(X).card_["public_assumptions"]}
+
+    net = DPNet(PriVAEModule, module__n_hidden=3)
+    training = DPSGD(2, 0.2, net=net)
+    assert "net" in assumed(DPVAESynthesizer(bounds=(0, 1), training=training))
+    assert not {"net", "divergence"} & assumed(PriVAESynthesizer(bounds=(0, 1), training=DPSGD(2, 0.2)))
+
+    def divergence(latents, drawn):
+        return (latents.mean() - drawn.mean()) ** 2
+
+    for own in (divergence, GroupDivergence(divergence)):
+        assert "divergence" in assumed(PriVAESynthesizer(bounds=(0, 1), divergence=own, training=DPSGD(2, 0.2)))
+
+
+def test_constructors_stay_small():
+    most = {"P3GMSynthesizer": 26, "DP2VAESynthesizer": 25, "PriVAESynthesizer": 24, "DPVAESynthesizer": 22}
+    found = {name: len(getattr(skdpgen, name)().get_params(deep=False)) for name in most}
+    assert all(found[name] <= most[name] for name in most), found
 
 
 def _of_units():
@@ -168,11 +263,23 @@ def _of_mixture():
     return P3GMSynthesizer(bounds=(0, 1), l2_bound=2.0, prior=LatentMixture(2, n_iter=1))
 
 
+def _of_training():
+    divergence = GroupDivergence(n_groups=1)
+    return PriVAESynthesizer(bounds=(0, 1), divergence=divergence, training=DPSGD(2, 0.5), neighboring="replace_one")
+
+
+def _of_subsets():
+    return DP2VAESynthesizer(bounds=(0, 1), l2_bound=1.0, training=SubsetSGD(5, 2, warm_start_steps=1))
+
+
 @pytest.mark.parametrize(
     ("make", "data", "name"),
     [
         *[(_of_units, (X, None, IDS), f"unit__{name}") for name in PrivacyUnit().get_params()],
         *[(_of_mixture, (X,), f"prior__{name}") for name in LatentMixture().get_params()],
+        *[(_of_training, (X,), f"training__{name}") for name in DPSGD().get_params()],
+        *[(_of_training, (X,), f"divergence__{name}") for name in GroupDivergence().get_params()],
+        *[(_of_subsets, (X,), f"training__{name}") for name in SubsetSGD().get_params()],
     ],
 )
 def test_odd_values_inside_are_refused_by_name_before_the_charge(make, data, name):
@@ -185,7 +292,7 @@ def test_odd_values_inside_are_refused_by_name_before_the_charge(make, data, nam
             raise AssertionError(f"{name}={value!r}") from error
         assert found in ("refused", "charged")
         if found == "refused":
-            with pytest.raises(Exception, match=f"{inner}|unit|identifiers"):
+            with pytest.raises(Exception, match=f"{inner}|unit|identifiers|noise|records|divergence"):
                 made.plan(*data)
 
 

@@ -10,6 +10,7 @@ from sklearn.utils.fixes import parse_version
 
 from skdpgen import (
     DPPCA,
+    DPSGD,
     DP2VAESynthesizer,
     DPCGANSynthesizer,
     DPGaussianMixture,
@@ -17,14 +18,16 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    GroupDivergence,
     LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
     PATEGANSynthesizer,
     PriVAESynthesizer,
     PrivateSearchCV,
+    SubsetSGD,
 )
-from skdpgen.nn import DPNet, DPNetClassifier, PartitionedVAEModule
+from skdpgen.nn import DPNet, DPNetClassifier, P3GMModule, PartitionedVAEModule
 from skdpgen.testing import seeded_noise
 
 ESTIMATORS = [
@@ -44,30 +47,33 @@ ESTIMATORS = [
     ),
     P3GMSynthesizer(random_state=0),
     P3GMSynthesizer(epsilon=np.inf, prior="mixture", n_components=1),
-    P3GMSynthesizer(decoder="net", steps=2, warm_start_steps=2, sampling_rate=0.1, random_state=0),
-    PriVAESynthesizer(divergence="mmd", n_groups=2, n_components=2, steps=2, sampling_rate=0.3, random_state=0),
-    PriVAESynthesizer(epsilon=np.inf, divergence="kl_prior", prior="mixture", n_components=2, n_groups=1, steps=2),
+    P3GMSynthesizer(decoder="net", training=DPSGD(2, 0.1, warm_start_steps=2), random_state=0),
+    PriVAESynthesizer(divergence=GroupDivergence(n_groups=2), n_components=2, training=DPSGD(2, 0.3), random_state=0),
+    PriVAESynthesizer(epsilon=np.inf, divergence=GroupDivergence("kl_prior", n_groups=1), prior="mixture",
+        n_components=2, training=DPSGD(2)),
     P3GMSynthesizer(
-        decoder="net", latent_variance="zero", steps=2, warm_start_steps=2, sampling_rate=0.1, random_state=0
+        decoder="net",
+        training=DPSGD(2, 0.1, net=DPNet(P3GMModule, module__latent_variance="zero"), warm_start_steps=2),
+        random_state=0
     ),  # P3GM(AE)
     P3GMSynthesizer(
-        epsilon=np.inf, prior=LatentMixture(n_iter=2), decoder="net", n_components=1, steps=2, warm_start_steps=2,
-        sampling_rate=0.1, random_state=0,
+        epsilon=np.inf, prior=LatentMixture(n_iter=2), decoder="net", n_components=1,
+        training=DPSGD(2, 0.1, warm_start_steps=2), random_state=0,
     ),  # PGM
-    DPVAESynthesizer(n_components=2, steps=2, sampling_rate=0.1, random_state=0),
-    DPVAESynthesizer(epsilon=np.inf, n_components=2, steps=2, sampling_rate=0.1, random_state=0),  # VAE
-    DP2VAESynthesizer(n_subsets=10, pretrain_steps=2, steps=2, start_steps=2, n_components=2, random_state=0),
+    DPVAESynthesizer(n_components=2, training=DPSGD(2, 0.1), random_state=0),
+    DPVAESynthesizer(epsilon=np.inf, n_components=2, training=DPSGD(2, 0.1), random_state=0),  # VAE
+    DP2VAESynthesizer(training=SubsetSGD(10, 2, pretrain_steps=2, warm_start_steps=2), n_components=2, random_state=0),
     DP2VAESynthesizer(
-        epsilon=np.inf, n_subsets=5, pretrain_steps=1, steps=2, start="random", encoder_update="round_robin"
+        epsilon=np.inf, training=SubsetSGD(5, 2, pretrain_steps=1, encoder_update="round_robin", warm_start_steps=0)
     ),
-    DPGMSynthesizer(n_clusters=2, cluster_steps=2, n_components=2, steps=2, sampling_rate=1.0, random_state=0),
-    DPGMSynthesizer(epsilon=np.inf, n_clusters=3, n_components=1, steps=2, net=DPNet(PartitionedVAEModule)),
+    DPGMSynthesizer(n_clusters=2, cluster_steps=2, n_components=2, training=DPSGD(2, 1.0), random_state=0),
+    DPGMSynthesizer(epsilon=np.inf, n_clusters=3, n_components=1, training=DPSGD(2, net=DPNet(PartitionedVAEModule))),
     DPMERFSynthesizer(steps=2, n_frequencies=8, hidden_layer_sizes=(6,), random_state=0),
     DPMERFSynthesizer(epsilon=np.inf, steps=2, n_frequencies=8),
-    DPSinkhornSynthesizer(generated_rows=6, hidden_layer_sizes=(6,), steps=2, sampling_rate=0.3, random_state=0),
-    DPSinkhornSynthesizer(epsilon=np.inf, generated_rows=6, hidden_layer_sizes=(6,), steps=2),
-    DPCGANSynthesizer(n_components=2, steps=2, sampling_rate=0.1, n_critic=1, random_state=0),
-    DPCGANSynthesizer(epsilon=np.inf, n_components=2, steps=2, generator_sizes=(), discriminator_sizes=(4,)),
+    DPSinkhornSynthesizer(generated_rows=6, hidden_layer_sizes=(6,), training=DPSGD(2, 0.3), random_state=0),
+    DPSinkhornSynthesizer(epsilon=np.inf, generated_rows=6, hidden_layer_sizes=(6,), training=DPSGD(2)),
+    DPCGANSynthesizer(n_components=2, training=DPSGD(2, 0.1), n_critic=1, random_state=0),
+    DPCGANSynthesizer(epsilon=np.inf, n_components=2, training=DPSGD(2), generator_sizes=(), discriminator_sizes=(4,)),
     PATEGANSynthesizer(n_teachers=5, steps=2, labelled_rows=10, random_state=0),
     PATEGANSynthesizer(epsilon=np.inf, n_teachers=3, steps=2, generator_sizes=(), student_sizes=(4,)),
     DPNetClassifier(60.0, steps=2, sampling_rate=0.1, hidden_layer_sizes=(4,), random_state=0),

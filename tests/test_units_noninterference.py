@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+from _flat import make_flat
 from _noninterference import _short
 
 from skdpgen import (
@@ -69,7 +70,7 @@ CASES = {
     "P3GM that refines a table": (P3GMSynthesizer, _REFINES, False),
     "P3GM with the network of the paper": (P3GMSynthesizer, {"target": "c", **_DEEP}, False),
     "DP-VAE of a table": (DPVAESynthesizer, {"target": "c", **_VAE}, False),
-    "DP-VAE from tables": (DPVAESynthesizer, {"start": "moments", "start_steps": 1, **_VAE}, False),
+    "DP-VAE from tables": (DPVAESynthesizer, {"warm_start_steps": 1, **_VAE}, False),
     "PriVAE of a table": (PriVAESynthesizer, _GROUPS, False),
     "DP-GM of a table": (DPGMSynthesizer, _PARTS, False),
     "DP-CGAN of a table": (DPCGANSynthesizer, {"target": "c", **_GAN}, False),
@@ -96,7 +97,7 @@ ARRAYS = {
         {"prior": LatentMixture(2, n_iter=1), **_DEEP},
     ),
     "DP-VAE of an array": (DPVAESynthesizer, _VAE),
-    "DP-VAE from moments": (DPVAESynthesizer, {"start": "moments", "start_steps": 1, **_VAE}),
+    "DP-VAE from moments": (DPVAESynthesizer, {"warm_start_steps": 1, **_VAE}),
     "PriVAE of an array": (PriVAESynthesizer, _GROUPS),
     "DP-GM of an array": (DPGMSynthesizer, _PARTS),
     "DP-Sinkhorn of an array": (DPSinkhornSynthesizer, _TRANSPORT),
@@ -126,7 +127,7 @@ def test_a_person_moves_no_release_of_an_array_by_more_than_it_claims(name, rela
     options = {"unit": PrivacyUnit(None, 3, weighting=weighting), "neighboring": relation}
     many, few, joining = _array_data()
     with _short():
-        made = estimator(epsilon=60.0, random_state=0, **options, **parameters)
+        made = make_flat(estimator, epsilon=60.0, random_state=0, **options, **parameters)
         check_noninterference(made, many, few, rows=joining)
 
 
@@ -159,7 +160,7 @@ def _check(name, weighting, relation, k=3):
     options = {"unit": PrivacyUnit("pid", k, weighting=weighting), "neighboring": relation}
     own = {key: value for key, value in parameters.items() if key.startswith("unit__")}
     rest = {key: value for key, value in parameters.items() if key not in own}
-    made = estimator(epsilon=60.0, random_state=0, **options, **rest).set_params(**own)
+    made = make_flat(estimator, epsilon=60.0, random_state=0, **options, **rest).set_params(**own)
     many, few, joining = _data(numbers)
     with _short():
         check_noninterference(made, many, few, rows=joining)

@@ -19,6 +19,7 @@ __all__ = [
     "find_models",
     "make_model",
     "names_of",
+    "objects_of",
     "print_ledger",
     "read_settings",
     "reading",
@@ -177,14 +178,15 @@ def add_settings(parser):
         action="append",
         default=[],
         help="parameter of the model, such as n_components=20: a Python literal, or text; of an object that is one, "
-        "such as a LatentMixture, by prior__n_iter=10; repeatable",
+        "such as DPSGD or LatentMixture, by training__steps=200 or prior__n_iter=10; repeatable",
     )
 
 
 def read_settings(texts):
-    """Return the parameters that ``--set`` gave, a dict: Python literals, else texts; ``a__b`` is that of an object."""
-    from .._parameters import make_objects
+    """Return the parameters that ``--set`` gave, a dict: Python literals, else texts; those of an object as a dict.
 
+    `objects_of` makes the objects.
+    """
     settings = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -199,7 +201,24 @@ def read_settings(texts):
             settings[name][inner] = value
         else:
             raise ValueError(f"--set {name}= and --set {name}__{inner}= set the same thing: give one of them")
-    return make_objects(settings)
+    return settings
+
+
+def objects_of(model, settings):
+    """Return what `read_settings` gave with parameter objects, for a class; ValueError for a name of earlier versions.
+
+    Parameters
+    ----------
+    model : type
+    settings : dict
+    """
+    from .._parameters import make_objects, refuse_moved
+
+    try:
+        refuse_moved(model, settings)
+    except TypeError as error:
+        raise ValueError(f"--set: {error}; here by --set NAME__PARAMETER=VALUE") from None
+    return make_objects(model, settings)
 
 
 def print_ledger(accountant):
@@ -244,6 +263,7 @@ def make_model(name, parameters):
     import skdpgen
 
     estimator = getattr(skdpgen, name)()
+    parameters = objects_of(type(estimator), parameters)
     if unknown := sorted(set(parameters) - set(estimator.get_params(deep=False))):
         raise ValueError(
             f"{name} has no parameter {', '.join(unknown)}; it has {', '.join(estimator.get_params(deep=False))}"

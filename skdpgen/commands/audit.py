@@ -6,20 +6,14 @@ import json
 from dataclasses import asdict
 
 from .._types import WEIGHTINGS
-from ._arguments import add_quiet, add_settings, find_models, make_model, read_settings
+from ._arguments import add_quiet, add_settings, find_models, make_model, objects_of, read_settings
 
 __all__ = ["add", "run"]
 
 # Declared, so that few values but the model are released, and the canary affects most of them: every record takes part
 # in the single step of a network, and phases that cost time and no privacy are short.
-DECLARED = {
-    "bounds": (-1, 1),
-    "l2_bound": 1.0,
-    "n_subsets": 10,
-    "pretrain_steps": 2,
-    "start_steps": 2,
-}
-NETWORK = {"sampling_rate": 1.0, "steps": 1, "warm_start_steps": 2}
+DECLARED = {"bounds": (-1, 1), "l2_bound": 1.0}
+TRAINING = {"sampling_rate": 1.0, "steps": 1, "warm_start_steps": 2, "n_subsets": 10, "pretrain_steps": 2}
 # Dummy rows and columns. By likelihood one column shows as much as many. Released counts must be far above their noise:
 # otherwise rows centred on a released mean have the canary in their middle.
 ROWS, COLUMNS = {"likelihood": 2000}, {"likelihood": 1}
@@ -168,6 +162,7 @@ def _audit_model(name, settings, arguments):
     from ..audit import audit, plan_audit
 
     estimator = make_model(name, {"epsilon": arguments.epsilon, "delta": arguments.delta, **settings})
+    training, settings = settings.get("training", {}), objects_of(type(estimator), settings)
     known = estimator.get_params(deep=False)
     if arguments.unit_rows is not None:
         if "max_rows_per_unit" not in known:
@@ -176,12 +171,11 @@ def _audit_model(name, settings, arguments):
         units = {"unit": PrivacyUnit("unit", arguments.unit_rows, weighting=weighting)}
         settings = {**units, **settings}
         estimator.set_params(**units)
-    # a model that can train a network and trains none takes no parameter of networks
-    network = {} if known.get("decoder", "net") != "net" else NETWORK
-    short = {**DECLARED, **network}
-    if {**known, **settings}.get("start") != "moments":
-        del short["start_steps"]  # nor do other networks take steps on rows of released moments
-    declared = {key: value for key, value in {**short, **settings}.items() if key in known}
+    declared = {**DECLARED, "steps": TRAINING["steps"], **settings}
+    # a model that can train a network and trains none takes no parameter of its training
+    if "training" in known and known.get("decoder", "net") == "net":
+        declared["training"] = _short_training(type(estimator), training)
+    declared = {key: value for key, value in declared.items() if key in known}
     if arguments.learned:
         declared = {
             key: value for key, value in declared.items() if key in settings or key not in ("bounds", "l2_bound")
@@ -192,13 +186,30 @@ def _audit_model(name, settings, arguments):
     if arguments.plan:
         result = plan_audit(estimator, X, **options)
         if arguments.json:
-            return json.dumps({"model": name, "parameters": declared, **asdict(result)})
+            return json.dumps({"model": name, "parameters": _stated(declared), **asdict(result)})
     else:
         result = audit(estimator, X, noise_scale=arguments.noise_scale, progress=not arguments.quiet, **options)
         if arguments.json:
-            return json.dumps({"model": name, "parameters": declared, **result.to_dict()})
+            return json.dumps({"model": name, "parameters": _stated(declared), **result.to_dict()})
     shown = ", ".join(f"{key}={value}" for key, value in declared.items())
     return f"{name}({shown}): {result}"
+
+
+def _short_training(model, given):
+    """The training of an audited network: as was asked for, and otherwise short."""
+    from .._parameters import object_of
+
+    defaults = model._training_defaults  # a model without a warm start by default has none here
+    short = {key: value for key, value in TRAINING.items() if defaults.get(key, 0) != 0}
+    return object_of(model, "training")(**{**short, **given})
+
+
+def _stated(parameters):
+    """Parameters as JSON holds them."""
+    return {
+        name: value.get_params(deep=False) if hasattr(value, "get_params") else value
+        for name, value in parameters.items()
+    }
 
 
 def _audit_training(settings, arguments):

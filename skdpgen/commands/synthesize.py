@@ -17,6 +17,7 @@ from ._arguments import (
     add_settings,
     add_unit,
     names_of,
+    objects_of,
     print_ledger,
     read_settings,
     reading,
@@ -259,7 +260,8 @@ def run(arguments):
     if arguments.save_model and Path(arguments.save_model).suffix != ".safetensors":
         raise ValueError(f"--save-model must end in .safetensors; got {arguments.save_model}")
     _check_budget(arguments)
-    model, settings = getattr(skdpgen, _MODELS[arguments.model]), read_settings(arguments.set)
+    model = getattr(skdpgen, _MODELS[arguments.model])
+    settings = objects_of(model, read_settings(arguments.set))
     if arguments.checkpoint is not None:
         _check_checkpoint(arguments, settings)
     accepted = set(model().get_params(deep=False)) - set(_OPTIONS)

@@ -174,11 +174,19 @@ def public_assumptions(estimator, rows):
     given += ["shared columns of the unit"] * (estimator._asked_unit.shared is not None)
     declared = [f"{name}: declared public by the caller" for name in given]
     # an object of the caller may contain anything: the card says that it is assumed to contain nothing of the rows
+    divergence = getattr(estimator, "divergence", None)
+    objects = {
+        "net": getattr(getattr(estimator, "training", estimator), "net", None),
+        "prior": getattr(estimator, "prior", None),
+        "divergence": getattr(divergence, "kind", divergence),
+    }
     declared += [
         f"{name}: an object of the caller's, taken for public"
-        for name in ("net", "prior", "divergence")
-        if not isinstance(getattr(estimator, name, None), str | ParameterObject | None)
+        for name, value in objects.items()
+        if not isinstance(value, str | ParameterObject | None)
     ]
+    if not isinstance(getattr(estimator, "architecture", ""), str):
+        declared.append("architecture: modules of the caller's, taken for public")
     kinds = "names, order and kinds (dtypes) of the columns" if isinstance(rows, FrameRows) else "number of columns"
     return [*declared, kinds, *rows.public_assumptions]
 

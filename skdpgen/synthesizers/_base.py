@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import warnings
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
-from .._parameters import SPLIT_CONSTRAINTS
+from .._parameters import DPSGD, SPLIT_CONSTRAINTS, flat_parameters, object_of
 from .._types import UnitRelation
 from ..accounting import PrivacyCard
 from ..data.frames import FrameRows
@@ -32,13 +31,12 @@ from ..utils.file_checks import check_loaded, check_whole
 from ..utils.printing import listed
 from ..utils.validation import (
     ClassNamePrefixFeaturesOutMixin,
-    Interval,
     InvalidParameterError,
     StrOptions,
     validate_data,
     validate_rows,
 )
-from ._budget import ChargedFit, once
+from ._budget import ChargedFit, once, resolve_parameters
 from ._checkpoint import FitCheckpoint, describe_rows
 from ._count_errors import PlannedTable
 from ._recorded import recorded_parameters
@@ -60,16 +58,7 @@ DATA_CONSTRAINTS = {
     "progress": ["boolean", StrOptions({"auto"})],
 }
 # Parameters of those that train a network by DP-SGD.
-TRAINING_CONSTRAINTS = {
-    "sampling_rate": [Interval(Real, 1e-6, 1, closed="both")],
-    "steps": [Interval(Integral, 1, None, closed="left")],
-    "batch_size": [Interval(Integral, 1, None, closed="left"), None],
-    "epochs": [Interval(Integral, 1, None, closed="left"), None],
-    "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both")],
-    "net": "no_validation",
-    "checkpoint": [str, os.PathLike, None],
-    "device": [str],
-}
+TRAINING_CONSTRAINTS = {"training": [DPSGD, None], "checkpoint": [str, os.PathLike, None]}
 
 # Rows, and values, that are drawn at once. Part of what a seed means: more rows are drawn in chunks of this size.
 _CHUNK_ROWS, _CHUNK_VALUES = 100_000, 2**24
@@ -85,6 +74,8 @@ class BaseSynthesizer(PrivateEstimator):
 
     A subclass has `_prepare`, which returns ``(rows, settings), plan``, `_release` and `_model_from_state`.
     """
+
+    _training_defaults = {}  # parameters of `training` that the synthesizer takes, and their defaults
 
     # ---- fitting ----------------------------------------------------------------------------------------------------
     def _planner(self, accountant):
@@ -159,9 +150,17 @@ class BaseSynthesizer(PrivateEstimator):
     def _calibrate_phases(self, accountant, rows, phases):
         return self._calibrate(accountant, phases, learns_names=rows.learns_classes)
 
-    @classmethod
-    def _defaults(cls):
-        return {name: p.default for name, p in inspect.signature(cls.__init__).parameters.items() if name != "self"}
+    def _card_parameters(self):
+        """Constructor parameters; what `training` leaves open is stated too, where it is fixed before the fit."""
+        parameters, names = self.get_params(deep=False), self._training_defaults
+        if names.get("steps") is not None:
+            flat = flat_parameters(self)
+            parameters["training"] = object_of(type(self), "training")(**{name: flat[name] for name in names})
+        return parameters
+
+    def _resolve(self, **options):
+        """Constructor parameters, with those of the objects among them; see `resolve_parameters` for `options`."""
+        return resolve_parameters(flat_parameters(self), flat_parameters(type(self)()), **options)
 
     def _rows_like_fit(self, X):
         """Rows to be used with the fitted model, validated."""
@@ -380,7 +379,7 @@ class BaseSynthesizer(PrivateEstimator):
         self.n_features_in_ = check_whole(state["n_features_in"], "n_features_in", 1)
         if state["feature_names_in"] is not None:
             self.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
-        self.set_params(**recorded_parameters(card, self.get_params(deep=False), cls.__name__))
+        self.set_params(**recorded_parameters(card, cls))
         # a budget may be any that an accountant took, beyond what `epsilon` and `delta` of a fit may be
         type(self)(**{**self.get_params(deep=False), "epsilon": None, "delta": None})._validate_params()
         self.accountant_ = card.accountant()

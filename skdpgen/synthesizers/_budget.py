@@ -12,7 +12,7 @@ from numbers import Real
 import numpy as np
 from sklearn.base import clone
 
-from .._parameters import LatentMixture
+from .._parameters import DPSGD, LatentMixture
 from .._types import UnitRelation
 from ..accounting import FitPlan, Phase, gaussian_mu
 from ..mechanisms import add_gaussian
@@ -111,8 +111,8 @@ class Network:
     @classmethod
     def of(cls, parameters, seed):
         """From the parameters of a synthesizer."""
-        own = (parameters[name] for name in ("net", "noise", "device"))
-        return cls(*own, seed, shows_bars(parameters["progress"]), parameters["checkpoint"] is not None)
+        own = (parameters.get("net"), parameters["noise"], parameters["device"])
+        return cls(*own, seed, shows_bars(parameters["progress"]), parameters.get("checkpoint") is not None)
 
     def check_saved(self, can_be_saved):
         """Refuse a checkpoint of a model that cannot be saved; before the charge."""
@@ -293,7 +293,7 @@ def resolve_parameters(parameters, defaults, *, presets=None, acts=None):
     Parameters
     ----------
     parameters, defaults : dict
-        What was asked for, and the constructor's defaults.
+        What was asked for, and the defaults, as `flat_parameters` gives them.
     presets : callable, default=None
         Name of a preset -> its parameters; ValueError for an unknown one.
     acts : dict, default=None
@@ -317,7 +317,8 @@ def resolve_parameters(parameters, defaults, *, presets=None, acts=None):
         settings.update(preset)
     for name, (switch, values) in (acts or {}).items():
         if name in given and settings[switch] not in values:
-            raise ValueError(f"{name}= is used only with {switch}={' or '.join(map(repr, values))}")
+            of = " of training=" if name in DPSGD._get_param_names() else ""
+            raise ValueError(f"{name}={of} is used only with {switch}={' or '.join(map(repr, values))}")
     for name, other in (("sampling_rate", "batch_size"), ("steps", "epochs")):
         if "epochs" in settings and settings[other] is not None and name in given:
             raise ValueError(f"{name} and {other} set the same thing: give one of them")
@@ -519,7 +520,6 @@ def paper_settings(preset):
         "prior": LatentMixture(3, covariance_type="diag", n_iter=20),
         "n_components": row["n_components"],
         "decoder": "net",
-        "latent_variance": "learned",
         "sampling_rate": rate,
         "steps": steps,
         "budget_split": {"encoder": encoder, "mixture": max(1 - encoder - decoder, 0.05), "decoder": decoder},

@@ -28,6 +28,7 @@ from dataclasses import replace
 import numpy as np
 
 from .. import __version__
+from .._parameters import flat_parameters
 from ..accounting._resumed_fit import ResumedFit, ledger_steps, plan_from_json, plan_to_json
 from ..data.arrays import ArrayCodec
 from ..data.frame_codec import FrameCodec
@@ -85,8 +86,8 @@ class FitCheckpoint:
     def __init__(self, path, accountant, estimator):
         self.path, self.planner, self.resumed, self.training = path, accountant, False, None
         self.accountant, self._model = accountant, type(estimator).__name__
-        self._parameters = _json(describe(estimator.get_params(deep=False), _FREE))
-        self._defaults = _json(describe(type(estimator)().get_params(deep=False), _FREE))
+        self._parameters = _json(describe(flat_parameters(estimator), _FREE))
+        self._defaults = _json(describe(flat_parameters(type(estimator)()), _FREE))
         self._facts = self._noise = self._data = self._found = None
         self._unit, self._of_units = estimator._unit, {}
         if not str(path).endswith(".safetensors"):

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from .._parameters import UNIT_CONSTRAINTS
+from .._parameters import UNIT_CONSTRAINTS, SubsetSGD
 from ..accounting import Phase
 from ..data.frames import FrameRows
 from ..data.validation import validate_input
@@ -18,7 +18,7 @@ from ..exceptions import InvalidInputError
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
-from ._budget import COUNT_SHARE, check_device, relative_shares, remaining_share, resolve_parameters
+from ._budget import COUNT_SHARE, check_device, relative_shares, remaining_share
 from ._dp2vae_model import DP2VAEModel, NetworkSettings, fit_dp2vae_model, likelihood_of, make_auxiliary, make_networks
 from ._vae_model import has_classes
 
@@ -27,20 +27,16 @@ __all__ = ["PRESETS", "DP2VAESettings", "DP2VAESynthesizer", "PretrainSettings",
 # (moments, decoder): the decoder's steps refine what the moments initialise.
 _SPLIT = (0.5, 0.5)
 _DEFAULT_PER_STEP = 50
+# Names of the networks that the package has.
+ARCHITECTURES = frozenset({"auto", "patches", "mlp", "conv_28", "conv_faces"})
 
 _PAPER = {
-    "n_subsets": 2500, "sampler": "one_of_k", "encoder_update": "on_query", "start": "random", "steps": 20_000,
+    "n_subsets": 2500, "sampler": "one_of_k", "encoder_update": "on_query", "warm_start_steps": 0, "steps": 20_000,
 }  # fmt: skip
 PRESETS = {
     "paper/mnist": {**_PAPER, "architecture": "conv_28", "n_components": 8},
     "paper/fashion_mnist": {**_PAPER, "architecture": "conv_28", "n_components": 8},
     "paper/celeba": {**_PAPER, "architecture": "conv_faces", "n_components": 16},
-}
-
-# Parameters that act under some values of another alone.
-_ACTS = {
-    "start_steps": ("start", ("moments",)),
-    "l2_bound": ("start", ("moments",)),
 }
 
 
@@ -121,20 +117,22 @@ def _preset(name):
     return PRESETS[name]
 
 
-def dp2vae_settings(parameters, defaults, seed):
-    """Return the `DP2VAESettings` of a synthesizer's parameters.
+def dp2vae_settings(given, seed):
+    """Return the `DP2VAESettings` of resolved parameters of a synthesizer.
 
     Raises
     ------
     ValueError
         Parameters that contradict one another, or that would do nothing in this combination.
     """
-    given = resolve_parameters(parameters, defaults, presets=_preset, acts=_ACTS)
-    if given["encoder"] is not None and given["decoder"] is not None and given["architecture"] != "auto":
-        raise ValueError("architecture= has no effect with encoder= and decoder=: leave it out")
-    if given["checkpoint"] is not None and given["decoder"] is not None:
+    from_moments = given["warm_start_steps"] > 0
+    if given["l2_bound"] is not None and not from_moments:
+        raise ValueError("l2_bound= is used only with warm_start_steps of training=, for which moments are released")
+    architecture, encoder, decoder = _networks(given["architecture"])
+    if given["checkpoint"] is not None and decoder is not None:
         raise ValueError(
-            "checkpoint= is for models that can be saved: a model file holds no code, and decoder= is your own module"
+            "checkpoint= is for models that can be saved: a model file holds no code, and architecture= has a decoder "
+            "of your own"
         )
     if given["checkpoint"] is not None and given["sampler"] == "balanced":
         raise ValueError(
@@ -147,8 +145,11 @@ def dp2vae_settings(parameters, defaults, seed):
     split = relative_shares(given["budget_split"], ("moments", "decoder"))
     if split is None:
         split = _SPLIT
-    elif given["start"] != "moments":
-        raise ValueError('"moments" and "decoder" of budget_split= are used only with start=\'moments\'')
+    elif not from_moments:
+        raise ValueError(
+            '"moments" and "decoder" of budget_split= are used only with warm_start_steps of training=, for which '
+            "moments are released"
+        )
     elif not 0 < sum(split) < np.inf or not 0 < 1e-6 * max(split) <= min(split):
         raise ValueError(
             'budget_split must have two positive shares, "moments" and "decoder", none a millionth of the other'
@@ -156,18 +157,33 @@ def dp2vae_settings(parameters, defaults, seed):
     fields = (given[name] for name in ("encoder_update", "gradient_bound"))
     subsets = SubsetTraining(given["n_subsets"], given["steps"], given["sampler"], per_step, *fields)
     subsets.plan()  # refuses what cannot be drawn
-    fields = ("architecture", "encoder", "decoder", "n_components", "image_shape", "likelihood")
+    fields = ("n_components", "image_shape", "likelihood")
     return DP2VAESettings(
         subsets,
         PretrainSettings(given["pretrain_steps"], given["batch_size"]),
-        NetworkSettings(*(given[name] for name in fields), seed),
+        NetworkSettings(architecture, encoder, decoder, *(given[name] for name in fields), seed),
         given["learning_rate"],
-        given["start_steps"] if given["start"] == "moments" else None,
+        given["warm_start_steps"] if from_moments else None,
         tuple(float(share) for share in split),
         given["device"],
         shows_bars(given["progress"]),
         given["max_memory"],
     )
+
+
+def _networks(architecture):
+    """Name of the architecture, and your encoder and decoder or None, of the parameter `architecture`."""
+    if isinstance(architecture, str):
+        return architecture, None, None
+    if len(architecture) != 2 or not all(isinstance(p, str) or hasattr(p, "named_parameters") for p in architecture):
+        raise ValueError("architecture= is a name, or a pair (encoder, decoder) of modules and names")
+    names = [part for part in architecture if isinstance(part, str)]
+    if unknown := [name for name in names if name not in ARCHITECTURES]:
+        raise ValueError(f"architecture= must be one of {', '.join(sorted(ARCHITECTURES))}; got {unknown[0]!r}")
+    if len(set(names)) > 1:
+        raise ValueError("architecture= must not have two names: give one, or a pair with a module of your own")
+    encoder, decoder = (None if isinstance(part, str) else part for part in architecture)
+    return names[0] if names else "auto", encoder, decoder
 
 
 # ---- budget -------------------------------------------------------------------------------------------------------
@@ -207,77 +223,47 @@ class DP2VAESynthesizer(BaseSynthesizer):
         Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
         Accountant that the fit charges; None makes a new one with this budget.
-    n_subsets : int, default=2500
-        Number of subsets, K; public: do not derive it from the number of rows. More subsets mean less noise in a step.
+    training : SubsetSGD or None, default=None
+        Training of both stages: the number of subsets, the steps, how subsets are drawn. None: ``SubsetSGD()``.
+        ``training__steps=500`` sets a parameter of it.
     id_column : column name (DataFrames), column number (arrays) or None, default=None
         Column of ids: a hash of the id under a secret key puts each record into a subset, and the model leaves the
         column out. Ids must be unique, independent of the rest of the record, and not row numbers. The unit of privacy
         stays one row. Not allowed under "replace_one", where a changed id would move two subsets, nor with `unit`.
         None: every record, or every unit, draws its subset at random.
-    sampler : {"poisson", "one_of_k", "balanced"}, default="poisson"
-        How each step chooses its subsets: each with probability `subsets_per_step` / K; exactly one; or by a public
-        schedule.
-    subsets_per_step : int or None, default=None
-        Expected number of subsets in a step; None: 50 (K if that is smaller), and 1 for "one_of_k".
-    encoder_update : {"stateless", "frozen", "round_robin", "on_query"}, default="stateless"
-        How encoders change in stage 2. "stateless": a copy is trained for one step and discarded. "frozen": not at all.
-        "round_robin": they are trained in turn, independently of the draws. "on_query": an encoder is trained whenever
-        its subset is drawn, as in the paper; this excludes amplification by sampling (see the page "DP2-VAE" of the
-        documentation) and needs much more noise.
-    pretrain_steps : int, default=20
-        Training steps of each encoder in stage 1.
-    batch_size : int, default=8
-        Rows of a subset in one gradient, drawn with replacement.
-    steps : int, default=200
-        Steps of stage 2; public. A decoder with random initial parameters needs more.
-    learning_rate : float, default=2e-4
-        Learning rate of Adam on the noisy gradient; it falls linearly to zero.
-    gradient_bound : float, default=1.0
-        Norm to which gradients are clipped: of the decoder, the mean over a batch of one subset.
-    start : {"moments", "random"}, default="moments"
-        Initialisation of decoder and encoders. "moments": training on synthetic rows drawn from released class moments,
-        which cost a part of the budget. "random": random parameters, as in the paper. For arrays the latents of the
-        synthetic rows are known: the decoder learns to map a latent to its row, and the encoder a row to its latent.
-    start_steps : int, default=3000
-        "moments": steps of the training on synthetic rows, which costs no further privacy.
     budget_split : dict or None, default=None
-        Shares of the budget: "bounds" of each kind of fact that is learned, and with `start` "moments" the relative
-        shares "moments" and "decoder" of what is left. None: {"bounds": .05, "moments": .5, "decoder": .5}.
+        Shares of the budget: "bounds" of each kind of fact that is learned, and with `warm_start_steps` the
+        relative shares "moments" and "decoder" of what is left. None: {"bounds": .05, "moments": .5, "decoder": .5}.
     n_components : int, default=20
         Number of latent dimensions.
     likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
         Distribution of the values of arrays; "auto" is "bernoulli" for images, else "gaussian" with a learned scale.
         DataFrames have one categorical distribution a column.
-    architecture : {"auto", "patches", "mlp", "conv_28", "conv_faces"}, default="auto"
+    architecture : {"auto", "patches", "mlp", "conv_28", "conv_faces"} or pair (encoder, decoder), default="auto"
         "patches" (images) is a convolution of 4 x 4 patches and two dense layers, small enough for thousands of
-        encoders on a laptop; "mlp" one hidden layer; the others are the paper's for 28 x 28 and for faces.
-    encoder, decoder : Module or None, default=None
-        Your templates, which the fit copies: ``encoder(rows, one_hot)`` gives means and log-variances of
-        `n_components` latents, ``decoder(latents, one_hot)`` what the likelihood takes. No BatchNorm,
-        no dropout, no shared parameters.
+        encoders on a laptop; "mlp" one hidden layer; the others are the paper's for 28 x 28 and for faces. In a pair,
+        each part is such a name or a Module of your own, a template that the fit copies: ``encoder(rows, one_hot)``
+        gives means and log-variances of `n_components` latents, ``decoder(latents, one_hot)`` what the likelihood
+        takes. No BatchNorm, no dropout, no shared parameters.
     target, schema, classes, target_type, bounds, image_shape, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoder is
         conditional on the class.
     l2_bound : float or None, default=None
-        "moments", arrays: public bound of the norm of a row after its columns are scaled to the unit box. None:
-        learned.
+        Arrays, with `warm_start_steps`: public bound of the norm of a row after its columns are scaled to the unit box.
+        None: learned.
     preset : {"paper/mnist", "paper/fashion_mnist", "paper/celeba"} or None, default=None
         Settings of the paper, charged at their true cost.
-    max_memory : float, default=4.0
-        Largest memory of the encoders, in GiB.
     checkpoint : str, path or None, default=None
         File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
         the file of the model, for ``skdpgen.load``. A fit that goes on assigns subsets and trains encoders anew, as
-        they are never written. Not for "balanced".
+        they are never written. Not for the sampler "balanced".
     unit, max_rows_per_unit
         As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
         All rows of a unit lie in one subset. With ``weighting="units"`` they are drawn into the batches of the subset
         as often as the one row of another unit. The noise of the steps is that of a fit for one row with both.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
-    device : str, default="cpu"
-        Torch device of the training, such as "cpu" or "cuda".
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool or "auto", default="auto"
@@ -317,42 +303,30 @@ class DP2VAESynthesizer(BaseSynthesizer):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from skdpgen import DP2VAESynthesizer
+    >>> from skdpgen import DP2VAESynthesizer, SubsetSGD
     >>> X, y = load_digits(return_X_y=True)
     >>> public = {"bounds": (0, 16), "classes": range(10), "image_shape": (8, 8)}
-    >>> synth = DP2VAESynthesizer(3.0, n_subsets=100, steps=20, start_steps=300, **public)  # few steps: an example
+    >>> training = SubsetSGD(100, steps=20, warm_start_steps=300)  # few steps: an example
+    >>> synth = DP2VAESynthesizer(3.0, training=training, **public)
     >>> X_new, y_new = synth.fit(X, y).sample(500)
     >>> X_new.shape, y_new.shape
     ((500, 64), (500,))
     """
 
     _split_names = ("bounds", "moments", "decoder")
+    _training_defaults = SubsetSGD().get_params(deep=False)
     _parameter_constraints = {
         **DATA_CONSTRAINTS,
         **UNIT_CONSTRAINTS,
         "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
         "image_shape": [tuple, list, None],
-        "n_subsets": [Interval(Integral, 1, None, closed="left")],
         "id_column": "no_validation",
-        "sampler": [StrOptions({"poisson", "one_of_k", "balanced"})],
-        "subsets_per_step": [Interval(Integral, 1, None, closed="left"), None],
-        "encoder_update": [StrOptions({"stateless", "frozen", "round_robin", "on_query"})],
-        "pretrain_steps": [Interval(Integral, 0, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "steps": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
-        "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both")],
-        "start": [StrOptions({"moments", "random"})],
-        "start_steps": [Interval(Integral, 0, None, closed="left")],
         "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "likelihood": [StrOptions({"auto", "bernoulli", "gaussian"})],
-        "architecture": [StrOptions({"auto", "patches", "mlp", "conv_28", "conv_faces"})],
-        "encoder": "no_validation",
-        "decoder": "no_validation",
+        "training": [SubsetSGD, None],
+        "architecture": [StrOptions(ARCHITECTURES), tuple, list],
         "preset": [str, None],
-        "max_memory": [Interval(Real, 0, None, closed="neither")],
         "checkpoint": [str, os.PathLike, None],
-        "device": [str],
     }
 
     def __init__(
@@ -362,24 +336,12 @@ class DP2VAESynthesizer(BaseSynthesizer):
         *,
         neighboring=None,
         accountant=None,
-        n_subsets=2500,
+        training=None,
         id_column=None,
-        sampler="poisson",
-        subsets_per_step=None,
-        encoder_update="stateless",
-        pretrain_steps=20,
-        batch_size=8,
-        steps=200,
-        learning_rate=2e-4,
-        gradient_bound=1.0,
-        start="moments",
-        start_steps=3000,
         budget_split=None,
         n_components=20,
         likelihood="auto",
         architecture="auto",
-        encoder=None,
-        decoder=None,
         target=None,
         schema=None,
         classes=None,
@@ -389,32 +351,23 @@ class DP2VAESynthesizer(BaseSynthesizer):
         image_shape=None,
         on_invalid="clip",
         preset=None,
-        max_memory=4.0,
         checkpoint=None,
         unit=None,
         max_rows_per_unit=None,
         noise="secure",
-        device="cpu",
         random_state=None,
         progress="auto",
     ):
         self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
-        self.n_subsets, self.id_column, self.sampler = n_subsets, id_column, sampler
-        self.subsets_per_step, self.encoder_update, self.pretrain_steps = (
-            subsets_per_step,
-            encoder_update,
-            pretrain_steps,
-        )
-        self.batch_size, self.steps, self.learning_rate = batch_size, steps, learning_rate
-        self.gradient_bound, self.start, self.start_steps = gradient_bound, start, start_steps
+        self.training, self.id_column = training, id_column
         self.budget_split, self.n_components, self.likelihood = budget_split, n_components, likelihood
-        self.architecture, self.encoder, self.decoder = architecture, encoder, decoder
+        self.architecture = architecture
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
         self.bounds, self.l2_bound, self.image_shape = bounds, l2_bound, image_shape
         self.on_invalid = on_invalid
-        self.preset, self.max_memory, self.checkpoint = preset, max_memory, checkpoint
+        self.preset, self.checkpoint = preset, checkpoint
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
-        self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
+        self.noise, self.random_state, self.progress = noise, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, groups=None):
@@ -446,7 +399,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
         released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
         declared (learned categories also spend a tenth of `delta`); the moments, or the counts of the classes; the
         number of rows, where each unit counts 1; and stage 2, whose unit is a subset (a row, or all rows of a unit, are
-        in one subset, which they may change from any gradient of norm `gradient_bound` to any other).
+        in one subset, which they may change from any gradient of norm `gradient_bound` of `training` to any other).
         """
         return self._fit(X, y, groups)
 
@@ -456,7 +409,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
                 f"id_column= is for rows that are units: with unit={self._unit.name!r} all rows of a unit lie in one "
                 "subset, which the unit draws; leave out id_column=. Nothing was charged"
             )
-        settings = dp2vae_settings(self.get_params(deep=False), self._defaults(), self._seed())
+        settings = dp2vae_settings(self._resolve(presets=_preset), self._seed())
         if self.id_column is not None and accountant.neighboring == "replace_one":
             raise ValueError(
                 "id_column= is for add_or_remove_one: a record that replaces another may have another id, and then two "
@@ -570,7 +523,7 @@ def check_networks(settings, rows):
     if per_column > 1 and networks.decoder is None and (name := networks.resolved_architecture) != "mlp":
         raise ValueError(
             f"architecture={name!r} gives one number a pixel, and likelihood={networks.likelihood!r} takes "
-            f'{per_column}: use likelihood="bernoulli", architecture="mlp" or pass decoder='
+            f'{per_column}: use likelihood="bernoulli", architecture="mlp" or a decoder of your own'
         )
     n_outputs = n_features * per_column
     with torch_seeded(networks.seed):

@@ -15,7 +15,7 @@ from ..data.validation import read_vectors
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size, fit_context
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer
-from ._budget import Training, resolve_parameters, resolve_sampling
+from ._budget import Training, resolve_sampling
 from ._generator_model import GeneratorModel, training_rows
 from ._vae_model import learn_codec, plan_phases, release_class_counts, sizes_by_counts
 
@@ -68,9 +68,9 @@ class SinkhornSettings:
 class DPSinkhornSynthesizer(BaseSynthesizer):
     """DP-Sinkhorn: a generator trained by the Sinkhorn divergence between generated and private rows.
 
-    Releases the noisy gradient of the divergence by a batch of generated rows, in each of `steps` steps, and a
+    Releases the noisy gradient of the divergence by a batch of generated rows, in each step, and a
     generator that is a function of these releases. The gradient by the *whole* generated batch is clipped as one vector
-    to `gradient_bound` C: whatever the private rows of a step are, its norm is at most C, so any change of them moves
+    to a bound C: whatever the private rows of a step are, its norm is at most C, so any change of them moves
     it by at most 2 C. All phases are calibrated together and charged before the first of them: a fit costs (`epsilon`,
     `delta`).
 
@@ -98,8 +98,6 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         one. Arrays are scaled to -1 to 1; rows of tables are one-hot.
     label_scale : float, default=15.0
         Scale of the one-hot class at the end of a row: how much it costs to move a row to one of another class.
-    gradient_bound : float, default=0.5
-        C: norm to which the gradient by all generated rows is clipped.
     learning_rate : float, default=0.001
         Initial learning rate of Adam; it falls linearly.
     average : float, default=0.995
@@ -115,15 +113,12 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
     budget_split : dict or None, default=None
         Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
         columns; bounds, classes), and the default.
-    sampling_rate : float, default=0.001
-        Probability that a record, or a unit with all its rows, takes part in a step; public. The noise does not depend
-        on how many take part. About 50 rows in a step are enough: more of them make the gradient less random, but
-        weaken the amplification by sampling.
-    steps : int, default=8000
-        Training steps; public. The noise of a step hardly grows with their number, so that more of them are better.
-    batch_size, epochs : int or None, default=None
-        Expected number of records in a step, and number of passes over the rows; they set `sampling_rate` and `steps`.
-        Only under "replace_one" without `unit`, where the number of rows is public.
+    training : DPSGD or None, default=None
+        Steps of the training. Default: 8000 steps at a `sampling_rate` of .001 and a `gradient_bound` of .5 (C above,
+        of the gradient by all generated rows). The noise does not depend on how many rows take part: about 50 are
+        enough, and more make the gradient less random, but weaken the amplification by sampling. The noise of a step
+        hardly grows with their number, so that more steps are better. It takes no `net`, `warm_start_steps` and
+        `device`.
     unit, max_rows_per_unit
         As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
         The noise of the training is the same with both weightings.
@@ -178,19 +173,25 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from skdpgen import DPSinkhornSynthesizer
+    >>> from skdpgen import DPSGD, DPSinkhornSynthesizer
     >>> X, y = load_digits(return_X_y=True)
-    >>> synth = DPSinkhornSynthesizer(3.0, bounds=(0, 16), classes=range(10), sampling_rate=0.05, steps=20).fit(X, y)
+    >>> training = DPSGD(20, sampling_rate=0.05)  # few steps: an example
+    >>> synth = DPSinkhornSynthesizer(3.0, bounds=(0, 16), classes=range(10), training=training).fit(X, y)
     >>> X_new, y_new = synth.sample(500)
     >>> X_new.shape, y_new.shape
     ((500, 64), (500,))
     """
 
+    _training_defaults = {
+        **dict.fromkeys(("batch_size", "epochs")),
+        "sampling_rate": 0.001,
+        "steps": 8000,
+        "gradient_bound": 0.5,
+    }
     _parameter_constraints = {
         **DATA_CONSTRAINTS,
-        **{name: TRAINING_CONSTRAINTS[name] for name in ("sampling_rate", "steps", "batch_size", "epochs")},
+        "training": TRAINING_CONSTRAINTS["training"],
         **UNIT_CONSTRAINTS,
-        "gradient_bound": TRAINING_CONSTRAINTS["gradient_bound"],
         "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "hidden_layer_sizes": ["array-like"],
         "generated_rows": [Interval(Integral, 2, _MOST_GENERATED, closed="both")],
@@ -216,7 +217,6 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         blur=0.05,
         l1_weight=0.0,
         label_scale=15.0,
-        gradient_bound=0.5,
         learning_rate=0.001,
         average=0.995,
         target=None,
@@ -228,10 +228,7 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         image_shape=None,
         n_frequencies=None,
         budget_split=None,
-        sampling_rate=0.001,
-        steps=8000,
-        batch_size=None,
-        epochs=None,
+        training=None,
         unit=None,
         max_rows_per_unit=None,
         noise="secure",
@@ -248,8 +245,7 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
             generated_rows,
         )
         self.blur, self.l1_weight, self.label_scale = blur, l1_weight, label_scale
-        self.gradient_bound, self.learning_rate, self.average = gradient_bound, learning_rate, average
-        self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
+        self.training, self.learning_rate, self.average = training, learning_rate, average
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
 
@@ -288,9 +284,10 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         return self._fit(X, y, groups)
 
     def _prepare(self, X, y, accountant, groups=None):
-        settings = _settings(resolve_parameters(self.get_params(deep=False), self._defaults()), self._seed())
+        parameters = self._resolve()
+        settings = _settings(parameters, self._seed())
         rows, relation = read_vectors(self, X, y, groups), self._relation(accountant)
-        sizes = {"batch_size": self.batch_size, "epochs": self.epochs}
+        sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
         settings = replace(settings, training=resolve_sampling(settings.training, len(rows), relation, **sizes))
         if settings.image_shape is not None:
             settings = replace(settings, image_shape=check_image_shape(settings.image_shape, rows.n_features))

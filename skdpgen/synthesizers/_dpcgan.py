@@ -9,10 +9,9 @@ import numpy as np
 
 from .._parameters import UNIT_CONSTRAINTS
 from ..data.validation import read_vectors
-from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size, fit_context
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer
-from ._budget import Network, Training, check_device, resolve_parameters, resolve_sampling
+from ._budget import Network, Training, check_device, resolve_sampling
 from ._generator_model import GeneratorModel, training_rows
 from ._vae_model import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
 
@@ -73,15 +72,14 @@ def _preset(name):
     return PRESETS[name]
 
 
-def gan_settings(parameters, defaults, seed):
-    """Return the `GANSettings` of a synthesizer's parameters.
+def gan_settings(given, seed):
+    """Return the `GANSettings` of resolved parameters of a synthesizer.
 
     Raises
     ------
     ValueError
         Parameters that contradict one another, or that would do nothing in this combination.
     """
-    given = resolve_parameters(parameters, defaults, presets=_preset, acts=_ACTS)
     if given["preset"] is not None and given["image_shape"] is not None:
         raise ValueError("preset= has dense networks: leave out image_shape=")
     sizes = {name: as_sizes(given[name], name) for name in ("generator_sizes", "discriminator_sizes")}
@@ -95,7 +93,7 @@ def gan_settings(parameters, defaults, seed):
         given["n_critic"],
         (given["learning_rate"], given["generator_learning_rate"]),
         Training(given["sampling_rate"], given["steps"], given["gradient_bound"]),
-        Network(None, given["noise"], given["device"], seed, shows_bars(given["progress"])),
+        Network.of(given, seed),
     )
 
 
@@ -126,8 +124,6 @@ class DPCGANSynthesizer(BaseSynthesizer):
         Steps of the discriminator for each of the generator: they cost privacy, and those of the generator do not.
     learning_rate, generator_learning_rate : float, default=0.005 and 0.001
         Learning rates of Adam, of the discriminator and of the generator.
-    gradient_bound : float, default=1.0
-        Norm to which the gradient of one record, or of one unit, is clipped: of all parameters together.
     target, schema, classes, target_type, bounds, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` both networks are
         conditional on the class; a numeric one is a column like the others.
@@ -137,13 +133,9 @@ class DPCGANSynthesizer(BaseSynthesizer):
     budget_split : dict or None, default=None
         Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
         columns; bounds, classes), and the default.
-    sampling_rate : float, default=0.01
-        Probability that a record, or a unit with all its rows, takes part in a step; public.
-    steps : int, default=3000
-        Steps of the discriminator; public.
-    batch_size, epochs : int or None, default=None
-        Expected number of records in a step, and number of passes over the rows; they set `sampling_rate` and `steps`.
-        Only under "replace_one" without `unit`, where the number of rows is public.
+    training : DPSGD or None, default=None
+        Training of the discriminator. Default: 3000 steps at a `sampling_rate` of .01 and a `gradient_bound` of 1, to
+        which the gradient of all parameters together is clipped. It takes no `net` and no `warm_start_steps`.
     preset : {"paper/mnist", "paper/fashion_mnist"} or None, default=None
         Networks and steps of the paper, charged at their true cost; without its decaying rate of plain SGD.
     unit, max_rows_per_unit
@@ -151,8 +143,6 @@ class DPCGANSynthesizer(BaseSynthesizer):
         With ``weighting="units"`` the gradient of a unit is the mean over its rows, else their sum; it is clipped once.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
-    device : str, default="cpu"
-        Torch device of the training, such as "cpu" or "cuda".
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation, of the generated rows of the training and of the sampling stream. It never seeds the
         noise: two fits with one seed differ.
@@ -199,17 +189,25 @@ class DPCGANSynthesizer(BaseSynthesizer):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from skdpgen import DPCGANSynthesizer
+    >>> from skdpgen import DPSGD, DPCGANSynthesizer
     >>> X, y = load_digits(return_X_y=True)
-    >>> synth = DPCGANSynthesizer(3.0, bounds=(0, 16), classes=range(10), sampling_rate=0.05, steps=20).fit(X, y)
+    >>> training = DPSGD(20, sampling_rate=0.05)  # few steps: an example
+    >>> synth = DPCGANSynthesizer(3.0, bounds=(0, 16), classes=range(10), training=training).fit(X, y)
     >>> X_new, y_new = synth.sample(500)
     >>> X_new.shape, y_new.shape
     ((500, 64), (500,))
     """
 
+    _training_defaults = {
+        **dict.fromkeys(("batch_size", "epochs")),
+        "sampling_rate": 0.01,
+        "steps": 3000,
+        "gradient_bound": 1.0,
+        "device": "cpu",
+    }
     _parameter_constraints = {
         **DATA_CONSTRAINTS,
-        **{name: rule for name, rule in TRAINING_CONSTRAINTS.items() if name not in ("net", "checkpoint")},
+        "training": TRAINING_CONSTRAINTS["training"],
         **UNIT_CONSTRAINTS,
         "image_shape": [tuple, list, None],
         "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
@@ -234,7 +232,6 @@ class DPCGANSynthesizer(BaseSynthesizer):
         n_critic=1,
         learning_rate=0.005,
         generator_learning_rate=0.001,
-        gradient_bound=1.0,
         target=None,
         schema=None,
         classes=None,
@@ -243,15 +240,11 @@ class DPCGANSynthesizer(BaseSynthesizer):
         on_invalid="clip",
         image_shape=None,
         budget_split=None,
-        sampling_rate=0.01,
-        steps=3000,
-        batch_size=None,
-        epochs=None,
+        training=None,
         preset=None,
         unit=None,
         max_rows_per_unit=None,
         noise="secure",
-        device="cpu",
         random_state=None,
         progress="auto",
     ):
@@ -265,10 +258,9 @@ class DPCGANSynthesizer(BaseSynthesizer):
         self.n_critic, self.learning_rate, self.generator_learning_rate = (
             n_critic, learning_rate, generator_learning_rate,
         )  # fmt: skip
-        self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
-        self.gradient_bound, self.preset = gradient_bound, preset
+        self.training, self.preset = training, preset
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
-        self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
+        self.noise, self.random_state, self.progress = noise, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, groups=None):
@@ -306,9 +298,10 @@ class DPCGANSynthesizer(BaseSynthesizer):
         return self._fit(X, y, groups)
 
     def _prepare(self, X, y, accountant, groups=None):
-        settings = gan_settings(self.get_params(deep=False), self._defaults(), self._seed())
+        parameters = self._resolve(presets=_preset, acts=_ACTS)
+        settings = gan_settings(parameters, self._seed())
         rows, relation = read_vectors(self, X, y, groups), self._relation(accountant)
-        sizes = {"batch_size": self.batch_size, "epochs": self.epochs}
+        sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
         training = resolve_sampling(settings.training, len(rows), relation, **sizes)
         settings = replace(settings, training=training)
         plan = self._calibrate_phases(accountant, rows, plan_phases(rows, settings, self._share("bounds"), relation))

@@ -18,7 +18,7 @@ from ..utils.validation import MOST_UNITS, Interval, fit_context
 from ._budget import COUNT_SHARE, check_device, remaining_share, resolve_sampling
 from ._checkpoint import codec_of
 from ._dp_merf import RandomFeatures
-from ._privae import VAE_CONSTRAINTS, LikelihoodSynthesizer
+from ._privae import VAE_CONSTRAINTS, VAE_TRAINING, LikelihoodSynthesizer
 from ._released import ReleasedModel
 from ._vae_model import (
     DEFAULT_AVERAGE,
@@ -93,7 +93,7 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         Number of random frequencies, the same in every fit; k-means runs on their cosines and sines.
     length_scale : float, default=1.0
         Length scale of the kernel, relative to the root of the number of columns (arrays: to .3 of that root).
-    n_components, beta, likelihood, gradient_bound
+    n_components, beta, likelihood
         Of each autoencoder, as in `DPVAESynthesizer`.
     target, schema, classes, target_type, bounds, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoders are
@@ -103,18 +103,10 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
     budget_split : dict or None, default=None
         Shares of the budget: "bounds" of each kind of fact that is learned (schema, bins of numeric columns; bounds,
         classes), "clusters" of k-means. None: {"bounds": .05, "clusters": .1}.
-    sampling_rate : float, default=0.02
-        Probability that a record, or a unit with all its rows, takes part in a step; public, and the same in all
-        clusters.
-    steps : int, default=500
-        Steps of DP-SGD, of all autoencoders together; public.
-    batch_size, epochs : int or None, default=None
-        Expected number of records in a step, and number of passes over the rows; they set `sampling_rate` and `steps`.
-        Only under "replace_one" without `unit`, where the number of rows is public.
-    net : DPNet or None, default=None
-        `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
-        ``net__module__n_hidden``, ``net__module__encoder``, ``net__module__decoder``. None: a `DPNet` of
-        `PartitionedVAEModule` with Adam at 5e-3 and a `ParameterAverage` of .99.
+    training : DPSGD or None, default=None
+        Training of all autoencoders together; the sampling rate is the same in all clusters. Default: 500 steps at a
+        `sampling_rate` of .02, a `gradient_bound` of 1, and as `net` a `DPNet` of `PartitionedVAEModule` with Adam at
+        5e-3 and a `ParameterAverage` of .99. It takes no `warm_start_steps`.
     checkpoint : str, path or None, default=None
         File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
@@ -125,8 +117,6 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         over all autoencoders.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
-    device : str, default="cpu"
-        Torch device of the training, such as "cpu" or "cuda".
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool or "auto", default="auto"
@@ -171,15 +161,16 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from skdpgen import DPGMSynthesizer
+    >>> from skdpgen import DPGMSynthesizer, DPSGD
     >>> X, y = load_digits(return_X_y=True)
-    >>> synth = DPGMSynthesizer(3.0, n_clusters=2, bounds=(0, 16), classes=range(10), sampling_rate=0.05, steps=20)
+    >>> synth = DPGMSynthesizer(3.0, n_clusters=2, bounds=(0, 16), classes=range(10), training=DPSGD(20, 0.05))
     >>> X_new, y_new = synth.fit(X, y).sample(500)
     >>> X_new.shape, y_new.shape
     ((500, 64), (500,))
     """
 
     _split_names = ("bounds", "clusters")
+    _training_defaults = VAE_TRAINING
     _parameter_constraints = {
         **VAE_CONSTRAINTS,
         "n_clusters": [Interval(Integral, 1, MOST_UNITS, closed="both")],
@@ -202,7 +193,6 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         n_components=10,
         beta=1.0,
         likelihood="auto",
-        gradient_bound=1.0,
         target=None,
         schema=None,
         classes=None,
@@ -211,16 +201,11 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         on_invalid="clip",
         image_shape=None,
         budget_split=None,
-        sampling_rate=0.02,
-        steps=500,
-        batch_size=None,
-        epochs=None,
-        net=None,
+        training=None,
         checkpoint=None,
         unit=None,
         max_rows_per_unit=None,
         noise="secure",
-        device="cpu",
         random_state=None,
         progress="auto",
     ):
@@ -233,10 +218,9 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         self.beta = beta
         self.n_clusters, self.cluster_steps = n_clusters, cluster_steps
         self.n_frequencies, self.length_scale = n_frequencies, length_scale
-        self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
-        self.gradient_bound, self.net, self.checkpoint = gradient_bound, net, checkpoint
+        self.training, self.checkpoint = training, checkpoint
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
-        self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
+        self.noise, self.random_state, self.progress = noise, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, groups=None):
@@ -275,9 +259,10 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         return self._fit(X, y, groups)
 
     def _prepare(self, X, y, accountant, groups=None):
-        vae = vae_settings(self.get_params(deep=False), self._defaults(), self._seed())
+        parameters = self._resolve()
+        vae = vae_settings(parameters, self._seed())
         rows = self._read(X, y, groups)
-        sizes = {"batch_size": self.batch_size, "epochs": self.epochs}
+        sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
         vae = replace(vae, training=resolve_sampling(vae.training, len(rows), self._relation(accountant), **sizes))
         clusters = ClusterSettings(
             self.n_clusters, self.cluster_steps, self._share("clusters"), self.n_frequencies, self.length_scale,

@@ -33,7 +33,6 @@ from ._budget import (
     moment_split,
     paper_settings,
     plan_moments,
-    resolve_parameters,
     resolve_sampling,
 )
 from ._conditional import CONSTRAINTS, ConditionalSamplingMixin
@@ -45,15 +44,13 @@ from ._synthetic_units import unit_settings
 __all__ = ["P3GMSynthesizer"]
 
 # Parameters that act under one value of another alone.
-_ACTS = {
-    **dict.fromkeys(
-        (
-            "latent_variance", "likelihood", "sampling_rate", "steps", "batch_size", "epochs",
-            "gradient_bound", "warm_start_steps", "net", "checkpoint", "device",
-        ),
-        ("decoder", ("net",)),
+_ACTS = dict.fromkeys(
+    (
+        "likelihood", "sampling_rate", "steps", "batch_size", "epochs", "gradient_bound", "warm_start_steps", "net",
+        "checkpoint", "device",
     ),
-}  # fmt: skip
+    ("decoder", ("net",)),
+)  # fmt: skip
 # Synthetic rows that the network is initialised on, how many of them are in one of those steps, and default of these.
 _WARM_ROWS, _WARM_BATCH, _WARM_STEPS = 20_000, 256, 500
 # (sampling_rate, steps) of a whole network, and of one that refines the released decoder: few steps of large batches.
@@ -72,7 +69,6 @@ class DecoderSettings:
     training: Training
     network: Network
     likelihood: str
-    latent_variance: str
     warm_start_steps: int
     refines: bool = False
 
@@ -133,38 +129,23 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         "released" is a function of the released moments: for arrays the inverse PCA, for tables a log-linear decoder
         fitted to all released one-way and two-way tables. "net" has a network trained by DP-SGD. For tables without a
         mixture, its output is added to the logits of the released decoder, and is zero before the first step. It is
-        trained on the exact log-likelihood of the rows. For arrays, with a mixture, with `latent_variance` or
-        `warm_start_steps`, and with a `P3GMModule`, it takes the place of the released decoder, as in the paper. It is
-        then warm-started on rows sampled from that decoder and trained on the ELBO. "features", for images without a
+        trained on the exact log-likelihood of the rows. For arrays, with a mixture, with `warm_start_steps` and with a
+        `P3GMModule` in `training`, it takes the place of the released decoder, as in the paper. It is then
+        warm-started on rows sampled from that decoder and trained on the ELBO. "features", for images without a
         mixture, releases the moments of wavelet features beside those of the pixels; `sample` then moves each image of
         the released decoder, by gradient steps, until its features have those moments; an `ImageFeatures` sets its
         parameters. "auto" is "features" for images of at least 16 pixels a side and at most 16,384 values, without a
         mixture, and "released" otherwise: on smaller images features gained nothing, on Adult no network was better.
-    latent_variance : {"learned", "zero"} or None, default=None
-        "net" in the place of the released decoder: variance of the encoder; "zero" is the autoencoder of the paper.
-        None is "learned".
     likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
         "net", arrays: distribution of the values; "auto" is Bernoulli for values that are not negative; "bernoulli"
         needs `bounds` that say so. DataFrames have one categorical distribution a column.
-    sampling_rate : float or None, default=None
-        "net": probability that a record, or a unit with all its rows, takes part in a step; public. None is .1 for a
-        network that refines the released decoder, .005 for one in its place.
-    steps : int or None, default=None
-        "net": steps of DP-SGD; public. None is 150 for a network that refines the released decoder, 1000 for one in its
-        place.
-    batch_size, epochs : int or None, default=None
-        Expected number of records in a step, and number of passes over the rows; they set `sampling_rate` and `steps`.
-        Only under "replace_one" without `unit`, where the number of rows is public.
-    gradient_bound : float, default=1.0
-        "net": norm to which the gradient of one record, or of one unit, is clipped.
-    warm_start_steps : int or None, default=None
-        "net" in the place of the released decoder: ordinary steps on synthetic rows before the private ones. None is
-        500.
-    net : DPNet or None, default=None
-        "net": `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
-        ``net__module__n_hidden``, ``net__module__n_monte_carlo``, and of a `P3GMModule` ``net__module__decoder``. None:
-        ``DPNet(TableRefinementModule)`` with an average of its parameters where it refines the released decoder, else
-        ``DPNet(P3GMModule)``.
+    training : DPSGD or None, default=None
+        "net": its training. A network that refines the released decoder takes 150 steps at a `sampling_rate` of .1 by
+        default; its `net` is ``DPNet(TableRefinementModule)`` with an average of its parameters. A network in the place
+        of the released decoder takes 1000 steps at a rate of .005, after 500 `warm_start_steps` on rows sampled from
+        that decoder; its `net` is ``DPNet(P3GMModule)``, which has ``module__decoder`` and ``module__latent_variance``
+        ("zero" is the autoencoder of the paper). The `gradient_bound` is 1. ``training__steps=200`` sets a parameter of
+        it.
     checkpoint : str, path or None, default=None
         "net": file, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged
         again. Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete,
@@ -187,8 +168,6 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         learned from a part of the budget, and released as `max_rows_per_unit_`.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
-    device : str, default="cpu"
-        "net": torch device of the training, such as "cpu" or "cuda".
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool or "auto", default="auto"
@@ -243,6 +222,12 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
     """
 
     _split_names = ("bounds", "encoder", "mixture", "decoder")
+    # None: they depend on whether the network refines the released decoder
+    _training_defaults = {
+        **dict.fromkeys(("sampling_rate", "steps", "batch_size", "epochs", "warm_start_steps", "net")),
+        "gradient_bound": 1.0,
+        "device": "cpu",
+    }
     _parameter_constraints = {
         **DATA_CONSTRAINTS,
         **UNIT_CONSTRAINTS,
@@ -253,10 +238,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both"), StrOptions({"auto"}), None],
         "prior": [StrOptions({"auto", "class_conditional", "gaussian", "mixture"}), LatentMixture],
         "decoder": [StrOptions({"released", "net", "features", "auto"}), ImageFeatures],
-        "latent_variance": [StrOptions({"learned", "zero"}), None],
         "likelihood": [StrOptions({"auto", "bernoulli", "gaussian"})],
-        "warm_start_steps": [Interval(Integral, 0, None, closed="left"), None],
-        **{name: [*TRAINING_CONSTRAINTS[name], None] for name in ("sampling_rate", "steps")},
         "preset": [str, None],
     }
 
@@ -279,22 +261,14 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         n_components="auto",
         prior="auto",
         decoder="auto",
-        latent_variance=None,
         likelihood="auto",
-        sampling_rate=None,
-        steps=None,
-        batch_size=None,
-        epochs=None,
-        gradient_bound=1.0,
-        warm_start_steps=None,
-        net=None,
+        training=None,
         checkpoint=None,
         budget_split=None,
         preset=None,
         unit=None,
         max_rows_per_unit=None,
         noise="secure",
-        device="cpu",
         random_state=None,
         progress="auto",
     ):
@@ -304,13 +278,10 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         self.bounds, self.l2_bound, self.image_shape = bounds, l2_bound, image_shape
         self.on_invalid = on_invalid
         self.n_components, self.prior, self.decoder = n_components, prior, decoder
-        self.latent_variance, self.likelihood = latent_variance, likelihood
-        self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
-        self.gradient_bound, self.warm_start_steps, self.net = gradient_bound, warm_start_steps, net
-        self.checkpoint = checkpoint
+        self.likelihood, self.training, self.checkpoint = likelihood, training, checkpoint
         self.budget_split, self.preset = budget_split, preset
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
-        self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
+        self.noise, self.random_state, self.progress = noise, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, groups=None):
@@ -353,9 +324,7 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         return self._fit(X, y, groups)
 
     def _prepare(self, X, y, accountant, groups=None):
-        parameters = resolve_parameters(
-            self.get_params(deep=False), self._defaults(), presets=paper_settings, acts=_ACTS
-        )
+        parameters = self._resolve(presets=paper_settings, acts=_ACTS)
         _name_prior(parameters)
         split = moment_split(parameters["budget_split"])
         rows = self._read(X, y, groups, parameters)
@@ -459,7 +428,6 @@ def _settings(parameters, seed, refines, features):
             ),
             Network.of(parameters, seed),
             parameters["likelihood"],
-            parameters["latent_variance"] or "learned",
             _WARM_STEPS if warm is None else warm,
             refines,
         )
@@ -501,10 +469,10 @@ def _refines(parameters, rows):
     """
     if parameters["decoder"] != "net":
         return False
-    whole = [name for name in ("latent_variance", "warm_start_steps") if parameters[name] is not None]
+    warm = parameters["warm_start_steps"] is not None
     possible = isinstance(rows, FrameRows) and parameters["prior"] != "mixture"
     if parameters["net"] is None:
-        return possible and not whole
+        return possible and not warm
     from ..nn import TableRefinementModule
 
     module = getattr(parameters["net"], "module", None)
@@ -512,8 +480,8 @@ def _refines(parameters, rows):
         return False
     if not possible:
         raise InvalidInputError("net=DPNet(TableRefinementModule) is for DataFrames without a mixture prior")
-    if whole:
-        raise ValueError(f"{' and '.join(whole)} would do nothing with net=DPNet(TableRefinementModule): leave it out")
+    if warm:
+        raise ValueError("warm_start_steps would do nothing with net=DPNet(TableRefinementModule): leave it out")
     return True
 
 
@@ -728,7 +696,6 @@ def _make_net(decoder, space, mixture, likelihood, widths, n_labels, *, plan, pr
         prior=MixturePrior(mixture.weights, mixture.means, mixture.covariances),
         likelihood=TableLikelihood(widths) if likelihood == "table" else likelihoods[likelihood](),
         n_labels=n_labels,
-        latent_variance=decoder.latent_variance,
     )
 
 

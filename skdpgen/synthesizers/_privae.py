@@ -7,7 +7,7 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._parameters import UNIT_CONSTRAINTS
+from .._parameters import UNIT_CONSTRAINTS, GroupDivergence, flat_parameters
 from ..data.frames import FrameRows
 from ..data.validation import read_vectors
 from ..generators.components import join_chunks
@@ -23,7 +23,7 @@ from ._vae_model import (
     vae_settings,
 )
 
-__all__ = ["VAE_CONSTRAINTS", "DPVAESynthesizer", "LikelihoodSynthesizer", "PriVAESynthesizer"]
+__all__ = ["VAE_CONSTRAINTS", "VAE_TRAINING", "DPVAESynthesizer", "LikelihoodSynthesizer", "PriVAESynthesizer"]
 
 
 VAE_CONSTRAINTS = {
@@ -35,10 +35,15 @@ VAE_CONSTRAINTS = {
     "beta": [Interval(Real, 0, None, closed="left")],
     "likelihood": [StrOptions({"auto", "bernoulli", "gaussian", "laplace"})],
 }
-_START = {
-    "start": [StrOptions({"random", "moments"})],
-    "start_steps": [Interval(Integral, 0, None, closed="left")],
+# Of the training of a VAE; see `flat_parameters`.
+VAE_TRAINING = {
+    **dict.fromkeys(("batch_size", "epochs", "net")),
+    "sampling_rate": 0.02,
+    "steps": 500,
+    "gradient_bound": 1.0,
+    "device": "cpu",
 }
+_WARM_TRAINING = {**VAE_TRAINING, "warm_start_steps": 0}
 
 
 class LikelihoodSynthesizer(BaseSynthesizer):
@@ -46,7 +51,7 @@ class LikelihoodSynthesizer(BaseSynthesizer):
 
     def _read(self, X, y, groups=None):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""
-        rows = read_vectors(self, X, y, groups, images=getattr(self, "start", None) == "moments")
+        rows = read_vectors(self, X, y, groups, images=bool(flat_parameters(self).get("warm_start_steps")))
         if isinstance(rows, FrameRows):
             if self.likelihood != "auto":
                 raise ValueError("likelihood= is for arrays: a DataFrame has one categorical distribution a column")
@@ -112,15 +117,16 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
         released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
         declared (at its part of `budget_split`; learned categories also spend a tenth of `delta`), one for the counts
         of the classes (of all rows, without classes; none where only the public number of rows is needed) or, with
-        ``start="moments"``, those of the moments, one for the number of rows where each unit counts 1, and `steps`
+        `warm_start_steps`, those of the moments, one for the number of rows where each unit counts 1, and `steps`
         Poisson-sampled ones, which sample units.
         """
         return self._fit(X, y, groups)
 
     def _prepare(self, X, y, accountant, groups=None):
-        settings = vae_settings(self.get_params(deep=False), self._defaults(), self._seed())
+        parameters = self._resolve()
+        settings = vae_settings(parameters, self._seed())
         rows, relation = self._read(X, y, groups), self._relation(accountant)
-        sizes = {"batch_size": self.batch_size, "epochs": self.epochs}
+        sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
         settings = resolve_training(settings, len(rows), relation, **sizes)
         phases = plan_phases(rows, settings, self._share("bounds"), relation)
         plan = self._calibrate_phases(accountant, rows, phases)
@@ -171,25 +177,13 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
         Accountant that the fit charges; None makes a new one with this budget.
-    divergence : {"mmd", "kl_prior"}, callable or None, default="mmd"
+    divergence : {"mmd", "kl_prior"}, callable, GroupDivergence or None, default="mmd"
         Divergence D of the batch-wise term ``alpha D(q(z), p(z))``, where q is the distribution of the latents of a
-        random group: "mmd" is the dimension-wise MMD with a sum of Cauchy kernels, "kl_prior" is KL(p || q) by samples
-        of the prior; a function of (latents of a group, prior samples), see `skdpgen.nn.UserDivergence` for what it may
-        depend on. None: the ordinary loss of a VAE, as in `DPVAESynthesizer`.
+        random group; a `GroupDivergence` sets its parameters. None: the ordinary loss of a VAE, as in
+        `DPVAESynthesizer`.
     prior : {"normal", "sparse", "mixture"} or module, default="normal"
         Prior of the latents: standard normal; spike and slab; a mixture of Gaussians with learned means; or a module
         such as ``skdpgen.nn.GaussianMixturePrior(means, variance)``.
-    alpha : float or None, default=None
-        Weight of the divergence, before its gradient is clipped; None is 10.
-    n_groups : int or None, default=None
-        Number of random groups in a step; each has one gradient. With more groups the noise is smaller, and the
-        divergence uses fewer latents. None: so many that a group has 16 records, by the public or released row count.
-    group_gradient_bound : float or None, default=None
-        Norm to which the gradient of one group is clipped (C2 of the paper); None is ``C1 b / (8 B)`` with the released
-        B, at which the groups make a fifth of the noise.
-    aggregation : {"termwise", "micro", "batch"}, default="termwise"
-        How gradients are aggregated. "micro" and "batch" are the baselines of the paper, at their true sensitivities:
-        their gradients depend on the whole batch, and no average makes the noise smaller.
     n_components : int, default=10
         Number of latent dimensions.
     beta : float, default=1.0
@@ -197,8 +191,6 @@ class PriVAESynthesizer(BaseVAESynthesizer):
     likelihood : {"auto", "bernoulli", "gaussian", "laplace"}, default="auto"
         Distribution of the values of arrays; "auto" is Bernoulli for values that are not negative, else Gaussian;
         "bernoulli" needs `bounds` that say so. DataFrames have one categorical distribution a column.
-    gradient_bound : float, default=1.0
-        Norm to which the gradient of one record, or of one unit, is clipped (C1 of the paper).
     target, schema, classes, target_type, bounds, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoder is
         conditional on the class; a numeric one is a column like the others.
@@ -207,24 +199,14 @@ class PriVAESynthesizer(BaseVAESynthesizer):
     budget_split : dict or None, default=None
         Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
         columns; bounds, classes), and the default.
-    sampling_rate : float, default=0.02
-        Probability that a record, or a unit with all its rows, takes part in a step; public.
-    steps : int, default=500
-        Steps of DP-SGD; public.
-    batch_size, epochs : int or None, default=None
-        Expected number of records in a step, and number of passes over the rows; they set `sampling_rate` and `steps`.
-        Only under "replace_one" without `unit`, where the number of rows is public.
-    start : {"random", "moments"}, default="random"
-        Parameters with which the networks start: random ones, or those of an ordinary training on 40,000 synthetic
-        rows of released moments (as of `MomentSynthesizer`), which take four fifths of the budget. "moments" gives far
-        better samples, and takes longer. Networks for images are then dense, and `image_shape` is that of the moments.
-    start_steps : int, default=2000
-        Steps on these synthetic rows; only for ``start="moments"``.
-    net : DPNet or None, default=None
-        `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
-        ``net__module__n_hidden``, ``net__module__encoder``, ``net__module__decoder``. None: a `DPNet` of `PriVAEModule`
-        with Adam at 5e-3 (1e-3 and 300 hidden units with ``start="moments"``) and a `ParameterAverage` of .99; with a
-        divergence, ``prior="sparse"`` and three latents or more its encoder is a `skdpgen.nn.SparseEncoder`.
+    training : DPSGD or None, default=None
+        Training of the networks. Default: 500 steps at a `sampling_rate` of .02, a `gradient_bound` of 1 (C1 of the
+        paper), no `warm_start_steps`. With these, 2000 for example, the networks start from an ordinary training on
+        40,000 synthetic rows of released moments (as of `MomentSynthesizer`), which take four fifths of the budget;
+        this gives far better samples, and takes longer. Networks for images are then dense, and `image_shape` is that
+        of the moments. Default `net`: a `DPNet` of `PriVAEModule` with Adam at 5e-3 (1e-3 and 300 hidden units after a
+        warm start) and a `ParameterAverage` of .99;
+        with a divergence, ``prior="sparse"`` and three latents or more its encoder is a `skdpgen.nn.SparseEncoder`.
     checkpoint : str, path or None, default=None
         File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
@@ -235,8 +217,6 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         A group of the divergence has all rows of its units, or with "units" one random row of each.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
-    device : str, default="cpu"
-        Torch device of the training, such as "cpu" or "cuda".
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool or "auto", default="auto"
@@ -277,24 +257,20 @@ class PriVAESynthesizer(BaseVAESynthesizer):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from skdpgen import PriVAESynthesizer
+    >>> from skdpgen import DPSGD, PriVAESynthesizer
     >>> X, y = load_digits(return_X_y=True)
     >>> synth = PriVAESynthesizer(3.0, prior="sparse", bounds=(0, 16), classes=range(10),
-    ...                           sampling_rate=0.05, steps=20).fit(X, y)
+    ...                           training=DPSGD(20, sampling_rate=0.05)).fit(X, y)
     >>> X_new, y_new = synth.sample(500)
     >>> X_new.shape, y_new.shape, synth.transform(X).shape
     ((500, 64), (500,), (1797, 10))
     """
 
+    _training_defaults = _WARM_TRAINING
     _parameter_constraints = {
         **VAE_CONSTRAINTS,
-        **_START,
-        "divergence": [StrOptions({"mmd", "kl_prior"}), callable, None],
+        "divergence": [StrOptions({"mmd", "kl_prior"}), GroupDivergence, callable, None],
         "prior": [StrOptions({"normal", "sparse", "mixture"}), HasMethods(["log_prob", "sample"])],
-        "alpha": [Interval(Real, 0, None, closed="left"), None],
-        "n_groups": [Interval(Integral, 1, 2**20, closed="both"), None],
-        "group_gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both"), None],
-        "aggregation": [StrOptions({"termwise", "micro", "batch"})],
     }
 
     def __init__(
@@ -306,14 +282,9 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         accountant=None,
         divergence="mmd",
         prior="normal",
-        alpha=None,
-        n_groups=None,
-        group_gradient_bound=None,
-        aggregation="termwise",
         n_components=10,
         beta=1.0,
         likelihood="auto",
-        gradient_bound=1.0,
         target=None,
         schema=None,
         classes=None,
@@ -322,18 +293,11 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         on_invalid="clip",
         image_shape=None,
         budget_split=None,
-        sampling_rate=0.02,
-        steps=500,
-        batch_size=None,
-        epochs=None,
-        start="random",
-        start_steps=2000,
-        net=None,
+        training=None,
         checkpoint=None,
         unit=None,
         max_rows_per_unit=None,
         noise="secure",
-        device="cpu",
         random_state=None,
         progress="auto",
     ):
@@ -343,14 +307,10 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         self.budget_split, self.on_invalid = budget_split, on_invalid
         self.n_components, self.prior = n_components, prior
         self.likelihood = likelihood
-        self.beta = beta
-        self.divergence, self.alpha = divergence, alpha
-        self.n_groups, self.group_gradient_bound, self.aggregation = n_groups, group_gradient_bound, aggregation
-        self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
-        self.gradient_bound, self.start, self.start_steps = gradient_bound, start, start_steps
-        self.net, self.checkpoint = net, checkpoint
+        self.beta, self.divergence = beta, divergence
+        self.training, self.checkpoint = training, checkpoint
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
-        self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
+        self.noise, self.random_state, self.progress = noise, random_state, progress
 
 
 class DPVAESynthesizer(BaseVAESynthesizer):
@@ -376,8 +336,6 @@ class DPVAESynthesizer(BaseVAESynthesizer):
     likelihood : {"auto", "bernoulli", "gaussian", "laplace"}, default="auto"
         Distribution of the values of arrays; "auto" is Bernoulli for values that are not negative, else Gaussian;
         "bernoulli" needs `bounds` that say so. DataFrames have one categorical distribution a column.
-    gradient_bound : float, default=1.0
-        Norm to which the gradient of one record, or of one unit, is clipped.
     target, schema, classes, target_type, bounds, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoder is
         conditional on the class; a numeric one is a column like the others.
@@ -386,23 +344,13 @@ class DPVAESynthesizer(BaseVAESynthesizer):
     budget_split : dict or None, default=None
         Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
         columns; bounds, classes), and the default.
-    sampling_rate : float, default=0.02
-        Probability that a record, or a unit with all its rows, takes part in a step; public.
-    steps : int, default=500
-        Steps of DP-SGD; public.
-    batch_size, epochs : int or None, default=None
-        Expected number of records in a step, and number of passes over the rows; they set `sampling_rate` and `steps`.
-        Only under "replace_one" without `unit`, where the number of rows is public.
-    start : {"random", "moments"}, default="random"
-        Parameters with which the networks start: random ones, or those of an ordinary training on 40,000 synthetic
-        rows of released moments (as of `MomentSynthesizer`), which take four fifths of the budget. "moments" gives far
-        better samples, and takes longer. Networks for images are then dense, and `image_shape` is that of the moments.
-    start_steps : int, default=2000
-        Steps on these synthetic rows; only for ``start="moments"``.
-    net : DPNet or None, default=None
-        `DPNet` template, which is cloned; set its parameters by ``net__lr``, ``net__optimizer``,
-        ``net__module__n_hidden``, ``net__module__encoder``, ``net__module__decoder``. None: a `DPNet` of `PriVAEModule`
-        with Adam at 5e-3 (1e-3 and 300 hidden units with ``start="moments"``) and a `ParameterAverage` of .99.
+    training : DPSGD or None, default=None
+        Training of the networks. Default: 500 steps at a `sampling_rate` of .02, a `gradient_bound` of 1,
+        no `warm_start_steps`. With these, 2000 for example, the networks start from an ordinary training on
+        40,000 synthetic rows of released moments (as of `MomentSynthesizer`), which take four fifths of the budget;
+        this gives far better samples, and takes longer. Networks for images are then dense, and `image_shape` is that
+        of the moments. Default `net`: a `DPNet` of `PriVAEModule` with Adam at 5e-3 (1e-3 and 300 hidden units after a
+        warm start) and a `ParameterAverage` of .99.
     checkpoint : str, path or None, default=None
         File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
@@ -412,8 +360,6 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         With ``weighting="units"`` the gradient of a unit is the mean over its rows, else their sum; it is clipped once.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
-    device : str, default="cpu"
-        Torch device of the training, such as "cpu" or "cuda".
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool or "auto", default="auto"
@@ -444,15 +390,17 @@ class DPVAESynthesizer(BaseVAESynthesizer):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from skdpgen import DPVAESynthesizer
+    >>> from skdpgen import DPSGD, DPVAESynthesizer
     >>> X, y = load_digits(return_X_y=True)
-    >>> synth = DPVAESynthesizer(3.0, bounds=(0, 16), classes=range(10), sampling_rate=0.05, steps=20).fit(X, y)
+    >>> training = DPSGD(20, sampling_rate=0.05)  # few steps: an example
+    >>> synth = DPVAESynthesizer(3.0, bounds=(0, 16), classes=range(10), training=training).fit(X, y)
     >>> X_new, y_new = synth.sample(500)
     >>> X_new.shape, y_new.shape
     ((500, 64), (500,))
     """
 
-    _parameter_constraints = {**VAE_CONSTRAINTS, **_START}
+    _training_defaults = _WARM_TRAINING
+    _parameter_constraints = VAE_CONSTRAINTS
 
     def __init__(
         self,
@@ -464,7 +412,6 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         n_components=10,
         beta=1.0,
         likelihood="auto",
-        gradient_bound=1.0,
         target=None,
         schema=None,
         classes=None,
@@ -473,18 +420,11 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         on_invalid="clip",
         image_shape=None,
         budget_split=None,
-        sampling_rate=0.02,
-        steps=500,
-        batch_size=None,
-        epochs=None,
-        start="random",
-        start_steps=2000,
-        net=None,
+        training=None,
         checkpoint=None,
         unit=None,
         max_rows_per_unit=None,
         noise="secure",
-        device="cpu",
         random_state=None,
         progress="auto",
     ):
@@ -495,8 +435,6 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         self.n_components = n_components
         self.likelihood = likelihood
         self.beta = beta
-        self.sampling_rate, self.steps, self.batch_size, self.epochs = sampling_rate, steps, batch_size, epochs
-        self.gradient_bound, self.start, self.start_steps = gradient_bound, start, start_steps
-        self.net, self.checkpoint = net, checkpoint
+        self.training, self.checkpoint = training, checkpoint
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
-        self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
+        self.noise, self.random_state, self.progress = noise, random_state, progress

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._parameters import LatentMixture, PrivacyUnit, make_objects
+from .._parameters import LatentMixture, PrivacyUnit, grouped_parameters, make_objects
 
 __all__ = ["of_today", "recorded_parameters"]
 
@@ -20,25 +20,32 @@ _ENTRIES = {2: ("moments", "decoder"), 3: ("encoder", "mixture", "decoder")}
 _DEFAULT_SHARES = {"bounds": 0.05, "clusters": 0.1}
 
 
-def recorded_parameters(card, known, model):
+def recorded_parameters(card, owner):
     """Return the constructor parameters that a card holds: all but objects of the caller and what `_LEFT_OUT` names.
 
     Parameters
     ----------
     card : PrivacyCard
-    known : collection of str
-        Parameters that the constructor has.
-    model : str
-        Name of the class.
+    owner : type
+        Class of the synthesizer.
     """
-    given = card["model"]["parameters"] if card["model"]["name"] == model else {}
+    known = owner._get_param_names()
+    given = card["model"]["parameters"] if card["model"]["name"] == owner.__name__ else {}
     found = {name if name in known else _RENAMED.get(name, name): value for name, value in given.items()}
-    found = make_objects(of_today(found))
+    found = {name: _without_objects(value) for name, value in found.items() if not _stands_for_an_object(value)}
+    found = make_objects(owner, grouped_parameters(owner, of_today(found)))
     return {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in found.items()
-        if name in known and name not in _LEFT_OUT and not _stands_for_an_object(value)
+        if name in known and name not in _LEFT_OUT
     }
+
+
+def _without_objects(value):
+    """A dict of the parameters of an object without those that stand for objects of the caller."""
+    if not isinstance(value, dict):
+        return value
+    return {name: inner for name, inner in value.items() if not _stands_for_an_object(inner)}
 
 
 def _stands_for_an_object(value):
@@ -48,6 +55,18 @@ def _stands_for_an_object(value):
 def of_today(parameters):
     """Return parameters of an earlier version in the parameter objects and dicts that hold them now."""
     found = dict(parameters)
+    if "start" in found and found.pop("start") == "random":
+        found.pop("start_steps", None)
+        found["warm_start_steps"] = 0
+    elif "start_steps" in found:
+        found["warm_start_steps"] = found.pop("start_steps")
+    found.pop("latent_variance", None)
+    if found.get("alpha", 0) is None:
+        found["alpha"] = 10.0
+    if "encoder" in found:
+        own = found.pop("encoder"), found.pop("decoder", None)
+        if own != (None, None):
+            found["architecture"] = [found.get("architecture", "auto") if part is None else part for part in own]
     weighting, missing, columns = (found.pop(f, None) for f in ("unit_weighting", "missing_unit", "unit_columns"))
     if weighting not in (None, "rows") or missing not in (None, "refuse") or columns is not None:
         kept = {"weighting": weighting, "missing": missing, "columns": columns}

@@ -14,7 +14,7 @@ from ..exceptions import InvalidInputError, UtilityWarning
 from ..generators.components import spread_components
 from ..mechanisms import add_gaussian, histogram
 from ..utils.file_checks import check_size
-from ._budget import COUNT_SHARE, Network, Training, check_device, remaining_share, resolve_parameters, resolve_sampling
+from ._budget import COUNT_SHARE, Network, Training, check_device, remaining_share, resolve_sampling
 from ._moment_start import draw_rows, facts_state, release_moments, restore_facts, train_on_rows
 from ._released import CHUNK_ROWS, ReleasedModel
 
@@ -37,8 +37,6 @@ __all__ = [
     "vae_settings",
 ]
 
-# Weight of the divergence by default. Clipping bounds its gradient, so a larger one changes little (doc/privae.md).
-_ALPHA = 10.0
 # Latents from which on a sparse encoder has a meaning: it normalises the length of those of a record.
 _FEWEST_SPARSE = 3
 # Gaussians of prior="mixture".
@@ -49,7 +47,7 @@ _GROUP_SIZE, _GROUP_SHARE = 16, 0.2
 # The default net takes steps as long as noisy gradients allow. An average of the released parameters over about 100
 # steps removes much of the noise.
 DEFAULT_LEARNING_RATE, DEFAULT_AVERAGE = 5e-3, 0.99
-# With start="moments": the share of the moments, which remain most of the model, the rate of the default net, and its
+# After a warm start: the share of the moments, which remain most of the model, the rate of the default net, and its
 # hidden units, more than where the noise has to teach them everything.
 _MOMENT_SHARE, _REFINING_RATE, _REFINED_UNITS = 0.8, 1e-3, 300
 
@@ -71,7 +69,7 @@ class GroupSettings:
     """
 
     divergence: object
-    alpha: float = _ALPHA
+    alpha: float
     n_groups: int | None = None
     gradient_bound: float | None = None
     aggregation: str = "termwise"
@@ -123,39 +121,34 @@ class VAESettings:
         return copy.deepcopy(self.prior)
 
 
-def vae_settings(parameters, defaults, seed):
-    """Return the `VAESettings` of a synthesizer's parameters; those that it does not have are at their defaults.
+def vae_settings(given, seed):
+    """Return the `VAESettings` of resolved parameters of a synthesizer; those that it lacks are at their defaults.
 
     Raises
     ------
     ValueError
         Parameters that contradict one another, or that would do nothing in this combination.
     """
-    given = resolve_parameters(parameters, defaults, acts={"start_steps": ("start", ("moments",))})
     shared = {name: given[name] for name in ("n_components", "beta", "likelihood", "image_shape")}
     shared["training"] = Training(given["sampling_rate"], given["steps"], given["gradient_bound"])
     shared["network"] = Network.of(given, seed)
-    groups = {name: given.get(name) for name in ("alpha", "n_groups", "group_gradient_bound")}
-    aggregation, divergence = given.get("aggregation", "termwise"), given.get("divergence")
-    whole = aggregation != "termwise"
+    divergence = given.get("divergence")
     if divergence is None:
-        for name, value in {**groups, "aggregation": aggregation if whole else None}.items():
-            if value is not None:
-                raise ValueError(f"{name}= is used only with divergence=: leave it out")
         if given["beta"] == 0:
             raise ValueError(
                 "beta=0 without a divergence leaves the latents without a prior: give beta > 0, or a divergence"
             )
     else:
-        if groups["alpha"] == 0:
-            raise ValueError("alpha=0 leaves the divergence without effect: give divergence=None")
-        for name in ("n_groups", "group_gradient_bound"):
-            if whole and groups[name] is not None:
-                raise ValueError(f'{name}= is used only with aggregation="termwise": leave it out')
-        alpha = _ALPHA if groups["alpha"] is None else groups["alpha"]
-        n_groups = 1 if whole else groups["n_groups"]
-        shared["groups"] = GroupSettings(divergence, alpha, n_groups, groups["group_gradient_bound"], aggregation)
-    start_steps = given["start_steps"] if given.get("start") == "moments" else None
+        aggregation, n_groups, bound = (given[name] for name in ("aggregation", "n_groups", "group_gradient_bound"))
+        if aggregation != "termwise":
+            for name, value in {"n_groups": n_groups, "gradient_bound": bound}.items():
+                if value is not None:
+                    raise ValueError(
+                        f'{name}= of GroupDivergence is used only with aggregation="termwise": leave it out'
+                    )
+            n_groups = 1
+        shared["groups"] = GroupSettings(divergence, given["alpha"], n_groups, bound, aggregation)
+    start_steps = given.get("warm_start_steps") or None
     return VAESettings(**shared, prior=given.get("prior", "normal"), start_steps=start_steps)
 
 

@@ -5,14 +5,17 @@ import math
 
 import numpy as np
 import pytest
+from _flat import make_flat
 
 from skdpgen import (
     DPPCA,
+    DPSGD,
     DP2VAESynthesizer,
     DPGaussianMixture,
     P3GMSynthesizer,
     PrivacyAccountant,
     PrivateSearchCV,
+    SubsetSGD,
 )
 from skdpgen.accounting import BudgetPlan, epsilon_pld, repeat_and_select_event, subset_gaussian_event
 from skdpgen.accounting._calibration import FitPlan
@@ -49,7 +52,7 @@ def test_fits_declared_together_cost_what_the_books_then_say():
 
 
 def test_sampled_steps_a_search_and_no_noise_are_shown_as_they_are():
-    net = P3GMSynthesizer(decoder="net", steps=50, sampling_rate=0.02, bounds=(-4, 4), l2_bound=1.0).plan(X)
+    net = P3GMSynthesizer(decoder="net", training=DPSGD(50, 0.02), bounds=(-4, 4), l2_bound=1.0).plan(X)
     decoder = BudgetPlan.of(net, n_rows=1000).phases[-1]
     assert decoder.steps == 50
     assert decoder.signal_to_noise == pytest.approx(0.02 * 1000 / decoder.noise_multiplier)
@@ -69,8 +72,8 @@ def test_sampled_steps_a_search_and_no_noise_are_shown_as_they_are():
 )
 def test_the_signal_of_a_step_on_subsets_is_its_clipped_means_and_not_its_rows(sampler, per_step, signal):
     """One mean of norm C a subset, whatever the number of rows; where noise is a multiple of 2 C, half of that."""
-    options = {"n_subsets": 20, "steps": 40, "start": "random", "bounds": (-4, 4)}
-    model = DP2VAESynthesizer(sampler=sampler, subsets_per_step=per_step, **options)
+    options = {"n_subsets": 20, "steps": 40, "warm_start_steps": 0, "bounds": (-4, 4)}
+    model = make_flat(DP2VAESynthesizer, sampler=sampler, subsets_per_step=per_step, **options)
     plan = model.plan(X)
     for n_rows in (200, 100_000):
         decoder = BudgetPlan.of(plan, n_rows=n_rows).phases[-1]
@@ -78,7 +81,7 @@ def test_the_signal_of_a_step_on_subsets_is_its_clipped_means_and_not_its_rows(s
 
 
 def test_a_search_over_steps_on_subsets_shows_their_signal():
-    model = DP2VAESynthesizer(n_subsets=20, subsets_per_step=4, start="random", bounds=(-4, 4))
+    model = DP2VAESynthesizer(training=SubsetSGD(20, subsets_per_step=4, warm_start_steps=0), bounds=(-4, 4))
     search = PrivateSearchCV(model, {"steps": [10, 40]}, score_bounds=(-20, 10), runs="logarithmic")
     shown = BudgetPlan.of(search.plan(X), n_rows=1000)
     rows = {row.phase: row for row in shown.phases}

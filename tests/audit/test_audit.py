@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from _flat import make_flat
 from _sabotage import patch_source
 from scipy import stats
 
-from skdpgen import DPPCA, DPGaussianMixture, P3GMSynthesizer, PrivacyAccountant, Schema
+from skdpgen import DPPCA, DPSGD, DPGaussianMixture, P3GMSynthesizer, PrivacyAccountant, Schema
 from skdpgen.accounting import gaussian_epsilon, gaussian_mu
 from skdpgen.audit import (
     audit,
@@ -43,7 +44,7 @@ HONEST = {
     "mixture": (DPGaussianMixture(**PUBLIC), (X,)),
     "mixture by EM": (DPGaussianMixture(2, n_iter=2, means_init=[[0.1] * 3, [-0.1] * 3], **PUBLIC), (X,)),
     "mixture by class": (DPGaussianMixture(classes=[0, 1], **PUBLIC), (X, Y)),
-    "p3gm": (P3GMSynthesizer(**PUBLIC), (X,)),
+    "p3gm": (make_flat(P3GMSynthesizer, **PUBLIC), (X,)),
     "p3gm, frame": (P3GMSynthesizer(epsilon=10.0, schema=SCHEMA, target="b"), (FRAME,)),
 }
 
@@ -219,7 +220,7 @@ def test_steps_of_dp_sgd_are_seen_as_they_are_released():
         )
         return norms[-1][0]
 
-    net = P3GMSynthesizer(epsilon=10.0, decoder="net", steps=3, warm_start_steps=1, sampling_rate=0.1, bounds=(-3, 3))
+    net = P3GMSynthesizer(epsilon=10.0, decoder="net", training=DPSGD(3, 0.1, warm_start_steps=1), bounds=(-3, 3))
     result = audit_neighbours(net, (X,), (X[:-1],), n_runs=2, statistic=statistic)
     assert result.method == "distribution_free"
     assert len(norms[0]) == 3

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from _flat import make_flat
 from _sabotage import patch_source
 
 from skdpgen import DPVAESynthesizer, P3GMSynthesizer, PriVAESynthesizer
@@ -32,7 +33,7 @@ def turning(latents, prior_samples):
 def _turned(**parameters):
     # a group's gradient is all that counts: C2 B/b is 50,000 times C1
     bounds = {"n_groups": 1, "gradient_bound": 1e-3, "group_gradient_bound": 1.0}
-    return PriVAESynthesizer(divergence=turning, **{**STEP, **bounds, **parameters})
+    return make_flat(PriVAESynthesizer, divergence=turning, **{**STEP, **bounds, **parameters})
 
 
 def _check_of_loss():
@@ -42,8 +43,8 @@ def _check_of_loss():
 
 HONEST = {
     "term-wise": _turned(),
-    "records alone": DPVAESynthesizer(**STEP),
-    "decoder": P3GMSynthesizer(decoder="net", warm_start_steps=1, l2_bound=1.0, **STEP),
+    "records alone": make_flat(DPVAESynthesizer, **STEP),
+    "decoder": make_flat(P3GMSynthesizer, decoder="net", warm_start_steps=1, l2_bound=1.0, **STEP),
 }
 
 
@@ -90,7 +91,7 @@ def test_half_the_noise_of_dp_sgd_is_found(monkeypatch):
 
 def test_gradients_that_are_not_clipped_are_found(monkeypatch):
     patch_source(monkeypatch, ClippedSum._factors, ("math.isinf(self.clip_norm)", "True"))
-    long = DPVAESynthesizer(gradient_bound=1e-3, **STEP)
+    long = make_flat(DPVAESynthesizer, gradient_bound=1e-3, **STEP)
     assert audit(long, X, n_runs=2, confidence=0.999, method="scale").broken
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from _flat import make_flat
 
 from skdpgen import DPPCA, MomentSynthesizer, PrivacyUnit
 from skdpgen.__main__ import main
@@ -28,7 +29,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarni
 
 def _audited(name, weighting, **options):
     estimator, own, rows = CASES[name]
-    made = estimator(epsilon=4.0, random_state=0, **{**UNIT, "unit": PrivacyUnit("pid", weighting=weighting)}, **own)
+    made = make_flat(
+        estimator, epsilon=4.0, random_state=0, **{**UNIT, "unit": PrivacyUnit("pid", weighting=weighting)}, **own
+    )
     # learned categories have a threshold: their releases are judged together
     how = {"method": "scale", "n_runs": 6} if own else {"method": "likelihood", "n_runs": 20, "confidence": 0.9999}
     return audit(made, rows, **how, **options)

@@ -14,8 +14,8 @@ from benchmarks import BENCHMARKS, figures, images, published
 from benchmarks.checkpoints import checkpoint_benchmark
 from benchmarks.figures import components_benchmark, split_benchmark
 from benchmarks.models import BASELINES, MODELS, find_model
-from skdpgen import datasets
-from skdpgen.synthesizers._budget import paper_settings, resolve_parameters
+from skdpgen import DPSGD, datasets
+from skdpgen.synthesizers._budget import paper_settings
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 ONE = {"logistic_regression": LogisticRegression(max_iter=1000)}
@@ -43,7 +43,7 @@ def small_images(monkeypatch):
 
 def test_named_settings_make_what_their_names_say():
     made = {name: find_model(name).make("esr", epsilon=1.0, bounds=(0, 1)) for name in BASELINES[1:]}
-    assert made["P3GM(AE)"].latent_variance == "zero"
+    assert made["P3GM(AE)"].training.net.get_params()["module__latent_variance"] == "zero"
     assert made["P3GM(AE)"].decoder == "net"
     assert made["P3GM(paper)"].preset == made["PGM"].preset == "paper/esr"
     assert [name for name, model in made.items() if math.isinf(model.epsilon)] == ["PGM", "VAE"]
@@ -52,8 +52,8 @@ def test_named_settings_make_what_their_names_say():
 
 
 def test_a_device_is_given_to_models_that_train_a_net_alone():
-    assert find_model("P3GM(net)").make("esr", epsilon=1.0, device="cuda").device == "cuda"
-    assert find_model("P3GMSynthesizer").make("esr", epsilon=1.0, device="cuda").device == "cpu"
+    assert find_model("P3GM(net)").make("esr", epsilon=1.0, device="cuda").training.device == "cuda"
+    assert find_model("P3GMSynthesizer").make("esr", epsilon=1.0, device="cuda").training is None
     assert not hasattr(find_model("MomentSynthesizer").make("esr", epsilon=1.0, device="cuda"), "device")
 
 
@@ -84,10 +84,8 @@ def test_checkpoints_are_of_the_steps_asked_for_and_the_last_is_the_model(small_
         return kept[-1]
 
     from benchmarks import checkpoints
-    from skdpgen import synthesizers
 
-    quick = functools.partial(synthesizers.P3GMSynthesizer, warm_start_steps=2)
-    monkeypatch.setattr(synthesizers, "P3GMSynthesizer", quick)
+    monkeypatch.setattr("skdpgen.DPSGD", functools.partial(DPSGD, warm_start_steps=2))
     original = checkpoints._fit
     monkeypatch.setattr(checkpoints, "_fit", fit)
     results = list(checkpoint_benchmark("credit", (model,), steps=6, shares=(0.5, 1.0)))
@@ -110,7 +108,8 @@ def test_the_split_of_the_budget_and_the_dimensions_are_those_of_the_cell(small_
 
     def make(self, *arguments, **parameters):
         made.append(original(self, *arguments, **parameters))
-        return made[-1].set_params(steps=3, warm_start_steps=2) if made[-1].decoder == "net" else made[-1]
+        net = made[-1].decoder == "net"
+        return made[-1].set_params(training=DPSGD(3, warm_start_steps=2)) if net else made[-1]
 
     monkeypatch.setattr(type(find_model("P3GM(net)")), "make", make)
     (split,) = split_benchmark(shares=(0.3,), seeds=(0,), rows=300)
@@ -136,10 +135,7 @@ def test_a_sweep_replaces_what_the_preset_sets_and_nothing_else(name, monkeypatc
     for (data, model), parameter in zip(swept, ("budget_split", "n_components")):
         made, preset = model.make(data, epsilon=1.0), find_model(name).make(data, epsilon=1.0)
         assert made.epsilon == preset.epsilon
-        ours, papers = (
-            resolve_parameters(one.get_params(deep=False), one._defaults(), presets=paper_settings)
-            for one in (made, preset)
-        )
+        ours, papers = (one._resolve(presets=paper_settings) for one in (made, preset))
         different = {key for key in ours if repr(ours[key]) != repr(papers[key])}
         assert different == {"preset", parameter}
     encoder, mixture, decoder = swept[0][1].settings["budget_split"].values()

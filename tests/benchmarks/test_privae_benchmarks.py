@@ -125,8 +125,9 @@ def test_tstr_makes_each_model_at_its_budget(monkeypatch):
         results = privae_tstr_benchmark(dataset, epsilon=2.0, device="meta", quick=True)
         assert [r["model"] for r in results] == names
     assert [s.epsilon for s in made] == [2.0] * 6
-    assert [s.device for s in made[:3]] == ["meta", "meta", "cpu"]
-    assert [s.steps for s in made[3:5]] == [20, 20]
+    assert [s.training.device for s in made[:2]] == ["meta", "meta"]
+    assert made[2].training is None
+    assert [s.training.steps for s in made[3:5]] == [20, 20]
     assert [s.image_shape for s in made[3:]] == [None, None, (28, 28)]
     assert (made[0].divergence, made[0].target) == ("mmd", "income")
     with pytest.raises(ValueError, match="models must be of"):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from _flat import make_flat
 
 import skdpgen
 from skdpgen import (
@@ -109,7 +110,7 @@ def test_noise_alone_is_no_tail_of_large_units():
 _STEPS = {"sampling_rate": 0.1, "steps": 2}
 _VAE = {**_STEPS, "n_components": 2, "net": DPNet(PriVAEModule, module__n_hidden=4)}
 _PARTS = {**_VAE, "n_clusters": 2, "cluster_steps": 2, "net": DPNet(PartitionedVAEModule, module__n_hidden=4)}
-_SUBSETS = {"n_subsets": 20, "pretrain_steps": 1, "steps": 2, "n_components": 2, "start": "random"}
+_SUBSETS = {"n_subsets": 20, "pretrain_steps": 1, "steps": 2, "n_components": 2, "warm_start_steps": 0}
 MODELS = {
     "Moment": (MomentSynthesizer, {}),
     "P3GM": (P3GMSynthesizer, {}),
@@ -127,7 +128,7 @@ def test_every_synthesizer_learns_it_first_and_uses_it(i, name, tmp_path):
     estimator, own = MODELS[name]
     weighting, relation = WEIGHTINGS[i % 2], NEIGHBORING[i // 2 % 2]
     how = {"unit": PrivacyUnit("pid", weighting=weighting), "neighboring": relation, "random_state": 0}
-    synth = estimator(30.0, schema=VISITS, **how, **own)
+    synth = make_flat(estimator, 30.0, schema=VISITS, **how, **own)
     labels = [phase.label for phase in synth.plan(_visits()).phases]
     assert labels[0] == "unit_rows"
     synth.fit(_visits())
@@ -198,14 +199,14 @@ def test_estimators_of_numbers_learn_it_first_and_use_it(i, name):
     frame, k = _visits()[["pid", "a"]].assign(b=1.0), {"rows": 3, "units": 8}[weighting]
     how = {"unit": PrivacyUnit("pid", weighting=weighting), "neighboring": relation, "bounds": (-4, 4), **own}
     rows = (frame, (frame["a"] > 0).astype(int)) if estimator is DPNetClassifier else (frame,)
-    made = estimator(epsilon=30.0, **how)
+    made = make_flat(estimator, epsilon=30.0, **how)
     assert next(phase.label for phase in made.plan(*rows).phases) == "unit_rows"
     made.fit(*rows)
     assert made.max_rows_per_unit_ == k
     assert made.card_["unit"].startswith(f"all rows of one pid, at most {k} of them used")
     assert f"most rows used of one unit: {k}, learned by this fit" in "".join(made.card_["public_assumptions"])
     made.card_.verify()
-    declared = estimator(epsilon=30.0, max_rows_per_unit=k, **how)
+    declared = make_flat(estimator, epsilon=30.0, max_rows_per_unit=k, **how)
     assert declared.fit(*rows).max_rows_per_unit_ == k
     assert "unit_rows" not in declared.accountant_.charges[0].label
 
@@ -271,7 +272,7 @@ def _check(weighting, relation, estimator=MomentSynthesizer, columns=None, sourc
         many, few, joining = (part[["pid", "a"]].assign(b=part["a"] ** 2) for part in (many, few, joining))
         of_rows = {}
     with _short():
-        made = estimator(epsilon=60.0, **of_rows, **how, **own)
+        made = make_flat(estimator, epsilon=60.0, **of_rows, **how, **own)
         check_noninterference(made, many, few, rows=joining, source=source)
 
 

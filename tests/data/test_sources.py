@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from _claims import RELATIONS, assert_sensitivity
+from _flat import make_flat
 
 from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, Schema
 from skdpgen.data.frames import FrameRows
@@ -220,7 +221,7 @@ def test_what_needs_the_rows_themselves_refuses_chunks():
     books = PrivacyAccountant(5.0)
     for parameters in ({"prior": "mixture"}, {"decoder": "net"}):
         with pytest.raises(InvalidInputError, match="in memory"):
-            P3GMSynthesizer(1.0, accountant=books, **parameters).fit(CUTS)
+            make_flat(P3GMSynthesizer, 1.0, accountant=books, **parameters).fit(CUTS)
     assert not books.charges
     assert len(P3GMSynthesizer(1.0, target="ill").fit(CUTS).sample(9)) == 9
 

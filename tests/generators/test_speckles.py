@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _flat import make_flat
 
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, load
 from skdpgen.generators.gaussians import LinearGenerator
@@ -26,7 +27,7 @@ def strokes():
 def _fit(kind, X, y, shape=SHAPE, **more):
     facts = {"bounds": (0, 1), "l2_bound": 9.0, "classes": [0, 1], "image_shape": shape, "random_state": 0}
     with seeded_noise(1, quiet=True):
-        return kind(4.0, **facts, **more).fit(X, y)
+        return make_flat(kind, 4.0, **facts, **more).fit(X, y)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from _flat import make_flat
 from sklearn.linear_model import LogisticRegression
 
 from skdpgen import DPPCA, DPVAESynthesizer, P3GMSynthesizer
@@ -162,11 +163,11 @@ def test_elbo_terms_of_a_fitted_network_add_up_to_its_score(kind, rng):
     X = np.tanh(rng.normal(size=(300, 3)))
     common = {"bounds": (-1, 1), "n_components": 2, "steps": 20, "random_state": 0}
     if kind == "vae":
-        fitted = DPVAESynthesizer(20.0, **common).fit(X)
+        fitted = make_flat(DPVAESynthesizer, 20.0, **common).fit(X)
         net, prior = fitted.model_.module.requires_grad_(False), None
         decode = net.decode
     else:
-        fitted = P3GMSynthesizer(20.0, decoder="net", **common).fit(X)
+        fitted = make_flat(P3GMSynthesizer, 20.0, decoder="net", **common).fit(X)
         net, prior = fitted.model_.generator.module.requires_grad_(False), fitted.model_.generator.mixture
         decode = net.decoder
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _flat import make_flat
 from joblib import parallel_config
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
@@ -22,6 +23,7 @@ from skdpgen import (
     PATEGANSynthesizer,
     PrivacyAccountant,
     PriVAESynthesizer,
+    SubsetSGD,
 )
 from skdpgen.nn import DPNetClassifier
 
@@ -40,21 +42,24 @@ ESTIMATORS = {
     "P3GMSynthesizer": (P3GMSynthesizer(bounds=(-4, 4), l2_bound=1.0), {"n_components": [1, 2]}),
     "MomentSynthesizer": (MomentSynthesizer(bounds=(-4, 4)), {"budget_split": [{"bounds": 0.05}, {"bounds": 0.1}]}),
     "PriVAESynthesizer": (
-        PriVAESynthesizer(divergence="mmd", n_groups=2, bounds=(-4, 4), **NET),
+        make_flat(PriVAESynthesizer, divergence="mmd", n_groups=2, bounds=(-4, 4), **NET),
         {"n_components": [1, 2]},
     ),
-    "DPVAESynthesizer": (DPVAESynthesizer(bounds=(-4, 4), **NET), {"n_components": [1, 2]}),
+    "DPVAESynthesizer": (make_flat(DPVAESynthesizer, bounds=(-4, 4), **NET), {"n_components": [1, 2]}),
     "DPMERFSynthesizer": (DPMERFSynthesizer(steps=2, bounds=(-4, 4)), {"n_frequencies": [4, 8]}),
-    "DPSinkhornSynthesizer": (DPSinkhornSynthesizer(generated_rows=5, bounds=(-4, 4), **NET), {"n_components": [4, 8]}),
+    "DPSinkhornSynthesizer": (
+        make_flat(DPSinkhornSynthesizer, generated_rows=5, bounds=(-4, 4), **NET),
+        {"n_components": [4, 8]},
+    ),
     "DP2VAESynthesizer": (
-        DP2VAESynthesizer(n_subsets=10, pretrain_steps=2, steps=2, start_steps=2, bounds=(-4, 4)),
+        DP2VAESynthesizer(training=SubsetSGD(10, 2, pretrain_steps=2, warm_start_steps=2), bounds=(-4, 4)),
         {"n_components": [1, 2]},
     ),
     "DPGMSynthesizer": (
-        DPGMSynthesizer(bounds=(-4, 4), n_clusters=2, cluster_steps=1, n_frequencies=2, **NET),
+        make_flat(DPGMSynthesizer, bounds=(-4, 4), n_clusters=2, cluster_steps=1, n_frequencies=2, **NET),
         {"n_components": [1, 2]},
     ),
-    "DPCGANSynthesizer": (DPCGANSynthesizer(bounds=(-4, 4), n_critic=1, **NET), {"n_components": [1, 2]}),
+    "DPCGANSynthesizer": (make_flat(DPCGANSynthesizer, bounds=(-4, 4), n_critic=1, **NET), {"n_components": [1, 2]}),
     "PATEGANSynthesizer": (
         PATEGANSynthesizer(bounds=(-4, 4), n_teachers=5, steps=2, labelled_rows=10),
         {"n_components": [1, 2]},

@@ -16,6 +16,7 @@ from sklearn.model_selection import GridSearchCV
 
 from skdpgen import (
     DPPCA,
+    DPSGD,
     DP2VAESynthesizer,
     DPGaussianMixture,
     LatentMixture,
@@ -23,6 +24,7 @@ from skdpgen import (
     PrivacyAccountant,
     PrivacyCard,
     PrivateSearchCV,
+    SubsetSGD,
     load,
 )
 from skdpgen.accounting import _reservation as reservation
@@ -292,7 +294,7 @@ def test_a_budget_too_small_says_what_would_do():
 
 def test_rows_that_a_run_could_count_are_refused_under_replace_one():
     search = PrivateSearchCV(
-        P3GMSynthesizer(decoder="net", steps=2, batch_size=50, bounds=(-4, 4), l2_bound=1.0),
+        P3GMSynthesizer(decoder="net", training=DPSGD(2, batch_size=50), bounds=(-4, 4), l2_bound=1.0),
         {"n_components": [1, 2]},
         neighboring="replace_one",
         score_bounds=(-30, 10),
@@ -303,7 +305,7 @@ def test_rows_that_a_run_could_count_are_refused_under_replace_one():
 
 def test_a_unit_of_many_rows_is_refused_where_rows_are_held_out():
     frame = pd.DataFrame({"a": X[:, 0], "who": np.arange(len(X)) // 3})
-    people = DP2VAESynthesizer(n_subsets=10, id_column="who")
+    people = DP2VAESynthesizer(training=SubsetSGD(10), id_column="who")
     search = PrivateSearchCV(people, {"n_components": [1, 2]}, scoring="tstr_accuracy")
     with pytest.raises(ValueError, match="give public_data"):
         search.fit(frame, Y)

@@ -13,7 +13,9 @@ from sklearn.base import clone
 
 from skdpgen import (
     DPPCA,
+    DPSGD,
     DPMERFSynthesizer,
+    GroupDivergence,
     MomentSynthesizer,
     P3GMSynthesizer,
     PrivacyAccountant,
@@ -79,7 +81,7 @@ class _Picky(DPPCA):
 
 def a_fold_that_would_be_too_small_is_refused_unpaid():
     """All rows are enough and those that are left may be too few: found before the charge, and not in a run."""
-    groups = PriVAESynthesizer(divergence="mmd", n_groups=8, sampling_rate=0.1, steps=2, bounds=(-4, 4))
+    groups = PriVAESynthesizer(divergence=GroupDivergence(n_groups=8), training=DPSGD(2, 0.1), bounds=(-4, 4))
     for estimator, n_rows, relation in ((_Picky(bounds=(-4, 4)), 25, None), (groups, 200, "replace_one")):
         accountant = PrivacyAccountant(3.0, neighboring=relation or "add_or_remove_one")
         clone(estimator).set_params(accountant=accountant).plan(X[:n_rows])  # all rows are enough
@@ -153,7 +155,11 @@ def test_a_search_of_a_handful_of_rows_does_not_fail(neighboring):
 def test_a_public_model_is_there_under_either_relation():
     """The number of made-up rows is public, so what hangs on it can be known."""
     net = P3GMSynthesizer(
-        decoder="net", steps=2, batch_size=20, bounds=(-4, 4), l2_bound=1.0, warm_start_steps=1, n_components=1
+        decoder="net",
+        training=DPSGD(2, batch_size=20, warm_start_steps=1),
+        bounds=(-4, 4),
+        l2_bound=1.0,
+        n_components=1,
     )
     assert np.isfinite(public_model(net, X, None, "replace_one").sample(5)).all()
 

@@ -11,7 +11,7 @@ import torch
 from _charged import charged
 from torch import nn
 
-from skdpgen import P3GMSynthesizer, PriVAESynthesizer
+from skdpgen import DPSGD, P3GMSynthesizer, PriVAESynthesizer
 from skdpgen.dpsgd import DPSGDPlan
 from skdpgen.nn import DPNet, DPNetClassifier, P3GMModule, PriVAEModule, SparsePrior
 
@@ -125,7 +125,7 @@ def of_a_classifier(rng):
 def of_privae(rng):
     net = DPNet(PriVAEModule, module__encoder=nn.Sequential(Keeps(4, 4)), module__decoder=nn.Sequential(Keeps(2, 4)))
     fitted = PriVAESynthesizer(
-        5.0, net=net, prior=KeepingPrior(), n_components=2, bounds=(-1, 1), steps=2, sampling_rate=0.5, random_state=0
+        5.0, training=DPSGD(2, 0.5, net=net), prior=KeepingPrior(), n_components=2, bounds=(-1, 1), random_state=0
     ).fit(rows(rng))
     assert np.isfinite(fitted.sample(3)).all()
     return fitted.model_.module
@@ -133,8 +133,10 @@ def of_privae(rng):
 
 def of_p3gm(rng):
     fitted = P3GMSynthesizer(
-        5.0, decoder="net", net=DPNet(P3GMModule, module__decoder=nn.Sequential(Keeps(2, 4))), n_components=2,
-        bounds=(-1, 1), steps=2, warm_start_steps=0, sampling_rate=0.5, random_state=0,
+        5.0, decoder="net",
+        training=DPSGD(2, 0.5, net=DPNet(P3GMModule, module__decoder=nn.Sequential(Keeps(2, 4))), warm_start_steps=0),
+        n_components=2,
+        bounds=(-1, 1), random_state=0,
     ).fit(rows(rng))  # fmt: skip
     assert np.isfinite(fitted.sample(3)).all()
     return fitted.model_.generator.module

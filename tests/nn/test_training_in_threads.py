@@ -14,6 +14,7 @@ from joblib import Parallel, delayed
 from skorch.callbacks import Callback
 from torch import nn
 
+from skdpgen import SubsetSGD
 from skdpgen.accounting import PrivacyAccountant
 from skdpgen.dpsgd import DPSGDPlan
 from skdpgen.dpsgd import _seeding as seeding
@@ -221,7 +222,9 @@ def test_an_encoder_that_draws_by_itself_is_refused_before_the_charge():
             return self.layer(nn.functional.dropout(x, 0.5, training=True))
 
     accountant = PrivacyAccountant(5.0, 1e-5)
-    model = DP2VAESynthesizer(2.0, accountant=accountant, n_components=2, encoder=Drawing(), n_subsets=8, steps=2)
+    model = DP2VAESynthesizer(
+        2.0, accountant=accountant, n_components=2, architecture=(Drawing(), "auto"), training=SubsetSGD(8, 2)
+    )
     with pytest.raises(ValueError, match="the encoder draws random numbers"):
         model.fit(X)
     assert not accountant.charges

@@ -7,6 +7,7 @@ import traceback
 import numpy as np
 import pandas as pd
 import pytest
+from _flat import make_flat, set_flat
 from torch import nn, optim
 
 from skdpgen import DPPCA, DPGaussianMixture, LatentMixture, P3GMSynthesizer, PrivacyAccountant, Schema
@@ -147,8 +148,8 @@ PARAMETERS = {
     "batch_size without a public count": ({"decoder": "net", "batch_size": 10}, "private under add_or_remove_one"),
     "epochs without a public count": ({"decoder": "net", "epochs": 10}, "private under add_or_remove_one"),
     "sampling_rate above 1": ({"sampling_rate": 1.5}, "sampling_rate"),
-    "steps and no decoder": ({"steps": 5}, "steps= is used only with"),
-    "a device and no decoder": ({"device": "cpu:0"}, "device= is used only with"),
+    "steps and no decoder": ({"steps": 5}, "steps= of training= is used only with"),
+    "a device and no decoder": ({"device": "cpu:0"}, "device= of training= is used only with"),
     "a mixture of none": ({"prior": LatentMixture(0)}, "n_components"),
     "a mixture without steps": ({"prior": LatentMixture(n_iter=0)}, "n_iter"),
     "a preset and what it sets": ({"preset": "paper/adult", "n_components": 2}, "sets n_components"),
@@ -174,7 +175,7 @@ def _assert_refused(parameters, data, message, errors=(ValueError, TypeError)):
     synth = P3GMSynthesizer(epsilon=1.0, accountant=accountant).fit(X)
     before = {name: value for name, value in vars(synth).items() if name not in synth.get_params(deep=False)}
     with pytest.raises(errors, match=message) as caught:
-        synth.set_params(**parameters).fit(*data)
+        set_flat(synth, **parameters).fit(*data)
     text = "".join(traceback.format_exception_only(caught.value))
     assert SECRET not in text
     assert "987654" not in text
@@ -201,10 +202,10 @@ def test_bad_parameters_are_refused(parameters, message):
     _assert_refused(parameters, (X,), message)
 
 
-@pytest.mark.parametrize("parameter", ["net__batch_size", "net__max_epochs", "net__train_split"])
+@pytest.mark.parametrize("parameter", ["batch_size", "max_epochs", "train_split"])
 def test_parameters_that_contradict_the_plan_are_no_parameters(parameter):
     with pytest.raises(ValueError, match="not a parameter of DPNet"):
-        P3GMSynthesizer(**_net()).set_params(**{parameter: 10})
+        make_flat(P3GMSynthesizer, **_net()).set_params(**{f"training__net__{parameter}": 10})
 
 
 def test_epsilon_none_needs_an_accountant():
@@ -218,7 +219,7 @@ def test_epsilon_none_needs_an_accountant():
 
 def _refused_books(accountant, error, **parameters):
     charges = accountant.charges
-    synth = P3GMSynthesizer(**{"epsilon": 1.0, **parameters}, accountant=accountant)
+    synth = make_flat(P3GMSynthesizer, **{"epsilon": 1.0, **parameters}, accountant=accountant)
     with pytest.raises(error):
         synth.fit(X)
     assert accountant.charges == charges

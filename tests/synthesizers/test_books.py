@@ -9,12 +9,13 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from _flat import make_flat
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skdpgen import DPPCA, DPGaussianMixture, LatentMixture, P3GMSynthesizer, PrivacyAccountant, sample_pipeline
+from skdpgen import DPPCA, DPSGD, DPGaussianMixture, LatentMixture, P3GMSynthesizer, PrivacyAccountant, sample_pipeline
 from skdpgen.data import frames as _frames
 from skdpgen.exceptions import BudgetExceededError, DetachedAccountantError, UtilityWarning
 from skdpgen.nn import DPNet, P3GMModule
@@ -58,7 +59,7 @@ PUBLIC = {"bounds": (-1, 1), "l2_bound": 1.8}
 def test_a_fit_costs_what_was_asked_in_one_charge_that_names_its_releases(
     data, parameters, releases, epsilon, neighboring
 ):
-    synth = P3GMSynthesizer(epsilon=epsilon, neighboring=neighboring, **parameters).fit(*data)
+    synth = make_flat(P3GMSynthesizer, epsilon=epsilon, neighboring=neighboring, **parameters).fit(*data)
     (charge,) = synth.accountant_.charges
     assert charge.label == f"P3GMSynthesizer: {', '.join(releases)}"
     assert synth.accountant_.epsilon_spent() == pytest.approx(epsilon, rel=1e-3)
@@ -77,8 +78,8 @@ def test_a_fit_is_calibrated_once_and_by_public_parameters_alone(monkeypatch):
     monkeypatch.setattr(
         PrivacyAccountant, "calibrate", lambda self, *a, **k: calls.append((a, k)) or real(self, *a, **k)
     )
-    P3GMSynthesizer(**EVERYTHING).fit(X, Y)
-    P3GMSynthesizer(**EVERYTHING).fit(100 * X[:50], Y[:50])
+    make_flat(P3GMSynthesizer, **EVERYTHING).fit(X, Y)
+    make_flat(P3GMSynthesizer, **EVERYTHING).fit(100 * X[:50], Y[:50])
     assert len(calls) == 2
     assert calls[0] == calls[1]
 
@@ -99,7 +100,7 @@ def test_a_fit_is_calibrated_once_and_by_public_parameters_alone(monkeypatch):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_an_interrupted_fit_leaves_its_charge_and_no_half_fitted_estimator(monkeypatch, where, name, data, error):
     accountant = PrivacyAccountant(50.0)
-    synth = P3GMSynthesizer(epsilon=1.0, accountant=accountant, **EVERYTHING)
+    synth = make_flat(P3GMSynthesizer, epsilon=1.0, accountant=accountant, **EVERYTHING)
     found = []
 
     def stop(*args, **kwargs):
@@ -120,7 +121,7 @@ def test_an_interrupted_fit_leaves_its_charge_and_no_half_fitted_estimator(monke
 
 
 def test_an_interrupted_refit_does_not_keep_the_old_model(monkeypatch):
-    synth = P3GMSynthesizer(**PUBLIC).fit(X)
+    synth = make_flat(P3GMSynthesizer, **PUBLIC).fit(X)
 
     def stop(*args, **kwargs):
         raise KeyboardInterrupt
@@ -155,7 +156,7 @@ def test_infinite_epsilon_needs_an_unlimited_budget():
 
 def test_a_clone_and_a_copy_charge_the_same_books():
     budget = PrivacyAccountant(20.0)
-    synth = P3GMSynthesizer(accountant=budget, net=None).fit(X)
+    synth = P3GMSynthesizer(accountant=budget, training=DPSGD(net=None)).fit(X)
     for other in (clone(synth), copy.deepcopy(synth), copy.copy(synth)):
         assert other.accountant is budget
     clone(synth).fit(X)
@@ -165,7 +166,7 @@ def test_a_clone_and_a_copy_charge_the_same_books():
 
 @pytest.mark.parametrize("parameters", [PUBLIC, {**PUBLIC, **NET}], ids=["released", "net"])
 def test_a_pickle_samples_and_is_detached(parameters):
-    synth = P3GMSynthesizer(accountant=PrivacyAccountant(20.0), **parameters).fit(X, Y)
+    synth = make_flat(P3GMSynthesizer, accountant=PrivacyAccountant(20.0), **parameters).fit(X, Y)
     again = pickle.loads(pickle.dumps(synth))
     one, other = synth.sample(20, random_state=0), again.sample(20, random_state=0)
     np.testing.assert_array_equal(one[0], other[0])
@@ -204,7 +205,7 @@ def test_a_cached_step_is_paid_once_with_a_ledger_file_and_each_time_without(tmp
 def test_a_grid_search_in_two_processes_charges_seven_of_seven(tmp_path):
     budget = PrivacyAccountant(50.0, ledger=tmp_path / "budget.db")
     search = GridSearchCV(
-        P3GMSynthesizer(epsilon=1.0, accountant=budget, **PUBLIC),
+        make_flat(P3GMSynthesizer, epsilon=1.0, accountant=budget, **PUBLIC),
         {"n_components": [1, 3]},
         cv=3,
         n_jobs=2,
@@ -222,7 +223,7 @@ def test_a_grid_search_in_two_processes_charges_seven_of_seven(tmp_path):
 def test_parameters_of_the_net_can_be_searched():
     budget = PrivacyAccountant(50.0)
     search = GridSearchCV(
-        P3GMSynthesizer(epsilon=1.0, accountant=budget, **PUBLIC, **NET),
+        make_flat(P3GMSynthesizer, epsilon=1.0, accountant=budget, **PUBLIC, **NET),
         {"net__module__n_hidden": [2, 3]},
         cv=2,
         error_score="raise",
@@ -235,7 +236,7 @@ def test_sample_pipeline_inverts_the_steps_before_the_last():
     pipe = make_pipeline(
         FunctionTransformer(lambda X: X / 10, inverse_func=lambda X: X * 10, check_inverse=False),
         "passthrough",
-        P3GMSynthesizer(**PUBLIC),
+        make_flat(P3GMSynthesizer, **PUBLIC),
     )
     with seeded_noise(0, quiet=True):
         pipe.fit(10 * X, Y)
@@ -252,7 +253,7 @@ def test_sample_pipeline_inverts_the_steps_before_the_last():
 def test_sample_pipeline_says_which_step_cannot_be_undone():
     with pytest.raises(TypeError, match="'dppca' has no sample"):
         sample_pipeline(make_pipeline(DPPCA(2, **PUBLIC)).fit(X))
-    half = make_pipeline(_NoInverse(), P3GMSynthesizer(**PUBLIC)).fit(X)
+    half = make_pipeline(_NoInverse(), make_flat(P3GMSynthesizer, **PUBLIC)).fit(X)
     with pytest.raises(TypeError, match="_noinverse"):
         sample_pipeline(half, 3)
     with pytest.raises(ValueError, match="not fitted"):

@@ -7,6 +7,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from _flat import make_flat
 from scipy import stats
 
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, load
@@ -221,7 +222,7 @@ def test_other_models_have_one_bound_for_all(parameters, rng, monkeypatch):
     monkeypatch.setattr(f"{fit_array_model.__module__}.release_class_norms", None)
     X, y = _seizures(rng, 300)
     y = None if parameters.get("prior") == "mixture" else y
-    synth = P3GMSynthesizer(3.0, bounds=(-4, 4), **parameters)
+    synth = make_flat(P3GMSynthesizer, 3.0, bounds=(-4, 4), **parameters)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UtilityWarning)
         synth.fit(X) if y is None else synth.fit(X, y)

@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from _flat import make_flat
 
 import skdpgen
 from skdpgen import (
@@ -22,6 +23,7 @@ from skdpgen import (
     PATEGANSynthesizer,
     PrivacyAccountant,
     PriVAESynthesizer,
+    SubsetSGD,
 )
 from skdpgen.__main__ import main
 from skdpgen.exceptions import InvalidInputError, SchemaError
@@ -124,18 +126,18 @@ MODELS = {
     "p3gm": lambda **p: P3GMSynthesizer(20.0, constraints=TEXTS, **p),
     "p3gm, target": lambda **p: P3GMSynthesizer(20.0, constraints=TEXTS, target="ward", **p),
     "p3gm, mixture": lambda **p: P3GMSynthesizer(20.0, prior=LatentMixture(n_iter=2), constraints=TEXTS, **p),
-    "dp-vae": lambda schema: DPVAESynthesizer(20.0, schema=schema.constrain(*TEXTS), **_NET),
-    "privae": lambda schema: PriVAESynthesizer(
+    "dp-vae": lambda schema: make_flat(DPVAESynthesizer, 20.0, schema=schema.constrain(*TEXTS), **_NET),
+    "privae": lambda schema: make_flat(PriVAESynthesizer,
         20.0, schema=schema.constrain(*TEXTS), divergence="mmd", n_groups=2, **_NET
     ),
     "dp2-vae": lambda schema: DP2VAESynthesizer(
-        20.0, schema=schema.constrain(*TEXTS), n_subsets=5, pretrain_steps=1, steps=2, start_steps=1, n_components=2,
-        batch_size=4,
+        20.0, schema=schema.constrain(*TEXTS),
+        training=SubsetSGD(5, 2, pretrain_steps=1, batch_size=4, warm_start_steps=1), n_components=2,
     ),
-    "dp-gm": lambda schema: DPGMSynthesizer(
+    "dp-gm": lambda schema: make_flat(DPGMSynthesizer,
         20.0, schema=schema.constrain(*TEXTS), n_clusters=2, cluster_steps=2, **_NET
     ),
-    "dp-sinkhorn": lambda schema: DPSinkhornSynthesizer(
+    "dp-sinkhorn": lambda schema: make_flat(DPSinkhornSynthesizer,
         20.0, schema=schema.constrain(*TEXTS), generated_rows=6, hidden_layer_sizes=(4,), **_NET
     ),
     "pate-gan": lambda schema: PATEGANSynthesizer(

@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from _flat import make_flat
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from skdpgen import DP2VAESynthesizer, P3GMSynthesizer, PrivacyAccountant, load
+from skdpgen import DP2VAESynthesizer, P3GMSynthesizer, PrivacyAccountant, SubsetSGD, load
 from skdpgen.accounting import describe_event, epsilon_pld
 from skdpgen.exceptions import BudgetExceededError, InvalidInputError, UtilityWarning
 from skdpgen.nn import _dp2vae
@@ -28,7 +29,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarni
 
 X, Y = load_digits(return_X_y=True)
 SMALL = {"n_subsets": 20, "pretrain_steps": 2, "steps": 3, "n_components": 2, "random_state": 0}
-IMAGES = {**SMALL, "bounds": (0, 16), "classes": range(10), "image_shape": (8, 8), "l2_bound": 8.0, "start_steps": 5}
+IMAGES = {
+    **SMALL,
+    "bounds": (0, 16),
+    "classes": range(10),
+    "image_shape": (8, 8),
+    "l2_bound": 8.0,
+    "warm_start_steps": 5,
+}
 
 
 def _frame(n=300):
@@ -40,7 +48,7 @@ def _frame(n=300):
 
 
 def test_images_and_their_classes_come_back():
-    fitted = DP2VAESynthesizer(3.0, **IMAGES).fit(X, Y)
+    fitted = make_flat(DP2VAESynthesizer, 3.0, **IMAGES).fit(X, Y)
     images, labels = fitted.sample(30, random_state=0)
     assert images.shape == (30, 64)
     assert images.min() >= 0
@@ -58,23 +66,30 @@ def test_images_and_their_classes_come_back():
 
 def test_tables_come_back_with_their_columns():
     frame = _frame()
-    for parameters, target in (({"start": "random"}, "kind"), ({"start_steps": 5}, None)):
-        fitted = DP2VAESynthesizer(3.0, **SMALL, target=target, id_column="person", **parameters).fit(frame)
+    for parameters, target in (({"warm_start_steps": 0}, "kind"), ({"warm_start_steps": 5}, None)):
+        fitted = make_flat(DP2VAESynthesizer, 3.0, **SMALL, target=target, id_column="person", **parameters).fit(frame)
         drawn = fitted.sample(40)
         assert list(drawn.columns) == ["size", "kind", "old"]
         assert set(drawn["kind"].dropna()) <= {"a", "b", "c", "other"}
         assert drawn["old"].dtype == bool
         assert np.isfinite(fitted.score(frame))
-    images, labels = DP2VAESynthesizer(3.0, **SMALL, start_steps=5).fit(frame.drop(columns="person"), Y[:300]).sample(5)
+    images, labels = (
+        make_flat(DP2VAESynthesizer, 3.0, **SMALL, warm_start_steps=5)
+        .fit(frame.drop(columns="person"), Y[:300])
+        .sample(5)
+    )
     assert len(images) == len(labels) == 5
 
 
 def test_a_numeric_y_is_a_column_of_the_model_and_rows_without_y_are_rows():
     x = X[:, 10:20]
-    rows, numbers = DP2VAESynthesizer(3.0, **SMALL, start_steps=5).fit(x, Y.astype(float)).sample(20)
+    rows, numbers = make_flat(DP2VAESynthesizer, 3.0, **SMALL, warm_start_steps=5).fit(x, Y.astype(float)).sample(20)
     assert rows.shape == (20, 10)
     assert numbers.dtype == float
-    assert DP2VAESynthesizer(3.0, **SMALL, start="random", neighboring="replace_one").fit(x).sample().shape == x.shape
+    assert (
+        make_flat(DP2VAESynthesizer, 3.0, **SMALL, warm_start_steps=0, neighboring="replace_one").fit(x).sample().shape
+        == x.shape
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,7 +104,9 @@ def test_a_numeric_y_is_a_column_of_the_model_and_rows_without_y_are_rows():
     ],
 )
 def test_every_policy_costs_exactly_what_was_asked_by_its_own_event(sampler, update, mechanism):
-    model = DP2VAESynthesizer(2.0, **SMALL, sampler=sampler, encoder_update=update, start="random", bounds=(0, 16))
+    model = make_flat(
+        DP2VAESynthesizer, 2.0, **SMALL, sampler=sampler, encoder_update=update, warm_start_steps=0, bounds=(0, 16)
+    )
     planned = model.plan(X)
     fitted = model.fit(X)
     rows = describe_event(fitted.accountant_.charges[0].event)
@@ -100,12 +117,12 @@ def test_every_policy_costs_exactly_what_was_asked_by_its_own_event(sampler, upd
 
 
 def test_fewer_releases_where_more_is_declared():
-    parameters = {**SMALL, "start": "random", "bounds": (0, 16)}
-    labels = DP2VAESynthesizer(**parameters).plan(X).label
+    parameters = {**SMALL, "warm_start_steps": 0, "bounds": (0, 16)}
+    labels = make_flat(DP2VAESynthesizer, **parameters).plan(X).label
     assert labels.endswith(": counts, decoder")
-    public = DP2VAESynthesizer(**parameters, neighboring="replace_one").plan(X).label
+    public = make_flat(DP2VAESynthesizer, **parameters, neighboring="replace_one").plan(X).label
     assert public.endswith(": decoder")
-    started = DP2VAESynthesizer(**{**IMAGES, "image_shape": None}).plan(X, Y).label
+    started = make_flat(DP2VAESynthesizer, **{**IMAGES, "image_shape": None}).plan(X, Y).label
     assert started.endswith(": mean, norm, moments, decoder")
 
 
@@ -128,12 +145,16 @@ def test_latents_are_the_widest_directions_of_the_rows_drawn_from_them():
 
 
 def test_a_start_from_moments_draws_digits_that_a_random_start_cannot():
-    model = DP2VAESynthesizer(
-        30.0, **{**IMAGES, "n_components": 8, "start_steps": 400, "steps": 1, "learning_rate": 1e-6}
+    model = make_flat(
+        DP2VAESynthesizer,
+        30.0,
+        **{**IMAGES, "n_components": 8, "warm_start_steps": 400, "steps": 1, "learning_rate": 1e-6},
     )
     images, labels = model.fit(X, Y).sample(1000)
     score = LogisticRegression(max_iter=300).fit(images / 16, labels).score(X / 16, Y)
-    random = DP2VAESynthesizer(30.0, **SMALL, bounds=(0, 16), classes=range(10), image_shape=(8, 8), start="random")
+    random = make_flat(
+        DP2VAESynthesizer, 30.0, **SMALL, bounds=(0, 16), classes=range(10), image_shape=(8, 8), warm_start_steps=0
+    )
     images, labels = random.fit(X, Y).sample(1000)
     assert score > 0.75 > LogisticRegression(max_iter=300).fit(images / 16, labels).score(X / 16, Y)
 
@@ -151,7 +172,7 @@ def nothing_of_an_encoder_is_left(monkeypatch, tmp_path, caplog, **parameters):
 
     monkeypatch.setattr("skdpgen.nn._dp2vae_training.pretrain_encoders", spy)
     with caplog.at_level(logging.DEBUG):
-        fitted = DP2VAESynthesizer(3.0, **{**IMAGES, **parameters}).fit(X, Y)
+        fitted = make_flat(DP2VAESynthesizer, 3.0, **{**IMAGES, **parameters}).fit(X, Y)
     gc.collect()
     assert not [type(o) for o in gc.get_objects() if type(o) in (EncoderStack, SubsetRows)]
     own = {id(s) for s in seen}
@@ -192,8 +213,8 @@ def test_a_search_for_encoders_finds_one_that_was_kept(monkeypatch, tmp_path, ca
 
 def test_a_saved_model_samples_the_same(tmp_path):
     for fitted in (
-        DP2VAESynthesizer(3.0, **IMAGES).fit(X, Y),
-        DP2VAESynthesizer(3.0, **SMALL, start="random").fit(X[:, 10:20]),
+        make_flat(DP2VAESynthesizer, 3.0, **IMAGES).fit(X, Y),
+        make_flat(DP2VAESynthesizer, 3.0, **SMALL, warm_start_steps=0).fit(X[:, 10:20]),
     ):
         fitted.save(tmp_path / "m.safetensors")
         for one, other in zip(
@@ -202,7 +223,7 @@ def test_a_saved_model_samples_the_same(tmp_path):
         ):
             np.testing.assert_array_equal(one, other)
     frame = _frame().drop(columns="person")
-    fitted = DP2VAESynthesizer(3.0, **SMALL, start="random", target="kind").fit(frame)
+    fitted = make_flat(DP2VAESynthesizer, 3.0, **SMALL, warm_start_steps=0, target="kind").fit(frame)
     fitted.save(tmp_path / "m.safetensors")
     pd.testing.assert_frame_equal(
         load(tmp_path / "m.safetensors").sample(9, random_state=1), fitted.sample(9, random_state=1)
@@ -222,7 +243,7 @@ class _Own(nn.Module):
 def test_networks_of_ones_own_are_copied_and_cannot_be_saved(tmp_path):
     encoder, decoder = _Own(64 + 10, 4), _Own(2 + 10, 64)
     before = [p.detach().clone() for net in (encoder, decoder) for p in net.parameters()]
-    fitted = DP2VAESynthesizer(3.0, **IMAGES, encoder=encoder, decoder=decoder).fit(X, Y)
+    fitted = make_flat(DP2VAESynthesizer, 3.0, **IMAGES, architecture=(encoder, decoder)).fit(X, Y)
     after = [p for net in (encoder, decoder) for p in net.parameters()]
     assert all(torch.equal(a, b) for a, b in zip(before, after))
     assert fitted.sample(5)[0].shape == (5, 64)
@@ -239,13 +260,16 @@ SHARED = _Own(3, 3)
     [
         ({"subsets_per_step": 21}, "more than"),
         ({"sampler": "one_of_k", "subsets_per_step": 2}, "no sound cost"),
-        ({"start": "random"}, "start_steps"),
         ({"budget_split": {"moments": 1, "decoder": 0}}, "two positive shares"),
-        ({"decoder": nn.Sequential(nn.Linear(12, 64), nn.BatchNorm1d(64))}, "GroupNorm"),
-        ({"encoder": SHARED, "decoder": SHARED}, "common to all encoders"),
-        ({"decoder": _Own(2 + 10, 7)}, "must give 64 numbers"),
-        ({"encoder": _Own(5, 4)}, "does not take rows"),
-        ({"encoder": _Own(74, 4), "decoder": _Own(12, 64), "architecture": "mlp"}, "has no effect"),
+        ({"architecture": ("auto", nn.Sequential(nn.Linear(12, 64), nn.BatchNorm1d(64)))}, "GroupNorm"),
+        ({"architecture": (SHARED, SHARED)}, "common to all encoders"),
+        ({"architecture": ("auto", _Own(2 + 10, 7))}, "must give 64 numbers"),
+        ({"architecture": (_Own(5, 4), "auto")}, "does not take rows"),
+        ({"architecture": (_Own(74, 4), "dense")}, "must be one of"),
+        ({"architecture": ("mlp", "patches")}, "two names"),
+        ({"architecture": (_Own(74, 4),)}, "a pair"),
+        ({"architecture": (None, np.ones(2))}, "a pair"),
+        ({"l2_bound": 8.0, "warm_start_steps": 0}, "l2_bound= is used only with"),
         ({"n_subsets": 10**9}, "'n_subsets' parameter"),
         ({"max_memory": 1e-9}, "max_memory"),
         ({"device": "nowhere"}, "cannot be used"),
@@ -259,7 +283,7 @@ SHARED = _Own(3, 3)
 )
 def test_bad_combinations_are_refused_before_anything_is_charged(parameters, told):
     accountant = PrivacyAccountant(5.0)
-    model = DP2VAESynthesizer(1.0, **{**IMAGES, **parameters}, accountant=accountant)
+    model = make_flat(DP2VAESynthesizer, 1.0, **{**IMAGES, **parameters}, accountant=accountant)
     with pytest.raises(ValueError, match=told):
         model.fit(X, Y)
     assert not accountant.charges
@@ -267,34 +291,36 @@ def test_bad_combinations_are_refused_before_anything_is_charged(parameters, tol
 
 
 def test_stage_2_takes_fewer_subsets_at_once_where_its_decoder_is_the_larger_one():
-    model = DP2VAESynthesizer(3.0, **IMAGES)
-    chunks = model.set_params(max_memory=0.01)._prepare(X, Y, PrivacyAccountant(3.0))[0][1].chunks
+    model = make_flat(DP2VAESynthesizer, 3.0, **IMAGES)
+    chunks = model.set_params(training__max_memory=0.01)._prepare(X, Y, PrivacyAccountant(3.0))[0][1].chunks
     assert chunks[0] > chunks[1] >= 1
 
 
 def test_ids_that_are_row_numbers_are_refused():
     frame = _frame().assign(person=np.arange(300))
     with pytest.raises(InvalidInputError, match="row numbers"):
-        DP2VAESynthesizer(**SMALL, start="random", id_column="person").fit(frame)
+        make_flat(DP2VAESynthesizer, **SMALL, warm_start_steps=0, id_column="person").fit(frame)
 
 
 def test_a_fit_over_budget_trains_nothing(monkeypatch):
     monkeypatch.setattr(_dp2vae_model, "_train", None)
     accountant = PrivacyAccountant(0.5)
     with pytest.raises(BudgetExceededError):
-        DP2VAESynthesizer(1.0, **IMAGES, accountant=accountant).fit(X, Y)
+        make_flat(DP2VAESynthesizer, 1.0, **IMAGES, accountant=accountant).fit(X, Y)
 
 
 def test_empty_subsets_and_classes_that_most_lack_are_told_from_released_counts():
     with pytest.warns(UtilityWarning, match="are empty"):
-        DP2VAESynthesizer(3.0, **{**IMAGES, "n_subsets": 3000}).fit(X[:300], Y[:300])
+        make_flat(DP2VAESynthesizer, 3.0, **{**IMAGES, "n_subsets": 3000}).fit(X[:300], Y[:300])
     rare = np.where(np.arange(len(Y)) < 6, 1, 0)
     with pytest.warns(UtilityWarning, match="no row of the classes 1"):
-        DP2VAESynthesizer(50.0, **SMALL, start="random", bounds=(0, 16), classes=range(2)).fit(X, rare)
+        make_flat(DP2VAESynthesizer, 50.0, **SMALL, warm_start_steps=0, bounds=(0, 16), classes=range(2)).fit(X, rare)
 
 
 def test_the_papers_presets_are_priced_as_what_they_are():
-    model = DP2VAESynthesizer(10.0, preset="paper/mnist", bounds=(0, 255), image_shape=(28, 28), max_memory=50.0)
+    model = DP2VAESynthesizer(
+        10.0, preset="paper/mnist", bounds=(0, 255), image_shape=(28, 28), training=SubsetSGD(max_memory=50.0)
+    )
     plan = model.plan(np.zeros((50, 784)), np.arange(50) % 10)
     rows = {row["mechanism"]: row for row in describe_event(plan.event)}
     assert rows["index_revealed"]["count"] == 20_000
@@ -313,7 +339,7 @@ def test_the_papers_presets_fit_images_of_their_kind(preset, monkeypatch):
     x = np.random.default_rng(0).integers(0, 256, (60, int(np.prod(shape))))
     y = np.arange(60) % 2
     model = DP2VAESynthesizer(
-        10.0, preset=preset, bounds=(0, 255), image_shape=shape, classes=range(2), pretrain_steps=2
+        10.0, preset=preset, bounds=(0, 255), image_shape=shape, classes=range(2), training=SubsetSGD(pretrain_steps=2)
     )
     images, labels = model.fit(x, y).sample(7)
     assert images.shape == (7, x.shape[1])

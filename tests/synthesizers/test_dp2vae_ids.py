@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from _flat import make_flat
 
 from skdpgen import DP2VAESynthesizer, PrivacyAccountant
 from skdpgen.dpsgd import _subsets as subsets
@@ -20,7 +21,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 from _sabotage import Claim, assert_caught
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
-SMALL = {"n_subsets": 20, "pretrain_steps": 2, "steps": 3, "n_components": 2, "random_state": 0, "start": "random"}
+SMALL = {"n_subsets": 20, "pretrain_steps": 2, "steps": 3, "n_components": 2, "random_state": 0, "warm_start_steps": 0}
 ROWS = np.random.default_rng(0).normal(size=(60, 2))
 IDS = np.random.default_rng(1).permutation(10**6)[:60]
 
@@ -29,7 +30,7 @@ def _refused(told, ids=IDS, error=ValueError, **parameters):
     accountant = PrivacyAccountant(5.0, neighboring=parameters.pop("neighboring", "add_or_remove_one"))
     frame = pd.DataFrame(ROWS, columns=["a", "b"]).assign(who=ids)
     for data, column in ((frame, "who"), (frame.to_numpy(), 2)):
-        model = DP2VAESynthesizer(1.0, **SMALL, id_column=column, accountant=accountant, **parameters)
+        model = make_flat(DP2VAESynthesizer, 1.0, **SMALL, id_column=column, accountant=accountant, **parameters)
         with pytest.raises(error, match=told):
             model.fit(data)
     assert not accountant.charges
@@ -56,7 +57,7 @@ def test_repeated_ids_are_refused():
 
 def test_rows_to_be_scored_may_have_any_ids():
     x = np.column_stack([ROWS, IDS])
-    fitted = DP2VAESynthesizer(3.0, **SMALL, id_column=2).fit(x)
+    fitted = make_flat(DP2VAESynthesizer, 3.0, **SMALL, id_column=2).fit(x)
     assert np.isfinite(fitted.score(np.vstack([x, x])))
     assert any("unique" in text for text in fitted.card_["public_assumptions"])
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from _flat import make_flat
 from scipy import stats
 
 import skdpgen
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarni
 VISITS = Schema([Numeric("a", (-4, 4)), Categorical("c", ("x", "y", "z"))])
 UNIT = {"unit": "pid", "max_rows_per_unit": 2}
 SMALL = {"n_subsets": 20, "pretrain_steps": 1, "steps": 2, "n_components": 2, "batch_size": 4, "random_state": 0}
-STARTS = {"moments": {"start_steps": 1}, "random": {"start": "random"}}
+STARTS = {"moments": {"warm_start_steps": 1}, "random": {"warm_start_steps": 0}}
 
 
 def _visits(n_units=500):
@@ -48,7 +49,7 @@ def test_a_decoder_is_trained_by_units_on_released_numbers_alone(monkeypatch, st
     plans, cover = [], Receipt.cover
     monkeypatch.setattr(Receipt, "cover", lambda receipt, plan: plans.append(plan) or cover(receipt, plan))
     how = {"unit": PrivacyUnit("pid", weighting=weighting), "neighboring": neighboring, "target": "c", "schema": VISITS}
-    synth = DP2VAESynthesizer(50.0, **SMALL, **STARTS[start], **{**UNIT, **how}).fit(_visits())
+    synth = make_flat(DP2VAESynthesizer, 50.0, **SMALL, **STARTS[start], **{**UNIT, **how}).fit(_visits())
     assert [plan.unit for plan in plans] == [BoundedUnit("pid", 2, weighting)]
     assert synth.row_count_ == pytest.approx(750, abs=30)
     assert synth.row_count_ != 750  # private under both relations
@@ -64,7 +65,7 @@ def test_the_number_of_rows_is_released_once(monkeypatch, start, weighting):
     how = {"schema": VISITS, **SMALL, **STARTS[start], **UNIT, "unit": PrivacyUnit("pid", weighting=weighting)}
     made, shipped = [], UnitSource.row_count
     monkeypatch.setattr(UnitSource, "row_count", lambda source: made.append(source) or shipped(source))
-    synth = DP2VAESynthesizer(50.0, **how)
+    synth = make_flat(DP2VAESynthesizer, 50.0, **how)
     labels = [phase.label for phase in synth.plan(_visits()).phases]
     synth.fit(_visits())
     assert labels.count("row_count") == len(made) == (weighting == "units")
@@ -76,7 +77,7 @@ def test_arrays_are_trained_on_by_units(start, weighting):
     visits = _visits()
     X = np.column_stack([visits["a"], visits["a"] ** 2])
     how = {"bounds": (-20, 20), "classes": list("xyz"), "unit": PrivacyUnit("pid", weighting=weighting)}
-    synth = DP2VAESynthesizer(50.0, **SMALL, **STARTS[start], **{**UNIT, **how})
+    synth = make_flat(DP2VAESynthesizer, 50.0, **SMALL, **STARTS[start], **{**UNIT, **how})
     synth.fit(X, visits["c"].to_numpy(), groups=visits["pid"])
     assert synth.row_count_ == pytest.approx(750, abs=40)
     X, y = synth.sample(5)
@@ -99,7 +100,7 @@ def test_all_rows_of_a_unit_lie_in_one_subset(monkeypatch, weighting):
         _subsets, "assign_subsets", lambda *args, units: kept.append(units) or assign(*args, units=units)
     )
     how = {**UNIT, "unit": PrivacyUnit("pid", weighting=weighting)}
-    DP2VAESynthesizer(50.0, schema=VISITS, **SMALL, **STARTS["random"], **how).fit(_visits())
+    make_flat(DP2VAESynthesizer, 50.0, schema=VISITS, **SMALL, **STARTS["random"], **how).fit(_visits())
     ((subsets, units),), (codes,) = seen, kept
     assert len(subsets) == len(codes) == 750
     of_unit = pd.Series(subsets).groupby(codes)
@@ -120,7 +121,7 @@ def test_all_rows_of_a_unit_lie_in_one_subset(monkeypatch, weighting):
 )
 def test_what_does_not_fit_units_is_refused_before_the_charge(parameters, match):
     accountant = PrivacyAccountant(1.0, unit="pid")
-    synth = DP2VAESynthesizer(accountant=accountant, **{**SMALL, **UNIT, **parameters})
+    synth = make_flat(DP2VAESynthesizer, accountant=accountant, **{**SMALL, **UNIT, **parameters})
     visits = _visits().assign(who=lambda f: np.random.default_rng(1).permutation(10**6)[: len(f)])
     for call in (synth.fit, synth.plan):
         with pytest.raises(ValueError, match=match):
@@ -136,7 +137,7 @@ def test_the_warning_of_empty_subsets_counts_units_where_they_are_counted():
 
 
 def test_a_model_by_units_survives_its_file(tmp_path):
-    synth = DP2VAESynthesizer(50.0, schema=VISITS, **SMALL, **STARTS["random"], **UNIT).fit(_visits())
+    synth = make_flat(DP2VAESynthesizer, 50.0, schema=VISITS, **SMALL, **STARTS["random"], **UNIT).fit(_visits())
     synth.save(tmp_path / "m.safetensors")
     loaded = skdpgen.load(tmp_path / "m.safetensors")
     assert loaded.card_ == synth.card_
@@ -172,7 +173,7 @@ def _check(monkeypatch, array, n_subsets=5, **parameters):
     many, few, joining = _people(array)
     with _short():
         how = {**SMALL, "n_subsets": n_subsets, "max_rows_per_unit": 3, **own, **parameters}
-        made = DP2VAESynthesizer(60.0, **how)
+        made = make_flat(DP2VAESynthesizer, 60.0, **how)
         check_noninterference(made, many, few, rows=joining)
 
 

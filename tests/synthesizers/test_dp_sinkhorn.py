@@ -11,6 +11,7 @@ from _fits import (
     nothing_private_is_kept,
     the_row_count_is_hidden,
 )
+from _flat import make_flat
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
@@ -25,7 +26,7 @@ X, Y = load_digits(return_X_y=True)
 
 
 def made(epsilon=3.0, **parameters):
-    return DPSinkhornSynthesizer(epsilon, **{"bounds": (0, 16), "random_state": 0, **FAST, **parameters})
+    return make_flat(DPSinkhornSynthesizer, epsilon, **{"bounds": (0, 16), "random_state": 0, **FAST, **parameters})
 
 
 @pytest.mark.parametrize("name", FITTED)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from _claims import RELATIONS
+from _flat import make_flat
 from sklearn.datasets import load_digits
 
 from skdpgen import DPCGANSynthesizer, PrivacyAccountant, load
@@ -125,9 +126,9 @@ def the_noise_is_that_of_the_whole_gradient(monkeypatch):
         return release(self, bounded, *args, **kwargs)
 
     monkeypatch.setattr(GradientNoise, "release", recorded)
-    fitted = DPCGANSynthesizer(2.0, gradient_bound=3.0, **SMALL, **FAST).fit(X, Y)
+    fitted = make_flat(DPCGANSynthesizer, 2.0, gradient_bound=3.0, **SMALL, **FAST).fit(X, Y)
     (charge,) = fitted.accountant_.charges
-    planned = DPCGANSynthesizer(2.0, gradient_bound=3.0, **SMALL, **FAST).plan(X, Y)
+    planned = make_flat(DPCGANSynthesizer, 2.0, gradient_bound=3.0, **SMALL, **FAST).plan(X, Y)
     assert charge.event == planned.event
     assert seen == [pytest.approx(3.0 * planned.noise_multipliers["training"])] * 4
 
@@ -150,7 +151,7 @@ def test_labels_of_generated_rows_follow_the_released_shares():
 @pytest.mark.parametrize("kind", ["dense", "images"])
 def test_a_model_file_gives_the_same_rows(tmp_path, kind):
     shape = {"image_shape": (8, 8)} if kind == "images" else SMALL
-    fitted = DPCGANSynthesizer(2.0, random_state=0, **FAST, **shape).fit(X, Y)
+    fitted = make_flat(DPCGANSynthesizer, 2.0, random_state=0, **FAST, **shape).fit(X, Y)
     fitted.save(tmp_path / "model.safetensors")
     loaded = load(tmp_path / "model.safetensors")
     for one, other in zip(fitted.sample(20, random_state=3), loaded.sample(20, random_state=3)):
@@ -183,7 +184,7 @@ def test_levels_are_drawn_one_in_each_column():
 )
 def test_what_contradicts_is_refused_before_the_charge(parameters, match):
     accountant = PrivacyAccountant(2.0)
-    model = DPCGANSynthesizer(accountant=accountant, bounds=(0, 16), **parameters)
+    model = make_flat(DPCGANSynthesizer, accountant=accountant, bounds=(0, 16), **parameters)
     with pytest.raises(ValueError, match=match):
         model.fit(X, Y)
     assert not accountant.entries
@@ -198,7 +199,7 @@ def test_the_published_settings_are_charged_at_their_true_cost():
 
 
 def test_the_released_model_stays_in_its_box():
-    fitted = DPCGANSynthesizer(2.0, **SMALL, **FAST).fit(X, Y)
+    fitted = make_flat(DPCGANSynthesizer, 2.0, **SMALL, **FAST).fit(X, Y)
     drawn, labels = fitted.sample(200)
     assert drawn.min() >= 0
     assert drawn.max() <= 16

@@ -14,6 +14,7 @@ from _fits import (
     nothing_private_is_kept,
     the_row_count_is_hidden,
 )
+from _flat import make_flat
 from _sabotage import Audit, quietly
 from sklearn.base import clone
 from torch import nn
@@ -41,7 +42,7 @@ def net(**options):
 def make(epsilon=30.0, **parameters):
     # at a rate of 1 the price is in closed form: most of the time of so short a fit is its calibration
     quick = {"n_clusters": 3, "cluster_steps": 2, "n_components": 2, "steps": 2, "sampling_rate": 1.0}
-    return DPGMSynthesizer(epsilon, **{**quick, "random_state": 0, "net": net(), **parameters})
+    return make_flat(DPGMSynthesizer, epsilon, **{**quick, "random_state": 0, "net": net(), **parameters})
 
 
 def sizes_of_clusters_are_released(relation):
@@ -216,7 +217,7 @@ def test_without_a_budget_there_is_a_model_that_says_so():
 
 def test_one_cluster_is_dp_vae_and_looks_for_none():
     plan = make(3.0, n_clusters=1, **DECLARED).plan(X, Y)
-    same = DPVAESynthesizer(3.0, n_components=2, steps=2, sampling_rate=1.0, **DECLARED).plan(X, Y)
+    same = make_flat(DPVAESynthesizer, 3.0, n_components=2, steps=2, sampling_rate=1.0, **DECLARED).plan(X, Y)
     assert plan.event == same.event
     synth = make(3.0, n_clusters=1, **DECLARED).fit(X, Y)
     assert synth.cluster_weights_.tolist() == [1.0]

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from _claims import RELATIONS, assert_sensitivity
+from _flat import make_flat
 from sklearn.datasets import load_digits
 
 from skdpgen import ImageFeatures, LatentMixture, P3GMSynthesizer, PrivacyAccountant, load
@@ -155,7 +156,7 @@ def test_the_sensitivity_of_features_is_attained_and_not_exceeded(rng, relation,
 @pytest.fixture(scope="module")
 def generator(digits):
     with seeded_noise(1, quiet=True):
-        return P3GMSynthesizer(4.0, **DIGITS).fit(*digits).model_.generator
+        return make_flat(P3GMSynthesizer, 4.0, **DIGITS).fit(*digits).model_.generator
 
 
 def _latents(means, covariances):
@@ -221,7 +222,7 @@ def test_second_moments_of_each_class_are_released_where_the_noise_does_not_hide
     monkeypatch.setattr(_image_features, "_ROWS_APART", rows_apart)
     monkeypatch.setattr(_image_features, "feature_moments", lambda *a, **k: kept.update(k) or feature_moments(*a, **k))
     with seeded_noise(1, quiet=True):
-        synth = P3GMSynthesizer(epsilon, decoder="features", **DIGITS).fit(*digits)
+        synth = make_flat(P3GMSynthesizer, epsilon, decoder="features", **DIGITS).fit(*digits)
     assert kept["apart"] == apart
     assert (synth.model_.generator.maps != synth.model_.generator.maps[0]).any() == apart
 
@@ -231,7 +232,7 @@ def test_images_with_features_are_nearer_to_the_real_ones(digits, few):
     module, gaps = WaveletFeatures((8, 8)), {}
     with seeded_noise(1, quiet=True):
         for decoder in ("released", "features"):
-            synth = P3GMSynthesizer(20.0, decoder=decoder, **DIGITS).fit(X, y)
+            synth = make_flat(P3GMSynthesizer, 20.0, decoder=decoder, **DIGITS).fit(X, y)
             drawn, labels = synth.sample(600, random_state=1)
             ours, real = (module(torch.from_numpy(each / 16)).numpy() for each in (drawn, X))
             means = [np.stack([f[at == c].mean(axis=0) for c in range(10)]) for f, at in ((ours, labels), (real, y))]
@@ -243,7 +244,7 @@ def test_images_with_features_are_nearer_to_the_real_ones(digits, few):
 @pytest.mark.parametrize("neighboring", RELATIONS)
 def test_the_moments_of_features_are_one_release_of_half_the_budget(digits, few, neighboring):
     with seeded_noise(1, quiet=True):
-        synth = P3GMSynthesizer(3.0, decoder="features", neighboring=neighboring, **DIGITS).fit(*digits)
+        synth = make_flat(P3GMSynthesizer, 3.0, decoder="features", neighboring=neighboring, **DIGITS).fit(*digits)
     synth.card_.verify()
     report = synth.accountant_.report()
     assert report["release"].tolist() == ["mean", "norm", "moments", "greys", "features"]
@@ -254,7 +255,7 @@ def test_the_moments_of_features_are_one_release_of_half_the_budget(digits, few,
 
 def test_a_model_with_features_is_saved_pickled_and_conditioned(digits, few, tmp_path):
     with seeded_noise(1, quiet=True):
-        synth = P3GMSynthesizer(5.0, decoder="features", **DIGITS).fit(*digits)
+        synth = make_flat(P3GMSynthesizer, 5.0, decoder="features", **DIGITS).fit(*digits)
     expected = synth.sample(40, random_state=3)
     synth.save(tmp_path / "model.safetensors")
     for again in (load(tmp_path / "model.safetensors"), pickle.loads(pickle.dumps(synth))):
@@ -325,7 +326,7 @@ def test_images_are_taken_in_batches_of_so_many_pixels(generator, few, rng, monk
 def test_an_object_sets_features_scales_and_steps(digits, few):
     wanted = ImageFeatures(12, n_scales=3, n_steps=2)
     with seeded_noise(1, quiet=True):
-        synth = P3GMSynthesizer(5.0, decoder=wanted, **DIGITS).fit(*digits)
+        synth = make_flat(P3GMSynthesizer, 5.0, decoder=wanted, **DIGITS).fit(*digits)
         synth.set_params(decoder__n_features=7).fit(*digits)
     generator = synth.model_.generator
     assert generator.matrix.shape == (WaveletFeatures((8, 8), n_scales=3).n_features, 7)
@@ -336,7 +337,7 @@ def test_an_object_sets_features_scales_and_steps(digits, few):
 def test_an_object_that_is_wrong_is_refused_before_the_charge(digits, wrong):
     accountant = PrivacyAccountant(1.0, 1e-5)
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        P3GMSynthesizer(None, accountant=accountant, decoder=ImageFeatures(**wrong), **DIGITS).fit(*digits)
+        make_flat(P3GMSynthesizer, None, accountant=accountant, decoder=ImageFeatures(**wrong), **DIGITS).fit(*digits)
     assert not accountant.charges
 
 
@@ -356,7 +357,7 @@ def test_every_gradient_step_brings_images_nearer_to_their_features(rng):
 @pytest.mark.parametrize(("progress", "rows", "shown"), [(True, 1000, True), (True, 900, False), (False, 1000, False)])
 def test_sampling_many_images_shows_a_bar_where_bars_are_wanted(digits, few, capsys, progress, rows, shown):
     with seeded_noise(1, quiet=True):
-        synth = P3GMSynthesizer(5.0, decoder="features", **{**DIGITS, "progress": progress}).fit(*digits)
+        synth = make_flat(P3GMSynthesizer, 5.0, decoder="features", **{**DIGITS, "progress": progress}).fit(*digits)
     capsys.readouterr()
     synth.sample(rows)
     assert ("moving images" in capsys.readouterr().err) == shown
@@ -366,7 +367,7 @@ def test_images_without_labels_and_in_colour_have_features(few, rng):
     X = rng.random((300, 6 * 5 * 3))
     with seeded_noise(1, quiet=True):
         facts = {"bounds": (0, 1), "l2_bound": 9.0, "image_shape": (6, 5, 3), "random_state": 0}
-        synth = P3GMSynthesizer(8.0, decoder="features", **facts).fit(X)
+        synth = make_flat(P3GMSynthesizer, 8.0, decoder="features", **facts).fit(X)
     assert synth.sample(10).shape == (10, 90)
 
 
@@ -382,7 +383,7 @@ def test_images_without_labels_and_in_colour_have_features(few, rng):
 def test_features_of_what_is_no_image_are_refused_before_the_charge(digits, parameters, data):
     X, y = digits if data == "array" else (pd.DataFrame({"a": np.arange(9.0)}), None)
     accountant = PrivacyAccountant(1.0, 1e-5)
-    synth = P3GMSynthesizer(None, accountant=accountant, decoder="features", **{**DIGITS, **parameters})
+    synth = make_flat(P3GMSynthesizer, None, accountant=accountant, decoder="features", **{**DIGITS, **parameters})
     with pytest.raises(InvalidInputError, match='decoder="features" needs image_shape'):
         synth.fit(X, y)
     assert not accountant.charges
@@ -392,8 +393,8 @@ def test_features_of_what_is_no_image_are_refused_before_the_charge(digits, para
 def test_parameters_of_dp_sgd_are_refused_with_features(digits, name):
     value = {"steps": 3, "sampling_rate": 0.1, "gradient_bound": 0.5, "device": "cuda"}[name]
     for decoder in ("features", "auto"):
-        with pytest.raises(ValueError, match=f"{name}= is used only with decoder='net'"):
-            P3GMSynthesizer(1.0, decoder=decoder, **{name: value}, **DIGITS).fit(*digits)
+        with pytest.raises(ValueError, match=f"{name}= of training= is used only with decoder='net'"):
+            make_flat(P3GMSynthesizer, 1.0, decoder=decoder, **{name: value}, **DIGITS).fit(*digits)
 
 
 def test_auto_decides_by_public_facts(digits, few):
@@ -402,16 +403,20 @@ def test_auto_decides_by_public_facts(digits, few):
     with seeded_noise(1, quiet=True):
         large = {**DIGITS, "bounds": (0, 1), "image_shape": (16, 16)}
         rng = np.random.default_rng(0)
-        images = P3GMSynthesizer(1000.0, **large).fit(rng.random((60, 256)), y[:60])
-        one = P3GMSynthesizer(1000.0, prior="gaussian", **{**large, "classes": None}).fit(rng.random((60, 256)))
+        images = make_flat(P3GMSynthesizer, 1000.0, **large).fit(rng.random((60, 256)), y[:60])
+        one = make_flat(P3GMSynthesizer, 1000.0, prior="gaussian", **{**large, "classes": None}).fit(
+            rng.random((60, 256))
+        )
         assert one.accountant_.report()["release"].iloc[-1] == "features"
         others = [
-            P3GMSynthesizer(1.0, **DIGITS).fit(X, y),  # small images
-            P3GMSynthesizer(1.0, decoder="auto", **{**DIGITS, "image_shape": None}).fit(X, y),
-            P3GMSynthesizer(1.0, decoder="auto", prior=LatentMixture(n_iter=1), **DIGITS).fit(X, y),
+            make_flat(P3GMSynthesizer, 1.0, **DIGITS).fit(X, y),  # small images
+            make_flat(P3GMSynthesizer, 1.0, decoder="auto", **{**DIGITS, "image_shape": None}).fit(X, y),
+            make_flat(P3GMSynthesizer, 1.0, decoder="auto", prior=LatentMixture(n_iter=1), **DIGITS).fit(X, y),
             P3GMSynthesizer(np.inf, decoder="auto", random_state=0, progress=False).fit(frame),
             # long ones
-            P3GMSynthesizer(1000.0, **{**large, "image_shape": (16, 1040)}).fit(rng.random((20, 16_640)), y[:20]),
+            make_flat(P3GMSynthesizer, 1000.0, **{**large, "image_shape": (16, 1040)}).fit(
+                rng.random((20, 16_640)), y[:20]
+            ),
         ]
     assert isinstance(images.model_.generator, RefinedImages)
     for synth in others:
@@ -424,5 +429,5 @@ def test_without_noise_nothing_hides_the_moments_of_features(digits, few, monkey
     real = _image_features.class_latents
     monkeypatch.setattr(_image_features, "class_latents", lambda *a: kept.setdefault("latents", real(*a)))
     with seeded_noise(1, quiet=True):
-        P3GMSynthesizer(np.inf, decoder="features", **DIGITS).fit(*digits)
+        make_flat(P3GMSynthesizer, np.inf, decoder="features", **DIGITS).fit(*digits)
     np.testing.assert_allclose(kept["latents"].counts, np.bincount(digits[1]))

@@ -7,9 +7,20 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from _flat import make_flat
 
 import skdpgen
-from skdpgen import LatentMixture, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, PrivacyUnit, Schema
+from skdpgen import (
+    DPSGD,
+    GroupDivergence,
+    LatentMixture,
+    MomentSynthesizer,
+    P3GMSynthesizer,
+    PrivacyAccountant,
+    PrivacyUnit,
+    Schema,
+    SubsetSGD,
+)
 from skdpgen.exceptions import DetachedAccountantError, PrivacyLeakWarning
 from skdpgen.nn import DPNet, P3GMModule
 from skdpgen.synthesizers._checkpoint import describe
@@ -51,7 +62,7 @@ MODELS = {
 
 @pytest.mark.parametrize(("parameters", "data"), MODELS.values(), ids=MODELS)
 def test_a_loaded_model_samples_as_the_fitted_one(tmp_path, parameters, data):
-    synth = P3GMSynthesizer(epsilon=2.0, **parameters).fit(*data)
+    synth = make_flat(P3GMSynthesizer, epsilon=2.0, **parameters).fit(*data)
     synth.save(tmp_path / "model.safetensors")
     again = skdpgen.load(tmp_path / "model.safetensors")
     one, other = (s.sample(40, random_state=0) for s in (synth, again))
@@ -99,8 +110,12 @@ def test_a_loaded_model_keeps_the_parameters_of_its_fit(tmp_path):
     assert (
         again.set_params(accountant=PrivacyAccountant(3.0)).fit(frame).card_["model"]["parameters"]["target"] == "town"
     )
-    rows = P3GMSynthesizer(
-        bounds=[(-9, 9)] * 4, classes=["no", "yes"], budget_split={"encoder": 0.4, "decoder": 0.6}, **NET
+    rows = make_flat(
+        P3GMSynthesizer,
+        bounds=[(-9, 9)] * 4,
+        classes=["no", "yes"],
+        budget_split={"encoder": 0.4, "decoder": 0.6},
+        **NET,
     ).fit(X, Y)
     rows.save(tmp_path / "m.safetensors")
     again = skdpgen.load(tmp_path / "m.safetensors")
@@ -142,7 +157,7 @@ def test_declared_facts_are_in_the_file(tmp_path):
 
 
 def test_the_elbo_of_a_net_needs_what_is_not_in_the_file(tmp_path):
-    P3GMSynthesizer(**NET).fit(X).save(tmp_path / "m.safetensors")
+    make_flat(P3GMSynthesizer, **NET).fit(X).save(tmp_path / "m.safetensors")
     with pytest.raises(ValueError, match="encoder variance"):
         skdpgen.load(tmp_path / "m.safetensors").score(X)
 
@@ -223,20 +238,45 @@ def test_a_model_is_loaded_whatever_budget_its_accountant_had(epsilon, delta, tm
 def test_parameters_of_earlier_files_have_the_names_of_today():
     told = {"l2_bound_sample": 0.3, "l2_bound_group": 0.1, "n_mixture": 4}
     for name, parameters, expected in (
-        ("PriVAESynthesizer", told, {"gradient_bound": 0.3, "group_gradient_bound": 0.1}),
-        ("DP2VAESynthesizer", {"lr": 1e-3, "chunk_size": 7}, {"learning_rate": 1e-3}),
+        (
+            "PriVAESynthesizer", told,
+            {"training": DPSGD(gradient_bound=0.3), "divergence": GroupDivergence(gradient_bound=0.1)},
+        ),
+        ("DP2VAESynthesizer", {"lr": 1e-3, "chunk_size": 7}, {"training": SubsetSGD(learning_rate=1e-3)}),
         ("DPMERFSynthesizer", {"n_latent": 3}, {"n_components": 3}),
-    ):
-        known = getattr(skdpgen, name)().get_params(deep=False)
+    ):  # fmt: skip
         card = {"model": {"name": name, "parameters": parameters}}
-        assert recorded_parameters(card, known, name) == expected
+        assert repr(recorded_parameters(card, getattr(skdpgen, name))) == repr(expected)
 
 
 def _recorded(name, **parameters):
     """An estimator with the parameters of a card of an earlier version."""
     made = getattr(skdpgen, name)()
     card = {"model": {"name": name, "parameters": parameters}}
-    return made.set_params(**recorded_parameters(card, made.get_params(deep=False), name))
+    return made.set_params(**recorded_parameters(card, type(made)))
+
+
+def test_trainings_of_earlier_files_are_in_the_objects_of_today():
+    usual = {"sampling_rate": 0.02, "steps": 500, "batch_size": None, "epochs": None, "gradient_bound": 1.0}
+    vae = {**usual, "start": "random", "start_steps": 2000, "net": "<DPNet>", "device": "cpu"}
+    assert _recorded("DPVAESynthesizer", **vae).training is None
+    assert _recorded("DPVAESynthesizer", **{**vae, "start": "moments"}).training.warm_start_steps == 2000
+    assert repr(_recorded("DPVAESynthesizer", **{**vae, "steps": 7}).training) == repr(
+        DPSGD(7, 0.02, gradient_bound=1.0, warm_start_steps=0, device="cpu")
+    )
+    term = {"alpha": None, "n_groups": 3, "group_gradient_bound": None, "aggregation": "termwise"}
+    made = _recorded("PriVAESynthesizer", divergence="kl_prior", **vae, **term)
+    assert repr(made.divergence) == repr(GroupDivergence("kl_prior", n_groups=3))
+    assert _recorded("PriVAESynthesizer", divergence=None, **vae, **{**term, "n_groups": None}).divergence is None
+    p3gm = {"steps": 9, "sampling_rate": None, "latent_variance": "zero", "warm_start_steps": None, "decoder": "net"}
+    assert repr(_recorded("P3GMSynthesizer", **p3gm).training) == "DPSGD(steps=9)"
+    subsets = {"n_subsets": 8, "start": "random", "start_steps": 3000, "architecture": "mlp"}
+    made = _recorded("DP2VAESynthesizer", **subsets, encoder="<Linear>", decoder=None)
+    assert repr(made.training) == "SubsetSGD(n_subsets=8, warm_start_steps=0)"
+    assert made.architecture == "mlp"
+    nested = {"training": {"steps": 3, "net": "<DPNet>", "device": "cpu"}}
+    assert repr(_recorded("DPVAESynthesizer", **nested).training) == "DPSGD(device='cpu', steps=3)"
+    assert _recorded("DPMERFSynthesizer", steps=3).steps == 3
 
 
 def test_parameters_of_earlier_files_are_in_the_objects_of_today():

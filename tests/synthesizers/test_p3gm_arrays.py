@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from _flat import make_flat
 from sklearn.base import clone
 
 from skdpgen import LatentMixture, P3GMSynthesizer
@@ -33,7 +34,7 @@ NET = {
 
 
 def _fit(X=X, y=None, **parameters):
-    synth = P3GMSynthesizer(**{"epsilon": 3.0, "random_state": 0, **parameters}).fit(X, y)
+    synth = make_flat(P3GMSynthesizer, **{"epsilon": 3.0, "random_state": 0, **parameters}).fit(X, y)
     synth.card_.verify()
     asked = parameters.get("epsilon", 3.0)
     if np.isfinite(asked):
@@ -52,7 +53,7 @@ def _fit(X=X, y=None, **parameters):
         {"prior": LatentMixture(2, n_iter=3)},
         {"prior": LatentMixture(covariance_type="diag"), "neighboring": "replace_one"},
         {**NET},
-        {**NET, "prior": "mixture", "latent_variance": "zero", "likelihood": "gaussian"},
+        {**NET, "prior": "mixture", "net": DPNet(P3GMModule, module__latent_variance="zero"), "likelihood": "gaussian"},
         {"epsilon": np.inf},
     ],
     ids=lambda parameters: "-".join(parameters) or "defaults",
@@ -261,10 +262,12 @@ def test_batch_size_and_epochs_set_rate_and_steps_under_replace_one():
 def test_parameters_of_the_net_are_passed_on():
     from torch import nn
 
-    synth = P3GMSynthesizer(epsilon=3.0, **NET, **PUBLIC).set_params(net__module__n_hidden=5).fit(X)
+    synth = (
+        make_flat(P3GMSynthesizer, epsilon=3.0, **NET, **PUBLIC).set_params(training__net__module__n_hidden=5).fit(X)
+    )
     assert synth.model_.generator.layers[0][0].shape == (5, 3)
     own = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3))
-    synth = clone(synth).set_params(net__module__decoder=own).fit(X)
+    synth = clone(synth).set_params(training__net__module__decoder=own).fit(X)
     assert synth.sample(5).shape == (5, 3)
     with pytest.raises(ValueError, match="your own decoder module cannot be saved"):
         synth.save("never.safetensors")

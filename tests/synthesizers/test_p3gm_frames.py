@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from _flat import make_flat
 
 from skdpgen import LatentMixture, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, Schema
 from skdpgen.data.frames import FrameRows
@@ -60,7 +61,7 @@ FAST = {"epsilon": 5.0, "random_state": 0, "n_components": 5}
 
 
 def _fit(frame=FRAME, y=None, **parameters):
-    synth = P3GMSynthesizer(**{**FAST, **parameters}).fit(frame, y)
+    synth = make_flat(P3GMSynthesizer, **{**FAST, **parameters}).fit(frame, y)
     synth.card_.verify()
     asked = parameters.get("epsilon", FAST["epsilon"])
     if np.isfinite(asked):
@@ -96,7 +97,7 @@ def test_columns_come_back_in_order_with_their_dtypes(schema, target):
         {"prior": LatentMixture(2, n_iter=2)},
         {"prior": LatentMixture(covariance_type="diag", n_iter=2), "target": "town"},
         {**NET, "target": "sick"},
-        {**NET, "prior": LatentMixture(n_iter=2), "latent_variance": "zero"},
+        {**NET, "prior": LatentMixture(n_iter=2), "net": DPNet(P3GMModule, module__latent_variance="zero")},
         {"neighboring": "replace_one", "target": "sick"},
         {"epsilon": np.inf},
     ],

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from _flat import make_flat
 from _forks import in_a_fork
 from safetensors.numpy import load_file, save_file
 from skorch.callbacks import Callback
@@ -34,7 +35,7 @@ from skdpgen import (
 )
 from skdpgen._parameters import read_unit
 from skdpgen.exceptions import InvalidInputError, LedgerError, UtilityWarning
-from skdpgen.nn import DPNet, PriVAEModule, _dp2vae_training
+from skdpgen.nn import DPNet, P3GMModule, PriVAEModule, _dp2vae_training
 from skdpgen.synthesizers import _checkpoint
 from skdpgen.testing import seeded_noise
 from skdpgen.testing._replay import fit_along
@@ -57,6 +58,7 @@ SUBSETS = {
     "n_components": 2,
 }
 
+AE = DPNet(P3GMModule, module__latent_variance="zero")
 # name -> (class, parameters, data)
 FITS = {
     "p3gm": (P3GMSynthesizer, {**TRAINED, "decoder": "net", "warm_start_steps": 2}, (X, Y)),
@@ -67,7 +69,13 @@ FITS = {
     ),
     "p3gm, frame": (
         P3GMSynthesizer,
-        {**TRAINED, "decoder": "net", "warm_start_steps": 2, "target": "c", "latent_variance": "zero"},
+        {
+            **TRAINED,
+            "decoder": "net",
+            "warm_start_steps": 2,
+            "target": "c",
+            "net": AE,
+        },
         (FRAME,),
     ),
     "p3gm, refined frame": (P3GMSynthesizer, {**TRAINED, "decoder": "net", "target": "c"}, (FRAME,)),
@@ -78,14 +86,14 @@ FITS = {
         (X,),  # nothing is released before the training
     ),
     "dp-vae": (DPVAESynthesizer, TRAINED, (FRAME,)),
-    "dp-vae, from moments": (DPVAESynthesizer, {**TRAINED, "start": "moments", "start_steps": 3}, (FRAME,)),
+    "dp-vae, from moments": (DPVAESynthesizer, {**TRAINED, "warm_start_steps": 3}, (FRAME,)),
     "privae, from moments": (
         PriVAESynthesizer,
-        {**TRAINED, "divergence": "mmd", "n_groups": 2, "start": "moments", "start_steps": 3},
+        {**TRAINED, "divergence": "mmd", "n_groups": 2, "warm_start_steps": 3},
         (X, Y),
     ),
     "dp-gm": (DPGMSynthesizer, {**TRAINED, "n_clusters": 2, "cluster_steps": 2}, (X, Y)),
-    "dp2-vae": (DP2VAESynthesizer, {**SUBSETS, "start_steps": 3}, (X, Y)),
+    "dp2-vae": (DP2VAESynthesizer, {**SUBSETS, "warm_start_steps": 3}, (X, Y)),
     # for persons: a learned number of rows, and the count of rows where persons count, are releases too
     "p3gm, units": (
         P3GMSynthesizer,
@@ -109,22 +117,22 @@ FITS = {
     ),
     "dp2-vae, units": (
         DP2VAESynthesizer,
-        {**SUBSETS, "start_steps": 3, "unit": PrivacyUnit(max_rows=2, weighting="units")},
+        {**SUBSETS, "warm_start_steps": 3, "unit": PrivacyUnit(max_rows=2, weighting="units")},
         (X, Y, PERSONS),
     ),
     "dp2-vae, drawn, units": (
         DP2VAESynthesizer,
-        {**SUBSETS, "encoder_update": "on_query", "start": "random", "unit": PrivacyUnit("pid", weighting="units")},
+        {**SUBSETS, "encoder_update": "on_query", "warm_start_steps": 0, "unit": PrivacyUnit("pid", weighting="units")},
         (FRAME.assign(pid=PERSONS),),
     ),
-    "dp2-vae, drawn": (DP2VAESynthesizer, {**SUBSETS, "encoder_update": "on_query", "start": "random"}, (FRAME,)),
+    "dp2-vae, drawn": (DP2VAESynthesizer, {**SUBSETS, "encoder_update": "on_query", "warm_start_steps": 0}, (FRAME,)),
 }
 FAST = "dp-vae"
 
 
 def make(name, accountant, path, **changes):
     kind, parameters, _ = FITS[name]
-    return kind(**{**parameters, "accountant": accountant, "checkpoint": path, **changes})
+    return make_flat(kind, **{**parameters, "accountant": accountant, "checkpoint": path, **changes})
 
 
 def fit(name, accountant, path, **changes):
@@ -523,7 +531,7 @@ def _header(path):
 
 def _without_start(value, free=(), shipped=_checkpoint.describe):
     found = shipped(value, free)
-    return {k: v for k, v in found.items() if not k.startswith("start")} if isinstance(found, dict) else found
+    return {k: v for k, v in found.items() if k != "warm_start_steps"} if isinstance(found, dict) else found
 
 
 def test_a_parameter_that_an_earlier_version_did_not_have_counts_as_its_default():
@@ -531,9 +539,9 @@ def test_a_parameter_that_an_earlier_version_did_not_have_counts_as_its_default(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(_checkpoint, "describe", _without_start)
             interrupted("dp-vae", accountant, path)
-        assert "start" not in _header(path)["parameters"]
+        assert "warm_start_steps" not in _header(path)["parameters"]
         with nothing_happens(accountant):
-            refused(lambda: fit("dp-vae", accountant, path, start="moments"), ValueError, "other parameters: start")
+            refused(lambda: fit("dp-vae", accountant, path, warm_start_steps=2), ValueError, "other parameters: warm")
         fit("dp-vae", accountant, path)
 
 
@@ -601,7 +609,11 @@ def test_what_cannot_have_a_checkpoint_is_refused_before_the_charge(place):
         (lambda: fit(FAST, accountant, folder / "no" / "f.safetensors"), InvalidInputError, "cannot be written"),
         (lambda: alone.fit(X), ValueError, "checkpoint= is used only with decoder='net'"),
         (lambda: fit("dp2-vae", accountant, path, sampler="balanced"), ValueError, 'not for sampler="balanced"'),
-        (lambda: fit("dp2-vae", accountant, path, decoder=torch.nn.Linear(2, 3)), ValueError, "models that can be sav"),
+        (
+            lambda: fit("dp2-vae", accountant, path, architecture=("auto", torch.nn.Linear(2, 3))),
+            ValueError,
+            "models that can be sav",
+        ),
         (lambda: fit(FAST, accountant, path, net=own), ValueError, "models that can be saved"),
         (lambda: fit(FAST, accountant, path, epsilon=1e9), ValueError, "epsilon"),
         (lambda: fit(FAST, accountant, path, net=DPNet(PriVAEModule, checkpoint="x")), ValueError, "checkpoint=None"),

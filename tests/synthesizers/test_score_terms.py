@@ -10,6 +10,7 @@ import functools
 import numpy as np
 import pandas as pd
 import pytest
+from _flat import make_flat
 from _sabotage import Claim, assert_caught, mutant_ids, quietly
 
 from skdpgen import (
@@ -32,21 +33,24 @@ Y = np.where(X[:, 0] > 0, "a", "b").astype(object)
 FRAME = pd.DataFrame(X[:, :3], columns=list("pqr")).assign(c=Y, d=RNG.choice(["x", "y", "z"], 500))
 STEPS = {"sampling_rate": 0.1, "steps": 2, "random_state": 0}
 NET = {**STEPS, "decoder": "net", "warm_start_steps": 5, "net": DPNet(P3GMModule, module__n_hidden=20)}
-SMALL = {"n_subsets": 10, "steps": 2, "start_steps": 5, "pretrain_steps": 2, "n_components": 2, "random_state": 0}
+SMALL = {"n_subsets": 10, "steps": 2, "warm_start_steps": 5, "pretrain_steps": 2, "n_components": 2, "random_state": 0}
 BOUNDS = {"bounds": (-3, 3)}
 MODELS = {
-    "P3GM, net": (lambda: P3GMSynthesizer(**BOUNDS, **NET), X),
-    "P3GM, net by class": (lambda: P3GMSynthesizer(**BOUNDS, **NET), X, Y),
-    "P3GM, net of a frame": (lambda: P3GMSynthesizer(target="c", **NET), FRAME),
-    "P3GM, mixture": (lambda: P3GMSynthesizer(prior=LatentMixture(n_iter=2), random_state=0, **BOUNDS), X),
+    "P3GM, net": (lambda: make_flat(P3GMSynthesizer, **BOUNDS, **NET), X),
+    "P3GM, net by class": (lambda: make_flat(P3GMSynthesizer, **BOUNDS, **NET), X, Y),
+    "P3GM, net of a frame": (lambda: make_flat(P3GMSynthesizer, target="c", **NET), FRAME),
+    "P3GM, mixture": (lambda: make_flat(P3GMSynthesizer, prior=LatentMixture(n_iter=2), random_state=0, **BOUNDS), X),
     "P3GM, released": (lambda: P3GMSynthesizer(target="c", random_state=0), FRAME),
     "moments": (lambda: MomentSynthesizer(random_state=0), FRAME),
-    "PriVAE": (lambda: PriVAESynthesizer(n_components=2, **BOUNDS, **STEPS), X),
-    "PriVAE, by class": (lambda: PriVAESynthesizer(n_components=2, prior="sparse", **BOUNDS, **STEPS), X, Y),
-    "PriVAE of a frame": (lambda: PriVAESynthesizer(n_components=2, prior="mixture", target="c", **STEPS), FRAME),
-    "DP-VAE": (lambda: DPVAESynthesizer(n_components=2, **BOUNDS, **STEPS), X),
-    "DP2-VAE": (lambda: DP2VAESynthesizer(**SMALL, **BOUNDS), X, Y),
-    "DP2-VAE of a frame": (lambda: DP2VAESynthesizer(**SMALL), FRAME),
+    "PriVAE": (lambda: make_flat(PriVAESynthesizer, n_components=2, **BOUNDS, **STEPS), X),
+    "PriVAE, by class": (lambda: make_flat(PriVAESynthesizer, n_components=2, prior="sparse", **BOUNDS, **STEPS), X, Y),
+    "PriVAE of a frame": (
+        lambda: make_flat(PriVAESynthesizer, n_components=2, prior="mixture", target="c", **STEPS),
+        FRAME,
+    ),
+    "DP-VAE": (lambda: make_flat(DPVAESynthesizer, n_components=2, **BOUNDS, **STEPS), X),
+    "DP2-VAE": (lambda: make_flat(DP2VAESynthesizer, **SMALL, **BOUNDS), X, Y),
+    "DP2-VAE of a frame": (lambda: make_flat(DP2VAESynthesizer, **SMALL), FRAME),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from _claims import RELATIONS, assert_sensitivity
+from _flat import make_flat
 
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivateSearchCV, load
 from skdpgen.data.arrays import ArrayRows
@@ -130,7 +131,7 @@ def test_images_of_two_kinds_are_not_half_one_and_half_the_other(synthesizer, rn
     between = {}
     for epsilon in (1.0, 30.0):
         with seeded_noise(3, quiet=True):
-            synth = synthesizer(epsilon, **IMAGES).fit(X, y)
+            synth = make_flat(synthesizer, epsilon, **IMAGES).fit(X, y)
         synth.card_.verify()
         assert ("cells" in synth.card_["fit"]["label"]) == (epsilon > 1)
         drawn, labels = synth.sample(4000, random_state=1)

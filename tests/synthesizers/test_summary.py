@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, PriVAESynthesizer, Schema, load
+from skdpgen import DPSGD, DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, PriVAESynthesizer, Schema, load
 from skdpgen.exceptions import UtilityWarning
 from skdpgen.synthesizers._summary import _ends
 from skdpgen.tabular import Categorical, Datetime, Numeric, bins_from_histogram, bins_histogram
@@ -75,7 +75,7 @@ def test_what_the_warning_advises_ends_it():
         lambda: MomentSynthesizer(2.0, target="ill", importance={"age": 3.0}),
         lambda: P3GMSynthesizer(2.0, target="ill"),
         lambda: DPMERFSynthesizer(2.0, target="ill", steps=2, n_frequencies=8),
-        lambda: PriVAESynthesizer(2.0, n_components=2, steps=2, sampling_rate=0.1),
+        lambda: PriVAESynthesizer(2.0, n_components=2, training=DPSGD(2, 0.1)),
     ],
 )
 def test_a_saved_model_has_the_summary_of_its_fit(make, tmp_path):

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from _claims import assert_sensitivity
+from _flat import make_flat
 from _nasty import LISTS, OBJECTS, outcome
 
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, PrivacyUnit, Schema, load
@@ -64,7 +65,7 @@ def _fit(frame=None, model=MomentSynthesizer, short=True, y=None, groups=None, *
     """Fit; the fits to what was released are short, which leaves structure as it is, and not quality."""
     settings = {"unit": PrivacyUnit("person", K), "schema": SCHEMA, "random_state": 0, "noise": "fast"}
     own = {name: parameters.pop(name) for name in [*parameters] if name.startswith("unit__")}
-    made = model(**{"epsilon": 4.0, **settings, **parameters}).set_params(**own)
+    made = make_flat(model, **{"epsilon": 4.0, **settings, **parameters}).set_params(**own)
     steps, fit_tables.__kwdefaults__["n_iter"] = fit_tables.__kwdefaults__["n_iter"], 2 if short else 150
     try:
         return made.fit(_visits(600) if frame is None else frame, y, groups)
@@ -541,7 +542,7 @@ def test_columns_that_cannot_be_those_of_units_are_refused_before_the_charge(mod
     own = {name: value for name, value in parameters.items() if name.startswith("unit__")}
     rest = {name: value for name, value in parameters.items() if name not in own}
     ledger = PrivacyAccountant(50.0, unit="person")
-    made = model(accountant=ledger, **{"unit": PrivacyUnit("person", K), **rest}).set_params(**own)
+    made = make_flat(model, accountant=ledger, **{"unit": PrivacyUnit("person", K), **rest}).set_params(**own)
     with pytest.raises((ValueError, InvalidInputError, SchemaError), match=match):
         made.fit(_visits(600))
     assert not ledger.charges

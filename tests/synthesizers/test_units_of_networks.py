@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from _flat import make_flat
 
 from skdpgen import (
     DPCGANSynthesizer,
@@ -16,6 +17,7 @@ from skdpgen import (
     PriVAESynthesizer,
     Schema,
 )
+from skdpgen._parameters import flat_parameters
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedUnit
 from skdpgen.accounting import PrivacyAccountant, Receipt
 from skdpgen.nn import DPNet, P3GMModule, PartitionedVAEModule, PriVAEModule, TableRefinementModule
@@ -36,7 +38,7 @@ MODELS = {
     "DP-CGAN": (DPCGANSynthesizer, _GAN),
     "DP-GM": (DPGMSynthesizer, _PARTS),
     "DP-VAE": (DPVAESynthesizer, _VAE),
-    "DP-VAE from moments": (DPVAESynthesizer, {**_VAE, "start": "moments", "start_steps": 1}),
+    "DP-VAE from moments": (DPVAESynthesizer, {**_VAE, "warm_start_steps": 1}),
     "PriVAE": (PriVAESynthesizer, _GROUPS),
     "PriVAE, whole batch": (PriVAESynthesizer, {**_VAE, "divergence": "mmd", "aggregation": "batch"}),
 }
@@ -54,7 +56,10 @@ def _fit(monkeypatch, name, *, array=False, **parameters):
     plans, cover = [], Receipt.cover
     monkeypatch.setattr(Receipt, "cover", lambda receipt, plan: plans.append(plan) or cover(receipt, plan))
     estimator, own = MODELS[name]
-    synth, visits = estimator(**{"epsilon": 50.0, "random_state": 0, **_UNIT, **own, **parameters}), _visits()
+    synth, visits = (
+        make_flat(estimator, **{"epsilon": 50.0, "random_state": 0, **_UNIT, **own, **parameters}),
+        _visits(),
+    )
     if array:
         X = np.column_stack([visits["a"], visits["a"] ** 2])
         synth.set_params(target=None, schema=None).fit(X, visits["c"].to_numpy(), groups=visits["pid"])
@@ -121,11 +126,11 @@ def test_a_mixture_keeps_the_number_of_units(monkeypatch):
 def test_what_needs_the_number_of_rows_is_refused_before_the_charge(name, parameters, match):
     accountant = PrivacyAccountant(1.0, unit="pid", neighboring="replace_one")
     estimator, own = MODELS[name]
-    defaults = estimator().get_params(deep=False)
+    defaults = flat_parameters(estimator())
     if not parameters.keys() <= defaults.keys():
         pytest.skip("the synthesizer has no such parameter")
     parameters = {key: defaults[key] if value is None else value for key, value in parameters.items()}
-    synth = estimator(accountant=accountant, **{**own, **_UNIT, **parameters})
+    synth = make_flat(estimator, accountant=accountant, **{**own, **_UNIT, **parameters})
     for call in (synth.fit, synth.plan):
         with pytest.raises(ValueError, match=match):
             call(_visits())
