@@ -591,7 +591,8 @@ def _replay(rule: PrivacyFilter, entries: Sequence[Entry]) -> None:
 
 def _check_candidates(label: str, assumptions: Sequence[str]) -> None:
     """Refuse the card of a search that does not list all candidates: the cost assumes a list fixed in advance."""
-    named = re.fullmatch(r"PrivateSearchCV: .*, (\d+) candidates", label, flags=re.DOTALL)
+    # where the search has learned how many rows of a unit it uses, the name of the estimator comes last
+    named = re.fullmatch(r"PrivateSearchCV: .*, (\d+) candidates( of .*)?", label, flags=re.DOTALL)
     if named is None:
         return
     n = int(named[1])

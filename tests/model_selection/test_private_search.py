@@ -23,6 +23,7 @@ from skdpgen import (
     P3GMSynthesizer,
     PrivacyAccountant,
     PrivacyCard,
+    PrivacyUnit,
     PrivateSearchCV,
     SubsetSGD,
     load,
@@ -68,9 +69,15 @@ def test_a_plan_is_what_a_search_then_charges():
     assert list(search.accountant.report()["status"]) == ["charged"]
 
 
-def test_the_card_lists_every_candidate_and_fails_where_one_is_missing():
-    """The price rests on a list that was fixed in advance: it is public, and the card without it does not verify."""
-    search = _search().fit(X)
+@pytest.mark.parametrize("most", [None, 2, "learned"])
+def test_the_card_lists_every_candidate_and_fails_where_one_is_missing(most):
+    """The price rests on a list that was fixed in advance: it is public, and the card without it does not verify.
+
+    So it is where units are protected, and where the search learns how many of their rows it uses, before its runs.
+    """
+    unit = None if most is None else PrivacyUnit("person", None if most == "learned" else most)
+    groups = None if most is None else np.arange(len(X)) // 2
+    search = _search(estimator=DPPCA(bounds=(-4, 4), unit=unit)).fit(X, groups=groups)
     listed = [text for text in search.card_["public_assumptions"] if text.startswith("candidate ")]
     found = [json.loads(text.partition(": ")[2]) for text in listed]
     assert found == search.cv_results_["params"]
