@@ -2,14 +2,24 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
-from skdpgen.accounting import Charge, PrivacyFilter, epsilon_pld, gaussian_epsilon, gaussian_event, gaussian_mu
+from skdpgen.accounting import (
+    Charge,
+    PrivacyFilter,
+    epsilon_pld,
+    gaussian_epsilon,
+    gaussian_event,
+    gaussian_mu,
+    subset_gaussian_event,
+)
 from skdpgen.accounting import poisson_gaussian_event as steps
+from skdpgen.accounting._events import SUBSET_MECHANISMS
 from skdpgen.accounting._filter import STATUSES, Entry
-from skdpgen.accounting._renyi import conversion_cost
+from skdpgen.accounting._renyi import conversion_cost, rdp_at
 from skdpgen.exceptions import BudgetExceededError
 
 BOTH = ["add_or_remove_one", "replace_one"]
@@ -76,6 +86,37 @@ def test_later_charges_obey_rdp_at_the_order_fixed_at_creation(make, neighboring
     assert rule.alpha == alpha
     # the filter is stricter than composition in advance, which would be unsound here
     assert epsilon_pld([entry.charge for entry in entries], 1e-5, neighboring) < rule.spent(entries) <= 1.0
+
+
+SAMPLED = {"poisson_gaussian": steps, **{name: partial(subset_gaussian_event, name) for name in SUBSET_MECHANISMS}}
+
+
+@pytest.mark.parametrize("neighboring", BOTH)
+@pytest.mark.parametrize("rate", [0.01, 0.25, 1.0])
+@pytest.mark.parametrize("mechanism", SAMPLED)
+def test_no_order_takes_less_from_the_filter_than_a_charge_costs_in_advance(mechanism, rate, neighboring):
+    """The RDP of a charge proves an epsilon at every order, and never one below that of its loss distribution.
+
+    A rate of 1, at which every unit takes part, is no exception, under neither relation.
+    """
+    charge = Charge("fit", SAMPLED[mechanism](rate, 2.0, 40))
+    proved = [
+        rdp_at(charge.releases, alpha, neighboring) + conversion_cost(alpha, 1e-5)
+        for alpha in 1 + np.geomspace(0.05, 200, 24)
+    ]
+    cost = epsilon_pld(charge, 1e-5, neighboring)
+    assert cost * (1 - 1e-3) <= min(proved) <= 2 * cost
+
+
+@pytest.mark.parametrize("neighboring", BOTH)
+@pytest.mark.parametrize("mechanism", SAMPLED)
+def test_what_a_charge_takes_from_the_filter_grows_with_its_rate_and_its_steps(mechanism, neighboring):
+    def taken(rate, count):
+        return PrivacyFilter(1.0, 1e-5, neighboring).rdp([Charge("fit", SAMPLED[mechanism](rate, 4.0, count))])
+
+    rates = [taken(1 / k, 3) for k in (1000, 10, 3, 2, 1)]
+    assert rates == sorted(rates)
+    assert taken(1.0, 3) == pytest.approx(3 * taken(1.0, 1))
 
 
 def test_the_fully_adaptive_counterexample_is_refused():

@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 
 from skdpgen import DPPCA, PrivateSearchCV
-from skdpgen.accounting import Phase, PrivacyAccountant, PrivacyCard, epsilon_pld, epsilon_rdp
+from skdpgen.accounting import Charge, Phase, PrivacyAccountant, PrivacyCard, epsilon_pld, epsilon_rdp, gaussian_event
 from skdpgen.accounting import _card as module
+from skdpgen.accounting._accountant import detached_accountant
+from skdpgen.accounting._calibration import make_plan
 from skdpgen.accounting._card import digest
+from skdpgen.accounting._filter import Entry
 from skdpgen.dpsgd._subsets import SubsetPlan
+from skdpgen.exceptions import BudgetExceededError
 
 PHASES = [Phase("moments", 0.3), Phase("decoder", 0.7, 20, 0.2)]
 
@@ -155,6 +159,55 @@ def test_a_fit_missing_from_the_ledger_and_a_ledger_over_budget_are_caught():
     content["ledger"]["budget_epsilon"] = 1.05
     with pytest.raises(ValueError, match=r"alpha|would have refused"):
         signed(content).verify()
+
+
+# charges (mu, delta of thresholds) of each batch: alike, the first alone large, with thresholds, several declared
+BATCHES = {
+    "alike": [[(0.1, 0.0)]] * 5,
+    "a large first one": [[(0.4, 0.0)], [(0.1, 0.0)], [(0.1, 0.0)]],
+    "a large last one": [[(0.1, 0.0)], [(0.1, 0.0)], [(0.4, 0.0)]],
+    "thresholds": [[(0.1, 1e-6)], [(0.1, 8e-7)], [(0.1, 1e-7)]],
+    "too many thresholds": [[(0.1, 1e-6)], [(0.1, 8e-7)], [(0.1, 8e-7)]],
+    "several in each": [[(0.1, 0.0), (0.2, 0.0)], [(0.15, 0.0), (0.1, 0.0)]],
+}
+
+
+@pytest.mark.parametrize("neighboring", ["add_or_remove_one", "replace_one"])
+@pytest.mark.parametrize("name", BATCHES)
+def test_a_card_verifies_with_those_budgets_alone_that_would_have_accepted_its_charges(name, neighboring):
+    """A card whose figures all agree with one another may still have a ledger that no accountant would have made."""
+    batches = [
+        [Charge(f"fit {number}.{k}", gaussian_event(1 / mu), extra) for k, (mu, extra) in enumerate(batch)]
+        for number, batch in enumerate(BATCHES[name])
+    ]
+
+    def books(budget):
+        accountant = PrivacyAccountant(budget, 1e-5, neighboring)
+        for batch in batches:
+            accountant.plan(batch)
+            for charge in batch:
+                accountant.charge(charge.event, charge.label, charge.extra_delta)
+        return accountant
+
+    entries, found = [Entry(charge, k, "charged") for k, batch in enumerate(batches, 1) for charge in batch], set()
+    first = batches[0][0]
+    plan = make_plan(
+        (Phase("fit", 1.0),), 1 / first.releases[0].noise_multiplier, label=first.label, extra_delta=first.extra_delta,
+        epsilon=9.0, delta=1e-5, neighboring=neighboring,
+    )  # fmt: skip
+    for budget in np.geomspace(0.3, 12, 60):
+        forged = detached_accountant(entries, (budget, 1e-5, neighboring, 0.2, None))
+        card = PrivacyCard.build(plan, forged, model="M", parameters={}, noise="secure")
+        try:
+            assert books(budget).charges == tuple(entry.charge for entry in entries)
+        except BudgetExceededError:
+            with pytest.raises(ValueError, match="would have refused"):
+                card.verify()
+            found.add("refused")
+        else:
+            card.verify()
+            found.add("accepted")
+    assert found == ({"refused"} if name == "too many thresholds" else {"refused", "accepted"})
 
 
 def test_a_change_anywhere_in_a_file_of_a_card_is_found():

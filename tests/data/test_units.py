@@ -228,6 +228,17 @@ def test_weighted_sums_are_exact_in_any_order():
         np.testing.assert_array_equal(one.value, other.value)
 
 
+@pytest.mark.parametrize("name", QUERIES)
+def test_each_row_has_the_weight_of_its_own_unit_however_many_rows_there_are(name):
+    """A sum over more rows than any query takes at once is that over few rows, of units of one size, at a time."""
+    query, *_ = QUERIES[name]
+    rng = np.random.default_rng(4)
+    rows, sizes = rng.normal(size=(70_000, D)), rng.integers(1, 6, 70_000)
+    parts = [part for m in range(1, 6) for part in np.array_split(np.flatnonzero(sizes == m), 8)]
+    few = [query(rows[part], sizes[part]).value for part in parts]
+    np.testing.assert_array_equal(query(rows, sizes).value, sum(few))
+
+
 def test_schema_histogram_of_units_has_the_bound_of_a_row():
     rows = np.array([E[0] + E[1]] * K)
     found = schema_histogram(_labelled(rows), _OPEN, np.full(K, K)).bounded_sum

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 
 import numpy as np
@@ -206,6 +207,18 @@ def test_a_step_that_learns_before_a_private_one_is_found_wherever_both_are(case
             _private(*make()).fit(X)
         if "search" not in case:  # which warns of its exact scores
             assert _private(*make(), public_steps=name).fit(X)
+
+
+@pytest.mark.parametrize("order", ["".join(kinds) for kinds in itertools.product("LP", repeat=3)])
+def test_each_step_that_learns_before_any_private_one_is_named_and_no_other(order):
+    """L learns from the rows, P is private: what stands between two private steps spoils the card of the second."""
+    steps = [StandardScaler() if kind == "L" else _pca() for kind in order]
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        _private(*steps).fit(X)
+    leaks = [str(one.message) for one in said if issubclass(one.category, PrivacyLeakWarning)]
+    wanted = [f"step 'step{k}' (StandardScaler)" for k in range(3) if order[k] == "L" and "P" in order[k:]]
+    assert [text.partition(" learns")[0] for text in leaks] == wanted
 
 
 def test_an_inner_step_that_is_declared_public_stands_on_the_cards_after_it():
