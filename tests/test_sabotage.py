@@ -22,6 +22,7 @@ import test_noise_and_plan
 import test_one_hot
 import test_privacy_card
 import test_risk
+import test_units
 import test_units_of_ledgers
 from _fits import (
     class_first_moments_sensitivity_is_attained_and_not_exceeded,
@@ -30,7 +31,7 @@ from _fits import (
 from _sabotage import Claim, after, assert_caught, mutant_ids
 
 from skdpgen._types import BoundedSum
-from skdpgen.accounting import PrivacyAccountant, PrivacyCard, _card
+from skdpgen.accounting import PrivacyAccountant, PrivacyCard, _card, _renyi
 from skdpgen.accounting import _pricing as pricing
 from skdpgen.accounting._filter import PrivacyFilter
 from skdpgen.dpsgd import (
@@ -62,7 +63,7 @@ from skdpgen.mechanisms import (
 from skdpgen.mechanisms._gaussian import _clip_in_place, _lattice_noise
 from skdpgen.mechanisms._histogram import _count
 from skdpgen.mechanisms._mixture_sums import _difference, _simplex_rows
-from skdpgen.mechanisms._moments import _same_class_difference, _weights
+from skdpgen.mechanisms._moments import _accumulate, _same_class_difference, _weights
 from skdpgen.mechanisms._one_hot import _weights as one_hot_weights
 from skdpgen.mechanisms._one_hot import table_weights
 from skdpgen.nn import DPNet
@@ -547,6 +548,55 @@ MUTANTS = [
             pricing.delta_curve,
             ("float($whole.get_delta_for_epsilon($at)) + $extra", "float($whole.get_delta_for_epsilon($at))"),
         ),
+    ),
+    (
+        "steps at a rate of 1 that take a quarter of their cost from the filter",
+        [
+            Claim(test_filter.test_no_order_takes_less_from_the_filter_than_a_charge_costs_in_advance, *case)
+            for case in (("poisson_subsets", 1.0, AR), ("poisson_subsets", 1.0, RO))
+        ],
+        (_renyi._subset_rdp, ("4 * $alpha / $variance", "$alpha / $variance")),
+    ),
+    (
+        "one step for all steps, in the filter",
+        [Claim(test_filter.test_what_a_charge_takes_from_the_filter_grows_with_its_rate_and_its_steps, "one_of_k", AR)],
+        (_renyi.rdp_at, ("$row.count * _subset_rdp($row, $alpha)", "_subset_rdp($row, $alpha)")),
+    ),
+    (
+        "a card whose later charges are checked as if they were the first",
+        [
+            Claim(
+                test_privacy_card.test_a_card_verifies_with_those_budgets_alone_that_would_have_accepted_its_charges,
+                name,
+                AR,
+            )
+            for name in ("alike", "a large first one")
+        ],
+        (_card._replay, ("if $later:\n    $rule.check($first, $later)", "if $later:\n    $rule.check([], $later)")),
+    ),
+    (
+        "a card of several first charges, of which none is checked",
+        [
+            Claim(
+                test_privacy_card.test_a_card_verifies_with_those_budgets_alone_that_would_have_accepted_its_charges,
+                "several at once",
+                RO,
+            )
+        ],
+        (_card._replay, ("$rule.check([], $first)", "pass")),
+    ),
+    (
+        "weights of the first rows for those of later ones",
+        [
+            Claim(test_units.test_each_row_has_the_weight_of_its_own_unit_however_many_rows_there_are, name)
+            for name in ("class moments", "shared moments", "clusters", "mean embedding")
+        ],
+        (_accumulate, ("$roots[$where][$mine]", "$roots[$mine]")),
+    ),
+    (
+        "responsibilities shared by the sizes of other units",
+        [Claim(test_units.test_each_row_has_the_weight_of_its_own_unit_however_many_rows_there_are, "mixture, diag")],
+        (mixture_sums, ("_of_units($r, $sizes[$start:$stop], $exact)", "_of_units($r, $sizes[:len($r)], $exact)")),
     ),
     (
         "a card at the delta of the accountant",

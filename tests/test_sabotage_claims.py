@@ -118,6 +118,11 @@ MUTANTS = [
         (_pipeline._taken_apart, ("isinstance($step, Pipeline) and _is_private($step)", "False")),
     ),
     (
+        "a step between two private ones",
+        [Claim(pipelines.test_each_step_that_learns_before_any_private_one_is_named_and_no_other, "PLP")],
+        (_pipeline.PrivatePipeline._warn, ("$steps[:$private[-1]]", "$steps[:$private[0]]")),
+    ),
+    (
         "an encoder that counts rows",
         [Claim(pipelines.test_an_encoder_that_learns_from_y_or_counts_rows_does_not_pass_for_declared_categories)],
         (_pipeline._has_declared_categories, ("($1.min_frequency, $1.max_categories) == (None, None)", "True")),

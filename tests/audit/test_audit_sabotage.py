@@ -126,6 +126,17 @@ MUTANTS = [
         (_audit._n_releases, ("sum($counts)", "1 or sum($counts)")),
     ),
     (
+        "a delta for the canaries that were guessed, not for all",
+        [Claim(claims.test_a_bound_is_that_of_the_counts_that_stand_beside_it, "one_run", 0.95)],
+        (
+            _audit.audit_one_run,
+            (
+                "epsilon_from_guesses($right, $made, len($canaries), $rest)",
+                "epsilon_from_guesses($right, $made, $made, $rest)",
+            ),
+        ),
+    ),
+    (
         "one run under replace_one",
         [Claim(claims.test_one_run_is_refused_under_replace_one)],
         (_audit.audit_one_run, ("$relation == 'replace_one'", "$relation == 'nothing'"), ("(500, $n)", "(2, $n)")),

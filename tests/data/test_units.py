@@ -101,6 +101,11 @@ QUERIES = {
     "total": (lambda r, m: total(7 * _codes(r)[:, 0], 7, m), E[0], -E[0]),
     "tables": (lambda r, m: one_hot_moments(_codes(r), [2, 2, 2], _side(r), 2, unit_sizes=m), _ALL, -_ALL),
     "triples": (lambda r, m: triple_interactions(3 * _codes(r), [False] * 3, unit_sizes=m), _ALL, -_ALL),
+    "triples of classes": (
+        lambda r, m: triple_interactions(3 * _codes(r), [False] * 3, _side(r), 2, unit_sizes=m),
+        _ALL,
+        2 * E[3] - _ALL,  # of the same class
+    ),
     "tables of classes": (
         lambda r, m: one_hot_moments(_codes(r)[:, :2], [2, 2], _side(r), 2, one_way_share=1.0, unit_sizes=m),
         _ALL,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+import test_private_search
 import test_search_draws
 from _private_values import find_private
 from _sabotage import Claim, assert_caught, before, mutant_ids, quietly
 
 from skdpgen import DPPCA, PrivateSearchCV
-from skdpgen.accounting import describe_event
+from skdpgen.accounting import _card, describe_event
 from skdpgen.accounting._reservation import Reservation
 from skdpgen.model_selection._folds import SearchRows
 from skdpgen.testing import seeded_noise
@@ -167,6 +168,14 @@ MUTANTS = [
             before(
                 "$rank, $score = self._score($search, $estimator, $rows, $rest)", "$estimator.rows_ = $rows.score[0]"
             ),
+        ),
+    ),
+    (
+        "a list of candidates that a card may lack where the rows of a unit are learned",
+        [Claim(test_private_search.test_the_card_lists_every_candidate_and_fails_where_one_is_missing, "learned")],
+        (
+            _card._check_candidates,
+            ("r'PrivateSearchCV: .*, (\\d+) candidates( of .*)?'", "r'PrivateSearchCV: .*, (\\d+) candidates'"),
         ),
     ),
     (
