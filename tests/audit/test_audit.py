@@ -250,15 +250,15 @@ def test_a_bound_is_that_of_the_counts_that_stand_beside_it(method, confidence):
     """At a delta that matters: a mechanism may give away each canary with it, also those that were not guessed."""
     estimator, delta = DPPCA(**{**PUBLIC, "delta": 1e-3}), 1e-3
     if method == "one_run":
-        rng, far = np.random.default_rng(1), 50 * np.eye(30)
-        options = {"canaries": far, "guesses": 12, "rng": rng}
-        result = audit_one_run(estimator, np.zeros((5, 30)), confidence=confidence, **options)
+        rng, far = np.random.default_rng(1), 50 * np.eye(16)
+        options = {"canaries": far, "guesses": 8, "rng": rng}
+        result = audit_one_run(estimator, np.zeros((5, 16)), confidence=confidence, **options)
         told = [result.details[name] for name in ("correct", "guesses", "canaries")]
-        assert told[1:] == [12, 30]
+        assert told[1:] == [8, 16]
         found = epsilon_from_guesses(*told, delta, confidence)
-        assert found < epsilon_from_guesses(told[0], 12, 12, delta, confidence) < epsilon_from_guesses(*told, 0, 0.5)
+        assert found < epsilon_from_guesses(told[0], 8, 8, delta, confidence) < epsilon_from_guesses(*told, 0, 0.5)
     else:
-        result = audit(estimator, X, n_runs=60, confidence=confidence, method=method)
+        result = audit(estimator, X, n_runs=40, confidence=confidence, method=method)
         told = [result.details[name] for name in ("false_positives", "false_negatives", "runs")]
         if method == "counts":
             found = gaussian_epsilon(mu_from_counts(*told, confidence), delta)
