@@ -108,7 +108,8 @@ def _with(name, data, **settings):
     preset = own.pop("preset", None)
     if preset is not None:
         own = {**paper_settings(preset.format(data=data)), **own}
-    return replace(model, settings={**own, **settings})
+    training = {name: own.pop(name) for name in ("sampling_rate", "steps") if name in own}
+    return replace(model, settings={**own, **settings}, training={**training, **model.training})
 
 
 def two_gaussians(n_features, n_samples=10_000, seed=0):

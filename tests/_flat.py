@@ -18,5 +18,5 @@ def set_flat(estimator, **flat):
     names = () if kind is None else [name for name in kind._get_param_names() if name in flat and name not in known]
     if names:
         training = kind() if estimator.training is None else clone(estimator.training)
-        flat = {**flat, "training": training.set_params(**{name: flat.pop(name) for name in names})}
+        flat["training"] = training.set_params(**{name: flat.pop(name) for name in names})
     return estimator.set_params(**flat)

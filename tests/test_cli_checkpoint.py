@@ -73,7 +73,7 @@ def test_other_budgets_and_settings_do_not_go_on(table, capsys):
     assert "the charge stays" in said
     assert "the same command goes on from fit.safetensors, if it can" in said
     assert "--budget 31 is not the budget of budget.db, which is 30" in refused(capsys, *command("--budget=31"))
-    assert "other parameters: steps" in refused(capsys, *command("--set=steps=7"))
+    assert "other parameters: steps" in refused(capsys, *command("--set=training__steps=7"))
     assert "other parameters: epsilon" in refused(capsys, *command("--epsilon=19"))
     assert PrivacyAccountant(ledger="budget.db").verify()["charges"] == 1
 

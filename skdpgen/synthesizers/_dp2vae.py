@@ -131,8 +131,8 @@ def dp2vae_settings(given, seed):
     architecture, encoder, decoder = _networks(given["architecture"])
     if given["checkpoint"] is not None and decoder is not None:
         raise ValueError(
-            "checkpoint= is for models that can be saved: a model file holds no code, and architecture= has a decoder "
-            "of your own"
+            "checkpoint= is for models that can be saved: a model file holds no code, and architecture= has your own "
+            "decoder"
         )
     if given["checkpoint"] is not None and given["sampler"] == "balanced":
         raise ValueError(
@@ -181,7 +181,7 @@ def _networks(architecture):
     if unknown := [name for name in names if name not in ARCHITECTURES]:
         raise ValueError(f"architecture= must be one of {', '.join(sorted(ARCHITECTURES))}; got {unknown[0]!r}")
     if len(set(names)) > 1:
-        raise ValueError("architecture= must not have two names: give one, or a pair with a module of your own")
+        raise ValueError("architecture= must not have two names: give one, or a pair with your own module")
     encoder, decoder = (None if isinstance(part, str) else part for part in architecture)
     return names[0] if names else "auto", encoder, decoder
 
@@ -242,7 +242,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
     architecture : {"auto", "patches", "mlp", "conv_28", "conv_faces"} or pair (encoder, decoder), default="auto"
         "patches" (images) is a convolution of 4 x 4 patches and two dense layers, small enough for thousands of
         encoders on a laptop; "mlp" one hidden layer; the others are the paper's for 28 x 28 and for faces. In a pair,
-        each part is such a name or a Module of your own, a template that the fit copies: ``encoder(rows, one_hot)``
+        each part is such a name or your own Module, a template that the fit copies: ``encoder(rows, one_hot)``
         gives means and log-variances of `n_components` latents, ``decoder(latents, one_hot)`` what the likelihood
         takes. No BatchNorm, no dropout, no shared parameters.
     target, schema, classes, target_type, bounds, image_shape, on_invalid
@@ -523,7 +523,7 @@ def check_networks(settings, rows):
     if per_column > 1 and networks.decoder is None and (name := networks.resolved_architecture) != "mlp":
         raise ValueError(
             f"architecture={name!r} gives one number a pixel, and likelihood={networks.likelihood!r} takes "
-            f'{per_column}: use likelihood="bernoulli", architecture="mlp" or a decoder of your own'
+            f'{per_column}: use likelihood="bernoulli", architecture="mlp" or your own decoder'
         )
     n_outputs = n_features * per_column
     with torch_seeded(networks.seed):

@@ -82,7 +82,7 @@ def test_the_signal_of_a_step_on_subsets_is_its_clipped_means_and_not_its_rows(s
 
 def test_a_search_over_steps_on_subsets_shows_their_signal():
     model = DP2VAESynthesizer(training=SubsetSGD(20, subsets_per_step=4, warm_start_steps=0), bounds=(-4, 4))
-    search = PrivateSearchCV(model, {"steps": [10, 40]}, score_bounds=(-20, 10), runs="logarithmic")
+    search = PrivateSearchCV(model, {"training__steps": [10, 40]}, score_bounds=(-20, 10), runs="logarithmic")
     shown = BudgetPlan.of(search.plan(X), n_rows=1000)
     rows = {row.phase: row for row in shown.phases}
     for k, steps in enumerate((10, 40)):

@@ -224,12 +224,12 @@ def test_parameters_of_the_net_can_be_searched():
     budget = PrivacyAccountant(50.0)
     search = GridSearchCV(
         make_flat(P3GMSynthesizer, epsilon=1.0, accountant=budget, **PUBLIC, **NET),
-        {"net__module__n_hidden": [2, 3]},
+        {"training__net__module__n_hidden": [2, 3]},
         cv=2,
         error_score="raise",
     ).fit(X)
     assert len(budget.charges) == 5
-    assert search.best_params_["net__module__n_hidden"] in (2, 3)
+    assert search.best_params_["training__net__module__n_hidden"] in (2, 3)
 
 
 def test_sample_pipeline_inverts_the_steps_before_the_last():

@@ -255,7 +255,7 @@ REFUSED = {
     ),
     "groups beyond the batch": ({"n_groups": 70, "neighboring": "replace_one"}, "to be expected"),
     "groups too small": ({"n_groups": 40, "neighboring": "replace_one"}, "at least 2"),
-    "an unknown divergence": ({"divergence": "tv"}, "divergence"),
+    "an unknown divergence": ({"divergence": "tv"}, "GroupDivergence"),
     "an unknown prior": ({"prior": "uniform"}, "prior"),
     "a prior without samples": ({"prior": NoSample()}, "prior"),
     "a prior of another dimension": ({"prior": GaussianMixturePrior(CORNERS)}, "3 dimensions"),
