@@ -13,7 +13,15 @@ import pandas as pd
 from .._types import unit_of
 from ..accounting import Phase
 from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
-from ..mechanisms import add_gaussian, histogram, one_hot_moments, triple_interactions, unit_pairs, unit_tables
+from ..mechanisms import (
+    add_gaussian,
+    histogram,
+    one_hot_moments,
+    residual_plan,
+    triple_interactions,
+    unit_pairs,
+    unit_tables,
+)
 from ..tabular import (
     Boolean,
     Categorical,
@@ -46,7 +54,7 @@ from .scores import score_moments
 from .sources import PUBLIC_ASSUMPTIONS, MemorySource, add_sums
 from .units import UnitSource, row_count_phases
 
-__all__ = ["MOST_ONE_WAY_SHARE", "SEEN", "FrameRows", "correlation_over_noise", "plan_bins", "prefers_scores"]
+__all__ = ["SEEN", "FrameRows", "correlation_over_noise", "plan_bins", "plan_tables", "prefers_scores"]
 
 # Bytes of two-way tables above which a fit is refused.
 _MOST_BYTES = 2 << 30
@@ -63,8 +71,10 @@ _ROUGH = 0.3
 SEEN, _LEAST_SEEN = 0.4, 0.8
 # Columns above which scores show more than tables that the noise nearly hides.
 _MANY_COLUMNS = 40
-# Largest share of the one-way tables where there are two-way tables.
-MOST_ONE_WAY_SHARE = 1 - SEEN * (1 - SEEN) / _LEAST_SEEN
+# Share of the noise of interactions that counts when the budget is divided: a fit averages over them, and all the more
+# where they are drawn towards independence.
+_MOST_BINS = True
+_KEPT, _KEPT_SHRUNK = 0.1, 0.03
 # Columns beside the target up to which the interactions of all triples are released: 2,024 triples.
 _MOST_COLUMNS = 24
 # Cells of a column of few integers: its bins are learned where those of other columns are not.
@@ -318,8 +328,9 @@ class FrameRows:
         Returns
         -------
         codec : FrameCodec
-        one_way_share : float
-            Share of the one-way tables in the moments (see `plan_bins`); 0 stands for moments of scores, not tables.
+        seen : float or None
+            Smallest correlation that the noise does not hide (see `plan_bins`), infinite where the two-way tables are
+            left out; None stands for moments of scores, not tables.
         """
         schema, source = self.schema, self.source
         if not schema.complete:
@@ -343,19 +354,19 @@ class FrameRows:
             row_count = float(noisy.sum()) / len(numbers)
         # a model without tables has the most bins; noise relative to a row, of which a unit may have several
         noise_of_tables = noise_multipliers.get("moments", 0.0) * (1 if self.unit is None else self.unit.weight)
-        n_bins, one_way_share = plan_bins(row_count, n_blocks, classes, noise_of_tables, most=self.most_bins)
+        n_bins, seen = plan_bins(row_count, n_blocks, classes, noise_of_tables, most=self.most_bins)
         binnings = bins_from_histogram(noisy, schema, sd, n_bins) if numbers else None
-        if scores and one_way_share == 1:
+        if scores and np.isinf(seen):
             learned = not numbers or _learned(binnings)
             if prefers_scores(row_count, n_blocks, classes, noise_of_tables, n_bins, learned):
-                one_way_share = 0.0
+                seen = None
                 if numbers:  # more bins cost nothing
                     binnings = bins_from_histogram(noisy, schema, sd, self.most_bins)
         visible = correlation_over_noise(row_count, n_blocks, classes, noise_of_tables)
         groups = self._grouped(schema, binnings, visible, noise_multipliers, rng, neighboring)
         encoder = TableEncoder(schema, binnings=binnings, groups=groups).fit()
         facts = {"keys": self.keys, "learned": self.schema.incomplete, "construction": self.construction}
-        return FrameCodec(encoder, self.target, self.y, self.y_name, **facts), one_way_share
+        return FrameCodec(encoder, self.target, self.y, self.y_name, **facts), seen
 
     def _grouped(self, schema, binnings, visible, noise_multipliers, rng, neighboring):
         """Groups of the levels of the columns of many categories, from their release."""
@@ -373,11 +384,9 @@ class FrameRows:
         """A query of the columns that the model sees, as one of a chunk of rows."""
         return functools.partial(_seen, query=query, schema=schema, construction=self.construction)
 
-    def moments(self, codec, one_way_share):
+    def moments(self, codec, seen):
         """One-way and two-way tables of each class: a BoundedSum."""
-        query = functools.partial(
-            _tables, codec=codec, one_way_share=one_way_share, importance=self.importance_of(codec)
-        )
+        query = functools.partial(_tables, codec=codec, seen=seen, importance=self.importance_of(codec))
         return self.source.reduce(query, add_sums)
 
     def unit_tables(self, codec, columns):
@@ -497,10 +506,22 @@ def _count_rows(chunk, unit_sizes=None):
     return histogram(np.zeros(len(chunk), dtype=np.int64), 1, unit_sizes)
 
 
-def _tables(chunk, codec, one_way_share, importance, unit_sizes=None):
+def _tables(chunk, codec, seen, importance, unit_sizes=None):
     codes, class_codes = codec.codes(chunk)
-    options = {"one_way_share": one_way_share, "importance": importance, "unit_sizes": unit_sizes}
-    return one_hot_moments(codes, codec.n_levels, class_codes, max(codec.n_classes, 1), **options)
+    levels, bins, n_classes, options = _tables_of(codec, seen, importance)
+    return one_hot_moments(codes, levels, class_codes, n_classes, bins=bins, unit_sizes=unit_sizes, **options)
+
+
+def plan_tables(codec, seen, importance):
+    """The `ResidualPlan` of `FrameRows.moments`, from the codec and the smallest correlation that is seen."""
+    levels, bins, n_classes, options = _tables_of(codec, seen, importance)
+    return residual_plan(levels, bins, n_classes, **options)
+
+
+def _tables_of(codec, seen, importance):
+    kept = _KEPT if seen <= SEEN else _KEPT_SHRUNK
+    options = {"pairs": bool(np.isfinite(seen)), "importance": importance, "kept": kept}
+    return codec.n_levels, codec.n_bins([block.name for block in codec.blocks]), max(codec.n_classes, 1), options
 
 
 def _unit_tables(first_rows, sizes, codec, columns, max_rows):
@@ -557,27 +578,25 @@ def _learned(binnings):
 
 # ---- public facts -------------------------------------------------------------------------------------------------
 def plan_bins(n_rows, n_blocks, n_classes, noise_multiplier, *, weakest=0.25, most=16, least=4):
-    """Choose the bins of a numeric column and the share of the one-way tables, from a released row count.
+    """Choose the bins of a numeric column, and whether two-way tables are released, from a released row count.
 
     A correlation rho between two columns of k bins has a singular value of about ``n rho / k`` in the pair table of a
     class of n rows. That of the noise is ``2 sd sqrt(k)`` with sd = noise_multiplier * sqrt(number of pairs). k is the
-    largest number at which rho = `weakest` still exceeds the noise. The one-way tables get the part of the squared
-    sensitivity that equals the smallest correlation that exceeds the noise at that k. From .4 on, what the two-way
-    tables get falls as that correlation rises, since ever fewer of them show anything: they are drawn towards
-    independence by their noise (see `fit_tables`). Where none could, they are not released, and the share is 1.
+    largest number at which rho = `weakest` still exceeds the noise. Where only larger correlations do, from .4 on,
+    two-way tables are drawn towards independence by their noise (see `fit_tables`). Where ever fewer of them would show
+    anything, they are not released.
 
     Returns
     -------
     n_bins : int
-    one_way_share : float in [0.1, 1]
+    seen : float
+        Smallest correlation that exceeds the noise at that number of bins; infinite without two-way tables.
     """
     ratio = correlation_over_noise(n_rows, n_blocks, n_classes, noise_multiplier)
     n_bins = int(np.clip(round((weakest * ratio) ** (2 / 3)), least, most))
     seen = n_bins**1.5 / ratio
-    if seen <= SEEN:
-        return n_bins, float(max(seen, 0.1))
     few = seen <= _LEAST_SEEN and n_blocks <= _MANY_COLUMNS
-    return n_bins, float(1 - SEEN * (1 - SEEN) / seen) if few else 1.0
+    return (most if _MOST_BINS and (seen <= SEEN or few) else n_bins), float(seen) if seen <= SEEN or few else np.inf
 
 
 def correlation_over_noise(n_rows, n_blocks, n_classes, noise_multiplier):

@@ -186,16 +186,16 @@ class TableModel(ProductMixture):
 
 # ---- the fit -------------------------------------------------------------------------------------------------------
 def fit_tables(
-    released, noise_sd, n_levels, rng, *, optional=None, n_components=30, n_restarts=5, n_iter=300, progress=None,
+    released, noise_sd, contrasts, rng, *, optional=None, n_components=30, n_restarts=5, n_iter=300, progress=None,
     triples=None, shrink=False,
 ):  # fmt: skip
     """Fit prior and decoder to released one-way and two-way tables, and interactions: post-processing.
 
     Parameters
     ----------
-    released, noise_sd : OneHotMoments
-        Noisy counts, and the standard deviation of the noise on each.
-    n_levels : array of int of shape (n_blocks,)
+    released, noise_sd : Residuals
+        Tables in contrasts, and the standard deviation of the noise on each.
+    contrasts : Contrasts
     rng : numpy.random.Generator
         Draws the initial support points; the noise is already in `released`.
     optional : array of bool of shape (n_columns_encoded,), default=None
@@ -219,11 +219,11 @@ def fit_tables(
     -------
     TableModel
     """
-    n_levels = np.asarray(n_levels, dtype=np.int64)
-    counts, marginals, absent = consistent_marginals(released, noise_sd, n_levels, optional)
+    n_levels = contrasts.n_levels
+    counts, marginals, absent = consistent_marginals(released, noise_sd, contrasts, optional)
     if shrink and released.pairs is not None:
-        released = released._replace(pairs=_shrunk_pairs(released, noise_sd, n_levels, counts, marginals))
-    prior = _gaussian_prior(released, counts, marginals, n_components, n_levels, absent)
+        released = released._replace(pairs=_shrunk_pairs(released, noise_sd, contrasts, counts, marginals))
+    prior = _gaussian_prior(contrasts.tables(released), counts, marginals, n_components, n_levels, absent)
     if released.pairs is None or len(n_levels) < 2:
         restarts = [_one_point_a_class(marginals, prior.class_means)]
         _silence(restarts, absent)
@@ -234,7 +234,7 @@ def fit_tables(
         n_iter = min(n_iter, max(affordable, _FEWEST_STEPS))
         restarts = _initial_restarts(prior, size, n_restarts, rng)
         _silence(restarts, absent)
-        loss = _TableLoss(released, noise_sd, n_levels, counts)
+        loss = _TableLoss(released, noise_sd, contrasts, counts)
         fitted = 0
         if triples is not None:
             first = [tuple(part.copy() for part in restarts[0])]
@@ -251,19 +251,22 @@ def fit_tables(
     return TableModel(n_levels, counts, *moments, points, weight, bias)
 
 
-def _shrunk_pairs(released, noise_sd, n_levels, counts, marginals):
-    """Two-way tables, each drawn towards independent columns as far as noise explains how it differs from them.
+def _shrunk_pairs(released, noise_sd, contrasts, counts, marginals):
+    """Interactions of two columns, each drawn towards independent columns as far as noise explains the difference.
 
     The factor is that of James and Stein: near 1 where columns depend on each other clearly, 0 where the noise alone
     makes as large a difference. A fit to the tables as they are would describe the noise with few rows.
     """
-    starts, block = _offsets(n_levels)[:-1], block_of_level(n_levels)
-    variance, pairs = _variance(noise_sd.pairs[0]), np.empty_like(released.pairs)
-    freedom = np.outer(n_levels - 1, n_levels - 1)
-    for k, p in enumerate(marginals):
-        independent = counts[k] * np.outer(p, p)
+    starts, block = contrasts.starts[:-1], contrasts.block
+    member = (block[:, None] == np.arange(len(starts))).astype(float)
+    across = block[:, None] != block
+    precision = np.where(across, 1 / _variance(noise_sd.pairs[0]), 0.0)
+    freedom = np.outer(member.sum(axis=0), member.sum(axis=0))
+    pairs = np.empty_like(released.pairs)
+    for k, centred in enumerate(marginals @ contrasts.matrix):
+        independent = np.where(across, counts[k] * np.outer(centred, centred), 0.0)
         difference = released.pairs[k] - independent
-        square = np.add.reduceat(np.add.reduceat(difference**2 / variance, starts, axis=0), starts, axis=1)
+        square = member.T @ (difference**2 * precision) @ member
         kept = 1 - freedom / np.maximum(square, np.maximum(freedom, 1.0))
         pairs[k] = independent + kept[np.ix_(block, block)] * difference
     return pairs
@@ -329,15 +332,15 @@ def _silence(restarts, absent):
         weight[:, absent], bias[absent] = 0.0, _ABSENT
 
 
-def consistent_marginals(released, noise_sd, n_levels, optional=None):
+def consistent_marginals(released, noise_sd, contrasts, optional=None):
     """Estimate class counts and class marginals, every block of which sums to one, and find the absent levels.
 
-    The marginal of a block is the inverse-variance mean of its one-way table and of the row sums of its two-way tables,
-    projected onto the simplex. The count of a class is that of its direct count and of the totals of the blocks.
+    Every part of the tables is released once, so nothing is averaged: the one-way tables are those of their parts,
+    projected onto the simplex.
 
     Parameters
     ----------
-    released, noise_sd, n_levels
+    released, noise_sd, contrasts
         See `fit_tables`.
     optional : array of bool of shape (n_columns_encoded,), default=None
         Levels that the data need not have ("missing", "other", bins far from all others). Where the released count over
@@ -350,22 +353,17 @@ def consistent_marginals(released, noise_sd, n_levels, optional=None):
     marginals : array of shape (n_classes, n_columns_encoded)
     absent : array of bool of shape (n_columns_encoded,)
     """
-    starts = _offsets(n_levels)
-    estimate, precision = _combined_counts(released, noise_sd, n_levels)
-    totals = np.add.reduceat(estimate, starts[:-1], axis=1)
-    total_precision = 1 / np.add.reduceat(1 / precision, starts[:-1])
-    count_precision = 1 / _variance(noise_sd.count[0])
-    counts = (totals @ total_precision + released.count * count_precision) / (total_precision.sum() + count_precision)
-    # A class that the noise hides is absent, unless all are. Two blocks share the noise of their pair table, so the
-    # variance is up to twice that of independent totals.
-    variance = (1 if released.pairs is None else 2) / (total_precision.sum() + count_precision)
-    hidden = counts < 3 * variance**0.5
+    starts = contrasts.level_starts
+    estimate = contrasts.tables(released._replace(pairs=None)).one_way
+    counts = np.asarray(released.count, dtype=np.float64)
+    # a class that the noise hides is absent, unless all are
+    hidden = counts < 3 * _variance(noise_sd.count[0]) ** 0.5
     counts = np.where(hidden & ~hidden.all(), 0.0, np.maximum(counts, 0.0))
     absent = np.zeros(starts[-1], dtype=bool)
     if optional is not None:
         deviations = max(3.0, -ndtri(_LEVEL_TOO_MANY / max(np.count_nonzero(optional), 1)))
-        noise = deviations * (len(counts) / precision) ** 0.5
-        noise = np.where(noise_sd.one_way[0] > 0, noise, 0.5)  # exact counts are whole
+        noise = (len(counts) * contrasts.table_variances(noise_sd._replace(pairs=None)).one_way[0]) ** 0.5
+        noise = np.where(noise > 0, deviations * noise, 0.5)  # exact counts are whole
         over_classes = estimate.sum(axis=0)
         absent = np.asarray(optional, dtype=bool) & (over_classes < noise)
         for start, stop in itertools.pairwise(starts):
@@ -377,20 +375,6 @@ def consistent_marginals(released, noise_sd, n_levels, optional=None):
             kept = start + np.flatnonzero(~absent[start:stop])
             marginals[k, kept] = _to_simplex(estimate[k, kept] / max(counts[k], 1.0))
     return counts, marginals, absent
-
-
-def _combined_counts(released, noise_sd, n_levels):
-    """Inverse-variance mean of the one-way table and the row sums of the two-way tables, and its precision."""
-    block = block_of_level(n_levels)
-    precision = 1 / _variance(noise_sd.one_way[0])
-    value = released.one_way * precision
-    if released.pairs is not None:
-        variance = _variance(noise_sd.pairs[0])
-        for j, (start, stop) in enumerate(itertools.pairwise(_offsets(n_levels))):
-            weight = np.where(block != j, 1 / (variance[:, start] * n_levels[j]), 0.0)
-            value = value + released.pairs[:, :, start:stop].sum(axis=2) * weight
-            precision = precision + weight
-    return value / precision, precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -429,18 +413,21 @@ def _gaussian_prior(released, counts, marginals, n_components, n_levels, absent)
 
 
 class _TableLoss:
-    """Squared error of expected against released tables, weighted by the known noise."""
+    """Squared error of expected against released tables, in contrasts, weighted by the known noise."""
 
-    def __init__(self, released, noise_sd, n_levels, counts):
-        self.offsets, self.block = _offsets(n_levels), block_of_level(n_levels)
-        self.member = (self.block == np.arange(len(n_levels))[:, None]).astype(np.float32)
+    def __init__(self, released, noise_sd, contrasts, counts):
+        self.offsets, self.block = contrasts.level_starts, block_of_level(contrasts.n_levels)
+        self.member = (self.block == np.arange(len(contrasts.n_levels))[:, None]).astype(np.float32)
         self.counts, self.triples = counts, None
         # a class that the noise hides has no rows to describe: its points stay where its Gaussian put them
         self.classes = np.flatnonzero(counts) if np.any(counts) else np.arange(len(counts))
+        levels = (slice(*ends) for ends in itertools.pairwise(contrasts.level_starts))
+        own = (slice(*ends) for ends in itertools.pairwise(contrasts.starts))
+        self.contrasts = list(zip(levels, own, (matrix.astype(np.float32) for matrix in contrasts.matrices)))
         self.one_way, self.pairs = released.one_way.astype(np.float32), released.pairs.astype(np.float32)
         self.one_way_weight = (1 / _variance(noise_sd.one_way[0])).astype(np.float32)
-        inside = self.block[:, None] == self.block
-        self.pair_weight = np.where(inside, 0.0, 1 / _variance(noise_sd.pairs[0])).astype(np.float32)
+        across = contrasts.block[:, None] != contrasts.block
+        self.pair_weight = np.where(across, 1 / _variance(noise_sd.pairs[0]), 0.0).astype(np.float32)
 
     def gradients(self, points, weight, bias):
         """Gradients of the loss with respect to the three."""
@@ -449,8 +436,14 @@ class _TableLoss:
             z = points[k]
             each = np.float32(max(self.counts[k], 1.0)) / len(z)  # rows that one point stands for
             p = self._probabilities(weight.T @ z.T + bias[:, None])
-            gradient = each * (((each * (p @ p.T) - self.pairs[k]) * self.pair_weight) @ p)
-            gradient += (each * self.one_way_weight * (each * p.sum(axis=1) - self.one_way[k]))[:, None]
+            centred = np.empty((len(self.one_way_weight), len(z)), dtype=p.dtype)
+            for levels, own, matrix in self.contrasts:
+                centred[own] = matrix.T @ p[levels]
+            error = each * (((each * (centred @ centred.T) - self.pairs[k]) * self.pair_weight) @ centred)
+            error += (each * self.one_way_weight * (each * centred.sum(axis=1) - self.one_way[k]))[:, None]
+            gradient = np.empty_like(p)
+            for levels, own, matrix in self.contrasts:
+                gradient[levels] = matrix @ error[own]
             if self.triples is not None:
                 gradient += self.triples.gradient(p.T, k, self.counts[k]).T
             gradient *= p

@@ -118,13 +118,14 @@ class UnitModel:
         return cls(state["name"], columns, most, latent, shared, copied)
 
 
-def fit_units(released, noise_sd, codec, columns, rng):
+def fit_units(released, noise_sd, contrasts, codec, columns, rng):
     """Fit a model to the released tables of units: post-processing.
 
     Parameters
     ----------
-    released, noise_sd : OneHotMoments
-        Noisy counts, and the standard deviation of the noise on each.
+    released, noise_sd : Residuals
+        Tables in contrasts, and the standard deviation of the noise on each.
+    contrasts : Contrasts
     codec : FrameCodec
         Of the rows.
     columns : tuple of column names
@@ -135,28 +136,30 @@ def fit_units(released, noise_sd, codec, columns, rng):
     TableModel
     """
     blocks = [codec.encoder.blocks_[i] for i in codec.places(columns)]
-    n_sizes = released.one_way.shape[1] - sum(block.size for block in blocks)
-    n_levels = np.array([*(block.size for block in blocks), n_sizes], dtype=np.int64)
+    n_sizes = contrasts.n_levels[-1]
     optional = np.concatenate([*(codec.optional(block) for block in blocks), np.zeros(n_sizes, dtype=bool)])
     if released.pairs is not None:
-        released = released._replace(pairs=_without_hidden(released, noise_sd, n_levels, optional))
-    return fit_tables(released, noise_sd, n_levels, rng, optional=optional)
+        released = released._replace(pairs=_without_hidden(released, noise_sd, contrasts, optional))
+    return fit_tables(released, noise_sd, contrasts, rng, optional=optional)
 
 
-def _without_hidden(released, noise_sd, n_levels, optional):
-    """The two-way tables; those in which noise would hide a correlation are as if the two columns were independent."""
-    counts, marginals, _ = consistent_marginals(released, noise_sd, n_levels, optional)
+def _without_hidden(released, noise_sd, contrasts, optional):
+    """The interactions of columns; where noise would hide a correlation, two columns are as if independent."""
+    counts, marginals, _ = consistent_marginals(released, noise_sd, contrasts, optional)
     pairs, share = released.pairs.copy(), marginals[0]
-    ends = np.cumsum(n_levels)
-    parts = [slice(stop - size, stop) for size, stop in zip(n_levels, ends)]
-    for one, other in itertools.combinations(parts, 2):
+    centred = share @ contrasts.matrix
+    levels = [slice(*ends) for ends in itertools.pairwise(contrasts.level_starts)]
+    own = [slice(*ends) for ends in itertools.pairwise(contrasts.starts)]
+    for (one, a), (other, b) in itertools.combinations(zip(levels, own), 2):
+        if a.start == a.stop or b.start == b.stop:
+            continue
         # of a table with equally frequent levels, see `plan_bins`; rare levels make it smaller in effect
         effective = np.prod([np.exp(-np.sum(p * np.log(np.maximum(p, 1e-300)))) for p in (share[one], share[other])])
         roots = (one.stop - one.start) ** 0.5 + (other.stop - other.start) ** 0.5
-        noise = noise_sd.pairs[0, one.start, other.start] * roots * effective**0.5
+        noise = noise_sd.pairs[0, a.start, b.start] * roots * effective**0.5
         if noise > _SEEN * max(counts[0], 1.0):
-            pairs[0, one, other] = counts[0] * np.outer(share[one], share[other])
-            pairs[0, other, one] = pairs[0, one, other].T
+            pairs[0, a, b] = counts[0] * np.outer(centred[a], centred[b])
+            pairs[0, b, a] = pairs[0, a, b].T
     return pairs
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ._contrasts import OneHotMoments, Residuals
 from ._gaussian import add_gaussian, check_bound, clip_rows, exact_value, lattice_rows
 from ._histogram import (
     LARGEST,
@@ -30,7 +31,7 @@ from ._moments import (
     second_moments,
     unpack_moments,
 )
-from ._one_hot import OneHotMoments, one_hot_moments, unpack_one_hot_moments
+from ._one_hot import ResidualPlan, one_hot_moments, residual_plan, unpack_one_hot_moments
 from ._selection import (
     octave_ranges,
     outermost_bins,
@@ -41,7 +42,7 @@ from ._selection import (
 )
 from ._shared_moments import shared_moments, unpack_shared_moments
 from ._triples import CONTRASTS, N_QUARTERS, triple_bounds, triple_interactions, triples_of
-from ._unit_tables import likeness, size_starts, unit_pairs, unit_tables
+from ._unit_tables import likeness, size_starts, unit_pairs, unit_plan, unit_tables
 from ._votes import count_votes
 
 __all__ = [
@@ -53,6 +54,8 @@ __all__ = [
     "MixtureSums",
     "Moments",
     "OneHotMoments",
+    "ResidualPlan",
+    "Residuals",
     "add_gaussian",
     "check_bound",
     "class_first_moments",
@@ -79,6 +82,7 @@ __all__ = [
     "outermost_bins",
     "release_kept",
     "release_names",
+    "residual_plan",
     "row_weights",
     "second_moments",
     "select_above",
@@ -91,6 +95,7 @@ __all__ = [
     "triple_interactions",
     "triples_of",
     "unit_pairs",
+    "unit_plan",
     "unit_tables",
     "unpack_mixture_sums",
     "unpack_moments",

@@ -1,48 +1,85 @@
-"""All one-way and two-way tables of one-hot encoded columns in one query."""
+"""All one-way and two-way tables of one-hot encoded columns in one query, in which no part is measured twice."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import functools
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 
 from .._types import BoundedSum
+from ._contrasts import Contrasts, Residuals, contrasts_of
 from ._histogram import LATTICE, row_weights
 
-__all__ = ["COUNT_SQUARE", "OneHotMoments", "by_weight", "one_hot_moments", "table_weights", "unpack_one_hot_moments"]
+__all__ = ["ResidualPlan", "by_weight", "one_hot_moments", "residual_plan", "unpack_one_hot_moments"]
 
-# A count of so many rows, in steps of the lattice of 2**-20, is below 2**60: it stays within int64.
-_MAX_ROWS = 1 << 40
+# Steps of the lattice are added up in int64.
+_MOST_STEPS = 1 << 62
+# Lattice of whole rows: noise of less than a row is still told from none.
+_ROW_LATTICE = 2.0**-10
 # Levels per column below which a dense product of the encoded rows is faster than a sparse one.
 _DENSE = 20
 # Rows and entries of a chunk.
 _EXACT_ROWS = 1 << 20
 _MOST_ENTRIES = 1 << 24
-# Squared weight of the label count beside a mean of 1 for a two-way table.
-COUNT_SQUARE = 1.0
+# Rounds of the search for the weights, and the change at which it ends.
+_ROUNDS, _SETTLED = 100, 1e-6
+# Slopes of tangents that are tried for the product of two rows.
+_SLOPES = 101
+# Numbers of ordered levels to which a two-way table is reduced in the error that is minimised, beside the table itself.
+_COARSE = (4, 8, 16, 32)
+# Weight of the table itself, where there are coarser ones, over that of each of these.
+_FINE = 0.2
 
 
-class OneHotMoments(NamedTuple):
-    """Released tables, or the standard deviations of their noise; the first axis is that of the classes.
+@dataclass(frozen=True, eq=False)
+class ResidualPlan:
+    """What is public of the query of `one_hot_moments`: its contrasts, weights and sensitivity.
 
-    Attributes
+    Parameters
     ----------
-    count : array of shape (n_classes,)
-    one_way : array of shape (n_classes, n_columns_encoded)
-        Counts of each level of each block, blocks side by side.
-    pairs : array of shape (n_classes, n_columns_encoded, n_columns_encoded)
-        Symmetric; entries inside a block are structural (one level excludes the others) and are left zero. None
-        where the two-way tables were left out.
+    contrasts : Contrasts
+    pairs : bool
+        Whether there are two-way tables.
+    inverse : tuple of arrays
+        Squared weight of the count, of every part of every block, shape (n_parts,), and of every two parts, shape
+        (n_parts, n_parts), zero within a block; the parts of all blocks side by side.
+    add_or_remove_one, replace_one : float
     """
 
-    count: np.ndarray
-    one_way: np.ndarray
-    pairs: np.ndarray | None
+    contrasts: Contrasts
+    pairs: bool
+    inverse: tuple
+    add_or_remove_one: float
+    replace_one: float
+
+    @functools.cached_property
+    def weights(self):
+        """Weight of every entry of the query, contrasts in whole numbers."""
+        part, norms = self._parts, self.contrasts.norms
+        count, one_way, both = self.inverse
+        found = [[count], one_way[part] / norms**2]
+        if self.pairs:
+            rows, columns = self.contrasts.across
+            found.append(both[part[rows], part[columns]] / (norms[rows] * norms[columns]) ** 2)
+        return np.sqrt(np.concatenate(found))
+
+    def noise_sd(self, scale):
+        """Noise of the parts where that of the weighted query is `scale`: Residuals of one class."""
+        count, one_way, both = (scale / np.sqrt(np.where(part > 0, part, np.inf)) for part in self.inverse)
+        part = self._parts
+        pairs = both[np.ix_(part, part)][None] if self.pairs else None
+        return Residuals(np.array([count]), one_way[part][None], pairs)
+
+    @property
+    def _parts(self):
+        """Part of every contrast, over all blocks."""
+        return (np.cumsum(self.contrasts.n_parts) - self.contrasts.n_parts)[self.contrasts.block] + self.contrasts.part
 
 
-def one_hot_moments(codes, n_levels, y_codes=None, n_classes=1, *, one_way_share=0.1, importance=None, unit_sizes=None):
-    """Count, in each class, the rows at each level of each column and at each pair of levels of two columns.
+def one_hot_moments(codes, n_levels, y_codes=None, n_classes=1, *, bins=None, unit_sizes=None, **options):
+    """Measure, in each class, how the rows are spread over the levels of each column and of each two columns.
 
     Parameters
     ----------
@@ -53,51 +90,50 @@ def one_hot_moments(codes, n_levels, y_codes=None, n_classes=1, *, one_way_share
     y_codes : array of int of shape (n_samples,), default=None
         Class of each row; rows with a code outside ``0 .. n_classes - 1`` are left out. None: all in class 0.
     n_classes : int, default=1
-    one_way_share : float in (0, 1], default=0.1
-        Share of the squared weights for the one-way tables; they also follow from the two-way tables by summing.
-        1 leaves the two-way tables out.
-    importance : array of shape (n_blocks,), default=None
-        Public, positive weights of the error in tables of each column, multiplied over the columns of a table. None
-        is 1 for all.
+    bins : sequence of int of length n_blocks, default=None
+        Levels of each column that are ordered, which come first. Public; None is none.
     unit_sizes : array of int of shape (n_samples,), default=None
         As in `joint_histogram`.
+    **options
+        Further arguments of `residual_plan`.
 
     Returns
     -------
     BoundedSum
-        `value` of shape (n_classes, p): count, one-way tables, two-way tables (upper block triangle). One row
-        touches one class, one level of each block and one entry of each pair of blocks, so the squared l2 bound is
-        the sum of the squared weights, one for each table, and exactly twice that when a row is replaced. Entries
-        inside a block and the number of classes add nothing. Weights of two-way tables are the optimum for mean total
-        variation distance, (k_i k_j)^(1/3), with mean square 1.
+        `value` of shape (n_classes, p), in steps of the lattice: count, contrasts of the one-way tables, contrasts of
+        the two-way tables (upper block triangle). The tables are an orthogonal map of them. The bounds are those of the
+        plan.
     """
     codes = np.asarray(codes)
-    n_levels = np.asarray(n_levels, dtype=np.int64)
+    plan = residual_plan(n_levels, bins, n_classes, **options)
+    contrasts, n_levels = plan.contrasts, plan.contrasts.n_levels
     n, n_blocks = codes.shape
     if n_levels.shape != (n_blocks,):
         raise ValueError(f"n_levels needs one entry for each column; got {n_levels.shape} for {n_blocks} columns")
-    if n > _MAX_ROWS:
-        raise ValueError(f"at most {_MAX_ROWS} rows can be counted exactly; got {n}")
+    lattice = _ROW_LATTICE if unit_sizes is None else LATTICE
+    most = int(_MOST_STEPS * lattice) // contrasts.largest**2
+    if n > most:
+        raise ValueError(f"at most {most} rows can be counted exactly; got {n}")
     y_codes = np.zeros(n, dtype=np.int64) if y_codes is None else np.asarray(y_codes)
-    width = int(n_levels.sum())
-    pairs = one_way_share < 1 and n_blocks > 1
-    rows, columns = _cross_block_pairs(n_levels) if pairs else np.zeros((2, 0), dtype=np.intp)
-    value = np.zeros((n_classes, 1 + width + rows.size))
+    rows, columns = contrasts.across if plan.pairs else np.zeros((2, 0), dtype=np.intp)
+    width = len(contrasts.norms)
+    value = np.zeros((n_classes, 1 + width + rows.size), dtype=np.int64)
     for k in range(n_classes):
         of_class = y_codes == k
         for mine, weight in by_weight(codes[of_class], None if unit_sizes is None else unit_sizes[of_class]):
             one_way, both = _tables(mine, n_levels, pairs=rows.size > 0)
-            value[k, 0] += weight * len(mine)
-            value[k, 1 : 1 + width] += weight * one_way
+            steps = round(weight / lattice)
+            value[k, 0] += steps * len(mine)
+            value[k, 1 : 1 + width] += steps * contrasts.of_levels(_whole(one_way))
             if rows.size:
-                value[k, 1 + width :] += weight * np.asarray(both[rows, columns]).ravel()
-    weights, square = _weights(n_levels, one_way_share, importance)
+                both = contrasts.of_levels(contrasts.of_levels(_whole(both)).T)
+                value[k, 1 + width :] += steps * both[rows, columns]
     return BoundedSum(
         value,
-        add_or_remove_one=square**0.5,
-        replace_one=(2 * square) ** 0.5,
-        weights=weights,
-        lattice=LATTICE,
+        add_or_remove_one=plan.add_or_remove_one,
+        replace_one=plan.replace_one,
+        weights=plan.weights,
+        lattice=lattice,
         weighted=unit_sizes is not None,
     )
 
@@ -111,29 +147,31 @@ def by_weight(codes, unit_sizes):
         yield codes[unit_sizes == size], float(row_weights(size))
 
 
-def unpack_one_hot_moments(packed, n_levels):
-    """Return packed tables, released or standard deviations of their noise, in their shapes.
+def unpack_one_hot_moments(packed, plan):
+    """Return what was released in orthonormal contrasts.
 
     Parameters
     ----------
     packed : array of shape (n_classes, p)
-    n_levels : sequence of int
+    plan : ResidualPlan
 
     Returns
     -------
-    OneHotMoments
+    Residuals
         `pairs` is None where the two-way tables were left out.
     """
-    packed = np.asarray(packed, dtype=np.float64)
-    n_levels = np.asarray(n_levels, dtype=np.int64)
-    width = int(n_levels.sum())
-    if packed.shape[1] == 1 + width:
-        return OneHotMoments(packed[:, 0], packed[:, 1:], None)
-    rows, columns = _cross_block_pairs(n_levels)
-    pairs = np.zeros((len(packed), width, width))
-    pairs[:, rows, columns] = packed[:, 1 + width :]
-    pairs[:, columns, rows] = packed[:, 1 + width :]
-    return OneHotMoments(packed[:, 0], packed[:, 1 : 1 + width], pairs)
+    packed, norms = np.asarray(packed, dtype=np.float64), plan.contrasts.norms
+    count, one_way = packed[:, 0], packed[:, 1 : 1 + len(norms)] / norms
+    if not plan.pairs:
+        return Residuals(count, one_way, None)
+    rows, columns = plan.contrasts.across
+    pairs = np.zeros((len(packed), len(norms), len(norms)))
+    pairs[:, rows, columns] = packed[:, 1 + len(norms) :] / (norms[rows] * norms[columns])
+    return Residuals(count, one_way, pairs + pairs.transpose(0, 2, 1))
+
+
+def _whole(counts):
+    return np.asarray(np.rint(counts.toarray() if sparse.issparse(counts) else counts), dtype=np.int64)
 
 
 def _tables(codes, n_levels, pairs, *, chunk_rows=None):
@@ -162,48 +200,227 @@ def _encode(codes, n_levels):
     return sparse.csr_matrix((np.ones(indices.size), indices, pointer), shape=(len(codes), int(n_levels.sum())))
 
 
-def _cross_block_pairs(n_levels):
-    block = np.repeat(np.arange(len(n_levels)), n_levels)
-    return np.nonzero(block[:, None] < block[None, :])
+# ---- weights and sensitivity ---------------------------------------------------------------------------------------
+def residual_plan(n_levels, bins=None, n_classes=1, *, pairs=True, importance=None, kept=0.1):
+    """Choose the weights of the parts of the tables, and prove the sensitivity of their sum.
 
-
-def table_weights(n_levels, one_way_share, importance=None):
-    """Return the squared weights of the tables in the query of `one_hot_moments`, whose arguments these are.
+    Parameters
+    ----------
+    n_levels, bins, n_classes
+        As for `one_hot_moments`.
+    pairs : bool, default=True
+        Whether there are two-way tables.
+    importance : array of shape (n_blocks,), default=None
+        Public, positive weights of the error in tables of each column, multiplied over the columns of a table. None
+        is 1 for all.
+    kept : float in (0, 1], default=0.1
+        Share of the variance of the interactions of two columns that a model of the tables keeps: a fit averages
+        over many of them, and not over the one-way tables.
 
     Returns
     -------
-    one_way : array of shape (n_blocks,)
-        The count of rows has weight 1.
-    pairs : array of shape (n_blocks, n_blocks) or None
-        Off its diagonal; None where the two-way tables are left out.
-    square : float
-        Sum of the squared weights of all tables: the squared sensitivity when a row is added or removed. When one is
-        replaced it is twice as large.
+    ResidualPlan
+
+    Notes
+    -----
+    A row is a vector of the contrasts at its levels: 1; u_i(x_i); u_i(x_i) u_j(x_j). With squared weights v its squared
+    norm is ``v_0 + sum v_i,a l_i,a(x_i) + sum v_ia,jb l_i,a(x_i) l_j,b(x_j)``, where l_i,a(x) is the sum over the
+    contrasts of part a of their squares at level x; over all parts of a column it is 1 - 1/m. The bound takes for each
+    block the level at which its parts, and half of its parts with each other block, are largest.
+
+    Two rows of different classes differ by two orthogonal vectors. The counts of two rows of one class cancel, and the
+    other products of their parts may be negative. Let g be the vector of all G_i,a = <u_i,a(x_i), u_i,a(x'_i)>. The
+    two-way parts are g' V g / 2 with V zero within blocks. For any block-diagonal D and vector w that make V + D - w w'
+    positive semi-definite this is at least (w' g)^2 / 2 - g' D g / 2, and so at least t w' g - t^2 / 2 - g' D g / 2 for
+    any number t: a sum over blocks, of which each is least at some pair of levels.
+
+    A code outside its column is at the mean of its levels, where all contrasts are zero. Norms and distances are convex
+    in each column, so the bounds hold for it too.
     """
-    if not 0 < one_way_share <= 1:
-        raise ValueError(f"one_way_share must be in (0, 1]; got {one_way_share!r}")
-    n_levels = np.asarray(n_levels, dtype=np.int64)
+    n_levels = tuple(int(m) for m in n_levels)
+    bins = (0,) * len(n_levels) if bins is None else tuple(int(k) for k in bins)
     importance = np.ones(len(n_levels)) if importance is None else np.asarray(importance, dtype=np.float64)
-    if importance.shape != n_levels.shape or not (np.isfinite(importance) & (importance > 0)).all():
+    if importance.shape != (len(n_levels),) or not (np.isfinite(importance) & (importance > 0)).all():
         raise ValueError("importance needs one positive number for each column")
-    one_way = np.cbrt(n_levels * importance) ** 2
-    pair = np.outer(one_way, one_way)
-    upper = np.triu_indices(len(n_levels), 1)
-    n_pairs = len(upper[0])
-    if one_way_share == 1 or n_pairs == 0:
-        one_way_square, pair_square, pair = float(len(n_levels)), 0.0, None
-    else:
-        pair /= pair[upper].mean()
-        one_way_square, pair_square = n_pairs * one_way_share / (1 - one_way_share), float(n_pairs)
-    one_way *= one_way_square / one_way.sum()
-    return one_way, pair, COUNT_SQUARE + one_way_square + pair_square
+    if not 0 < kept <= 1:
+        raise ValueError(f"kept must be in (0, 1]; got {kept!r}")
+    return _plan(n_levels, bins, n_classes > 1, bool(pairs), tuple(importance.tolist()), float(kept))
 
 
-def _weights(n_levels, one_way_share, importance=None):
-    """Weight of every entry, and the sum of squares over tables (not over entries)."""
-    one_way, pairs, square = table_weights(n_levels, one_way_share, importance)
-    block, entries = np.repeat(np.arange(len(n_levels)), n_levels), np.zeros(0)
-    if pairs is not None:
-        rows, columns = _cross_block_pairs(n_levels)
-        entries = pairs[block[rows], block[columns]]
-    return np.sqrt(np.concatenate([[COUNT_SQUARE], one_way[block], entries])), square
+@functools.lru_cache(maxsize=8)
+def _plan(n_levels, bins, classes, pairs, importance, kept):
+    contrasts = contrasts_of(n_levels, bins)
+    pairs = pairs and np.count_nonzero(contrasts.n_parts) > 1
+    blocks = _Blocks(contrasts)
+    inverse = _best_weights(blocks, classes, pairs, np.array(importance), kept)
+    added = _largest_norm(blocks, inverse)
+    alone = 2 * (added - _least_product(blocks, inverse))
+    # a row in the place of one that counts nowhere
+    replaced = max(alone, added, 2 * added if classes else 0.0)
+    return ResidualPlan(contrasts, pairs, blocks.flat(inverse), added**0.5, replaced**0.5)
+
+
+class _Blocks:
+    """The parts of each block, arrays over blocks of different sizes filled up with zeros.
+
+    Attributes
+    ----------
+    squares : array of shape (n_blocks, most levels, most parts)
+        Sum of the squared contrasts of each part at each level.
+    present : bool array of shape (n_blocks, most parts)
+    cells : array of shape (n_blocks, most resolutions)
+        Entries of the one-way table of each resolution, by its weight; the finest is the last.
+    even : array of shape (n_blocks, most resolutions)
+        Mean variance of an entry, of unit variance of the count.
+    spread : array of shape (n_blocks, most resolutions, most parts)
+        Mean variance of an entry, of unit variance of the contrasts of a part.
+    """
+
+    def __init__(self, contrasts):
+        self.contrasts, n = contrasts, len(contrasts.n_levels)
+        n_parts = max(contrasts.n_parts.max(initial=0), 1)
+        merged = [_resolutions(int(m), int(k)) for m, k in zip(contrasts.n_levels, contrasts.bins)]
+        most = max(map(len, merged), default=1)
+        self.squares = np.zeros((n, contrasts.n_levels.max(initial=1), n_parts))
+        self.present = np.arange(n_parts) < contrasts.n_parts[:, None]
+        self.level = np.arange(self.squares.shape[1]) < contrasts.n_levels[:, None]
+        self.cells, self.even, self.spread = np.zeros((n, most)), np.ones((n, most)), np.zeros((n, most, n_parts))
+        for i, (matrix, codes) in enumerate(zip(contrasts.matrices, merged)):
+            part = contrasts.part[contrasts.block == i]
+            member = (part[:, None] == np.arange(n_parts)).astype(float)
+            self.squares[i, : len(matrix)] = matrix**2 @ member
+            for at, code in zip(range(most - len(codes), most), codes):
+                size = code[-1] + 1
+                sums = np.zeros((size, matrix.shape[1]))
+                np.add.at(sums, code, matrix)
+                self.cells[i, at] = size * (_FINE if code is codes[-1] and len(codes) > 1 else 1.0)
+                self.even[i, at] = np.mean((np.bincount(code) / len(matrix)) ** 2)
+                self.spread[i, at] = (sums**2 @ member).mean(axis=0)
+            self.cells[i] /= len(codes) - (1 - _FINE) * (len(codes) > 1)
+
+    def flat(self, inverse):
+        """Squared weights with the parts of all blocks side by side."""
+        count, one_way, both = inverse
+        at = self.present.ravel()
+        size = at.size
+        return float(count), one_way.ravel()[at], both.reshape(size, size)[np.ix_(at, at)]
+
+
+def _resolutions(n_levels, n_ordered):
+    """Entry of each level in the coarser one-way tables of a block, and in the table itself."""
+    coarse = [size for size in _COARSE if 4 <= size < n_ordered]
+    rest = np.arange(n_levels - n_ordered)
+    return [np.append(np.arange(n_ordered) * size // n_ordered, size + rest) for size in coarse] + [np.arange(n_levels)]
+
+
+def _best_weights(blocks, classes, pairs, importance, kept):
+    """Squared weights of count, parts and two parts, that minimise the mean total variation for one unit of cost.
+
+    The mean absolute value of noise is proportional to its standard deviation, so the error of a table is its size
+    times the root of the mean variance of its entries. Each round takes for each root its tangent: then the best
+    variance of a part of cost p whose tangent is g is ``sqrt(p / g)``. The cost is that of a mean row; how often it is
+    at each level is found along with the weights, so that rows at rare levels do not cost more than others.
+    """
+    n, n_parts = blocks.present.shape
+    even, spread, cells = blocks.even, blocks.spread, blocks.cells * importance[:, None]
+    finest = blocks.contrasts.n_levels * importance
+    # the count is in all tables that hold the target
+    of_count = float(n * n if classes else n) or 1.0
+    off = ~np.eye(n, dtype=bool)
+    both = (blocks.present[:, :, None, None] & blocks.present & off[:, None, :, None]) & pairs
+    often = blocks.level / blocks.contrasts.n_levels[:, None]
+    count, one_way, two_way = 1.0, np.ones((n, n_parts)), np.where(both, 1.0, 0.0)
+    before = np.inf
+    for _ in range(_ROUNDS):
+        own = np.einsum("ird,id->ir", spread, one_way)
+        alone = count * even[:, -1] + own[:, -1]
+        tangent = finest / (2 * np.sqrt(np.maximum(alone, 1e-300)))
+        of_one = tangent[:, None] * spread[:, -1]
+        slope = of_count / (2 * count**0.5) + tangent @ even[:, -1]
+        error = of_count * count**0.5 + finest @ np.sqrt(alone)
+        if pairs:
+            mean = np.einsum("ira,iajb->irjb", spread, kept * two_way)
+            mean = np.einsum("irjb,jsb->irjs", mean, spread)
+            mean += count * even[:, :, None, None] * even
+            mean += own[:, :, None, None] * even + even[:, :, None, None] * own
+            size = cells[:, :, None, None] * cells * off[:, None, :, None]
+            error += (size * np.sqrt(mean)).sum() / 2
+            tangent = size / (2 * np.sqrt(mean))
+            slope += np.einsum("irjs,ir,js->", tangent, even, even) / 2
+            of_one += np.einsum("irjs,ira,js->ia", tangent, spread, even)
+            of_both = np.einsum("irjs,ira->iajs", tangent, spread)
+            of_both = kept * np.einsum("iajs,jsb->iajb", of_both, spread)
+        cost = np.einsum("ix,ixa->ia", often, blocks.squares)
+        count = (1 / slope) ** 0.5
+        one_way = np.sqrt(np.divide(cost, of_one, out=np.ones_like(cost), where=of_one > 0))
+        total = 1 / count + (cost / one_way).sum()
+        if pairs:
+            of_two = np.where(both, cost[:, :, None, None] * cost, 0.0)
+            two_way = np.sqrt(np.divide(of_two, of_both, out=np.zeros_like(of_two), where=both))
+            total += np.divide(of_two, two_way, out=np.zeros_like(of_two), where=both).sum() / 2
+        count, one_way, two_way = count * total, one_way * total, two_way * total
+        inverse = _inverse(blocks, count, one_way, two_way, both)
+        at_level = np.einsum("ixa,ia->ix", blocks.squares, inverse[1] + np.einsum("iajb,jb->ia", inverse[2], cost))
+        often = often * np.sqrt(np.where(blocks.level, at_level, 0.0))
+        often = np.where(blocks.level, np.maximum(often, 1e-12), 0.0)
+        often /= often.sum(axis=1, keepdims=True)
+        if abs(before - error) < _SETTLED * error:
+            break
+        before = error
+    return inverse
+
+
+def _inverse(blocks, count, one_way, two_way, both):
+    of_one = np.where(blocks.present, 1 / one_way, 0.0)
+    return 1 / count, of_one, np.divide(1.0, two_way, out=np.zeros_like(two_way), where=both)
+
+
+def _largest_norm(blocks, inverse):
+    """Bound of the squared norm of a row: see `residual_plan`."""
+    count, one_way, both = inverse
+    total = float(count)
+    for i, squares in enumerate(blocks.squares):
+        here = blocks.level[i]
+        mine = np.einsum("xa,ajb->xjb", squares[here], both[i])
+        largest = np.where(blocks.level, np.einsum("xjb,jyb->xjy", mine, blocks.squares), 0.0).max(axis=2)
+        total += float((squares[here] @ one_way[i] + largest.sum(axis=1) / 2).max(initial=0.0))
+    return total
+
+
+def _least_product(blocks, inverse):
+    """Lower bound of the product of two rows of one class: see `residual_plan`."""
+    count, one_way, both = inverse
+    n, n_parts = one_way.shape
+    v, added = _rank_one(both.reshape(n * n_parts, -1), n_parts)
+    slopes = np.linspace(-1.0, 1.0, _SLOPES) * v.sum()
+    total = count - slopes**2 / 2
+    for i, matrix in enumerate(blocks.contrasts.matrices):
+        part = blocks.contrasts.part[blocks.contrasts.block == i]
+        products = [(matrix[:, part == a] @ matrix[:, part == a].T).ravel() for a in range(n_parts)]
+        products = np.unique(np.stack(products, axis=-1), axis=0)
+        here = slice(i * n_parts, (i + 1) * n_parts)
+        square = np.einsum("xa,ab,xb->x", products, added[here, here], products)
+        linear = (products @ one_way[i])[:, None] + np.outer(products @ v[here], slopes)
+        total = total + (linear - square[:, None] / 2).min(axis=0)
+    return float(total.max())
+
+
+def _rank_one(both, n_parts):
+    """Vector v and block-diagonal D with V + D - v v' positive semi-definite; D is small where V is near v v'."""
+    size, found = len(both), np.zeros_like(both)
+    v, used = np.zeros(size), np.flatnonzero(both.any(axis=1))
+    if not len(used):
+        return v, found
+    block = np.arange(size) // n_parts
+    outside = (block[:, None] != block).astype(float)
+    v[used] = np.sqrt(both.max(axis=1)[used])
+    for _ in range(20):
+        v = np.sqrt(v * (both @ v) / np.maximum(outside @ v**2, 1e-300))
+    product = np.outer(v, v)
+    found = np.where(outside, 0.0, product)
+    scale = v[used]
+    rest = (both + found - product)[np.ix_(used, used)] / np.outer(scale, scale)
+    # what the eigenvalues of a matrix of floating point numbers may lack
+    missing = max(-float(np.linalg.eigvalsh(rest)[0]), 0.0) + 1e-9 * len(used)
+    found[used, used] += missing * scale**2
+    return v, found

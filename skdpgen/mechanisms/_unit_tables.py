@@ -8,14 +8,12 @@ import numpy as np
 
 from .._types import BoundedSum
 from ._histogram import LATTICE
-from ._one_hot import COUNT_SQUARE, one_hot_moments
+from ._one_hot import one_hot_moments, residual_plan
 
-__all__ = ["likeness", "size_starts", "unit_pairs", "unit_tables"]
+__all__ = ["likeness", "size_starts", "unit_pairs", "unit_plan", "unit_tables"]
 
 # Levels of the number of rows of a unit; up to so many rows each number is a level.
 _MOST_SIZES = 24
-# Share of the squared weights for the one-way tables.
-_ONE_WAY_SHARE = 0.25
 
 
 def size_starts(max_rows):
@@ -48,15 +46,17 @@ def unit_tables(codes, n_levels, sizes, max_rows):
     BoundedSum
         `value` as that of `one_hot_moments` with one class; the last block is that of the numbers of rows. A unit has
         one contribution: it is at one level of each block, whatever its number of rows. So the bounds are those of a
-        row of such a table: the root of the sum of the squared weights, and, where a unit is replaced, the root of 2
-        times this sum without the count of units, which then stays. The weighting of the rows has no part in them.
+        row of such a table (see `residual_plan`). The weighting of the rows has no part in them.
     """
     starts = size_starts(max_rows)
     size = np.searchsorted(starts, np.clip(np.asarray(sizes), 1, max_rows), side="right") - 1
     codes = np.column_stack([np.asarray(codes).reshape(len(size), -1), size])
-    tables = one_hot_moments(codes, [*n_levels, len(starts)], one_way_share=_ONE_WAY_SHARE)
-    replaced = (2 * (tables.add_or_remove_one**2 - COUNT_SQUARE)) ** 0.5
-    return replace(tables, unit="unit", replace_one=replaced)
+    return replace(one_hot_moments(codes, [*n_levels, len(starts)]), unit="unit")
+
+
+def unit_plan(n_levels, max_rows):
+    """The `ResidualPlan` of `unit_tables`, whose arguments these are."""
+    return residual_plan([*n_levels, len(size_starts(max_rows))])
 
 
 def likeness(first, second, n_bins):

@@ -14,13 +14,12 @@ from scipy.special import ndtri
 from .._types import BoundedSum, unit_of
 from ..accounting import PlannedCounts
 from ..data.frame_codec import FrameCodec
-from ..data.frames import MOST_ONE_WAY_SHARE, correlation_over_noise, plan_bins, prefers_scores
+from ..data.frames import SEEN, correlation_over_noise, plan_bins, plan_tables, prefers_scores
 from ..data.level_groups import error_of_a_level, grouped_columns, groups_above_noise
 from ..data.rows_per_unit import OpenUnit
 from ..data.scores import Scores, score_moments
 from ..mechanisms import selection_threshold
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
-from ..mechanisms._one_hot import COUNT_SQUARE, table_weights
 from ..tabular import Boolean, Categorical, Datetime, Numeric, TableEncoder
 from ..tabular._binning import fine_grid
 from ..tabular._learning import enough_rows
@@ -109,12 +108,12 @@ def count_errors(codec, noise, neighboring, n_rows, importance, *, pairs=True, s
     """
     if scores is not None:
         return _with_grouped(_errors_of_scores(codec, scores, noise, neighboring), codec, noise, neighboring)
-    share = 1.0
+    seen = np.inf
     if pairs:
         relative = noise["moments"] * _weight(neighboring)
-        share = plan_bins(n_rows, len(codec.n_levels), max(codec.n_classes, 1), relative)[1]
-        share = min(share, MOST_ONE_WAY_SHARE)
-    errors = _errors_of_tables(codec, noise["moments"], neighboring, share, importance)
+        seen = plan_bins(n_rows, len(codec.n_levels), max(codec.n_classes, 1), relative)[1]
+        seen = seen if np.isfinite(seen) else 2 * SEEN  # a released number of rows is not the one of the fit
+    errors = _errors_of_tables(codec, noise["moments"], neighboring, plan_tables(codec, seen, importance))
     return _with_grouped(errors, codec, noise, neighboring)
 
 
@@ -128,30 +127,26 @@ def _with_grouped(errors, codec, noise, neighboring):
     return replace(errors, one_way=np.where(at, of_level, errors.one_way))
 
 
-def _errors_of_tables(codec, noise_multiplier, neighboring, share, importance):
-    """As `consistent_marginals` joins them: each count is the inverse-variance mean of the tables that hold it."""
-    k, n_classes = codec.n_levels.astype(float), max(codec.n_classes, 1)
-    one_way, pairs, square = table_weights(codec.n_levels, share, importance)
-    # precision of one entry of a table of a class
-    scale = (noise_multiplier * _sensitivity(square, neighboring)) ** 2
+def _errors_of_tables(codec, noise_multiplier, neighboring, plan):
+    """Those of the tables that are the sums of their parts: means over the levels of a column."""
+    n_blocks, n_classes = len(codec.n_levels), max(codec.n_classes, 1)
+    joint = BoundedSum(0.0, plan.add_or_remove_one, plan.replace_one, weighted=weighs_units(neighboring))
+    scale = noise_multiplier * joint.sensitivity(neighboring)
     if scale == 0:
-        zero = np.zeros(len(k))
+        zero = np.zeros(n_blocks)
         return CountErrors(zero, zero, 0.0, 0.0)
-    own, other = one_way / scale, np.zeros((len(k), len(k))) if pairs is None else pairs / scale
-    np.fill_diagonal(other, 0.0)
-    precision = own + (other / k).sum(axis=1)
-    two_way = np.full(len(k), np.nan)
-    if pairs is not None:
-        off = np.where(other > 0, other, np.nan)
-        two_way = np.nanmedian((n_classes / off) ** 0.5, axis=1)
-    # the count of a class: its own, and the totals of all tables; a two-way table gives the total of two columns
-    own_total, both = (own / k).sum(), (other / np.outer(k, k)).sum() / 2
-    count = COUNT_SQUARE / scale
-    weight = own_total + 2 * both + count
-    of_class = (own_total + 4 * both + count) ** 0.5 / weight
-    hidden = _HIDDEN * ((1 if pairs is None else 2) / weight) ** 0.5
-    smallest = hidden + float(ndtri(_KEPT)) * of_class
-    return CountErrors((n_classes / precision) ** 0.5, two_way, float(of_class), float(smallest))
+    noise = plan.noise_sd(scale)
+    variances = plan.contrasts.table_variances(noise)
+    starts = plan.contrasts.level_starts[:-1]
+    one_way = np.add.reduceat(variances.one_way[0], starts) / codec.n_levels
+    two_way = np.full(n_blocks, np.nan)
+    if plan.pairs:
+        sums = np.add.reduceat(np.add.reduceat(variances.pairs[0], starts, axis=0), starts, axis=1)
+        mean = sums / np.outer(codec.n_levels, codec.n_levels)
+        np.fill_diagonal(mean, np.nan)
+        two_way = np.nanmedian((n_classes * mean) ** 0.5, axis=1)
+    of_class = float(noise.count[0])
+    return CountErrors((n_classes * one_way) ** 0.5, two_way, of_class, (_HIDDEN + float(ndtri(_KEPT))) * of_class)
 
 
 def _errors_of_scores(codec, scores, noise, neighboring):
@@ -192,7 +187,7 @@ def joint_sd(n_columns, noise_multiplier, neighboring):
 
 
 def _sensitivity(square, neighboring):
-    """Sensitivity of counts of which a row adds one to each of several tables, with these squared weights in all."""
+    """Sensitivity of counts of which a row adds one to each of so many histograms."""
     joint = BoundedSum(0.0, square**0.5, (2 * square) ** 0.5, weighted=weighs_units(neighboring))
     return joint.sensitivity(neighboring)
 
@@ -297,9 +292,9 @@ class PlannedTable:
         classes = int(np.prod([_size(schema[name]) for name in self.targets]))
         numbers = sum(not isinstance(column, Categorical | Boolean) for column in columns)
         moments = noise.get("moments", 0.0) * _weight(neighboring)
-        n_bins, share = plan_bins(n_rows, n_blocks, classes, moments, most=self.most_bins)
+        n_bins, seen = plan_bins(n_rows, n_blocks, classes, moments, most=self.most_bins)
         as_scores = False
-        if self.tables and share == 1:
+        if self.tables and np.isinf(seen):
             grids = [len(fine_grid(c)) - 1 for c in columns if not isinstance(c, Categorical | Boolean)]
             enough = min(map(enough_rows, grids), default=0.0)
             learned = not numbers or n_rows >= enough * joint_sd(numbers, noise["bins"], neighboring)
@@ -313,7 +308,7 @@ class PlannedTable:
             return codec, CountErrors(unknown, unknown, np.nan, np.nan)
         importance = np.array(self.importance)
         scores = Scores.of_codec(codec, importance) if as_scores else None
-        options = {"pairs": share < 1 and scores is None and n_blocks > 1, "scores": scores}
+        options = {"pairs": np.isfinite(seen) and scores is None and n_blocks > 1, "scores": scores}
         return codec, count_errors(codec, noise, neighboring, n_rows, importance, **options)
 
     def _assumed_groups(self, schema, visible):

@@ -7,8 +7,7 @@ import warnings
 
 import numpy as np
 
-from .._types import BoundedSum
-from ..data.frames import SEEN
+from ..data.frames import SEEN, plan_tables
 from ..data.scores import Scores
 from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
@@ -172,23 +171,27 @@ def fit_frame_model(rows, model, fit):
         Without the mixture and the network of P3GM.
     """
     noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
-    codec, one_way_share = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, scores=model.moments_alone)
-    scores = Scores.of_codec(codec, rows.importance_of(codec)) if one_way_share == 0 else None
-    tables = rows.moments(codec, one_way_share or 1.0) if scores is None else rows.score_moments(codec, scores)
+    codec, seen = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, scores=model.moments_alone)
+    scores = Scores.of_codec(codec, rows.importance_of(codec)) if seen is None else None
+    plan = plan_tables(codec, seen, rows.importance_of(codec)) if scores is None else None
+    tables = rows.moments(codec, seen) if scores is None else rows.score_moments(codec, scores)
     noise_multiplier, triples = noise["moments"], None
     packed = add_gaussian(tables, noise_multiplier, rng, neighboring)
     if "triples" in noise:
-        if scores is None and one_way_share < 1:
-            sd = unpack(_noise_sd(tables, noise_multiplier, neighboring), codec)
-            triples = release_triples(rows, codec, unpack(packed, codec), sd, fit)
+        if scores is None and plan.pairs:
+            sd = plan.noise_sd(noise_multiplier * tables.sensitivity(neighboring))
+            triples = release_triples(rows, codec, unpack_one_hot_moments(packed, plan), sd, plan.contrasts, fit)
         if triples is None:  # its share of the budget buys the moments again
             both = noise_multiplier, noise["triples"]
             packed = joined(packed, add_gaussian(tables, both[1], rng, neighboring), both)
             noise_multiplier = joined_noise(both)
-    released = unpack(packed, codec, scores)
-    hidden = {"shrink": one_way_share > SEEN} if scores is None else {}
-    latent_model = _fit_prior(released, tables, noise_multiplier, triples, codec, scores, model, fit, **hidden)
-    _warn_of_what_is_lost(codec, latent_model, pairs=scores is not None or one_way_share < 1)
+    scale = noise_multiplier * tables.sensitivity(neighboring)
+    if scores is None:
+        latent_model = _fit_to_tables(packed, scale, plan, triples, codec, model, fit, shrink=seen > SEEN)
+    else:
+        released = unpack_moments(packed, scores.matrix.shape[1], scores.l2_bound)
+        latent_model = fit_scores(released, scale, scores, fit.stream, **_options(codec, model))
+    _warn_of_what_is_lost(codec, latent_model, pairs=scores is not None or plan.pairs)
     row_count = fit.sample_size(rows, latent_model.class_counts.sum())
     units = None if model.units is None else release_units(rows, codec, model.units, fit)
     fitted = FrameModel(codec, latent_model, row_count, units=units)
@@ -197,24 +200,28 @@ def fit_frame_model(rows, model, fit):
     return fitted
 
 
-def _fit_prior(released, tables, noise_multiplier, triples, codec, scores, model, fit, **options):
-    """Prior and decoder from released tables or scores; `tables` gives the scale of their noise alone."""
-    wanted = {"auto": _MOST_COMPONENTS, None: int(codec.n_levels.sum())}
-    options["optional"] = codec.optional_levels
-    options["n_components"] = wanted.get(model.n_components, model.n_components)
-    if scores is not None:
-        sd = noise_multiplier * tables.sensitivity(fit.neighboring)
-        return fit_scores(released, sd, scores, fit.stream, **options)
-    sd = unpack(_noise_sd(tables, noise_multiplier, fit.neighboring), codec)
+def _fit_to_tables(packed, scale, plan, triples, codec, model, fit, shrink):
+    """Prior and decoder from released tables whose weighted noise has a standard deviation of `scale`."""
     bar = functools.partial(progress_bar, phase="prior and decoder", shown=True) if model.progress else None
-    return fit_tables(released, sd, codec.n_levels, fit.stream, progress=bar, triples=triples, **options)
+    return fit_tables(
+        unpack_one_hot_moments(packed, plan),
+        plan.noise_sd(scale),
+        plan.contrasts,
+        fit.stream,
+        progress=bar,
+        triples=triples,
+        shrink=shrink,
+        **_options(codec, model),
+    )
 
 
-def unpack(packed, codec, scores=None):
-    """Give released sums, of tables or of scores, their shapes back."""
-    if scores is None:
-        return unpack_one_hot_moments(packed, codec.n_levels)
-    return unpack_moments(packed, scores.matrix.shape[1], scores.l2_bound)
+def _options(codec, model):
+    """What fits to tables and to scores have in common."""
+    wanted = {"auto": _MOST_COMPONENTS, None: int(codec.n_levels.sum())}
+    return {
+        "optional": codec.optional_levels,
+        "n_components": wanted.get(model.n_components, model.n_components),
+    }
 
 
 def _warn_of_what_is_lost(codec, latent_model, pairs):
@@ -236,8 +243,3 @@ def _warn_of_what_is_lost(codec, latent_model, pairs):
                 UtilityWarning,
                 stacklevel=2,
             )
-
-
-def _noise_sd(tables: BoundedSum, noise_multiplier, neighboring):
-    sd = noise_multiplier * tables.sensitivity(neighboring) / np.asarray(tables.weights)
-    return np.broadcast_to(sd, (1, len(sd)))

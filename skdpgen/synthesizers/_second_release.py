@@ -19,15 +19,16 @@ _MOST_TRIPLES = 1 << 17
 _VISIBLE = 5.0
 
 
-def release_triples(rows, codec, released, sd, fit):
+def release_triples(rows, codec, released, sd, contrasts, fit):
     """Release the interactions of all triples of columns; None where the noise would hide any of them.
 
     Parameters
     ----------
     rows : FrameRows
     codec : FrameCodec
-    released, sd : OneHotMoments
+    released, sd : Residuals
         The tables of the first release and their noise: columns are divided into quarters by them.
+    contrasts : Contrasts
     fit : ChargedFit
 
     Returns
@@ -35,7 +36,7 @@ def release_triples(rows, codec, released, sd, fit):
     ReleasedTriples or None
         Where None, the share of this release is still to be spent.
     """
-    counts, marginals, _ = consistent_marginals(released, sd, codec.n_levels, codec.optional_levels)
+    counts, marginals, _ = consistent_marginals(released, sd, contrasts, codec.optional_levels)
     quarters = quarters_of_levels(counts @ marginals, codec.n_levels)
     noise_multiplier, n_triples = fit.noise["triples"], math.comb(len(quarters.columns), 3)
     unit = unit_of(fit.neighboring)

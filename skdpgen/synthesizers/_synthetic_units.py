@@ -14,7 +14,7 @@ from .._parameters import unit_columns
 from ..data.frames import FrameRows
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..generators.units import UnitModel, UnitSampler, fit_shared, fit_units, with_ids
-from ..mechanisms import add_gaussian, size_starts, unpack_one_hot_moments
+from ..mechanisms import add_gaussian, unit_plan, unpack_one_hot_moments
 from ..utils.printing import listed
 
 __all__ = ["SyntheticUnitsMixin", "UnitSettings", "release_pairs", "release_units", "unit_settings"]
@@ -138,11 +138,11 @@ def release_units(rows, codec, settings, fit):
     tables = rows.unit_tables(codec, settings.columns)
     noise_multiplier = fit.noise["units"]
     packed = add_gaussian(tables, noise_multiplier, fit.rng, fit.neighboring)
-    sd = noise_multiplier * tables.sensitivity(fit.neighboring) / tables.weights
-    n_sizes = len(size_starts(rows.unit.max_rows))
-    n_levels = [*(codec.encoder.blocks_[at].size for at in codec.places(settings.columns)), n_sizes]
-    released, noise_sd = unpack_one_hot_moments(packed, n_levels), unpack_one_hot_moments(sd[None], n_levels)
-    latent = fit_units(released, noise_sd, codec, settings.columns, fit.stream)
+    n_levels = [codec.encoder.blocks_[at].size for at in codec.places(settings.columns)]
+    plan = unit_plan(n_levels, rows.unit.max_rows)
+    noise_sd = plan.noise_sd(noise_multiplier * tables.sensitivity(fit.neighboring))
+    released = unpack_one_hot_moments(packed, plan)
+    latent = fit_units(released, noise_sd, plan.contrasts, codec, settings.columns, fit.stream)
     return UnitModel(settings.name, settings.columns, rows.unit.max_rows, latent)
 
 

@@ -1,0 +1,186 @@
+"""Orthogonal contrasts of the levels of columns: tables as sums of parts each of which is measured once."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+__all__ = ["Contrasts", "OneHotMoments", "Residuals", "contrasts_of"]
+
+# Ordered levels from which coarse differences are told from fine ones.
+_FEWEST_ORDERED = 4
+
+
+class OneHotMoments(NamedTuple):
+    """Tables of counts; the first axis is that of the classes.
+
+    Attributes
+    ----------
+    count : array of shape (n_classes,)
+    one_way : array of shape (n_classes, n_columns_encoded)
+        Counts of each level of each block, blocks side by side.
+    pairs : array of shape (n_classes, n_columns_encoded, n_columns_encoded)
+        Symmetric; entries inside a block are structural (one level excludes the others) and are left zero. None
+        where the two-way tables were left out.
+    """
+
+    count: np.ndarray
+    one_way: np.ndarray
+    pairs: np.ndarray | None
+
+
+class Residuals(NamedTuple):
+    """Tables in orthonormal contrasts, released, or the standard deviations of their noise; first axis: classes.
+
+    Attributes
+    ----------
+    count : array of shape (n_classes,)
+    one_way : array of shape (n_classes, n_contrasts)
+        Contrasts of the one-way tables, blocks side by side.
+    pairs : array of shape (n_classes, n_contrasts, n_contrasts)
+        Contrasts of the two-way tables in both of their columns. Symmetric; entries inside a block are zero. None
+        where the two-way tables were left out.
+    """
+
+    count: np.ndarray
+    one_way: np.ndarray
+    pairs: np.ndarray | None
+
+
+class Contrasts:
+    """Orthonormal contrasts of the levels of each block: a tree halves the levels, and each split is a contrast.
+
+    A contrast is constant on either side of its split, zero elsewhere, and sums to zero; up to its norm its entries are
+    whole numbers. The parts of a block are the groups of contrasts that have the same noise: those of one depth of the
+    tree, where levels are ordered, and all others together.
+
+    Parameters
+    ----------
+    n_levels : sequence of int
+    bins : sequence of int
+        Number of levels of each block that are ordered, which come first; 0 for categories.
+
+    Attributes
+    ----------
+    splits : array of int of shape (n_contrasts, 3)
+        First level of either side of a split, and the end of the second one, over all blocks.
+    block, part : arrays of int of shape (n_contrasts,)
+    n_parts : array of int of shape (n_blocks,)
+    norms : array of shape (n_contrasts,)
+        Of the contrasts in whole numbers.
+    matrices : list of arrays of shape (n_levels of the block, contrasts of the block)
+    """
+
+    def __init__(self, n_levels, bins):
+        self.n_levels, self.bins = np.asarray(n_levels, dtype=np.int64), np.asarray(bins, dtype=np.int64)
+        if self.bins.shape != self.n_levels.shape or ((self.bins < 0) | (self.bins > self.n_levels)).any():
+            raise ValueError(f"bins needs a part of the levels of each column; got {bins} for {n_levels}")
+        self.level_starts = np.concatenate([[0], np.cumsum(self.n_levels)])
+        found = [_splits(int(m), int(k)) for m, k in zip(self.n_levels, self.bins)]
+        self.n_parts = np.array([max((part for *_, part in one), default=-1) + 1 for one in found], dtype=np.int64)
+        sizes = [len(one) for one in found]
+        self.starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self.block = np.repeat(np.arange(len(found)), sizes)
+        flat = np.array([split for one in found for split in one], dtype=np.int64).reshape(-1, 4)
+        self.part = flat[:, 3]
+        self.splits = flat[:, :3] + self.level_starts[self.block][:, None]
+        left, right = np.diff(self.splits, axis=1).T
+        common = np.gcd(left, right)
+        # whole numbers that sum to zero over the split
+        self._entries = np.stack([right // common, left // common], axis=1)
+        self.norms = np.sqrt(left * self._entries[:, 0] ** 2.0 + right * self._entries[:, 1] ** 2.0)
+        self.matrices = [
+            self.of_levels(np.eye(int(m)), i) / self.norms[a:b]
+            for i, (m, (a, b)) in enumerate(zip(self.n_levels, itertools.pairwise(self.starts)))
+        ]
+
+    @property
+    def largest(self):
+        """Largest entry of the contrasts in whole numbers."""
+        return int(self._entries.max(initial=1))
+
+    @functools.cached_property
+    def matrix(self):
+        """Sparse matrix of shape (n_columns_encoded, n_contrasts)."""
+        return sparse.csr_matrix(sparse.block_diag(self.matrices))
+
+    @functools.cached_property
+    def across(self):
+        """Rows and columns of the pairs of contrasts of two blocks, each pair once."""
+        return np.nonzero(self.block[:, None] < self.block)
+
+    def of_levels(self, table, block=None):
+        """Contrasts, in whole numbers, of the last axis of a table: of all blocks, or of the levels of one."""
+        chosen = slice(None) if block is None else slice(self.starts[block], self.starts[block + 1])
+        first, middle, end = (self.splits[chosen] - (0 if block is None else self.level_starts[block])).T
+        total = np.zeros((*table.shape[:-1], table.shape[-1] + 1), dtype=table.dtype)
+        np.cumsum(table, axis=-1, out=total[..., 1:])
+        left, right = self._entries[chosen].T
+        return left * (total[..., middle] - total[..., first]) - right * (total[..., end] - total[..., middle])
+
+    def tables(self, residuals):
+        """The tables of residuals: each is the sum of the parts of its columns, so that all agree.
+
+        Returns
+        -------
+        OneHotMoments
+        """
+        return self._sum_of_parts(residuals, self.matrix, 1 / self.n_levels)
+
+    def table_variances(self, noise_sd):
+        """Variances of the noise on the entries of these tables.
+
+        Parameters
+        ----------
+        noise_sd : Residuals
+            Standard deviations of independent noise.
+
+        Returns
+        -------
+        OneHotMoments
+        """
+        variances = Residuals(*(None if part is None else np.square(part) for part in noise_sd))
+        return self._sum_of_parts(variances, self.matrix.power(2), 1 / self.n_levels**2)
+
+    def _sum_of_parts(self, parts, matrix, even):
+        """Tables from their parts: what a part leaves out is spread evenly over the levels."""
+        count, even = np.asarray(parts.count), np.repeat(even, self.n_levels)
+        own = np.asarray(parts.one_way) @ matrix.T
+        one_way = count[:, None] * even + own
+        if parts.pairs is None:
+            return OneHotMoments(count, one_way, None)
+        pairs = np.stack([matrix @ (matrix @ both).T for both in parts.pairs])
+        pairs += one_way[:, :, None] * even + own[:, None, :] * even[:, None]
+        level = np.repeat(np.arange(len(self.n_levels)), self.n_levels)
+        pairs[:, level[:, None] == level] = 0.0
+        return OneHotMoments(count, one_way, pairs)
+
+
+@functools.lru_cache(maxsize=8)
+def contrasts_of(n_levels, bins):
+    """The `Contrasts` of tuples of numbers of levels and of ordered levels: chunks of rows share them."""
+    return Contrasts(n_levels, bins)
+
+
+def _splits(n_levels, n_ordered):
+    """Splits of one block: (first level, middle, end, part)."""
+    if n_ordered < _FEWEST_ORDERED:
+        return _halves(0, n_levels, lambda depth: 0)
+    found = _halves(0, n_ordered, lambda depth: depth)
+    if n_ordered < n_levels:  # missing values, and the like: a part of their own
+        beside = 1 + max(part for *_, part in found)
+        found += [(0, n_ordered, n_levels, beside), *_halves(n_ordered, n_levels, lambda depth: beside)]
+    return found
+
+
+def _halves(first, end, part, depth=0):
+    """Halve a run of levels until every level is alone."""
+    if end - first < 2:
+        return []
+    middle = (first + end + 1) // 2
+    halves = _halves(first, middle, part, depth + 1) + _halves(middle, end, part, depth + 1)
+    return [(first, middle, end, part(depth)), *halves]
