@@ -384,10 +384,9 @@ class FrameRows:
         """A query of the columns that the model sees, as one of a chunk of rows."""
         return functools.partial(_seen, query=query, schema=schema, construction=self.construction)
 
-    def moments(self, codec, seen):
-        """One-way and two-way tables of each class: a BoundedSum."""
-        query = functools.partial(_tables, codec=codec, seen=seen, importance=self.importance_of(codec))
-        return self.source.reduce(query, add_sums)
+    def moments(self, codec, plan):
+        """One-way and two-way tables of each class, as planned by `plan_tables`: a BoundedSum."""
+        return self.source.reduce(functools.partial(_tables, codec=codec, plan=plan), add_sums)
 
     def unit_tables(self, codec, columns):
         """Tables of the units: of these columns, by the first row used of each unit, and of its number of rows."""
@@ -506,22 +505,9 @@ def _count_rows(chunk, unit_sizes=None):
     return histogram(np.zeros(len(chunk), dtype=np.int64), 1, unit_sizes)
 
 
-def _tables(chunk, codec, seen, importance, unit_sizes=None):
+def _tables(chunk, codec, plan, unit_sizes=None):
     codes, class_codes = codec.codes(chunk)
-    levels, bins, n_classes, options = _tables_of(codec, seen, importance)
-    return one_hot_moments(codes, levels, class_codes, n_classes, bins=bins, unit_sizes=unit_sizes, **options)
-
-
-def plan_tables(codec, seen, importance):
-    """The `ResidualPlan` of `FrameRows.moments`, from the codec and the smallest correlation that is seen."""
-    levels, bins, n_classes, options = _tables_of(codec, seen, importance)
-    return residual_plan(levels, bins, n_classes, **options)
-
-
-def _tables_of(codec, seen, importance):
-    kept = _KEPT if seen <= SEEN else _KEPT_SHRUNK
-    options = {"pairs": bool(np.isfinite(seen)), "importance": importance, "kept": kept}
-    return codec.n_levels, codec.n_bins([block.name for block in codec.blocks]), max(codec.n_classes, 1), options
+    return one_hot_moments(codes, plan, class_codes, max(codec.n_classes, 1), unit_sizes=unit_sizes)
 
 
 def _unit_tables(first_rows, sizes, codec, columns, max_rows):
@@ -597,6 +583,31 @@ def plan_bins(n_rows, n_blocks, n_classes, noise_multiplier, *, weakest=0.25, mo
     seen = n_bins**1.5 / ratio
     few = seen <= _LEAST_SEEN and n_blocks <= _MANY_COLUMNS
     return (most if _MOST_BINS and (seen <= SEEN or few) else n_bins), float(seen) if seen <= SEEN or few else np.inf
+
+
+def plan_tables(codec, seen, importance):
+    """Choose contrasts and weights of the tables.
+
+    Parameters
+    ----------
+    codec : FrameCodec
+    seen : float
+        See `plan_bins`.
+    importance : array of shape (n_blocks,)
+
+    Returns
+    -------
+    ResidualPlan
+    """
+    bins = codec.n_bins([block.name for block in codec.blocks])
+    return residual_plan(
+        codec.n_levels,
+        bins,
+        codec.n_classes,
+        pairs=np.isfinite(seen),
+        importance=importance,
+        kept=_KEPT if seen <= SEEN else _KEPT_SHRUNK,
+    )
 
 
 def correlation_over_noise(n_rows, n_blocks, n_classes, noise_multiplier):

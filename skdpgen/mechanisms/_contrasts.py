@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-__all__ = ["Contrasts", "OneHotMoments", "Residuals", "contrasts_of"]
+__all__ = ["Contrasts", "OneHotMoments", "Residuals"]
 
 # Ordered levels from which coarse differences are told from fine ones.
 _FEWEST_ORDERED = 4
@@ -158,12 +158,6 @@ class Contrasts:
         level = np.repeat(np.arange(len(self.n_levels)), self.n_levels)
         pairs[:, level[:, None] == level] = 0.0
         return OneHotMoments(count, one_way, pairs)
-
-
-@functools.lru_cache(maxsize=8)
-def contrasts_of(n_levels, bins):
-    """The `Contrasts` of tuples of numbers of levels and of ordered levels: chunks of rows share them."""
-    return Contrasts(n_levels, bins)
 
 
 def _splits(n_levels, n_ordered):

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from .._types import BoundedSum
-from ._contrasts import Contrasts, Residuals, contrasts_of
+from ._contrasts import Contrasts, Residuals
 from ._histogram import LATTICE, row_weights
 
 __all__ = ["ResidualPlan", "by_weight", "one_hot_moments", "residual_plan", "unpack_one_hot_moments"]
@@ -42,6 +42,8 @@ class ResidualPlan:
     contrasts : Contrasts
     pairs : bool
         Whether there are two-way tables.
+    classes : bool
+        Whether there may be more than one class.
     inverse : tuple of arrays
         Squared weight of the count, of every part of every block, shape (n_parts,), and of every two parts, shape
         (n_parts, n_parts), zero within a block; the parts of all blocks side by side.
@@ -50,6 +52,7 @@ class ResidualPlan:
 
     contrasts: Contrasts
     pairs: bool
+    classes: bool
     inverse: tuple
     add_or_remove_one: float
     replace_one: float
@@ -78,24 +81,20 @@ class ResidualPlan:
         return (np.cumsum(self.contrasts.n_parts) - self.contrasts.n_parts)[self.contrasts.block] + self.contrasts.part
 
 
-def one_hot_moments(codes, n_levels, y_codes=None, n_classes=1, *, bins=None, unit_sizes=None, **options):
+def one_hot_moments(codes, plan, y_codes=None, n_classes=1, *, unit_sizes=None):
     """Measure, in each class, how the rows are spread over the levels of each column and of each two columns.
 
     Parameters
     ----------
     codes : array of int of shape (n_samples, n_blocks)
-        Level of each column; a code outside ``0 .. n_levels - 1`` counts nowhere in its column.
-    n_levels : sequence of int of length n_blocks
-        Public.
+        Level of each column; a code that is no level of its column counts nowhere in it.
+    plan : ResidualPlan
+        Public; made for more than one class if there are such.
     y_codes : array of int of shape (n_samples,), default=None
         Class of each row; rows with a code outside ``0 .. n_classes - 1`` are left out. None: all in class 0.
     n_classes : int, default=1
-    bins : sequence of int of length n_blocks, default=None
-        Levels of each column that are ordered, which come first. Public; None is none.
     unit_sizes : array of int of shape (n_samples,), default=None
         As in `joint_histogram`.
-    **options
-        Further arguments of `residual_plan`.
 
     Returns
     -------
@@ -105,11 +104,12 @@ def one_hot_moments(codes, n_levels, y_codes=None, n_classes=1, *, bins=None, un
         plan.
     """
     codes = np.asarray(codes)
-    plan = residual_plan(n_levels, bins, n_classes, **options)
     contrasts, n_levels = plan.contrasts, plan.contrasts.n_levels
     n, n_blocks = codes.shape
     if n_levels.shape != (n_blocks,):
-        raise ValueError(f"n_levels needs one entry for each column; got {n_levels.shape} for {n_blocks} columns")
+        raise ValueError(f"the plan is one of {len(n_levels)} columns; got {n_blocks}")
+    if n_classes > 1 and not plan.classes:
+        raise ValueError(f"the plan is one of a single class; got {n_classes}")
     lattice = _ROW_LATTICE if unit_sizes is None else LATTICE
     most = int(_MOST_STEPS * lattice) // contrasts.largest**2
     if n > most:
@@ -206,8 +206,11 @@ def residual_plan(n_levels, bins=None, n_classes=1, *, pairs=True, importance=No
 
     Parameters
     ----------
-    n_levels, bins, n_classes
-        As for `one_hot_moments`.
+    n_levels : sequence of int of length n_blocks
+        Public.
+    bins : sequence of int of length n_blocks, default=None
+        Levels of each column that are ordered, which come first. Public; None is none.
+    n_classes : int, default=1
     pairs : bool, default=True
         Whether there are two-way tables.
     importance : array of shape (n_blocks,), default=None
@@ -237,27 +240,21 @@ def residual_plan(n_levels, bins=None, n_classes=1, *, pairs=True, importance=No
     A code outside its column is at the mean of its levels, where all contrasts are zero. Norms and distances are convex
     in each column, so the bounds hold for it too.
     """
-    n_levels = tuple(int(m) for m in n_levels)
-    bins = (0,) * len(n_levels) if bins is None else tuple(int(k) for k in bins)
+    n_levels = np.asarray(n_levels, dtype=np.int64)
     importance = np.ones(len(n_levels)) if importance is None else np.asarray(importance, dtype=np.float64)
-    if importance.shape != (len(n_levels),) or not (np.isfinite(importance) & (importance > 0)).all():
+    if importance.shape != n_levels.shape or not (np.isfinite(importance) & (importance > 0)).all():
         raise ValueError("importance needs one positive number for each column")
     if not 0 < kept <= 1:
         raise ValueError(f"kept must be in (0, 1]; got {kept!r}")
-    return _plan(n_levels, bins, n_classes > 1, bool(pairs), tuple(importance.tolist()), float(kept))
-
-
-@functools.lru_cache(maxsize=8)
-def _plan(n_levels, bins, classes, pairs, importance, kept):
-    contrasts = contrasts_of(n_levels, bins)
-    pairs = pairs and np.count_nonzero(contrasts.n_parts) > 1
+    contrasts, classes = Contrasts(n_levels, np.zeros_like(n_levels) if bins is None else bins), n_classes > 1
+    pairs = bool(pairs and np.count_nonzero(contrasts.n_parts) > 1)
     blocks = _Blocks(contrasts)
-    inverse = _best_weights(blocks, classes, pairs, np.array(importance), kept)
+    inverse = _best_weights(blocks, classes, pairs, importance, kept)
     added = _largest_norm(blocks, inverse)
     alone = 2 * (added - _least_product(blocks, inverse))
-    # a row in the place of one that counts nowhere
+    # at least as far as from a row that counts nowhere
     replaced = max(alone, added, 2 * added if classes else 0.0)
-    return ResidualPlan(contrasts, pairs, blocks.flat(inverse), added**0.5, replaced**0.5)
+    return ResidualPlan(contrasts, pairs, classes, blocks.flat(inverse), added**0.5, replaced**0.5)
 
 
 class _Blocks:

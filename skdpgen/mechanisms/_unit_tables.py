@@ -51,7 +51,7 @@ def unit_tables(codes, n_levels, sizes, max_rows):
     starts = size_starts(max_rows)
     size = np.searchsorted(starts, np.clip(np.asarray(sizes), 1, max_rows), side="right") - 1
     codes = np.column_stack([np.asarray(codes).reshape(len(size), -1), size])
-    return replace(one_hot_moments(codes, [*n_levels, len(starts)]), unit="unit")
+    return replace(one_hot_moments(codes, unit_plan(n_levels, max_rows)), unit="unit")
 
 
 def unit_plan(n_levels, max_rows):

@@ -174,7 +174,7 @@ def fit_frame_model(rows, model, fit):
     codec, seen = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, scores=model.moments_alone)
     scores = Scores.of_codec(codec, rows.importance_of(codec)) if seen is None else None
     plan = plan_tables(codec, seen, rows.importance_of(codec)) if scores is None else None
-    tables = rows.moments(codec, seen) if scores is None else rows.score_moments(codec, scores)
+    tables = rows.moments(codec, plan) if scores is None else rows.score_moments(codec, scores)
     noise_multiplier, triples = noise["moments"], None
     packed = add_gaussian(tables, noise_multiplier, rng, neighboring)
     if "triples" in noise:

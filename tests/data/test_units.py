@@ -44,6 +44,7 @@ from skdpgen.mechanisms import (
     moments,
     norm_histogram,
     one_hot_moments,
+    residual_plan,
     second_moments,
     selection_threshold,
     shared_moments,
@@ -90,6 +91,7 @@ def _side(rows):
 
 
 _ALL = E.sum(axis=0)
+_TABLES = residual_plan([2, 2, 2], n_classes=2), residual_plan([2, 2], n_classes=2, pairs=False)
 _CELL = np.array([0.5])
 # A query of rows, and two rows: the first attains the bound of a row that joins, the two together that of one that is
 # replaced. No two rows have opposite random features, so the mean embedding comes near it alone.
@@ -99,7 +101,7 @@ QUERIES = {
     "norms": (lambda r, m: norm_histogram(_norms(r), _CELL, m), E[0], 0 * E[0]),
     "class norms": (lambda r, m: class_norm_histogram(_norms(r), _codes(r)[:, 0], 2, _CELL, m), E[0], 0 * E[0]),
     "total": (lambda r, m: total(7 * _codes(r)[:, 0], 7, m), E[0], -E[0]),
-    "tables": (lambda r, m: one_hot_moments(_codes(r), [2, 2, 2], _side(r), 2, unit_sizes=m), _ALL, -_ALL),
+    "tables": (lambda r, m: one_hot_moments(_codes(r), _TABLES[0], _side(r), 2, unit_sizes=m), _ALL, -_ALL),
     "triples": (lambda r, m: triple_interactions(3 * _codes(r), [False] * 3, unit_sizes=m), _ALL, -_ALL),
     "triples of classes": (
         lambda r, m: triple_interactions(3 * _codes(r), [False] * 3, _side(r), 2, unit_sizes=m),
@@ -107,7 +109,7 @@ QUERIES = {
         2 * E[3] - _ALL,  # of the same class
     ),
     "tables of classes": (
-        lambda r, m: one_hot_moments(_codes(r)[:, :2], [2, 2], _side(r), 2, one_way_share=1.0, unit_sizes=m),
+        lambda r, m: one_hot_moments(_codes(r)[:, :2], _TABLES[1], _side(r), 2, unit_sizes=m),
         _ALL,
         -_ALL,
     ),

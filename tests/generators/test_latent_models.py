@@ -22,7 +22,8 @@ from skdpgen.generators.product_mixture import (
     consistent_marginals,
     fit_tables,
 )
-from skdpgen.mechanisms import Moments, OneHotMoments, exact_value, one_hot_moments, unpack_one_hot_moments
+from skdpgen.mechanisms import Moments, Residuals, exact_value, one_hot_moments, residual_plan, unpack_one_hot_moments
+from skdpgen.mechanisms._contrasts import Contrasts
 
 
 def _class_moments(rng, n_classes=3, d=6, n=4000):
@@ -112,21 +113,31 @@ def _table(rng, n=6000):
     return np.column_stack([a, b, c]), y, np.array([3, 3, 4])
 
 
-def _released(codes, y, levels, share=0.1):
-    tables = one_hot_moments(codes, levels, y, 2, one_way_share=share)
-    return unpack_one_hot_moments(exact_value(tables), levels)
+def _released(codes, y, levels, pairs=True):
+    plan = residual_plan(levels, n_classes=2, pairs=pairs)
+    return unpack_one_hot_moments(exact_value(one_hot_moments(codes, plan, y, 2)), plan), plan.contrasts
 
 
 def _zeros_like(moments):
-    return OneHotMoments(*(None if a is None else np.zeros_like(a) for a in moments))
+    return Residuals(*(None if a is None else np.zeros_like(a) for a in moments))
+
+
+def _noisy(released, sd, rng):
+    """With noise of one standard deviation on all parts, and that."""
+    drawn = [None if a is None else sd * rng.normal(size=a.shape) for a in released]
+    if drawn[2] is not None:
+        drawn[2] = np.triu(drawn[2], 1) + np.swapaxes(np.triu(drawn[2], 1), 1, 2)
+        drawn[2][released.pairs == 0] = 0.0
+    noisy = Residuals(*(None if a is None else a + b for a, b in zip(released, drawn)))
+    return noisy, Residuals(*(None if a is None else np.full(a.shape, sd) for a in released))
 
 
 def test_support_points_fitted_to_exact_tables_sample_tables_near_them(rng):
     codes, y, levels = _table(rng)
-    released = _released(codes, y, levels)
-    model = fit_tables(released, _zeros_like(released), levels, rng)
+    released, contrasts = _released(codes, y, levels)
+    model = fit_tables(released, _zeros_like(released), contrasts, rng)
     drawn = model.sample(y, rng)
-    again = _released(drawn, y, levels)
+    again, released = (contrasts.tables(part) for part in (_released(drawn, y, levels)[0], released))
     assert np.abs(again.pairs - released.pairs).max() < 0.02 * len(y)
     assert np.abs(again.one_way - released.one_way).max() < 0.02 * len(y)
     assert model.score_samples(codes, y).mean() > model.score_samples(rng.permuted(codes, axis=0), y).mean()
@@ -134,19 +145,18 @@ def test_support_points_fitted_to_exact_tables_sample_tables_near_them(rng):
 
 def test_without_pairs_support_points_are_the_marginals_of_each_class(rng):
     codes, y, levels = _table(rng)
-    released = _released(codes, y, levels, share=1.0)
+    released, contrasts = _released(codes, y, levels, pairs=False)
     assert released.pairs is None
-    model = fit_tables(released, _zeros_like(released), levels, rng)
-    again = _released(model.sample(y, rng), y, levels)
+    model = fit_tables(released, _zeros_like(released), contrasts, rng)
+    again = contrasts.tables(_released(model.sample(y, rng), y, levels, pairs=False)[0])
+    released = contrasts.tables(released)
     assert np.abs(again.one_way - released.one_way).max() < 0.01 * len(y)
 
 
 def test_marginals_are_consistent_whatever_the_noise(rng):
     codes, y, levels = _table(rng)
-    released = _released(codes, y, levels)
-    noisy = OneHotMoments(*(a + 500 * rng.normal(size=a.shape) for a in released))
-    noise_sd = OneHotMoments(*(np.full(a.shape, 500.0) for a in released))
-    counts, marginals, absent = consistent_marginals(noisy, noise_sd, levels)
+    released, contrasts = _released(codes, y, levels)
+    counts, marginals, absent = consistent_marginals(*_noisy(released, 500.0, rng), contrasts)
     assert not absent.any()
     assert counts.min() >= 0
     assert marginals.min() >= 0
@@ -156,30 +166,21 @@ def test_marginals_are_consistent_whatever_the_noise(rng):
 def test_few_rows_get_few_bins_and_no_pairs():
     assert plan_bins(45_000, 14, 2, 3.9)[0] == 16
     assert plan_bins(45_000, 14, 2, 3.9)[1] < 0.4
-    assert plan_bins(500, 30, 2, 3.9) == (4, 1.0)
-    assert plan_bins(40_000, 400, 2, 3.9) == (4, 1.0)
-
-
-def test_the_share_of_the_two_way_tables_falls_smoothly_with_the_rows():
-    shares = [1 - plan_bins(rows, 14, 2, 3.9)[1] for rows in np.geomspace(1520, 3500, 400)]
-    assert np.diff(shares).min() > 0
-    assert np.diff(shares).max() < 0.01
-    assert shares[0] == pytest.approx(0.3, abs=0.01)
-    assert shares[-1] > 0.6
+    assert plan_bins(500, 30, 2, 3.9) == (4, np.inf)
+    assert plan_bins(40_000, 400, 2, 3.9) == (4, np.inf)
 
 
 def test_tables_of_noise_are_drawn_to_independence_and_clear_ones_stay(rng):
     codes, y, levels = _table(rng)
     codes[:, 2] = rng.integers(0, levels[2], len(codes))  # independent of all others
     codes[:, 1] = codes[:, 0] % levels[1]
-    released = _released(codes, y, levels)
-    noise_sd = OneHotMoments(*(np.full(a.shape, 40.0) for a in released))
-    noisy = OneHotMoments(*(a + 40.0 * rng.normal(size=a.shape) for a in released))
-    noisy = noisy._replace(pairs=(noisy.pairs + noisy.pairs.transpose(0, 2, 1)) / 2)
-    counts, marginals, _ = consistent_marginals(noisy, noise_sd, levels)
-    shrunk = _shrunk_pairs(noisy, noise_sd, levels, counts, marginals)
-    independent = counts[:, None, None] * marginals[:, :, None] * marginals[:, None, :]
-    first, second, third = np.split(np.arange(levels.sum()), np.cumsum(levels)[:-1])
+    released, contrasts = _released(codes, y, levels)
+    noisy, noise_sd = _noisy(released, 40.0, rng)
+    counts, marginals, _ = consistent_marginals(noisy, noise_sd, contrasts)
+    shrunk = _shrunk_pairs(noisy, noise_sd, contrasts, counts, marginals)
+    centred = marginals @ contrasts.matrix
+    independent = counts[:, None, None] * centred[:, :, None] * centred[:, None, :]
+    first, second, third = np.split(np.arange(len(contrasts.norms)), contrasts.starts[1:-1])
     clear, noise = np.ix_(range(len(counts)), first, second), np.ix_(range(len(counts)), first, third)
     assert np.linalg.norm((shrunk - noisy.pairs)[clear]) < 0.1 * np.linalg.norm(noisy.pairs[clear])
     assert np.linalg.norm((shrunk - independent)[noise]) < 0.7 * np.linalg.norm((noisy.pairs - independent)[noise])
@@ -191,12 +192,12 @@ def test_a_level_that_need_not_be_there_is_never_drawn_where_the_noise_hides_it(
     levels = levels + 1  # one more level in each block, of which the data have none but for the second
     codes[:900, 1] = 3
     optional = np.isin(np.arange(levels.sum()), np.cumsum(levels) - 1)
-    for share in (0.1, 1.0):
-        released = _released(codes, y, levels, share)
-        noisy = OneHotMoments(*(None if a is None else a + 20 * rng.normal(size=a.shape) for a in released))
-        noise_sd = OneHotMoments(*(None if a is None else np.full(a.shape, 20.0) for a in released))
-        lost = noisy._replace(one_way=noisy.one_way + np.where(optional & (released.one_way == 0), 10.0, 0.0))
-        model = fit_tables(lost, noise_sd, levels, rng, optional=optional)
+    for pairs in (True, False):
+        released, contrasts = _released(codes, y, levels, pairs)
+        noisy, noise_sd = _noisy(released, 20.0, rng)
+        empty = optional & (contrasts.tables(released).one_way < 1e-6)
+        lost = noisy._replace(one_way=noisy.one_way + np.where(empty, 10.0, 0.0) @ contrasts.matrix)
+        model = fit_tables(lost, noise_sd, contrasts, rng, optional=optional)
         assert model.present.tolist() == (~optional | (np.arange(levels.sum()) == 7)).tolist()
         assert (model.decode(rng.normal(size=(50, len(model.components))))[:, ~model.present] == 0).all()
         drawn = model.sample(y, rng)
@@ -209,60 +210,64 @@ def test_a_level_that_need_not_be_there_is_never_drawn_where_the_noise_hides_it(
 def test_without_noise_a_level_of_one_row_is_kept_and_one_of_none_is_not(rng):
     codes, y, levels = _table(rng)
     codes[0, 0] = 3
-    released = _released(codes, y, levels + 1)
-    absent = consistent_marginals(released, _zeros_like(released), levels + 1, np.ones(len(released.one_way[0])))[2]
+    released, contrasts = _released(codes, y, levels + 1)
+    absent = consistent_marginals(released, _zeros_like(released), contrasts, np.ones((levels + 1).sum()))[2]
     assert absent.tolist() == [False] * 7 + [True] + [False] * 4 + [True]
 
 
 def test_a_block_keeps_one_level_at_least(rng):
-    released = OneHotMoments(np.array([5.0]), np.array([[1.0, 4.0, 3.0, 2.0]]), None)
-    noise_sd = OneHotMoments(np.array([50.0]), np.full((1, 4), 50.0), None)
-    _, marginals, absent = consistent_marginals(released, noise_sd, np.array([2, 2]), np.ones(4, dtype=bool))
+    contrasts = Contrasts([2, 2], [0, 0])
+    released = Residuals(np.array([5.0]), np.array([[1.0, 4.0, 3.0, 2.0]]) @ contrasts.matrix, None)
+    noise_sd = Residuals(np.array([50.0]), np.full((1, 2), 50.0), None)
+    _, marginals, absent = consistent_marginals(released, noise_sd, contrasts, np.ones(4, dtype=bool))
     assert absent.tolist() == [True, False, False, True]
     np.testing.assert_allclose(marginals, [[0, 1, 1, 0]])
 
 
 def test_many_levels_take_fewer_steps(rng):
     codes, y, levels = _table(rng)
-    released = _released(codes, y, levels)
+    released, contrasts = _released(codes, y, levels)
     steps = []
-    fit_tables(released, _zeros_like(released), levels, rng, progress=lambda it: steps.append(len(it)) or it)
-    wide = OneHotMoments(np.array([9.0]), np.zeros((1, 900)), np.zeros((1, 900, 900)))
+    fit_tables(released, _zeros_like(released), contrasts, rng, progress=lambda it: steps.append(len(it)) or it)
+    wide = Residuals(np.array([9.0]), np.zeros((1, 898)), np.zeros((1, 898, 898)))
 
     def stop(it):
         steps.append(len(it))
         return it[:0]
 
-    fit_tables(wide, _zeros_like(wide), np.array([450, 450]), rng, progress=stop)
+    fit_tables(wide, _zeros_like(wide), Contrasts([450, 450], [0, 0]), rng, progress=stop)
     assert steps == [1500, 300]  # fewer fits first, then fewer steps
 
 
 def _loss_of_tables(rng, counts, n_levels):
     """A loss of random tables, and its parameters in double precision."""
-    width, n_classes = sum(n_levels), len(counts)
-    pairs = rng.normal(50, 20, (n_classes, width, width))
-    released = OneHotMoments(
-        np.asarray(counts, dtype=float), rng.normal(60, 20, (n_classes, width)), pairs + pairs.transpose(0, 2, 1)
+    contrasts, n_classes = Contrasts(n_levels, [0] * (len(n_levels) - 1) + n_levels[-1:]), len(counts)
+    size, width = len(contrasts.norms), sum(n_levels)
+    pairs = rng.normal(0, 20, (n_classes, size, size))
+    released = Residuals(
+        np.asarray(counts, dtype=float), rng.normal(0, 20, (n_classes, size)), pairs + pairs.transpose(0, 2, 1)
     )
-    noise_sd = OneHotMoments(np.array([5.0]), np.full((1, width), 3.0), np.full((1, width, width), 4.0))
+    own = rng.uniform(3, 5, (1, size))
+    noise_sd = Residuals(np.array([5.0]), own, own[:, :, None] * own[:, None, :] / 4)
     parameters = rng.normal(size=(n_classes, 8, 3)), rng.normal(size=(3, width)), rng.normal(size=width)
-    return _TableLoss(released, noise_sd, np.asarray(n_levels), np.asarray(counts, dtype=float)), parameters
+    return _TableLoss(released, noise_sd, contrasts, np.asarray(counts, dtype=float)), parameters, contrasts
 
 
-def _value(loss, points, weight, bias):
+def _value(loss, contrasts, points, weight, bias):
     """Half the weighted squared error, from its definition, in double precision."""
     total = 0.0
     for k in loss.classes:
         each = max(loss.counts[k], 1.0) / points.shape[1]
         p = block_softmax(points[k] @ weight + bias, loss.offsets, loss.block)
-        one_way, pairs = each * p.sum(axis=0), each * p.T @ p
+        centred = p @ contrasts.matrix
+        one_way, pairs = each * centred.sum(axis=0), each * centred.T @ centred
         total += 0.5 * (loss.one_way_weight * np.square(one_way - loss.one_way[k])).sum()
         total += 0.25 * (loss.pair_weight * np.square(pairs - loss.pairs[k])).sum()
     return total
 
 
 def test_gradients_of_the_tables_are_the_derivatives_of_their_error(rng):
-    loss, parameters = _loss_of_tables(rng, [300.0, 120.0], [2, 3, 4])
+    loss, parameters, contrasts = _loss_of_tables(rng, [300.0, 120.0], [2, 3, 4])
     assert loss.block.tolist() == block_of_level([2, 3, 4]).tolist()
     found = loss.gradients(*(q.astype(np.float32) for q in parameters))
     for at, gradient in enumerate(found):
@@ -271,20 +276,21 @@ def test_gradients_of_the_tables_are_the_derivatives_of_their_error(rng):
         for step in (-1e-5, 1e-5):
             moved = list(parameters)
             moved[at] = moved[at] + step * way
-            ends.append(_value(loss, *moved))
+            ends.append(_value(loss, contrasts, *moved))
         assert (gradient * way).sum() == pytest.approx((ends[1] - ends[0]) / 2e-5, rel=1e-3)
 
 
 def test_a_class_that_the_noise_hides_costs_no_step_and_moves_no_decoder(rng):
-    loss, parameters = _loss_of_tables(rng, [300.0, 0.0], [2, 3])
+    loss, parameters, _ = _loss_of_tables(rng, [300.0, 0.0], [2, 3])
     points, weight, bias = loss.gradients(*(q.astype(np.float32) for q in parameters))
     assert not points[1].any()
     assert points[0].any()
-    alone, _ = _loss_of_tables(rng, [300.0], [2, 3])
+    alone, *_ = _loss_of_tables(rng, [300.0], [2, 3])
     alone.one_way, alone.pairs = loss.one_way[:1], loss.pairs[:1]
+    alone.one_way_weight, alone.pair_weight = loss.one_way_weight, loss.pair_weight
     _, weight_alone, bias_alone = alone.gradients(parameters[0][:1].astype(np.float32), *(
         q.astype(np.float32) for q in parameters[1:]))  # fmt: skip
     np.testing.assert_array_equal(weight, weight_alone)
     np.testing.assert_array_equal(bias, bias_alone)
-    nobody, _ = _loss_of_tables(rng, [0.0, 0.0], [2, 3])
+    nobody, *_ = _loss_of_tables(rng, [0.0, 0.0], [2, 3])
     assert nobody.classes.tolist() == [0, 1]  # where all are hidden, all are drawn

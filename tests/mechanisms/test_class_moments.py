@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from _claims import RELATIONS, assert_noise_at_scale, assert_sensitivity
 
-from skdpgen.mechanisms import add_gaussian, class_first_moments, class_moments, exact_value, one_hot_moments
+from skdpgen.mechanisms import add_gaussian, class_first_moments, class_moments, exact_value
 from skdpgen.utils.noise import make_noise_generator
 
 D, K, BOUND = 4, 3, 2.0
@@ -66,26 +66,6 @@ def test_class_means_attain_their_sensitivity_and_never_exceed_it(rng, relation,
         relation,
         lambda data: class_first_moments(*data, K, l2_bound=BOUND, count_weight=a),
         ((BOUND * E[0], 0), (-BOUND * E[0], 0)),
-    )
-
-
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
-def test_tables_attain_their_sensitivity_whatever_the_share_of_one_way_tables(rng, relation, share):
-    levels, n = [3, 2, 5], 20
-    base = np.stack([rng.integers(0, k, n) for k in levels], axis=1)
-    y = rng.integers(0, K, n)
-    units = [(np.array(row), k) for row in ([0, 0, 0], [2, 1, 4], [0, 9, -1]) for k in (0, 2, -1)]
-    pairs = [(None, unit) for unit in units]
-    attained = [(None, units[0])]
-    if relation == "replace_one":
-        pairs = [(one, other) for one in units for other in units]
-        attained = [(units[0], units[1])]
-    assert_sensitivity(
-        lambda data: one_hot_moments(data[0], levels, data[1], K, one_way_share=share),
-        [(_joined(base, y, one), _joined(base, y, other)) for one, other in pairs],
-        attained=[(_joined(base, y, one), _joined(base, y, other)) for one, other in attained],
-        relation=relation,
     )
 
 

@@ -8,9 +8,18 @@ import numpy as np
 import pytest
 from _claims import RELATIONS, weighted_change
 
-from skdpgen.mechanisms import add_gaussian, class_moments, exact_value, joint_histogram, lattice_rows, one_hot_moments
+from skdpgen.mechanisms import (
+    add_gaussian,
+    class_moments,
+    exact_value,
+    joint_histogram,
+    lattice_rows,
+    one_hot_moments,
+    residual_plan,
+    unpack_one_hot_moments,
+)
 from skdpgen.mechanisms._histogram import class_norm_histogram, norm_histogram
-from skdpgen.mechanisms._one_hot import _tables, unpack_one_hot_moments
+from skdpgen.mechanisms._one_hot import _tables
 from skdpgen.utils.noise import make_noise_generator
 
 LEVELS = [3, 2, 4]
@@ -34,10 +43,13 @@ def test_a_code_beyond_its_column_counts_in_no_other_column():
     for column, code in itertools.product(range(3), CODES):
         row = np.array([[1, 1, 1]])
         row[0, column] = code
-        _, one_way, pairs = unpack_one_hot_moments(exact_value(one_hot_moments(row, LEVELS)), LEVELS)
+        plan = residual_plan(LEVELS)
+        _, one_way, pairs = unpack_one_hot_moments(exact_value(one_hot_moments(row, plan)), plan)
         expected = counted_by_hand(row, LEVELS)
-        np.testing.assert_array_equal(one_way[0], expected[0])
-        np.testing.assert_array_equal(pairs[0], expected[1])
+        matrix = plan.contrasts.matrix.toarray()
+        across = plan.contrasts.block[:, None] != plan.contrasts.block
+        np.testing.assert_allclose(one_way[0], expected[0] @ matrix, atol=1e-12)
+        np.testing.assert_allclose(pairs[0], np.where(across, matrix.T @ expected[1] @ matrix, 0.0), atol=1e-12)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -48,8 +60,10 @@ def test_rows_of_any_codes_stay_within_the_sensitivity(rng, relation):
     rows = np.stack([rng.integers(-3, 110, 60), rng.integers(-3, 50, 60), rng.integers(-3, 70, 60)], axis=1)
     rows[:3] = [[7, 3, 5], [1, 41, 5], [-1, -1, -1]]
 
+    plan = residual_plan(levels, n_classes=2)
+
     def query(rows):
-        return one_hot_moments(rows, levels, np.zeros(len(rows), dtype=int), 2)
+        return one_hot_moments(rows, plan, np.zeros(len(rows), dtype=int), 2)
 
     start = query(base)
     joined = [query(np.vstack([base, row])) for row in rows]
@@ -81,7 +95,8 @@ def test_rows_of_a_class_that_is_not_there_move_nothing(rng, code):
     more = class_moments(np.vstack([X, [[0.5, 0.5]]]), np.append(y, code), 3, centers=centers)
     np.testing.assert_array_equal(exact_value(without), exact_value(more))
     codes = np.stack([y, y % 2, y], axis=1)
-    without, more = one_hot_moments(codes, LEVELS, y, 3), one_hot_moments(codes[[*range(6), 0]], LEVELS, [*y, code], 3)
+    plan = residual_plan(LEVELS, n_classes=3)
+    without, more = one_hot_moments(codes, plan, y, 3), one_hot_moments(codes[[*range(6), 0]], plan, [*y, code], 3)
     np.testing.assert_array_equal(exact_value(without), exact_value(more))
     edges = np.array([0.5, 1.0, 2.0])
     norms = np.linalg.norm(X, axis=1)
@@ -98,10 +113,10 @@ def test_codes_of_any_width_count_in_their_own_cells(dtype):
     assert np.flatnonzero(expected).tolist() == (codes * 60 + np.searchsorted(edges, norms)).tolist()
     narrow = codes.astype(dtype)
     np.testing.assert_array_equal(exact_value(class_norm_histogram(norms, narrow, 120, edges)), expected)
-    levels, columns = [120, 120, 120], np.stack([narrow] * 3, axis=1)
+    plan, columns = residual_plan([120, 120, 120], n_classes=2), np.stack([narrow] * 3, axis=1)
     np.testing.assert_array_equal(
-        exact_value(one_hot_moments(columns, levels, narrow % 2, 2)),
-        exact_value(one_hot_moments(columns.astype(np.int64), levels, codes % 2, 2)),
+        exact_value(one_hot_moments(columns, plan, narrow % 2, 2)),
+        exact_value(one_hot_moments(columns.astype(np.int64), plan, codes % 2, 2)),
     )
     np.testing.assert_array_equal(
         exact_value(joint_histogram([narrow], [300])), exact_value(joint_histogram([codes], [300]))
@@ -142,7 +157,7 @@ def test_moments_of_classes_do_not_depend_on_the_blocks_of_rows(rng, chunk_rows)
 
 def test_noise_of_many_steps_of_the_lattice_has_low_bits_of_its_own_in_each_entry():
     """Where the noise is wider than the bits of a double, bits below are drawn: they are not shared, nor left out."""
-    query = one_hot_moments(np.array([[0, 0, 0]]), [20, 20, 20])
+    query = one_hot_moments(np.array([[0, 0, 0]]), residual_plan([20, 20, 20]))
     released = np.stack([add_gaussian(query, 2.0**z, make_noise_generator(), RELATIONS[0]).ravel() for z in (30, 33)])
     steps = (released / query.lattice).astype(object)
     for row in steps:

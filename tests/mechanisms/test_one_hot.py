@@ -1,24 +1,47 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
-from _claims import RELATIONS, assert_noise_at_scale, assert_sensitivity
+from _claims import RELATIONS, assert_noise_at_scale, assert_sensitivity, weighted_change
 
 from skdpgen.mechanisms import _one_hot as one_hot
-from skdpgen.mechanisms import add_gaussian, exact_value
-from skdpgen.mechanisms._one_hot import one_hot_moments, unpack_one_hot_moments
+from skdpgen.mechanisms import add_gaussian, exact_value, one_hot_moments, residual_plan, unpack_one_hot_moments
+from skdpgen.mechanisms._contrasts import Contrasts
 from skdpgen.utils.noise import make_noise_generator
 
-N_LEVELS = [3, 2, 7, 1]
+# All levels of such columns cost the same: categories, and as many bins as a power of two.
+N_LEVELS, BINS = [3, 2, 8, 1], [0, 0, 8, 0]
 N_CLASSES = 3
+# Columns of other numbers of bins, and of bins with a level for missing values.
+UNEVEN = [([6, 9, 2, 5], [6, 8, 0, 4]), ([17, 4, 15], [16, 0, 15]), ([33, 2], [32, 2])]
 
 
-def _rows(rng, n):
-    return np.stack([rng.integers(0, k, n) for k in N_LEVELS], axis=1)
+def _rows(rng, n, n_levels=N_LEVELS):
+    return np.stack([rng.integers(0, k, n) for k in n_levels], axis=1)
+
+
+def _plan(**options):
+    return residual_plan(N_LEVELS, BINS, N_CLASSES, **options)
+
+
+def _vectors(rows, plan):
+    """Weighted contributions of single rows of one class."""
+    queries = (one_hot_moments(row[None], plan, np.zeros(1, dtype=int), 2 if plan.classes else 1) for row in rows)
+    return np.stack([exact_value(query)[0] * query.weights for query in queries])
+
+
+def counted(rows, n_levels):
+    """One-way and two-way tables, from their definition."""
+    encoded = np.concatenate([np.eye(k)[column] for k, column in zip(n_levels, np.transpose(rows))], axis=1)
+    block = np.repeat(np.arange(len(n_levels)), n_levels)
+    return encoded.sum(axis=0), np.where(block[:, None] == block, 0.0, encoded.T @ encoded)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_one_hot_sensitivity_is_attained_and_not_exceeded(rng, relation):
+    plan = _plan()
     base, y = _rows(rng, 25), rng.integers(0, N_CLASSES, 25)
 
     def joined(unit):
@@ -34,67 +57,185 @@ def test_one_hot_sensitivity_is_attained_and_not_exceeded(rng, relation):
         attained = [((np.zeros(4, int), 0), (np.array([1, 1, 1, 0]), 1))]
         pairs = [(one, other) for one in units for other in units]
     assert_sensitivity(
-        lambda data: one_hot_moments(data[0], N_LEVELS, data[1], N_CLASSES),
+        lambda data: one_hot_moments(data[0], plan, data[1], N_CLASSES),
         [(joined(one), joined(other)) for one, other in pairs],
         attained=[(joined(one), joined(other)) for one, other in attained],
         relation=relation,
     )
 
 
+@pytest.mark.parametrize(("n_levels", "bins"), UNEVEN)
+@pytest.mark.parametrize("pairs", [True, False])
+@pytest.mark.parametrize("n_classes", [1, 2])
+def test_no_row_exceeds_the_bounds_where_levels_cost_differently(rng, n_levels, bins, pairs, n_classes):
+    """Every row, and every two rows of one class; the bound is near the largest."""
+    plan = residual_plan(n_levels, bins, n_classes, pairs=pairs, importance=1 + np.arange(len(n_levels)))
+    rows = np.array(list(itertools.product(*(range(k) for k in n_levels))))
+    vectors = _vectors(rows[rng.permutation(len(rows))[:900]], plan)
+    norms = np.linalg.norm(vectors, axis=1)
+    assert 0.97 * plan.add_or_remove_one < norms.max() <= plan.add_or_remove_one * (1 + 1e-9)
+    assert norms.min() > 0.9 * plan.add_or_remove_one
+    square = norms[:, None] ** 2 + norms**2 - 2 * vectors @ vectors.T
+    assert np.sqrt(square.max()) <= plan.replace_one * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("n_levels", [[2] * 6, [2] * 3, [2, 3, 2, 4], [4, 4, 4]])
+@pytest.mark.parametrize("pairs", [True, False])
+def test_two_rows_of_the_only_class_attain_the_bound_of_a_replaced_one(n_levels, pairs):
+    """All pairs of rows: some of few levels are further apart than two orthogonal ones."""
+    plan = residual_plan(n_levels, None, 1, pairs=pairs)
+    vectors = _vectors(np.array(list(itertools.product(*(range(k) for k in n_levels)))), plan)
+    furthest = max(np.linalg.norm(vectors - one, axis=1).max() for one in vectors)
+    assert 0.95 * plan.replace_one < furthest <= plan.replace_one * (1 + 1e-9)
+    assert furthest > 0.999 * plan.replace_one or len(set(n_levels)) > 1
+
+
+def test_rows_of_one_class_may_be_further_apart_than_rows_of_two():
+    """The sabotaged twin: the bound of two classes, sqrt(2) times that of one row, where there is one."""
+    plan = residual_plan([2] * 6, None, 1)
+    one, other = _vectors(np.array([[0] * 6, [0, 0, 0, 1, 1, 1]]), plan), _vectors(np.ones((1, 6), dtype=int), plan)
+    furthest = np.linalg.norm(one - other, axis=1).max()
+    assert 2**0.5 * plan.add_or_remove_one < furthest <= plan.replace_one * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_one_hot_noise_is_at_its_scale(rng, relation):
     levels = [40, 60, 80]
-    codes = np.stack([rng.integers(0, k, 30) for k in levels], axis=1)
-    query = one_hot_moments(codes, levels, rng.integers(0, 12, 30), 12)
+    plan = residual_plan(levels, [40, 0, 0], 12)
+    query = one_hot_moments(_rows(rng, 30, levels), plan, rng.integers(0, 12, 30), 12)
     released = add_gaussian(query, 2.2, make_noise_generator("fast"), relation)
-    assert_noise_at_scale(released - exact_value(query), 2.2 * query.sensitivity(relation) / query.weights)
+    scale = 2.2 * query.sensitivity(relation)
+    assert_noise_at_scale(released - exact_value(query), scale / query.weights)
+    # and in orthonormal contrasts, by the plan
+    noise = unpack_one_hot_moments(released - exact_value(query), plan)
+    rows, columns = plan.contrasts.across
+    assert_noise_at_scale(noise.pairs[:, rows, columns], plan.noise_sd(scale).pairs[:, rows, columns])
 
 
-def test_tables_are_counts_and_nothing_is_paid_inside_a_block(rng):
-    codes, y = _rows(rng, 200), rng.integers(0, N_CLASSES, 200)
-    query = one_hot_moments(codes, N_LEVELS, y, N_CLASSES)
-    count, one_way, pairs = unpack_one_hot_moments(exact_value(query), N_LEVELS)
-    assert count.tolist() == np.bincount(y, minlength=N_CLASSES).tolist()
-    mine = codes[y == 1]
-    assert one_way[1, 3:5].tolist() == np.bincount(mine[:, 1], minlength=2).tolist()
-    for i in range(3):
-        for j in range(2):
-            expected = np.sum((mine[:, 0] == i) & (mine[:, 1] == j))
-            assert pairs[1, i, 3 + j] == pairs[1, 3 + j, i] == expected
-    assert not pairs[:, :3, :3].any()
-    width = sum(N_LEVELS)
-    inside = sum(k * k for k in N_LEVELS)
+@pytest.mark.parametrize("n_classes", [1, N_CLASSES])
+@pytest.mark.parametrize(("n_levels", "bins"), [(N_LEVELS, BINS), *UNEVEN])
+def test_without_noise_the_tables_are_counts(rng, n_levels, bins, n_classes):
+    codes, y = _rows(rng, 200, n_levels), rng.integers(0, n_classes, 200)
+    plan = residual_plan(n_levels, bins, n_classes)
+    query = one_hot_moments(codes, plan, y, n_classes)
+    count, one_way, pairs = plan.contrasts.tables(unpack_one_hot_moments(exact_value(query), plan))
+    assert count.tolist() == np.bincount(y, minlength=n_classes).tolist()
+    for k in range(n_classes):
+        of_levels, of_pairs = counted(codes[y == k], n_levels)
+        np.testing.assert_allclose(one_way[k], of_levels, atol=1e-9)
+        np.testing.assert_allclose(pairs[k], of_pairs, atol=1e-9)
+
+
+def test_nothing_is_paid_inside_a_block(rng):
+    plan = _plan()
+    query = one_hot_moments(_rows(rng, 9), plan, np.zeros(9, dtype=int), N_CLASSES)
+    width = sum(k - 1 for k in N_LEVELS)
+    inside = sum((k - 1) ** 2 for k in N_LEVELS)
     assert query.value.shape == (N_CLASSES, 1 + width + (width**2 - inside) // 2)
+    assert query.value.dtype.kind == "i"
+
+
+def test_noise_of_the_tables_is_that_of_their_parts(rng):
+    """Empirical variance of every entry, and of sums of two-way tables, which are the one-way tables."""
+    plan = residual_plan([3, 5, 2], [0, 5, 0], 1)
+    noise, n = plan.noise_sd(3.0), 4000
+    across = np.triu(np.ones_like(noise.pairs[0]), 1)
+    drawn = noise._replace(
+        count=noise.count * rng.normal(size=n),
+        one_way=noise.one_way * rng.normal(size=(n, noise.one_way.shape[1])),
+        pairs=noise.pairs * across * rng.normal(size=(n, *across.shape)),
+    )
+    drawn = drawn._replace(pairs=drawn.pairs + drawn.pairs.transpose(0, 2, 1))
+    tables, stated = plan.contrasts.tables(drawn), plan.contrasts.table_variances(noise)
+    for found, variance in zip(tables, stated):
+        variance = variance[0]
+        np.testing.assert_allclose(found.var(axis=0), variance, rtol=0.12)
+    np.testing.assert_allclose(tables.pairs[:, :3, 3:8].sum(axis=2), tables.one_way[:, :3], atol=1e-9)
+    np.testing.assert_allclose(tables.pairs[:, 8:, :3].sum(axis=1), tables.one_way[:, :3], atol=1e-9)
+    np.testing.assert_allclose(tables.one_way[:, 3:8].sum(axis=1), tables.count, atol=1e-9)
+
+
+@pytest.mark.parametrize(("n_levels", "bins"), [(N_LEVELS, BINS), *UNEVEN, ([1], [0]), ([7, 1, 12], [0, 1, 3])])
+def test_contrasts_are_orthonormal_and_those_of_bins_have_depths(n_levels, bins):
+    contrasts = Contrasts(n_levels, bins)
+    matrix = contrasts.matrix.toarray() if len(contrasts.norms) else np.zeros((sum(n_levels), 0))
+    assert matrix.shape == (sum(n_levels), sum(n_levels) - len(n_levels))
+    np.testing.assert_allclose(matrix.T @ matrix, np.eye(matrix.shape[1]), atol=1e-12)
+    np.testing.assert_allclose(matrix.sum(axis=0), 0, atol=1e-12)
+    depths = [int(np.ceil(np.log2(k))) + (m > k) if k >= 4 else int(m > 1) for m, k in zip(n_levels, bins)]
+    assert contrasts.n_parts.tolist() == depths
+    whole = matrix * contrasts.norms
+    np.testing.assert_allclose(whole, np.rint(whole), atol=1e-9)
+    assert np.abs(whole).max(initial=1) == pytest.approx(contrasts.largest)
+    with pytest.raises(ValueError, match="bins"):
+        Contrasts([3], [4])
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_sensitivity_holds_whatever_matters_more(rng, relation):
-    levels, importance = N_LEVELS[:3], [1.0, 30.0, 0.2]
-    base, y = _rows(rng, 20)[:, :3], rng.integers(0, N_CLASSES, 20)
+    levels, importance = [4, 3, 8], [1.0, 4.0, 0.5]
+    base, y = _rows(rng, 20, levels), rng.integers(0, N_CLASSES, 20)
     units = [(row, k) for row in ([0, 0, 0], [1, 1, 1], [2, 0, 6], [0, 1, 9]) for k in (0, 2)]
     joined = [(np.vstack([base, row]), np.append(y, k)) for row, k in units]
     pairs = [((base, y), more) for more in joined]
     if relation == "replace_one":
         pairs = [(one, other) for one in joined for other in joined]
-    for share in (0.1, 0.6, 1.0):
-        options = {"one_way_share": share, "importance": importance}
+    for options in ({}, {"kept": 0.03}, {"pairs": False}):
+        plan = residual_plan(levels, [0, 0, 8], N_CLASSES, importance=importance, **options)
         assert_sensitivity(
-            lambda data: one_hot_moments(data[0], levels, data[1], N_CLASSES, **options),  # noqa: B023
+            lambda data: one_hot_moments(data[0], plan, data[1], N_CLASSES),  # noqa: B023
             pairs,
             attained=pairs,
             relation=relation,
         )
 
 
-def test_what_matters_more_gets_less_noise(rng):
-    codes, importance = _rows(rng, 9), [1.0, 8.0, 1.0, 1.0]
-    plain, wanted = one_hot_moments(codes, N_LEVELS), one_hot_moments(codes, N_LEVELS, importance=importance)
-    quieter = wanted.weights / wanted.add_or_remove_one > plain.weights / plain.add_or_remove_one
-    assert quieter[4:6].all()  # levels of the second column
-    assert not quieter[1:4].any()
+def test_what_matters_more_gets_less_noise():
+    plain, wanted = (_plan(importance=importance).noise_sd(1.0) for importance in (None, [1.0, 8.0, 1.0, 1.0]))
+    plain, wanted = (np.sqrt(_plan().contrasts.table_variances(noise).one_way[0]) for noise in (plain, wanted))
+    assert (wanted < plain)[3:5].all()  # levels of the second column
+    assert (wanted > plain)[[0, 1, 2, *range(5, 13)]].all()
     for wrong in ([1.0], [1.0, 0.0, 1.0, 1.0], [1.0, np.nan, 1.0, 1.0]):
         with pytest.raises(ValueError, match="importance"):
-            one_hot_moments(codes, N_LEVELS, importance=wrong)
+            _plan(importance=wrong)
+    for wrong in (0.0, 1.5, np.nan):
+        with pytest.raises(ValueError, match="kept"):
+            _plan(kept=wrong)
+
+
+def test_no_other_weights_give_less_error_at_the_same_cost(rng):
+    """The weights are a minimum: moved at random, at the same sensitivity, the error of the tables rises."""
+    levels = [5, 3, 7, 2]
+    plan = residual_plan(levels, None, 2, kept=1.0)
+
+    def error(inverse):
+        moved = one_hot.ResidualPlan(plan.contrasts, True, True, inverse, 0.0, 0.0)
+        squares = 1 - 1 / np.array(levels)
+        cost = inverse[0] + inverse[1] @ squares + squares @ inverse[2] @ squares / 2
+        noise = moved.noise_sd(cost**0.5)
+        tables = plan.contrasts.table_variances(noise)
+        return len(levels) ** 2 * noise.count[0] + np.sqrt(tables.one_way).sum() + np.sqrt(tables.pairs).sum() / 2
+
+    least = error(plan.inverse)
+    for size in (0.02, 0.3):
+        for _ in range(30):
+            count, one_way, both = (part * np.exp(size * rng.normal(size=np.shape(part))) for part in plan.inverse)
+            both = np.triu(both)
+            assert error((count, one_way, both + both.T)) > least * (1 - 1e-6)
+
+
+def test_measuring_every_part_once_takes_less_noise_than_whole_tables():
+    """At the same sensitivity, against tables of weight (k_i k_j)^(1/3) and one-way tables of a tenth of the budget."""
+    levels = np.array([16, 9, 15, 16, 7, 15, 6, 5, 2, 8, 8])
+    plan = residual_plan(levels, None, 2, kept=1.0)
+    noise = plan.noise_sd(plan.add_or_remove_one)
+    variances = plan.contrasts.table_variances(noise)
+    size = np.outer(np.cbrt(levels), np.cbrt(levels)) ** 2
+    pairs = np.triu_indices(len(levels), 1)
+    before = np.sqrt(size[pairs].sum() / 0.9 / size)
+    starts = plan.contrasts.level_starts[:-1]
+    after = np.sqrt(variances.pairs[0][np.ix_(starts, starts)])
+    assert (np.outer(levels, levels) * (before - 1.1 * after))[pairs].sum() > 0
 
 
 def test_dense_and_sparse_counts_are_equal(rng):
@@ -104,6 +245,26 @@ def test_dense_and_sparse_counts_are_equal(rng):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(one_hot, "_DENSE", dense)
             patch.setattr(one_hot, "_MOST_ENTRIES", entries)
-            counts.append(exact_value(one_hot_moments(codes, N_LEVELS, y, N_CLASSES)))
+            counts.append(exact_value(one_hot_moments(codes, _plan(), y, N_CLASSES)))
     for other in counts[1:]:
         np.testing.assert_array_equal(counts[0], other)
+
+
+def test_sums_of_parts_are_those_of_all_rows_to_the_last_bit(rng):
+    codes, y, plan = _rows(rng, 300), rng.integers(0, N_CLASSES, 300), _plan()
+    sizes = rng.integers(1, 9, 300)
+    for of in (None, sizes):
+        parts = [
+            one_hot_moments(codes[at], plan, y[at], N_CLASSES, unit_sizes=None if of is None else of[at]).value
+            for at in np.array_split(np.arange(300), 7)
+        ]
+        np.testing.assert_array_equal(sum(parts), one_hot_moments(codes, plan, y, N_CLASSES, unit_sizes=of).value)
+
+
+def test_a_plan_of_one_class_is_none_of_several(rng):
+    plan = residual_plan(N_LEVELS, BINS, 1)
+    with pytest.raises(ValueError, match="single class"):
+        one_hot_moments(_rows(rng, 3), plan, np.zeros(3, dtype=int), 2)
+    with pytest.raises(ValueError, match="columns"):
+        one_hot_moments(_rows(rng, 3)[:, :2], plan)
+    assert weighted_change(*(one_hot_moments(_rows(rng, 0), plan) for _ in range(2))) == 0
