@@ -56,7 +56,6 @@ from skdpgen.mechanisms import (
     lattice_rows,
     mixture_sums,
     moments,
-    one_hot_moments,
     second_moments,
     selection_threshold,
 )
@@ -64,8 +63,7 @@ from skdpgen.mechanisms._gaussian import _clip_in_place, _lattice_noise
 from skdpgen.mechanisms._histogram import _count
 from skdpgen.mechanisms._mixture_sums import _difference, _simplex_rows
 from skdpgen.mechanisms._moments import _accumulate, _same_class_difference, _weights
-from skdpgen.mechanisms._one_hot import _weights as one_hot_weights
-from skdpgen.mechanisms._one_hot import table_weights
+from skdpgen.mechanisms._one_hot import ResidualPlan, _largest_norm, _least_product, _rank_one, residual_plan
 from skdpgen.nn import DPNet
 from skdpgen.utils.noise import NoiseGenerator
 
@@ -109,6 +107,13 @@ FIRST = Claim(test_moments.test_first_moments_sensitivity_is_attained_and_not_ex
 SECOND = Claim(test_moments.test_second_moments_sensitivity_is_attained_and_not_exceeded, RO)
 CLASS_FIRST = {r: Claim(class_first_moments_sensitivity_is_attained_and_not_exceeded, r) for r in (AR, RO)}
 ONE_HOT = {r: Claim(test_one_hot.test_one_hot_sensitivity_is_attained_and_not_exceeded, r) for r in (AR, RO)}
+IMPORTANCE = {r: Claim(test_one_hot.test_sensitivity_holds_whatever_matters_more, r) for r in (AR, RO)}
+UNEVEN = [
+    Claim(test_one_hot.test_no_row_exceeds_the_bounds_where_levels_cost_differently, *columns, False, 1)
+    for columns in test_one_hot.UNEVEN[:2]
+]
+ONE_CLASS = Claim(test_one_hot.test_two_rows_of_the_only_class_attain_the_bound_of_a_replaced_one, (2,) * 6, True)
+NEAR = Claim(test_one_hot.test_what_is_added_to_products_of_weights_makes_them_positive)
 ONE_HOT_NOISE = Claim(test_one_hot.test_one_hot_noise_is_at_its_scale, AR)
 
 GRADIENT_NOISE = {
@@ -379,15 +384,46 @@ MUTANTS = [
     (
         "one-hot pairs not paid",
         [ONE_HOT[AR], ONE_HOT[RO]],
-        (table_weights, ("COUNT_SQUARE + $one_way_square + $pair_square", "COUNT_SQUARE + $one_way_square")),
+        (_largest_norm, ("$largest.sum(axis=1) / 2", "0.0")),
     ),
     (
         "one-hot label count not paid",
         [ONE_HOT[AR]],
-        (table_weights, ("COUNT_SQUARE + $one_way_square", "$one_way_square")),
+        (_largest_norm, ("$total = float($count)", "$total = 0.0")),
     ),
-    ("one-hot weights squared", [ONE_HOT[AR]], (one_hot_weights, ("np.sqrt($squares)", "$squares"))),
-    ("one-hot replace_one dropped", [ONE_HOT[RO]], (one_hot_moments, ("2 * $square", "$square"))),
+    ("one-hot weights squared", [ONE_HOT[AR]], (ResidualPlan.weights, ("np.sqrt($squares)", "$squares"))),
+    (
+        "norms of contrasts forgotten",
+        [ONE_HOT[AR], ONE_HOT[RO]],
+        (ResidualPlan.weights, ("[[$count], $one_way[$part] / $norms**2]", "[[$count], $one_way[$part]]")),
+    ),
+    (
+        "one-hot one-way tables not paid",
+        [IMPORTANCE[AR], IMPORTANCE[RO]],
+        (_largest_norm, ("$squares[$here] @ $one_way[$i] + $pairs", "$pairs")),
+    ),
+    ("contrasts paid at their mean level", UNEVEN, (_largest_norm, ("$all.max(initial=0.0)", "$all.mean()"))),
+    (
+        "one-hot replace_one dropped",
+        [ONE_HOT[RO]],
+        (residual_plan, ("$replaced = max($alone, $added, $two)", "$replaced = $added")),
+    ),
+    (
+        "one-hot replace_one of one class",
+        [ONE_HOT[RO]],
+        (residual_plan, ("2 * $added if $classes else 0.0", "0.0")),
+    ),
+    (
+        "rows of one class taken for orthogonal",
+        [ONE_CLASS],
+        (residual_plan, ("2 * ($added - $product)", "2 * $added")),
+    ),
+    (
+        "products of two parts never negative",
+        [ONE_CLASS],
+        (_least_product, ("$linear - $square[:, None] / 2", "$linear")),
+    ),
+    ("what a product of rank one lacks", [NEAR], (_rank_one, ("max(-float($least), 0.0)", "0.0"))),
     (
         "histogram pays for one column",
         [HISTOGRAM[AR]],

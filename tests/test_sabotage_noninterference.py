@@ -347,9 +347,9 @@ def second_moments_about_the_exact_mean(patch):
 
 
 def tables_weighted_by_exact_frequencies(patch):
-    def tables(function, chunk, codec, one_way_share, importance):
+    def tables(function, chunk, codec, plan):
         levels = np.array([len(np.unique(chunk[name])) for name in chunk.columns if name != codec.target], dtype=float)
-        return function(chunk, codec, one_way_share, importance * levels)
+        return function(chunk, codec, _frames.plan_tables(codec, 0.5, levels))
 
     _wrap(patch, _frames, "_tables", tables)
     patch.setattr(_frame_model.Scores, "of_codec", classmethod(lambda cls, *a: None))

@@ -11,7 +11,7 @@ from _sabotage import Claim, assert_caught, mutant_ids
 
 from skdpgen.data import frames, units
 from skdpgen.generators import units as generated
-from skdpgen.mechanisms import unit_pairs, unit_tables
+from skdpgen.mechanisms import residual_plan, unit_pairs, unit_tables
 from skdpgen.synthesizers._synthetic_units import release_pairs, release_units
 from skdpgen.tabular import _construction as construction
 
@@ -39,19 +39,19 @@ CONSTRUCTED = Claim(synthetic.test_columns_that_constraints_construct_from_one_a
 MADE = Claim(synthetic.test_a_column_of_units_is_not_constructed_from_one_of_the_rows)
 
 _FIRST = "return ($first[$order], $sizes[$order])"
-_MADE = "replace($tables, unit='unit', replace_one=$replaced)"
+_MADE = "replace($tables, unit='unit')"
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
     (
         "units counted twice",
         [BOUND[AR], BOUND[RO]],
-        (unit_tables, (_MADE, "replace($tables, unit='unit', replace_one=$replaced, value=2 * $tables.value)")),
+        (unit_tables, (_MADE, "replace($tables, unit='unit', value=$tables.value * 2)")),
     ),
     (
         "a replaced unit at the bound of one that joins",
         [BOUND[RO]],
-        (unit_tables, (_MADE, "replace($tables, unit='unit', replace_one=$tables.add_or_remove_one)")),
+        (residual_plan, ("$replaced = max($alone, $added, $two)", "$replaced = $added")),
     ),
     ("tables of units as those of rows", [BOUND[AR], BOUND[RO]], (unit_tables, (_MADE, "$tables"))),
     (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,7 +56,7 @@ class ResidualPlan:
     add_or_remove_one: float
     replace_one: float
 
-    @functools.cached_property
+    @property
     def weights(self):
         """Weight of every entry of the query, contrasts in whole numbers."""
         part, norms = self._parts, self.contrasts.norms

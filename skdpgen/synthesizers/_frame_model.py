@@ -191,7 +191,7 @@ def fit_frame_model(rows, model, fit):
     else:
         released = unpack_moments(packed, scores.matrix.shape[1], scores.l2_bound)
         latent_model = fit_scores(released, scale, scores, fit.stream, **_options(codec, model))
-    _warn_of_what_is_lost(codec, latent_model, pairs=scores is not None or plan.pairs)
+    _warn_of_what_is_lost(codec, latent_model, pairs=scores is not None or np.isfinite(seen))
     row_count = fit.sample_size(rows, latent_model.class_counts.sum())
     units = None if model.units is None else release_units(rows, codec, model.units, fit)
     fitted = FrameModel(codec, latent_model, row_count, units=units)

@@ -15,7 +15,7 @@ from skdpgen.utils.noise import make_noise_generator
 N_LEVELS, BINS = [3, 2, 8, 1], [0, 0, 8, 0]
 N_CLASSES = 3
 # Columns of other numbers of bins, and of bins with a level for missing values.
-UNEVEN = [([6, 9, 2, 5], [6, 8, 0, 4]), ([17, 4, 15], [16, 0, 15]), ([33, 2], [32, 2])]
+UNEVEN = [((6, 9, 2, 5), (6, 8, 0, 4)), ((17, 4, 15), (16, 0, 15)), ((33, 2), (32, 2))]
 
 
 def _rows(rng, n, n_levels=N_LEVELS):
@@ -79,7 +79,7 @@ def test_no_row_exceeds_the_bounds_where_levels_cost_differently(rng, n_levels, 
     assert np.sqrt(square.max()) <= plan.replace_one * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("n_levels", [[2] * 6, [2] * 3, [2, 3, 2, 4], [4, 4, 4]])
+@pytest.mark.parametrize("n_levels", [(2,) * 6, (2,) * 3, (2, 3, 2, 4), (4, 4, 4)])
 @pytest.mark.parametrize("pairs", [True, False])
 def test_two_rows_of_the_only_class_attain_the_bound_of_a_replaced_one(n_levels, pairs):
     """All pairs of rows: some of few levels are further apart than two orthogonal ones."""
@@ -88,6 +88,19 @@ def test_two_rows_of_the_only_class_attain_the_bound_of_a_replaced_one(n_levels,
     furthest = max(np.linalg.norm(vectors - one, axis=1).max() for one in vectors)
     assert 0.95 * plan.replace_one < furthest <= plan.replace_one * (1 + 1e-9)
     assert furthest > 0.999 * plan.replace_one or len(set(n_levels)) > 1
+
+
+def test_what_is_added_to_products_of_weights_makes_them_positive(rng):
+    """V + D - w w' has no negative eigenvalue, however far V is from a product of numbers of its parts."""
+    for n, n_parts in ((7, 1), (5, 3)):
+        weights = rng.exponential(size=(n, n_parts, n, n_parts)) ** 3
+        weights[np.arange(n), :, np.arange(n)] = 0.0
+        both = weights.reshape(n * n_parts, -1)
+        both = both + both.T
+        v, added = one_hot._rank_one(both, n_parts)
+        assert np.linalg.eigvalsh(both + added - np.outer(v, v))[0] > -1e-9 * both.max()
+        outside = np.kron(1 - np.eye(n), np.ones((n_parts, n_parts)))
+        assert not (added * outside).any()
 
 
 def test_rows_of_one_class_may_be_further_apart_than_rows_of_two():

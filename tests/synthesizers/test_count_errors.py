@@ -14,7 +14,8 @@ from scipy import stats
 from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, Schema
 from skdpgen.accounting import BudgetPlan
 from skdpgen.data.frame_codec import FrameCodec
-from skdpgen.generators.product_mixture import _combined_counts, consistent_marginals
+from skdpgen.data.frames import plan_tables
+from skdpgen.generators.product_mixture import consistent_marginals
 from skdpgen.mechanisms import exact_value, one_hot_moments, unpack_one_hot_moments
 from skdpgen.synthesizers._count_errors import count_errors, smallest_kept
 from skdpgen.tabular import Categorical, Numeric, TableEncoder, bins_from_histogram
@@ -80,15 +81,16 @@ def test_counts_of_fits_have_the_errors_that_a_plan_states(neighboring):
     plan = BudgetPlan.of(synth.plan(frame), n_rows)
     exact, errors = None, {"one_way": [], "two_way": [], "class": []}
     for _ in range(n_fits):
-        codec, released, sd = _released_tables(synth, frame, schema)
+        codec, released, sd, plan_ = _released_tables(synth, frame, schema)
+        contrasts = plan_.contrasts
         if exact is None:
             codes, classes = codec.codes(frame)
-            counted = one_hot_moments(codes, codec.n_levels, classes, 2)
-            exact = unpack_one_hot_moments(exact_value(counted), codec.n_levels)
-        counts = consistent_marginals(released, sd, codec.n_levels)[0]
-        raw = _combined_counts(released, sd, codec.n_levels)[0]
-        errors["one_way"].append((raw - exact.one_way).sum(axis=0)[:5])
-        errors["two_way"].append((released.pairs - exact.pairs).sum(axis=0)[:5, 5:9].ravel())
+            counted = one_hot_moments(codes, plan_, classes, 2)
+            exact = contrasts.tables(unpack_one_hot_moments(exact_value(counted), plan_))
+        counts = consistent_marginals(released, sd, contrasts)[0]
+        tables = contrasts.tables(released)
+        errors["one_way"].append((tables.one_way - exact.one_way).sum(axis=0)[:5])
+        errors["two_way"].append((tables.pairs - exact.pairs).sum(axis=0)[:5, 5:9].ravel())
         errors["class"].append(counts - exact.count)
     of_table = count_errors(codec, synth.plan(frame).noise_multipliers, neighboring, n_rows, np.ones(4))
     for found, stated in (
@@ -121,9 +123,8 @@ def _released_tables(synth, frame, schema):
     (cells, cells_sd), (tables, sd) = seen
     binnings = bins_from_histogram(cells, schema, float(np.max(cells_sd)), 16)
     codec = FrameCodec(TableEncoder(schema, binnings=binnings).fit(), "y")
-    return codec, *(
-        unpack_one_hot_moments(np.broadcast_to(part, tables.shape), codec.n_levels) for part in (tables, sd)
-    )
+    plan = plan_tables(codec, 0.1, np.ones(len(codec.n_levels)))
+    return codec, unpack_one_hot_moments(tables, plan), plan.noise_sd(np.ravel(sd)[0] * plan.weights[0]), plan
 
 
 def _assert_standard_deviation(errors, stated):
@@ -137,14 +138,15 @@ def test_the_closed_forms_are_those_of_the_estimates_that_a_model_is_made_of():
     codec = FrameCodec(TableEncoder(schema, n_bins=7).fit(), "y")
     importance = np.array([1.0, 3.0, 0.2, 1.0])
     noise, n_rows = {"moments": 1.7}, 10**6
-    for pairs, share in ((True, 0.1), (False, 1.0)):
-        query = one_hot_moments(np.zeros((0, 4), dtype=int), codec.n_levels, one_way_share=share, importance=importance)
-        packed = 1.7 * query.sensitivity("replace_one") / np.asarray(query.weights)[None]
-        sd = unpack_one_hot_moments(packed, codec.n_levels)
+    for pairs in (True, False):
+        plan = plan_tables(codec, 0.0 if pairs else np.inf, importance)
+        query = one_hot_moments(np.zeros((0, 4), dtype=int), plan, np.zeros(0, dtype=int), 2)
+        sd = plan.noise_sd(1.7 * query.sensitivity("replace_one"))
         stated = count_errors(codec, noise, "replace_one", n_rows, importance, pairs=pairs)
-        precision = _combined_counts(sd, sd, codec.n_levels)[1]
-        first = np.concatenate([[0], np.cumsum(codec.n_levels)[:-1]])
-        np.testing.assert_allclose(stated.one_way, (2 / precision[first]) ** 0.5, rtol=1e-12)
+        variances = plan.contrasts.table_variances(sd)
+        of_levels = np.split(variances.one_way[0], np.cumsum(codec.n_levels)[:-1])
+        np.testing.assert_allclose(stated.one_way, [(2 * part.mean()) ** 0.5 for part in of_levels], rtol=1e-12)
+        assert stated.of_class == pytest.approx(sd.count[0])
         assert np.isnan(stated.two_way).all() != pairs
 
 

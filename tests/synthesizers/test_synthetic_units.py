@@ -21,7 +21,7 @@ from skdpgen.data.units import UnitSource
 from skdpgen.exceptions import InvalidInputError, SchemaError
 from skdpgen.generators.product_mixture import TableModel, fit_tables
 from skdpgen.generators.units import UnitModel, _Points, _without_hidden
-from skdpgen.mechanisms import Residuals, size_starts, unit_plan, unit_tables, unpack_one_hot_moments
+from skdpgen.mechanisms import Residuals, exact_value, size_starts, unit_plan, unit_tables, unpack_one_hot_moments
 from skdpgen.mechanisms._contrasts import Contrasts
 from skdpgen.tabular import Boolean, Categorical, Identifier, Numeric
 
