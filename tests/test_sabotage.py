@@ -109,7 +109,7 @@ CLASS_FIRST = {r: Claim(class_first_moments_sensitivity_is_attained_and_not_exce
 ONE_HOT = {r: Claim(test_one_hot.test_one_hot_sensitivity_is_attained_and_not_exceeded, r) for r in (AR, RO)}
 IMPORTANCE = {r: Claim(test_one_hot.test_sensitivity_holds_whatever_matters_more, r) for r in (AR, RO)}
 UNEVEN = [
-    Claim(test_one_hot.test_no_row_exceeds_the_bounds_where_levels_cost_differently, *columns, False, 1)
+    Claim(test_one_hot.test_no_row_exceeds_the_bounds_where_levels_cost_differently, *columns, True, 2)
     for columns in test_one_hot.UNEVEN[:2]
 ]
 ONE_CLASS = Claim(test_one_hot.test_two_rows_of_the_only_class_attain_the_bound_of_a_replaced_one, (2,) * 6, True)
@@ -402,7 +402,11 @@ MUTANTS = [
         [IMPORTANCE[AR], IMPORTANCE[RO]],
         (_largest_norm, ("$squares[$here] @ $one_way[$i] + $pairs", "$pairs")),
     ),
-    ("contrasts paid at their mean level", UNEVEN, (_largest_norm, ("$all.max(initial=0.0)", "$all.mean()"))),
+    (
+        "pairs of contrasts paid at their mean level",
+        UNEVEN,
+        (_largest_norm, ("$table.max(axis=2)", "$table.mean(axis=2)")),
+    ),
     (
         "one-hot replace_one dropped",
         [ONE_HOT[RO]],

@@ -263,12 +263,12 @@ def _sizes_of_other_units(patch):
     patch.setattr(units, "_first_of_each", other)
 
 
-def _tables_of_units_with_the_bound_of_one_table(patch):
+def _tables_of_units_with_half_their_bound(patch):
     shipped = frames.unit_tables
 
     def smaller(*arguments):
         found = shipped(*arguments)
-        object.__setattr__(found, "add_or_remove_one", 1.0)
+        object.__setattr__(found, "add_or_remove_one", found.add_or_remove_one / 2)
         return found
 
     patch.setattr(frames, "unit_tables", smaller)
@@ -306,7 +306,7 @@ SABOTAGE = [
     (_frames_counted_without_weights, "moments of a table", "units"),
     (_units_counted_once_for_each_row, "tables of units", "rows"),
     (_sizes_of_other_units, "tables of units", "units"),
-    (_tables_of_units_with_the_bound_of_one_table, "tables of units", "units"),
+    (_tables_of_units_with_half_their_bound, "tables of units", "units"),
     (_rows_sampled_and_clipped_one_by_one, "P3GM that refines a table", "rows"),
     (_the_exact_number_of_units_as_denominator, "P3GM that refines a table", "units"),
     (_the_exact_number_of_units_as_denominator, "DP-VAE of a table", "units"),
