@@ -61,20 +61,19 @@ _MOST_BYTES = 2 << 30
 # Copies of the two-way tables that a fit holds at its peak: of all classes together, and of each class (measured at
 # 1,000 to 2,500 levels and 1 to 12 classes, Linux, numpy 2).
 _COPIES_OF_ALL, _COPIES_OF_CLASSES = 8.0, 3.5
-# Importance of a column. The noise of tables differs by the cube root of the ratio of their importance; outside this
-# interval one table would have no noise and another nothing else.
+# Importance of a column. The noise of tables differs by about the cube root of the ratio of their importance; outside
+# this interval one table would have no noise and another nothing else.
 _IMPORTANCE = Interval(Real, 1e-6, 1e6, closed="both")
 # Noise of a one-way count over the rows of an average level of a class; above it, scores replace tables.
 _ROUGH = 0.3
-# Smallest visible correlation from which two-way tables get less than their part, and from which they get nothing
+# Smallest visible correlation from which two-way tables are drawn towards independence, and from which there are none
 # (2,000 rows of Adult have .6 at epsilon 1, 1,000 rows 1.2: there a model without them is better by .03 AUROC).
 SEEN, _LEAST_SEEN = 0.4, 0.8
 # Columns above which scores show more than tables that the noise nearly hides.
 _MANY_COLUMNS = 40
 # Share of the noise of interactions that counts when the budget is divided: a fit averages over them, and all the more
 # where they are drawn towards independence.
-_MOST_BINS = True
-_KEPT, _KEPT_SHRUNK = 0.1, 0.03
+_KEPT, _KEPT_SHRUNK = 0.1, 0.02
 # Columns beside the target up to which the interactions of all triples are released: 2,024 triples.
 _MOST_COLUMNS = 24
 # Cells of a column of few integers: its bins are learned where those of other columns are not.
@@ -570,7 +569,8 @@ def plan_bins(n_rows, n_blocks, n_classes, noise_multiplier, *, weakest=0.25, mo
     class of n rows. That of the noise is ``2 sd sqrt(k)`` with sd = noise_multiplier * sqrt(number of pairs). k is the
     largest number at which rho = `weakest` still exceeds the noise. Where only larger correlations do, from .4 on,
     two-way tables are drawn towards independence by their noise (see `fit_tables`). Where ever fewer of them would show
-    anything, they are not released.
+    anything, they are not released, and there are k bins. Otherwise there are as many as there may be: fine differences
+    of two-way tables have a small part of the budget (see `residual_plan`), and coarse ones are not the noisier for it.
 
     Returns
     -------
@@ -581,8 +581,9 @@ def plan_bins(n_rows, n_blocks, n_classes, noise_multiplier, *, weakest=0.25, mo
     ratio = correlation_over_noise(n_rows, n_blocks, n_classes, noise_multiplier)
     n_bins = int(np.clip(round((weakest * ratio) ** (2 / 3)), least, most))
     seen = n_bins**1.5 / ratio
-    few = seen <= _LEAST_SEEN and n_blocks <= _MANY_COLUMNS
-    return (most if _MOST_BINS and (seen <= SEEN or few) else n_bins), float(seen) if seen <= SEEN or few else np.inf
+    if seen <= SEEN or (seen <= _LEAST_SEEN and n_blocks <= _MANY_COLUMNS):
+        return most, float(seen)
+    return n_bins, np.inf
 
 
 def plan_tables(codec, seen, importance):
