@@ -248,7 +248,8 @@ def residual_plan(n_levels, bins=None, n_classes=1, *, pairs=True, importance=No
     contrasts, classes = Contrasts(n_levels, np.zeros_like(n_levels) if bins is None else bins), n_classes > 1
     pairs = bool(pairs and np.count_nonzero(contrasts.n_parts) > 1)
     blocks = _Blocks(contrasts)
-    inverse = _best_weights(blocks, classes, pairs, importance, kept)
+    relative = importance / np.exp(np.mean(np.log(importance))) if len(importance) else importance
+    inverse = _best_weights(blocks, classes, pairs, relative, kept)
     added = _largest_norm(blocks, inverse)
     alone = 2 * (added - _least_product(blocks, inverse))
     # at least as far as from a row that counts nowhere
@@ -387,7 +388,7 @@ def _least_product(blocks, inverse):
     """Lower bound of the product of two rows of one class: see `residual_plan`."""
     count, one_way, both = inverse
     n, n_parts = one_way.shape
-    v, added = _rank_one(both.reshape(n * n_parts, -1), n_parts)
+    v, added = _rank_one(both.reshape(n * n_parts, n * n_parts), n_parts)
     slopes = np.linspace(-1.0, 1.0, _SLOPES) * v.sum()
     total = count - slopes**2 / 2
     for i, matrix in enumerate(blocks.contrasts.matrices):
