@@ -11,7 +11,7 @@ from scipy import sparse
 
 __all__ = ["Contrasts", "OneHotMoments", "Residuals"]
 
-# Ordered levels from which coarse differences are told from fine ones.
+# Ordered levels from which coarse differences have other noise than fine ones.
 _FEWEST_ORDERED = 4
 
 
@@ -165,7 +165,7 @@ def _splits(n_levels, n_ordered):
     if n_ordered < _FEWEST_ORDERED:
         return _halves(0, n_levels, lambda depth: 0)
     found = _halves(0, n_ordered, lambda depth: depth)
-    if n_ordered < n_levels:  # missing values, and the like: a part of their own
+    if n_ordered < n_levels:  # missing values, and the like: a separate part
         beside = 1 + max(part for *_, part in found)
         found += [(0, n_ordered, n_levels, beside), *_halves(n_ordered, n_levels, lambda depth: beside)]
     return found

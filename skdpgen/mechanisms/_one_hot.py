@@ -15,7 +15,7 @@ __all__ = ["ResidualPlan", "by_weight", "one_hot_moments", "residual_plan", "unp
 
 # Steps of the lattice are added up in int64.
 _MOST_STEPS = 1 << 62
-# Lattice of whole rows: noise of less than a row is still told from none.
+# Lattice of whole rows: fine enough for noise of less than a row.
 _ROW_LATTICE = 2.0**-10
 # Levels per column below which a dense product of the encoded rows is faster than a sparse one.
 _DENSE = 20
