@@ -225,7 +225,7 @@ def fit_tables(
         released = released._replace(pairs=_shrunk_pairs(released, noise_sd, contrasts, counts, marginals))
     prior = _gaussian_prior(contrasts.tables(released), counts, marginals, n_components, n_levels, absent)
     if released.pairs is None or len(n_levels) < 2:
-        restarts = [_one_point_a_class(marginals, prior.class_means)]
+        restarts = [_one_point_a_class(marginals, prior.class_means, counts)]
         _silence(restarts, absent)
     else:
         size = int(np.clip(_ALL_POINTS // len(counts), _FEWEST_POINTS, _MOST_POINTS))
@@ -319,11 +319,13 @@ def _mixtures(restart, n_levels):
     return [block_softmax(z @ weight + bias, _offsets(n_levels), block_of_level(n_levels)) for z in points]
 
 
-def _one_point_a_class(marginals, class_means):
+def _one_point_a_class(marginals, class_means, counts):
     """One support point a class, and the decoder that gives the marginals of the class there."""
     log_p = np.log(np.maximum(marginals, 1e-9))
     affine = np.column_stack([class_means, np.ones(len(class_means))])
-    solution = np.linalg.lstsq(affine, log_p, rcond=None)[0]
+    # where the latents are too few for all classes, those that the noise hides give way
+    weight = np.where(counts > 0, 1.0, 1e-6)[:, None]
+    solution = np.linalg.lstsq(weight * affine, weight * log_p, rcond=None)[0]
     return class_means[:, None, :], solution[:-1], solution[-1]
 
 
