@@ -314,13 +314,16 @@ class FrameRows:
         """Return the one release of the moments."""
         return [Phase("moments", share)]
 
-    def learn(self, noise_multipliers, extra_delta, rng, neighboring, *, scores=False):
+    def learn(self, noise_multipliers, extra_delta, rng, neighboring, *, tables=False, scores=False):
         """Release what was not declared, and the bins of numeric columns.
 
         Parameters
         ----------
         noise_multipliers, extra_delta, rng, neighboring
             As they were charged.
+        tables : bool, default=False
+            Whether tables are released. Two-way tables have the most bins: their fine differences get a small part of
+            the budget (see `residual_plan`), and coarse ones are not noisier for it.
         scores : bool, default=False
             Whether the model may be one of scores where the noise hides two-way tables. More bins then cost nothing.
 
@@ -354,6 +357,8 @@ class FrameRows:
         # a model without tables has the most bins; noise relative to a row, of which a unit may have several
         noise_of_tables = noise_multipliers.get("moments", 0.0) * (1 if self.unit is None else self.unit.weight)
         n_bins, seen = plan_bins(row_count, n_blocks, classes, noise_of_tables, most=self.most_bins)
+        if tables and np.isfinite(seen):
+            n_bins = self.most_bins
         binnings = bins_from_histogram(noisy, schema, sd, n_bins) if numbers else None
         if scores and np.isinf(seen):
             learned = not numbers or _learned(binnings)
@@ -569,8 +574,7 @@ def plan_bins(n_rows, n_blocks, n_classes, noise_multiplier, *, weakest=0.25, mo
     class of n rows. That of the noise is ``2 sd sqrt(k)`` with sd = noise_multiplier * sqrt(number of pairs). k is the
     largest number at which rho = `weakest` still exceeds the noise. Where only larger correlations do, from .4 on,
     two-way tables are drawn towards independence by their noise (see `fit_tables`). Where ever fewer of them would show
-    anything, they are not released, and there are k bins. Otherwise there are as many as there may be: fine differences
-    of two-way tables have a small part of the budget (see `residual_plan`), and coarse ones are not the noisier for it.
+    anything, they are not released.
 
     Returns
     -------
@@ -582,7 +586,7 @@ def plan_bins(n_rows, n_blocks, n_classes, noise_multiplier, *, weakest=0.25, mo
     n_bins = int(np.clip(round((weakest * ratio) ** (2 / 3)), least, most))
     seen = n_bins**1.5 / ratio
     if seen <= SEEN or (seen <= _LEAST_SEEN and n_blocks <= _MANY_COLUMNS):
-        return most, float(seen)
+        return n_bins, float(seen)
     return n_bins, np.inf
 
 

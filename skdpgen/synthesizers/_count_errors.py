@@ -293,6 +293,8 @@ class PlannedTable:
         numbers = sum(not isinstance(column, Categorical | Boolean) for column in columns)
         moments = noise.get("moments", 0.0) * _weight(neighboring)
         n_bins, seen = plan_bins(n_rows, n_blocks, classes, moments, most=self.most_bins)
+        if np.isfinite(seen):
+            n_bins = self.most_bins
         as_scores = False
         if self.tables and np.isinf(seen):
             grids = [len(fine_grid(c)) - 1 for c in columns if not isinstance(c, Categorical | Boolean)]

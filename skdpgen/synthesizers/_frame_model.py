@@ -171,7 +171,8 @@ def fit_frame_model(rows, model, fit):
         Without the mixture and the network of P3GM.
     """
     noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
-    codec, seen = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, scores=model.moments_alone)
+    options = {"tables": True, "scores": model.moments_alone}
+    codec, seen = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, **options)
     scores = Scores.of_codec(codec, rows.importance_of(codec)) if seen is None else None
     plan = plan_tables(codec, seen, rows.importance_of(codec)) if scores is None else None
     tables = rows.moments(codec, plan) if scores is None else rows.score_moments(codec, scores)
