@@ -208,6 +208,8 @@ def test_what_matters_more_gets_less_noise():
     plain, wanted = (np.sqrt(_plan().contrasts.table_variances(noise).one_way[0]) for noise in (plain, wanted))
     assert (wanted < plain)[3:5].all()  # levels of the second column
     assert (wanted > plain)[[0, 1, 2, *range(5, 13)]].all()
+    alike, scaled = (_plan(importance=np.full(4, size)) for size in (1.0, 1e6))
+    np.testing.assert_allclose(alike.weights, scaled.weights, rtol=1e-9)  # only ratios count
     for wrong in ([1.0], [1.0, 0.0, 1.0, 1.0], [1.0, np.nan, 1.0, 1.0]):
         with pytest.raises(ValueError, match="importance"):
             _plan(importance=wrong)
