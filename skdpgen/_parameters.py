@@ -217,7 +217,8 @@ class ImageFeatures(ParameterObject):
 class DPSGD(ParameterObject):
     """The training of a network by DP-SGD, for the parameter `training` of the synthesizers that have one.
 
-    None stands for the default of the synthesizer. A synthesizer refuses what has no meaning for it.
+    None stands for the default of the synthesizer. A synthesizer refuses what has no meaning for it. Two synthesizers
+    that are given one object share it: ``set_params(training__steps=...)`` of one changes it for both.
 
     Parameters
     ----------
@@ -529,7 +530,9 @@ def grouped_parameters(owner, flat):
     if kind is not None and "training" not in found:
         names = [name for name in kind._get_param_names() if name in found and name not in owner._get_param_names()]
         training = {name: found.pop(name) for name in names}
-        if any(value != owner._training_defaults.get(name) for name, value in training.items()):
+        usual = owner._training_defaults
+        training = {name: value for name, value in training.items() if value != usual.get(name)}
+        if training:
             found["training"] = kind(**training)
     if object_of(owner, "divergence") is not None:
         term = {name: found.pop(name, None) for name in _TERM_DEFAULTS}

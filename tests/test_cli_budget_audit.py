@@ -136,7 +136,7 @@ def test_an_audit_at_epsilon_one_takes_seconds_and_finds_half_the_noise(capsys):
 def test_what_is_learned_is_audited_too(capsys):
     assert main(["audit", "MomentSynthesizer", "--learned", "--fits", "4", "--epsilon", "1", "--json"]) == 0
     details = json.loads(capsys.readouterr().out)["details"]
-    assert details["mu_added"] == pytest.approx(details["mu_claimed"], rel=1e-3)
+    assert 0.98 < details["mu_added"] / details["mu_claimed"] <= 1 + 1e-6
 
 
 @pytest.mark.parametrize("groups", [[], ["--set", "n_groups=500", "--set", "group_bound=0.01"]])

@@ -245,8 +245,25 @@ def test_modules_of_the_caller_in_a_training_or_a_divergence_stand_on_the_card()
     def divergence(latents, drawn):
         return (latents.mean() - drawn.mean()) ** 2
 
-    for own in (divergence, GroupDivergence(divergence)):
+    class Named:
+        kind = "mmd"
+
+        def __call__(self, latents, drawn):
+            return divergence(latents, drawn)
+
+    for own in (divergence, GroupDivergence(divergence), Named(), GroupDivergence(Named())):
         assert "divergence" in assumed(PriVAESynthesizer(bounds=(0, 1), divergence=own, training=DPSGD(2, 0.2)))
+
+
+def test_a_default_that_is_given_is_not_taken_for_none():
+    twice = DPVAESynthesizer(bounds=(0, 1), neighboring="replace_one", training=DPSGD(500, epochs=1))
+    with pytest.raises(ValueError, match="steps and epochs set the same thing"):
+        twice.plan(X)
+    with pytest.raises(ValueError, match="sets steps"):
+        DPCGANSynthesizer(bounds=(0, 1), preset="paper/mnist", training=DPSGD(3000)).plan(X)
+    by_epochs = DPVAESynthesizer(5.0, bounds=(0, 1), neighboring="replace_one", training=DPSGD(epochs=1, batch_size=30))
+    held = by_epochs.fit(X).card_["model"]["parameters"]["training"]
+    assert (held["epochs"], held["steps"]) == (1, None)
 
 
 def test_constructors_stay_small():

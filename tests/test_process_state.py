@@ -43,6 +43,9 @@ _REASONS = {
         "accounting/_renyi.py: cache stopping_probability",
         "accounting/_subset_sampling.py: cache subset_rdp",
     ],
+    "parameters of a class that takes none": [
+        "synthesizers/_base.py: container _training_defaults",
+    ],
     "versions of software, and names of time zones": [
         "accounting/_card.py: cache _installed",
         "tabular/_columns.py: cache of available_timezones",

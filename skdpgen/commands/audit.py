@@ -199,6 +199,8 @@ def _short_training(model, given):
     """The training of an audited network: as was asked for, and otherwise short."""
     from .._parameters import object_of
 
+    if not isinstance(given, dict):
+        raise ValueError("--set training= sets nothing by itself: give --set training__steps=100 and the like")
     defaults = model._training_defaults  # a model without a warm start by default has none here
     short = {key: value for key, value in TRAINING.items() if defaults.get(key, 0) != 0}
     return object_of(model, "training")(**{**short, **given})

@@ -15,6 +15,7 @@ from ..accounting import Phase
 from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
 from ..mechanisms import (
     add_gaussian,
+    bytes_of_plan,
     histogram,
     one_hot_moments,
     residual_plan,
@@ -722,6 +723,7 @@ def _room(schema, targets):
     # of the declared levels: learned categories may be fewer
     levels = sum(size for name, size in known.items() if name not in targets)
     needed, memory = 8 * levels**2 * (_COPIES_OF_ALL + _COPIES_OF_CLASSES * classes), physical_memory()
+    needed = max(needed, bytes_of_plan(len(sizes)))
     needed = max(needed, bytes_of_profiles([declared[name] for name in grouped], len(schema)))
     if memory is not None and needed > memory:
         raise InvalidInputError(

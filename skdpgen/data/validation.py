@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from .._parameters import ParameterObject, unit_columns
+from .._parameters import GroupDivergence, ParameterObject, unit_columns
 from ..accounting._facts import table_columns
 from ..exceptions import InvalidInputError
 from ..tabular import Numeric
@@ -178,14 +178,15 @@ def public_assumptions(estimator, rows):
     objects = {
         "net": getattr(getattr(estimator, "training", estimator), "net", None),
         "prior": getattr(estimator, "prior", None),
-        "divergence": getattr(divergence, "kind", divergence),
+        "divergence": divergence.kind if isinstance(divergence, GroupDivergence) else divergence,
     }
     declared += [
         f"{name}: an object of the caller's, taken for public"
         for name, value in objects.items()
         if not isinstance(value, str | ParameterObject | None)
     ]
-    if not isinstance(getattr(estimator, "architecture", ""), str):
+    architecture = getattr(estimator, "architecture", "")
+    if not all(isinstance(part, str) for part in ([architecture] if isinstance(architecture, str) else architecture)):
         declared.append("architecture: modules of the caller's, taken for public")
     kinds = "names, order and kinds (dtypes) of the columns" if isinstance(rows, FrameRows) else "number of columns"
     return [*declared, kinds, *rows.public_assumptions]

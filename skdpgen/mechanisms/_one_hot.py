@@ -11,7 +11,7 @@ from .._types import BoundedSum
 from ._contrasts import Contrasts, Residuals
 from ._histogram import LATTICE, row_weights
 
-__all__ = ["ResidualPlan", "by_weight", "one_hot_moments", "residual_plan", "unpack_one_hot_moments"]
+__all__ = ["ResidualPlan", "by_weight", "bytes_of_plan", "one_hot_moments", "residual_plan", "unpack_one_hot_moments"]
 
 # Steps of the lattice are added up in int64.
 _MOST_STEPS = 1 << 62
@@ -24,6 +24,11 @@ _EXACT_ROWS = 1 << 20
 _MOST_ENTRIES = 1 << 24
 # Rounds of the search for the weights, and the change at which it ends.
 _ROUNDS, _SETTLED = 100, 1e-6
+# Parts of all columns together from which ordered levels are taken for categories, which have one part: time and memory
+# of the search grow with the square.
+_MOST_PARTS = 2_000
+# Parts of 16 bins and missing values; matrices of all parts that are held at a time.
+_PARTS_OF_BINS, _COPIES = 5, 12
 # Slopes of tangents that are tried for the product of two rows.
 _SLOPES = 101
 # Numbers of ordered levels to which a two-way table is reduced in the error that is minimised, beside the table itself.
@@ -246,6 +251,8 @@ def residual_plan(n_levels, bins=None, n_classes=1, *, pairs=True, importance=No
     if not 0 < kept <= 1:
         raise ValueError(f"kept must be in (0, 1]; got {kept!r}")
     contrasts, classes = Contrasts(n_levels, np.zeros_like(n_levels) if bins is None else bins), n_classes > 1
+    if len(n_levels) * contrasts.n_parts.max(initial=1) > _MOST_PARTS:
+        contrasts = Contrasts(n_levels, np.zeros_like(n_levels))
     pairs = bool(pairs and np.count_nonzero(contrasts.n_parts) > 1)
     blocks = _Blocks(contrasts)
     relative = importance / np.exp(np.mean(np.log(importance))) if len(importance) else importance
@@ -255,6 +262,12 @@ def residual_plan(n_levels, bins=None, n_classes=1, *, pairs=True, importance=No
     # at least as far as from a row that counts nowhere
     replaced = max(alone, added, 2 * added if classes else 0.0)
     return ResidualPlan(contrasts, pairs, classes, blocks.flat(inverse), added**0.5, replaced**0.5)
+
+
+def bytes_of_plan(n_columns):
+    """Memory that `residual_plan` takes for so many columns, at most, of 16 bins and missing values."""
+    parts = max(n_columns, min(_PARTS_OF_BINS * n_columns, _MOST_PARTS))
+    return 8 * _COPIES * parts**2
 
 
 class _Blocks:

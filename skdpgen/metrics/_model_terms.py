@@ -114,10 +114,10 @@ def elbo_terms(X, encode, log_likelihood, prior=None, *, n_monte_carlo=16, rando
     --------
     >>> import numpy as np
     >>> import torch
-    >>> from skdpgen import DPVAESynthesizer
+    >>> from skdpgen import DPSGD, DPVAESynthesizer
     >>> from skdpgen.metrics import elbo_terms
     >>> X = np.tanh(np.random.default_rng(0).normal(size=(200, 2)))
-    >>> vae = DPVAESynthesizer(10.0, bounds=(-1, 1), n_components=2, steps=20, random_state=0).fit(X)
+    >>> vae = DPVAESynthesizer(10.0, bounds=(-1, 1), n_components=2, training=DPSGD(20), random_state=0).fit(X)
     >>> net = vae.model_.module.requires_grad_(False)
     >>> def encode(rows):
     ...     return [part.numpy() for part in net.encode(torch.tensor(rows, dtype=torch.float32))]

@@ -151,16 +151,20 @@ class BaseSynthesizer(PrivateEstimator):
         return self._calibrate(accountant, phases, learns_names=rows.learns_classes)
 
     def _card_parameters(self):
-        """Constructor parameters; what `training` leaves open is stated too, where it is fixed before the fit."""
+        """Constructor parameters; what `training` leaves open is stated too, where nothing else sets it."""
         parameters, names = self.get_params(deep=False), self._training_defaults
-        if names.get("steps") is not None:
-            flat = flat_parameters(self)
+        flat = flat_parameters(self)
+        elsewhere = ["preset", *(("batch_size", "epochs") if "epochs" in names else ())]
+        if names.get("steps") is not None and all(flat.get(name) is None for name in elsewhere):
             parameters["training"] = object_of(type(self), "training")(**{name: flat[name] for name in names})
         return parameters
 
     def _resolve(self, **options):
         """Constructor parameters, with those of the objects among them; see `resolve_parameters` for `options`."""
-        return resolve_parameters(flat_parameters(self), flat_parameters(type(self)()), **options)
+        training = getattr(self, "training", None)
+        named = training.get_params(deep=False).items() if isinstance(training, DPSGD) else ()
+        named = [name for name, value in named if value is not None]
+        return resolve_parameters(flat_parameters(self), flat_parameters(type(self)()), named=named, **options)
 
     def _rows_like_fit(self, X):
         """Rows to be used with the fitted model, validated."""

@@ -287,13 +287,15 @@ def once(checkpoint, name, make):
 
 
 # ---- parameters ---------------------------------------------------------------------------------------------------
-def resolve_parameters(parameters, defaults, *, presets=None, acts=None):
+def resolve_parameters(parameters, defaults, *, named=(), presets=None, acts=None):
     """Return the parameters of a synthesizer, a preset's in the place of those it concerns.
 
     Parameters
     ----------
     parameters, defaults : dict
         What was asked for, and the defaults, as `flat_parameters` gives them.
+    named : collection of str, default=()
+        Parameters that were given, even where the value is the default.
     presets : callable, default=None
         Name of a preset -> its parameters; ValueError for an unknown one.
     acts : dict, default=None
@@ -306,6 +308,7 @@ def resolve_parameters(parameters, defaults, *, presets=None, acts=None):
     """
     settings = {name: value for name, value in parameters.items() if name != "accountant"}
     given = {name for name in settings if name in defaults and not _same(settings[name], defaults[name])}
+    given |= set(named)
     if settings.get("preset") is not None:
         preset = dict(presets(settings["preset"]))
         split = settings["budget_split"]

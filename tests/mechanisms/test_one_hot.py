@@ -283,3 +283,55 @@ def test_a_plan_of_one_class_is_none_of_several(rng):
     with pytest.raises(ValueError, match="columns"):
         one_hot_moments(_rows(rng, 3)[:, :2], plan)
     assert weighted_change(*(one_hot_moments(_rows(rng, 0), plan) for _ in range(2))) == 0
+
+
+@pytest.mark.parametrize(("levels", "bins"), [([3, 5], [0, 5]), ([2, 2, 4], [0, 0, 3]), ([6, 3, 2], [5, 0, 0])])
+def test_the_bounds_hold_at_any_weights(rng, levels, bins):
+    """The weights of a plan make all levels cost nearly the same, which would hide a mistake in the bounds."""
+    plan = residual_plan(levels, bins, 1)
+    rows = np.array(list(itertools.product(*map(range, levels))))
+    matrices, blocks = plan.contrasts.matrices, one_hot._Blocks(plan.contrasts)
+    attained = 0
+    for _ in range(40):
+        n, n_parts = blocks.present.shape
+        one_way = np.where(blocks.present, np.exp(4 * rng.normal(size=(n, n_parts))), 0.0)
+        both = np.exp(4 * rng.normal(size=(n, n_parts, n, n_parts)))
+        both = both + both.transpose(2, 3, 0, 1)
+        both *= blocks.present[:, :, None, None] * blocks.present * ~np.eye(n, dtype=bool)[:, None, :, None]
+        inverse = (float(np.exp(4 * rng.normal())), one_way, both)
+        vectors = []
+        for row in rows:
+            own = [m[x] for m, x in zip(matrices, row)]
+            parts = [plan.contrasts.part[plan.contrasts.block == i] for i in range(n)]
+            entries = [np.array([inverse[0] ** 0.5])]
+            entries += [own[i] * np.sqrt(one_way[i][parts[i]]) for i in range(n)]
+            for i, j in itertools.combinations(range(n), 2):
+                weight = np.sqrt(both[i][parts[i]][:, j][:, parts[j]])
+                entries.append((np.outer(own[i], own[j]) * weight).ravel())
+            vectors.append(np.concatenate(entries))
+        products = np.array(vectors) @ np.array(vectors).T
+        most = one_hot._largest_norm(blocks, inverse)
+        assert products.diagonal().max() <= most * (1 + 1e-9)
+        attained += products.diagonal().max() > 0.999 * most
+        assert products.min() >= one_hot._least_product(blocks, inverse) - 1e-9 * most
+    assert attained
+
+
+@pytest.mark.parametrize("levels", [[], [1], [2]])
+def test_a_row_of_no_class_may_replace_another_one(levels):
+    plan = residual_plan(levels)
+    assert plan.replace_one >= plan.add_or_remove_one > 0
+
+
+def test_a_unit_of_many_rows_weighs_at_most_one():
+    codes, plan = np.zeros((600, len(N_LEVELS)), dtype=int), _plan()
+    made = one_hot_moments(codes, plan, np.zeros(600, dtype=int), N_CLASSES, unit_sizes=np.full(600, 600))
+    assert 0.99 < exact_value(made)[0, 0] <= 1.0
+
+
+def test_many_parts_are_taken_together():
+    few = residual_plan([16] * 5, [16] * 5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(one_hot, "_MOST_PARTS", 10)
+        assert residual_plan([16] * 5, [16] * 5).contrasts.n_parts.tolist() == [1] * 5
+    assert few.contrasts.n_parts.tolist() == [4] * 5
