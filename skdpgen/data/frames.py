@@ -15,7 +15,6 @@ from ..accounting import Phase
 from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
 from ..mechanisms import (
     add_gaussian,
-    bytes_of_plan,
     histogram,
     one_hot_moments,
     residual_plan,
@@ -23,6 +22,7 @@ from ..mechanisms import (
     unit_pairs,
     unit_tables,
 )
+from ..mechanisms._one_hot import bytes_of_plan
 from ..tabular import (
     Boolean,
     Categorical,

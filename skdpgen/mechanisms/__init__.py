@@ -31,7 +31,7 @@ from ._moments import (
     second_moments,
     unpack_moments,
 )
-from ._one_hot import ResidualPlan, bytes_of_plan, one_hot_moments, residual_plan, unpack_one_hot_moments
+from ._one_hot import ResidualPlan, one_hot_moments, residual_plan, unpack_one_hot_moments
 from ._selection import (
     octave_ranges,
     outermost_bins,
@@ -57,7 +57,6 @@ __all__ = [
     "ResidualPlan",
     "Residuals",
     "add_gaussian",
-    "bytes_of_plan",
     "check_bound",
     "class_first_moments",
     "class_moments",
