@@ -410,7 +410,11 @@ UNIT_CONSTRAINTS = {
 # Of all of them; `check_split` validates the entries.
 SPLIT_CONSTRAINTS = {"budget_split": [dict, None]}
 # Of a `GroupDivergence`, beside its kind, by their flat names.
-_TERM_DEFAULTS = {"alpha": 10.0, "n_groups": None, "group_gradient_bound": None, "aggregation": "termwise"}
+_TERM_DEFAULTS = {
+    "group_gradient_bound" if name == "gradient_bound" else name: value
+    for name, value in GroupDivergence().get_params(deep=False).items()
+    if name != "kind"
+}
 
 
 def read_unit(parameters):

@@ -217,7 +217,7 @@ def objects_of(model, settings):
     try:
         refuse_moved(model, settings)
     except TypeError as error:
-        raise ValueError(f"--set: {error}; here by --set NAME__PARAMETER=VALUE") from None
+        raise ValueError(f"--set: {error}. A parameter of an object is set by --set training__steps=200") from None
     return make_objects(model, settings)
 
 

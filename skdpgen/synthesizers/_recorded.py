@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._parameters import LatentMixture, PrivacyUnit, grouped_parameters, make_objects
+from .._parameters import GroupDivergence, LatentMixture, PrivacyUnit, grouped_parameters, make_objects
 
 __all__ = ["of_today", "recorded_parameters"]
 
@@ -62,7 +62,7 @@ def of_today(parameters):
         found["warm_start_steps"] = found.pop("start_steps")
     found.pop("latent_variance", None)
     if found.get("alpha", 0) is None:
-        found["alpha"] = 10.0
+        found["alpha"] = GroupDivergence().alpha
     if "encoder" in found:
         own = found.pop("encoder"), found.pop("decoder", None)
         if own != (None, None):
