@@ -174,7 +174,7 @@ class Audit:
     ----------
     log : list of (kind, ...)
         ("charge", event, extra_delta), ("release", noise_multiplier), ("step", noise_multiplier, sampling_rate),
-        ("threshold", delta, whether it is for the noise of the release before it).
+        ("threshold", delta, whether it is for the noise of the release before it, number of releases before it).
     plans : list of DPSGDPlan
     subset_plans : list of SubsetPlan
     relations : set of str
@@ -232,7 +232,8 @@ class Audit:
         return noisy if self._change is None else self._change(noisy)
 
     def _select_above(self, noisy_counts, sd, delta, n_columns=1, unit=None):
-        self.log.append(("threshold", delta, sd == self._last_sd))
+        releases = sum(entry[0] == "release" for entry in self.log)
+        self.log.append(("threshold", delta, sd == self._last_sd, releases))
         return select_above(noisy_counts, sd, delta, n_columns, unit)
 
     def _subset_draws(self, plan, rng):
@@ -261,8 +262,12 @@ class Audit:
         ]
         assert _sorted(ran) == _sorted(paid), "what was released is not what was charged"
         thresholds = [entry[1:] for entry in self.log if entry[0] == "threshold"]
-        assert {delta for delta, _ in thresholds} == ({extra_delta} if extra_delta else set())
-        assert all(of_release for _, of_release in thresholds), "a threshold is for other noise than was drawn"
+        deltas = {(place, delta) for delta, _, place in thresholds}
+        assert len(deltas) == len({place for place, _ in deltas}), "thresholds of one release have several deltas"
+        spent = sum(delta for _, delta in deltas)
+        # half is for a second look, which may not take place
+        assert spent in ({extra_delta, extra_delta / 2} if extra_delta else {0}), "thresholds spend another delta"
+        assert all(of_release for _, of_release, _ in thresholds), "a threshold is for other noise than was drawn"
         assert {_relation(found) for found in self.relations} <= {(accountant.neighboring, accountant.unit)}, (
             "noise was scaled for another relation"
         )

@@ -8,6 +8,7 @@ import test_hidden_categories as hidden
 import test_level_groups as grouped
 import test_moment as moments
 import test_one_hot
+import test_second_look as looks
 import test_sources as sources
 import test_triples
 from _fits import ledger_is_what_ran, nothing_private_is_kept
@@ -21,7 +22,7 @@ from skdpgen.mechanisms._one_hot import one_hot_moments
 from skdpgen.mechanisms._triples import _products, triple_bounds, triple_interactions
 from skdpgen.synthesizers import _frame_model
 from skdpgen.synthesizers._second_release import release_triples
-from skdpgen.tabular import schema_from_histogram
+from skdpgen.tabular import _learning as learning
 
 AR, RO = "add_or_remove_one", "replace_one"
 CHUNKS = {r: Claim(sources.test_tables_of_chunks_attain_their_sensitivity_and_never_exceed_it, r) for r in (AR, RO)}
@@ -35,9 +36,11 @@ TRIPLES = {
 PROFILES = {r: Claim(grouped.test_sensitivity_of_profiles_is_attained_and_not_exceeded, r, ("sick",)) for r in (AR, RO)}
 PROFILES_LEDGER = Claim(ledger_is_what_ran, "frame, grouped levels")
 TRIPLES_LEDGER = Claim(ledger_is_what_ran, "frame, triples")
+LOOKS = Claim(looks.test_rare_categories_are_found_and_every_column_keeps_those_of_the_first_look)
+LOOK_SCALED = Claim(looks.test_second_look_is_of_the_hidden_columns_alone_and_scaled_to_them, "add_or_remove_one")
 KEPT = Claim(nothing_private_is_kept, "frame, moments")
 
-_AGAIN = "if $triples is None:\n    $both = $noise_multiplier, $noise['triples']\n    $body"
+_UNSPENT = "$unspent if $triples is not None else (*$unspent, 'triples')"
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
@@ -53,7 +56,7 @@ MUTANTS = [
             )
         ],
         (
-            schema_from_histogram,
+            learning._complete,
             (
                 "_with_categories($column, $kept)",
                 "replace(_with_categories($column, $kept), other=next(free for free in ('other', 'other_0', 'other_1') "
@@ -143,7 +146,38 @@ MUTANTS = [
     (
         "triples and the moments again on one charge",
         [TRIPLES_LEDGER],
-        (_frame_model.fit_frame_model, (_AGAIN, _AGAIN.replace("$triples is None", "True"))),
+        (_frame_model.fit_frame_model, (_UNSPENT, "(*$unspent, 'triples')")),
+    ),
+    (
+        "the second look at categories and the moments again on one charge",
+        [LOOKS],
+        (_frames.FrameRows._learn_schema, ("joined_categories($first, $rest), ()", "joined_categories($first, $rest), ('categories',)")),
+    ),
+    (
+        "a second look without noise",
+        [LOOK_SCALED],
+        (_frames.FrameRows._learn_schema, ("$noise_multipliers['categories']", "0.0")),
+    ),
+    (
+        "a second look scaled to one of its columns",
+        [LOOK_SCALED],
+        (
+            _frames.FrameRows._learn_schema,
+            (
+                "_release($counts.query, $noise['categories'], $rest)",
+                "_release(replace($counts.query, add_or_remove_one=1.0), $noise['categories'], $rest)",
+            ),
+        ),
+    ),
+    (
+        "the whole delta for either threshold",
+        [Claim(looks.test_both_thresholds_share_the_delta)],
+        (_frames.FrameRows._learn_schema, ("$extra_delta / 2 if $twice else $extra_delta", "$extra_delta")),
+    ),
+    (
+        "columns of the second look by exact counts",
+        [Claim(looks.test_nothing_but_the_releases_decides_where_to_look)],
+        (learning._complete, ("math.fsum($kept.values())", "float($2.bounded_sum.value[0])")),
     ),
     (
         "bins without noise",

@@ -41,7 +41,7 @@ from ..tabular._construction import Construction, check_equalities
 from ..tabular._formats import type_of_objects
 from ..tabular._frames import declared_family, factorize
 from ..tabular._identifiers import likely_codes, likely_identifiers, split_keys
-from ..tabular._learning import cell_weights
+from ..tabular._learning import cell_weights, joined_categories, schema_and_hidden
 from ..tabular._schema import column_of_objects
 from ..utils.categories import family
 from ..utils.memory import physical_memory
@@ -298,12 +298,15 @@ class FrameRows:
         """Whether categories are learned, so that the delta of a threshold is charged; public."""
         return any(isinstance(self.schema[name], Categorical) for name in self.schema.incomplete)
 
-    def phases(self, share):
-        """Return the releases that `learn` makes."""
+    may_look_twice = learns_classes
+
+    def phases(self, share, *, twice=False):
+        """Return the releases that `learn` makes; `twice` where rare categories may be looked for once more."""
         numbers = any(not isinstance(column, Categorical | Boolean) for column in self.schema.columns)
         return [
             *max_rows_phases(self.unit, share),
             *([] if self.schema.complete else [Phase("schema", share)]),
+            *([Phase("categories", 2 * share)] if twice else []),
             # The number of rows, by which the moments are planned, is a sum over cells of a public grid. Learned
             # categories have as many cells as there are distinct values, and the noise of their sum would show it.
             Phase("bins", share) if numbers else Phase("rows", share / 5),
@@ -334,15 +337,12 @@ class FrameRows:
         seen : float or None
             Smallest correlation that the noise does not hide (see `plan_bins`), infinite where the two-way tables are
             left out; None stands for moments of scores, not tables.
+        unspent : tuple of str
+            Labels of charged releases that nothing was asked of: the moments are released once more instead.
         """
-        schema, source = self.schema, self.source
+        schema, source, unspent = self.schema, self.source, ()
         if not schema.complete:
-            counts = source.reduce(self._of_seen(schema_histogram, schema), _merge_histograms)
-            noisy, sd = _release(counts.query, noise_multipliers["schema"], rng, neighboring)
-            options = {"unit": unit_of(neighboring)}
-            if self.construction is not None:
-                options["values"] = self.construction.set_values()
-            schema = schema_from_histogram(noisy, counts, sd, extra_delta, self.most_categories, **options)
+            schema, unspent = self._learn_schema(noise_multipliers, extra_delta, rng, neighboring)
         if self.construction is not None:
             schema = self.construction.settled(schema)
         if "rows" in noise_multipliers:
@@ -371,7 +371,29 @@ class FrameRows:
         groups = self._grouped(schema, binnings, visible, noise_multipliers, rng, neighboring)
         encoder = TableEncoder(schema, binnings=binnings, groups=groups).fit()
         facts = {"keys": self.keys, "learned": self.schema.incomplete, "construction": self.construction}
-        return FrameCodec(encoder, self.target, self.y, self.y_name, **facts), seen
+        return FrameCodec(encoder, self.target, self.y, self.y_name, **facts), seen, unspent
+
+    def _learn_schema(self, noise_multipliers, extra_delta, rng, neighboring):
+        """Release what the schema does not declare; return the complete schema, and `unspent` of `learn`.
+
+        With "categories" among the releases there is a second one, of the columns alone that hide many rows in rare
+        categories: fewer columns have less noise. Half of the delta is for either threshold.
+        """
+        twice, schema = "categories" in noise_multipliers, self.schema
+        terms = (extra_delta / 2 if twice else extra_delta, self.most_categories)
+        values = None if self.construction is None else self.construction.set_values()
+        counts = self.source.reduce(self._of_seen(schema_histogram, schema), _merge_histograms)
+        noisy, sd = _release(counts.query, noise_multipliers["schema"], rng, neighboring)
+        unit = unit_of(neighboring)
+        first, hidden = schema_and_hidden(noisy, counts, sd, *terms, unit=unit, values=values, again=twice)
+        if not twice or not hidden:
+            return first, ("categories",) if twice else ()
+        columns = [schema[name] for name in hidden]
+        query = self._of_seen(schema_histogram, first.replace(*columns))
+        counts = self.source.reduce(query, _merge_histograms)
+        noisy, sd = _release(counts.query, noise_multipliers["categories"], rng, neighboring)
+        second = schema_from_histogram(noisy, counts, sd, *terms, unit=unit)
+        return joined_categories(first, second, columns, self.most_categories), ()
 
     def _grouped(self, schema, binnings, visible, noise_multipliers, rng, neighboring):
         """Groups of the levels of the columns of many categories, from their release."""

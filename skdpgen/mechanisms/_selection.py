@@ -150,7 +150,7 @@ def release_names(names, counts, noise_multiplier, delta, rng, neighboring):
     """
     named = replace(counts, keys={0: tuple(names)})
     kept = release_kept(named, noise_multiplier, delta, rng, neighboring)
-    return tell_kept([name for name, keep in zip(names, kept) if keep])
+    return list(tell_kept(dict.fromkeys(name for name, keep in zip(names, kept) if keep)))
 
 
 # -- ranges and densities: post-processing of a release, which costs nothing ---------------------------------------

@@ -193,6 +193,10 @@ class MomentSettings:
         """Whether norms are released class by class: for Gaussians of rows of numbers; public."""
         return rows.may_have_class_norms and self.moments_alone
 
+    def has_second_look(self, rows):
+        """Whether rare categories are looked for once more: what this does not need, the moments get; public."""
+        return rows.may_look_twice and self.moments_alone
+
     def has_triples(self, rows):
         """Whether interactions of triples of columns are released after the tables; public."""
         return rows.may_have_triples and self.moments_alone
@@ -450,7 +454,7 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
             raise ValueError(f"budget_split gives nothing to the {name}, which this model has{of}")
         if share > 0 and not used:
             raise ValueError(f"budget_split gives a share to the {name}, which this model does not have")
-    learned = rows.phases(bounds_share)
+    learned = rows.phases(bounds_share, twice=True) if model.has_second_look(rows) else rows.phases(bounds_share)
     message = f'"bounds": {bounds_share:g} of budget_split leaves nothing to the model'
     rest = remaining_share(learned, message) / sum(split)
     encoder, em, decoder = (share * rest for share in split)

@@ -260,7 +260,8 @@ class PlannedTable:
             neighboring = replace(neighboring, unit=plan.unit.closed())
         open_ = self.schema.incomplete
         n_categorical = sum(isinstance(self.schema[name], Categorical) for name in open_)
-        kept = smallest_kept(len(open_), n_categorical, noise.get("schema", 0.0), plan.extra_delta, neighboring)
+        delta = plan.extra_delta / (2 if "categories" in noise else 1)
+        kept = smallest_kept(len(open_), n_categorical, noise.get("schema", 0.0), delta, neighboring)
         codec, errors = self._errors(noise, neighboring, n_rows)
         position = {block.name: i for i, block in enumerate(codec.blocks)}
         found = {}

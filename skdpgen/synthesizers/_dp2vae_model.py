@@ -303,7 +303,7 @@ def release_facts(rows, settings, fit):
     if settings.initial_steps is not None:
         return release_moments(rows, fit, settings.progress)
     if isinstance(rows, FrameRows):
-        codec, _ = rows.learn(noise, fit.plan.extra_delta, rng, neighboring)
+        codec, *_ = rows.learn(noise, fit.plan.extra_delta, rng, neighboring)
         classes, n_rows = codec.codes(rows.frame)[1], len(rows.frame)
     else:
         sides = None if rows.image_shape is None else min(rows.image_shape[:2])

@@ -172,7 +172,7 @@ def fit_frame_model(rows, model, fit):
     """
     noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
     options = {"tables": True, "scores": model.moments_alone}
-    codec, seen = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, **options)
+    codec, seen, unspent = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, **options)
     scores = Scores.of_codec(codec, rows.importance_of(codec)) if seen is None else None
     plan = plan_tables(codec, seen, rows.importance_of(codec)) if scores is None else None
     tables = rows.moments(codec, plan) if scores is None else rows.score_moments(codec, scores)
@@ -182,10 +182,11 @@ def fit_frame_model(rows, model, fit):
         if scores is None and plan.pairs:
             sd = plan.noise_sd(noise_multiplier * tables.sensitivity(neighboring))
             triples = release_triples(rows, codec, unpack_one_hot_moments(packed, plan), sd, plan.contrasts, fit)
-        if triples is None:  # its share of the budget buys the moments again
-            both = noise_multiplier, noise["triples"]
-            packed = joined(packed, add_gaussian(tables, both[1], rng, neighboring), both)
-            noise_multiplier = joined_noise(both)
+        unspent = unspent if triples is not None else (*unspent, "triples")
+    for label in unspent:  # its share of the budget buys the moments again
+        both = noise_multiplier, noise[label]
+        packed = joined(packed, add_gaussian(tables, both[1], rng, neighboring), both)
+        noise_multiplier = joined_noise(both)
     scale = noise_multiplier * tables.sensitivity(neighboring)
     if scores is None:
         latent_model = _fit_to_tables(packed, scale, plan, triples, codec, model, fit, shrink=seen > SEEN)

@@ -76,7 +76,8 @@ class FitSummary:
     n_rows : float
         Released number of rows.
     smallest_kept : float or None
-        Rows, or units, of the smallest category that is kept with probability .95, where categories were learned.
+        Rows, or units, of the smallest category that is kept with probability .95, where categories were learned; of
+        columns that hide many rows, smaller ones are kept too.
     counted : {"rows", "units"}, default="rows"
         What was counted: rows, or units where each of them counts 1. Errors and `smallest_kept` are in these.
     n_counted : float or None
@@ -89,6 +90,7 @@ class FitSummary:
     _spikes: dict = field(default_factory=dict, compare=False)
     counted: str = "rows"
     n_counted: float | None = None
+    _again: tuple | None = field(default=None, compare=False)
 
     def to_frame(self):
         """Return the columns as a DataFrame, one row each."""
@@ -124,6 +126,8 @@ class FitSummary:
         if lost:
             named = _named([f"{c.name!r} ({c.other:.0%})" for c in lost])
             least = self.smallest_kept
+            if least and self._again is not None:  # of columns that hide so many rows there was a second release
+                least = min(least, smallest_kept(len(lost), len(lost), *self._again))
             fewer = f" that fewer than about {least:.0f} {self.counted} have" if least else ""
             yield (
                 f'the synthetic rows have "other" in much of {named}: categories{fewer} are lost in the noise. Declare '
@@ -217,13 +221,16 @@ def summarize(model, card: PrivacyCard, importance=None):
                 tuple(ends),
             )
         )
-    kept = None
+    kept, again = None, {}
     if codec.learned and "schema" in noise:
         schema = codec.encoder.schema_
         n_columns = sum(isinstance(schema[name], Categorical) for name in codec.learned)
+        twice = "categories" in noise
+        delta = delta / 2 if twice else delta
         kept = smallest_kept(len(codec.learned), n_columns, noise["schema"], delta, card.relation) or None
+        again = {"_again": (noise["categories"], delta, card.relation)} if twice else {}
     what = {"counted": "units", "n_counted": n_counted} if counts_units else {}
-    return FitSummary(tuple(columns), n_rows, kept, spikes, **what)
+    return FitSummary(tuple(columns), n_rows, kept, spikes, **what, **again)
 
 
 def _n_units(model):

@@ -18,7 +18,7 @@ __all__ = ["Binning", "fine_grid", "learned_binning", "merge"]
 
 # A cell [v, next number after v) holds one value: a point, of which numbers may have a spike (zero, a bound).
 _TINY = np.finfo(np.float64).tiny
-_MAX_UNIT_CELLS = 128
+_MAX_UNIT_CELLS = 256
 # Integers (or multiples of a step) up to which the ends of a column are cut off where noise alone may explain them, and
 # the probability, over all columns, that an end is kept although no row has it.
 _FEW_VALUES, _FALSE_ALARM = 16, 0.001
@@ -171,7 +171,7 @@ def fine_grid(column):
     Returns
     -------
     array of shape (n_cells + 1,), float64
-        Up to 128 integers (or multiples of `step`) have a cell each. Else the grid is the union of 64 cells of equal
+        Up to 256 integers (or multiples of `step`) have a cell each. Else the grid is the union of 64 cells of equal
         width and 72 to 96 whose width grows with the distance from zero (from the lower bound, where zero is outside),
         with zero
         and the two bounds as separate points: amounts of money are often zero, and clipped values pile up at a bound.

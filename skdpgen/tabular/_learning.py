@@ -84,6 +84,9 @@ _STEPS = ("D", "h", "min")
 # A resolution is learned where the counted rows exceed this many standard deviations of the noise on one of its
 # cells. It is the coarsest one that all rows but this share have, and this many standard deviations.
 _CLEAR, _FINER, _FINER_SDS = 12, 0.01, 3.0
+# Standard deviations of the noise by which the rows of a column exceed those of its learned categories, where a second
+# release looks for more of them.
+_HIDDEN_ABOVE = 3.0
 # Most learned categories of one column.
 MAX_CATEGORIES = 200
 # Rows, in standard deviations of the noise on one cell, below which a fine histogram is too noisy.
@@ -273,16 +276,63 @@ def schema_from_histogram(
         Names the columns of which nothing was learned, and those that reach the end of the grid on which bounds are
         learned: known from the released counts alone.
     """
-    schema, learned, nothing, beyond = histogram.schema, [], [], []
+    return _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values)[0]
+
+
+def schema_and_hidden(
+    noisy, histogram, noise_sd, delta, max_categories=MAX_CATEGORIES, *, unit=None, values=None, again=True
+):
+    """Complete the schema, and name the columns of which rare categories are worth a second release.
+
+    Parameters
+    ----------
+    noisy, histogram, noise_sd, delta, max_categories, unit, values
+        As for `schema_from_histogram`.
+    again : bool, default=True
+        Whether there is a second release: of the columns that it is for, there is no warning yet.
+
+    Returns
+    -------
+    schema : Schema
+    hidden : tuple of str
+        Columns of categories that more rows lack than the noise explains: the released counts of their learned
+        categories and of missing values sum to less than those of another column of categories.
+    """
+    return _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, again=again)
+
+
+def joined_categories(first, second, columns, max_categories=MAX_CATEGORIES):
+    """Add the categories of a second release to those of the first; where they are too many, the second's go first.
+
+    Parameters
+    ----------
+    first, second : Schema
+        Complete.
+    columns : sequence of Categorical
+        Those of the second release, as they were declared.
+    max_categories : int, default=200
+
+    Returns
+    -------
+    Schema
+    """
+    both = [dict.fromkeys([*second[c.name].categories, *first[c.name].categories]) for c in columns]
+    return first.replace(*(_with_categories(c, list(kept)[:max_categories]) for c, kept in zip(columns, both)))
+
+
+def _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, again=False):
+    """The complete schema, and the columns of which rare categories are hidden; with `again` these get no warning."""
+    schema, learned, nothing, beyond, shown = histogram.schema, [], [], [], {}
     names = schema.incomplete
     n_categorical = sum(isinstance(schema[name], Categorical) for name in names)
     for name, counts in zip(names, split_histogram(noisy, histogram.sizes)):
         column = schema[name]
         parts = split_histogram(counts, _part_sizes(column, len(counts)))
-        counts = parts[0][:-1]  # the last cell holds the rows without a value
+        missing, counts = float(parts[0][-1]), parts[0][:-1]  # the last cell holds the rows without a value
         if isinstance(column, Categorical):
             kept = _mask_of_categories(counts, histogram, noise_sd, delta, n_categorical, max_categories, unit)
-            kept = tell_kept([key for key, keep in zip(histogram.keys[name], kept) if keep])
+            kept = tell_kept({key: count for key, count, keep in zip(histogram.keys[name], counts, kept) if keep})
+            shown[name] = missing + math.fsum(kept.values()), 1 + len(kept)
             column = _with_categories(column, kept)
             found = bool(column.categories)
         else:
@@ -297,8 +347,16 @@ def schema_from_histogram(
         learned.append(column)
         if not found:
             nothing.append(repr(name))
-    _warn_of_poor_bounds(learned, nothing, beyond)
-    return schema.replace(*learned)
+    hidden = _hidden(shown, noise_sd)
+    _warn_of_poor_bounds(learned, [name for name in nothing if not (again and name in map(repr, hidden))], beyond)
+    return schema.replace(*learned), hidden
+
+
+def _hidden(shown, noise_sd):
+    """Names of the columns that show fewer rows than the one that shows most; `shown` has rows and cells of each."""
+    most, cells = max(shown.values(), default=(0.0, 0))
+    noise = {name: noise_sd * math.sqrt(cells + own) for name, (_, own) in shown.items()}
+    return tuple(name for name, (rows, _) in shown.items() if most - rows > _HIDDEN_ABOVE * noise[name])
 
 
 def _mask_of_categories(counts, histogram, noise_sd, delta, n_columns, max_categories, unit=None):
@@ -366,7 +424,7 @@ def _warn_of_poor_bounds(learned, nothing, beyond):
             f"from {_YEARS[0]} to {_YEARS[-1] - 1}), and values beyond it are clipped: declare the bounds of "
             f"{', '.join(beyond)}",
             UtilityWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     if nothing:
         texts = [repr(column.name) for column in learned if isinstance(column, Categorical) and not column.categories]
@@ -381,7 +439,7 @@ def _warn_of_poor_bounds(learned, nothing, beyond):
                 else ""
             ),
             UtilityWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

@@ -79,8 +79,8 @@ class Release:
     ----------
     about : dict
         What is public of the query: kind, shape, bounds, weights, lattice, noise.
-    released : array or list
-        What the fit went on with.
+    released : array or dict
+        What the fit went on with; of names, their noisy counts.
     exact : array or None
         The weighted sum, flattened: of the cells that no row names.
     named : list of dict
@@ -171,19 +171,19 @@ class _Follower(Replay):
             raise _EnoughError
         return released
 
-    def kept(self, keys):
+    def kept(self, names):
         past = self._next({"kind": "names"})
         seen = self._runs.pop(0) if self._runs else {}
         if past is not None:
-            if self._pass_names and _forms(keys) != _forms(past.released):
+            if self._pass_names and _forms(names) != _forms(past.released):
                 self._break("other names pass when the same rows come in another order")
             # the noisy counts of names are those of the past, so what passed there passes where it is seen
-            if not set(keys) >= {name for name in past.released if name in seen} or not set(keys) <= set(seen):
+            if not names.keys() >= {name for name in past.released if name in seen} or not names.keys() <= set(seen):
                 self._break("whether a name passes follows from more than its noisy count")
             if not self._pass_names:  # else in the order of these rows, which must not matter
-                keys = list(past.released)
-        self.releases.append(Release({"kind": "names"}, list(keys)))
-        return keys
+                names = dict(past.released)
+        self.releases.append(Release({"kind": "names"}, dict(names)))
+        return names
 
     def finish(self):
         """Complain where fewer releases were made than in the past."""

@@ -49,9 +49,9 @@ class Replay:
         """Return the substitute for `released`; arguments as in `watch_releases`, and the `Query`."""
         raise NotImplementedError
 
-    def kept(self, keys):
-        """Return the substitute for `keys`, the list of the private names that passed a threshold."""
-        return keys
+    def kept(self, names):
+        """Return the substitute for `names`, those that passed a threshold (see `tell_kept`)."""
+        return names
 
 
 @contextmanager
@@ -127,7 +127,10 @@ def tell_release(released, sd, kind="plain", *, query=None, seeded=False):
     return released
 
 
-def tell_kept(keys):
-    """Return the private names (categories, classes) that passed a threshold, or their substitute in a replay."""
+def tell_kept(names):
+    """Return the private names (categories, classes) that passed a threshold, or their substitute in a replay.
+
+    `names` is a dict of name -> noisy count, or None where the fit goes on with the names alone.
+    """
     replay = _replay.get()
-    return keys if replay is None else replay.kept(keys)
+    return names if replay is None else replay.kept(names)

@@ -59,4 +59,4 @@ def test_counts_below_the_threshold_change_nothing(hidden, monkeypatch):
 def test_the_row_count_of_a_table_without_numbers_is_paid_for_by_itself():
     frame = pd.DataFrame({"a": ["x"] * 900, "b": ["u"] * 450 + ["v"] * 450})
     synth = P3GMSynthesizer(3.0).fit(frame)
-    assert synth.accountant_.charges[0].label == "P3GMSynthesizer: schema, rows, moments"
+    assert synth.accountant_.charges[0].label == "P3GMSynthesizer: schema, categories, rows, moments"

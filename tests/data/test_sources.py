@@ -136,7 +136,7 @@ def _tables(rows):
     source = ChunkSource(lambda: [rows[:3], rows[3:]])
     options = {"target": "ill", "schema": SCHEMA, "classes": None, "target_type": None, "on_invalid": "clip"}
     frame_rows = FrameRows(source, None, **options, importance={"age": 2.0})
-    codec, _ = frame_rows.learn({"bins": 0.0, "moments": 0.0}, 0.0, None, "add_or_remove_one")
+    codec, *_ = frame_rows.learn({"bins": 0.0, "moments": 0.0}, 0.0, None, "add_or_remove_one")
     return frame_rows.moments(codec, plan_tables(codec, 0.3, frame_rows.importance_of(codec)))
 
 

@@ -1,0 +1,183 @@
+"""Rare categories are looked for once more in the columns that hide many rows; else the moments get that share."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivacyUnit
+from skdpgen.data.frames import FrameRows
+from skdpgen.data.sources import MemorySource
+from skdpgen.exceptions import UtilityWarning
+from skdpgen.tabular import Schema, schema_from_histogram, schema_histogram
+from skdpgen.tabular import _learning as learning
+from skdpgen.tabular._learning import joined_categories, schema_and_hidden
+from skdpgen.testing import check_noninterference, seeded_noise
+from skdpgen.utils.noise import make_noise_generator
+from skdpgen.utils.watching import Replay, replay_releases
+
+N = 6_000
+
+
+def codes(n=N, n_codes=60, seed=0):
+    """A column of many codes beside two of few, and one of numbers."""
+    rng = np.random.default_rng(seed)
+    code = np.minimum(rng.geometric(0.06, n) - 1, n_codes - 1)
+    return pd.DataFrame(
+        {
+            "code": [f"c{k:02d}" for k in code],
+            "sex": rng.choice(["f", "m"], n),
+            "ward": rng.choice(list("abcd"), n),
+            "age": rng.integers(0, 90, n),
+        }
+    )
+
+
+class _Queries(Replay):
+    """Every query of a fit and the names that passed; changes nothing."""
+
+    def __init__(self):
+        self.queries, self.names = [], []
+
+    def release(self, released, sd, kind, query):
+        self.queries.append(query)
+        return released
+
+    def kept(self, names):
+        self.names.append(tuple(names))
+        return names
+
+
+def _fit(frame, seed=3, model=MomentSynthesizer, **options):
+    watch = _Queries()
+    with seeded_noise(seed, quiet=True), replay_releases(watch), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UtilityWarning)  # of what the second look does not find either
+        synth = model(options.pop("epsilon", 2.0), random_state=0, **options).fit(frame)
+    return synth, watch
+
+
+def test_rare_categories_are_found_and_every_column_keeps_those_of_the_first_look():
+    synth, watch = _fit(codes())
+    assert synth.accountant_.charges[0].label == "MomentSynthesizer: schema, categories, bins, moments, triples"
+    first, sex, ward, second = watch.names
+    learned = synth.model_.codec.encoder.schema_["code"]
+    assert set(learned.categories) == {*first, *second}
+    assert len(learned.categories) >= 1.5 * len(first) > 0
+    assert {*sex} == {"f", "m"}
+    assert {*ward} == {*"abcd"}
+    # one release each; the rest of the triples or the triples themselves
+    assert len(watch.queries) == 5
+
+
+@pytest.mark.parametrize("model", [MomentSynthesizer, P3GMSynthesizer])
+def test_where_no_rows_are_hidden_the_moments_get_the_share(model):
+    frame = codes().drop(columns="code")
+    synth, watch = _fit(frame, model=model)
+    noise = synth.plan(frame).noise_multipliers
+    moments = [q for q in watch.queries if q.noise_multiplier in (noise["moments"], noise["categories"])]
+    assert len(watch.names) == 2
+    assert len(moments) == 2
+    assert {q.noise_multiplier for q in moments} == {noise["moments"], noise["categories"]}
+    np.testing.assert_array_equal(moments[0].bounded_sum.value, moments[1].bounded_sum.value)
+    # as if one release had both shares
+    shares = {phase.label: phase.share for phase in synth.plan(frame).phases}
+    assert shares["categories"] == pytest.approx(2 * shares["schema"])
+
+
+@pytest.mark.parametrize("neighboring", ["add_or_remove_one", "replace_one"])
+def test_second_look_is_of_the_hidden_columns_alone_and_scaled_to_them(neighboring):
+    frame = codes().assign(place=codes(seed=1)["code"].str.replace("c", "p"))
+    synth, watch = _fit(frame, neighboring=neighboring)
+    noise = synth.plan(frame).noise_multipliers
+    second = [q for q in watch.queries if q.noise_multiplier == noise["categories"]]
+    assert len(second) == 1
+    total = second[0].bounded_sum
+    assert len(total.keys) == 2
+    factor = 1 if neighboring == "add_or_remove_one" else 2
+    assert total.sensitivity(neighboring) == pytest.approx((2 * factor) ** 0.5)
+    # attained: a row has one cell of each column
+    sizes = [len(names) + 1 for names in total.keys.values()]
+    assert total.value.size == sum(sizes)
+    assert [part.sum() for part in np.split(total.value, [sizes[0]])] == [N, N]
+
+
+def test_both_thresholds_share_the_delta():
+    spent, shipped = [], learning.above_threshold
+
+    def observed(noisy, counts, sd, delta, n_columns=1, unit=None):
+        spent.append((delta, n_columns))
+        return shipped(noisy, counts, sd, delta, n_columns, unit)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learning, "above_threshold", observed)
+        synth, _ = _fit(codes())
+    extra = synth.accountant_.charges[0].extra_delta
+    first, second = spent[:3], spent[3:]
+    assert {n for _, n in first} == {3}
+    assert {n for _, n in second} == {1}
+    assert first[0][0] + second[0][0] <= extra * (1 + 1e-12)
+    assert {delta for delta, _ in spent} == {extra / 2}
+
+
+def test_it_learns_from_units_too():
+    frame = codes().assign(person=np.arange(N) // 2)
+    synth, watch = _fit(frame, unit=PrivacyUnit("person", 2), epsilon=4.0)
+    assert "categories" in synth.accountant_.charges[0].label
+    assert len(watch.names) == 4
+    assert len(watch.names[-1]) > len(watch.names[0])
+
+
+def test_nothing_but_the_releases_decides_where_to_look():
+    """Columns follow from noisy counts of names that passed: other rows, with other names, go the same way."""
+    many, few = codes(300, 25), codes(80, 12, seed=5)
+    few["code"] = few["code"].str.replace("c", "d")
+    joining = pd.DataFrame({"code": ["new", "c01"], "sex": ["x", "f"], "ward": ["a", "z"], "age": [5, 1000]})
+    _, watch = _fit(many, seed=0, epsilon=40.0)
+    assert len(watch.names) == 4  # the second look takes place
+    check_noninterference(MomentSynthesizer(40.0), (many,), (few,), rows=(joining,))
+
+
+def test_a_fit_with_a_network_has_one_look():
+    from skdpgen import DPSGD
+
+    plan = P3GMSynthesizer(3.0, decoder="net", training=DPSGD(steps=2)).plan(codes())
+    assert "categories" not in plan.noise_multipliers
+
+
+def test_no_warning_of_a_column_that_the_second_look_finds():
+    """Where all rows are hidden at first, the warning waits for the second look."""
+    frame = codes().assign(code=[f"c{k % 40:02d}" for k in range(N)])
+    histogram = schema_histogram(frame, Schema.from_kinds(frame))
+    counts = histogram.bounded_sum.value * histogram.bounded_sum.weights
+    with pytest.warns(UserWarning, match="'code'"):
+        schema_from_histogram(counts, histogram, 40.0, 1e-6)
+    schema, hidden = schema_and_hidden(counts, histogram, 40.0, 1e-6)
+    assert hidden == ("code",)
+    assert schema["code"].categories == ()
+    again = schema.replace(histogram.schema["code"])
+    second = schema_histogram(frame, again)
+    found = schema_from_histogram(second.bounded_sum.value, second, 10.0, 1e-6)
+    joined = joined_categories(schema, found, [histogram.schema["code"]])
+    assert len(joined["code"].categories) == 40
+    assert joined["code"].other == "other"
+    assert len(joined_categories(schema, found, [histogram.schema["code"]], 7)["code"].categories) == 7
+
+
+def test_numbers_and_flags_stay_what_they_are():
+    """Categories of numbers keep the dtype that was declared; one truth value implies the other."""
+    frame = pd.DataFrame({"k": np.arange(N) % 50, "flag": np.arange(N) % 2 == 0, "x": np.arange(N) % 7})
+    schema = Schema.from_kinds(frame, categorical=["k", "x"])
+    rows = FrameRows(
+        MemorySource(frame), None, target=None, schema=schema, classes=None, target_type=None, on_invalid="raise"
+    )
+    noise = dict.fromkeys(("schema", "categories", "rows", "moments"), 30.0)
+    with seeded_noise(1, quiet=True):
+        codec, _, unspent = rows.learn(noise, 1e-5, make_noise_generator("secure"), "add_or_remove_one", tables=True)
+    learned = codec.encoder.schema_["k"]
+    assert learned.dtype == "int64"
+    assert all(isinstance(value, int) for value in learned.categories)
+    assert set(learned.categories) <= set(range(50))
+    assert unspent in ((), ("categories",))
