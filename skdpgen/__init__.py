@@ -25,6 +25,7 @@ _HOMES = {
     "MomentSynthesizer": "synthesizers",
     "PriVAESynthesizer": "synthesizers",
     "DPVAESynthesizer": "synthesizers",
+    "GSWGANSynthesizer": "synthesizers",
     "DPSinkhornSynthesizer": "synthesizers",
     "DPMERFSynthesizer": "synthesizers",
     "DPGMSynthesizer": "synthesizers",

@@ -11,12 +11,10 @@ import torch
 from .._types import BoundedSum
 from ..dpsgd import GradientNoise, PoissonLoader
 from ..utils.progress import progress_bar
-from ._generators import ConditionalGenerator, one_hot
+from ._generated_rows import GeneratedRows
 
 __all__ = [
     "SinkhornGradient",
-    "emphasize_classes",
-    "to_rows",
     "train_by_transport",
     "transport_cost",
     "transport_gradient",
@@ -28,13 +26,6 @@ __all__ = [
 _FALL, _LAST = 0.2, 3
 # Share of the learning rate that is left at the end.
 _LEAST_RATE = 0.05
-# Factor of the initial weights of the class: latents are longer than a one-hot class, and the noise hides the classes
-# for long from a generator that hardly depends on them.
-_CLASS_WEIGHT = 6.0
-# Least slope of the sigmoid in the gradient; its largest is .25.
-_LEAK = 0.05
-# Private rows that are encoded at once.
-_CHUNK = 4096
 
 
 # ---- optimal transport from one small batch to several --------------------------------------------------------------
@@ -179,7 +170,7 @@ def train_by_transport(
     ----------
     generator : ConditionalGenerator
         Changed in place; at the end it has the average of its parameters. With `basis` its outputs are coordinates of
-        the log-odds of rows (see `to_rows`).
+        the log-odds of rows (see `GeneratedRows`).
     x : float32 array of shape (n_samples, n_features)
         Private rows: in [0, 1], or one-hot levels.
     labels : int array of shape (n_samples,)
@@ -210,29 +201,9 @@ def train_by_transport(
     """
     plan.claim(object())
     draws = torch.Generator().manual_seed(int(seed))
-    cumulative = torch.as_tensor(np.cumsum(class_ratio) / np.sum(class_ratio))
-    project = None if basis is None else torch.as_tensor(basis, dtype=torch.float32)
-    table = generator.n_levels is not None
-    gains = torch.as_tensor(gains, dtype=torch.float32)
-
-    def encode(rows, codes):
-        rows = rows if table else 2 * rows - 1
-        rows = rows if project is None else rows @ project
-        classes = one_hot(codes, generator.n_classes)
-        return rows if classes is None else torch.cat([rows, label_scale * classes], dim=1)
-
-    def generate():
-        places = (torch.arange(n_rows) + torch.rand(1, generator=draws, dtype=torch.float64)) / n_rows
-        codes = torch.searchsorted(cumulative, places).clamp_(max=len(cumulative) - 1)
-        latent, classes = torch.randn(n_rows, generator.n_latent, generator=draws), one_hot(codes, generator.n_classes)
-        if table:
-            uniforms = torch.rand(n_rows, generator.n_outputs, generator=draws)
-            return encode(generator(latent, classes, uniforms), codes)
-        logits = gains * generator.logits(latent, classes)
-        return encode(_leaky_sigmoid(logits if project is None else logits @ project.T), codes)
-
+    generate = GeneratedRows(generator, class_ratio, draws, basis=basis, gains=gains, label_scale=label_scale)
     x, labels = torch.from_numpy(x), torch.from_numpy(np.asarray(labels))
-    private = torch.cat([encode(*part) for part in zip(x.split(_CHUNK), labels.split(_CHUNK))] or [encode(x, labels)])
+    private = generate.encoded(x, labels)
     n_columns = private.shape[1] - generator.n_classes
     gradient_of = SinkhornGradient(plan, n_columns, blur=blur, l1_weight=l1_weight)
     parameters = list(generator.parameters())
@@ -247,9 +218,9 @@ def train_by_transport(
         exits.enter_context(torch.enable_grad())
         for step, batch in enumerate(loader):
             plan.take_step()
-            points = generate()
+            points = generate(n_rows)
             with torch.no_grad():
-                fresh = generate()
+                fresh = generate(n_rows)
             total = gradient_of(points.detach(), fresh, *_rows_of(batch, private, plan))
             noise.release(total, divisor=plan.expected_batch_size, out=[released])
             optimizer.zero_grad()
@@ -263,32 +234,6 @@ def train_by_transport(
             p.grad = None
             p.data.copy_(mean)
         return noise.description, noise.private
-
-
-def _leaky_sigmoid(logits):
-    """The sigmoid with a gradient that does not vanish: a value that noise led to an end of its range can return."""
-    return torch.sigmoid(logits) + _LEAK * (logits - logits.detach())
-
-
-@torch.no_grad()
-def emphasize_classes(generator):
-    """Let a new generator depend on the class as much as on the latent, before it has learned anything."""
-    if generator.n_classes:
-        weight = next(generator.parameters())
-        weight[:, generator.n_latent :] *= _CLASS_WEIGHT
-
-
-@torch.no_grad()
-def to_rows(generator, basis=None, gains=1.0):
-    """The generator of rows for one of coordinates in a public basis: basis and gains become part of its last layer."""
-    width = generator.n_outputs if basis is None else len(basis)
-    whole = ConditionalGenerator(**{**generator.architecture, "n_outputs": width})
-    last = torch.as_tensor(gains, dtype=torch.float32).expand(generator.n_outputs)
-    last = torch.diag(last) if basis is None else torch.as_tensor(basis, dtype=torch.float32) * last
-    arrays = generator.state_dict()
-    weight, bias = list(arrays)[-2:]
-    whole.load_state_dict({**arrays, weight: last @ arrays[weight], bias: last @ arrays[bias]})
-    return whole
 
 
 def _rows_of(batch, private, plan):

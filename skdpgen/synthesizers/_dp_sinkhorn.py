@@ -6,32 +6,24 @@ import itertools
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
-import numpy as np
-
 from .._parameters import UNIT_CONSTRAINTS
-from ..data.arrays import check_image_shape, lowpass_basis
 from ..data.frames import FrameRows
 from ..data.validation import read_vectors
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size, fit_context
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer
 from ._budget import Training, resolve_sampling
-from ._generator_model import GeneratorModel, training_rows
+from ._generator_model import FREQUENCIES, Coordinates, GeneratorModel, training_rows
 from ._vae_model import learn_codec, plan_phases, release_class_counts, sizes_by_counts
 
 __all__ = ["DPSinkhornSynthesizer"]
 
-# Cosines along each side of an image, by default. The noise grows with the root of the number of coordinates, and most
-# of what tells classes of images apart is smooth.
-_FREQUENCIES = 8
-# Of the generator's outputs, for rows that are no images: log-odds near the ends of the range are large.
-_GAIN = 4.0
 # Rows of generated and private batches: the memory of a step grows with their product.
 _MOST_GENERATED = 2**14
 
 
 @dataclass(frozen=True, eq=False)
-class SinkhornSettings:
+class SinkhornSettings(Coordinates):
     """The generator, the divergence and the training."""
 
     n_components: int
@@ -47,22 +39,6 @@ class SinkhornSettings:
     training: Training
     seed: int
     progress: bool
-
-    def basis(self):
-        """Public basis of smooth images; None without images."""
-        return None if self.image_shape is None else lowpass_basis(self.image_shape, self.n_frequencies)
-
-    def gains(self):
-        """Public factors of the generator's outputs, for log-odds of pixels as large as those of images.
-
-        The coordinates of images fall with their frequency, and the lowest ones sum over all pixels.
-        """
-        if self.image_shape is None:
-            return _GAIN
-        height, width, *channels = self.image_shape
-        rows, columns = (np.arange(min(side, self.n_frequencies)) for side in (height, width))
-        gains = (height * width) ** 0.5 / (1 + np.hypot(rows[:, None], columns))
-        return np.repeat(gains.ravel(), channels[0] if channels else 1)
 
 
 class DPSinkhornSynthesizer(BaseSynthesizer):
@@ -289,10 +265,7 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         rows, relation = read_vectors(self, X, y, groups), self._relation(accountant)
         sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
         settings = replace(settings, training=resolve_sampling(settings.training, len(rows), relation, **sizes))
-        if settings.image_shape is not None:
-            settings = replace(settings, image_shape=check_image_shape(settings.image_shape, rows.n_features))
-            if (most := min(settings.image_shape[:2])) < (self.n_frequencies or 1):
-                raise ValueError(f"n_frequencies={self.n_frequencies} must be at most {most}, the side of an image")
+        settings = settings.fitted_to(rows, self.n_frequencies)
         _check_size(settings, rows)
         return (rows, settings), self._calibrate_phases(
             accountant, rows, plan_phases(rows, settings, self._share("bounds"), relation)
@@ -308,14 +281,13 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
 
 def _settings(given, seed):
     """The settings of the parameters; ValueError for parameters that would do nothing in this combination."""
-    if given["image_shape"] is None and given["n_frequencies"] is not None:
-        raise ValueError("n_frequencies= is used only with image_shape=: leave it out")
+    Coordinates.check(given["image_shape"], given["n_frequencies"])
     names = ("n_components", "generated_rows", "blur", "l1_weight", "label_scale", "learning_rate", "average")
     return SinkhornSettings(
         **{name: given[name] for name in names},
         hidden_layer_sizes=as_sizes(given["hidden_layer_sizes"], "hidden_layer_sizes"),
         image_shape=given["image_shape"],
-        n_frequencies=given["n_frequencies"] or _FREQUENCIES,
+        n_frequencies=given["n_frequencies"] or FREQUENCIES,
         training=Training(given["sampling_rate"], given["steps"], given["gradient_bound"]),
         seed=seed,
         progress=shows_bars(given["progress"]),
@@ -346,8 +318,9 @@ def fit_sinkhorn_model(rows, settings, fit):
     """
     from ..dpsgd import WholeBatchPlan
     from ..dpsgd._seeding import torch_seeded
+    from ..nn._generated_rows import emphasize_classes, to_rows
     from ..nn._generators import ConditionalGenerator
-    from ..nn._sinkhorn import emphasize_classes, to_rows, train_by_transport
+    from ..nn._sinkhorn import train_by_transport
 
     codec = learn_codec(rows, fit)
     x, classes, n_levels = training_rows(rows, codec)

@@ -2,13 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from ..data.arrays import check_image_shape, lowpass_basis
 from ..data.frames import FrameRows
 from ..utils.file_checks import check_size, check_whole
 from ._released import CHUNK_ROWS, ReleasedModel, level_probabilities
 
-__all__ = ["GeneratorModel", "training_rows"]
+__all__ = ["FREQUENCIES", "Coordinates", "GeneratorModel", "training_rows"]
+
+# Cosines along each side of an image, by default. The noise grows with the root of the number of coordinates, and most
+# of what tells classes of images apart is smooth.
+FREQUENCIES = 8
+# Of the generator's outputs, for rows that are no images: log-odds near the ends of the range are large.
+_GAIN = 4.0
+
+
+class Coordinates:
+    """Public coordinates in which a generator learns: of settings with `image_shape` and `n_frequencies`."""
+
+    @staticmethod
+    def check(image_shape, n_frequencies):
+        """ValueError for frequencies without images."""
+        if image_shape is None and n_frequencies is not None:
+            raise ValueError("n_frequencies= is used only with image_shape=: leave it out")
+
+    def fitted_to(self, rows, n_frequencies=None):
+        """The settings with a checked shape of images; ValueError where the shape does not fit the rows."""
+        if self.image_shape is None:
+            return self
+        shape = check_image_shape(self.image_shape, rows.n_features)
+        if (most := min(shape[:2])) < (n_frequencies or 1):
+            raise ValueError(f"n_frequencies={n_frequencies} must be at most {most}, the side of an image")
+        return replace(self, image_shape=shape)
+
+    def basis(self):
+        """Public basis of smooth images; None without images."""
+        return None if self.image_shape is None else lowpass_basis(self.image_shape, self.n_frequencies)
+
+    def gains(self):
+        """Public factors of the generator's outputs, for log-odds of pixels as large as those of images.
+
+        The coordinates of images fall with their frequency, and the lowest ones sum over all pixels.
+        """
+        if self.image_shape is None:
+            return _GAIN
+        height, width, *channels = self.image_shape
+        rows, columns = (np.arange(min(side, self.n_frequencies)) for side in (height, width))
+        gains = (height * width) ** 0.5 / (1 + np.hypot(rows[:, None], columns))
+        return np.repeat(gains.ravel(), channels[0] if channels else 1)
 
 
 class GeneratorModel(ReleasedModel):

@@ -11,12 +11,11 @@ from _charged import charged
 
 from skdpgen._types import BoundedUnit
 from skdpgen.dpsgd import GradientNoise, PoissonLoader, WholeBatchPlan
+from skdpgen.nn._generated_rows import emphasize_classes, to_rows
 from skdpgen.nn._generators import ConditionalGenerator
 from skdpgen.nn._sinkhorn import (
     SinkhornGradient,
     _rows_of,
-    emphasize_classes,
-    to_rows,
     train_by_transport,
     transport_cost,
     transport_gradient,

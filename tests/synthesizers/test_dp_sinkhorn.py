@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 import skdpgen
 from skdpgen import DPSinkhornSynthesizer, PrivacyAccountant
 from skdpgen.accounting import Receipt, describe_event, epsilon_pld, poisson_gaussian_event
-from skdpgen.synthesizers import _dp_sinkhorn
+from skdpgen.synthesizers import _generator_model
 
 FITTED = ("arrays, transport net", "arrays, transport net, replace_one", "frame, transport net")
 FAST = {"steps": 3, "sampling_rate": 0.2, "generated_rows": 6, "hidden_layer_sizes": (6,)}
@@ -67,8 +67,8 @@ def test_without_noise_the_samples_train_a_classifier_of_digits():
 
 
 def test_images_are_compared_in_their_lowest_frequencies(monkeypatch):
-    seen, gradient = [], _dp_sinkhorn.lowpass_basis
-    monkeypatch.setattr(_dp_sinkhorn, "lowpass_basis", lambda *given: seen.append(given) or gradient(*given))
+    seen, gradient = [], _generator_model.lowpass_basis
+    monkeypatch.setattr(_generator_model, "lowpass_basis", lambda *given: seen.append(given) or gradient(*given))
     synth = made(classes=range(10), image_shape=(8, 8), n_frequencies=3).fit(X, Y)
     assert seen[0] == ((8, 8), 3)
     rows, labels = synth.sample(20, random_state=0)
