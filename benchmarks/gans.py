@@ -19,6 +19,7 @@ MODELS = {
         Model("DPCGANSynthesizer", "DPCGANSynthesizer", {"image_shape": None}, trains=True),
         Model("DP-CGAN(paper)", "DPCGANSynthesizer", {"preset": "paper/{data}", "image_shape": None}, trains=True),
         Model("DPSinkhornSynthesizer", "DPSinkhornSynthesizer"),
+        Model("GSWGANSynthesizer", "GSWGANSynthesizer"),
         Model("DPMERFSynthesizer", "DPMERFSynthesizer"),
         Model("DPVAESynthesizer", "DPVAESynthesizer", {"image_shape": None}, trains=True),
         Model("P3GMSynthesizer", "P3GMSynthesizer"),

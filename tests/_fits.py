@@ -24,6 +24,7 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    GSWGANSynthesizer,
     LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
@@ -118,6 +119,12 @@ def _votes(**parameters):
     return PATEGANSynthesizer(**sizes, n_components=2, random_state=0, **parameters)
 
 
+def _critics(**parameters):
+    sizes = {"hidden_layer_sizes": (6,), "critic_sizes": (5,), "n_critics": 7, "steps": 2, "generated_rows": 6}
+    shared = {"warm_start_steps": 2, "batch_size": 3, "gradient_bound": 0.5, "n_components": 2, "random_state": 0}
+    return GSWGANSynthesizer(**{**sizes, **shared, **parameters})
+
+
 def _subsets(**parameters):
     shared = {"n_subsets": 7, "pretrain_steps": 2, "steps": 4, "n_components": 2, "random_state": 0}
     return make_flat(DP2VAESynthesizer, **shared, **parameters)
@@ -205,6 +212,11 @@ FITS = {
     "arrays, votes, replace_one": lambda: (_votes(neighboring="replace_one"), X),
     "frame, votes": lambda: (_votes(target="job"), FRAME),
     "frame, votes of units": lambda: (_votes(unit="person", max_rows_per_unit=3), PERSONS),
+    "arrays, critics": lambda: (_critics(), X, Y),
+    "arrays, sampled critics": lambda: (_critics(critics_per_step=3, steps=4), X, Y),
+    "arrays, critics, replace_one": lambda: (_critics(neighboring="replace_one"), X),
+    "frame, critics": lambda: (_critics(target="job"), FRAME),
+    "frame, critics of units": lambda: (_critics(unit="person", max_rows_per_unit=3), PERSONS),
     "classifier, net": lambda: (_classifier(), X, Y),
     "classifier, net, replace_one": lambda: (_classifier(neighboring="replace_one"), X, Y),
 }

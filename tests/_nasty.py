@@ -23,6 +23,7 @@ from skdpgen import (
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
     GroupDivergence,
+    GSWGANSynthesizer,
     LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
@@ -114,6 +115,21 @@ CASES = {
     "pate-gan": (
         lambda: PATEGANSynthesizer(
             n_teachers=3, steps=2, labelled_rows=4, n_components=2, generator_sizes=(4,), student_sizes=(4,)
+        ),
+        (X, Y),
+    ),
+    "gs-wgan": (
+        lambda: GSWGANSynthesizer(
+            n_critics=3, steps=2, generated_rows=3, warm_start_steps=1, batch_size=2, n_components=2,
+            hidden_layer_sizes=(4,), critic_sizes=(4,),
+        ),
+        (X, Y),
+    ),
+    "gs-wgan, images": (
+        lambda: GSWGANSynthesizer(
+            n_critics=3, critics_per_step=2, steps=2, generated_rows=3, warm_start_steps=1, batch_size=2,
+            n_components=2, hidden_layer_sizes=(4,), critic_sizes=(4,), image_shape=(2, 2), n_frequencies=1,
+            bounds=(-1, 1),
         ),
         (X, Y),
     ),

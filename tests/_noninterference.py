@@ -26,6 +26,7 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    GSWGANSynthesizer,
     LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
@@ -335,6 +336,11 @@ def _votes(**parameters):
     return PATEGANSynthesizer(**{**_LOW, "n_teachers": 3, "steps": 2, **sizes, **parameters})
 
 
+def _critics(**parameters):
+    sizes = {"hidden_layer_sizes": (4,), "critic_sizes": (4,), "n_components": 2, "generated_rows": 6, "batch_size": 3}
+    return GSWGANSynthesizer(**{**_LOW, "n_critics": 3, "steps": 2, "warm_start_steps": 1, **sizes, **parameters})
+
+
 def _classifier(**parameters):
     return DPNetClassifier(**{**_LOW, "hidden_layer_sizes": (4,), **_NET, **parameters})
 
@@ -444,6 +450,11 @@ CASES = {
     "votes": Case(_votes(), "array, classes"),
     "votes, back, replace_one": Case(_votes(neighboring=REPLACE), "array", back=True),
     "votes, frame": Case(_votes(target="job"), "frame"),
+    "critics": Case(_critics(), "array, classes"),
+    "critics, sampled": Case(_critics(critics_per_step=2), "array, classes"),
+    "critics, back, replace_one": Case(_critics(neighboring=REPLACE), "array", back=True),
+    "critics of images": Case(_critics(image_shape=(4, 4), n_frequencies=2, bounds=(-5, 60)), "images, classes"),
+    "critics, frame": Case(_critics(target="job"), "frame"),
     "classifier": Case(_classifier(), "array, classes"),
     "classifier, declared, replace_one": Case(
         _classifier(classes=_CLASSES, bounds=(-5, 60), neighboring=REPLACE), "array, classes"
@@ -471,6 +482,7 @@ def _product():
         "transport": (_transport, {}),
         "adversary": (_gan, {}),
         "votes": (_votes, {}),
+        "critics": (_critics, {}),
     }  # fmt: skip
     for relation in ("add_or_remove_one", REPLACE):
         for name, (make, settings) in makers.items():
@@ -478,7 +490,8 @@ def _product():
                 given = {**settings, "neighboring": relation}
                 if kind.startswith("images"):
                     if name in (
-                        "DP-VAE", "mmd", "kl_prior", "micro", "batch", "clusters", "embedding", "transport", "votes"
+                        "DP-VAE", "mmd", "kl_prior", "micro", "batch", "clusters", "embedding", "transport", "votes",
+                        "critics",
                     ):  # fmt: skip
                         continue  # of images these have nets of their own, or none, and no other reads
                     given.update(_PIXELS)

@@ -19,6 +19,7 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    GSWGANSynthesizer,
     LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
@@ -198,6 +199,15 @@ def _votes(**given):
     return PATEGANSynthesizer(n_teachers=7, steps=3, labelled_rows=10, **sizes, **given)
 
 
+def _critics(**given):
+    sizes = {"hidden_layer_sizes": (6,), "critic_sizes": (5,), "n_components": 3, "batch_size": 4}
+    return GSWGANSynthesizer(n_critics=7, steps=3, generated_rows=6, warm_start_steps=2, **sizes, **given)
+
+
+def _critics_sampled(**given):
+    return _critics(critics_per_step=3, **given)
+
+
 def small_classifier(**given):
     return DPNetClassifier(hidden_layer_sizes=(5,), steps=3, sampling_rate=0.2, **given)
 
@@ -237,6 +247,8 @@ ESTIMATORS = {
     "sinkhorn": (_sinkhorn, ("array_y", "frame_target", "images_y")),
     "dpcgan": (_gan, ("array_y", "frame_target", "images_y")),
     "pategan": (_votes, ("array_y", "frame_target")),
+    "gswgan": (_critics, ("array_y", "frame_target", "images_y")),
+    "gswgan_sampled": (_critics_sampled, ("array_y",)),
     "pca": (functools.partial(DPPCA, 2), ("array", "numbers")),
     "pca_two_round": (functools.partial(DPPCA, 2, centering="two_round"), ("array",)),
     "mixture": (functools.partial(DPGaussianMixture, 2, n_iter=2), ("array", "numbers")),

@@ -15,6 +15,7 @@ from skdpgen import (
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
     GroupDivergence,
+    GSWGANSynthesizer,
     LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
@@ -83,6 +84,11 @@ ESTIMATORS = [
     DPSinkhornSynthesizer(
         epsilon=2.0, neighboring="replace_one", bounds=(-1, 1), training=DPSGD(2, batch_size=20), generated_rows=5
     ),
+    GSWGANSynthesizer(epsilon=2.0, n_critics=5, steps=2, generated_rows=5, warm_start_steps=2),
+    GSWGANSynthesizer(
+        epsilon=2.0, neighboring="replace_one", bounds=(-1, 1), n_critics=5, critics_per_step=2, steps=2,
+        generated_rows=5, warm_start_steps=2,
+    ),
     PATEGANSynthesizer(epsilon=2.0, n_teachers=5, steps=2, labelled_rows=10),
     PATEGANSynthesizer(
         epsilon=2.0, neighboring="replace_one", bounds=(-1, 1), n_teachers=5, steps=2, labelled_rows=10
@@ -109,6 +115,7 @@ def test_private_estimator(estimator, check):
         DPMERFSynthesizer(epsilon=2.0, steps=2, n_frequencies=8),
         DPSinkhornSynthesizer(epsilon=2.0, generated_rows=5, training=DPSGD(2, 0.1)),
         DPCGANSynthesizer(epsilon=2.0, n_components=2, training=DPSGD(2, 0.1), n_critic=1),
+        GSWGANSynthesizer(epsilon=2.0, n_critics=5, steps=2, generated_rows=5, warm_start_steps=2),
         PATEGANSynthesizer(epsilon=2.0, n_teachers=5, steps=2, labelled_rows=10),
         DPNetClassifier(2.0, steps=2, sampling_rate=0.1, hidden_layer_sizes=(3,)),
     ],

@@ -18,6 +18,7 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    GSWGANSynthesizer,
     LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
@@ -61,6 +62,10 @@ _GAN = {"n_components": 2, "n_critic": 1, "generator_sizes": (4,), "discriminato
 _VOTES = {
     "n_teachers": 3, "steps": 2, "labelled_rows": 6, "n_components": 2, "generator_sizes": (4,), "student_sizes": (4,),
 }  # fmt: skip
+_CRITICS = {
+    "n_critics": 3, "steps": 2, "generated_rows": 5, "warm_start_steps": 1, "batch_size": 3, "n_components": 2,
+    "hidden_layer_sizes": (4,), "critic_sizes": (4,),
+}  # fmt: skip
 
 CASES = {
     "moments of a table": (MomentSynthesizer, {"target": "c"}, False),
@@ -75,6 +80,7 @@ CASES = {
     "DP-GM of a table": (DPGMSynthesizer, _PARTS, False),
     "DP-CGAN of a table": (DPCGANSynthesizer, {"target": "c", **_GAN}, False),
     "PATE-GAN of a table": (PATEGANSynthesizer, {"target": "c", **_VOTES}, False),
+    "GS-WGAN of a table": (GSWGANSynthesizer, {"target": "c", **_CRITICS}, False),
     "DP-MERF of a table": (DPMERFSynthesizer, {"steps": 1, "n_frequencies": 5}, False),
     "DP-Sinkhorn of a table": (DPSinkhornSynthesizer, {"target": "c", **_TRANSPORT}, False),
     "DP-PCA": (DPPCA, {}, True),
@@ -103,6 +109,7 @@ ARRAYS = {
     "DP-Sinkhorn of an array": (DPSinkhornSynthesizer, _TRANSPORT),
     "DP-CGAN of an array": (DPCGANSynthesizer, _GAN),
     "PATE-GAN of an array": (PATEGANSynthesizer, _VOTES),
+    "GS-WGAN of an array": (GSWGANSynthesizer, _CRITICS),
     "mixture of classes": (DPGaussianMixture, {}),
 }
 

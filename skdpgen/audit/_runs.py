@@ -160,8 +160,10 @@ class _Recorded:
 
         def make(kind):
             k, (uniforms, normals, integers, _) = next(logs)
-            # a network's own generator is made last
-            return _Followed(uniforms, *((normals, integers) if gradient and k == last else [[]]))
+            if not gradient or k < last:
+                return _Followed(uniforms, [])
+            # a network's own generator is made last; the normals of a fit's only one are the noise of plain releases
+            return _Followed(uniforms, normals if last else [], integers)
 
         return make
 

@@ -32,7 +32,7 @@ _BETAS = (0.5, 0.9)
 # Share of the generator's learning rate that is left at the end.
 _LEAST_RATE = 0.05
 # Critics at once: few enough that their numbers stay near the cache.
-_AT_ONCE = 64
+_AT_ONCE = 256
 # Generated rows of each class, or in all without classes, that critics compare their rows with in a step.
 _PARTNERS_OF_A_CLASS, _PARTNERS_WITHOUT = 4, 32
 
@@ -269,13 +269,12 @@ def train_by_critics(
     draws = torch.Generator().manual_seed(int(seed))
     generate = GeneratedRows(generator, class_ratio, draws, basis=basis, gains=gains, label_scale=label_scale)
     classes = classes_of_partners(generator.n_classes)
-    critics = make_critics(generate)
     parameters = list(generator.parameters())
     averages = [p.detach().clone() for p in parameters]
     optimizer = torch.optim.Adam(parameters, lr=learning_rate, betas=(0.5, 0.999), fused=True)
-    released = torch.zeros(n_rows, critics.n_columns)
+    released = torch.zeros(n_rows, generator.n_outputs)
 
-    def teach(steps):
+    def teach(critics, steps):
         for _ in range(steps):
             with torch.no_grad():
                 partners = generate(len(classes), classes)
@@ -286,16 +285,17 @@ def train_by_critics(
         text = f"GS-WGAN {progress_text}".strip()
         bar = exits.enter_context(progress_bar(None, shown=progress, phase=text, total=plan.steps, unit="step"))
         exits.enter_context(torch.enable_grad())
-        teach(critics.training.warm_start_steps)
+        critics = make_critics(generate)  # after the noise: draws of subsets, one a record, do not shift it
+        teach(critics, critics.training.warm_start_steps)
         for step, units in enumerate(subset_draws(plan, rng)):
             plan.take_step()
-            teach(critics.training.steps)
+            teach(critics, critics.training.steps)
             points = generate(n_rows)
             total = clipped_gradient_sum(critics, units, points.detach(), plan)
             noise.release(total, divisor=plan.per_step, out=[released])
             optimizer.zero_grad()
             # critics are to give generated rows a high score
-            points[:, : critics.n_columns].backward(released.div(-n_rows))
+            points[:, : generator.n_outputs].backward(released.div(-n_rows))
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate * (1 - (1 - _LEAST_RATE) * step / plan.steps)
             optimizer.step()

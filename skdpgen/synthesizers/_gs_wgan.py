@@ -359,7 +359,7 @@ def _check_size(settings, rows):
     sizes, k = (width + n_labels, *settings.critic_sizes, 1), settings.training.n_critics
     each = sum((a + 1) * b for a, b in itertools.pairwise(sizes))
     check_model_size(4 * k * each, n_critics=k, critic_sizes=settings.critic_sizes)
-    points = 64 * max(settings.training.generated_rows, 4 * settings.batch_size) * (max(sizes) + width)
+    points = 256 * max(settings.training.generated_rows, 4 * settings.batch_size) * (max(sizes) + width)
     check_model_size(points, generated_rows=settings.training.generated_rows, batch_size=settings.batch_size)
 
 
@@ -428,6 +428,7 @@ def _make_critics(x, classes, rows, points, settings, rng):
     from ..nn._dp2vae_training import SubsetRows
 
     k, n_classes = settings.training.n_critics, points.generator.n_classes
+    key = bytes(rng.random_bytes(16))  # before the subsets: a row that joins does not shift it
     subsets = assign_subsets(len(x), k, rng, units=rows.unit_codes)
     known = classes >= 0 if n_classes else np.ones(len(x), dtype=bool)  # a row of no released class is in no subset
     codes, counted = np.asarray(classes)[known], None if rows.unit_sizes is None else rows.unit_codes[known]
@@ -435,7 +436,7 @@ def _make_critics(x, classes, rows, points, settings, rng):
     n_columns = encoded.shape[1] - n_classes
     own = SubsetRows(encoded[:, :n_columns].numpy(), codes, n_classes, subsets[known], k, units=counted)
     training = CriticTraining(
-        key=bytes(rng.random_bytes(16)),
+        key=key,
         sizes=settings.critic_sizes,
         learning_rate=settings.critic_learning_rate,
         penalty=settings.gradient_penalty,

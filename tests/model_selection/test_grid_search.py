@@ -18,6 +18,7 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    GSWGANSynthesizer,
     MomentSynthesizer,
     P3GMSynthesizer,
     PATEGANSynthesizer,
@@ -62,6 +63,10 @@ ESTIMATORS = {
     "DPCGANSynthesizer": (make_flat(DPCGANSynthesizer, bounds=(-4, 4), n_critic=1, **NET), {"n_components": [1, 2]}),
     "PATEGANSynthesizer": (
         PATEGANSynthesizer(bounds=(-4, 4), n_teachers=5, steps=2, labelled_rows=10),
+        {"n_components": [1, 2]},
+    ),
+    "GSWGANSynthesizer": (
+        GSWGANSynthesizer(bounds=(-4, 4), n_critics=5, steps=2, generated_rows=5, warm_start_steps=2),
         {"n_components": [1, 2]},
     ),
     "DPNetClassifier": (

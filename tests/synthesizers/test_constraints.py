@@ -17,6 +17,7 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    GSWGANSynthesizer,
     LatentMixture,
     MomentSynthesizer,
     P3GMSynthesizer,
@@ -142,6 +143,10 @@ MODELS = {
     ),
     "pate-gan": lambda schema: PATEGANSynthesizer(
         20.0, schema=schema.constrain(*TEXTS), n_teachers=3, steps=2, labelled_rows=6, generator_sizes=(4,)
+    ),
+    "gs-wgan": lambda schema: GSWGANSynthesizer(
+        20.0, schema=schema.constrain(*TEXTS), n_critics=3, steps=2, generated_rows=6, warm_start_steps=1,
+        hidden_layer_sizes=(4,), critic_sizes=(4,),
     ),
     "dp-merf": lambda schema: DPMERFSynthesizer(
         20.0, schema=schema.constrain(*TEXTS), steps=2, n_frequencies=8, hidden_layer_sizes=(4,)
