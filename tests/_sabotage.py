@@ -204,7 +204,8 @@ class Audit:
             if audit.subset_plans:  # the unit is a subset, and a plan says what the noise is a multiple of
                 plan = audit.subset_plans[-1]
                 assert (divisor, bounded.add_or_remove_one) == (plan.per_step, plan.l2_bound)
-                audit.log.append(("step", noise.noise_multiplier, plan.sampling_rate))
+                rate = None if plan.mechanism == "gaussian" else plan.sampling_rate  # all subsets in every step
+                audit.log.append(("step", noise.noise_multiplier, rate))
                 return release(noise, bounded, divisor, out)
             plan = audit.plans[-1]
             assert divisor == plan.expected_batch_size, "the denominator is not the expected batch size of the plan"

@@ -98,13 +98,13 @@ class GSWGANSynthesizer(BaseSynthesizer):
         Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
         Accountant that the fit charges; None makes a new one with this budget.
-    n_critics : int, default=250
+    n_critics : int, default=1000
         Number of subsets; public. The noise of a sum of gradients does not depend on it, so the noise of their mean
         falls with it, while each critic has fewer rows to learn from.
     critics_per_step : int or None, default=None
         Expected number of critics in a step: each takes part with the same probability. None: all take part in every
         step, which has no less noise in the mean, and no amplification to rely on.
-    steps : int, default=1000
+    steps : int, default=600
         Steps of the generator; public. Each is charged.
     generated_rows : int, default=20
         Generated rows of a step, at which gradients are released; public. The noise of a gradient grows with their
@@ -230,9 +230,9 @@ class GSWGANSynthesizer(BaseSynthesizer):
         *,
         neighboring=None,
         accountant=None,
-        n_critics=250,
+        n_critics=1000,
         critics_per_step=None,
-        steps=1000,
+        steps=600,
         generated_rows=20,
         gradient_bound=1.0,
         n_components=8,
