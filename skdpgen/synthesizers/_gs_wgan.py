@@ -183,7 +183,7 @@ class GSWGANSynthesizer(BaseSynthesizer):
     and 20,000 steps, it says epsilon 10 where the cost is about 330. Its critics learn when they are drawn, which
     leaves no amplification by sampling that is proved. Here critics are small, see images in their lowest frequencies,
     and are compared with generated rows of their own rows' classes. Before the first step they learn from the untrained
-    generator, which is public, where the paper trains each critic beside a throw-away generator of its own.
+    generator, which is public, where the paper trains each critic beside a separate throw-away generator.
 
     References
     ----------
