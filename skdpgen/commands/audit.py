@@ -171,7 +171,7 @@ def _audit_model(name, settings, arguments):
         units = {"unit": PrivacyUnit("unit", arguments.unit_rows, weighting=weighting)}
         settings = {**units, **settings}
         estimator.set_params(**units)
-    declared = {**DECLARED, "steps": TRAINING["steps"], **settings}
+    declared = {**DECLARED, **{key: TRAINING[key] for key in ("steps", "warm_start_steps")}, **settings}
     # a model that can train a network and trains none takes no parameter of its training
     if "training" in known and known.get("decoder", "net") == "net":
         declared["training"] = _short_training(type(estimator), training)
