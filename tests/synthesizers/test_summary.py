@@ -42,11 +42,11 @@ def _declared():
 
 def test_lost_categories_are_said_by_column_with_their_share():
     with pytest.warns(UtilityWarning, match=r"\"other\" in much of 'town' \((5\d|6[0-4])%\).*Declare"):
-        synth = MomentSynthesizer(2.0, target="ill").fit(_frame())
+        synth = MomentSynthesizer(0.6, target="ill").fit(_frame())
     columns = {column.name: column for column in synth.summary_.columns}
     town = columns["town"]
-    assert town.categories == 1
-    assert town.other == pytest.approx(0.59, abs=0.05)
+    assert 1 <= town.categories <= 3
+    assert town.other == pytest.approx(0.58, abs=0.06)
     assert town.learned
     assert columns["ill"].kind == "target"
     assert columns["ill"].categories == 2
