@@ -9,6 +9,7 @@ import test_dp_pca
 import test_image_features
 import test_noninterference
 import test_scaling_blocks
+import test_sources
 import test_subclusters
 from _fits import (
     DECISIONS,
@@ -26,12 +27,13 @@ from _fits import (
 )
 from _sabotage import Claim, after, assert_caught, before, mutant_ids
 
-from skdpgen import DPPCA, DPGaussianMixture, PrivacyAccountant
+from skdpgen import DPPCA, DPGaussianMixture, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant
 from skdpgen._base import PrivateEstimator
 from skdpgen.data import frames as _frames
 from skdpgen.data import labels as _array_labels
 from skdpgen.data import scaling as _scaling
 from skdpgen.data.arrays import ArrayCodec
+from skdpgen.generators import refined_images
 from skdpgen.mechanisms import _selection as selection
 from skdpgen.mixture import _em
 from skdpgen.nn import DPNet, _wavelets
@@ -83,6 +85,7 @@ FEATURES_JOINED = Claim(
     test_image_features.test_a_joining_image_leaves_the_features_of_the_others_and_adds_its_own_moments_alone, 3, False
 )
 FEATURES_EXACT = Claim(test_image_features.test_no_sum_of_exact_features_is_rounded, (9, 6, 2))
+FEATURES_ORDER = Claim(test_image_features.test_the_order_of_sums_changes_no_feature_of_a_private_image, (28, 28))
 FEATURES_APART = Claim(
     test_noninterference.test_the_exact_row_count_does_not_decide_which_moments_of_features_are_released
 )
@@ -259,6 +262,33 @@ MUTANTS = [
         (
             _wavelets.WaveletFeatures.forward,
             ("self._averages(_round($moduli) if $exact else $moduli, $distance)", "self._averages($moduli, $distance)"),
+        ),
+    ),
+    (
+        "features of private images in single precision",
+        [FEATURES_ORDER],
+        (
+            refined_images.FeatureSpace._encode,
+            ("$features($images, $rest, exact=True)", "$features($images.astype('f4'), $rest)"),
+        ),
+    ),
+    (
+        "pixels that are summed unrounded",
+        [FEATURES_ORDER],
+        (_wavelets.WaveletFeatures.forward, ("$images = _round($images) if $exact else $images", "pass")),
+    ),
+    (
+        "types of objects taken from chunks, and not stated on the card",
+        [
+            Claim(test_sources.test_the_card_of_chunks_takes_no_fewer_facts_for_public_than_that_of_one_frame, *how)
+            for how in ((MomentSynthesizer, "list"), (P3GMSynthesizer, "function"))
+        ],
+        (
+            _frames.FrameRows._with_objects,
+            (
+                "if $columns:\n    $listed\n    self.public_assumptions.append($text)",
+                "if $columns and $1.in_memory:\n    $listed\n    self.public_assumptions.append($text)",
+            ),
         ),
     ),
     (

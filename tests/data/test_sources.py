@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pytest
 from _claims import RELATIONS, assert_sensitivity
 from _flat import make_flat
 
-from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, Schema
+from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, PrivacyUnit, Schema
 from skdpgen.data.frames import FrameRows, plan_tables
 from skdpgen.data.sources import ChunkSource, MemorySource, open_source
 from skdpgen.exceptions import InvalidInputError, SchemaError
@@ -93,6 +95,28 @@ SOURCES = {
 def test_wherever_rows_lie_the_release_is_that_of_one_frame(source, parameters, tmp_path):
     # categories are matched by value, and noise goes by position: with a learned schema it must be off
     assert _equal(_state(FRAME, **parameters), _state(source(tmp_path), **parameters))
+
+
+@pytest.mark.parametrize("synthesizer", [MomentSynthesizer, P3GMSynthesizer, DPMERFSynthesizer])
+@pytest.mark.parametrize("source", ["list", "function"])
+def test_the_card_of_chunks_takes_no_fewer_facts_for_public_than_that_of_one_frame(synthesizer, source):
+    """What a fit reads of the values without a charge, the caller vouches for, wherever the rows lie."""
+    frame = FRAME.assign(person=np.arange(N) // 3, price=pd.Series([Decimal(k) / 4 for k in range(N)], dtype=object))
+    chunks = [frame[:300], frame[300:]]
+    parameters = {"target": "ill", "unit": PrivacyUnit("person", max_rows=2)}
+    parameters |= (
+        {"steps": 1}
+        if synthesizer is DPMERFSynthesizer
+        else {"constraints": ["age > 17", "if town == 'east': pay is None"]}
+    )
+    for one in (frame, *chunks):
+        one.attrs["public_assumptions"] = ["dtypes: told from the values of a file"]
+    stated = []
+    for X in (frame, chunks if source == "list" else lambda: iter(chunks)):
+        stated.append(synthesizer(20.0, random_state=0, **parameters).fit(X).card_["public_assumptions"])
+    whole, parts = stated
+    assert "types of the objects in columns of objects: 'price' decimal" in whole
+    assert [text for text in parts if not text.startswith("kinds (dtypes) of the columns")] == whole
 
 
 def test_a_dask_cluster_gives_the_release_of_one_frame():

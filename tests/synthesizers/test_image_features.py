@@ -137,6 +137,34 @@ def test_exact_features_have_no_rounding_at_any_scale(rng):
     np.testing.assert_array_equal(whole, alone)
 
 
+@pytest.mark.parametrize("shape", [(4, 5), (28, 28)])
+def test_the_order_of_sums_changes_no_feature_of_a_private_image(rng, shape):
+    """Nor do the batch, the number of threads and the processor, which choose the order: nothing is rounded."""
+    d, conv2d = math.prod(shape), torch.nn.functional.conv2d
+    matrix, zero = rng.normal(size=(WaveletFeatures(shape).n_features, 3)), np.zeros((1, 3))
+    space = FeatureSpace(shape, WAVELETS, np.zeros(d), np.ones(d), matrix, np.arange(1), zero, zero, 1.0)
+    rows = rng.random((30, d))
+
+    def features():
+        # reduced features are rounded once more, which hides most of what rounding changes in the features themselves
+        return space.encode(rows), wavelet_features(rows, shape, exact=True, **WAVELETS)
+
+    found = features()
+
+    def from_the_other_end(images, kernels):
+        return conv2d(images.flip(2, 3), kernels.flip(2, 3)).flip(2, 3)
+
+    def columns_first(module, maps, distance):
+        down, across = (getattr(module, f"average{side}{distance}") for side in (0, 1))
+        return down @ (maps @ across.T)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_wavelets.F, "conv2d", from_the_other_end)
+        patch.setattr(WaveletFeatures, "_averages", columns_first)
+        for one, other in zip(features(), found):
+            np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("apart", [True, False])
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_the_sensitivity_of_features_is_attained_and_not_exceeded(rng, relation, apart):
