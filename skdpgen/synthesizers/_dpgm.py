@@ -514,7 +514,7 @@ def _restore_facts(rows, settings, state):
     codec, centers = codec_of(state["codec"]), state["centers"]
     rows.follow(codec)
     encoded = encode_rows(rows, codec, settings.vae)
-    clusters = np.zeros(len(rows), dtype=np.int64)
+    clusters = np.zeros(len(encoded[0]), dtype=np.int64)
     if centers is not None:
         n_features = encoded[0].shape[1] - codec.n_classes
         features = _random_features(codec, isinstance(rows, FrameRows), n_features, settings.clusters)

@@ -115,6 +115,11 @@ FITS = {
         {**TRAINED, "n_clusters": 2, "cluster_steps": 2, "unit": PrivacyUnit(max_rows=2, weighting="units")},
         (X, Y, PERSONS),
     ),
+    "dp-gm, one cluster, units": (
+        DPGMSynthesizer,
+        {**TRAINED, "n_clusters": 1, "unit": "pid", "max_rows_per_unit": 2},
+        (FRAME.assign(pid=PERSONS),),
+    ),
     "dp2-vae, units": (
         DP2VAESynthesizer,
         {**SUBSETS, "warm_start_steps": 3, "unit": PrivacyUnit(max_rows=2, weighting="units")},
