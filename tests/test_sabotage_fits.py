@@ -76,6 +76,7 @@ CELLS = {
 CELLS_JOINED = Claim(
     test_subclusters.test_a_joining_row_leaves_the_cells_of_the_others_and_adds_its_own_moments_alone, 3
 )
+CELLS_ORDER = Claim(test_subclusters.test_the_cell_of_a_row_at_the_cut_follows_from_no_order_of_additions)
 FEATURES = [
     Claim(test_image_features.test_the_sensitivity_of_features_is_attained_and_not_exceeded, relation, apart)
     for relation in ("add_or_remove_one", "replace_one")
@@ -310,6 +311,14 @@ MUTANTS = [
         "cells cut at the mean of the rows",
         [CELLS["add_or_remove_one"], CELLS["replace_one"], CELLS_JOINED],
         (_array_model.subcluster_codes, ("$own > $middle[$known]", "$own > $own.mean(axis=0)")),
+    ),
+    (
+        "cells by sums that are rounded",
+        [CELLS_ORDER],
+        (
+            _array_model.subcluster_codes,
+            ("exact_product($scale($chunk) - $center, $directions)", "($scale($chunk) - $center) @ $directions"),
+        ),
     ),
     (
         "cells clipped where no row is",

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from skdpgen import DPPCA, PrivateSearchCV
+from skdpgen._types import BoundedUnit
 from skdpgen.accounting import Charge, Phase, PrivacyAccountant, PrivacyCard, epsilon_pld, epsilon_rdp, gaussian_event
 from skdpgen.accounting import _card as module
 from skdpgen.accounting._accountant import detached_accountant
@@ -159,6 +160,19 @@ def test_a_fit_missing_from_the_ledger_and_a_ledger_over_budget_are_caught():
     content["ledger"]["budget_epsilon"] = 1.05
     with pytest.raises(ValueError, match=r"alpha|would have refused"):
         signed(content).verify()
+
+
+@pytest.mark.parametrize("unit", [None, BoundedUnit("person", 3), BoundedUnit("person", 3, "units")])
+@pytest.mark.parametrize("epsilon", [1.0, 20.0])
+def test_a_card_says_whether_its_ledger_saw_one_fit_alone_and_whether_it_protects_hardly_anybody(unit, epsilon):
+    accountant = PrivacyAccountant(50.0, unit=None if unit is None else unit.name)
+    for alone in (True, False):
+        plan = accountant.calibrate([Phase("moments", 1.0)], label=f"alone: {alone}", epsilon=epsilon, unit=unit)
+        accountant.charge(plan.event, plan.label, unit=plan.charge.unit)
+        said = PrivacyCard.build(plan, accountant, model="", parameters={}, noise="secure").remarks
+        assert ["this fit alone" in text for text in said if "hardly" not in text] == [True] * alone
+        whom = "one row" if unit is None else "one person"
+        assert [whom in text for text in said if "hardly" in text] == [True] * (epsilon > 10)
 
 
 # charges (mu, delta of thresholds) of each batch: alike, the first alone large, with thresholds, several declared

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
@@ -65,6 +66,12 @@ class _OwnWords(_Cell):
     error = InvalidInputError
 
 
+class _Warned(DPPCA):
+    def score_samples(self, X):
+        warnings.warn(f"{SECRET}: the largest is {X.max()}", RuntimeWarning, stacklevel=2)
+        return super().score_samples(X)
+
+
 def _search(estimator=None, **changed):
     estimator = DPPCA(bounds=(-4, 4)) if estimator is None else estimator
     return PrivateSearchCV(estimator, {"n_components": [1, 2]}, **{"epsilon": 2.0, **SCORED, **changed})
@@ -111,6 +118,20 @@ def no_cell_is_in_the_words_of_a_failed_run():
         assert (SECRET in str(caught.value)) is told
         assert estimator.error.__name__ in str(caught.value)
         assert caught.value.__context__ is None
+
+
+def no_warning_of_a_score_of_private_rows_is_shown():
+    """Whether a scorer warns, how often, and what it says may follow from one cell."""
+
+    def warned_by(fitted, X, y):
+        warnings.warn(f"{SECRET}: the largest is {X.max()}", RuntimeWarning, stacklevel=2)
+        return np.tanh(X[:, 0])
+
+    for scoring in (warned_by, None):  # the estimator's own score
+        with warnings.catch_warnings(record=True) as said, seeded_noise(0, quiet=True):
+            warnings.simplefilter("always")
+            _search(_Warned(bounds=(-4, 4)), scoring=scoring).fit(X)
+        assert not [text for text in (str(one.message) for one in said) if SECRET in text]
 
 
 def test_what_cannot_be_scored_is_refused_before_the_charge():
@@ -209,6 +230,7 @@ def test_a_fit_that_a_search_would_not_call_is_refused_unpaid():
 CLAIMS = [
     Claim(a_score_that_depends_on_other_records_is_refused_unpaid),
     Claim(no_cell_is_in_the_words_of_a_failed_run),
+    Claim(no_warning_of_a_score_of_private_rows_is_shown),
     Claim(a_fold_that_would_be_too_small_is_refused_unpaid),
 ]
 S = PrivateSearchCV
@@ -230,7 +252,12 @@ MUTANTS = [
         CLAIMS[1:2],
         (S._search, (OWN, "isinstance($error, ValueError)")),
     ),
-    ("all rows are taken for a fold", CLAIMS[2:], (S._smallest_fold, ("max(1, $rest)", "max($1, $rest)"))),
+    (
+        "warnings of a score of private rows",
+        CLAIMS[2:3],
+        (S._run, ("warnings.simplefilter('ignore')", "warnings.simplefilter('default')")),
+    ),
+    ("all rows are taken for a fold", CLAIMS[3:], (S._smallest_fold, ("max(1, $rest)", "max($1, $rest)"))),
 ]
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -68,6 +70,27 @@ def test_what_is_declared_is_not_paid_for(blobs, relation):
     )
     assert list(learned.accountant_.report()["release"])[:2] == ["bounds", "classes"]
     assert learned.accountant_.charges[0].extra_delta == pytest.approx(1e-6)
+
+
+def a_card_names_all_that_the_fit_took_for_public_and_nothing_else(seed):
+    y = np.arange(60) % 2
+    X = np.stack([y, y], axis=1) / 2
+    public = {"bounds": SMALL["bounds"], "classes": SMALL["classes"], "net": DPNet(_classifier.ClassifierModule)}
+    words = {name: f"{name}: declared public by the caller" for name in ("bounds", "classes")}
+    words["net"] = "net: an object of the caller's, taken for public"
+    for n in range(len(public) + 1):
+        for names in itertools.combinations(public, n):
+            given = {**SMALL, **dict.fromkeys(public), "steps": 2, "random_state": seed}
+            if "net" in names:
+                del given["hidden_layer_sizes"]
+            model = DPNetClassifier(5.0, **{**given, **{name: public[name] for name in names}})
+            stated = quietly(lambda model=model: model.fit(X, y)).card_["public_assumptions"]
+            assert stated == [*(words[name] for name in names), "number and order of columns, kind (dtype) of y"]
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_a_card_names_all_that_the_fit_took_for_public_and_nothing_else(seed):
+    Claim(a_card_names_all_that_the_fit_took_for_public_and_nothing_else, seed).holds_unpatched()
 
 
 def test_classes_keep_their_kind_and_frames_their_names(blobs):
@@ -216,6 +239,11 @@ MUTANTS = [
             ),
             before("return $net.fit($rest)", "unpaid.fit($rest)"),
         ),
+    ),
+    (
+        "a network of the caller's that the card does not name",
+        [Claim(a_card_names_all_that_the_fit_took_for_public_and_nothing_else, 3)],
+        (DPNetClassifier._complete, ("if self.net is not None:\n    $assumptions.append($text)", "pass")),
     ),
     (
         "rows are kept",

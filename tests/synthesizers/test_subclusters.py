@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from _claims import RELATIONS, assert_sensitivity
@@ -58,6 +60,23 @@ def test_cells_are_the_sides_of_the_leading_directions_of_the_class_and_none_for
     np.testing.assert_array_equal(
         subcluster_codes(rows, codec, SPACE, MIXTURE.means, leading[:, :, :0]), [0, 0, 1, 1, -1]
     )
+
+
+def test_the_cell_of_a_row_at_the_cut_follows_from_no_order_of_additions(rng):
+    """BLAS may add in an order that follows the place of a row: a joining row would move others over the cut."""
+    basis = np.rint(rng.normal(size=(50, 3)) * 2**8) / 2**8
+    X, across = rng.normal(size=(4300, 50)), basis[:, 0]
+    X -= (X @ across)[:, None] * across / (across @ across)
+
+    def codes(order):
+        rows = SimpleNamespace(X=X[:, order], codes=np.zeros(len(X), dtype=np.int64))
+        space = LatentSpace(np.zeros(50), basis[order])
+        codec = SimpleNamespace(scale=lambda chunk: chunk)
+        return subcluster_codes(rows, codec, space, np.zeros((1, 3)), np.eye(3)[None, :, :1])
+
+    found = codes(np.arange(50))
+    assert 0.4 < found.mean() < 0.6
+    np.testing.assert_array_equal(found, codes(rng.permutation(50)))
 
 
 @pytest.mark.parametrize("joined", [1, 3, 17])
