@@ -240,6 +240,16 @@ def _number_of_rows_without_k(patch):
     patch.setattr(units, "total", plain)
 
 
+def _what_a_unit_adds_follows_from_the_others(patch):
+    """No unit moves it by more than its bound, but where to follows from how many rows the others have."""
+
+    def scattered(counts, largest, of_units):
+        value = largest * (0.618 * float(counts.sum()) ** 2 % 1)
+        return BoundedSum(np.array([value]), 1.0, 1.0, weights=1 / largest, lattice=2.0**-20, unit="unit")
+
+    patch.setattr(units, "total", scattered)
+
+
 def _frames_counted_without_weights(patch):
     shipped = frames.bins_histogram
     patch.setattr(
@@ -308,6 +318,7 @@ SABOTAGE = [
     (_weights_of_one, "moments of a table", "units"),
     (_weights_of_one, "DP-PCA", "units"),
     (_number_of_rows_without_k, "moments of a table", "units"),
+    (_what_a_unit_adds_follows_from_the_others, "moments of a table", "units"),
     (_the_exact_number_of_rows, "moments of a table", "units"),
     (_the_exact_number_of_rows, "moments of a table", "rows"),
     (_frames_counted_without_weights, "moments of a table", "units"),
