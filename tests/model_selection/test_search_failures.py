@@ -134,6 +134,18 @@ def no_warning_of_a_score_of_private_rows_is_shown():
         assert not [text for text in (str(one.message) for one in said) if SECRET in text]
 
 
+@pytest.mark.parametrize("progress", [True, "auto"])
+def test_no_bar_shows_how_many_runs_a_search_makes(progress, capsys):
+    """Of a random number of runs nothing but the best may leave."""
+    estimator = DPMERFSynthesizer(steps=2, n_frequencies=10, bounds=(-4, 4), progress=progress)
+    with seeded_noise(0, quiet=True):
+        clone(estimator).fit(X)
+        assert ("generator" in capsys.readouterr().err) is (progress is True)  # as a fit shows that is no run
+        how = {"public_data": X[:20], "scoring": lambda fitted, X, y: 0.0, "runs": "logarithmic"}
+        PrivateSearchCV(estimator, {"length_scale": [1.0, 2.0]}, **how).fit(X)
+    assert capsys.readouterr().err == ""
+
+
 def test_what_cannot_be_scored_is_refused_before_the_charge():
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     accountant = PrivacyAccountant(3.0)
