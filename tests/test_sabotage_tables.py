@@ -151,7 +151,10 @@ MUTANTS = [
     (
         "the second look at categories and the moments again on one charge",
         [LOOKS],
-        (_frames.FrameRows._learn_schema, ("joined_categories($first, $rest), ()", "joined_categories($first, $rest), ('categories',)")),
+        (
+            _frames.FrameRows._learn_schema,
+            ("joined_categories($first, $rest), ()", "joined_categories($first, $rest), ('categories',)"),
+        ),
     ),
     (
         "a second look without noise",

@@ -27,12 +27,15 @@ __all__ = [
     "make_plan",
     "noise_multiplier_for",
     "scale_for_rdp",
+    "scale_of_rdp",
 ]
 
 # Relative distance below the budget that the search aims at, and that it accepts.
 _AIM, _ACCEPT = 2.5e-4, 1e-3
 _MOST_FINE = 4
 _FARTHEST = 35.0
+# Step in which the bracket of a search by RDP grows.
+_STRIDE = 0.5
 
 
 @dataclass(frozen=True)
@@ -313,15 +316,47 @@ def scale_for_rdp(phases: tuple[Phase, ...], rdp: float, alpha: float, neighbori
     def gap(log_mu):
         return math.log(rdp_at(_phase_releases(phases, math.exp(log_mu)), alpha, neighboring) / rdp)
 
-    low = high = 0.5 * math.log(2 * rdp / alpha / math.fsum(phase.share for phase in phases))
+    start = 0.5 * math.log(2 * rdp / alpha / math.fsum(phase.share for phase in phases))
+    found = scale_of_rdp(gap, start, tolerance=1e-10)
+    if found is None:
+        raise ValueError("no amount of noise brings these phases to what is allowed")
+    return found
+
+
+def scale_of_rdp(
+    gap: Callable[[float], float], start: float, *, tolerance: float, farthest: float = _FARTHEST
+) -> float | None:
+    """Find the scale at which a cost by RDP, which is cheap to compute, is what is allowed.
+
+    Costs by privacy loss distributions take convolutions: `_largest_scale` is for these.
+
+    Parameters
+    ----------
+    gap : callable
+        Log scale -> log of the cost over what is allowed; increases.
+    start : float
+        Log scale near the result.
+    tolerance : float
+        By which the log scale may be too small.
+    farthest : float, default=35
+        From `start`, on the log scale.
+
+    Returns
+    -------
+    float or None
+        None where even far more noise than at `start` costs too much.
+    """
+    low = high = start
     while gap(low) > 0:
-        low -= 0.5
+        low -= _STRIDE
+        if start - low > farthest:
+            return None
     while gap(high) <= 0:
-        high += 0.5
-    log_mu = brentq(gap, low, high, xtol=1e-10, rtol=1e-12)
-    while gap(log_mu) > 0:
-        log_mu -= 1e-10
-    return math.exp(log_mu)
+        high += _STRIDE
+    log_scale = brentq(gap, low, high, xtol=tolerance, rtol=1e-12)
+    while gap(log_scale) > 0:
+        log_scale -= tolerance
+    return math.exp(log_scale)
 
 
 def make_plan(

@@ -9,13 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 from dp_accounting import DpEvent
-from scipy.optimize import brentq
 
 from .._types import BoundedUnit
 from ..exceptions import BudgetExceededError
 from ..utils.forks import ForkSafeLock, process_identity
 from ._accountant import PrivacyAccountant, detached_accountant
-from ._calibration import FitPlan, Phase, check_phases, make_plan, scale_for_rdp
+from ._calibration import FitPlan, Phase, check_phases, make_plan, scale_for_rdp, scale_of_rdp
 from ._events import Charge, Repetition, releases
 from ._filter import Entry
 from ._pricing import check_delta, check_epsilon, epsilon_rdp, gaussian_mu
@@ -299,15 +298,12 @@ def calibrate_by_rdp(
         return math.log(max(epsilon_rdp(event, net, relation), 1e-300) / target) + _TOLERANCE
 
     def search(by_filter, start):
-        low = high = math.log(start)
-        while excess(high, by_filter) < 0:
-            low, high = high, high + 0.3
-        while excess(low, by_filter) > 0:
-            low, high = low - 0.3, low
-            if low < math.log(start) - 8:
-                what = f"epsilon = {target:g} at delta = {delta:g}" if not by_filter else "what is left of this budget"
-                raise BudgetExceededError(f"no amount of noise brings {label} to {what}{advice}; nothing was charged")
-        return math.exp(brentq(excess, low, high, args=(by_filter,), xtol=4e-5, rtol=1e-9) - 4e-5)
+        terms = {"tolerance": _TOLERANCE / 2, "farthest": 8.0}
+        found = scale_of_rdp(lambda log_mu: excess(log_mu, by_filter), math.log(start), **terms)
+        if found is None:
+            what = f"epsilon = {target:g} at delta = {delta:g}" if not by_filter else "what is left of this budget"
+            raise BudgetExceededError(f"no amount of noise brings {label} to {what}{advice}; nothing was charged")
+        return found
 
     start = gaussian_mu(min(target, accountant.epsilon, 1e3), net)
     mu = math.inf if math.isinf(target) else search(False, start)
