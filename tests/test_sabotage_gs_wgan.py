@@ -12,6 +12,7 @@ from _sabotage import Claim, after, assert_caught, mutant_ids
 
 from skdpgen.dpsgd._subsets import SubsetPlan
 from skdpgen.nn._critics import Critics, clipped_gradient_sum, train_by_critics
+from skdpgen.nn._generated_rows import GeneratedRows
 from skdpgen.synthesizers import _gs_wgan
 from skdpgen.synthesizers._vae_model import sizes_by_counts
 
@@ -32,6 +33,7 @@ class _Patched:
 BOUNDED = {r: Claim(test_critics.a_record_turns_the_gradients_of_one_critic_at_all_rows, r) for r in (AR, RO)}
 OWN_CLIP = Claim(test_critics.each_row_has_its_own_clip)
 OTHERS = Claim(test_critics.the_other_critics_stay_as_they_are_to_the_last_bit)
+PLACE = Claim(test_critics.the_points_of_a_row_do_not_depend_on_the_other_rows)
 NOTHING = Claim(test_critics.an_empty_subset_and_a_gradient_that_is_not_finite_add_nothing)
 DRAWS = Claim(_Patched(test_critics.what_a_critic_has_learned_does_not_depend_on_the_draws))
 ALONE = Claim(_Patched(test_critics.the_private_rows_enter_by_the_release_alone))
@@ -95,6 +97,11 @@ MUTANTS = [
         "one loss for all critics",
         [OTHERS],
         (Critics.learn, ("$losses.sum()", "$losses.sum().square()")),
+    ),
+    (
+        "coordinates of private rows by a product that is rounded by their place",
+        [PLACE],
+        (GeneratedRows.encoded, ("self.encode(*$part, _exact)", "self.encode(*$part)")),
     ),
     (
         "critics that change when they are drawn",

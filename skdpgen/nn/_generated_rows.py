@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from ..utils.blocks import exact_product
 from ._generators import ConditionalGenerator, one_hot
 
 __all__ = ["GeneratedRows", "emphasize_classes", "to_rows"]
@@ -45,17 +46,17 @@ class GeneratedRows:
         self.basis_ = None if basis is None else torch.as_tensor(basis, dtype=torch.float32)
         self.gains_ = torch.as_tensor(gains, dtype=torch.float32)
 
-    def encode(self, rows, codes):
+    def encode(self, rows, codes, product=torch.matmul):
         """Points of rows."""
         rows = rows if self.generator.n_levels is not None else 2 * rows - 1
-        rows = rows if self.basis_ is None else rows @ self.basis_
+        rows = rows if self.basis_ is None else product(rows, self.basis_)
         classes = one_hot(codes, self.generator.n_classes)
         return rows if classes is None else torch.cat([rows, self.label_scale * classes], dim=1)
 
     def encoded(self, rows, codes):
-        """Points of many rows, a chunk at a time."""
+        """Points of private rows, a chunk at a time: each is a function of its row, to the last bit."""
         parts = zip(rows.split(_CHUNK), codes.split(_CHUNK))
-        return torch.cat([self.encode(*part) for part in parts] or [self.encode(rows, codes)])
+        return torch.cat([self.encode(*part, _exact) for part in parts] or [self.encode(rows, codes)])
 
     def __call__(self, n_rows, codes=None):
         """Points of generated rows; their classes follow the shares, but for a random start, or are given."""
@@ -69,6 +70,11 @@ class GeneratedRows:
             return self.encode(generator(latent, classes, uniforms), codes)
         logits = self.gains_ * generator.logits(latent, classes)
         return self.encode(_leaky_sigmoid(logits if self.basis_ is None else logits @ self.basis_.T), codes)
+
+
+def _exact(rows, matrix):
+    """A product whose last bits do not follow the place of a row, or the number of rows: see `exact_product`."""
+    return torch.from_numpy(exact_product(rows.numpy(), matrix.numpy()).astype(np.float32))
 
 
 def _leaky_sigmoid(logits):
