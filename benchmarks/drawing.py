@@ -9,6 +9,8 @@ from .summary import value_of
 __all__ = [
     "draw_accounting",
     "draw_components",
+    "draw_curve_epsilon",
+    "draw_curve_rows",
     "draw_dimensions",
     "draw_epsilon",
     "draw_lines",
@@ -82,6 +84,19 @@ def draw_epsilon(results, path):
     """Figure 4: utility over epsilon."""
     labels = {"epsilon_asked": "epsilon", "auroc": "AUROC", "auprc": "AUPRC"}
     draw_lines(results, path, "epsilon_asked", ("auprc", "auroc"), log=True, labels=labels)
+
+
+def draw_curve_rows(results, path):
+    """Utility over the number of training rows."""
+    labels = {"rows": "training rows", "auroc": "AUROC on real rows", "two_way_tvd": "two-way TVD to all training rows"}
+    draw_lines(results, path, "rows", ("auroc", "two_way_tvd"), log=True, labels=labels)
+
+
+def draw_curve_epsilon(results, path):
+    """Utility over epsilon, of a fixed number of training rows."""
+    labels = {"auroc": "AUROC on real rows", "two_way_tvd": "two-way TVD to all training rows"}
+    labels["epsilon_asked"] = "epsilon"
+    draw_lines(results, path, "epsilon_asked", ("auroc", "two_way_tvd"), log=True, labels=labels)
 
 
 def draw_components(results, path):

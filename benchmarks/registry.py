@@ -180,6 +180,27 @@ def _paper_table(name, summary, figures, published, **fields):
     )
 
 
+def _curve(name, summary, over, **points):
+    return Benchmark(
+        name,
+        f"utility on Adult {summary}, beside MST and AIM (see --peer-python)",
+        "tables:table_benchmark",
+        options=(*_FITS, "learned_schema", "peer_python", "quick", "figure"),
+        figures=("auroc", "auprc", "two_way_tvd", "one_way_tvd", "fit_seconds"),
+        group_by=("model", *over),
+        arguments={"table": "adult", "judge_all": True, "models": (REAL, "P3GMSynthesizer", "MST", "AIM"), **points},
+        quick={
+            "models": (REAL, "P3GMSynthesizer"),
+            "seeds": (0,),
+            "rows": (300, 1_000) if over == ("rows",) else 1_000,
+            "epsilon": 1.0 if over == ("rows",) else (1.0, 10.0),
+        },
+        axes=("rows",),
+        draw=f"drawing:draw_{name}",
+        takes=_OF_TABLES,
+    )
+
+
 def _images(name):
     return Benchmark(
         name,
@@ -266,6 +287,14 @@ _ENTRIES = (
         quick={**_QUICK_TABLE, "models": ("P3GMSynthesizer",), "epsilon": (1.0, 10.0)},
         draw="drawing:draw_epsilon",
         takes=_OF_TABLES,
+    ),
+    _curve("curve_rows", "over training rows, at epsilon 1", ("rows",), rows=(300, 1_000, 3_000, 10_000, 30_000)),
+    _curve(
+        "curve_epsilon",
+        "over epsilon, of 10,000 training rows",
+        ("epsilon_asked",),
+        rows=10_000,
+        epsilon=(0.1, 0.3, 1.0, 3.0, 10.0),
     ),
     Benchmark(
         "figure5",

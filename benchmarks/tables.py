@@ -72,6 +72,7 @@ def table_benchmark(
     development=False,
     classifiers=None,
     rows=None,
+    judge_all=False,
     device="cpu",
     data=None,
     peer_python=None,
@@ -103,6 +104,9 @@ def table_benchmark(
         None is the protocol's four.
     rows : int, default=None
         Training rows at most: the first of the random order. None is all.
+    judge_all : bool, default=False
+        Whether marginals are compared with those of all training rows, whatever `rows` is, and as many synthetic rows
+        are drawn: how near a fit of few rows comes to where they are from.
     device : str, default="cpu"
         Where nets are trained, by the models of `MODELS` that train one.
     data : str or path, default=None
@@ -114,7 +118,7 @@ def table_benchmark(
     ------
     result : dict
         ``data`` (the name of the table), ``seed``, ``model``, ``auroc``, ``auprc`` (means over the classifiers),
-        ``two_way_tvd``, ``one_way_tvd`` (against the training rows), ``fit_seconds``, ``sample_seconds``, ``epsilon``
+        ``two_way_tvd``, ``one_way_tvd`` (to the training rows, or to all of them), ``fit_seconds``, ``sample_seconds``, ``epsilon``
         (of the card, recomputed from its events; None without a card) and ``delta``, ``epsilon_asked``, ``rows``,
         ``learned_schema``, ``development`` and ``classifiers``, each one's scores. With the credit cards also
         ``auroc_extra`` and ``auprc_extra``, on the rows that are richer in frauds.
@@ -137,7 +141,9 @@ def table_benchmark(
         train, test = split_rows(bunch.frame, seed)
         if development:
             train, test = split_rows(train, seed)
+        everyone = train
         train = train if rows is None else train.head(rows)
+        judged = everyone if judge_all else train
         tests = {"": test} if development or "extra" not in bunch else {"": test, "_extra": bunch.extra}
         for model in models:
             name, budget = model, {"epsilon": epsilon, "delta": delta}
@@ -149,13 +155,15 @@ def table_benchmark(
                 if model != REAL:
                     if isinstance(model, str):
                         model = find_peer(model, peer_python) or find_model(model)
-                    name, synthetic, cost = _synthesize(model, table, train, bunch, learned_schema, budget, device)
+                    name, synthetic, cost = _synthesize(
+                        model, table, train, bunch, learned_schema, budget, device, len(judged)
+                    )
                 reports = tstr_report(
                     synthetic, tests, target=bunch.target, positive=bunch.positive, classifiers=classifiers
                 )
                 distances = {
-                    "two_way_tvd": two_way_tvd(train, synthetic, bunch.schema),
-                    "one_way_tvd": one_way_tvd(train, synthetic, bunch.schema),
+                    "two_way_tvd": two_way_tvd(judged, synthetic, bunch.schema),
+                    "one_way_tvd": one_way_tvd(judged, synthetic, bunch.schema),
                 }
             yield {
                 "data": table,
@@ -221,7 +229,7 @@ def _bounds(bunch, columns):
     return np.array([bunch.schema[name].bounds for name in columns], dtype=np.float64)
 
 
-def _synthesize(model, table, train, bunch, learned_schema, budget, device):
+def _synthesize(model, table, train, bunch, learned_schema, budget, device, n_rows):
     """Fit and sample; return the model's name, a frame like the training rows, and what it cost."""
     columns, as_array = _features(bunch)
     if as_array:
@@ -238,7 +246,7 @@ def _synthesize(model, table, train, bunch, learned_schema, budget, device):
     start = time.perf_counter()
     synthesizer.fit(*rows)
     fitted = time.perf_counter()
-    synthetic = synthesizer.sample(len(train))
+    synthetic = synthesizer.sample(n_rows)
     sampled = time.perf_counter()
     cost = {
         "fit_seconds": fitted - start,
@@ -303,7 +311,7 @@ def _judge_search(synthesizer, train, test, bunch):
     synthesizer.fit(train)
     seconds = time.perf_counter() - start
     report = tstr_report(
-        synthesizer.sample(len(train)),
+        synthesizer.sample(n_rows),
         test,
         target=bunch.target,
         positive=bunch.positive,

@@ -41,7 +41,8 @@ from ..tabular._construction import Construction, check_equalities
 from ..tabular._formats import type_of_objects
 from ..tabular._frames import declared_family, factorize
 from ..tabular._identifiers import likely_codes, likely_identifiers, split_keys
-from ..tabular._learning import cell_weights, joined_categories, schema_and_hidden
+from ..tabular._learning import cell_weights, joined_categories, schema_and_hidden, with_ranges
+from ..tabular._ranges import narrowed_ranges, range_histogram
 from ..tabular._schema import column_of_objects
 from ..utils.categories import family
 from ..utils.memory import physical_memory
@@ -70,8 +71,10 @@ _ROUGH = 0.3
 # Smallest visible correlation from which two-way tables are drawn towards independence, and from which there are none
 # (2,000 rows of Adult have .6 at epsilon 1, 1,000 rows 1.2: there a model without them is better by .03 AUROC).
 SEEN, _LEAST_SEEN = 0.4, 0.8
-# Columns above which scores show more than tables that the noise nearly hides.
-_MANY_COLUMNS = 40
+# Columns above which scores show more than tables that the noise nearly hides, and of numbers alone, which depend on
+# one another more. Of fewer columns, one-way tables of the most bins are nearer to the rows (Adult, 1,000 rows, epsilon
+# 1: two-way TVD .20, by scores .40).
+_MANY_COLUMNS, _MANY_NUMBERS = 40, 20
 # Share of the noise of interactions that counts when the budget is divided: a fit averages over them, and all the more
 # where they are drawn towards independence.
 _KEPT, _KEPT_SHRUNK = 0.1, 0.02
@@ -298,15 +301,24 @@ class FrameRows:
         """Whether categories are learned, so that the delta of a threshold is charged; public."""
         return any(isinstance(self.schema[name], Categorical) for name in self.schema.incomplete)
 
-    may_look_twice = learns_classes
+    @property
+    def learns_numbers(self):
+        """Whether bounds of numbers are learned; public."""
+        return any(isinstance(self.schema[name], Numeric) for name in self.schema.incomplete)
+
+    @property
+    def may_look_twice(self):
+        """Whether there is something to look at once more: rare categories, or ranges far from zero; public."""
+        return self.learns_classes or self.learns_numbers
 
     def phases(self, share, *, twice=False):
-        """Return the releases that `learn` makes; `twice` where rare categories may be looked for once more."""
+        """Return the releases that `learn` makes; `twice` where categories and ranges may be looked at once more."""
         numbers = any(not isinstance(column, Categorical | Boolean) for column in self.schema.columns)
         return [
             *max_rows_phases(self.unit, share),
             *([] if self.schema.complete else [Phase("schema", share)]),
-            *([Phase("categories", 2 * share)] if twice else []),
+            *([Phase("categories", 2 * share)] if twice and self.learns_classes else []),
+            *([Phase("ranges", share)] if twice and self.learns_numbers else []),
             # The number of rows, by which the moments are planned, is a sum over cells of a public grid. Learned
             # categories have as many cells as there are distinct values, and the noise of their sum would show it.
             Phase("bins", share) if numbers else Phase("rows", share / 5),
@@ -358,15 +370,11 @@ class FrameRows:
         # a model without tables has the most bins; noise relative to a row, of which a unit may have several
         noise_of_tables = noise_multipliers.get("moments", 0.0) * (1 if self.unit is None else self.unit.weight)
         n_bins, seen = plan_bins(row_count, n_blocks, classes, noise_of_tables, most=self.most_bins)
-        if tables and np.isfinite(seen):
-            n_bins = self.most_bins
-        binnings = bins_from_histogram(noisy, schema, sd, n_bins) if numbers else None
+        binnings = bins_from_histogram(noisy, schema, sd, self.most_bins if tables else n_bins) if numbers else None
         if scores and np.isinf(seen):
             learned = not numbers or _learned(binnings)
-            if prefers_scores(row_count, n_blocks, classes, noise_of_tables, n_bins, learned):
+            if prefers_scores(row_count, n_blocks, classes, noise_of_tables, n_bins, learned, len(numbers)):
                 seen = None
-                if numbers:  # more bins cost nothing
-                    binnings = bins_from_histogram(noisy, schema, sd, self.most_bins)
         visible = correlation_over_noise(row_count, n_blocks, classes, noise_of_tables)
         groups = self._grouped(schema, binnings, visible, noise_multipliers, rng, neighboring)
         encoder = TableEncoder(schema, binnings=binnings, groups=groups).fit()
@@ -376,24 +384,34 @@ class FrameRows:
     def _learn_schema(self, noise_multipliers, extra_delta, rng, neighboring):
         """Release what the schema does not declare; return the complete schema, and `unspent` of `learn`.
 
-        With "categories" among the releases there is a second one, of the columns alone that hide many rows in rare
-        categories: fewer columns have less noise. Half of the delta is for either threshold.
+        There may be second releases. One is of the columns alone that hide many rows in rare categories: fewer columns
+        have less noise, and half of the delta is for either threshold. The other is of the numbers that lie so far
+        from zero that their bounds are too wide.
         """
-        twice, schema = "categories" in noise_multipliers, self.schema
+        schema, unspent, unit = self.schema, [], unit_of(neighboring)
+        twice = "categories" in noise_multipliers
         terms = (extra_delta / 2 if twice else extra_delta, self.most_categories)
         values = None if self.construction is None else self.construction.set_values()
         counts = self.source.reduce(self._of_seen(schema_histogram, schema), _merge_histograms)
         noisy, sd = _release(counts.query, noise_multipliers["schema"], rng, neighboring)
-        unit = unit_of(neighboring)
-        first, hidden = schema_and_hidden(noisy, counts, sd, *terms, unit=unit, values=values, again=twice)
-        if not twice or not hidden:
-            return first, ("categories",) if twice else ()
-        columns = [schema[name] for name in hidden]
-        query = self._of_seen(schema_histogram, first.replace(*columns))
-        counts = self.source.reduce(query, _merge_histograms)
-        noisy, sd = _release(counts.query, noise_multipliers["categories"], rng, neighboring)
-        second = schema_from_histogram(noisy, counts, sd, *terms, unit=unit)
-        return joined_categories(first, second, columns, self.most_categories), ()
+        learned, hidden, far = schema_and_hidden(noisy, counts, sd, *terms, unit=unit, values=values, again=twice)
+        if twice and hidden:
+            columns = [schema[name] for name in hidden]
+            query = self._of_seen(schema_histogram, learned.replace(*columns))
+            counts = self.source.reduce(query, _merge_histograms)
+            noisy, sd = _release(counts.query, noise_multipliers["categories"], rng, neighboring)
+            second = schema_from_histogram(noisy, counts, sd, *terms, unit=unit)
+            learned = joined_categories(learned, second, columns, self.most_categories)
+        elif twice:
+            unspent.append("categories")
+        if "ranges" in noise_multipliers and far:
+            query = self._of_seen(functools.partial(range_histogram, names=tuple(far)), learned)
+            counts = self.source.reduce(query, add_sums)
+            noisy, sd = _release(counts, noise_multipliers["ranges"], rng, neighboring)
+            learned = with_ranges(learned, narrowed_ranges(noisy, learned, tuple(far), sd), far, values)
+        elif "ranges" in noise_multipliers:
+            unspent.append("ranges")
+        return learned, tuple(unspent)
 
     def _grouped(self, schema, binnings, visible, noise_multipliers, rng, neighboring):
         """Groups of the levels of the columns of many categories, from their release."""
@@ -677,11 +695,13 @@ def _point_out(schema, settled):
         )
 
 
-def prefers_scores(n_rows, n_blocks, n_classes, noise_multiplier, n_bins, learned_bins):
+def prefers_scores(n_rows, n_blocks, n_classes, noise_multiplier, n_bins, learned_bins, n_numbers):
     """Tell whether scores describe a table better than its one-way tables, where two-way tables are left out."""
+    if n_blocks <= (_MANY_NUMBERS if n_numbers == n_blocks else _MANY_COLUMNS):
+        return False
     # noise of a one-way count of a class over the rows of an average level
     rough = noise_multiplier * n_blocks**0.5 * n_bins * n_classes / max(n_rows, 1.0)
-    return n_blocks > 1 and (rough > _ROUGH or learned_bins)
+    return rough > _ROUGH or learned_bins
 
 
 def _construction(schema, constraints, targets, constant=()):

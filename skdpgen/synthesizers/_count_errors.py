@@ -294,15 +294,13 @@ class PlannedTable:
         numbers = sum(not isinstance(column, Categorical | Boolean) for column in columns)
         moments = noise.get("moments", 0.0) * _weight(neighboring)
         n_bins, seen = plan_bins(n_rows, n_blocks, classes, moments, most=self.most_bins)
-        if np.isfinite(seen):
-            n_bins = self.most_bins
         as_scores = False
         if self.tables and np.isinf(seen):
             grids = [len(fine_grid(c)) - 1 for c in columns if not isinstance(c, Categorical | Boolean)]
             enough = min(map(enough_rows, grids), default=0.0)
             learned = not numbers or n_rows >= enough * joint_sd(numbers, noise["bins"], neighboring)
-            as_scores = prefers_scores(n_rows, n_blocks, classes, moments, n_bins, learned)
-            n_bins = self.most_bins if as_scores else n_bins
+            as_scores = prefers_scores(n_rows, n_blocks, classes, moments, n_bins, learned, numbers)
+        n_bins = self.most_bins if self.tables or np.isfinite(seen) else n_bins
         target = (self.targets if len(self.targets) > 1 else self.targets[0]) if self.targets else None
         groups = self._assumed_groups(schema, correlation_over_noise(n_rows, n_blocks, classes, moments))
         codec = FrameCodec(TableEncoder(schema, groups=groups, n_bins=n_bins).fit(), target)

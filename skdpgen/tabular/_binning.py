@@ -18,7 +18,7 @@ __all__ = ["Binning", "fine_grid", "learned_binning", "merge"]
 
 # A cell [v, next number after v) holds one value: a point, of which numbers may have a spike (zero, a bound).
 _TINY = np.finfo(np.float64).tiny
-_MAX_UNIT_CELLS = 256
+MAX_UNIT_CELLS = 256
 # Integers (or multiples of a step) up to which the ends of a column are cut off where noise alone may explain them, and
 # the probability, over all columns, that an end is kept although no row has it.
 _FEW_VALUES, _FALSE_ALARM = 16, 0.001
@@ -179,7 +179,7 @@ def fine_grid(column):
         Datetimes have 128 cells of equal width and the two bounds.
     """
     low, high = map(float, numeric_bounds(column))
-    if column.whole and high - low < _MAX_UNIT_CELLS:
+    if column.whole and high - low < MAX_UNIT_CELLS:
         return np.arange(low, high + 2)
     datetime = isinstance(column, Datetime)
     edges = [np.linspace(low, high, 129 if datetime else 65)]

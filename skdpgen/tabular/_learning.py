@@ -41,6 +41,7 @@ from ._columns import (
 )
 from ._formats import form_of
 from ._frames import check_columns, factorize, numeric_values
+from ._ranges import far_from_zero
 from ._schema import Schema
 
 __all__ = [
@@ -297,8 +298,32 @@ def schema_and_hidden(
     hidden : tuple of str
         Columns of categories that more rows lack than the noise explains: the released counts of their learned
         categories and of missing values sum to less than those of another column of categories.
+    far : dict of str -> Numeric
+        Columns of numbers in one or two octaves (see `far_from_zero`), as they were before they got bounds.
     """
     return _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, again=again)
+
+
+def with_ranges(schema, ranges, far, values=None):
+    """Give columns of numbers the ranges that a second release shows; see `narrowed_ranges`.
+
+    Parameters
+    ----------
+    schema : Schema
+        Complete.
+    ranges : dict of str -> (float, float)
+    far : dict of str -> Numeric
+        The columns, without bounds; see `schema_and_hidden`.
+    values : dict of column name -> list, default=None
+        See `schema_from_histogram`.
+
+    Returns
+    -------
+    Schema
+    """
+    return schema.replace(
+        *(_bounded(far[n], _bounds_of(far[n], *r), _declared(far[n], values)) for n, r in ranges.items())
+    )
 
 
 def joined_categories(first, second, columns, max_categories=MAX_CATEGORIES):
@@ -321,8 +346,8 @@ def joined_categories(first, second, columns, max_categories=MAX_CATEGORIES):
 
 
 def _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, again=False):
-    """The complete schema, and the columns of which rare categories are hidden; with `again` these get no warning."""
-    schema, learned, nothing, beyond, shown = histogram.schema, [], [], [], {}
+    """See `schema_and_hidden`; with `again` there is no warning of hidden columns."""
+    schema, learned, nothing, beyond, shown, far = histogram.schema, [], [], [], {}, {}
     names = schema.incomplete
     n_categorical = sum(isinstance(schema[name], Categorical) for name in names)
     for name, counts in zip(names, split_histogram(noisy, histogram.sizes)):
@@ -337,11 +362,13 @@ def _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, a
             found = bool(column.categories)
         else:
             outermost = _outermost_cells(column, parts, noise_sd, len(names) - n_categorical)
-            declared = [*(getattr(column, "spikes", None) or ()), *(values or {}).get(name, ())]
+            declared = _declared(column, values)
             if _learns_resolution(column):
                 column = _with_resolution(column, parts[-1], noise_sd / _column_weights(column)[-1], declared)
-            column = _with_bounds(column, outermost, declared)
+            open_, column = column, _with_bounds(column, outermost, declared)
             found = outermost is not None
+            if found and isinstance(column, Numeric) and far_from_zero(column, *_octaves(outermost)):
+                far[name] = open_
             if found and (outermost[0] == 0 or outermost[1] == len(counts) - 1):
                 beyond.append(repr(name))
         learned.append(column)
@@ -349,7 +376,11 @@ def _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, a
             nothing.append(repr(name))
     hidden = _hidden(shown, noise_sd)
     _warn_of_poor_bounds(learned, [name for name in nothing if not (again and name in map(repr, hidden))], beyond)
-    return schema.replace(*learned), hidden
+    return schema.replace(*learned), hidden, far
+
+
+def _declared(column, values):
+    return [*(getattr(column, "spikes", None) or ()), *(values or {}).get(column.name, ())]
 
 
 def _hidden(shown, noise_sd):
@@ -406,7 +437,12 @@ def _has(column, resolution, declared):
 
 
 def _with_bounds(column, outermost, declared=()):
-    bounds = (_year_bounds if isinstance(column, Datetime) else _octave_bounds)(column, outermost)
+    return _bounded(
+        column, (_year_bounds if isinstance(column, Datetime) else _octave_bounds)(column, outermost), declared
+    )
+
+
+def _bounded(column, bounds, declared):
     column = replace(column, bounds=bounds)
     if column.whole or column.decimals is not None:
         return column
@@ -473,10 +509,12 @@ def _step_cells(values, column):
     return np.where(np.isnan(values), -1, cells), len(resolutions) + 1
 
 
+def _octaves(outermost):
+    return octave_edges(outermost[0])[0], octave_edges(outermost[1])[1]
+
+
 def _octave_bounds(column, outermost):
-    lowest, highest = DEFAULT_BOUNDS["numeric"]
-    if outermost is not None:
-        lowest, highest = octave_edges(outermost[0])[0], octave_edges(outermost[1])[1]
+    lowest, highest = DEFAULT_BOUNDS["numeric"] if outermost is None else _octaves(outermost)
     # A first bin far below the last is a gap that only thin bins left: zero costs little and clips nothing.
     if 0 < lowest <= highest / _GAP:
         lowest = 0.0
@@ -486,6 +524,11 @@ def _octave_bounds(column, outermost):
         # bins hold their edge nearer to zero, not the other one
         lowest = np.floor(lowest) + 1 if lowest < 0 else np.ceil(lowest)
         highest = np.ceil(highest) - 1 if highest > 0 else np.floor(highest)
+    return _bounds_of(column, lowest, highest)
+
+
+def _bounds_of(column, lowest, highest):
+    """Bounds of a column, within what its dtype holds and around its spikes, from a range in its steps."""
     smallest, largest = _range_in_steps(column)
     lowest, highest = max(lowest, smallest), min(highest, largest)
     if lowest >= highest:

@@ -154,7 +154,7 @@ def test_no_warning_of_a_column_that_the_second_look_finds():
     counts = histogram.bounded_sum.value * histogram.bounded_sum.weights
     with pytest.warns(UserWarning, match="'code'"):
         schema_from_histogram(counts, histogram, 40.0, 1e-6)
-    schema, hidden = schema_and_hidden(counts, histogram, 40.0, 1e-6)
+    schema, hidden, _ = schema_and_hidden(counts, histogram, 40.0, 1e-6)
     assert hidden == ("code",)
     assert schema["code"].categories == ()
     again = schema.replace(histogram.schema["code"])
