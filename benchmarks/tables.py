@@ -118,8 +118,8 @@ def table_benchmark(
     ------
     result : dict
         ``data`` (the name of the table), ``seed``, ``model``, ``auroc``, ``auprc`` (means over the classifiers),
-        ``two_way_tvd``, ``one_way_tvd`` (to the training rows, or to all of them), ``fit_seconds``, ``sample_seconds``, ``epsilon``
-        (of the card, recomputed from its events; None without a card) and ``delta``, ``epsilon_asked``, ``rows``,
+        ``two_way_tvd``, ``one_way_tvd`` (to the training rows, or to all of them), ``fit_seconds``, ``sample_seconds``,
+        ``epsilon`` (of the card, recomputed from its events; None without a card) and ``delta``, ``epsilon_asked``, ``rows``,
         ``learned_schema``, ``development`` and ``classifiers``, each one's scores. With the credit cards also
         ``auroc_extra`` and ``auprc_extra``, on the rows that are richer in frauds.
 
@@ -311,7 +311,7 @@ def _judge_search(synthesizer, train, test, bunch):
     synthesizer.fit(train)
     seconds = time.perf_counter() - start
     report = tstr_report(
-        synthesizer.sample(n_rows),
+        synthesizer.sample(len(train)),
         test,
         target=bunch.target,
         positive=bunch.positive,

@@ -8,6 +8,7 @@ import test_hidden_categories as hidden
 import test_level_groups as grouped
 import test_moment as moments
 import test_one_hot
+import test_ranges as ranges
 import test_second_look as looks
 import test_sources as sources
 import test_triples
@@ -37,6 +38,9 @@ PROFILES = {r: Claim(grouped.test_sensitivity_of_profiles_is_attained_and_not_ex
 PROFILES_LEDGER = Claim(ledger_is_what_ran, "frame, grouped levels")
 TRIPLES_LEDGER = Claim(ledger_is_what_ran, "frame, triples")
 LOOKS = Claim(looks.test_rare_categories_are_found_and_every_column_keeps_those_of_the_first_look)
+RANGES_LEFT = Claim(ranges.test_the_ledger_and_the_queries_agree)
+RANGES_SCALED = Claim(ranges.test_the_release_is_of_the_far_columns_alone_and_scaled_to_them, "add_or_remove_one")
+RANGES_FOLLOW = Claim(ranges.test_nothing_but_the_releases_decides_a_range, "add_or_remove_one")
 LOOK_SCALED = Claim(looks.test_second_look_is_of_the_hidden_columns_alone_and_scaled_to_them, "add_or_remove_one")
 KEPT = Claim(nothing_private_is_kept, "frame, moments")
 
@@ -154,6 +158,38 @@ MUTANTS = [
         (
             _frames.FrameRows._learn_schema,
             ("joined_categories($first, $rest), ()", "joined_categories($first, $rest), ('categories',)"),
+        ),
+    ),
+    (
+        "ranges and the moments again on one charge",
+        [RANGES_LEFT],
+        (_frames.FrameRows._learn_schema, ("$learned, tuple($unspent)", "$learned, (*$unspent, 'ranges')")),
+    ),
+    (
+        "ranges without noise",
+        [RANGES_SCALED],
+        (_frames.FrameRows._learn_schema, ("$noise_multipliers['ranges']", "0.0")),
+    ),
+    (
+        "ranges scaled to one of their columns",
+        [RANGES_SCALED],
+        (
+            _frames.FrameRows._learn_schema,
+            (
+                "_release($counts, $noise['ranges'], $rest)",
+                "_release(replace($counts, add_or_remove_one=1.0), $noise['ranges'], $rest)",
+            ),
+        ),
+    ),
+    (
+        "ranges of the rows themselves",
+        [RANGES_FOLLOW],
+        (
+            _frames.FrameRows._learn_schema,
+            (
+                "$noisy, $sd = _release($counts, $noise['ranges'], $rest)",
+                "$noisy, $sd = _release($counts, $noise['ranges'], $rest)\n$noisy = $counts.value",
+            ),
         ),
     ),
     (
