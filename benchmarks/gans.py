@@ -20,6 +20,7 @@ MODELS = {
         Model("DP-CGAN(paper)", "DPCGANSynthesizer", {"preset": "paper/{data}", "image_shape": None}, trains=True),
         Model("DPSinkhornSynthesizer", "DPSinkhornSynthesizer"),
         Model("GSWGANSynthesizer", "GSWGANSynthesizer"),
+        Model("DataLensSynthesizer", "DataLensSynthesizer"),
         Model("DPMERFSynthesizer", "DPMERFSynthesizer"),
         Model("DPVAESynthesizer", "DPVAESynthesizer", {"image_shape": None}, trains=True),
         Model("P3GMSynthesizer", "P3GMSynthesizer"),

@@ -133,7 +133,8 @@ DP2VAE_TABLE_1 = {
 # GANs and their relatives at delta 1e-5. "Published" is what the authors' papers say, as Table 1 of DPDM cites them at
 # epsilon 10; its Frechet distances are on features of Inception, and not comparable with ours. "Independent" is the
 # reproduction of the same code by others (Y. Hu et al., "SoK: Privacy-preserving data synthesis", IEEE S&P 2024,
-# evaluation_results.md of its repository). The budgets of DP-CGAN and GS-WGAN do not hold: see the page "GANs".
+# evaluation_results.md of its repository). The budgets of DP-CGAN, GS-WGAN, G-PATE and
+# DataLens do not hold: see the page "GANs".
 _GANS = {
     "mnist": {
         ("DP-CGAN", 10, "published (its noise costs about 72)"): (0.60, 0.60, 0.63),
@@ -147,9 +148,9 @@ _GANS = {
         ("GS-WGAN", 10, "published (its noise costs about 330)"): (0.79, 0.79, 0.80),
         ("GS-WGAN", 10, "independent"): (0.798, 0.795, 0.783),
         ("GS-WGAN", 1, "independent"): (0.284, 0.270, 0.132),
-        ("G-PATE", 10, "published"): (None, None, 0.8092),
+        ("G-PATE", 10, "published (its bound is private)"): (None, None, 0.8092),
         ("G-PATE", 10, "independent"): (None, None, 0.420),
-        ("DataLens", 10, "published"): (None, None, 0.8066),
+        ("DataLens", 10, "published (its bound is private)"): (None, None, 0.8066),
         ("DataLens", 10, "independent"): (None, None, 0.539),
         ("DP-MERF", 10, "independent"): (0.775, 0.804, 0.832),
         ("DP-MERF", 1, "independent"): (0.791, 0.818, 0.839),
@@ -166,8 +167,8 @@ _GANS = {
         ("GS-WGAN", 10, "published (its noise costs about 330)"): (None, None, 0.65),
         ("GS-WGAN", 10, "independent"): (0.686, 0.659, 0.647),
         ("GS-WGAN", 1, "independent"): (0.283, 0.216, 0.125),
-        ("G-PATE", 10, "published"): (None, None, 0.6934),
-        ("DataLens", 10, "published"): (None, None, 0.7061),
+        ("G-PATE", 10, "published (its bound is private)"): (None, None, 0.6934),
+        ("DataLens", 10, "published (its bound is private)"): (None, None, 0.7061),
         ("DP-MERF", 10, "independent"): (0.718, 0.735, 0.717),
         ("DP-MERF", 1, "independent"): (0.708, 0.726, 0.724),
     },

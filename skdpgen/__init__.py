@@ -25,6 +25,7 @@ _HOMES = {
     "MomentSynthesizer": "synthesizers",
     "PriVAESynthesizer": "synthesizers",
     "DPVAESynthesizer": "synthesizers",
+    "DataLensSynthesizer": "synthesizers",
     "GSWGANSynthesizer": "synthesizers",
     "DPSinkhornSynthesizer": "synthesizers",
     "DPMERFSynthesizer": "synthesizers",

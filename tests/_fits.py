@@ -17,6 +17,7 @@ from sklearn.base import clone
 
 from skdpgen import (
     DPPCA,
+    DataLensSynthesizer,
     DP2VAESynthesizer,
     DPCGANSynthesizer,
     DPGaussianMixture,
@@ -125,6 +126,12 @@ def _critics(**parameters):
     return GSWGANSynthesizer(**{**sizes, **shared, **parameters})
 
 
+def _teachers(**parameters):
+    sizes = {"hidden_layer_sizes": (6,), "teacher_sizes": (5,), "n_teachers": 7, "steps": 2, "generated_rows": 6}
+    shared = {"warm_start_steps": 2, "batch_size": 3, "n_largest": 2, "n_components": 2, "random_state": 0}
+    return DataLensSynthesizer(**{**sizes, **shared, **parameters})
+
+
 def _subsets(**parameters):
     shared = {"n_subsets": 7, "pretrain_steps": 2, "steps": 4, "n_components": 2, "random_state": 0}
     return make_flat(DP2VAESynthesizer, **shared, **parameters)
@@ -217,6 +224,10 @@ FITS = {
     "arrays, critics, replace_one": lambda: (_critics(neighboring="replace_one"), X),
     "frame, critics": lambda: (_critics(target="job"), FRAME),
     "frame, critics of units": lambda: (_critics(unit="person", max_rows_per_unit=3), PERSONS),
+    "arrays, signs": lambda: (_teachers(), X, Y),
+    "arrays, signs, replace_one": lambda: (_teachers(neighboring="replace_one", threshold=0.5), X),
+    "frame, signs": lambda: (_teachers(target="job"), FRAME),
+    "frame, signs of units": lambda: (_teachers(unit="person", max_rows_per_unit=3), PERSONS),
     "classifier, net": lambda: (_classifier(), X, Y),
     "classifier, net, replace_one": lambda: (_classifier(neighboring="replace_one"), X, Y),
 }

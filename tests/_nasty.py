@@ -15,6 +15,7 @@ from joblib import parallel_config
 from skdpgen import (
     DPPCA,
     DPSGD,
+    DataLensSynthesizer,
     DP2VAESynthesizer,
     DPCGANSynthesizer,
     DPGaussianMixture,
@@ -130,6 +131,20 @@ CASES = {
             n_critics=3, critics_per_step=2, steps=2, generated_rows=3, warm_start_steps=1, batch_size=2,
             n_components=2, hidden_layer_sizes=(4,), critic_sizes=(4,), image_shape=(2, 2), n_frequencies=1,
             bounds=(-1, 1),
+        ),
+        (X, Y),
+    ),
+    "datalens": (
+        lambda: DataLensSynthesizer(
+            n_teachers=3, steps=2, generated_rows=3, n_largest=2, warm_start_steps=1, batch_size=2, n_components=2,
+            hidden_layer_sizes=(4,), teacher_sizes=(4,),
+        ),
+        (X, Y),
+    ),
+    "datalens, images": (
+        lambda: DataLensSynthesizer(
+            n_teachers=3, threshold=0.2, steps=2, generated_rows=3, warm_start_steps=1, batch_size=2, n_components=2,
+            hidden_layer_sizes=(4,), teacher_sizes=(4,), image_shape=(2, 2), n_frequencies=1, bounds=(-1, 1),
         ),
         (X, Y),
     ),

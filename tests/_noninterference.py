@@ -19,6 +19,7 @@ from _flat import make_flat
 
 from skdpgen import (
     DPPCA,
+    DataLensSynthesizer,
     DP2VAESynthesizer,
     DPCGANSynthesizer,
     DPGaussianMixture,
@@ -341,6 +342,12 @@ def _critics(**parameters):
     return GSWGANSynthesizer(**{**_LOW, "n_critics": 3, "steps": 2, "warm_start_steps": 1, **sizes, **parameters})
 
 
+def _teachers(**parameters):
+    sizes = {"hidden_layer_sizes": (4,), "teacher_sizes": (4,), "n_components": 2, "generated_rows": 6, "batch_size": 3}
+    shared = {"n_teachers": 3, "steps": 2, "warm_start_steps": 1, "n_largest": 2}
+    return DataLensSynthesizer(**{**_LOW, **shared, **sizes, **parameters})
+
+
 def _classifier(**parameters):
     return DPNetClassifier(**{**_LOW, "hidden_layer_sizes": (4,), **_NET, **parameters})
 
@@ -455,6 +462,10 @@ CASES = {
     "critics, back, replace_one": Case(_critics(neighboring=REPLACE), "array", back=True),
     "critics of images": Case(_critics(image_shape=(4, 4), n_frequencies=2, bounds=(-5, 60)), "images, classes"),
     "critics, frame": Case(_critics(target="job"), "frame"),
+    "signs": Case(_teachers(), "array, classes"),
+    "signs, back, replace_one": Case(_teachers(neighboring=REPLACE, threshold=0.3), "array", back=True),
+    "signs of images": Case(_teachers(image_shape=(4, 4), n_frequencies=2, bounds=(-5, 60)), "images, classes"),
+    "signs, frame": Case(_teachers(target="job"), "frame"),
     "classifier": Case(_classifier(), "array, classes"),
     "classifier, declared, replace_one": Case(
         _classifier(classes=_CLASSES, bounds=(-5, 60), neighboring=REPLACE), "array, classes"
@@ -483,6 +494,7 @@ def _product():
         "adversary": (_gan, {}),
         "votes": (_votes, {}),
         "critics": (_critics, {}),
+        "signs": (_teachers, {}),
     }  # fmt: skip
     for relation in ("add_or_remove_one", REPLACE):
         for name, (make, settings) in makers.items():
@@ -491,7 +503,7 @@ def _product():
                 if kind.startswith("images"):
                     if name in (
                         "DP-VAE", "mmd", "kl_prior", "micro", "batch", "clusters", "embedding", "transport", "votes",
-                        "critics",
+                        "critics", "signs",
                     ):  # fmt: skip
                         continue  # of images these have nets of their own, or none, and no other reads
                     given.update(_PIXELS)

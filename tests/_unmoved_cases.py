@@ -12,6 +12,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 
 from skdpgen import (
     DPPCA,
+    DataLensSynthesizer,
     DP2VAESynthesizer,
     DPCGANSynthesizer,
     DPGaussianMixture,
@@ -208,6 +209,11 @@ def _critics_sampled(**given):
     return _critics(critics_per_step=3, **given)
 
 
+def _signs(**given):
+    sizes = {"hidden_layer_sizes": (6,), "teacher_sizes": (5,), "n_components": 3, "batch_size": 4, "n_largest": 2}
+    return DataLensSynthesizer(n_teachers=7, steps=3, generated_rows=6, warm_start_steps=2, **sizes, **given)
+
+
 def small_classifier(**given):
     return DPNetClassifier(hidden_layer_sizes=(5,), steps=3, sampling_rate=0.2, **given)
 
@@ -249,6 +255,7 @@ ESTIMATORS = {
     "pategan": (_votes, ("array_y", "frame_target")),
     "gswgan": (_critics, ("array_y", "frame_target", "images_y")),
     "gswgan_sampled": (_critics_sampled, ("array_y",)),
+    "datalens": (_signs, ("array_y", "frame_target", "images_y")),
     "pca": (functools.partial(DPPCA, 2), ("array", "numbers")),
     "pca_two_round": (functools.partial(DPPCA, 2, centering="two_round"), ("array",)),
     "mixture": (functools.partial(DPGaussianMixture, 2, n_iter=2), ("array", "numbers")),

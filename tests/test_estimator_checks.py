@@ -7,6 +7,7 @@ from sklearn.utils import check_random_state
 from skdpgen import (
     DPPCA,
     DPSGD,
+    DataLensSynthesizer,
     DP2VAESynthesizer,
     DPCGANSynthesizer,
     DPGaussianMixture,
@@ -89,6 +90,11 @@ ESTIMATORS = [
         epsilon=2.0, neighboring="replace_one", bounds=(-1, 1), n_critics=5, critics_per_step=2, steps=2,
         generated_rows=5, warm_start_steps=2,
     ),
+    DataLensSynthesizer(epsilon=2.0, n_teachers=5, steps=2, generated_rows=5, warm_start_steps=2),
+    DataLensSynthesizer(
+        epsilon=2.0, neighboring="replace_one", bounds=(-1, 1), n_teachers=5, n_largest=1, threshold=0.2, steps=2,
+        generated_rows=5, warm_start_steps=2,
+    ),
     PATEGANSynthesizer(epsilon=2.0, n_teachers=5, steps=2, labelled_rows=10),
     PATEGANSynthesizer(
         epsilon=2.0, neighboring="replace_one", bounds=(-1, 1), n_teachers=5, steps=2, labelled_rows=10
@@ -116,6 +122,7 @@ def test_private_estimator(estimator, check):
         DPSinkhornSynthesizer(epsilon=2.0, generated_rows=5, training=DPSGD(2, 0.1)),
         DPCGANSynthesizer(epsilon=2.0, n_components=2, training=DPSGD(2, 0.1), n_critic=1),
         GSWGANSynthesizer(epsilon=2.0, n_critics=5, steps=2, generated_rows=5, warm_start_steps=2),
+        DataLensSynthesizer(epsilon=2.0, n_teachers=5, steps=2, generated_rows=5, warm_start_steps=2),
         PATEGANSynthesizer(epsilon=2.0, n_teachers=5, steps=2, labelled_rows=10),
         DPNetClassifier(2.0, steps=2, sampling_rate=0.1, hidden_layer_sizes=(3,)),
     ],

@@ -13,7 +13,8 @@ from _sabotage import Claim, after, assert_caught, mutant_ids
 from skdpgen.dpsgd._subsets import SubsetPlan
 from skdpgen.nn._critics import Critics, clipped_gradient_sum, train_by_critics
 from skdpgen.nn._generated_rows import GeneratedRows
-from skdpgen.synthesizers import _gs_wgan
+from skdpgen.synthesizers._critic_model import CriticReleases, _make_critics, fit_critic_model
+from skdpgen.synthesizers._gs_wgan import GradientReleases
 from skdpgen.synthesizers._vae_model import sizes_by_counts
 
 AR, RO = "add_or_remove_one", "replace_one"
@@ -47,7 +48,7 @@ KEPT = [Claim(nothing_private_is_kept, ARRAYS)]
 HIDDEN = Claim(the_row_count_is_hidden, ARRAYS)
 RELEASES_ALONE = Claim(noninterference, "critics")
 
-FIT, PLAN, MAKE = _gs_wgan.fit_gswgan_model, _gs_wgan.GradientReleases.plan, _gs_wgan._make_critics
+FIT, PLAN, MAKE = fit_critic_model, CriticReleases.plan, _make_critics
 CLIP = "factors(norms_of([$g.flatten(0, 1)]), $plan.clip_norm / math.sqrt($n_rows))"
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
@@ -56,7 +57,7 @@ MUTANTS = [
     (
         "the bound of one image for all images of a step, as in the published accounting",
         [ONE_RELEASE, SUBSETS],
-        (PLAN, ("self.gradient_bound * math.sqrt(self.generated_rows)", "self.gradient_bound")),
+        (GradientReleases.bound, ("self.gradient_bound * math.sqrt(self.generated_rows)", "self.gradient_bound")),
     ),
     (
         "C for 2 C",
@@ -135,7 +136,7 @@ MUTANTS = [
         (
             train_by_critics,
             after(
-                "$total = clipped_gradient_sum($critics, $units, $points.detach(), $plan)",
+                "$total = $votes.total($critics, $units, $points.detach(), $plan)",
                 "$points = $points * (1 + $critics.weights_[0].mean() * $points)",
             ),
         ),

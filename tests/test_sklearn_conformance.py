@@ -11,6 +11,7 @@ from sklearn.utils.fixes import parse_version
 from skdpgen import (
     DPPCA,
     DPSGD,
+    DataLensSynthesizer,
     DP2VAESynthesizer,
     DPCGANSynthesizer,
     DPGaussianMixture,
@@ -77,6 +78,10 @@ ESTIMATORS = [
     DPCGANSynthesizer(epsilon=np.inf, n_components=2, training=DPSGD(2), generator_sizes=(), discriminator_sizes=(4,)),
     GSWGANSynthesizer(n_critics=5, steps=2, generated_rows=5, warm_start_steps=2, random_state=0),
     GSWGANSynthesizer(epsilon=np.inf, n_critics=3, steps=2, hidden_layer_sizes=(), critic_sizes=(), warm_start_steps=0),
+    DataLensSynthesizer(n_teachers=5, steps=2, generated_rows=5, warm_start_steps=2, random_state=0),
+    DataLensSynthesizer(
+        epsilon=np.inf, n_teachers=3, n_largest=1, steps=2, hidden_layer_sizes=(), teacher_sizes=(), warm_start_steps=0
+    ),
     PATEGANSynthesizer(n_teachers=5, steps=2, labelled_rows=10, random_state=0),
     PATEGANSynthesizer(epsilon=np.inf, n_teachers=3, steps=2, generator_sizes=(), student_sizes=(4,)),
     DPNetClassifier(60.0, steps=2, sampling_rate=0.1, hidden_layer_sizes=(4,), random_state=0),
@@ -93,6 +98,7 @@ EXPECTED_FAILURES = {
     "DPGMSynthesizer": {},
     "DPMERFSynthesizer": {},
     "DPSinkhornSynthesizer": {},
+    "DataLensSynthesizer": {},
     "GSWGANSynthesizer": {},
     "MomentSynthesizer": {},
     "P3GMSynthesizer": {},
@@ -107,6 +113,7 @@ if parse_version(sklearn.__version__) < parse_version("1.7"):
         "DPGMSynthesizer",
         "DPMERFSynthesizer",
         "DPSinkhornSynthesizer",
+        "DataLensSynthesizer",
         "GSWGANSynthesizer",
         "MomentSynthesizer",
         "P3GMSynthesizer",

@@ -12,6 +12,7 @@ from _noninterference import _short
 
 from skdpgen import (
     DPPCA,
+    DataLensSynthesizer,
     DPCGANSynthesizer,
     DPGaussianMixture,
     DPGMSynthesizer,
@@ -66,6 +67,10 @@ _CRITICS = {
     "n_critics": 3, "steps": 2, "generated_rows": 5, "warm_start_steps": 1, "batch_size": 3, "n_components": 2,
     "hidden_layer_sizes": (4,), "critic_sizes": (4,),
 }  # fmt: skip
+_TEACHERS = {
+    "n_teachers": 3, "steps": 2, "generated_rows": 5, "warm_start_steps": 1, "batch_size": 3, "n_components": 2,
+    "hidden_layer_sizes": (4,), "teacher_sizes": (4,), "n_largest": 2,
+}  # fmt: skip
 
 CASES = {
     "moments of a table": (MomentSynthesizer, {"target": "c"}, False),
@@ -81,6 +86,7 @@ CASES = {
     "DP-CGAN of a table": (DPCGANSynthesizer, {"target": "c", **_GAN}, False),
     "PATE-GAN of a table": (PATEGANSynthesizer, {"target": "c", **_VOTES}, False),
     "GS-WGAN of a table": (GSWGANSynthesizer, {"target": "c", **_CRITICS}, False),
+    "DataLens of a table": (DataLensSynthesizer, {"target": "c", **_TEACHERS}, False),
     "DP-MERF of a table": (DPMERFSynthesizer, {"steps": 1, "n_frequencies": 5}, False),
     "DP-Sinkhorn of a table": (DPSinkhornSynthesizer, {"target": "c", **_TRANSPORT}, False),
     "DP-PCA": (DPPCA, {}, True),
@@ -110,6 +116,7 @@ ARRAYS = {
     "DP-CGAN of an array": (DPCGANSynthesizer, _GAN),
     "PATE-GAN of an array": (PATEGANSynthesizer, _VOTES),
     "GS-WGAN of an array": (GSWGANSynthesizer, _CRITICS),
+    "DataLens of an array": (DataLensSynthesizer, _TEACHERS),
     "mixture of classes": (DPGaussianMixture, {}),
 }
 

@@ -292,6 +292,15 @@ class FrameRows:
         return 2 * len(self.schema), 2, False
 
     @property
+    def least_levels(self):
+        """Least levels of all columns but the targets together, and least classes: those that are declared; public."""
+        sizes = {
+            c.name: _size(c) if isinstance(c, Categorical | Boolean) and c.complete else 2 for c in self.schema.columns
+        }
+        classes = int(np.prod([sizes.pop(name) for name in self._targets])) if self._targets else 0
+        return sum(sizes.values()), classes
+
+    @property
     def may_have_triples(self):
         """Whether the columns are enough, and not too many, for interactions of all triples of them; public."""
         return 3 <= len(self.schema) - len(self._targets) <= _MOST_COLUMNS

@@ -1,7 +1,7 @@
 """Critics of disjoint subsets of the private rows, and a generator that learns from their gradients with noise.
 
-Critics are trained without noise and never leave a fit. What is released of them is the sum of their clipped gradients
-at generated rows, with noise.
+Critics are trained without noise and never leave a fit. What is released of them is a sum over critics, with noise: of
+their clipped gradients at generated rows, or of votes on these gradients (`_gradient_votes`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 from .._types import BoundedSum
 from ..dpsgd import GradientNoise
@@ -21,7 +22,7 @@ from ..utils.progress import progress_bar
 from ._dp2vae_training import factors, norms_of
 from ._generated_rows import GeneratedRows
 
-__all__ = ["CriticTraining", "Critics", "clipped_gradient_sum", "train_by_critics"]
+__all__ = ["ClippedGradients", "CriticTraining", "Critics", "clipped_gradient_sum", "parts_of", "train_by_critics"]
 
 # Purposes of the keyed stream: what is drawn for one never repeats for another.
 _ROWS, _PARTNERS = 0, 1
@@ -56,6 +57,9 @@ class CriticTraining:
         Of every critic before each release.
     warm_start_steps : int
         Of every critic before the first one.
+    loss : {"wasserstein", "logistic"}, default="wasserstein"
+        What a critic is: one whose slopes are held near 1, or a discriminator, a classifier of private against
+        generated rows, whose slopes are held near 0.
     """
 
     key: bytes = field(repr=False)
@@ -65,10 +69,11 @@ class CriticTraining:
     batch_size: int
     steps: int
     warm_start_steps: int
+    loss: str = "wasserstein"
 
 
 class Critics:
-    """Wasserstein critics with a gradient penalty, one a subset, trained together.
+    """Critics with a gradient penalty, one a subset, trained together.
 
     Parameters
     ----------
@@ -142,7 +147,10 @@ class Critics:
         between = torch.cat([share * x + (1 - share) * chosen[:, :, : self.n_columns], labels], dim=2)
         scores, _ = self._scores(parameters, torch.cat([torch.cat([x, labels], dim=2), chosen], dim=1))
         slopes = self._slopes(parameters, between).square().sum(2).add(1e-12).sqrt()
-        penalty = self.training.penalty * (slopes - 1).square().mean(1)
+        logistic = self.training.loss == "logistic"
+        penalty = self.training.penalty * (slopes - (0 if logistic else 1)).square().mean(1)
+        if logistic:
+            return F.softplus(scores[:, n:]).mean(1) + F.softplus(-scores[:, :n]).mean(1) + penalty
         return scores[:, n:].mean(1) - scores[:, :n].mean(1) + penalty
 
     def _scores(self, parameters, points):
@@ -192,6 +200,13 @@ def classes_of_partners(n_classes):
     return torch.arange(_PARTNERS_OF_A_CLASS * n_classes if n_classes else _PARTNERS_WITHOUT) % max(n_classes, 1)
 
 
+def parts_of(units):
+    """Yield the critics of a step, as many at once as are trained at once."""
+    for part in np.array_split(units, max(1, -(-len(units) // _AT_ONCE))):
+        if len(part):
+            yield part
+
+
 @torch.no_grad()
 def clipped_gradient_sum(critics, units, points, plan):
     """Sum over critics of their gradients at generated rows, each row's clipped to its part of the bound.
@@ -216,9 +231,7 @@ def clipped_gradient_sum(critics, units, points, plan):
     """
     n_rows = len(points)
     total = torch.zeros(n_rows, critics.n_columns)
-    for part in np.array_split(units, max(1, -(-len(units) // _AT_ONCE))):
-        if not len(part):
-            continue
+    for part in parts_of(units):
         gradients = critics.gradients(part, points)
         scale = factors(norms_of([gradients.flatten(0, 1)]), plan.clip_norm / math.sqrt(n_rows))
         scale = scale.to(gradients.dtype).view(len(part), n_rows, 1)
@@ -226,8 +239,24 @@ def clipped_gradient_sum(critics, units, points, plan):
     return BoundedSum([total], add_or_remove_one=plan.l2_bound, replace_one=2 * plan.gradient_bound, unit="subset")
 
 
+class ClippedGradients:
+    """What a step releases of critics, and what the generator learns from it: gradients themselves (GS-WGAN)."""
+
+    def shape(self, n_rows, n_columns):
+        """Shape of what is released."""
+        return n_rows, n_columns
+
+    def total(self, critics, units, points, plan):
+        """The `BoundedSum` over the critics of a step."""
+        return clipped_gradient_sum(critics, units, points, plan)
+
+    def direction(self, released):
+        """Direction in which generated rows are to move: a function of what was released."""
+        return released
+
+
 def train_by_critics(
-    generator, make_critics, plan, rng, class_ratio, *, n_rows, basis=None, gains=1.0, label_scale=10.0,
+    generator, make_critics, plan, rng, class_ratio, *, n_rows, votes=None, basis=None, gains=1.0, label_scale=10.0,
     learning_rate=5e-4, average=0.99, seed=0, progress=False, progress_text="",
 ):  # fmt: skip
     """Train a generator with noise for all steps of a plan that was charged.
@@ -246,6 +275,8 @@ def train_by_critics(
         Public or released: labels of generated rows follow it.
     n_rows : int
         Generated rows in a step at which gradients are released; public.
+    votes : object, default=None
+        With the methods of `ClippedGradients`, which None stands for: what is released of the gradients.
     basis, gains, label_scale
         As of `GeneratedRows`.
     learning_rate, average : float
@@ -272,7 +303,8 @@ def train_by_critics(
     parameters = list(generator.parameters())
     averages = [p.detach().clone() for p in parameters]
     optimizer = torch.optim.Adam(parameters, lr=learning_rate, betas=(0.5, 0.999), fused=True)
-    released = torch.zeros(n_rows, generator.n_outputs)
+    votes = votes or ClippedGradients()
+    released = torch.zeros(votes.shape(n_rows, generator.n_outputs))
 
     def teach(critics, steps):
         for _ in range(steps):
@@ -282,8 +314,8 @@ def train_by_critics(
 
     with contextlib.ExitStack() as exits:
         noise = exits.enter_context(GradientNoise([released.shape], plan.noise_multiplier, rng, steps=plan.steps))
-        text = f"GS-WGAN {progress_text}".strip()
-        bar = exits.enter_context(progress_bar(None, shown=progress, phase=text, total=plan.steps, unit="step"))
+        bar = progress_bar(None, shown=progress, phase=progress_text, total=plan.steps, unit="step")
+        exits.enter_context(bar)
         exits.enter_context(torch.enable_grad())
         critics = make_critics(generate)  # after the noise: draws of subsets, one a record, do not shift it
         teach(critics, critics.training.warm_start_steps)
@@ -291,11 +323,11 @@ def train_by_critics(
             plan.take_step()
             teach(critics, critics.training.steps)
             points = generate(n_rows)
-            total = clipped_gradient_sum(critics, units, points.detach(), plan)
+            total = votes.total(critics, units, points.detach(), plan)
             noise.release(total, divisor=plan.per_step, out=[released])
             optimizer.zero_grad()
             # critics are to give generated rows a high score
-            points[:, : generator.n_outputs].backward(released.div(-n_rows))
+            points[:, : generator.n_outputs].backward(votes.direction(released).div(-n_rows))
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate * (1 - (1 - _LEAST_RATE) * step / plan.steps)
             optimizer.step()

@@ -12,6 +12,7 @@ _HOMES = {
     "DPMERFSynthesizer": "_dp_merf",
     "DPSinkhornSynthesizer": "_dp_sinkhorn",
     "DPVAESynthesizer": "_privae",
+    "DataLensSynthesizer": "_datalens",
     "GSWGANSynthesizer": "_gs_wgan",
     "MomentSynthesizer": "_moment",
     "P3GMSynthesizer": "_p3gm",

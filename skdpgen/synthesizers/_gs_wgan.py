@@ -2,83 +2,36 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 from numbers import Integral, Real
 
-import numpy as np
-
 from .._parameters import UNIT_CONSTRAINTS
-from ..data.validation import read_vectors
-from ..utils.progress import shows_bars
-from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size, fit_context
-from ._base import DATA_CONSTRAINTS, BaseSynthesizer
-from ._generator_model import FREQUENCIES, Coordinates, GeneratorModel, training_rows
-from ._vae_model import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
+from ..utils.validation import MOST_UNITS, Interval, fit_context
+from ._base import DATA_CONSTRAINTS
+from ._critic_model import MOST_GENERATED, BaseCriticSynthesizer, CriticReleases
 
 __all__ = ["GSWGANSynthesizer"]
 
-# Generated rows in a step: the memory of a step grows with them.
-_MOST_GENERATED = 2**14
-# Of the one-hot class that critics see beside a row.
-_LABEL_SCALE = 10.0
 
-
-# ---- settings and the estimator -----------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class GradientReleases:
-    """The steps: how many critics there are, and what is released of them."""
+class GradientReleases(CriticReleases):
+    """The steps, in which critics give their clipped gradients."""
 
-    n_critics: int
-    critics_per_step: int
-    steps: int
-    generated_rows: int
     gradient_bound: float
 
-    def plan(self, noise_multiplier=0.0, unit=None):
-        """The plan of these steps at some noise, which protects a row or a `BoundedUnit`."""
-        from ..dpsgd._subsets import SubsetPlan
+    def bound(self, noise_multiplier):
+        """Norm of the clipped gradients of one critic at all generated rows of a step, at most."""
+        return self.gradient_bound * math.sqrt(self.generated_rows)
 
-        every = self.critics_per_step == self.n_critics
-        return SubsetPlan(
-            n_subsets=self.n_critics,
-            steps=self.steps,
-            noise_multiplier=noise_multiplier,
-            per_step=self.critics_per_step,
-            gradient_bound=self.gradient_bound * math.sqrt(self.generated_rows),
-            sampler="balanced" if every else "poisson",
-            encoder_update="round_robin",  # critics learn whichever of them is drawn
-            unit=unit,
-        )
+    def votes(self):
+        """The clipped gradients themselves."""
+        from ..nn._critics import ClippedGradients
 
-    def phase(self, label, share):
-        """The phase of the releases in a joint calibration."""
-        return self.plan().phase(label, share)
+        return ClippedGradients()
 
 
-@dataclass(frozen=True, eq=False)
-class GSWGANSettings(Coordinates):
-    """The critics, the generator and the steps."""
-
-    n_components: int
-    hidden_layer_sizes: tuple
-    critic_sizes: tuple
-    critic_steps: int
-    warm_start_steps: int
-    batch_size: int
-    critic_learning_rate: float
-    gradient_penalty: float
-    learning_rate: float
-    average: float
-    image_shape: tuple | None
-    n_frequencies: int | None
-    training: GradientReleases
-    seed: int
-    progress: bool
-
-
-class GSWGANSynthesizer(BaseSynthesizer):
+class GSWGANSynthesizer(BaseCriticSynthesizer):
     """GS-WGAN: critics on disjoint subsets of the rows, and a generator that learns from their noisy gradients.
 
     Each of `n_critics` critics tells the rows of its own random subset from generated ones, and is trained without
@@ -207,7 +160,7 @@ class GSWGANSynthesizer(BaseSynthesizer):
         "n_critics": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "critics_per_step": [Interval(Integral, 1, MOST_UNITS, closed="both"), None],
         "steps": [Interval(Integral, 1, None, closed="left")],
-        "generated_rows": [Interval(Integral, 1, _MOST_GENERATED, closed="both")],
+        "generated_rows": [Interval(Integral, 1, MOST_GENERATED, closed="both")],
         "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both")],
         "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "hidden_layer_sizes": ["array-like"],
@@ -308,140 +261,11 @@ class GSWGANSynthesizer(BaseSynthesizer):
         """
         return self._fit(X, y, groups)
 
-    def _prepare(self, X, y, accountant, groups=None):
-        settings = self._settings()
-        rows, relation = read_vectors(self, X, y, groups), self._relation(accountant)
-        settings = settings.fitted_to(rows, self.n_frequencies)
-        _check_size(settings, rows)
-        return (rows, settings), self._calibrate_phases(
-            accountant, rows, plan_phases(rows, settings, self._share("bounds"), relation, label="gradients")
-        )
-
     def _settings(self):
-        """The settings of the parameters; ValueError for parameters that contradict one another."""
-        if self.image_shape is not None and self.target is not None:
-            raise ValueError("image_shape is for arrays, target for DataFrames")
-        Coordinates.check(self.image_shape, self.n_frequencies)
         per_step = self.n_critics if self.critics_per_step is None else self.critics_per_step
         if per_step > self.n_critics:
             raise ValueError(f"critics_per_step={per_step} must be at most n_critics={self.n_critics}")
-        names = (
-            "n_components", "critic_steps", "warm_start_steps", "batch_size", "critic_learning_rate",
-            "gradient_penalty", "learning_rate", "average", "image_shape",
-        )  # fmt: skip
-        return GSWGANSettings(
-            **{name: getattr(self, name) for name in names},
-            **{name: as_sizes(getattr(self, name), name) for name in ("hidden_layer_sizes", "critic_sizes")},
-            n_frequencies=self.n_frequencies or FREQUENCIES,
-            training=GradientReleases(
-                self.n_critics, per_step, self.steps, self.generated_rows, float(self.gradient_bound)
-            ),
-            seed=self._seed(),
-            progress=shows_bars(self.progress),
+        training = GradientReleases(
+            self.n_critics, per_step, self.steps, self.generated_rows, float(self.gradient_bound)
         )
-
-    def _release(self, rows, settings, fit):
-        return fit_gswgan_model(rows, settings, fit)
-
-    @staticmethod
-    def _model_from_state(state):
-        return GeneratorModel.from_state(state)
-
-
-def _check_size(settings, rows):
-    """Refuse networks and steps too large for memory; by public numbers alone."""
-    width, n_labels, _ = network_shape(rows)
-    sizes = (settings.n_components, *settings.hidden_layer_sizes, width)
-    generator = sum(a * b for a, b in itertools.pairwise(sizes)) + settings.training.generated_rows * width
-    check_model_size(generator, n_components=sizes[0], hidden_layer_sizes=sizes[1:-1])
-    if settings.image_shape is not None:
-        width = min(width, settings.n_frequencies**2 * (*settings.image_shape, 1)[2])
-    sizes, k = (width + n_labels, *settings.critic_sizes, 1), settings.training.n_critics
-    each = sum((a + 1) * b for a, b in itertools.pairwise(sizes))
-    check_model_size(4 * k * each, n_critics=k, critic_sizes=settings.critic_sizes)
-    points = 256 * max(settings.training.generated_rows, 4 * settings.batch_size) * (max(sizes) + width)
-    check_model_size(points, generated_rows=settings.training.generated_rows, batch_size=settings.batch_size)
-
-
-# ---- the fit ------------------------------------------------------------------------------------------------------
-def fit_gswgan_model(rows, settings, fit):
-    """Make all releases of GS-WGAN: facts that were not declared, counts of the classes, and the noisy gradients.
-
-    Parameters
-    ----------
-    rows : ArrayRows or FrameRows
-    settings : GSWGANSettings
-    fit : ChargedFit
-
-    Returns
-    -------
-    GeneratorModel
-    """
-    from ..dpsgd._seeding import torch_seeded
-    from ..nn._critics import train_by_critics
-    from ..nn._generated_rows import emphasize_classes, to_rows
-    from ..nn._generators import ConditionalGenerator
-
-    codec = learn_codec(rows, fit)
-    x, classes, n_levels = training_rows(rows, codec)
-    counts = release_class_counts(codec, len(x), classes if codec.n_classes else None, fit, rows.unit_sizes)
-    row_count, weights, _ = sizes_by_counts(counts, rows, fit)
-    plan = fit.cover(settings.training.plan(fit.noise["gradients"], fit.plan.unit))
-    basis, gains = settings.basis(), settings.gains() if n_levels is None else 1.0
-    with torch_seeded(settings.seed):
-        generator = ConditionalGenerator(
-            settings.n_components,
-            codec.n_classes,
-            x.shape[1] if basis is None else basis.shape[1],
-            n_hidden=settings.hidden_layer_sizes,
-            n_levels=n_levels,
-        )
-    emphasize_classes(generator)
-    noise = train_by_critics(
-        generator,
-        lambda points: _make_critics(x, classes, rows, points, settings, fit.rng),
-        plan,
-        fit.rng,
-        weights,
-        n_rows=settings.training.generated_rows,
-        basis=basis,
-        gains=gains,
-        label_scale=_LABEL_SCALE,
-        learning_rate=settings.learning_rate,
-        average=settings.average,
-        seed=settings.seed,
-        progress=settings.progress,
-        progress_text=f"epsilon {fit.plan.epsilon:.3g}",
-    )
-    generator = generator if n_levels is not None else to_rows(generator, basis, gains)
-    model = GeneratorModel(codec, generator.eval(), row_count, weights)
-    model.gradient_noise = noise
-    return model
-
-
-def _make_critics(x, classes, rows, points, settings, rng):
-    """Critics of subsets that are drawn for each record, or for each unit with all its rows; private."""
-    import torch
-
-    from ..dpsgd._subsets import assign_subsets
-    from ..nn._critics import Critics, CriticTraining
-    from ..nn._dp2vae_training import SubsetRows
-
-    k, n_classes = settings.training.n_critics, points.generator.n_classes
-    key = bytes(rng.random_bytes(16))  # before the subsets: a row that joins does not shift it
-    subsets = assign_subsets(len(x), k, rng, units=rows.unit_codes)
-    known = classes >= 0 if n_classes else np.ones(len(x), dtype=bool)  # a row of no released class is in no subset
-    codes, counted = np.asarray(classes)[known], None if rows.unit_sizes is None else rows.unit_codes[known]
-    encoded = points.encoded(torch.from_numpy(x[known]), torch.from_numpy(codes))
-    n_columns = encoded.shape[1] - n_classes
-    own = SubsetRows(encoded[:, :n_columns].numpy(), codes, n_classes, subsets[known], k, units=counted)
-    training = CriticTraining(
-        key=key,
-        sizes=settings.critic_sizes,
-        learning_rate=settings.critic_learning_rate,
-        penalty=settings.gradient_penalty,
-        batch_size=settings.batch_size,
-        steps=settings.critic_steps,
-        warm_start_steps=settings.warm_start_steps,
-    )
-    return Critics(own, n_columns, points.label_scale, training, settings.seed)
+        return self._shared_settings(training, "critic", name="GS-WGAN", loss="wasserstein")

@@ -11,6 +11,7 @@ from sklearn.model_selection import GridSearchCV, PredefinedSplit
 import skdpgen
 from skdpgen import (
     DPPCA,
+    DataLensSynthesizer,
     DP2VAESynthesizer,
     DPCGANSynthesizer,
     DPGaussianMixture,
@@ -68,6 +69,10 @@ ESTIMATORS = {
     "GSWGANSynthesizer": (
         GSWGANSynthesizer(bounds=(-4, 4), n_critics=5, steps=2, generated_rows=5, warm_start_steps=2),
         {"n_components": [1, 2]},
+    ),
+    "DataLensSynthesizer": (
+        DataLensSynthesizer(bounds=(-4, 4), n_teachers=5, steps=2, generated_rows=5, warm_start_steps=2),
+        {"n_largest": [1, 2]},
     ),
     "DPNetClassifier": (
         DPNetClassifier(bounds=(-4, 4), classes=[0, 1], hidden_layer_sizes=(3,), **NET),

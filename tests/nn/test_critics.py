@@ -108,7 +108,7 @@ def test_each_row_has_its_own_clip():
     each_row_has_its_own_clip()
 
 
-def the_other_critics_stay_as_they_are_to_the_last_bit():
+def the_other_critics_stay_as_they_are_to_the_last_bit(loss="wasserstein"):
     """Records of subset 0 join, and leave, wherever they stand."""
     rng = np.random.default_rng(0)
     base = [(int(subset), row) for subset, row in zip(rng.integers(1, K, 12), rng.normal(size=(12, WIDTH)))]
@@ -117,17 +117,18 @@ def the_other_critics_stay_as_they_are_to_the_last_bit():
         records = list(base)
         for row in rng.normal(size=(n, WIDTH)):
             records.insert(int(rng.integers(len(records) + 1)), (0, row))
-        critics = taught(records, 5, sizes=(5,))
+        critics = taught(records, 5, sizes=(5,), loss=loss)
         units = np.arange(1, K)
         found.append([p[1:] for p in (*critics.weights_, *critics.offsets_)] + [critics.gradients(units, GENERATED)])
     for one in found[1:]:
         assert all(map(torch.equal, one, found[0]))
 
 
-def test_the_other_critics_stay_as_they_are_to_the_last_bit(monkeypatch):
-    the_other_critics_stay_as_they_are_to_the_last_bit()
+@pytest.mark.parametrize("loss", ["wasserstein", "logistic"])
+def test_the_other_critics_stay_as_they_are_to_the_last_bit(monkeypatch, loss):
+    the_other_critics_stay_as_they_are_to_the_last_bit(loss)
     monkeypatch.setattr(_critics, "_AT_ONCE", 2)
-    the_other_critics_stay_as_they_are_to_the_last_bit()
+    the_other_critics_stay_as_they_are_to_the_last_bit(loss)
 
 
 def the_points_of_a_row_do_not_depend_on_the_other_rows():
@@ -267,11 +268,12 @@ def test_gradients_are_those_of_autograd(sizes):
     torch.testing.assert_close(found[1:3], expected[1:3])
 
 
-def test_a_step_is_that_of_a_wasserstein_critic_with_a_gradient_penalty():
+@pytest.mark.parametrize("name", ["wasserstein", "logistic"])
+def test_a_step_is_that_of_a_critic_with_a_gradient_penalty(name):
     rng = np.random.default_rng(0)
     labels = np.array([0, 1, 1])
     records = [(2, rng.normal(size=WIDTH)) for _ in labels]
-    critics = critics_of(records, sizes=(5,), n_classes=2, labels=labels, batch_size=7, penalty=4.0)
+    critics = critics_of(records, sizes=(5,), n_classes=2, labels=labels, batch_size=7, penalty=4.0, loss=name)
     classes = classes_of_partners(2)
     partners = torch.cat([torch.randn(len(classes), WIDTH), 3.0 * torch.eye(2)[classes]], dim=1)
     units, parameters, _ = critics.parts_[0]
@@ -288,8 +290,13 @@ def test_a_step_is_that_of_a_wasserstein_critic_with_a_gradient_penalty():
     share = torch.from_numpy(uniforms[2, 7:].astype(np.float32))[:, None]
     between = (share * real + (1 - share) * chosen[:, :WIDTH]).requires_grad_()
     (slope,) = torch.autograd.grad(score(torch.cat([between, 3.0 * codes[2]], dim=1)).sum(), between, create_graph=True)
-    loss = score(chosen).mean() - score(torch.cat([real, 3.0 * codes[2]], dim=1)).mean()
-    loss = loss + 4.0 * (slope.norm(dim=1) - 1).square().mean()
+    made, true = score(chosen), score(torch.cat([real, 3.0 * codes[2]], dim=1))
+    if name == "wasserstein":
+        loss = made.mean() - true.mean() + 4.0 * (slope.norm(dim=1) - 1).square().mean()
+    else:
+        entropy = torch.nn.functional.binary_cross_entropy_with_logits
+        loss = entropy(made, torch.zeros_like(made)) + entropy(true, torch.ones_like(true))
+        loss = loss + 4.0 * slope.square().sum(1).mean()
     found = critics._losses(parameters, units, partners)[2]
     torch.testing.assert_close(found, loss)
     expected = torch.autograd.grad(loss, weights, allow_unused=True)

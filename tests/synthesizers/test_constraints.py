@@ -12,6 +12,7 @@ from _flat import make_flat
 
 import skdpgen
 from skdpgen import (
+    DataLensSynthesizer,
     DP2VAESynthesizer,
     DPGMSynthesizer,
     DPMERFSynthesizer,
@@ -147,6 +148,10 @@ MODELS = {
     "gs-wgan": lambda schema: GSWGANSynthesizer(
         20.0, schema=schema.constrain(*TEXTS), n_critics=3, steps=2, generated_rows=6, warm_start_steps=1,
         hidden_layer_sizes=(4,), critic_sizes=(4,),
+    ),
+    "datalens": lambda schema: DataLensSynthesizer(
+        20.0, schema=schema.constrain(*TEXTS), n_teachers=3, steps=2, generated_rows=6, n_largest=4, warm_start_steps=1,
+        hidden_layer_sizes=(4,), teacher_sizes=(4,),
     ),
     "dp-merf": lambda schema: DPMERFSynthesizer(
         20.0, schema=schema.constrain(*TEXTS), steps=2, n_frequencies=8, hidden_layer_sizes=(4,)

@@ -1,0 +1,98 @@
+"""Votes of critics on their gradients at generated rows: what is released of them in place of the gradients.
+
+A critic whose gradients are turned into votes moves a sum by a distance that does not depend on how long they are. Sums
+of votes are whole numbers, and so exact.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from .._types import BoundedSum
+from ._critics import parts_of
+
+__all__ = ["LargestSigns", "bound_of_votes"]
+
+# Twice the lattice of the noise, in its standard deviations: a sum is rounded to it, see `GradientNoise`.
+_LATTICE = 2.0**-29
+
+
+def bound_of_votes(square, noise_multiplier):
+    """Most that the votes of one critic move their sum, rounded as `GradientNoise` does.
+
+    Parameters
+    ----------
+    square : int
+        Most that they move the exact sum, squared: a whole number, as votes are.
+    noise_multiplier : float
+
+    Notes
+    -----
+    At most `square` entries change, as each changes by at least 1. Each is rounded to the lattice before and after.
+    """
+    return math.sqrt(square) * (1 + _LATTICE * noise_multiplier * math.sqrt(square))
+
+
+class _Votes:
+    """Votes on gradients: a subclass has ``square``, ``shape``, ``votes`` and ``direction``."""
+
+    def bound(self, n_rows, noise_multiplier):
+        """Most that one critic moves the sum of a step of `n_rows` generated rows, with noise of this multiplier."""
+        return bound_of_votes(self.square(n_rows), noise_multiplier)
+
+    @torch.no_grad()
+    def total(self, critics, units, points, plan):
+        """The `BoundedSum` over the critics of a step: a list of one tensor."""
+        total = torch.zeros(self.shape(len(points), critics.n_columns))
+        for part in parts_of(units):
+            gradients = critics.gradients(part, points)
+            total += self.votes(torch.where(torch.isfinite(gradients), gradients, 0.0)).sum(0)
+        bound = self.bound(len(points), plan.noise_multiplier)
+        return BoundedSum([total], add_or_remove_one=bound, replace_one=bound, unit="subset")
+
+
+@dataclass(frozen=True)
+class LargestSigns(_Votes):
+    """Each critic votes with the signs of the largest entries of its gradient at each row (DataLens).
+
+    Parameters
+    ----------
+    n_largest : int
+        Entries whose signs are votes; the others are 0.
+    threshold : float, default=0.0
+        Share of the critics that the noisy sum of an entry must reach, up or down, for the generator to follow it. It
+        then follows its sign. 0: it follows the noisy sum itself.
+
+    Notes
+    -----
+    A record changes one critic, and so, at each of m rows, a vector of `n_largest` signs into any other. The two are
+    farthest apart where they have the same entries with opposite signs: by ``2 * sqrt(n_largest)`` at a row, and by
+    ``2 * sqrt(n_largest * m)`` at all of them. With no entry in common it is only ``sqrt(2 * n_largest * m)``.
+    """
+
+    n_largest: int
+    threshold: float = 0.0
+
+    def square(self, n_rows):
+        """Most that one critic moves the sum, squared."""
+        return 4 * self.n_largest * n_rows
+
+    def shape(self, n_rows, n_columns):
+        """Shape of what is released."""
+        return n_rows, n_columns
+
+    def votes(self, gradients):
+        """Signs of the largest entries along the last axis, else 0."""
+        if self.n_largest >= gradients.shape[-1]:
+            return gradients.sign()
+        largest = gradients.abs().topk(self.n_largest, dim=-1).indices
+        return torch.zeros_like(gradients).scatter_(-1, largest, gradients.gather(-1, largest).sign())
+
+    def direction(self, released):
+        """Direction in which generated rows are to move, from the noisy mean of the votes."""
+        if self.threshold == 0:
+            return released
+        return torch.where(released.abs() >= self.threshold, released.sign(), 0.0)

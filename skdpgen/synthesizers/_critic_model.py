@@ -1,0 +1,251 @@
+"""The fit that synthesizers with critics on disjoint subsets share: settings, and all their releases."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..data.frames import FrameRows
+from ..data.validation import read_vectors
+from ..utils.progress import shows_bars
+from ..utils.validation import as_sizes, check_model_size
+from ._base import BaseSynthesizer
+from ._generator_model import FREQUENCIES, Coordinates, GeneratorModel, training_rows
+from ._vae_model import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
+
+__all__ = ["MOST_GENERATED", "BaseCriticSynthesizer", "CriticReleases", "CriticSettings", "fit_critic_model"]
+
+# Generated rows in a step: the memory of a step grows with them.
+MOST_GENERATED = 2**14
+# Of the one-hot class that critics see beside a row.
+_LABEL_SCALE = 10.0
+
+
+# ---- settings -----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class CriticReleases:
+    """The steps: how many critics there are, and what is released of them.
+
+    A subclass has two methods. ``bound(noise_multiplier)`` is half of the distance that one critic can move the sum of
+    a step, for noise of this multiplier; ``votes()`` is what is summed, as in `skdpgen.nn._critics.ClippedGradients`.
+    """
+
+    n_critics: int
+    critics_per_step: int
+    steps: int
+    generated_rows: int
+
+    def plan(self, noise_multiplier=0.0, unit=None):
+        """The plan of these steps at some noise, which protects a row or a `BoundedUnit`."""
+        from ..dpsgd._subsets import SubsetPlan
+
+        every = self.critics_per_step == self.n_critics
+        return SubsetPlan(
+            n_subsets=self.n_critics,
+            steps=self.steps,
+            noise_multiplier=noise_multiplier,
+            per_step=self.critics_per_step,
+            gradient_bound=self.bound(noise_multiplier),
+            sampler="balanced" if every else "poisson",
+            encoder_update="round_robin",  # critics learn whichever of them is drawn
+            unit=unit,
+        )
+
+    def phase(self, label, share):
+        """The phase of the releases in a joint calibration."""
+        return self.plan().phase(label, share)
+
+    def fitted_to(self, n_columns):
+        """These releases for gradients of a released number of columns."""
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class CriticSettings(Coordinates):
+    """The critics, the generator and the steps."""
+
+    n_components: int
+    hidden_layer_sizes: tuple
+    critic_sizes: tuple
+    critic_steps: int
+    warm_start_steps: int
+    batch_size: int
+    critic_learning_rate: float
+    gradient_penalty: float
+    learning_rate: float
+    average: float
+    image_shape: tuple | None
+    n_frequencies: int | None
+    training: CriticReleases
+    seed: int
+    progress: bool
+    critics: str  # of the names of the parameters: "critic" or "teacher"
+    name: str
+    loss: str
+
+
+class BaseCriticSynthesizer(BaseSynthesizer):
+    """Base of synthesizers whose generator learns from what is released of critics on disjoint subsets.
+
+    A subclass has ``_settings()``, which calls `_shared_settings`.
+    """
+
+    def _shared_settings(self, training, critics, **own):
+        """The `CriticSettings` of parameters; ValueError for parameters that contradict one another.
+
+        Parameters
+        ----------
+        training : CriticReleases
+        critics : str
+            Of the names of the parameters: "critic" or "teacher".
+        **own
+            Further fields of the settings.
+        """
+        if self.image_shape is not None and self.target is not None:
+            raise ValueError("image_shape is for arrays, target for DataFrames")
+        Coordinates.check(self.image_shape, self.n_frequencies)
+        names = (
+            "n_components", "warm_start_steps", "batch_size", "gradient_penalty", "learning_rate", "average",
+            "image_shape",
+        )  # fmt: skip
+        return CriticSettings(
+            **{name: getattr(self, name) for name in names},
+            hidden_layer_sizes=as_sizes(self.hidden_layer_sizes, "hidden_layer_sizes"),
+            critic_sizes=as_sizes(getattr(self, f"{critics}_sizes"), f"{critics}_sizes"),
+            critic_steps=getattr(self, f"{critics}_steps"),
+            critic_learning_rate=getattr(self, f"{critics}_learning_rate"),
+            n_frequencies=self.n_frequencies or FREQUENCIES,
+            training=training,
+            seed=self._seed(),
+            progress=shows_bars(self.progress),
+            critics=critics,
+            **own,
+        )
+
+    def _prepare(self, X, y, accountant, groups=None):
+        settings = self._settings()
+        rows, relation = read_vectors(self, X, y, groups), self._relation(accountant)
+        settings = settings.fitted_to(rows, self.n_frequencies)
+        check_size(settings, rows)
+        return (rows, settings), self._calibrate_phases(
+            accountant, rows, plan_phases(rows, settings, self._share("bounds"), relation, label="gradients")
+        )
+
+    def _release(self, rows, settings, fit):
+        return fit_critic_model(rows, settings, fit)
+
+    @staticmethod
+    def _model_from_state(state):
+        return GeneratorModel.from_state(state)
+
+
+def check_size(settings, rows):
+    """Refuse networks and steps too large for memory; by public numbers alone."""
+    width, n_labels = _least_width(rows)
+    sizes = (settings.n_components, *settings.hidden_layer_sizes, width)
+    generator = sum(a * b for a, b in itertools.pairwise(sizes)) + settings.training.generated_rows * width
+    check_model_size(generator, n_components=sizes[0], hidden_layer_sizes=sizes[1:-1])
+    if settings.image_shape is not None:
+        width = min(width, settings.n_frequencies**2 * (*settings.image_shape, 1)[2])
+    sizes, k = (width + n_labels, *settings.critic_sizes, 1), settings.training.n_critics
+    each = sum((a + 1) * b for a, b in itertools.pairwise(sizes))
+    check_model_size(4 * k * each, **{f"n_{settings.critics}s": k, f"{settings.critics}_sizes": settings.critic_sizes})
+    points = 256 * max(settings.training.generated_rows, 4 * settings.batch_size) * (max(sizes) + width)
+    check_model_size(points, generated_rows=settings.training.generated_rows, batch_size=settings.batch_size)
+
+
+def _least_width(rows):
+    """Columns of the networks and classes, as far as they are declared; public."""
+    if isinstance(rows, FrameRows):
+        return rows.least_levels
+    return network_shape(rows)[:2]
+
+
+# ---- the fit ------------------------------------------------------------------------------------------------------
+def fit_critic_model(rows, settings, fit):
+    """Make all releases: facts that were not declared, counts of the classes, and noisy sums over critics.
+
+    Parameters
+    ----------
+    rows : ArrayRows or FrameRows
+    settings : CriticSettings
+    fit : ChargedFit
+
+    Returns
+    -------
+    GeneratorModel
+    """
+    from ..dpsgd._seeding import torch_seeded
+    from ..nn._critics import train_by_critics
+    from ..nn._generated_rows import emphasize_classes, to_rows
+    from ..nn._generators import ConditionalGenerator
+
+    codec = learn_codec(rows, fit)
+    x, classes, n_levels = training_rows(rows, codec)
+    counts = release_class_counts(codec, len(x), classes if codec.n_classes else None, fit, rows.unit_sizes)
+    row_count, weights, _ = sizes_by_counts(counts, rows, fit)
+    basis, gains = settings.basis(), settings.gains() if n_levels is None else 1.0
+    n_outputs = x.shape[1] if basis is None else basis.shape[1]
+    training = settings.training.fitted_to(n_outputs)
+    plan = fit.cover(training.plan(fit.noise["gradients"], fit.plan.unit))
+    with torch_seeded(settings.seed):
+        generator = ConditionalGenerator(
+            settings.n_components,
+            codec.n_classes,
+            n_outputs,
+            n_hidden=settings.hidden_layer_sizes,
+            n_levels=n_levels,
+        )
+    emphasize_classes(generator)
+    noise = train_by_critics(
+        generator,
+        lambda points: _make_critics(x, classes, rows, points, settings, fit.rng),
+        plan,
+        fit.rng,
+        weights,
+        n_rows=training.generated_rows,
+        votes=training.votes(),
+        basis=basis,
+        gains=gains,
+        label_scale=_LABEL_SCALE,
+        learning_rate=settings.learning_rate,
+        average=settings.average,
+        seed=settings.seed,
+        progress=settings.progress,
+        progress_text=f"{settings.name} epsilon {fit.plan.epsilon:.3g}",
+    )
+    generator = generator if n_levels is not None else to_rows(generator, basis, gains)
+    model = GeneratorModel(codec, generator.eval(), row_count, weights)
+    model.gradient_noise = noise
+    return model
+
+
+def _make_critics(x, classes, rows, points, settings, rng):
+    """Critics of subsets that are drawn for each record, or for each unit with all its rows; private."""
+    import torch
+
+    from ..dpsgd._subsets import assign_subsets
+    from ..nn._critics import Critics, CriticTraining
+    from ..nn._dp2vae_training import SubsetRows
+
+    k, n_classes = settings.training.n_critics, points.generator.n_classes
+    key = bytes(rng.random_bytes(16))  # before the subsets: a row that joins does not shift it
+    subsets = assign_subsets(len(x), k, rng, units=rows.unit_codes)
+    known = classes >= 0 if n_classes else np.ones(len(x), dtype=bool)  # a row of no released class is in no subset
+    codes, counted = np.asarray(classes)[known], None if rows.unit_sizes is None else rows.unit_codes[known]
+    encoded = points.encoded(torch.from_numpy(x[known]), torch.from_numpy(codes))
+    n_columns = encoded.shape[1] - n_classes
+    own = SubsetRows(encoded[:, :n_columns].numpy(), codes, n_classes, subsets[known], k, units=counted)
+    training = CriticTraining(
+        key=key,
+        sizes=settings.critic_sizes,
+        learning_rate=settings.critic_learning_rate,
+        penalty=settings.gradient_penalty,
+        batch_size=settings.batch_size,
+        steps=settings.critic_steps,
+        warm_start_steps=settings.warm_start_steps,
+        loss=settings.loss,
+    )
+    return Critics(own, n_columns, points.label_scale, training, settings.seed)
