@@ -77,7 +77,7 @@ MUTANTS = [
     (
         "one sign more than is paid for",
         [AS_MANY],
-        (LargestSigns.votes, ("topk(self.n_largest, dim=-1)", "topk(self.n_largest + 1, dim=-1)")),
+        (LargestSigns.votes, ("$g.abs().topk(self.n_largest, dim=-1)", "$g.abs().topk(self.n_largest + 1, dim=-1)")),
     ),
     (
         "votes by entries that are no numbers",
@@ -97,13 +97,13 @@ MUTANTS = [
     ),
     # ---- what else the rows could move
     (
-        "a threshold on the exact votes",
+        "the exact votes where the noisy ones are few",
         [RELEASES_ALONE],
         (
             train_by_critics,
             after(
                 "$noise.release($total, divisor=$d, out=[$released])",
-                "$released.masked_fill_($total.value[0].abs() < 2, 0.0)",
+                "$released.copy_(torch.where($released.abs() < 0.3, $total.value[0] / $d, $released))",
             ),
         ),
     ),
@@ -120,7 +120,10 @@ MUTANTS = [
     (
         "private rows kept beside the votes",
         KEPT,
-        (fit_critic_model, after("$x, $a, $b = training_rows($1, $codec)", "object.__setattr__($codec, 'seen', $x[:5])")),
+        (
+            fit_critic_model,
+            after("$x, $a, $b = training_rows($1, $codec)", "object.__setattr__($codec, 'seen', $x[:5])"),
+        ),
     ),
     # ---- the books
     (
