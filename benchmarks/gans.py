@@ -21,6 +21,7 @@ MODELS = {
         Model("DPSinkhornSynthesizer", "DPSinkhornSynthesizer"),
         Model("GSWGANSynthesizer", "GSWGANSynthesizer"),
         Model("DataLensSynthesizer", "DataLensSynthesizer"),
+        Model("GPATESynthesizer", "GPATESynthesizer"),
         Model("DPMERFSynthesizer", "DPMERFSynthesizer"),
         Model("DPVAESynthesizer", "DPVAESynthesizer", {"image_shape": None}, trains=True),
         Model("P3GMSynthesizer", "P3GMSynthesizer"),

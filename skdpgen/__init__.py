@@ -26,6 +26,7 @@ _HOMES = {
     "PriVAESynthesizer": "synthesizers",
     "DPVAESynthesizer": "synthesizers",
     "DataLensSynthesizer": "synthesizers",
+    "GPATESynthesizer": "synthesizers",
     "GSWGANSynthesizer": "synthesizers",
     "DPSinkhornSynthesizer": "synthesizers",
     "DPMERFSynthesizer": "synthesizers",

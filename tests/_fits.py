@@ -25,6 +25,7 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    GPATESynthesizer,
     GSWGANSynthesizer,
     LatentMixture,
     MomentSynthesizer,
@@ -132,6 +133,12 @@ def _teachers(**parameters):
     return DataLensSynthesizer(**{**sizes, **shared, **parameters})
 
 
+def _histograms(**parameters):
+    sizes = {"hidden_layer_sizes": (6,), "teacher_sizes": (5,), "n_teachers": 7, "steps": 2, "generated_rows": 6}
+    shared = {"warm_start_steps": 2, "batch_size": 3, "n_projections": 3, "n_bins": 4, "n_components": 2}
+    return GPATESynthesizer(random_state=0, **{**sizes, **shared, **parameters})
+
+
 def _subsets(**parameters):
     shared = {"n_subsets": 7, "pretrain_steps": 2, "steps": 4, "n_components": 2, "random_state": 0}
     return make_flat(DP2VAESynthesizer, **shared, **parameters)
@@ -228,6 +235,10 @@ FITS = {
     "arrays, signs, replace_one": lambda: (_teachers(neighboring="replace_one", threshold=0.5), X),
     "frame, signs": lambda: (_teachers(target="job"), FRAME),
     "frame, signs of units": lambda: (_teachers(unit="person", max_rows_per_unit=3), PERSONS),
+    "arrays, histograms": lambda: (_histograms(), X, Y),
+    "arrays, histograms, replace_one": lambda: (_histograms(neighboring="replace_one", vote="largest"), X),
+    "frame, histograms": lambda: (_histograms(target="job"), FRAME),
+    "frame, histograms of units": lambda: (_histograms(unit="person", max_rows_per_unit=3), PERSONS),
     "classifier, net": lambda: (_classifier(), X, Y),
     "classifier, net, replace_one": lambda: (_classifier(neighboring="replace_one"), X, Y),
 }

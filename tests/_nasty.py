@@ -23,6 +23,7 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    GPATESynthesizer,
     GroupDivergence,
     GSWGANSynthesizer,
     LatentMixture,
@@ -145,6 +146,21 @@ CASES = {
         lambda: DataLensSynthesizer(
             n_teachers=3, threshold=0.2, steps=2, generated_rows=3, warm_start_steps=1, batch_size=2, n_components=2,
             hidden_layer_sizes=(4,), teacher_sizes=(4,), image_shape=(2, 2), n_frequencies=1, bounds=(-1, 1),
+        ),
+        (X, Y),
+    ),
+    "g-pate": (
+        lambda: GPATESynthesizer(
+            n_teachers=3, steps=2, generated_rows=3, n_projections=2, n_bins=3, warm_start_steps=1, batch_size=2,
+            n_components=2, hidden_layer_sizes=(4,), teacher_sizes=(4,),
+        ),
+        (X, Y),
+    ),
+    "g-pate, images": (
+        lambda: GPATESynthesizer(
+            n_teachers=3, vote="largest", threshold=0.2, steps=2, generated_rows=3, warm_start_steps=1, batch_size=2,
+            n_components=2, hidden_layer_sizes=(4,), teacher_sizes=(4,), image_shape=(2, 2), n_frequencies=1,
+            bounds=(-1, 1),
         ),
         (X, Y),
     ),

@@ -27,6 +27,7 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    GPATESynthesizer,
     GSWGANSynthesizer,
     LatentMixture,
     MomentSynthesizer,
@@ -348,6 +349,12 @@ def _teachers(**parameters):
     return DataLensSynthesizer(**{**_LOW, **shared, **sizes, **parameters})
 
 
+def _histograms(**parameters):
+    sizes = {"hidden_layer_sizes": (4,), "teacher_sizes": (4,), "n_components": 2, "generated_rows": 6, "batch_size": 3}
+    shared = {"n_teachers": 3, "steps": 2, "warm_start_steps": 1, "n_projections": 2, "n_bins": 3}
+    return GPATESynthesizer(**{**_LOW, **shared, **sizes, **parameters})
+
+
 def _classifier(**parameters):
     return DPNetClassifier(**{**_LOW, "hidden_layer_sizes": (4,), **_NET, **parameters})
 
@@ -466,6 +473,10 @@ CASES = {
     "signs, back, replace_one": Case(_teachers(neighboring=REPLACE, threshold=0.3), "array", back=True),
     "signs of images": Case(_teachers(image_shape=(4, 4), n_frequencies=2, bounds=(-5, 60)), "images, classes"),
     "signs, frame": Case(_teachers(target="job"), "frame"),
+    "histograms": Case(_histograms(), "array, classes"),
+    "histograms, back, replace_one": Case(_histograms(neighboring=REPLACE, vote="largest"), "array", back=True),
+    "histograms of images": Case(_histograms(image_shape=(4, 4), n_frequencies=2, bounds=(-5, 60)), "images, classes"),
+    "histograms, frame": Case(_histograms(target="job"), "frame"),
     "classifier": Case(_classifier(), "array, classes"),
     "classifier, declared, replace_one": Case(
         _classifier(classes=_CLASSES, bounds=(-5, 60), neighboring=REPLACE), "array, classes"
@@ -495,6 +506,7 @@ def _product():
         "votes": (_votes, {}),
         "critics": (_critics, {}),
         "signs": (_teachers, {}),
+        "histograms": (_histograms, {}),
     }  # fmt: skip
     for relation in ("add_or_remove_one", REPLACE):
         for name, (make, settings) in makers.items():
@@ -503,7 +515,7 @@ def _product():
                 if kind.startswith("images"):
                     if name in (
                         "DP-VAE", "mmd", "kl_prior", "micro", "batch", "clusters", "embedding", "transport", "votes",
-                        "critics", "signs",
+                        "critics", "signs", "histograms",
                     ):  # fmt: skip
                         continue  # of images these have nets of their own, or none, and no other reads
                     given.update(_PIXELS)

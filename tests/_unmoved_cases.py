@@ -20,6 +20,7 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    GPATESynthesizer,
     GSWGANSynthesizer,
     LatentMixture,
     MomentSynthesizer,
@@ -214,6 +215,12 @@ def _signs(**given):
     return DataLensSynthesizer(n_teachers=7, steps=3, generated_rows=6, warm_start_steps=2, **sizes, **given)
 
 
+def _histograms(**given):
+    sizes = {"hidden_layer_sizes": (6,), "teacher_sizes": (5,), "n_components": 3, "batch_size": 4, "n_bins": 3}
+    shared = {"n_teachers": 7, "steps": 3, "generated_rows": 6, "n_projections": 2, "warm_start_steps": 2}
+    return GPATESynthesizer(**shared, **sizes, **given)
+
+
 def small_classifier(**given):
     return DPNetClassifier(hidden_layer_sizes=(5,), steps=3, sampling_rate=0.2, **given)
 
@@ -256,6 +263,7 @@ ESTIMATORS = {
     "gswgan": (_critics, ("array_y", "frame_target", "images_y")),
     "gswgan_sampled": (_critics_sampled, ("array_y",)),
     "datalens": (_signs, ("array_y", "frame_target", "images_y")),
+    "gpate": (_histograms, ("array_y", "frame_target", "images_y")),
     "pca": (functools.partial(DPPCA, 2), ("array", "numbers")),
     "pca_two_round": (functools.partial(DPPCA, 2, centering="two_round"), ("array",)),
     "mixture": (functools.partial(DPGaussianMixture, 2, n_iter=2), ("array", "numbers")),

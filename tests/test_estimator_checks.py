@@ -15,6 +15,7 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    GPATESynthesizer,
     GroupDivergence,
     GSWGANSynthesizer,
     LatentMixture,
@@ -95,6 +96,11 @@ ESTIMATORS = [
         epsilon=2.0, neighboring="replace_one", bounds=(-1, 1), n_teachers=5, n_largest=1, threshold=0.2, steps=2,
         generated_rows=5, warm_start_steps=2,
     ),
+    GPATESynthesizer(epsilon=2.0, n_teachers=5, steps=2, generated_rows=5, warm_start_steps=2),
+    GPATESynthesizer(
+        epsilon=2.0, neighboring="replace_one", bounds=(-1, 1), n_teachers=5, n_projections=3, n_bins=4, vote="largest",
+        threshold=0.2, steps=2, generated_rows=5, warm_start_steps=2,
+    ),
     PATEGANSynthesizer(epsilon=2.0, n_teachers=5, steps=2, labelled_rows=10),
     PATEGANSynthesizer(
         epsilon=2.0, neighboring="replace_one", bounds=(-1, 1), n_teachers=5, steps=2, labelled_rows=10
@@ -123,6 +129,7 @@ def test_private_estimator(estimator, check):
         DPCGANSynthesizer(epsilon=2.0, n_components=2, training=DPSGD(2, 0.1), n_critic=1),
         GSWGANSynthesizer(epsilon=2.0, n_critics=5, steps=2, generated_rows=5, warm_start_steps=2),
         DataLensSynthesizer(epsilon=2.0, n_teachers=5, steps=2, generated_rows=5, warm_start_steps=2),
+        GPATESynthesizer(epsilon=2.0, n_teachers=5, steps=2, generated_rows=5, warm_start_steps=2),
         PATEGANSynthesizer(epsilon=2.0, n_teachers=5, steps=2, labelled_rows=10),
         DPNetClassifier(2.0, steps=2, sampling_rate=0.1, hidden_layer_sizes=(3,)),
     ],

@@ -1,4 +1,4 @@
-"""Every sabotage of DataLens is caught by a claim of an ordinary test."""
+"""Every sabotage of DataLens, and of G-PATE, is caught by a claim of an ordinary test."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
 import test_critics
 import test_datalens
+import test_gpate
 import test_gradient_votes
 from _fits import ledger_is_what_ran, nothing_private_is_kept
 from _noninterference import noninterference
 from _sabotage import Claim, after, assert_caught, mutant_ids
 
 from skdpgen.nn._critics import Critics, train_by_critics
-from skdpgen.nn._gradient_votes import LargestSigns, _Votes, bound_of_votes
+from skdpgen.nn._gradient_votes import LargestSigns, ProjectedVotes, _Votes, bound_of_votes
 from skdpgen.synthesizers._critic_model import CriticReleases, _make_critics, fit_critic_model
 
 AR, RO = "add_or_remove_one", "replace_one"
@@ -27,6 +28,11 @@ ARRAYS, REPLACED, FRAME, OF_UNITS = test_datalens.FITTED
 LEDGER = {name: Claim(ledger_is_what_ran, name) for name in test_datalens.FITTED}
 KEPT = [Claim(nothing_private_is_kept, ARRAYS)]
 RELEASES_ALONE = Claim(noninterference, "signs")
+HISTOGRAMS = {r: Claim(test_gradient_votes.a_record_moves_one_vote_in_each_histogram, r) for r in (AR, RO)}
+ONE_VOTE = Claim(test_gradient_votes.a_teacher_has_one_vote_in_each_histogram)
+ONE_HISTOGRAM = {r: Claim(test_gpate.all_rows_of_a_step_are_one_release, r) for r in (AR, RO)}
+HISTOGRAMS_LEDGER = {name: Claim(ledger_is_what_ran, name) for name in test_gpate.FITTED}
+HISTOGRAMS_ALONE = Claim(noninterference, "histograms")
 SQUARE = "4 * self.n_largest * $n_rows"
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
@@ -143,6 +149,49 @@ MUTANTS = [
         "votes charged as sampled teachers",
         [ONE_RELEASE[AR]],
         (CriticReleases.plan, ("'balanced' if $every else 'poisson'", "'poisson'")),
+    ),
+    # ---- histograms (G-PATE)
+    (
+        "a vote that joins, where one may move",
+        [HISTOGRAMS[AR], HISTOGRAMS[RO], ONE_HISTOGRAM[AR]],
+        (ProjectedVotes.square, ("2 * self.n_projections * $n_rows", "self.n_projections * $n_rows")),
+    ),
+    (
+        "one histogram paid for, and several released",
+        [HISTOGRAMS[AR], HISTOGRAMS[RO], ONE_HISTOGRAM[RO]],
+        (ProjectedVotes.square, ("2 * self.n_projections * $n_rows", "2 * $n_rows")),
+    ),
+    (
+        "the histograms of one row for those of all rows of a step",
+        [HISTOGRAMS[AR], HISTOGRAMS[RO], ONE_HISTOGRAM[AR]],
+        (ProjectedVotes.square, ("2 * self.n_projections * $n_rows", "2 * self.n_projections")),
+    ),
+    (
+        "votes that are as large as the gradient",
+        [ONE_VOTE],
+        (ProjectedVotes.votes, ("($lengths > 0)[..., None]", "$lengths[..., None]")),
+    ),
+    (
+        "teachers of empty subsets that vote",
+        [ONE_VOTE],
+        (ProjectedVotes.votes, ("F.one_hot($bins, self.n_bins) * ($lengths > 0)[..., None]",
+                                "F.one_hot($bins, self.n_bins)")),
+    ),
+    (
+        "exact histograms beside the noisy ones",
+        [HISTOGRAMS_ALONE],
+        (
+            train_by_critics,
+            after(
+                "$noise.release($total, divisor=$d, out=[$released])",
+                "$released.add_($total.value[0] / $d)",
+            ),
+        ),
+    ),
+    (
+        "noise of histograms below the charge",
+        [HISTOGRAMS_LEDGER[name] for name in test_gpate.FITTED],
+        (fit_critic_model, ("$fit.noise['gradients']", "0.9 * $fit.noise['gradients']")),
     ),
 ]  # fmt: skip
 

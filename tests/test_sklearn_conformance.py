@@ -19,6 +19,7 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    GPATESynthesizer,
     GroupDivergence,
     GSWGANSynthesizer,
     LatentMixture,
@@ -82,6 +83,11 @@ ESTIMATORS = [
     DataLensSynthesizer(
         epsilon=np.inf, n_teachers=3, n_largest=1, steps=2, hidden_layer_sizes=(), teacher_sizes=(), warm_start_steps=0
     ),
+    GPATESynthesizer(n_teachers=5, steps=2, generated_rows=5, warm_start_steps=2, random_state=0),
+    GPATESynthesizer(
+        epsilon=np.inf, n_teachers=3, n_projections=1, n_bins=2, vote="largest", steps=2, hidden_layer_sizes=(),
+        teacher_sizes=(), warm_start_steps=0,
+    ),
     PATEGANSynthesizer(n_teachers=5, steps=2, labelled_rows=10, random_state=0),
     PATEGANSynthesizer(epsilon=np.inf, n_teachers=3, steps=2, generator_sizes=(), student_sizes=(4,)),
     DPNetClassifier(60.0, steps=2, sampling_rate=0.1, hidden_layer_sizes=(4,), random_state=0),
@@ -99,6 +105,7 @@ EXPECTED_FAILURES = {
     "DPMERFSynthesizer": {},
     "DPSinkhornSynthesizer": {},
     "DataLensSynthesizer": {},
+    "GPATESynthesizer": {},
     "GSWGANSynthesizer": {},
     "MomentSynthesizer": {},
     "P3GMSynthesizer": {},
@@ -114,6 +121,7 @@ if parse_version(sklearn.__version__) < parse_version("1.7"):
         "DPMERFSynthesizer",
         "DPSinkhornSynthesizer",
         "DataLensSynthesizer",
+        "GPATESynthesizer",
         "GSWGANSynthesizer",
         "MomentSynthesizer",
         "P3GMSynthesizer",

@@ -19,6 +19,7 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    GPATESynthesizer,
     GSWGANSynthesizer,
     LatentMixture,
     MomentSynthesizer,
@@ -71,6 +72,10 @@ _TEACHERS = {
     "n_teachers": 3, "steps": 2, "generated_rows": 5, "warm_start_steps": 1, "batch_size": 3, "n_components": 2,
     "hidden_layer_sizes": (4,), "teacher_sizes": (4,), "n_largest": 2,
 }  # fmt: skip
+_HISTOGRAMS = {
+    "n_teachers": 3, "steps": 2, "generated_rows": 5, "warm_start_steps": 1, "batch_size": 3, "n_components": 2,
+    "hidden_layer_sizes": (4,), "teacher_sizes": (4,), "n_projections": 2, "n_bins": 3,
+}  # fmt: skip
 
 CASES = {
     "moments of a table": (MomentSynthesizer, {"target": "c"}, False),
@@ -87,6 +92,7 @@ CASES = {
     "PATE-GAN of a table": (PATEGANSynthesizer, {"target": "c", **_VOTES}, False),
     "GS-WGAN of a table": (GSWGANSynthesizer, {"target": "c", **_CRITICS}, False),
     "DataLens of a table": (DataLensSynthesizer, {"target": "c", **_TEACHERS}, False),
+    "G-PATE of a table": (GPATESynthesizer, {"target": "c", **_HISTOGRAMS}, False),
     "DP-MERF of a table": (DPMERFSynthesizer, {"steps": 1, "n_frequencies": 5}, False),
     "DP-Sinkhorn of a table": (DPSinkhornSynthesizer, {"target": "c", **_TRANSPORT}, False),
     "DP-PCA": (DPPCA, {}, True),
@@ -117,6 +123,7 @@ ARRAYS = {
     "PATE-GAN of an array": (PATEGANSynthesizer, _VOTES),
     "GS-WGAN of an array": (GSWGANSynthesizer, _CRITICS),
     "DataLens of an array": (DataLensSynthesizer, _TEACHERS),
+    "G-PATE of an array": (GPATESynthesizer, _HISTOGRAMS),
     "mixture of classes": (DPGaussianMixture, {}),
 }
 

@@ -10,11 +10,12 @@ import math
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 
 from .._types import BoundedSum
 from ._critics import parts_of
 
-__all__ = ["LargestSigns", "bound_of_votes"]
+__all__ = ["LargestSigns", "ProjectedVotes", "bound_of_votes"]
 
 # Twice the lattice of the noise, in its standard deviations: a sum is rounded to it, see `GradientNoise`.
 _LATTICE = 2.0**-29
@@ -43,9 +44,13 @@ class _Votes:
         """Most that one critic moves the sum of a step of `n_rows` generated rows, with noise of this multiplier."""
         return bound_of_votes(self.square(n_rows), noise_multiplier)
 
+    def prepare(self, n_rows, n_columns):
+        """Draw what is public and new in each step."""
+
     @torch.no_grad()
     def total(self, critics, units, points, plan):
         """The `BoundedSum` over the critics of a step: a list of one tensor."""
+        self.prepare(len(points), critics.n_columns)
         total = torch.zeros(self.shape(len(points), critics.n_columns))
         for part in parts_of(units):
             gradients = critics.gradients(part, points)
@@ -96,3 +101,65 @@ class LargestSigns(_Votes):
         if self.threshold == 0:
             return released
         return torch.where(released.abs() >= self.threshold, released.sign(), 0.0)
+
+
+class ProjectedVotes(_Votes):
+    """Each critic votes, at each row and for each of a few public directions, for a bin of its gradient (G-PATE).
+
+    Parameters
+    ----------
+    n_projections : int
+        Random directions at each row; public, and drawn anew in each step.
+    n_bins : int
+        Of equal width, from ``-reach`` to `reach`; what is beyond is in the outermost.
+    reach : float
+        In units of the root of the mean square of the entries of a gradient.
+    vote : {"mean", "largest"}
+        Whether the generator follows the mean of the bins by their noisy counts, or the bin of the largest one.
+    threshold : float, default=0.0
+        Share of the critics that this largest count must reach, for the generator to follow it.
+    seed : int, default=0
+        Of the directions; public.
+
+    Notes
+    -----
+    A record changes one critic, and so one vote in each of ``n_projections * m`` histograms, for m rows. A vote that
+    moves from one bin to another changes two counts by 1 each: by ``sqrt(2 * n_projections * m)`` in all. A critic of
+    an empty subset does not vote: its first record moves less.
+    """
+
+    def __init__(self, n_projections, n_bins, reach, vote="mean", threshold=0.0, seed=0):
+        self.n_projections, self.n_bins, self.reach = n_projections, n_bins, reach
+        self.vote, self.threshold = vote, threshold
+        self.draws = torch.Generator().manual_seed(int(seed))
+        self.centers = reach * ((2 * torch.arange(n_bins) + 1) / n_bins - 1)
+
+    def square(self, n_rows):
+        """Most that one critic moves the sum, squared."""
+        return 2 * self.n_projections * n_rows
+
+    def shape(self, n_rows, n_columns):
+        """Shape of what is released."""
+        return n_rows, self.n_projections, self.n_bins
+
+    def prepare(self, n_rows, n_columns):
+        """Draw the directions of a step: of norm 1, others for each row."""
+        drawn = torch.randn(n_rows, n_columns, self.n_projections, generator=self.draws)
+        self.directions_ = drawn / torch.linalg.vector_norm(drawn, dim=1, keepdim=True).clamp(min=1e-12)
+
+    def votes(self, gradients):
+        """One-hot bins, (critics, n_rows, n_projections, n_bins): each gradient is measured by its own length."""
+        lengths = torch.linalg.vector_norm(gradients, dim=2, keepdim=True)
+        scaled = gradients * (gradients.shape[2] ** 0.5 / lengths.clamp(min=1e-30))
+        found = torch.einsum("kmd,mdp->kmp", scaled, self.directions_)
+        bins = ((found / self.reach + 1) * (self.n_bins / 2)).floor().clamp(0, self.n_bins - 1).long()
+        return F.one_hot(bins, self.n_bins) * (lengths > 0)[..., None]
+
+    def direction(self, released):
+        """Direction in which generated rows are to move, from the noisy shares of the votes."""
+        if self.vote == "mean":
+            values = released @ self.centers
+        else:
+            largest, at = released.max(dim=2)
+            values = torch.where(largest >= self.threshold, self.centers[at], 0.0)
+        return torch.einsum("mp,mdp->md", values, self.directions_)

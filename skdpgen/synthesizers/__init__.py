@@ -13,6 +13,7 @@ _HOMES = {
     "DPSinkhornSynthesizer": "_dp_sinkhorn",
     "DPVAESynthesizer": "_privae",
     "DataLensSynthesizer": "_datalens",
+    "GPATESynthesizer": "_gpate",
     "GSWGANSynthesizer": "_gs_wgan",
     "MomentSynthesizer": "_moment",
     "P3GMSynthesizer": "_p3gm",

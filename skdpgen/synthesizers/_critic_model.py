@@ -29,7 +29,7 @@ class CriticReleases:
     """The steps: how many critics there are, and what is released of them.
 
     A subclass has two methods. ``bound(noise_multiplier)`` is half of the distance that one critic can move the sum of
-    a step, for noise of this multiplier; ``votes()`` is what is summed, as in `skdpgen.nn._critics.ClippedGradients`.
+    a step, for noise of this multiplier; ``votes(seed)`` is what is summed: see `ClippedGradients` in `nn._critics`.
     """
 
     n_critics: int
@@ -56,6 +56,10 @@ class CriticReleases:
     def phase(self, label, share):
         """The phase of the releases in a joint calibration."""
         return self.plan().phase(label, share)
+
+    def numbers(self, n_columns):
+        """Numbers that a critic's part of the sum of a step takes; public."""
+        return self.generated_rows * n_columns
 
     def fitted_to(self, n_columns):
         """These releases for gradients of a released number of columns."""
@@ -153,6 +157,7 @@ def check_size(settings, rows):
     each = sum((a + 1) * b for a, b in itertools.pairwise(sizes))
     check_model_size(4 * k * each, **{f"n_{settings.critics}s": k, f"{settings.critics}_sizes": settings.critic_sizes})
     points = 256 * max(settings.training.generated_rows, 4 * settings.batch_size) * (max(sizes) + width)
+    points = max(points, 256 * settings.training.numbers(width))
     check_model_size(points, generated_rows=settings.training.generated_rows, batch_size=settings.batch_size)
 
 
@@ -206,7 +211,7 @@ def fit_critic_model(rows, settings, fit):
         fit.rng,
         weights,
         n_rows=training.generated_rows,
-        votes=training.votes(),
+        votes=training.votes(settings.seed),
         basis=basis,
         gains=gains,
         label_scale=_LABEL_SCALE,

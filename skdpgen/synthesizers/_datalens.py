@@ -28,7 +28,7 @@ class SignReleases(CriticReleases):
         """These releases for gradients of a released number of columns: no more signs than these."""
         return replace(self, n_largest=min(self.n_largest, n_columns))
 
-    def votes(self):
+    def votes(self, seed=0):
         """The signs of the largest entries."""
         from ..nn._gradient_votes import LargestSigns
 

@@ -24,7 +24,7 @@ class GradientReleases(CriticReleases):
         """Norm of the clipped gradients of one critic at all generated rows of a step, at most."""
         return self.gradient_bound * math.sqrt(self.generated_rows)
 
-    def votes(self):
+    def votes(self, seed=0):
         """The clipped gradients themselves."""
         from ..nn._critics import ClippedGradients
 

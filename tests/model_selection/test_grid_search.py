@@ -19,6 +19,7 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    GPATESynthesizer,
     GSWGANSynthesizer,
     MomentSynthesizer,
     P3GMSynthesizer,
@@ -73,6 +74,10 @@ ESTIMATORS = {
     "DataLensSynthesizer": (
         DataLensSynthesizer(bounds=(-4, 4), n_teachers=5, steps=2, generated_rows=5, warm_start_steps=2),
         {"n_largest": [1, 2]},
+    ),
+    "GPATESynthesizer": (
+        GPATESynthesizer(bounds=(-4, 4), n_teachers=5, steps=2, generated_rows=5, warm_start_steps=2),
+        {"n_projections": [1, 2]},
     ),
     "DPNetClassifier": (
         DPNetClassifier(bounds=(-4, 4), classes=[0, 1], hidden_layer_sizes=(3,), **NET),

@@ -11,7 +11,7 @@ from _claims import RELATIONS
 from test_critics import BASE, GENERATED, K, M, plan_of, taught
 
 from skdpgen.nn import _critics
-from skdpgen.nn._gradient_votes import LargestSigns, bound_of_votes
+from skdpgen.nn._gradient_votes import LargestSigns, ProjectedVotes, bound_of_votes
 
 # On one side of the generated rows, and far on the other: in both columns, and more so in the first.
 LOW, HIGH = (0, (-0.3, -0.1)), (0, (9.0, 4.5))
@@ -21,9 +21,21 @@ PAIRS = {
 }
 
 
-def moved(votes, one, other, plan):
+class _Given:
+    """Critics of given gradients."""
+
+    n_columns = 2
+
+    def __init__(self, gradients):
+        self.given_ = gradients
+
+    def gradients(self, units, points):
+        return self.given_[units]
+
+
+def moved(make, one, other, plan):
     """How far the sums of two sets of critics are apart, and the claim."""
-    sums = [votes.total(critics, np.arange(K), GENERATED, plan) for critics in (one, other)]
+    sums = [make().total(critics, np.arange(K), GENERATED, plan) for critics in (one, other)]
     return float((sums[0].value[0] - sums[1].value[0]).double().square().sum().sqrt()), sums[0]
 
 
@@ -31,8 +43,9 @@ def a_record_turns_the_signs_of_one_teacher_at_all_rows(relation):
     """2 sqrt(n) at each of the m rows together: attained where all signs turn, and never exceeded."""
     plan, learned = plan_of(), {"loss": "logistic", "penalty": 0.0, "learning_rate": 10.0}
     for n in (1, 2, 5):
-        votes = LargestSigns(n)
-        worst, bounded = moved(votes, *(taught(records, 20, **learned) for records in PAIRS[relation]), plan)
+        worst, bounded = moved(
+            lambda n=n: LargestSigns(n), *(taught(records, 20, **learned) for records in PAIRS[relation]), plan
+        )
         sensitivity = bounded.sensitivity(relation)
         assert sensitivity == pytest.approx(2 * math.sqrt(n * M), rel=1e-6)
         assert worst <= sensitivity
@@ -44,7 +57,7 @@ def a_record_turns_the_signs_of_one_teacher_at_all_rows(relation):
         other = rows[1:] if relation == "add_or_remove_one" else [(rows[0][0], (5.0, -scale)), *rows[1:]]
         for n in (1, 2):
             made = (taught(records, sizes=(5,), loss="logistic") for records in (rows, other))
-            distance, bounded = moved(LargestSigns(n), *made, plan)
+            distance, bounded = moved(lambda n=n: LargestSigns(n), *made, plan)
             assert distance <= bounded.sensitivity(relation)
 
 
@@ -69,18 +82,6 @@ def a_teacher_sends_as_many_signs_as_are_paid_for():
 
 def test_a_teacher_sends_as_many_signs_as_are_paid_for():
     a_teacher_sends_as_many_signs_as_are_paid_for()
-
-
-class _Given:
-    """Critics of given gradients."""
-
-    n_columns = 2
-
-    def __init__(self, gradients):
-        self.given_ = gradients
-
-    def gradients(self, units, points):
-        return self.given_[units]
 
 
 def what_is_no_number_is_no_vote():
@@ -134,3 +135,81 @@ def test_rows_move_by_the_noisy_sum_or_by_the_signs_of_its_large_entries():
     assert LargestSigns(2).direction(released) is released
     expected = torch.tensor([[1.0, 0.0, 0.0], [-1.0, 0.0, 1.0]])
     assert torch.equal(LargestSigns(2, threshold=0.3).direction(released), expected)
+
+
+# ---- votes on projections --------------------------------------------------------------------------------------------
+def a_record_moves_one_vote_in_each_histogram(relation):
+    """sqrt(2) in each of the p histograms of the m rows: attained where the gradient turns, and never exceeded."""
+    plan, turned = plan_of(), torch.randn(K, M, 2, generator=torch.Generator().manual_seed(0))
+    turned = [turned, torch.cat([-turned[:1], turned[1:]])]
+    rng = np.random.default_rng(0)
+    for p, bins in ((1, 2), (3, 10)):
+
+        def make(p=p, bins=bins):
+            return ProjectedVotes(p, bins, 2.0)
+
+        worst, bounded = moved(make, *map(_Given, turned), plan)
+        sensitivity = bounded.sensitivity(relation)
+        assert sensitivity == pytest.approx(math.sqrt(2 * p * M), rel=1e-6)
+        assert worst <= sensitivity
+        assert worst == pytest.approx(sensitivity, rel=1e-6)
+        trained = [taught(records, 20, loss="logistic", learning_rate=10.0) for records in PAIRS[relation]]
+        assert 0.5 * sensitivity < moved(make, *trained, plan)[0] <= sensitivity
+        assert moved(make, trained[0], taught(BASE, 20, loss="logistic", learning_rate=10.0), plan)[0] <= sensitivity
+        for scale in (0.1, 3.0, 1e6):
+            rows = [(int(j), tuple(row)) for j, row in zip(rng.integers(0, K, 12), scale * rng.normal(size=(12, 2)))]
+            other = rows[1:] if relation == "add_or_remove_one" else [(rows[0][0], (5.0, -scale)), *rows[1:]]
+            made = (taught(records, sizes=(5,), loss="logistic") for records in (rows, other))
+            assert moved(make, *made, plan)[0] <= sensitivity
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_a_record_moves_one_vote_in_each_histogram(relation):
+    a_record_moves_one_vote_in_each_histogram(relation)
+
+
+def a_teacher_has_one_vote_in_each_histogram():
+    """Whatever its gradients are; none where they are zero, and the length of a gradient says nothing."""
+    draws = torch.Generator().manual_seed(0)
+    votes = ProjectedVotes(4, 3, 1.0)
+    votes.prepare(M, 7)
+    torch.testing.assert_close(torch.linalg.vector_norm(votes.directions_, dim=1), torch.ones(M, 4))
+    for scale in (1e-20, 1.0, 1e15):
+        gradients = scale * torch.randn(5, M, 7, generator=draws)
+        sent = votes.votes(gradients)
+        assert sent.shape == (5, M, 4, 3)
+        assert torch.equal(sent.sum(3), torch.ones(5, M, 4, dtype=torch.int64))
+        length = torch.linalg.vector_norm(gradients, dim=2, keepdim=True)
+        along = 7**0.5 * torch.einsum("kmd,mdp->kmp", gradients / length, votes.directions_)
+        assert torch.equal(sent.argmax(3), (along > -1 / 3).long() + (along > 1 / 3).long())
+    assert not votes.votes(torch.zeros(5, M, 7)).any()
+    assert (votes.votes(torch.full((5, M, 7), 1e30)).sum(3) <= 1).all()
+
+
+def test_a_teacher_has_one_vote_in_each_histogram():
+    a_teacher_has_one_vote_in_each_histogram()
+
+
+def test_directions_are_public_and_new_in_each_step():
+    found = []
+    for records in ([LOW, *BASE], [HIGH]):
+        votes, seen = ProjectedVotes(3, 4, 1.0, seed=5), []
+        for _ in range(2):
+            votes.total(taught(records, loss="logistic"), np.arange(K), GENERATED, plan_of())
+            seen.append(votes.directions_)
+        found.append(seen)
+    assert all(map(torch.equal, *found))
+    assert not torch.equal(*found[0])
+
+
+def test_rows_move_along_the_directions_by_the_bins():
+    counts = torch.tensor([[0.1, 0.5, 0.4], [0.6, 0.2, -0.1]]).expand(M, 2, 3)
+    for votes, values in (
+        (ProjectedVotes(2, 3, 1.5), [0.3, -0.7]),
+        (ProjectedVotes(2, 3, 1.5, "largest"), [0.0, -1.0]),
+        (ProjectedVotes(2, 3, 3.0, "largest", threshold=0.55), [0.0, -2.0]),
+        (ProjectedVotes(2, 3, 3.0, "largest", threshold=0.7), [0.0, 0.0]),
+    ):
+        votes.prepare(M, 7)
+        expected = (votes.directions_ * torch.tensor(values)).sum(2)
+        torch.testing.assert_close(votes.direction(counts), expected)

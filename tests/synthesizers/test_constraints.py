@@ -18,6 +18,7 @@ from skdpgen import (
     DPMERFSynthesizer,
     DPSinkhornSynthesizer,
     DPVAESynthesizer,
+    GPATESynthesizer,
     GSWGANSynthesizer,
     LatentMixture,
     MomentSynthesizer,
@@ -152,6 +153,10 @@ MODELS = {
     "datalens": lambda schema: DataLensSynthesizer(
         20.0, schema=schema.constrain(*TEXTS), n_teachers=3, steps=2, generated_rows=6, n_largest=4, warm_start_steps=1,
         hidden_layer_sizes=(4,), teacher_sizes=(4,),
+    ),
+    "g-pate": lambda schema: GPATESynthesizer(
+        20.0, schema=schema.constrain(*TEXTS), n_teachers=3, steps=2, generated_rows=6, n_projections=2,
+        warm_start_steps=1, hidden_layer_sizes=(4,), teacher_sizes=(4,),
     ),
     "dp-merf": lambda schema: DPMERFSynthesizer(
         20.0, schema=schema.constrain(*TEXTS), steps=2, n_frequencies=8, hidden_layer_sizes=(4,)
