@@ -133,8 +133,8 @@ DP2VAE_TABLE_1 = {
 # GANs and their relatives at delta 1e-5. "Published" is what the authors' papers say, as Table 1 of DPDM cites them at
 # epsilon 10; its Frechet distances are on features of Inception, and not comparable with ours. "Independent" is the
 # reproduction of the same code by others (Y. Hu et al., "SoK: Privacy-preserving data synthesis", IEEE S&P 2024,
-# evaluation_results.md of its repository). The budgets of DP-CGAN, GS-WGAN, G-PATE and
-# DataLens do not hold: see the page "GANs".
+# evaluation_results.md of its repository). The budgets of DP-CGAN, GS-WGAN, G-PATE and DataLens do not hold: see the
+# page "GANs".
 _GANS = {
     "mnist": {
         ("DP-CGAN", 10, "published (its noise costs about 72)"): (0.60, 0.60, 0.63),

@@ -77,7 +77,7 @@ class DataLensSynthesizer(BaseCriticSynthesizer):
         nothing but time.
     batch_size : int, default=8
         Rows of its own subset in a step of a teacher, drawn with replacement.
-    gradient_penalty : float, default=1.0
+    gradient_penalty : float, default=30.0
         Weight of the penalty on the slopes of teachers, without which they learn their few rows by heart.
     learning_rate, teacher_learning_rate : float, default=0.0005 and 0.005
         Learning rates of Adam; that of the generator falls linearly.
@@ -138,7 +138,7 @@ class DataLensSynthesizer(BaseCriticSynthesizer):
     Against the paper [1]_: its budget rests on a bound of PATE that depends on the data, namely on how far teachers
     agree. That bound is a function of the private votes, and the epsilon that is published with it is itself a private
     number; besides, the bound is one for the largest of several counts, and not for a vector of them. Without it the
-    published noise allows some 2,100 generated images in all at epsilon 10. The published accuracy is the best of 600
+    published noise allows about 2,100 generated images in all at epsilon 10. The published accuracy is the best of 600
     on the test images. Here teachers are small, see images in their lowest frequencies (a public projection, which the
     paper has as an option), and are compared with generated rows of their own rows' classes. Signs are not drawn at
     random. The generator takes one step along the votes, where the paper takes some towards rows that were moved by
@@ -200,7 +200,7 @@ class DataLensSynthesizer(BaseCriticSynthesizer):
         teacher_steps=2,
         warm_start_steps=200,
         batch_size=8,
-        gradient_penalty=1.0,
+        gradient_penalty=30.0,
         learning_rate=0.0005,
         teacher_learning_rate=0.005,
         average=0.99,

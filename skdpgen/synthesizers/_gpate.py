@@ -88,7 +88,7 @@ class GPATESynthesizer(BaseCriticSynthesizer):
         nothing but time.
     batch_size : int, default=8
         Rows of its own subset in a step of a teacher, drawn with replacement.
-    gradient_penalty : float, default=1.0
+    gradient_penalty : float, default=30.0
         Weight of the penalty on the slopes of teachers, without which they learn their few rows by heart.
     learning_rate, teacher_learning_rate : float, default=0.0005 and 0.005
         Learning rates of Adam; that of the generator falls linearly.
@@ -148,9 +148,9 @@ class GPATESynthesizer(BaseCriticSynthesizer):
 
     Against the paper [1]_: its budget rests on a bound of PATE that depends on the data, namely on how far teachers
     agree. That bound is a function of the private votes, and the epsilon that is published with it is itself a private
-    number. Without it the published noise allows some 2,000 generated images in all at epsilon 10. The paper releases
-    the bin of the largest count, and before it whether that count is above a threshold, with noise of its own. Here the
-    histogram with its noise is what is charged, and both are read from it: a check of its own would be one more charge,
+    number. Without it the published noise allows about 2,000 generated images in all at epsilon 10. The paper releases
+    the bin of the largest count, and before it whether that count is above a threshold, with separate noise. Here the
+    histogram with its noise is what is charged, and both are read from it: a separate check would be one more charge,
     and would save nothing where each histogram costs the same. Teachers are small, see images in their lowest
     frequencies, and are compared with generated rows of their own rows' classes; a gradient is measured by its own
     length, and not cut at a fixed one. The generator takes one step along the votes, where the paper takes some towards
@@ -218,7 +218,7 @@ class GPATESynthesizer(BaseCriticSynthesizer):
         teacher_steps=2,
         warm_start_steps=200,
         batch_size=8,
-        gradient_penalty=1.0,
+        gradient_penalty=30.0,
         learning_rate=0.0005,
         teacher_learning_rate=0.005,
         average=0.99,
