@@ -103,13 +103,13 @@ MUTANTS = [
     ),
     # ---- what else the rows could move
     (
-        "the exact votes where the noisy ones are few",
+        "exact votes beside the noisy ones",
         [RELEASES_ALONE],
         (
             train_by_critics,
             after(
                 "$noise.release($total, divisor=$d, out=[$released])",
-                "$released.copy_(torch.where($released.abs() < 0.3, $total.value[0] / $d, $released))",
+                "$released.add_($total.value[0] / $d)",
             ),
         ),
     ),
