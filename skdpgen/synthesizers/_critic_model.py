@@ -57,9 +57,8 @@ class CriticReleases:
         """The phase of the releases in a joint calibration."""
         return self.plan().phase(label, share)
 
-    def numbers(self, n_columns):
-        """Numbers that a critic's part of the sum of a step takes; public."""
-        return self.generated_rows * n_columns
+    def check_size(self, n_at_once, n_columns):
+        """Refuse what of some critics at once is too large for memory, beyond their gradients."""
 
     def fitted_to(self, n_columns):
         """These releases for gradients of a released number of columns."""
@@ -157,8 +156,8 @@ def check_size(settings, rows):
     each = sum((a + 1) * b for a, b in itertools.pairwise(sizes))
     check_model_size(4 * k * each, **{f"n_{settings.critics}s": k, f"{settings.critics}_sizes": settings.critic_sizes})
     points = 256 * max(settings.training.generated_rows, 4 * settings.batch_size) * (max(sizes) + width)
-    points = max(points, 256 * settings.training.numbers(width))
     check_model_size(points, generated_rows=settings.training.generated_rows, batch_size=settings.batch_size)
+    settings.training.check_size(256, width)
 
 
 def _least_width(rows):

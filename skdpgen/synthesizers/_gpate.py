@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 
 from .._parameters import UNIT_CONSTRAINTS
-from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
+from ..utils.validation import MOST_UNITS, Interval, StrOptions, check_model_size, fit_context
 from ._base import DATA_CONSTRAINTS
 from ._critic_model import MOST_GENERATED, BaseCriticSynthesizer, CriticReleases
 
@@ -27,9 +27,11 @@ class HistogramReleases(CriticReleases):
         """Half of the distance of two sets of votes of one teacher on all generated rows of a step, at most."""
         return self.votes().bound(self.generated_rows, noise_multiplier) / 2
 
-    def numbers(self, n_columns):
-        """Numbers that a teacher's votes in a step, and the directions, take; public."""
-        return self.generated_rows * self.n_projections * (self.n_bins + n_columns)
+    def check_size(self, n_at_once, n_columns):
+        """Refuse histograms of the votes of some teachers at once, or directions, that are too large for memory."""
+        sizes = {name: getattr(self, name) for name in ("generated_rows", "n_projections", "n_bins")}
+        numbers = self.generated_rows * self.n_projections * max(n_at_once * self.n_bins, n_columns)
+        check_model_size(2 * numbers, **sizes)  # whole numbers take twice the memory
 
     def votes(self, seed=0):
         """The bins; the seed is that of the directions, which are public."""

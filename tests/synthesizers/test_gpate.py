@@ -137,7 +137,10 @@ def test_a_saved_model_draws_the_same_rows(tmp_path):
         ({"gradient_range": 0.0}, "gradient_range"),
         ({"vote": "median"}, "vote"),
         ({"threshold": 0.2}, 'threshold= is used only with vote="largest"'),
-        ({"n_projections": 1024, "n_bins": 1024}, "generated_rows=10, batch_size=3: the model would have"),
+        (
+            {"n_projections": 1024, "n_bins": 1024},
+            "generated_rows=10, n_projections=1024, n_bins=1024: the model would have",
+        ),
         ({"threshold": -0.1}, "threshold"),
         ({"threshold": 1.1}, "threshold"),
         ({"steps": 0}, "steps"),
