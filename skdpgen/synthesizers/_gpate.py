@@ -70,8 +70,9 @@ class GPATESynthesizer(BaseCriticSynthesizer):
     n_projections : int, default=10
         Directions on which a gradient at one row is projected: random, public and new in each step. The noise grows
         with their root.
-    n_bins : int, default=10
-        Bins of a histogram, of equal width.
+    n_bins : int, default=2
+        Bins of a histogram, of equal width. Fewer bins say less of a gradient, and their mean has less noise; 2 are its
+        signs. The paper has 10.
     gradient_range : float, default=2.0
         Where the outermost bins end, in units of the root of the mean square of the entries of a teacher's gradient.
         What is beyond is in them.
@@ -210,7 +211,7 @@ class GPATESynthesizer(BaseCriticSynthesizer):
         steps=600,
         generated_rows=20,
         n_projections=10,
-        n_bins=10,
+        n_bins=2,
         gradient_range=2.0,
         vote="mean",
         threshold=0.0,
