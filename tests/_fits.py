@@ -89,7 +89,8 @@ def _vae():
 
 
 def _privae(**parameters):
-    return make_flat(PriVAESynthesizer, net=_vae(), **_SHALLOW, **{"divergence": None, **parameters})
+    defaults = {"divergence": None, "warm_start_steps": 0}
+    return make_flat(PriVAESynthesizer, net=_vae(), **_SHALLOW, **{**defaults, **parameters})
 
 
 def _merf(**parameters):
@@ -202,7 +203,11 @@ FITS = {
         FRAME,
         Y,
     ),
-    "frame, DP-VAE net": lambda: (make_flat(DPVAESynthesizer, net=_vae(), **_SHALLOW), FRAME, Y),
+    "frame, DP-VAE net": lambda: (
+        make_flat(DPVAESynthesizer, net=_vae(), warm_start_steps=0, **_SHALLOW),
+        FRAME,
+        Y,
+    ),
     "arrays, subsets": lambda: (_subsets(warm_start_steps=2), X, Y),
     "arrays, one subset a step": lambda: (
         _subsets(warm_start_steps=0, sampler="one_of_k", encoder_update="on_query", neighboring="replace_one"),

@@ -297,13 +297,14 @@ def _mixture(n_components=1, **parameters):
 def _privae(divergence=None, **parameters):
     net = None if "image_shape" in parameters else DPNet(PriVAEModule, module__n_hidden=4)
     groups = {} if divergence is None or parameters.get("aggregation") else {"n_groups": 2}
-    shared = {**_LOW, "n_components": 2, **_NET, "net": net, "divergence": divergence, **groups}
+    shared = {**_LOW, "n_components": 2, **_NET, "net": net, "divergence": divergence, "warm_start_steps": 0, **groups}
     return make_flat(PriVAESynthesizer, **{**shared, **parameters})
 
 
 def _dpvae(**parameters):
     net = DPNet(PriVAEModule, module__n_hidden=4)
-    return make_flat(DPVAESynthesizer, **{**_LOW, "n_components": 2, **_NET, "net": net, **parameters})
+    shared = {**_LOW, "n_components": 2, **_NET, "net": net, "warm_start_steps": 0}
+    return make_flat(DPVAESynthesizer, **{**shared, **parameters})
 
 
 def _dp2vae(**parameters):

@@ -138,7 +138,8 @@ def _p3gm_mixture(**given):
 
 
 def _privae(**given):
-    return make_flat(PriVAESynthesizer, net=_net(PriVAEModule), **_SMALL, **{"divergence": None, **given})
+    defaults = {"divergence": None, "warm_start_steps": 0}
+    return make_flat(PriVAESynthesizer, net=_net(PriVAEModule), **_SMALL, **{**defaults, **given})
 
 
 def privae_mmd(**given):
@@ -154,7 +155,15 @@ def _privae_batch(**given):
 
 
 def dpvae(**given):
-    return make_flat(DPVAESynthesizer, net=_net(PriVAEModule), **_SMALL, **given)
+    return make_flat(DPVAESynthesizer, net=_net(PriVAEModule), **{**_SMALL, "warm_start_steps": 0, **given})
+
+
+def _dpvae_from_moments(**given):
+    return dpvae(warm_start_steps=2, **given)
+
+
+def _privae_from_moments(**given):
+    return privae_mmd(warm_start_steps=2, **given)
 
 
 _SUBSETS = {"n_subsets": 6, "pretrain_steps": 2, "steps": 3, "n_components": 2, "batch_size": 4}
@@ -253,6 +262,8 @@ ESTIMATORS = {
     "privae_sparse": (_privae_sparse, ("array",)),
     "privae_batch": (_privae_batch, ("array",)),
     "dpvae": (dpvae, (*_ARRAYS, *_FRAMES)),
+    "dpvae_from_moments": (_dpvae_from_moments, ("array_y", *_FRAMES)),
+    "privae_from_moments": (_privae_from_moments, ("frame_target",)),
     "dp2vae": (_dp2vae, (*_ARRAYS, *_FRAMES, "images_y")),
     "dp2vae_one_of_k": (_dp2vae_one_of_k, ("array",)),
     "dpgm": (_dpgm, (*_ARRAYS, *_FRAMES)),

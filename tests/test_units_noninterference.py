@@ -55,10 +55,11 @@ def _data(numbers):
 _STEPS = {"sampling_rate": 0.5, "steps": 2}
 _DEEP = {"decoder": "net", "warm_start_steps": 1, "net": DPNet(P3GMModule, module__n_hidden=4), **_STEPS}
 _REFINES = {"decoder": "net", "net": DPNet(TableRefinementModule, module__n_hidden=4), **_STEPS}
-_VAE = {"n_components": 2, "net": DPNet(PriVAEModule, module__n_hidden=4), **_STEPS}
+_AUTOENCODER = {"n_components": 2, "net": DPNet(PriVAEModule, module__n_hidden=4), **_STEPS}
+_VAE = {"warm_start_steps": 0, **_AUTOENCODER}
 _GROUPS = {"divergence": "mmd", "n_groups": 2, **_VAE}
 _TRANSPORT = {"n_components": 2, "hidden_layer_sizes": (4,), "generated_rows": 6, **_STEPS}
-_PARTS = {**_VAE, "n_clusters": 2, "cluster_steps": 2, "net": DPNet(PartitionedVAEModule, module__n_hidden=4)}
+_PARTS = {**_AUTOENCODER, "n_clusters": 2, "cluster_steps": 2, "net": DPNet(PartitionedVAEModule, module__n_hidden=4)}
 
 _GAN = {"n_components": 2, "n_critic": 1, "generator_sizes": (4,), "discriminator_sizes": (4,), **_STEPS}
 _VOTES = {
@@ -85,7 +86,7 @@ CASES = {
     "P3GM that refines a table": (P3GMSynthesizer, _REFINES, False),
     "P3GM with the network of the paper": (P3GMSynthesizer, {"target": "c", **_DEEP}, False),
     "DP-VAE of a table": (DPVAESynthesizer, {"target": "c", **_VAE}, False),
-    "DP-VAE from tables": (DPVAESynthesizer, {"warm_start_steps": 1, **_VAE}, False),
+    "DP-VAE from tables": (DPVAESynthesizer, {**_VAE, "warm_start_steps": 1}, False),
     "PriVAE of a table": (PriVAESynthesizer, _GROUPS, False),
     "DP-GM of a table": (DPGMSynthesizer, _PARTS, False),
     "DP-CGAN of a table": (DPCGANSynthesizer, {"target": "c", **_GAN}, False),
@@ -115,7 +116,7 @@ ARRAYS = {
         {"prior": LatentMixture(2, n_iter=1), **_DEEP},
     ),
     "DP-VAE of an array": (DPVAESynthesizer, _VAE),
-    "DP-VAE from moments": (DPVAESynthesizer, {"warm_start_steps": 1, **_VAE}),
+    "DP-VAE from moments": (DPVAESynthesizer, {**_VAE, "warm_start_steps": 1}),
     "PriVAE of an array": (PriVAESynthesizer, _GROUPS),
     "DP-GM of an array": (DPGMSynthesizer, _PARTS),
     "DP-Sinkhorn of an array": (DPSinkhornSynthesizer, _TRANSPORT),

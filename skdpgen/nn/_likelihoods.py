@@ -120,6 +120,10 @@ class TableLikelihood(nn.Module):
         """Log-probability of each record; `x` holds one-hot (or soft) blocks and broadcasts against `output`."""
         return (self._log_softmax(output) * x).sum(-1)
 
+    def log_scores(self, output, x):
+        """Log-probability of each row of `x` under each row of `output`, shape ``(len(x), len(output))``."""
+        return x @ self._log_softmax(output).mT
+
     def gradient(self, output, x):
         """Gradient of minus the log-probability with respect to `output`; zero in a block of `x` without a level."""
         block = self._block.to(output.device).expand(output.shape)

@@ -21,6 +21,10 @@ _ROWS = 40_000
 # Ordinary training on them: the rate of Adam falls to a twentieth. And the records of a group of a divergence.
 _BATCH, _RATE, _FALL = 128, 2e-3, 0.05
 _GROUP_SIZE = 16
+# Tables: weight of the loss of the autoencoder beside minus the log-likelihood of synthetic rows under the decoder at
+# draws of the prior; rows of a step, and classes that they are of; draws for all of these, in number and in levels.
+_LOSS_WEIGHT, _LIKELIHOOD_BATCH, _MOST_CLASSES = 0.3, 256, 4
+_DRAWS, _DRAWN_LEVELS, _FEWEST_DRAWS = 512, 200_000, 32
 
 
 def release_moments(rows, fit, progress):
@@ -88,6 +92,9 @@ def draw_rows(moments, stream):
 def train_on_rows(module, x, steps, network):
     """Train an autoencoder in place on synthetic rows, by the loss of records and that of groups.
 
+    Of a table, the decoder is also fitted to the likelihood of the rows under the prior (see `_PriorLikelihood`): the
+    bound that the encoder gives is not tight, and the decoder that is best for it draws worse rows.
+
     Parameters
     ----------
     module : PriVAEModule
@@ -100,12 +107,14 @@ def train_on_rows(module, x, steps, network):
     import torch
 
     from ..dpsgd._seeding import torch_seeded
+    from ..nn import TableLikelihood
 
     device = next(module.parameters()).device
     generator, x = torch.Generator().manual_seed(network.seed), torch.from_numpy(x)
     optimizer = torch.optim.Adam([p for p in module.parameters() if p.requires_grad], lr=_RATE)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, _FALL, total_iters=steps)
     n_groups = _BATCH // _GROUP_SIZE
+    likelihood = _PriorLikelihood(module, x, generator) if isinstance(module.likelihood, TableLikelihood) else None
 
     def normals(*shape):
         return torch.randn(*shape, generator=generator).to(device)
@@ -122,6 +131,67 @@ def train_on_rows(module, x, steps, network):
                 members, prior = torch.ones(groups, device=device), normals(n_groups, *module.group_noise_shape)
                 parts = (batch.view(*groups, -1), members, noise.view(*groups, *module.noise_shape), prior)
                 loss = loss + module.group_losses(*parts).mean()
+            if likelihood is not None:
+                loss = _LOSS_WEIGHT * loss - likelihood.estimate(normals)
             loss.backward()
         optimizer.step()
         schedule.step()
+
+
+class _PriorLikelihood:
+    """Log-likelihood of synthetic rows of a table under the decoder at draws of the prior.
+
+    Given the latent, the blocks of a row are independent, so at n draws of the prior the decoder of a class is a
+    mixture of n products, like the released one. The log-likelihood of a row under it is a lower bound of that under
+    the model, in expectation (the bound of Burda, Grosse and Salakhutdinov with the prior as the proposal). All rows of
+    a class share the draws, so many of them cost little.
+
+    Parameters
+    ----------
+    module : PriVAEModule
+    x : tensor of shape (n_rows, n_features + n_labels)
+        Synthetic rows.
+    generator : torch.Generator
+    """
+
+    def __init__(self, module, x, generator):
+        import torch
+
+        self.module, self.generator, self.n_labels = module, generator, module.n_labels
+        rows, classes = x, torch.zeros(len(x), dtype=torch.int64)
+        if self.n_labels:
+            rows, classes = x[:, : -self.n_labels], x[:, -self.n_labels :].argmax(1)
+        self.of_class = {int(k): rows[classes == k] for k in classes.unique()}
+        self.codes = list(self.of_class)
+        self.shares = torch.tensor([len(part) for part in self.of_class.values()]) / len(x)
+        levels = rows.shape[1] * min(len(self.codes), _MOST_CLASSES)
+        self.n_draws = max(_FEWEST_DRAWS, min(_DRAWS, _DRAWN_LEVELS // levels))
+
+    def estimate(self, normals):
+        """Mean over the rows of a random batch, less a constant; at fresh draws."""
+        import torch
+
+        module = self.module
+        z = module.prior.sample(normals(1, self.n_draws, 2, module.n_latent))[0]
+        total = 0.0
+        for code, share in self._classes():
+            n = max(1, round(_LIKELIHOOD_BATCH * share))
+            rows = self.of_class[code]
+            rows = rows[torch.randint(len(rows), (n,), generator=self.generator)].to(z.device)
+            labels = None
+            if self.n_labels:
+                labels = torch.zeros(self.n_draws, self.n_labels, device=z.device)
+                labels[:, code] = 1.0
+            scores = module.likelihood.log_scores(module.decode(z, labels), rows)
+            total = total + share * torch.logsumexp(scores, dim=1).mean()
+        return total
+
+    def _classes(self):
+        """Classes of a step and their weights: all with their shares, or a few drawn by these."""
+        import torch
+
+        if len(self.codes) <= _MOST_CLASSES:
+            return zip(self.codes, self.shares.tolist())
+        drawn = torch.multinomial(self.shares, _MOST_CLASSES, replacement=True, generator=self.generator)
+        chosen, times = drawn.unique(return_counts=True)
+        return [(self.codes[i], n / _MOST_CLASSES) for i, n in zip(chosen.tolist(), times.tolist())]

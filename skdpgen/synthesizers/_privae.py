@@ -5,9 +5,10 @@ from __future__ import annotations
 from numbers import Integral, Real
 
 import numpy as np
+import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from .._parameters import UNIT_CONSTRAINTS, GroupDivergence, flat_parameters
+from .._parameters import DPSGD, UNIT_CONSTRAINTS, GroupDivergence, flat_parameters
 from ..data.frames import FrameRows
 from ..data.validation import read_vectors
 from ..generators.components import join_chunks
@@ -43,7 +44,8 @@ VAE_TRAINING = {
     "gradient_bound": 1.0,
     "device": "cpu",
 }
-_WARM_TRAINING = {**VAE_TRAINING, "warm_start_steps": 0}
+_WARM_TRAINING = {**VAE_TRAINING, "warm_start_steps": None}  # None: by the kind of the rows, which is public
+_TABLE_STEPS = 2000
 
 
 class LikelihoodSynthesizer(BaseSynthesizer):
@@ -124,6 +126,8 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
 
     def _prepare(self, X, y, accountant, groups=None):
         parameters = self._resolve()
+        if parameters["warm_start_steps"] is None:
+            parameters["warm_start_steps"] = _default_start(isinstance(X, pd.DataFrame))
         settings = vae_settings(parameters, self._seed())
         rows, relation = self._read(X, y, groups), self._relation(accountant)
         sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
@@ -135,6 +139,14 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
 
     def _release(self, rows, settings, fit):
         return fit_vae_model(rows, settings, fit)
+
+    def _card_parameters(self):
+        parameters = super()._card_parameters()
+        training = parameters["training"]
+        if isinstance(training, DPSGD) and training.warm_start_steps is None:
+            steps = _default_start(self.model_.kind == "frame")
+            parameters["training"] = DPSGD(**{**training.get_params(deep=False), "warm_start_steps": steps})
+        return parameters
 
     def reconstruct(self, X, y=None):
         """Return rows encoded and decoded again: private values of these rows, and not a release.
@@ -156,6 +168,11 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
     @staticmethod
     def _model_from_state(state):
         return VAEModel.from_state(state)
+
+
+def _default_start(is_frame):
+    """Steps on synthetic rows of released moments before the private ones."""
+    return _TABLE_STEPS if is_frame else 0
 
 
 class PriVAESynthesizer(BaseVAESynthesizer):
@@ -201,12 +218,13 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         columns; bounds, classes), and the default.
     training : DPSGD or None, default=None
         Training of the networks. Default: 500 steps at a `sampling_rate` of .02, a `gradient_bound` of 1 (C1 of the
-        paper), no `warm_start_steps`. With these, 2000 for example, the networks start from an ordinary training on
-        40,000 synthetic rows of released moments (as of `MomentSynthesizer`), which take four fifths of the budget;
-        this gives far better samples, and takes longer. Networks for images are then dense, and `image_shape` is that
-        of the moments. Default `net`: a `DPNet` of `PriVAEModule` with Adam at 5e-3 (1e-3 and 300 hidden units after a
-        warm start) and a `ParameterAverage` of .99;
-        with a divergence, ``prior="sparse"`` and three latents or more its encoder is a `skdpgen.nn.SparseEncoder`.
+        paper), 2000 `warm_start_steps` for DataFrames and none for arrays. With these, the networks start from an
+        ordinary training on 40,000 synthetic rows of released moments (as of `MomentSynthesizer`), which take four
+        fifths of the budget; this gives far better samples, and takes longer. The decoder of a table is fitted there to
+        the likelihood of the rows under the prior, too. Networks for images are then dense, and `image_shape` is that
+        of the moments. Default `net`: a `DPNet` of `PriVAEModule` with Adam at 5e-3 and a `ParameterAverage` of .99.
+        After a warm start it has 300 hidden units, and steps of 3e-4 (tables) or 1e-3 (arrays). With a divergence,
+        ``prior="sparse"`` and three latents or more its encoder is a `skdpgen.nn.SparseEncoder`.
     checkpoint : str, path or None, default=None
         File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
@@ -345,12 +363,13 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
         columns; bounds, classes), and the default.
     training : DPSGD or None, default=None
-        Training of the networks. Default: 500 steps at a `sampling_rate` of .02, a `gradient_bound` of 1,
-        no `warm_start_steps`. With these, 2000 for example, the networks start from an ordinary training on
-        40,000 synthetic rows of released moments (as of `MomentSynthesizer`), which take four fifths of the budget;
-        this gives far better samples, and takes longer. Networks for images are then dense, and `image_shape` is that
-        of the moments. Default `net`: a `DPNet` of `PriVAEModule` with Adam at 5e-3 (1e-3 and 300 hidden units after a
-        warm start) and a `ParameterAverage` of .99.
+        Training of the networks. Default: 500 steps at a `sampling_rate` of .02, a `gradient_bound` of 1, 2000
+        `warm_start_steps` for DataFrames and none for arrays. With these, the networks start from an ordinary training
+        on 40,000 synthetic rows of released moments (as of `MomentSynthesizer`), which take four fifths of the budget;
+        this gives far better samples, and takes longer. The decoder of a table is fitted there to the likelihood of the
+        rows under the prior, too. Networks for images are then dense, and `image_shape` is that of the moments. Default
+        `net`: a `DPNet` of `PriVAEModule` with Adam at 5e-3 and a `ParameterAverage` of .99. After a warm start it has
+        300 hidden units, and steps of 3e-4 (tables) or 1e-3 (arrays).
     checkpoint : str, path or None, default=None
         File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is

@@ -47,9 +47,9 @@ _GROUP_SIZE, _GROUP_SHARE = 16, 0.2
 # The default net takes steps as long as noisy gradients allow. An average of the released parameters over about 100
 # steps removes much of the noise.
 DEFAULT_LEARNING_RATE, DEFAULT_AVERAGE = 5e-3, 0.99
-# After a warm start: the share of the moments, which remain most of the model, the rate of the default net, and its
-# hidden units, more than where the noise has to teach them everything.
-_MOMENT_SHARE, _REFINING_RATE, _REFINED_UNITS = 0.8, 1e-3, 300
+# After a warm start: the share of the moments, which remain most of the model, the rate of the default net, of a table
+# and of an array, and its hidden units, more than where the noise has to teach them everything.
+_MOMENT_SHARE, _TABLE_RATE, _ARRAY_RATE, _REFINED_UNITS = 0.8, 3e-4, 1e-3, 300
 
 
 # ---- settings -----------------------------------------------------------------------------------------------------
@@ -247,14 +247,15 @@ def make_likelihood(name, widths=None):
 
 def make_net(settings, n_features, n_labels, likelihood, *, plan=None, progress_text=""):
     """The net of the settings, or the default."""
-    from ..nn import DPNet, ParameterAverage, PriVAEModule
+    from ..nn import DPNet, ParameterAverage, PriVAEModule, TableLikelihood
 
     groups = settings.groups
     expected = 1.0 if plan is None else plan.expected_batch_size / getattr(plan, "n_groups", 1)
     average = [("average", ParameterAverage(DEFAULT_AVERAGE))]
     own = {"lr": DEFAULT_LEARNING_RATE}
     if settings.start_steps is not None:
-        own = {"lr": _REFINING_RATE, "module__n_hidden": _REFINED_UNITS}
+        rate = _TABLE_RATE if isinstance(likelihood, TableLikelihood) else _ARRAY_RATE
+        own = {"lr": rate, "module__n_hidden": _REFINED_UNITS}
     if settings.prior == "sparse" and groups is not None and settings.n_components >= _FEWEST_SPARSE:
         own["module__encoder"] = "sparse"  # another meets the divergence without sparse latents
     return settings.network.make(

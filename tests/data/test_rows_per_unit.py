@@ -108,8 +108,9 @@ def test_noise_alone_is_no_tail_of_large_units():
 
 # ---- fits --------------------------------------------------------------------------------------------------------
 _STEPS = {"sampling_rate": 0.1, "steps": 2}
-_VAE = {**_STEPS, "n_components": 2, "net": DPNet(PriVAEModule, module__n_hidden=4)}
-_PARTS = {**_VAE, "n_clusters": 2, "cluster_steps": 2, "net": DPNet(PartitionedVAEModule, module__n_hidden=4)}
+_AUTOENCODER = {**_STEPS, "n_components": 2, "net": DPNet(PriVAEModule, module__n_hidden=4)}
+_VAE = {**_AUTOENCODER, "warm_start_steps": 0}
+_PARTS = {**_AUTOENCODER, "n_clusters": 2, "cluster_steps": 2, "net": DPNet(PartitionedVAEModule, module__n_hidden=4)}
 _SUBSETS = {"n_subsets": 20, "pretrain_steps": 1, "steps": 2, "n_components": 2, "warm_start_steps": 0}
 MODELS = {
     "Moment": (MomentSynthesizer, {}),

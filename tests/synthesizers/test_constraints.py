@@ -129,9 +129,11 @@ MODELS = {
     "p3gm": lambda **p: P3GMSynthesizer(20.0, constraints=TEXTS, **p),
     "p3gm, target": lambda **p: P3GMSynthesizer(20.0, constraints=TEXTS, target="ward", **p),
     "p3gm, mixture": lambda **p: P3GMSynthesizer(20.0, prior=LatentMixture(n_iter=2), constraints=TEXTS, **p),
-    "dp-vae": lambda schema: make_flat(DPVAESynthesizer, 20.0, schema=schema.constrain(*TEXTS), **_NET),
+    "dp-vae": lambda schema: make_flat(DPVAESynthesizer,
+        20.0, schema=schema.constrain(*TEXTS), warm_start_steps=5, **_NET
+    ),
     "privae": lambda schema: make_flat(PriVAESynthesizer,
-        20.0, schema=schema.constrain(*TEXTS), divergence="mmd", n_groups=2, **_NET
+        20.0, schema=schema.constrain(*TEXTS), divergence="mmd", n_groups=2, warm_start_steps=0, **_NET
     ),
     "dp2-vae": lambda schema: DP2VAESynthesizer(
         20.0, schema=schema.constrain(*TEXTS),

@@ -85,7 +85,7 @@ FITS = {
         {**TRAINED, "prior": "mixture", "neighboring": "replace_one", "bounds": (-1, 1)},
         (X,),  # nothing is released before the training
     ),
-    "dp-vae": (DPVAESynthesizer, TRAINED, (FRAME,)),
+    "dp-vae": (DPVAESynthesizer, {**TRAINED, "warm_start_steps": 0}, (FRAME,)),
     "dp-vae, from moments": (DPVAESynthesizer, {**TRAINED, "warm_start_steps": 3}, (FRAME,)),
     "privae, from moments": (
         PriVAESynthesizer,
@@ -107,7 +107,7 @@ FITS = {
     ),
     "dp-vae, units": (
         DPVAESynthesizer,
-        {**TRAINED, "unit": "pid", "max_rows_per_unit": 2, "neighboring": "replace_one"},
+        {**TRAINED, "unit": "pid", "max_rows_per_unit": 2, "neighboring": "replace_one", "warm_start_steps": 0},
         (FRAME.assign(pid=PERSONS),),
     ),
     "dp-gm, units": (

@@ -45,7 +45,7 @@ MODELS = {
     "PriVAE": (lambda: make_flat(PriVAESynthesizer, n_components=2, **BOUNDS, **STEPS), X),
     "PriVAE, by class": (lambda: make_flat(PriVAESynthesizer, n_components=2, prior="sparse", **BOUNDS, **STEPS), X, Y),
     "PriVAE of a frame": (
-        lambda: make_flat(PriVAESynthesizer, n_components=2, prior="mixture", target="c", **STEPS),
+        lambda: make_flat(PriVAESynthesizer, n_components=2, prior="mixture", target="c", warm_start_steps=2, **STEPS),
         FRAME,
     ),
     "DP-VAE": (lambda: make_flat(DPVAESynthesizer, n_components=2, **BOUNDS, **STEPS), X),

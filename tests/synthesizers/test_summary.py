@@ -75,7 +75,7 @@ def test_what_the_warning_advises_ends_it():
         lambda: MomentSynthesizer(2.0, target="ill", importance={"age": 3.0}),
         lambda: P3GMSynthesizer(2.0, target="ill"),
         lambda: DPMERFSynthesizer(2.0, target="ill", steps=2, n_frequencies=8),
-        lambda: PriVAESynthesizer(2.0, n_components=2, training=DPSGD(2, 0.1)),
+        lambda: PriVAESynthesizer(2.0, n_components=2, training=DPSGD(2, 0.1, warm_start_steps=2)),
     ],
 )
 def test_a_saved_model_has_the_summary_of_its_fit(make, tmp_path):

@@ -28,9 +28,10 @@ _UNIT = {"unit": "pid", "max_rows_per_unit": 2}
 _STEPS = {"sampling_rate": 0.1, "steps": 3}
 _WHOLE = {"decoder": "net", "warm_start_steps": 1, **_STEPS, "net": DPNet(P3GMModule, module__n_hidden=4)}
 _REFINES = {"decoder": "net", **_STEPS, "net": DPNet(TableRefinementModule, module__n_hidden=4)}
-_VAE = {**_STEPS, "n_components": 2, "net": DPNet(PriVAEModule, module__n_hidden=4)}
+_AUTOENCODER = {**_STEPS, "n_components": 2, "net": DPNet(PriVAEModule, module__n_hidden=4)}
+_VAE = {**_AUTOENCODER, "warm_start_steps": 0}
 _GROUPS = {**_VAE, "divergence": "mmd", "n_groups": 3}
-_PARTS = {**_VAE, "n_clusters": 2, "cluster_steps": 2, "net": DPNet(PartitionedVAEModule, module__n_hidden=4)}
+_PARTS = {**_AUTOENCODER, "n_clusters": 2, "cluster_steps": 2, "net": DPNet(PartitionedVAEModule, module__n_hidden=4)}
 _GAN = {**_STEPS, "n_components": 2, "n_critic": 1, "generator_sizes": (4,), "discriminator_sizes": (4,)}
 MODELS = {
     "P3GM that refines": (P3GMSynthesizer, _REFINES),
