@@ -101,7 +101,7 @@ MODELS = {
         Model("P3GM(paper)", "P3GMSynthesizer", {"preset": "paper/{data}", **_DENSE}, trains=True),
         Model("PGM", "P3GMSynthesizer", {"preset": "paper/{data}", **_DENSE}, private=False, trains=True),
         Model("DPVAESynthesizer", "DPVAESynthesizer", _DENSE, trains=True),
-        Model("VAE", "DPVAESynthesizer", _DENSE, private=False, trains=True),
+        Model("VAE", "DPVAESynthesizer", _DENSE, private=False, trains=True, training={"warm_start_steps": 0}),
         Model("DPGMSynthesizer", "DPGMSynthesizer", _DENSE, trains=True),
     )
 }
