@@ -119,8 +119,8 @@ def table_benchmark(
     result : dict
         ``data`` (the name of the table), ``seed``, ``model``, ``auroc``, ``auprc`` (means over the classifiers),
         ``two_way_tvd``, ``one_way_tvd`` (to the training rows, or to all of them), ``fit_seconds``, ``sample_seconds``,
-        ``epsilon`` (of the card, recomputed from its events; None without a card) and ``delta``, ``epsilon_asked``, ``rows``,
-        ``learned_schema``, ``development`` and ``classifiers``, each one's scores. With the credit cards also
+        ``epsilon`` (of the card, recomputed from its events; None without a card) and ``delta``, ``epsilon_asked``,
+        ``rows``, ``learned_schema``, ``development`` and ``classifiers``, each one's scores. With the credit cards also
         ``auroc_extra`` and ``auprc_extra``, on the rows that are richer in frauds.
 
     Raises
