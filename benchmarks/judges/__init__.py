@@ -124,7 +124,7 @@ def judge_benchmark(
             if model != REAL:
                 found = find_peer(model, peer_python) or find_model(model)
                 budget = {"epsilon": epsilon, "delta": delta}
-                name, synthetic, cost = _synthesize(found, table, train, bunch, False, budget, device)
+                name, synthetic, cost = _synthesize(found, table, train, bunch, False, budget, device, len(train))
             judged = judge(
                 train, synthetic[list(train)], control, bunch.schema, seed=seed, attacks=attacks, python=peer_python
             )

@@ -661,6 +661,7 @@ def test_units_weigh_alike_and_rows_weigh_alike():
         assert synth.row_count_ == pytest.approx(6000, rel=0.02)
 
 
+@pytest.mark.filterwarnings("ignore:too few rows:skdpgen.exceptions.UtilityWarning")
 def test_a_ledger_of_rows_refuses_units_and_the_other_way_round():
     frame, unit = _visits(), {"unit": "pid", "max_rows_per_unit": 2, "schema": _VISITS}
     rows, persons = PrivacyAccountant(2.0), PrivacyAccountant(2.0, unit="pid")
