@@ -252,7 +252,10 @@ def test_a_constraint_costs_nothing_and_computed_columns_make_room():
         assert abs(synth.accountant_.epsilon_spent() - 2.0) < 1e-3
         assert len(synth.model_.codec.blocks) == len(SCHEMA) - (name in ("sum", "pair"))
     for name, report in reports.items():
-        assert report["release"].tolist() == reports["without"]["release"].tolist(), name
+        expected = reports["without"]["release"].tolist()
+        if name == "sum":  # the one number of unknown bounds is computed: no range is looked for
+            expected.remove("ranges")
+        assert report["release"].tolist() == expected, name
 
 
 def test_a_combination_of_one_row_is_not_told():
