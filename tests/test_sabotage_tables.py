@@ -157,7 +157,7 @@ MUTANTS = [
         [LOOKS],
         (
             _frames.FrameRows._learn_schema,
-            ("joined_categories($first, $rest), ()", "joined_categories($first, $rest), ('categories',)"),
+            ("$learned, tuple($unspent)", "$learned, (*$unspent, 'categories')"),
         ),
     ),
     (

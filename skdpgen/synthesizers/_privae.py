@@ -5,7 +5,6 @@ from __future__ import annotations
 from numbers import Integral, Real
 
 import numpy as np
-import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from .._parameters import DPSGD, UNIT_CONSTRAINTS, GroupDivergence, flat_parameters
@@ -126,10 +125,10 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
 
     def _prepare(self, X, y, accountant, groups=None):
         parameters = self._resolve()
-        if parameters["warm_start_steps"] is None:
-            parameters["warm_start_steps"] = _default_start(isinstance(X, pd.DataFrame))
-        settings = vae_settings(parameters, self._seed())
         rows, relation = self._read(X, y, groups), self._relation(accountant)
+        if parameters["warm_start_steps"] is None:
+            parameters["warm_start_steps"] = _default_start(isinstance(rows, FrameRows))
+        settings = vae_settings(parameters, self._seed())
         sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
         settings = resolve_training(settings, len(rows), relation, **sizes)
         phases = plan_phases(rows, settings, self._share("bounds"), relation)

@@ -97,6 +97,7 @@ def test_wherever_rows_lie_the_release_is_that_of_one_frame(source, parameters, 
     assert _equal(_state(FRAME, **parameters), _state(source(tmp_path), **parameters))
 
 
+@pytest.mark.filterwarnings("ignore:the learned bounds cut off:skdpgen.exceptions.UtilityWarning")
 @pytest.mark.parametrize("synthesizer", [MomentSynthesizer, P3GMSynthesizer, DPMERFSynthesizer])
 @pytest.mark.parametrize("source", ["list", "function"])
 def test_the_card_of_chunks_takes_no_fewer_facts_for_public_than_that_of_one_frame(synthesizer, source):

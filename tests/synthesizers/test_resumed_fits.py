@@ -534,19 +534,19 @@ def _header(path):
     return read_safetensors(path, "", whole=False)[0]
 
 
-def _without_start(value, free=(), shipped=_checkpoint.describe):
+def _without_beta(value, free=(), shipped=_checkpoint.describe):
     found = shipped(value, free)
-    return {k: v for k, v in found.items() if k != "warm_start_steps"} if isinstance(found, dict) else found
+    return {k: v for k, v in found.items() if k != "beta"} if isinstance(found, dict) else found
 
 
 def test_a_parameter_that_an_earlier_version_did_not_have_counts_as_its_default():
     with workplace() as (_, accountant, path):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_checkpoint, "describe", _without_start)
+            patch.setattr(_checkpoint, "describe", _without_beta)
             interrupted("dp-vae", accountant, path)
-        assert "warm_start_steps" not in _header(path)["parameters"]
+        assert "beta" not in _header(path)["parameters"]
         with nothing_happens(accountant):
-            refused(lambda: fit("dp-vae", accountant, path, warm_start_steps=2), ValueError, "other parameters: warm")
+            refused(lambda: fit("dp-vae", accountant, path, beta=0.5), ValueError, "other parameters: beta")
         fit("dp-vae", accountant, path)
 
 
