@@ -14,7 +14,7 @@ from _sabotage import Claim, after, assert_caught, mutant_ids
 
 from skdpgen.nn._critics import Critics, train_by_critics
 from skdpgen.nn._gradient_votes import LargestSigns, ProjectedVotes, _Votes, bound_of_votes
-from skdpgen.synthesizers._critic_model import CriticReleases, _make_critics, fit_critic_model
+from skdpgen.synthesizers._critic_model import BaseCriticSynthesizer, CriticReleases, _make_critics, fit_critic_model
 
 AR, RO = "add_or_remove_one", "replace_one"
 BOUNDED = {r: Claim(test_gradient_votes.a_record_turns_the_signs_of_one_teacher_at_all_rows, r) for r in (AR, RO)}
@@ -22,6 +22,7 @@ AS_MANY = Claim(test_gradient_votes.a_teacher_sends_as_many_signs_as_are_paid_fo
 NO_NUMBER = Claim(test_gradient_votes.what_is_no_number_is_no_vote)
 ROUNDED = Claim(test_gradient_votes.the_bound_holds_of_sums_that_are_rounded)
 OTHERS = Claim(test_critics.the_other_critics_stay_as_they_are_to_the_last_bit, "logistic")
+TOO_NOISY = Claim(test_gpate.noise_too_large_for_votes_is_refused_before_the_charge)
 ONE_RELEASE = {r: Claim(test_datalens.all_rows_of_a_step_are_one_release, r) for r in (AR, RO)}
 UNITS = Claim(test_datalens.a_unit_is_in_one_subset_as_a_whole, "rows")
 ARRAYS, REPLACED, FRAME, OF_UNITS = test_datalens.FITTED
@@ -62,6 +63,16 @@ MUTANTS = [
         "whole numbers that are taken for multiples of the lattice",
         [ROUNDED],
         (bound_of_votes, ("math.sqrt($s) * (1 + $x)", "math.sqrt($s)")),
+    ),
+    (
+        "noise whose lattice is too wide for any bound",
+        [ROUNDED, TOO_NOISY],
+        (bound_of_votes, ("$r > _MOST_ROUNDING", "False")),
+    ),
+    (
+        "noise that is refused after the charge",
+        [TOO_NOISY],
+        (BaseCriticSynthesizer._prepare, ("$s.training.bound($n)", "pass")),
     ),
     (
         "entries for their signs",

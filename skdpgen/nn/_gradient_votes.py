@@ -13,12 +13,16 @@ import torch
 import torch.nn.functional as F
 
 from .._types import BoundedSum
+from ..exceptions import InvalidInputError
 from ._critics import parts_of
 
 __all__ = ["LargestSigns", "ProjectedVotes", "bound_of_votes"]
 
 # Twice the lattice of the noise, in its standard deviations: a sum is rounded to it, see `GradientNoise`.
 _LATTICE = 2.0**-29
+# Share of the exact bound up to which twice the rounding is added. With a share r, a sum moves by at most
+# 1 + r (1 + r) / 2 times that bound.
+_MOST_ROUNDING = 0.5
 
 
 def bound_of_votes(square, noise_multiplier):
@@ -32,9 +36,21 @@ def bound_of_votes(square, noise_multiplier):
 
     Notes
     -----
-    At most `square` entries change, as each changes by at least 1. Each is rounded to the lattice before and after.
+    At most `square` entries change, as each changes by at least 1. Each is rounded to the lattice before and after. The
+    lattice follows from the bound, so that it would be too wide for any bound where it is wider than a vote.
+
+    Raises
+    ------
+    InvalidInputError
+        The noise is so large that rounding to its lattice would move the sum by more than the votes do.
     """
-    return math.sqrt(square) * (1 + _LATTICE * noise_multiplier * math.sqrt(square))
+    rounding = _LATTICE * noise_multiplier * math.sqrt(square)
+    if rounding > _MOST_ROUNDING:
+        raise InvalidInputError(
+            f"noise of {noise_multiplier:.2g} times the bound of a step is too large for votes, which are lost where "
+            "sums are rounded: raise epsilon or delta, or reduce steps or generated_rows; nothing was charged"
+        )
+    return math.sqrt(square) * (1 + rounding)
 
 
 class _Votes:

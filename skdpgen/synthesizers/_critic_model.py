@@ -132,9 +132,10 @@ class BaseCriticSynthesizer(BaseSynthesizer):
         rows, relation = read_vectors(self, X, y, groups), self._relation(accountant)
         settings = settings.fitted_to(rows, self.n_frequencies)
         check_size(settings, rows)
-        return (rows, settings), self._calibrate_phases(
-            accountant, rows, plan_phases(rows, settings, self._share("bounds"), relation, label="gradients")
-        )
+        phases = plan_phases(rows, settings, self._share("bounds"), relation, label="gradients")
+        plan = self._calibrate_phases(accountant, rows, phases)
+        settings.training.bound(plan.noise_multipliers["gradients"])  # refuses noise that is too large for it
+        return (rows, settings), plan
 
     def _release(self, rows, settings, fit):
         return fit_critic_model(rows, settings, fit)

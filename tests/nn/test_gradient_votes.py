@@ -110,20 +110,26 @@ def test_an_empty_subset_does_not_vote(monkeypatch):
 
 def the_bound_holds_of_sums_that_are_rounded():
     """Whole numbers are rounded to the lattice of the noise, which is wide where the noise is."""
-    rng = np.random.default_rng(0)
-    for multiplier in (0.5, 1e3, 1e7):
-        for n, m in ((1, 1), (3, 50), (16, 400)):
-            square, signs = 4 * n * m, rng.choice([-1.0, 1.0], size=(m, n))
+    sums = np.arange(-5000, 5001)
+    for n, m in ((1, 1), (3, 50), (16, 400)):
+        square = 4 * n * m
+        widest = 0.49 * 2**29 / math.sqrt(square)
+        for multiplier in (0.5, 1e3, widest):
             bound = bound_of_votes(square, multiplier)
             lattice = multiplier * bound * 2.0**-30
-            worst = 0.0
-            for _ in range(20):
-                others = rng.integers(-5000, 5000, size=(m, n))
-                rounded = [np.rint((others + sign * signs) / lattice) * lattice for sign in (1, -1)]
-                worst = max(worst, np.linalg.norm(rounded[0] - rounded[1]))
+            rounded = [np.rint((sums + sign) / lattice) * lattice for sign in (1, -1)]
+            worst = np.abs(rounded[0] - rounded[1]).max() * math.sqrt(n * m)  # all entries where rounding moves most
             assert worst <= bound
-            assert multiplier < 1e7 or worst > math.sqrt(square)
+            assert multiplier < widest or worst > 1.05 * math.sqrt(square)
+        # the lattice of still larger noise is too wide for any bound
+        assert_refuses(square, 2**28.01 / math.sqrt(square))
+        assert_refuses(square, math.inf)
     assert bound_of_votes(24, 0.0) == math.sqrt(24)
+
+
+def assert_refuses(square, multiplier):
+    with pytest.raises(ValueError, match="too large for votes"):
+        bound_of_votes(square, multiplier)
 
 
 def test_the_bound_holds_of_sums_that_are_rounded():

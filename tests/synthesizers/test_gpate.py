@@ -160,3 +160,16 @@ def test_what_cannot_be_trained_is_refused_before_the_charge(parameters, match):
     with pytest.raises(ValueError, match=match):
         made(None, accountant=accountant, **parameters).fit(X, Y)
     assert not accountant.entries
+
+
+def noise_too_large_for_votes_is_refused_before_the_charge():
+    """The lattice of the noise would be wider than a vote, and sums would move further than the votes that change."""
+    accountant = PrivacyAccountant(1e-6, 1e-12)
+    synth = made(None, accountant=accountant, generated_rows=200, n_projections=30)
+    with pytest.raises(ValueError, match="too large for votes"):
+        synth.fit(X, Y)
+    assert not accountant.entries
+
+
+def test_noise_too_large_for_votes_is_refused_before_the_charge():
+    noise_too_large_for_votes_is_refused_before_the_charge()
