@@ -76,7 +76,8 @@ def range_histogram(frame, schema, names, unit_sizes=None):
         low, span = _grid(column)
         values = numeric_values(frame[name], column)
         finest = np.clip(np.floor((np.nan_to_num(values, nan=low) - low) / span * _SIZES[-1]), 0, _SIZES[-1] - 1)
-        codes += [np.where(np.isnan(values), -1, finest // (_SIZES[-1] // size)) for size in _SIZES]
+        finest = finest.astype(np.int16)  # of many columns at once
+        codes += [np.where(np.isnan(values), np.int16(-1), finest // (_SIZES[-1] // size)) for size in _SIZES]
     return joint_histogram(codes, _SIZES * len(names), [_WEIGHT] * len(codes), unit_sizes)
 
 
