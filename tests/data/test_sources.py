@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from decimal import Decimal
 
 import numpy as np
@@ -13,7 +14,7 @@ from _flat import make_flat
 from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, PrivacyUnit, Schema
 from skdpgen.data.frames import FrameRows, plan_tables
 from skdpgen.data.sources import ChunkSource, MemorySource, open_source
-from skdpgen.exceptions import InvalidInputError, SchemaError
+from skdpgen.exceptions import InvalidInputError, SchemaError, UtilityWarning
 from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.mechanisms import exact_value
 from skdpgen.tabular import Categorical, Numeric
@@ -97,7 +98,6 @@ def test_wherever_rows_lie_the_release_is_that_of_one_frame(source, parameters, 
     assert _equal(_state(FRAME, **parameters), _state(source(tmp_path), **parameters))
 
 
-@pytest.mark.filterwarnings("ignore:the learned bounds cut off:skdpgen.exceptions.UtilityWarning")
 @pytest.mark.parametrize("synthesizer", [MomentSynthesizer, P3GMSynthesizer, DPMERFSynthesizer])
 @pytest.mark.parametrize("source", ["list", "function"])
 def test_the_card_of_chunks_takes_no_fewer_facts_for_public_than_that_of_one_frame(synthesizer, source):
@@ -114,7 +114,9 @@ def test_the_card_of_chunks_takes_no_fewer_facts_for_public_than_that_of_one_fra
         one.attrs["public_assumptions"] = ["dtypes: told from the values of a file"]
     stated = []
     for X in (frame, chunks if source == "list" else lambda: iter(chunks)):
-        stated.append(synthesizer(20.0, random_state=0, **parameters).fit(X).card_["public_assumptions"])
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "the learned bounds cut off", UtilityWarning)
+            stated.append(synthesizer(20.0, random_state=0, **parameters).fit(X).card_["public_assumptions"])
     whole, parts = stated
     assert "types of the objects in columns of objects: 'price' decimal" in whole
     assert [text for text in parts if not text.startswith("kinds (dtypes) of the columns")] == whole
