@@ -41,7 +41,7 @@ from ..tabular._construction import Construction, check_equalities
 from ..tabular._formats import type_of_objects
 from ..tabular._frames import declared_family, factorize
 from ..tabular._identifiers import likely_codes, likely_identifiers, split_keys
-from ..tabular._learning import cell_weights, joined_categories, schema_and_hidden, with_ranges
+from ..tabular._learning import cell_weights, joined_categories, schema_and_candidates, with_ranges
 from ..tabular._ranges import narrowed_ranges, range_histogram
 from ..tabular._schema import column_of_objects
 from ..utils.categories import family
@@ -317,11 +317,11 @@ class FrameRows:
 
     @property
     def may_look_twice(self):
-        """Whether there is something to look at once more: rare categories, or ranges far from zero; public."""
+        """Whether a second release may be needed: of rare categories, or of numbers far from zero; public."""
         return self.learns_classes or self.learns_numbers
 
     def phases(self, share, *, twice=False):
-        """Return the releases that `learn` makes; `twice` where categories and ranges may be looked at once more."""
+        """Return the releases that `learn` makes; `twice` where there may be second ones, see `may_look_twice`."""
         numbers = any(not isinstance(column, Categorical | Boolean) for column in self.schema.columns)
         return [
             *max_rows_phases(self.unit, share),
@@ -403,7 +403,7 @@ class FrameRows:
         values = None if self.construction is None else self.construction.set_values()
         counts = self.source.reduce(self._of_seen(schema_histogram, schema), _merge_histograms)
         noisy, sd = _release(counts.query, noise_multipliers["schema"], rng, neighboring)
-        learned, hidden, far = schema_and_hidden(noisy, counts, sd, *terms, unit=unit, values=values, again=twice)
+        learned, hidden, far = schema_and_candidates(noisy, counts, sd, *terms, unit=unit, values=values, again=twice)
         if twice and hidden:
             columns = [schema[name] for name in hidden]
             query = self._of_seen(schema_histogram, learned.replace(*columns))

@@ -48,7 +48,7 @@ def bound_of_votes(square, noise_multiplier):
     if rounding > _MOST_ROUNDING:
         raise InvalidInputError(
             f"noise of {noise_multiplier:.2g} times the bound of a step is too large for votes, which are lost where "
-            "sums are rounded: raise epsilon or delta, or reduce steps or generated_rows; nothing was charged"
+            "sums are rounded: raise epsilon or delta, or reduce steps or generated_rows"
         )
     return math.sqrt(square) * (1 + rounding)
 

@@ -194,7 +194,7 @@ class MomentSettings:
         return rows.may_have_class_norms and self.moments_alone
 
     def has_second_look(self, rows):
-        """Whether categories and ranges are looked at once more: what this does not need, the moments get; public."""
+        """Whether categories and ranges may have a second release; the moments get what it does not need; public."""
         return rows.may_look_twice and self.moments_alone
 
     def has_triples(self, rows):

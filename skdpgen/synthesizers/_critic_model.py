@@ -4,23 +4,41 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 import numpy as np
 
+from .._parameters import UNIT_CONSTRAINTS
 from ..data.frames import FrameRows
 from ..data.validation import read_vectors
 from ..utils.progress import shows_bars
-from ..utils.validation import as_sizes, check_model_size
-from ._base import BaseSynthesizer
+from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size, fit_context
+from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._generator_model import FREQUENCIES, Coordinates, GeneratorModel, training_rows
 from ._vae_model import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
 
-__all__ = ["MOST_GENERATED", "BaseCriticSynthesizer", "CriticReleases", "CriticSettings", "fit_critic_model"]
+__all__ = ["CRITIC_CONSTRAINTS", "BaseCriticSynthesizer", "CriticReleases", "CriticSettings", "fit_critic_model"]
 
 # Generated rows in a step: the memory of a step grows with them.
-MOST_GENERATED = 2**14
+_MOST_GENERATED = 2**14
 # Of the one-hot class that critics see beside a row.
 _LABEL_SCALE = 10.0
+# Of the parameters that all of them have.
+CRITIC_CONSTRAINTS = {
+    **DATA_CONSTRAINTS,
+    **UNIT_CONSTRAINTS,
+    "steps": [Interval(Integral, 1, None, closed="left")],
+    "generated_rows": [Interval(Integral, 1, _MOST_GENERATED, closed="both")],
+    "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
+    "hidden_layer_sizes": ["array-like"],
+    "warm_start_steps": [Interval(Integral, 0, None, closed="left")],
+    "batch_size": [Interval(Integral, 1, MOST_UNITS, closed="both")],
+    "gradient_penalty": [Interval(Real, 0, 1e6, closed="both")],
+    "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
+    "average": [Interval(Real, 0, 1, closed="left")],
+    "image_shape": [tuple, list, None],
+    "n_frequencies": [Interval(Integral, 1, 1024, closed="both"), None],
+}
 
 
 # ---- settings -----------------------------------------------------------------------------------------------------
@@ -126,6 +144,41 @@ class BaseCriticSynthesizer(BaseSynthesizer):
             critics=critics,
             **own,
         )
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, groups=None):
+        """Release a generator of rows.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features)
+            Rows, one for each person, or with `unit` several. Arrays hold finite numbers.
+        y : array-like of shape (n_samples,), default=None
+            Labels; `sample` then returns (X, y). Not allowed with `target`.
+        groups : array-like of shape (n_samples,), default=None
+            Identifiers of the units of the rows, of any dtype; a DataFrame may have them in its column `unit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, InvalidInputError, SchemaError
+            Parameters or data do not fit what was declared; nothing was charged.
+        BudgetExceededError
+            The accountant does not allow the fit; nothing was charged.
+
+        Notes
+        -----
+        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
+        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
+        declared (at its part of `budget_split`; learned categories also spend a tenth of `delta`), one for the counts
+        of the classes (of all rows, without classes; none where only the public number of rows is needed), one for the
+        number of rows where each unit counts 1, and `steps` for the sums over critics at generated rows. The
+        generator costs nothing: it is a function of what was released.
+        """
+        return self._fit(X, y, groups)
 
     def _prepare(self, X, y, accountant, groups=None):
         settings = self._settings()

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
-from .._parameters import UNIT_CONSTRAINTS
-from ..utils.validation import MOST_UNITS, Interval, fit_context
-from ._base import DATA_CONSTRAINTS
-from ._critic_model import MOST_GENERATED, BaseCriticSynthesizer, CriticReleases
+from ..utils.validation import MOST_UNITS, Interval
+from ._critic_model import CRITIC_CONSTRAINTS, BaseCriticSynthesizer, CriticReleases
 
 __all__ = ["DataLensSynthesizer"]
 
@@ -78,7 +76,7 @@ class DataLensSynthesizer(BaseCriticSynthesizer):
     batch_size : int, default=8
         Rows of its own subset in a step of a teacher, drawn with replacement.
     gradient_penalty : float, default=30.0
-        Weight of the penalty on the slopes of teachers, without which they learn their few rows by heart.
+        Weight of the penalty on the slopes of teachers, without which they overfit their few rows.
     learning_rate, teacher_learning_rate : float, default=0.0005 and 0.005
         Learning rates of Adam; that of the generator falls linearly.
     average : float, default=0.99
@@ -161,25 +159,13 @@ class DataLensSynthesizer(BaseCriticSynthesizer):
     """
 
     _parameter_constraints = {
-        **DATA_CONSTRAINTS,
-        **UNIT_CONSTRAINTS,
+        **CRITIC_CONSTRAINTS,
         "n_teachers": [Interval(Integral, 1, MOST_UNITS, closed="both")],
-        "steps": [Interval(Integral, 1, None, closed="left")],
-        "generated_rows": [Interval(Integral, 1, MOST_GENERATED, closed="both")],
         "n_largest": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "threshold": [Interval(Real, 0, 1, closed="both")],
-        "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
-        "hidden_layer_sizes": ["array-like"],
         "teacher_sizes": ["array-like"],
         "teacher_steps": [Interval(Integral, 0, None, closed="left")],
-        "warm_start_steps": [Interval(Integral, 0, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, MOST_UNITS, closed="both")],
-        "gradient_penalty": [Interval(Real, 0, 1e6, closed="both")],
-        "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
         "teacher_learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
-        "average": [Interval(Real, 0, 1, closed="left")],
-        "image_shape": [tuple, list, None],
-        "n_frequencies": [Interval(Integral, 1, 1024, closed="both"), None],
     }
 
     def __init__(
@@ -231,41 +217,6 @@ class DataLensSynthesizer(BaseCriticSynthesizer):
         self.budget_split, self.on_invalid = budget_split, on_invalid
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, groups=None):
-        """Release a generator of rows.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, one for each person, or with `unit` several. Arrays hold finite numbers.
-        y : array-like of shape (n_samples,), default=None
-            Labels; `sample` then returns (X, y). Not allowed with `target`.
-        groups : array-like of shape (n_samples,), default=None
-            Identifiers of the units of the rows, of any dtype; a DataFrame may have them in its column `unit`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, InvalidInputError, SchemaError
-            Parameters or data do not fit what was declared; nothing was charged.
-        BudgetExceededError
-            The accountant does not allow the fit; nothing was charged.
-
-        Notes
-        -----
-        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
-        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
-        declared (at its part of `budget_split`; learned categories also spend a tenth of `delta`), one for the counts
-        of the classes (of all rows, without classes; none where only the public number of rows is needed), one for the
-        number of rows where each unit counts 1, and `steps` for the votes of teachers at generated rows. The
-        generator costs nothing: it is a function of what was released.
-        """
-        return self._fit(X, y, groups)
 
     def _settings(self):
         k = self.n_teachers

@@ -6,10 +6,8 @@ import math
 from dataclasses import dataclass
 from numbers import Integral, Real
 
-from .._parameters import UNIT_CONSTRAINTS
-from ..utils.validation import MOST_UNITS, Interval, fit_context
-from ._base import DATA_CONSTRAINTS
-from ._critic_model import MOST_GENERATED, BaseCriticSynthesizer, CriticReleases
+from ..utils.validation import MOST_UNITS, Interval
+from ._critic_model import CRITIC_CONSTRAINTS, BaseCriticSynthesizer, CriticReleases
 
 __all__ = ["GSWGANSynthesizer"]
 
@@ -155,25 +153,13 @@ class GSWGANSynthesizer(BaseCriticSynthesizer):
     """
 
     _parameter_constraints = {
-        **DATA_CONSTRAINTS,
-        **UNIT_CONSTRAINTS,
+        **CRITIC_CONSTRAINTS,
         "n_critics": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "critics_per_step": [Interval(Integral, 1, MOST_UNITS, closed="both"), None],
-        "steps": [Interval(Integral, 1, None, closed="left")],
-        "generated_rows": [Interval(Integral, 1, MOST_GENERATED, closed="both")],
         "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both")],
-        "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
-        "hidden_layer_sizes": ["array-like"],
         "critic_sizes": ["array-like"],
         "critic_steps": [Interval(Integral, 0, None, closed="left")],
-        "warm_start_steps": [Interval(Integral, 0, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, MOST_UNITS, closed="both")],
-        "gradient_penalty": [Interval(Real, 0, 1e6, closed="both")],
-        "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
         "critic_learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
-        "average": [Interval(Real, 0, 1, closed="left")],
-        "image_shape": [tuple, list, None],
-        "n_frequencies": [Interval(Integral, 1, 1024, closed="both"), None],
     }
 
     def __init__(
@@ -225,41 +211,6 @@ class GSWGANSynthesizer(BaseCriticSynthesizer):
         self.budget_split, self.on_invalid = budget_split, on_invalid
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, groups=None):
-        """Release a generator of rows.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, one for each person, or with `unit` several. Arrays hold finite numbers.
-        y : array-like of shape (n_samples,), default=None
-            Labels; `sample` then returns (X, y). Not allowed with `target`.
-        groups : array-like of shape (n_samples,), default=None
-            Identifiers of the units of the rows, of any dtype; a DataFrame may have them in its column `unit`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, InvalidInputError, SchemaError
-            Parameters or data do not fit what was declared; nothing was charged.
-        BudgetExceededError
-            The accountant does not allow the fit; nothing was charged.
-
-        Notes
-        -----
-        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
-        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
-        declared (at its part of `budget_split`; learned categories also spend a tenth of `delta`), one for the counts
-        of the classes (of all rows, without classes; none where only the public number of rows is needed), one for the
-        number of rows where each unit counts 1, and `steps` for the gradients of critics at generated rows. The
-        generator costs nothing: it is a function of what was released.
-        """
-        return self._fit(X, y, groups)
 
     def _settings(self):
         per_step = self.n_critics if self.critics_per_step is None else self.critics_per_step

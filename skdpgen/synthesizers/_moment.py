@@ -211,12 +211,11 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
         released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
         declared (at its part of `budget_split`; learned categories also spend a tenth of `delta`), one for a second
         look at rare ones (twice that part), one for the ranges of numbers far from zero (that part), one for columns of
-        more than 128 declared categories (twice that part, for
-        all of them together), one for the moments
-        (three for arrays: mean, norms about it, second moments; of images grey pixels too, and sub-clusters of the
-        classes where noise is low), for tables of 3 to 24 columns beside the target one for the interactions of all
-        triples of columns, and with `unit` one for tables of the units, of its `columns` and of their number of rows,
-        and one for its `shared` columns.
+        more than 128 declared categories (twice that part, for all of them together), one for the moments (three for
+        arrays: mean, norms about it, second moments; of images grey pixels too, and sub-clusters of the classes where
+        noise is low), for tables of 3 to 24 columns beside the target one for the interactions of all triples of
+        columns, and with `unit` one for tables of the units, of its `columns` and of their number of rows, and one for
+        its `shared` columns.
         """
         return self._fit(X, y, groups)
 

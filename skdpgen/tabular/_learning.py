@@ -280,10 +280,10 @@ def schema_from_histogram(
     return _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values)[0]
 
 
-def schema_and_hidden(
+def schema_and_candidates(
     noisy, histogram, noise_sd, delta, max_categories=MAX_CATEGORIES, *, unit=None, values=None, again=True
 ):
-    """Complete the schema, and name the columns of which rare categories are worth a second release.
+    """Complete the schema, and name the columns that are worth a second release.
 
     Parameters
     ----------
@@ -313,7 +313,7 @@ def with_ranges(schema, ranges, far, values=None):
         Complete.
     ranges : dict of str -> (float, float)
     far : dict of str -> Numeric
-        The columns, without bounds; see `schema_and_hidden`.
+        The columns, without bounds; see `schema_and_candidates`.
     values : dict of column name -> list, default=None
         See `schema_from_histogram`.
 
@@ -346,7 +346,7 @@ def joined_categories(first, second, columns, max_categories=MAX_CATEGORIES):
 
 
 def _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, again=False):
-    """See `schema_and_hidden`; with `again` there is no warning of hidden columns."""
+    """See `schema_and_candidates`; with `again` there is no warning of hidden columns."""
     schema, learned, nothing, beyond, shown, far = histogram.schema, [], [], [], {}, {}
     names = schema.incomplete
     n_categorical = sum(isinstance(schema[name], Categorical) for name in names)

@@ -14,7 +14,7 @@ from skdpgen.data.sources import MemorySource
 from skdpgen.exceptions import UtilityWarning
 from skdpgen.tabular import Schema, schema_from_histogram, schema_histogram
 from skdpgen.tabular import _learning as learning
-from skdpgen.tabular._learning import joined_categories, schema_and_hidden
+from skdpgen.tabular._learning import joined_categories, schema_and_candidates
 from skdpgen.testing import check_noninterference, seeded_noise
 from skdpgen.utils.noise import make_noise_generator
 from skdpgen.utils.watching import Replay, replay_releases
@@ -154,7 +154,7 @@ def test_no_warning_of_a_column_that_the_second_look_finds():
     counts = histogram.bounded_sum.value * histogram.bounded_sum.weights
     with pytest.warns(UserWarning, match="'code'"):
         schema_from_histogram(counts, histogram, 40.0, 1e-6)
-    schema, hidden, _ = schema_and_hidden(counts, histogram, 40.0, 1e-6)
+    schema, hidden, _ = schema_and_candidates(counts, histogram, 40.0, 1e-6)
     assert hidden == ("code",)
     assert schema["code"].categories == ()
     again = schema.replace(histogram.schema["code"])
