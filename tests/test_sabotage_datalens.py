@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
+import test_critic_models
 import test_critics
 import test_datalens
 import test_gpate
@@ -24,7 +25,7 @@ ROUNDED = Claim(test_gradient_votes.the_bound_holds_of_sums_that_are_rounded)
 OTHERS = Claim(test_critics.the_other_critics_stay_as_they_are_to_the_last_bit, "logistic")
 TOO_NOISY = Claim(test_gpate.noise_too_large_for_votes_is_refused_before_the_charge)
 ONE_RELEASE = {r: Claim(test_datalens.all_rows_of_a_step_are_one_release, r) for r in (AR, RO)}
-UNITS = Claim(test_datalens.a_unit_is_in_one_subset_as_a_whole, "rows")
+UNITS = Claim(test_critic_models.a_unit_is_in_one_subset_as_a_whole, "DataLens", "rows")
 ARRAYS, REPLACED, FRAME, OF_UNITS = test_datalens.FITTED
 LEDGER = {name: Claim(ledger_is_what_ran, name) for name in test_datalens.FITTED}
 KEPT = [Claim(nothing_private_is_kept, ARRAYS)]

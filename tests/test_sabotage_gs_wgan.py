@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
+import test_critic_models
 import test_critics
 import test_gs_wgan
 from _fits import ledger_is_what_ran, nothing_private_is_kept, the_row_count_is_hidden
@@ -41,7 +42,7 @@ ALONE = Claim(_Patched(test_critics.the_private_rows_enter_by_the_release_alone)
 STEPS = Claim(_Patched(test_critics.as_many_steps_are_taken_as_were_charged))
 ONE_RELEASE = Claim(test_gs_wgan.all_images_of_a_step_are_one_release, AR)
 SUBSETS = Claim(test_gs_wgan.sampled_critics_are_charged_as_subsets, AR)
-UNITS = Claim(test_gs_wgan.a_unit_is_in_one_subset_as_a_whole, "rows")
+UNITS = Claim(test_critic_models.a_unit_is_in_one_subset_as_a_whole, "GS-WGAN", "rows")
 ARRAYS, SAMPLED, REPLACED, FRAME, OF_UNITS = test_gs_wgan.FITTED
 LEDGER = {name: Claim(ledger_is_what_ran, name) for name in test_gs_wgan.FITTED}
 KEPT = [Claim(nothing_private_is_kept, ARRAYS)]
