@@ -61,7 +61,8 @@ class BoundedUnit:
         whole = isinstance(self.max_rows, Integral) and not isinstance(self.max_rows, bool)
         if not whole or not 1 <= self.max_rows <= MOST_ROWS_PER_UNIT:
             raise ValueError(
-                f"the most rows of a unit must be a whole number from 1 to {MOST_ROWS_PER_UNIT}; got {self.max_rows!r}"
+                f"max_rows, the largest number of used rows of a unit, must be a whole number from 1 to "
+                f"{MOST_ROWS_PER_UNIT}; got {self.max_rows!r}"
             )
         if self.weighting not in WEIGHTINGS:
             raise ValueError(f"the weighting must be one of {', '.join(WEIGHTINGS)}; got {self.weighting!r}")
@@ -166,7 +167,9 @@ class BoundedSum:
                 raise ValueError("this sum is one of units: its noise follows the relation between units")
             return added if relation == "add_or_remove_one" else replaced
         if not self.additive:
-            raise ValueError(f"a record changes this sum as the others let it: it has no bound for {unit}")
+            raise ValueError(
+                f"the contribution of a record to this sum depends on other records: the sum has no bound for {unit}"
+            )
         if self.unit != "record":
             raise ValueError(f"a sum of one contribution per {self.unit} has no bound for {unit}")
         if self.weighted != (unit.weighting == "units"):

@@ -84,11 +84,11 @@ def test_the_plan_of_a_file_follows_from_its_columns_alone():
         (["audit", "DPPCA", "--noise-scale", "0.5"], "noise_scale"),
         (["audit", "DPNet", "--set", "lr=1"], "DPNet has no parameter lr here"),
         (["audit", "DPNet", "--canaries", "5"], "canaries"),
-        (["audit", "DPNet", "--runs", "50", "--method", "counts"], "--runs, --method would do nothing here"),
-        (["audit", "DPNet", "--fits", "40", "--learned"], "--learned would do nothing here"),
-        (["audit", "DPNet", "--plan"], "--plan would do nothing here"),
-        (["audit", "DPPCA", "--canaries", "50"], "--canaries would do nothing here"),
-        (["audit", "DPPCA", "--plan", "--noise-scale", "0.5"], "--noise-scale would do nothing here"),
+        (["audit", "DPNet", "--runs", "50", "--method", "counts"], "--runs, --method has no effect here"),
+        (["audit", "DPNet", "--fits", "40", "--learned"], "--learned has no effect here"),
+        (["audit", "DPNet", "--plan"], "--plan has no effect here"),
+        (["audit", "DPPCA", "--canaries", "50"], "--canaries has no effect here"),
+        (["audit", "DPPCA", "--plan", "--noise-scale", "0.5"], "--noise-scale has no effect here"),
     ],
 )
 def test_bad_input_is_one_line_on_stderr(arguments, message, capsys):

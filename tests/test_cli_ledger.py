@@ -39,7 +39,7 @@ def test_verify_checks_a_ledger_with_or_without_a_card(capsys, tmp_path):
     assert "entry 1 was changed" in refused(capsys, "verify", "--ledger", str(path))
     assert "give CARD.json" in refused(capsys, "verify")
     assert "--head is of a ledger" in refused(capsys, "verify", str(card), "--head", head)
-    assert "is not there" in refused(capsys, "verify", "--ledger", str(tmp_path / "nowhere.db"))
+    assert "does not exist" in refused(capsys, "verify", "--ledger", str(tmp_path / "nowhere.db"))
 
 
 def verify_succeeds_only_if_card_and_ledger_are_both_private(which):

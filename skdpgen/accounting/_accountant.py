@@ -378,7 +378,8 @@ class PrivacyAccountant:
         elif not past:
             if extra >= self.delta:
                 raise ValueError(
-                    f"thresholds would spend {extra:.3g}, more than the accountant's delta {self.delta:.3g}"
+                    f"thresholds would spend {extra:.3g}, more than the accountant's delta {self.delta:.3g}: lower "
+                    "extra_delta_share, or give the accountant a larger delta"
                 )
             plan = calibrate(phases, self.epsilon, self.delta, **terms)
             return plan if delta == self.delta else self._alone(plan, delta)
@@ -386,8 +387,8 @@ class PrivacyAccountant:
             rdp = self._filter.rdp_left(past)
             if not rdp > 0:
                 raise BudgetExceededError(
-                    f"nothing is left of this budget (epsilon = {self.epsilon:g}, delta = {self.delta:.3g}); "
-                    "nothing was charged"
+                    f"nothing is left of this budget (epsilon = {self.epsilon:g}, delta = {self.delta:.3g}): no "
+                    "further fit of these rows can be charged; nothing was charged"
                 )
         mu = scale_for_rdp(phases, rdp * (1 - 1e-9), self.alpha, self.neighboring)
         return self._alone(make_plan(phases, mu, epsilon=self.epsilon, delta=delta, **terms), delta)

@@ -183,7 +183,9 @@ def _largest_scale(cost: Callable[[float, str], float], target: float, start: fl
 
     def coarse(t):
         if abs(t) > _FARTHEST:
-            raise ValueError(f"no amount of noise brings the cost to epsilon = {target:g} at this delta")
+            raise ValueError(
+                f"no amount of noise brings the cost to epsilon = {target:g} at this delta: raise epsilon or delta"
+            )
         if t not in logs:
             logs[t] = math.log(max(cost(math.exp(t), COARSE), 1e-300) / target)
         return logs[t]
@@ -319,7 +321,7 @@ def scale_for_rdp(phases: tuple[Phase, ...], rdp: float, alpha: float, neighbori
     start = 0.5 * math.log(2 * rdp / alpha / math.fsum(phase.share for phase in phases))
     found = scale_of_rdp(gap, start, tolerance=1e-10)
     if found is None:
-        raise ValueError("no amount of noise brings these phases to what is allowed")
+        raise ValueError("no amount of noise brings these phases within the budget: raise epsilon or delta")
     return found
 
 

@@ -532,7 +532,10 @@ class FileLedger:
         if head is not None:
             length, _, noted = head.partition(":")
             if length not in map(str, range(len(hashes))) or hashes[int(length)] != noted:
-                raise LedgerError(f"the ledger {self.path} never had the head {head}: its past was changed")
+                raise LedgerError(
+                    f"the ledger {self.path} never had the head {head}: earlier entries were changed, or the head is "
+                    "that of another ledger"
+                )
         if not hashes:
             return {"head": None, "unchained": len(records)}
         return {"head": f"{len(records)}:{hashes[-1]}", "unchained": unchained}
@@ -547,7 +550,10 @@ class FileLedger:
         deadline = time.monotonic() + _SECONDS
         while True:
             if not os.path.exists(self.path):
-                raise LedgerError(f"the ledger {self.path} is not there; an empty one is not created in its place")
+                raise LedgerError(
+                    f"the ledger {self.path} does not exist, and no empty ledger is created in its place: restore the "
+                    "file, or name another one"
+                )
             if os.path.getsize(self.path) > _MOST_BYTES:
                 raise self._too_large(f"{_MOST_BYTES // 2**20} MiB")
             try:
@@ -650,7 +656,7 @@ class FileLedger:
     def _head(self, connection) -> tuple[int, str]:
         heads = list(connection.execute("SELECT length, hash FROM head"))
         if len(heads) != 1:
-            raise self._damaged("its head is not there")
+            raise self._damaged("its head is missing")
         return heads[0]
 
     def _rows(self, connection, found, seen: _Seen | None) -> list[tuple[str, str]]:
@@ -675,16 +681,16 @@ class FileLedger:
             then = rows[seen.length - 1][1] if seen.length else first_link(found)
             if then != seen.hash:
                 raise LedgerError(
-                    f"the ledger {self.path} has another past than the one that this accountant has seen: it was "
-                    "exchanged or changed; nothing was charged"
+                    f"the ledger {self.path} has other entries than those that this accountant has seen: the file was "
+                    "exchanged or changed; restore the file; nothing was charged"
                 )
         return rows
 
     def _check_length(self, length: int, seen: _Seen | None):
         if seen is not None and length < seen.length:
             raise LedgerError(
-                f"the ledger {self.path} was put back to an earlier state: it has {length} records, and this "
-                f"accountant has seen {seen.length}; nothing was charged"
+                f"the ledger {self.path} was restored to an earlier state: it has {length} records, and this "
+                f"accountant has seen {seen.length}; use the latest file; nothing was charged"
             )
 
     def _records(self, connection, found, seen: _Seen | None) -> list[Record]:

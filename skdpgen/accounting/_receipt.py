@@ -221,8 +221,8 @@ def resume(plan, path, ledger, rule: PrivacyFilter):
             )
         if header.steps > taken:
             raise LedgerError(
-                f"{path} holds {header.steps} steps, and the ledger {ledger.path} knows of {taken}: the ledger was put "
-                "back to an earlier state"
+                f"{path} contains {header.steps} steps, and the ledger {ledger.path} knows of {taken}: the ledger was "
+                "restored to an earlier state; use the latest ledger file"
             )
         if taken >= steps:
             raise RuntimeError(

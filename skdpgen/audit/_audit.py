@@ -317,7 +317,10 @@ def _check_releases(method, fitted, gaussian, directions):
     if method != "distribution_free" and not gaussian:
         raise ValueError(f"method={method!r} is for Gaussian releases alone: this fit has sampled steps")
     if method == "scale" and directions is None:
-        raise ValueError('method="scale" needs releases that can be seen: by this package\'s mechanisms')
+        raise ValueError(
+            'method="scale" needs releases that can be observed, of this package\'s mechanisms: use '
+            'method="distribution_free"'
+        )
     if method == "shift" and (count := _n_releases(fitted)) != 1:
         raise ValueError(
             f'method="shift" is for a single Gaussian release; this fit makes {count}, and what is made of several has '

@@ -10,14 +10,14 @@ __all__ = ["COMMANDS", "add_commands"]
 COMMANDS = {
     "synthesize": "fit a private model to a table and write synthetic rows",
     "sample": "draw rows from a released model",
-    "demo": "synthesize real data that ship with scikit-learn; no file needed",
+    "demo": "fit models to real data that ship with scikit-learn, and write synthetic rows; needs no file",
     "schema": "write a schema to edit, from the columns of a table",
     "budget": "show the noise and the cost of each phase of a fit in advance; nothing is charged",
     "verify": "recompute the epsilon of a privacy card or of a ledger from its events alone; exit code 1 if the fit is "
     "not private",
-    "card": "say in plain sentences what a privacy card says; --html writes a page for privacy officers",
-    "ledger": "show what a ledger has spent, fit by fit, and what is left",
-    "audit": "test the claim of a model: a lower bound of its epsilon, measured by many fits of dummy rows",
+    "card": "print the content of a privacy card in plain sentences; --html writes a page for privacy officers",
+    "ledger": "show the spent epsilon of a ledger, fit by fit, and the remaining budget",
+    "audit": "test the claimed epsilon of a model: measure a lower bound by many fits of dummy rows",
     "report": "compare synthetic with real rows on one HTML page, which must not be published",
     "bench": "run a benchmark and print one JSON line for each result (needs a checkout of the repository)",
 }

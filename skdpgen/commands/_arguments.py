@@ -34,7 +34,7 @@ def add_reading(parser):
         metavar="TEXT",
         action="append",
         default=[],
-        help="text that means a missing value; repeatable; synthetic rows are written with the first",
+        help="text of a missing value; repeatable; synthetic rows are written with the first TEXT",
     )
     parser.add_argument(
         "--separator", metavar="C", help="separator of the fields of a CSV file: a character, or tab (default: comma)"
@@ -52,7 +52,7 @@ def add_reading(parser):
     parser.add_argument(
         "--header",
         action="store_true",
-        help="the first line holds column names, even if they look like numbers or dates",
+        help="the first line contains column names, even if they look like numbers or dates",
     )
 
 
@@ -110,28 +110,29 @@ def add_unit(parser, several=False):
     parser.add_argument(
         "--unit",
         metavar="COLUMN",
-        help="who is protected: all rows of one value of this column, such as a patient number; it is neither modelled "
-        "nor written (default: one row)",
+        help="column of identifiers, such as a patient number: the guarantee protects all rows with one identifier "
+        "together; the column is neither modelled nor written (default: the guarantee protects one row)",
     )
     counts = "; several, separated by commas, are compared" if several else ""
     parser.add_argument(
         "--max-rows-per-unit",
         metavar="K",
-        help=f"with --unit: rows of a unit that are used, at most; public{counts} (default: learned, from the budget)",
+        help=f"with --unit: largest number of rows of a unit that are used; public{counts} (default: learned, from the "
+        "budget)",
     )
     parser.add_argument(
         "--unit-weighting",
         choices=WEIGHTINGS,
         default=WEIGHTINGS[0],
         metavar="W",
-        help="with --unit: rows (every row used counts 1) or units (every unit counts 1) (default: rows)",
+        help="with --unit: weighting, rows (every used row counts 1) or units (every unit counts 1) (default: rows)",
     )
     parser.add_argument(
         "--missing-unit",
         choices=MISSING_UNITS,
         default=MISSING_UNITS[0],
         metavar="M",
-        help="with --unit: refuse rows without a value in its column, or own: each of them is a separate unit "
+        help="with --unit: rows without an identifier, refuse (an error) or own (each such row is a separate unit) "
         "(default: refuse)",
     )
 
@@ -177,8 +178,8 @@ def add_settings(parser):
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="parameter of the model, such as n_components=20: a Python literal, or text; of an object that is one, "
-        "such as DPSGD or LatentMixture, by training__steps=200 or prior__n_iter=10; repeatable",
+        help="parameter of the model and its value, a Python literal or text, such as n_components=20; parameters of "
+        "an object, such as DPSGD or LatentMixture, are set by training__steps=200 or prior__n_iter=10; repeatable",
     )
 
 

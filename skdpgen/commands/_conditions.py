@@ -20,7 +20,7 @@ def add_conditions(parser):
         metavar="CLASS=SHARE",
         action="append",
         default=[],
-        help="share of a class, given for all of them; or balanced, for equal shares; repeatable",
+        help="share of a class, repeated for every class; or balanced, for equal shares",
     )
 
 

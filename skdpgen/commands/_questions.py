@@ -273,7 +273,7 @@ class _Question:
             return self._of_file()
         if len(answer) == 1 and answer.isalpha():
             one = f"; for the one category {answer!r} type {answer}," if self._categorical else ""
-            raise ValueError(f"no answer {answer!r} here; there are: {' | '.join(self._options())}{one}")
+            raise ValueError(f"{answer!r} is not an answer here; answers are: {' | '.join(self._options())}{one}")
         self.column = self._with_categories(answer) if self._categorical else self._with_bounds(answer)
         return ""
 

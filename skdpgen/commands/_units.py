@@ -13,14 +13,14 @@ def add_synthetic_units(parser):
         "--units",
         type=int,
         metavar="N",
-        help="write the rows of N synthetic units: each has a number, in the column of identifiers, and as many rows "
-        "as units have by the released distribution",
+        help="write the rows of N synthetic units; the column of identifiers contains the number of the unit, and the "
+        "numbers of rows follow the released distribution",
     )
     parser.add_argument(
         "--units-output",
         metavar="UNITS.csv",
-        help="CSV or Parquet file of synthetic units: one row each, with its number and its --unit-columns, which "
-        "OUT.csv then lacks (default number of units: the released one)",
+        help="CSV or Parquet file of synthetic units: one row for each unit, with its number and its --unit-columns; "
+        "OUT.csv then lacks the --unit-columns (default number of units: the released one)",
     )
 
 

@@ -28,9 +28,9 @@ def add(command):
         "model",
         metavar="MODEL",
         nargs="+",
-        help="estimators of this package, such as DPPCA; or all; or DPNet, which is one training by DP-SGD "
-        "among many canaries, with --fits that many short trainings with one canary (--set steps=, sampling_rate=; "
-        "n_groups= for term-wise DP-SGD)",
+        help="estimators of this package, such as DPPCA; or all; or DPNet: one training by DP-SGD among many canaries, "
+        "or with --fits N, N short trainings with one canary (settings: --set steps=, sampling_rate=, and n_groups= "
+        "for term-wise DP-SGD)",
     )
     _add_comparison(command)
     _add_rows(command)
@@ -47,7 +47,7 @@ def add(command):
     add_settings(command)
     add_quiet(command)
     command.add_argument(
-        "--plan", action="store_true", help="fit twice, and print the cost of the audit and what it could show"
+        "--plan", action="store_true", help="fit twice, and print the cost of the audit and the claims it can test"
     )
     command.add_argument("--json", action="store_true", help="print one JSON line for each model")
 
@@ -94,8 +94,7 @@ def _add_rows(command):
     command.add_argument(
         "--learned",
         action="store_true",
-        help="declare nothing: bounds and norms are learned, and for models of tables the categories of one more "
-        "column",
+        help="declare nothing: fits learn bounds and norms, and models of tables the categories of one more column",
     )
 
     command.add_argument(
@@ -154,7 +153,7 @@ def _refuse_unused(arguments, one_training):
     else:
         unused, reason = ("canaries",), "canaries are for DPNet"
     if named := [f"--{name.replace('_', '-')}" for name in unused if given[name] not in (None, False)]:
-        raise ValueError(f"{', '.join(named)} would do nothing here; {reason}")
+        raise ValueError(f"{', '.join(named)} has no effect here; {reason}")
 
 
 def _audit_model(name, settings, arguments):

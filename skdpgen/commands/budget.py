@@ -47,7 +47,7 @@ def add(command):
     command.add_argument(
         "--schema",
         metavar="S.json",
-        help="public facts about the columns; a fact that it does not declare is learned and charged",
+        help="file of public facts about the columns; facts that it does not declare are learned and charged",
     )
     command.add_argument(
         "--rows",

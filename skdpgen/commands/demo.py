@@ -10,7 +10,7 @@ from ._arguments import add_budget, add_quiet
 
 __all__ = ["add", "run"]
 
-# Default epsilon of each data set: a few hundred rows at epsilon 1 leave little but noise.
+# Default epsilon of each data set: with a few hundred rows at epsilon 1, noise hides most of the signal.
 _EPSILON = {"digits": 3.0, "breast_cancer": 3.0, "adult": 1.0}
 _HELD_OUT = 0.2
 _ADVICE = """
@@ -21,7 +21,7 @@ twice the epsilon.
   skdpgen demo --dataset adult                 # 45,222 rows of a census: good at epsilon 1
                                                # (fetched, or read from the folder named by SKDPGEN_DATA)
   skdpgen verify {card}
-The pictures and the scores are computed from real rows without protection. These data are public. Of your own data,
+The pictures and the scores are computed from real rows without protection. These data are public. For private data,
 publish the synthetic rows, the model and the card, and nothing else."""
 
 

@@ -30,7 +30,8 @@ def add(command):
     command.add_argument(
         "--target",
         metavar="COLUMN",
-        help="class label: a column of whole numbers is then categorical, as a fit without a schema takes it",
+        help="column of the class label: if it contains whole numbers, it is then categorical, as in a fit without a "
+        "schema",
     )
     for option, what in (
         ("--id", "keys of rows or persons: their values are never read, and a sample has fresh keys"),
@@ -43,8 +44,8 @@ def add(command):
     command.add_argument(
         "--no-questions",
         action="store_true",
-        help="ask nothing: what no option settles stays open. Without it, on a terminal (stdin and stderr), there is a "
-        "question on each open column",
+        help="ask nothing: facts that no option declares stay open (default: on a terminal, for stdin and stderr, the "
+        "command asks about each open column)",
     )
     command.add_argument(
         "--output", metavar="S.json", help=f"schema to write (default: stdout; after questions, {_OUTPUT})"

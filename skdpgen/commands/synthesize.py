@@ -56,14 +56,15 @@ def add(command):
         "--budget",
         type=float,
         metavar="E",
-        help="epsilon of a new ledger (default: the epsilon of this fit); with an existing one it must be that of the "
-        "ledger",
+        help="epsilon of a new ledger (default: the epsilon of this fit); for an existing ledger it must equal the "
+        "epsilon of that ledger",
     )
     command.add_argument(
         "--checkpoint",
         metavar="C.safetensors",
-        help="with --ledger, of a model that trains a network (--set decoder=net): file from which the same command "
-        "goes on if it is killed; nothing is then charged again. When the fit is complete, it is the released model",
+        help="with --ledger, for a model that trains a network (--set decoder=net): file of an incomplete fit. If the "
+        "command is killed, the same command resumes the fit from this file without another charge. When the fit is "
+        "complete, the file is the released model",
     )
     command.add_argument(
         "--target",
@@ -84,22 +85,24 @@ def add(command):
         metavar="A,B",
         action="append",
         default=[],
-        help="with --unit: columns in which the rows of a unit are alike, such as a ward, separated by commas; "
-        "repeatable; public. The rows of synthetic units are as alike (--units)",
+        help="with --unit: columns in which the rows of a unit are similar, such as a ward, separated by commas; "
+        "repeatable; public. The rows of synthetic units have the same similarity (--units)",
     )
     command.add_argument(
-        "--schema", metavar="S.json", help="public facts; a fact that it does not declare is learned and charged"
+        "--schema",
+        metavar="S.json",
+        help="file of public facts about the columns; facts that it does not declare are learned and charged",
     )
     command.add_argument(
         "--kinds-from-values",
         action="store_true",
-        help="declare that the kinds of columns (numbers, dates, text) inferred from the values of a CSV file are "
-        "public; without it, the schema declares them, or you are asked",
+        help="infer the kinds of columns (numbers, dates, text) from the values of a CSV file, and declare these kinds "
+        "public (default: the schema declares the kinds; on a terminal the command asks about other columns)",
     )
     command.add_argument(
         "--only-schema-columns",
         action="store_true",
-        help="leave out the columns that the schema does not list; without it, they are learned and charged",
+        help="leave out columns that the schema does not list (default: these columns are learned and charged)",
     )
     add_dropping(command)
     command.add_argument(
@@ -107,8 +110,9 @@ def add(command):
         metavar="TEXT",
         action="append",
         default=[],
-        help="what every row satisfies, beside the constraints of the schema, such as 'admitted <= discharged', 'total "
-        "== a + b', 'combinations(state, city)' or \"if dead == 'yes': left is None\"; public; repeatable",
+        help="condition that every row satisfies, in addition to the constraints of the schema, such as 'admitted <= "
+        "discharged', 'total == a + b', 'combinations(state, city)' or \"if dead == 'yes': left is None\"; public; "
+        "repeatable",
     )
     add_settings(command)
     add_reading(command)

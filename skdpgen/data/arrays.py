@@ -191,9 +191,13 @@ class ArrayRows:
         if y is not None:
             numeric = is_numeric_target(y, target_type)
             if numeric and classes is not None:
-                raise InvalidInputError("classes= needs a categorical y")
+                raise InvalidInputError(
+                    "classes= needs a categorical y: give y as integers or text, or leave classes= out"
+                )
             if numeric and self.image_shape is not None:
-                raise InvalidInputError("images take classes as y, not numbers")
+                raise InvalidInputError(
+                    "with image_shape=, y must be classes: give y as integers or text, or leave y out"
+                )
             self.y, self.labels = check_labels(y, len(X), numeric=numeric, classes=classes)
             if numeric:
                 X = np.column_stack([X, self.y])
@@ -348,7 +352,10 @@ def check_image_shape(image_shape, n_features):
         return None
     shape = as_sizes(image_shape, "image_shape")
     if len(shape) not in (2, 3) or math.prod(shape) != n_features:
-        raise InvalidInputError(f"image_shape={image_shape!r} does not fit rows of {n_features} values")
+        raise InvalidInputError(
+            f"image_shape={image_shape!r} does not fit rows of {n_features} values: give two or three sizes with this "
+            "product"
+        )
     return shape
 
 

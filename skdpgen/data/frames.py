@@ -251,7 +251,9 @@ class FrameRows:
     @staticmethod
     def _declare(schema, target, numeric, classes):
         if numeric:
-            raise InvalidInputError("classes= needs a categorical target")
+            raise InvalidInputError(
+                'classes= needs a categorical target: leave classes= out, or give target_type="categorical"'
+            )
         if schema[target].complete:
             raise InvalidInputError("classes= and the schema both declare categories of the target: give one of them")
         return schema.replace(replace(schema[target], categories=tuple(classes)))

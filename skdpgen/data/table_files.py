@@ -414,7 +414,7 @@ def check_output(path, *, table=False):
         raise InvalidInputError(f"{path}: rows are written as CSV or Parquet; got the suffix {path.suffix!r}")
     folder = path.resolve().parent
     if not folder.is_dir():
-        raise InvalidInputError(f"{path}: the folder {folder} is not there")
+        raise InvalidInputError(f"{path}: the folder {folder} does not exist: create it, or name another file")
     if path.is_dir():
         raise InvalidInputError(f"{path}: is a folder; give the name of a file")
     if is_parquet(path) and find_spec("pyarrow") is None:

@@ -101,7 +101,7 @@ def read_vectors(estimator, X, y, groups=None, *, images=False):
         X, y, bounds=estimator.bounds, l2_bound=box, image_shape=shape if images else None, ids=ids, **shared
     )
     if shape is not None and rows.numeric_target:
-        raise InvalidInputError("images take classes as y, not numbers")
+        raise InvalidInputError("with image_shape=, y must be classes: give y as integers or text, or leave y out")
     return rows
 
 

@@ -139,7 +139,7 @@ class PoissonLoader:
         self._n_sampled = lengths.pop()
         self._rows = None
         if (units is None) != (plan.unit is None):
-            raise ValueError("the unit of each row is given where the plan has a unit, and only there")
+            raise ValueError("units= must be given if the plan has a unit, and only then")
         if units is not None:
             units = np.asarray(units)
             if units.shape != (self._n_sampled,) or units.dtype.kind not in "iu":

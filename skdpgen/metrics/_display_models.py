@@ -70,7 +70,7 @@ class ImageGridDisplay(SamplesDisplay):
             raise ValueError("give labels with both samples, or with neither")
         X, Z = (_images(np.asarray(rows), image_shape) for rows in (X, Z))
         if X.shape[1:] != Z.shape[1:]:
-            raise ValueError(f"images of shapes {X.shape[1:]} and {Z.shape[1:]}")
+            raise ValueError(f"real and synthetic images must have one shape; got {X.shape[1:]} and {Z.shape[1:]}")
         groups = [None] * n_rows if y is None else list(np.unique(np.asarray(y)))[:n_rows]
         value_range = (float(X.min()), float(X.max())) if bounds is None else tuple(map(float, bounds))
         return cls(_sheet(X, y, groups, n_across), _sheet(Z, z, groups, n_across), value_range).plot(ax=ax)
@@ -171,7 +171,9 @@ class LatentSpaceDisplay:
         ax = one_axes(self, ax)
         first, second = self.dimensions
         if max(first, second) >= self.mixture.means.shape[1]:
-            raise ValueError(f"dimensions {self.dimensions} of {self.mixture.means.shape[1]} latents")
+            raise ValueError(
+                f"dimensions={self.dimensions} must be below the number of latents, {self.mixture.means.shape[1]}"
+            )
         if self.latent is not None:
             for k, (name, rows) in enumerate(_groups(self.latent, self.labels)):
                 style = REAL if name is None else {"color": f"C{k % 10}", "alpha": 0.4}
@@ -366,7 +368,9 @@ class TSTRCurveDisplay:
         X_test, y_test = _split(test, target)
         y_test = np.asarray(y_test) == positive
         if y_test.all() or not y_test.any():
-            raise ValueError("the test rows need both classes")
+            raise ValueError(
+                "the test rows must contain both classes of the target: give more test rows, or another positive="
+            )
         curves = {}
         for name, rows in (("real rows", real), ("synthetic rows", synthetic)):
             X, y = _split(rows, target)
@@ -444,7 +448,7 @@ class UtilityCurveDisplay:
         """
         frame = pd.DataFrame(results)
         if absent := [name for name in (score, epsilon, model) if name is not None and name not in frame]:
-            raise ValueError(f"the results have no {absent}")
+            raise ValueError(f"the results lack the columns {absent}: name other ones by score=, epsilon= and model=")
         names = "" if model is None else frame[model].astype(str)
         table = {"model": names, "epsilon": frame[epsilon].astype(float), "score": frame[score].astype(float)}
         return cls(pd.DataFrame(table), ylabel=score).plot(ax=ax)

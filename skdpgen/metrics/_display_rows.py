@@ -215,7 +215,7 @@ class MarginalsDisplay(SamplesDisplay):
         names = list(real.columns)
         chosen = names[:max_columns] if columns is None else list(columns)
         if absent := [name for name in chosen if name not in names]:
-            raise ValueError(f"not columns: {absent}")
+            raise ValueError(f"columns= contains names that are not columns: {absent}")
         marginals = [
             count_marginal(
                 real[name], synthetic[name], declared_column(name, names.index(name), schema, bounds), n_bins

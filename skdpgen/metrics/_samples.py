@@ -81,9 +81,12 @@ def paired_frames(real, synthetic):
     synthetic = as_frame(synthetic, like=None if isinstance(synthetic, pd.DataFrame) else real)
     if list(real.columns) != list(synthetic.columns):
         different = set(map(str, real.columns)) ^ set(map(str, synthetic.columns))
-        raise ValueError(f"the frames' columns differ (or their order): {sorted(different) or 'order'}")
+        raise ValueError(
+            "real and synthetic rows must have the same columns in one order; "
+            + (f"only in one of them: {sorted(different)}" if different else "their order differs")
+        )
     if not len(real) or not len(synthetic):
-        raise ValueError("the frames need at least one row each")
+        raise ValueError("real and synthetic rows need at least one row each")
     return real, synthetic
 
 

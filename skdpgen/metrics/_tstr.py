@@ -112,7 +112,9 @@ def tstr_report(synthetic, real, *, target=None, positive=None, classifiers=None
         tests = {name: (X, (np.asarray(y) == positive).astype(np.int64)) for name, (X, y) in tests.items()}
         classifiers = protocol_classifiers() if classifiers is None else classifiers
         if any(y.min() == y.max() for _, y in tests.values()):
-            raise ValueError("the test rows need both classes")
+            raise ValueError(
+                "the test rows must contain both classes of the target: give more test rows, or another positive="
+            )
     else:
         classifiers = _default_estimator(y_train) if classifiers is None else classifiers
         y_train = np.asarray(y_train)
@@ -341,7 +343,7 @@ def _split(rows, target):
         raise ValueError("target= must name the column to predict, or the rows must be pairs (X, y)")
     frame = as_frame(rows)
     if target not in frame.columns:
-        raise ValueError(f"the target {target!r} is not a column")
+        raise ValueError(f"target= {target!r} is not a column of the rows")
     return frame.drop(columns=target), frame[target]
 
 
@@ -349,7 +351,7 @@ def _with_numbers(X, y):
     """Rows whose target is a finite number, and that number."""
     y = to_numbers(pd.Series(y, name=getattr(y, "name", "y")), finite=True)
     if len(X) != len(y):
-        raise ValueError(f"X has {len(X)} rows, y {len(y)}")
+        raise ValueError(f"X and y must have one number of rows; got {len(X)} and {len(y)}")
     known = np.isfinite(y)
     return X[known], y[known]
 
@@ -369,7 +371,7 @@ def _by_name(classifiers):
         names = [f"{name}_{k}" if names.count(name) > 1 else name for k, name in enumerate(names, 1)]
         classifiers = dict(zip(names, listed))
     if not classifiers:
-        raise ValueError("classifiers holds no estimator")
+        raise ValueError("classifiers= contains no estimator: give one, a list of them, or a dict of names")
     for classifier in classifiers.values():
         if isinstance(classifier, type) or not hasattr(classifier, "fit"):
             raise TypeError(f"classifiers must be estimators, one, several or by name; got {classifier!r}")

@@ -225,7 +225,7 @@ def frechet_distance(real, synthetic, *, extractor=None, schema=None):
     """
     real, synthetic = _features(real, synthetic, extractor, schema)
     if min(len(real), len(synthetic)) < 2:
-        raise ValueError("covariances need at least two rows of each")
+        raise ValueError("covariances need at least two rows of each sample")
     (mean, root), (mean_2, root_2) = map(_moments, (real, synthetic))
     # tr (C1 C2)^(1/2) is the sum of the singular values of R1^T R2, where C = R R^T: no root of a product is taken
     cross = np.linalg.svd(root.T @ root_2, compute_uv=False).sum()
@@ -245,9 +245,11 @@ def _features(real, synthetic, extractor, schema):
         else:
             parts = [frame.to_numpy(dtype=np.float64) for frame in frames]
     if parts[0].shape[1] != parts[1].shape[1]:
-        raise ValueError(f"features differ in number: {parts[0].shape[1]} and {parts[1].shape[1]}")
+        raise ValueError(
+            f"both samples must have one number of features; got {parts[0].shape[1]} and {parts[1].shape[1]}"
+        )
     if not all(np.isfinite(part).all() for part in parts):
-        raise ValueError("features must be finite numbers")
+        raise ValueError("features must be finite numbers: drop or impute missing values in both samples")
     return parts
 
 

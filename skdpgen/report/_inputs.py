@@ -33,7 +33,8 @@ def align(real, synthetic):
     extra = [str(name) for name in synthetic.columns if name not in real.columns]
     if missing or extra:
         raise InvalidInputError(
-            f"the tables have other columns: only in the real one {missing}, only in the synthetic one {extra}"
+            f"the tables have different columns: only in the real one {missing}, only in the synthetic one {extra}; "
+            "leave out columns by --drop"
         )
     if not len(real) or not len(synthetic):
         raise InvalidInputError("both tables need at least one row")

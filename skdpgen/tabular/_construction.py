@@ -207,7 +207,10 @@ class Construction:
         if on_invalid == "raise":
             for step in self.steps:
                 if step.violated(outer, self.table).any():
-                    raise SchemaError(f'rows violate the constraint {step.text!r}, and on_invalid="raise" refuses them')
+                    raise SchemaError(
+                        f'rows violate the constraint {step.text!r}, and on_invalid="raise" refuses them: correct the '
+                        'rows, or clip them by on_invalid="clip"'
+                    )
         for step in self.steps:
             if isinstance(step, Overwritten):
                 step.overwrite(outer, self.table)

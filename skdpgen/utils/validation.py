@@ -210,7 +210,7 @@ def validate_rows(estimator, X, **options):
         if X.dtype.kind == "O":  # frames of categories or periods come back as objects: they must fail here
             X = X.astype(np.float64)
             if not np.isfinite(X).all():
-                raise InvalidInputError("X holds text or objects for numbers that are not finite")
+                raise InvalidInputError("X holds text or objects that stand for NaN or infinity: give finite numbers")
     except (ValueError, OverflowError) as error:  # a TypeError names types alone
         text = str(error)
         # messages of a conversion hold the value, or have it as an attribute

@@ -76,7 +76,7 @@ def test_other_parameters_are_refused_by_name(path, other):
 
 
 def test_opening_needs_a_ledger_that_is_there(path):
-    with pytest.raises(LedgerError, match="is not there"):
+    with pytest.raises(LedgerError, match="does not exist"):
         PrivacyAccountant(ledger=path)
     assert not path.exists()
     with pytest.raises(LedgerError, match="cannot create"):
@@ -137,9 +137,9 @@ def test_a_ledger_deleted_or_made_again_is_not_taken_for_the_old_one(path):
     data = pickle.dumps(accountant)
     path.unlink()
     for holder in (accountant, pickle.loads(data)):
-        with pytest.raises(LedgerError, match="is not there"):
+        with pytest.raises(LedgerError, match="does not exist"):
             holder.charge(EVENT, "b")
-        assert "is not there" in holder._repr_html_()
+        assert "does not exist" in holder._repr_html_()
         assert repr(holder) == "PrivacyAccountant(1, 1e-05)"
     PrivacyAccountant(1.0, ledger=path)
     for holder in (accountant, pickle.loads(data)):

@@ -289,7 +289,7 @@ def test_a_plan_tells_the_cost_and_what_can_be_said():
         (DPPCA(**PUBLIC), {"confidence": 1.0}, "confidence"),
         (DPPCA(**PUBLIC), {"method": "guess"}, "method"),
         (DPPCA(accountant=PrivacyAccountant(10.0)), {}, "accountant=None"),
-        (_Foreign(**PUBLIC), {"method": "scale"}, "releases that can be seen"),
+        (_Foreign(**PUBLIC), {"method": "scale"}, "releases that can be observed"),
     ],
 )
 def test_an_audit_that_cannot_answer_says_so(estimator, options, message):

@@ -88,7 +88,7 @@ def test_marginals_follow_a_schema_and_a_choice_of_columns(ax):
     display = MarginalsDisplay.from_samples(frame, frame, schema=schema, columns=["digit"], ax=ax)
     assert display.marginals[0].labels == ("2", "1", "0")
     assert len(display.marginals) == 1
-    with pytest.raises(ValueError, match="not columns"):
+    with pytest.raises(ValueError, match="are not columns"):
         MarginalsDisplay.from_samples(frame, frame, columns=["nothing"])
 
 

@@ -313,7 +313,7 @@ def test_another_plan_ledger_or_accountant_does_not_resume(place):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"steps": 90}, "put back to an earlier state"),
+        ({"steps": 90}, "restored to an earlier state"),
         ({"record": 99}, "does not fit the ledger"),
         ({"record": 2}, "does not fit the ledger"),  # a block of steps
         ({"record": "1"}, "other types"),
