@@ -131,7 +131,7 @@ def test_a_changed_ledger_is_not_shown(capsys, tmp_path):
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE records SET record = replace(record, 'one', 'ten')")
     assert "entry 1 was changed" in refused(capsys, "ledger", str(path))
-    assert "is not there" in refused(capsys, "ledger", str(tmp_path / "nowhere.db"))
+    assert "does not exist" in refused(capsys, "ledger", str(tmp_path / "nowhere.db"))
 
 
 def test_a_file_of_the_earlier_format_is_charged_on_without_days(tmp_path):

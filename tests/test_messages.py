@@ -87,7 +87,7 @@ def test_conditions_of_arrays(of_array, given, said):
 
 
 def test_constraints_that_rows_keep_breaking_are_named(model):
-    with pytest.raises(ValueError, match=r"still break a constraint \('age > 79 and age < 80'\)"):
+    with pytest.raises(ValueError, match=r"still violate a constraint \('age > 79 and age < 80'\)"):
         model.set_params(constraints=["age > 79 and age < 80"]).sample(3)
     model.set_params(constraints=None)
 

@@ -30,4 +30,4 @@ def run(arguments):
         print(card_text(card), end="")
         return
     write_atomically(arguments.html, card_page(card), mode=0o644)
-    print(f"page written to {arguments.html}: it holds what the card says, and may be published with it")
+    print(f"page written to {arguments.html}: it has the content of the card, and may be published with it")

@@ -44,7 +44,7 @@ def add(command):
         "--model",
         choices=sorted(_MODELS),
         default="p3gm",
-        help="p3gm (default), or moment: from one-way and two-way tables alone; it reads Parquet a part at a time",
+        help="model: p3gm (default), or moment, which makes the same releases and reads a Parquet file in parts",
     )
     add_budget(command, ledger=True)
     command.add_argument(

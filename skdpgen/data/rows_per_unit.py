@@ -80,8 +80,8 @@ def release_max_rows(rows, noise_multiplier, rng, relation):
     kept = np.where(released > _SURE * sd, released, 0.0)
     if not kept.any():
         warnings.warn(
-            f"too few units for this noise to learn how many rows of one of them to use: {_CHOICES[0]} is used. Give "
-            "max_rows_per_unit=, if you know such tables",
+            f"too few units for this noise to learn max_rows_per_unit, so {_CHOICES[0]} is used. Declare "
+            "max_rows_per_unit= from public knowledge of such tables",
             UtilityWarning,
             stacklevel=2,
         )

@@ -178,8 +178,8 @@ def _learn_bounds(X, noise_multiplier, rng, neighboring, unit_sizes=None):
         ranges = [octave_cells([-0.5, 0.5])] * n_features  # the cells that end at -1 and 1
     if any(first == 0 or last == N_OCTAVE_CELLS - 1 for first, last in ranges):
         warnings.warn(
-            f"rows reach the end of the range in which bounds are looked for, {LARGEST:.2g} to both sides, and what "
-            "lies beyond is clipped to it: declare bounds=",
+            f"rows reach the end of the range in which bounds are learned, -{LARGEST:.2g} to {LARGEST:.2g}, and values "
+            "beyond this range are clipped: declare bounds=",
             UtilityWarning,
             stacklevel=4,
         )

@@ -576,8 +576,8 @@ class _Order:
         """Refuse a later pass that has another order than the first."""
         if not self.ascending:
             raise InvalidInputError(
-                f"the rows came sorted by {self.unit.name!r} at the first pass and do not at a later one: each pass "
-                "must give the same rows in the same order"
+                f"the rows were sorted by {self.unit.name!r} in the first pass and are not in a later one: each pass "
+                "must return the same rows in the same order"
             )
 
 

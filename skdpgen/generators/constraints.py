@@ -76,7 +76,7 @@ def keep_constraints(model, constraints, components, fixed, rng):
         return model.codec.part(whole)
     named = listed([text for one in constraints if (text := getattr(one, "text", None)) is not None], 3)
     raise ValueError(
-        f"{len(broken)} of {len(whole)} rows still break a constraint{named and f' ({named})'} after {_MOST_DRAWS} "
+        f"{len(broken)} of {len(whole)} rows still violate a constraint{named and f' ({named})'} after {_MOST_DRAWS} "
         "draws each: they have almost no probability under the model; ask for other classes, relax the values of "
         "given, or relax the constraints by set_params(constraints=...)"
     )

@@ -503,7 +503,7 @@ def _warn_of_noise(released, noise, min_count, radius):
     if 2 * hidden.sum() > len(hidden):
         warnings.warn(
             f"the noise on the covariances is as large as they are in {hidden.sum()} of {len(hidden)} Gaussians: "
-            "more epsilon, more rows, fewer columns (DPPCA before it) or tighter bounds= would help",
+            "raise epsilon, fit more rows, reduce the columns (by DPPCA before it), or declare tighter bounds=",
             UtilityWarning,
             stacklevel=7,  # itself, _fit_classes, _complete, _fit, fit, its context, the caller
         )

@@ -431,7 +431,7 @@ def _number(value, name):
     try:
         return float(value)
     except ValueError:
-        raise ValueError(f"the target {name!r} holds numbers: its positive class must be one") from None
+        raise ValueError(f"the target {name!r} holds numbers: positive= must be a number") from None
 
 
 def _plain(value):
@@ -520,7 +520,10 @@ def images(writer, pixels, image_shape, target):
 def _pixels(frame, names):
     values = np.column_stack([to_numbers(frame[name]) for name in names])
     if not np.isfinite(values).all():
-        raise InvalidInputError("the rows are to be images, and a pixel is missing or infinite in one of the tables")
+        raise InvalidInputError(
+            "image_shape= needs finite pixels, and a pixel is missing or infinite in one of the tables: leave out "
+            "image_shape= (--image-shape), or correct the tables"
+        )
     return values
 
 

@@ -14,6 +14,7 @@ from pandas.api import types as pdt
 
 from ..exceptions import SchemaError
 from ..utils.atomic import write_atomically
+from ..utils.printing import listed
 from ..utils.strict_json import read_json, read_json_file
 from ..utils.table_checks import check_names
 from ._columns import (
@@ -152,7 +153,7 @@ class Schema:
     def select(self, names) -> Schema:
         """Return the schema of the columns `names`, in that order, with the constraints on these columns alone."""
         if unknown := [name for name in names if name not in self]:
-            raise SchemaError(f"not in the schema: {', '.join(map(repr, unknown))}")
+            raise SchemaError(f"not in the schema: {', '.join(map(repr, unknown))}; it has {listed(self.names)}")
         kept = self.constraints
         if kept:
             from ._constraints import read_constraint
@@ -176,7 +177,7 @@ class Schema:
         """Return the schema with these columns in the place of those of the same names."""
         new = {column.name: column for column in columns}
         if unknown := [name for name in new if name not in self]:
-            raise SchemaError(f"not in the schema: {', '.join(map(repr, unknown))}")
+            raise SchemaError(f"not in the schema: {', '.join(map(repr, unknown))}; it has {listed(self.names)}")
         return Schema(tuple(new.get(column.name, column) for column in self.columns), self.constraints)
 
     def declare(self, name, **facts) -> Schema:

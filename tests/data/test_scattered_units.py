@@ -282,7 +282,7 @@ def test_chunks_that_are_sorted_at_the_first_pass_alone_are_refused():
     source.inspect(len, operator.add)
     source.choose(3)
     changing.left = 0
-    with pytest.raises(InvalidInputError, match="sorted by 'id' at the first pass"):
+    with pytest.raises(InvalidInputError, match="sorted by 'id' in the first pass"):
         source.reduce(len, operator.add)
 
 

@@ -423,9 +423,9 @@ def test_draws_for_latents_do_not_depend_on_which_units_are_sampled():
 
 def test_loaders_refuse_units_that_do_not_fit_the_plan():
     rng, X = make_noise_generator("fast"), np.zeros((4, 1))
-    with pytest.raises(ValueError, match="where the plan has a unit"):
+    with pytest.raises(ValueError, match="if the plan has a unit"):
         PoissonLoader(X, plan=make_plan(), rng=rng)
-    with pytest.raises(ValueError, match="where the plan has a unit"):
+    with pytest.raises(ValueError, match="if the plan has a unit"):
         PoissonLoader(X, plan=DPSGDPlan(0.1, 1, 1.0, 1.0, 4), rng=rng, units=np.zeros(4, dtype=int))
     for units in (np.zeros(3, dtype=int), np.zeros(4), np.zeros((4, 1), dtype=int)):
         with pytest.raises(ValueError, match="whole numbers, one for each row"):

@@ -74,7 +74,7 @@ ARRAYS = {
     "schema for an array": ({"schema": SCHEMA}, (X,), "for DataFrames"),
     "target for an array": ({"target": "age"}, (X,), "for DataFrames"),
     "image of another size": ({"image_shape": (2, 2)}, (X,), "does not fit rows"),
-    "image with a numeric y": ({"image_shape": (3, 1)}, (X, X[:, 0]), "classes as y"),
+    "image with a numeric y": ({"image_shape": (3, 1)}, (X, X[:, 0]), "y must be classes"),
     "components over the limit": ({"n_components": 4}, (X,), "at most 3"),
     "no components": ({"n_components": 0}, (X,), "n_components"),
     "classes without y": ({"classes": [0, 1]}, (X,), "need y"),
