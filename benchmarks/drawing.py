@@ -26,7 +26,7 @@ def new_figure(size):
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ImportError("figures need matplotlib: pip install skdpgen[plot]") from None
+        raise ImportError("figures need matplotlib: pip install matplotlib") from None
     return Figure(figsize=size, layout="constrained")
 
 

@@ -411,7 +411,9 @@ BENCHMARKS = {
             "cost of a DP-SGD step against an ordinary one",
             "step:step_benchmark",
             figures=("ratio",),
-            group_by=("net", "method", "noise"),
+            group_by=("batch", "net", "method", "noise"),
+            arguments={"batch": (300, 4_096)},
+            axes=("batch",),
         ),
         Benchmark(
             "judges",

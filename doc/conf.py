@@ -1,4 +1,4 @@
-"""Sphinx: `sphinx-build -W --keep-going -b html doc build/doc` (pip install skdpgen[docs])."""
+"""Sphinx: `sphinx-build -W --keep-going -b html doc build/doc` (with the extra `docs`)."""
 
 from __future__ import annotations
 

@@ -256,7 +256,7 @@ class BudgetPlan:
         try:
             from matplotlib.figure import Figure
         except ImportError as error:
-            raise ImportError("drawing needs matplotlib: pip install skdpgen[plot]") from error
+            raise ImportError("drawing needs matplotlib: pip install matplotlib") from error
         figure = Figure(figsize=(9, 3.2), layout="constrained")
         split, curve = figure.subplots(1, 2)
         names = [

@@ -209,7 +209,7 @@ def _draw(run, synthetic, path, title):
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        print('no picture: matplotlib is not installed (pip install "skdpgen[plot]")', file=sys.stderr)
+        print("no picture: matplotlib is not installed (pip install matplotlib)", file=sys.stderr)
         return False
     figure = Figure(figsize=(11, 5.2), layout="constrained")  # without pyplot: no window system is asked for
     run.draw(synthetic, figure, title)

@@ -317,7 +317,7 @@ def parquet_chunks(paths, left_out=(), only=None):
     try:
         from pyarrow import lib, parquet
     except ImportError:
-        raise InvalidInputError("reading Parquet files needs pyarrow: install the extra skdpgen[parquet]") from None
+        raise InvalidInputError("reading Parquet files needs pyarrow: pip install pyarrow") from None
     for path in paths:
         if not is_parquet(path):
             raise InvalidInputError(

@@ -302,7 +302,7 @@ def column_names(path, separator=None):
 
             return list(pq.ParquetFile(path).schema_arrow.empty_table().to_pandas().columns)
         except ImportError:
-            raise InvalidInputError("reading Parquet files needs pyarrow: install the extra skdpgen[parquet]") from None
+            raise InvalidInputError("reading Parquet files needs pyarrow: pip install pyarrow") from None
         except (OSError, ValueError):
             raise InvalidInputError(f"{path}: cannot be read as Parquet") from None
     separator = _separator(path, separator)
@@ -418,7 +418,7 @@ def check_output(path, *, table=False):
     if path.is_dir():
         raise InvalidInputError(f"{path}: is a folder; give the name of a file")
     if is_parquet(path) and find_spec("pyarrow") is None:
-        raise InvalidInputError(f"{path}: writing Parquet needs pyarrow: install the extra skdpgen[parquet]")
+        raise InvalidInputError(f"{path}: writing Parquet needs pyarrow: pip install pyarrow")
 
 
 def check_writing(path, *, separator=None, decimal=".", escape_formulas=False, missing_mark=""):

@@ -36,7 +36,7 @@ def _pyplot(display):
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError(f"{type(display).__name__} needs matplotlib: pip install skdpgen[plot]") from error
+        raise ImportError(f"{type(display).__name__} needs matplotlib: pip install matplotlib") from error
     return plt
 
 

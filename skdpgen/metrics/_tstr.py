@@ -46,7 +46,7 @@ def protocol_classifiers(random_state=0):
     -------
     classifiers : dict of str to classifier
         Logistic regression, AdaBoost, gradient boosting and XGBoost. XGBoost needs the
-        extra ``bench`` (``pip install skdpgen[bench]``).
+        package xgboost-cpu (extra ``bench``).
 
     Raises
     ------
@@ -60,7 +60,7 @@ def protocol_classifiers(random_state=0):
     try:
         from xgboost import XGBClassifier
     except ImportError as error:
-        raise ImportError("the protocol's fourth classifier needs xgboost: pip install skdpgen[bench]") from error
+        raise ImportError("the protocol's fourth classifier needs xgboost: pip install xgboost-cpu") from error
     return {
         # 1000 iterations let the default solver converge; the solution is that of the default parameters
         "logistic_regression": LogisticRegression(max_iter=1000),

@@ -119,7 +119,7 @@ def build_report(
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
-        raise ImportError("the report's pictures need matplotlib: pip install skdpgen[plot]") from error
+        raise ImportError("the report's pictures need matplotlib: pip install matplotlib") from error
     if min(max_rows, max_columns) < 2:
         raise ValueError("max_rows and max_columns must be at least 2")
     if model is not None:
