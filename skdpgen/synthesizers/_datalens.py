@@ -127,6 +127,10 @@ class DataLensSynthesizer(BaseCriticSynthesizer):
 
     Notes
     -----
+    **Privacy.** Beside the events that `fit` names, it charges one Gaussian event for the counts of the classes (of all
+    rows, without classes; none where only the public number of rows is needed), and `steps` for the sums over teachers
+    at generated rows. The generator costs nothing: it is a function of what was released.
+
     A record, or a unit, lies in one subset, which is drawn for it independently of all others. So it changes one
     teacher, whose signs at each of the m rows of a step may become any others. The two are farthest apart where they
     are signs of the same entries, all of them opposite: by 2 sqrt(n_largest) at one row, and by 2 sqrt(n_largest m) at

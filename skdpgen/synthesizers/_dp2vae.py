@@ -16,7 +16,7 @@ from ..data.frames import FrameRows
 from ..data.validation import validate_input
 from ..exceptions import InvalidInputError
 from ..utils.progress import shows_bars
-from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
+from ..utils.validation import MOST_UNITS, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._budget import COUNT_SHARE, check_device, relative_shares, remaining_share
 from ._dp2vae_model import DP2VAEModel, NetworkSettings, fit_dp2vae_model, likelihood_of, make_auxiliary, make_networks
@@ -293,6 +293,10 @@ class DP2VAESynthesizer(BaseSynthesizer):
 
     Notes
     -----
+    **Privacy.** Beside the events that `fit` names, it charges the moments, or the counts of the classes; and stage 2,
+    whose unit is a subset (a row, or all rows of a unit, are in one subset, which they may change from any gradient of
+    norm `gradient_bound` of `training` to any other).
+
     There is no `transform`: encoders are trained without noise and deleted.
 
     References
@@ -368,40 +372,6 @@ class DP2VAESynthesizer(BaseSynthesizer):
         self.preset, self.checkpoint = preset, checkpoint
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, groups=None):
-        """Release a generative model of the rows: a decoder.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, one for each person, or with `unit` several. Arrays hold finite numbers.
-        y : array-like of shape (n_samples,), default=None
-            Labels; `sample` then returns (X, y). Not allowed with `target`.
-        groups : array-like of shape (n_samples,), default=None
-            Identifiers of the units of the rows, of any dtype; a DataFrame may have them in its column `unit`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, InvalidInputError, SchemaError
-            Parameters contradict one another, or the data do not fit what was declared; nothing was charged.
-        BudgetExceededError
-            The accountant does not allow the fit; nothing was charged.
-
-        Notes
-        -----
-        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
-        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
-        declared (learned categories also spend a tenth of `delta`); the moments, or the counts of the classes; the
-        number of rows, where each unit counts 1; and stage 2, whose unit is a subset (a row, or all rows of a unit, are
-        in one subset, which they may change from any gradient of norm `gradient_bound` of `training` to any other).
-        """
-        return self._fit(X, y, groups)
 
     def _prepare(self, X, y, accountant, groups=None):
         if self.id_column is not None and self._unit is not None:

@@ -141,6 +141,10 @@ class GPATESynthesizer(BaseCriticSynthesizer):
 
     Notes
     -----
+    **Privacy.** Beside the events that `fit` names, it charges one Gaussian event for the counts of the classes (of all
+    rows, without classes; none where only the public number of rows is needed), and `steps` for the sums over teachers
+    at generated rows. The generator costs nothing: it is a function of what was released.
+
     A record, or a unit, lies in one subset, which is drawn for it independently of all others. So it changes one
     teacher, whose vote in each of the n_projections m histograms of a step, for m rows, may move from one bin to
     another: two counts of each histogram move by 1, and all together by sqrt(2 n_projections m), under both relations.

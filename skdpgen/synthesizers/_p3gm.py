@@ -21,7 +21,7 @@ from ..generators.gaussians import LatentSpace
 from ..generators.refined_table import RefinedTable, refinement_inputs
 from ..mixture import GaussianMixtureParameters
 from ..utils.progress import shows_bars
-from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
+from ..utils.validation import MOST_UNITS, Interval, StrOptions
 from ._array_model import ArrayModel, fit_array_model
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer, LatentTransformerMixin
 from ._budget import (
@@ -203,6 +203,15 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
 
     Notes
     -----
+    **Privacy.** Beside the events that `fit` names, it charges: without a mixture and a network, one event for a second
+    look at rare facts (twice the part of a kind of fact) and one for the ranges of numbers far from zero (that part);
+    one for columns of more than 128 declared categories (twice that part, for all of them together); one for the
+    moments (three for arrays: mean, norms about it, second moments; of images grey pixels too, and sub-clusters of the
+    classes where noise is low); for tables of 3 to 24 columns beside the target, modelled without mixture and network,
+    one for the interactions of all triples of columns, and of such models with `unit` one for tables of the units, of
+    its `columns` and of their number of rows, and one for its `shared` columns; with "mixture", one for each step of
+    DP-EM; with "net", `steps` Poisson-sampled ones; with "features" one for the moments of wavelet features.
+
     Sampling draws levels of categorical columns and bins from the decoder's distribution, never their maximum.
 
     References
@@ -282,47 +291,6 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         self.budget_split, self.preset = budget_split, preset
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, groups=None):
-        """Release a generative model of the rows.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, one for each person, or with `unit` several. Arrays hold finite numbers.
-        y : array-like of shape (n_samples,), default=None
-            Labels; `sample` then returns (X, y). Not allowed with `target`.
-        groups : array-like of shape (n_samples,), default=None
-            Identifiers of the units of the rows, of any dtype, for rows in memory; a DataFrame may have them in its
-            column `unit`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError, SchemaError
-            The data do not fit what was declared; nothing was charged.
-        BudgetExceededError
-            The accountant does not allow the fit; nothing was charged.
-
-        Notes
-        -----
-        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
-        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
-        declared (at its part of `budget_split`; learned categories also spend a tenth of `delta`); without a mixture
-        and a network, one for a second look at rare ones (twice that part) and one for the ranges of numbers far from
-        zero (that part); one for columns of more than 128 declared categories (twice that part, for all of them
-        together); one for the moments (three for arrays: mean, norms about it, second moments; of images grey pixels
-        too, and sub-clusters of the classes where noise is low); for tables of 3 to 24 columns beside the target,
-        modelled without mixture and network, one for the interactions of all triples of columns, and of such models
-        with `unit` one for tables of the units, of its `columns` and of their number of rows, and one for its `shared`
-        columns; with "mixture", one for each step of DP-EM; with "net", `steps` Poisson-sampled ones; with "features"
-        one for the moments of wavelet features.
-        """
-        return self._fit(X, y, groups)
 
     def _prepare(self, X, y, accountant, groups=None):
         parameters = self._resolve(presets=paper_settings, acts=_ACTS)

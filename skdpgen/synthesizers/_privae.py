@@ -11,7 +11,7 @@ from .._parameters import DPSGD, UNIT_CONSTRAINTS, GroupDivergence, flat_paramet
 from ..data.frames import FrameRows
 from ..data.validation import read_vectors
 from ..generators.components import join_chunks
-from ..utils.validation import MOST_UNITS, HasMethods, Interval, StrOptions, fit_context
+from ..utils.validation import MOST_UNITS, HasMethods, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer, LatentTransformerMixin
 from ._vae_model import (
     VAEModel,
@@ -87,41 +87,6 @@ class LikelihoodSynthesizer(BaseSynthesizer):
 
 class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
     """Base of the private variational autoencoders; a subclass has the constructor's parameters."""
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, groups=None):
-        """Release a generative model of the rows: encoder, decoder and prior.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, one for each person, or with `unit` several. Arrays hold finite numbers.
-        y : array-like of shape (n_samples,), default=None
-            Labels; `sample` then returns (X, y). Not allowed with `target`.
-        groups : array-like of shape (n_samples,), default=None
-            Identifiers of the units of the rows, of any dtype; a DataFrame may have them in its column `unit`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, InvalidInputError, SchemaError
-            Parameters contradict one another, or the data do not fit what was declared; nothing was charged.
-        BudgetExceededError
-            The accountant does not allow the fit; nothing was charged.
-
-        Notes
-        -----
-        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
-        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
-        declared (at its part of `budget_split`; learned categories also spend a tenth of `delta`), one for the counts
-        of the classes (of all rows, without classes; none where only the public number of rows is needed) or, with
-        `warm_start_steps`, those of the moments, one for the number of rows where each unit counts 1, and `steps`
-        Poisson-sampled ones, which sample units.
-        """
-        return self._fit(X, y, groups)
 
     def _prepare(self, X, y, accountant, groups=None):
         parameters = self._resolve()
@@ -263,6 +228,10 @@ class PriVAESynthesizer(BaseVAESynthesizer):
 
     Notes
     -----
+    **Privacy.** Beside the events that `fit` names, it charges one Gaussian event for the counts of the classes (of all
+    rows, without classes; none where only the public number of rows is needed) or, with `warm_start_steps`, those of
+    the moments; and `steps` Poisson-sampled ones, which sample units.
+
     A record moves a step by at most ``C1/B + 2 C2/b`` (B the expected batch size, b the number of groups); the paper's
     C2 for 2 C2 is too small, see the page "PriVAE" of the documentation.
 
@@ -404,6 +373,12 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         Released state: codec, encoder, decoder, prior.
     n_features_in_, feature_names_in_
         As in scikit-learn.
+
+    Notes
+    -----
+    **Privacy.** Beside the events that `fit` names, it charges one Gaussian event for the counts of the classes (of all
+    rows, without classes; none where only the public number of rows is needed) or, with `warm_start_steps`, those of
+    the moments; and `steps` Poisson-sampled ones, which sample units.
 
     Examples
     --------
