@@ -22,7 +22,7 @@ from ._budget import COUNT_SHARE, check_device, relative_shares, remaining_share
 from ._dp2vae_model import DP2VAEModel, NetworkSettings, fit_dp2vae_model, likelihood_of, make_auxiliary, make_networks
 from ._vae_model import has_classes
 
-__all__ = ["PRESETS", "DP2VAESettings", "DP2VAESynthesizer", "PretrainSettings", "SubsetTraining"]
+__all__ = ["PRESETS", "DP2VAESettings", "DP2VAESynthesizer", "SubsetTraining"]
 
 # (moments, decoder): the decoder's steps refine what the moments initialise.
 _SPLIT = (0.5, 0.5)
@@ -68,14 +68,6 @@ class SubsetTraining:
         )
 
 
-@dataclass(frozen=True)
-class PretrainSettings:
-    """Stage 1, and the refreshments of encoders in stage 2: steps without noise, of which nothing is kept."""
-
-    steps: int
-    batch_size: int
-
-
 @dataclass(frozen=True, eq=False)
 class DP2VAESettings:
     """What a fit of DP2-VAE does.
@@ -83,7 +75,10 @@ class DP2VAESettings:
     Parameters
     ----------
     subsets : SubsetTraining
-    encoders : PretrainSettings
+    pretrain_steps : int
+        Of the encoders in stage 1, without noise; nothing is kept of them.
+    batch_size : int
+        Of the encoders, in stage 1 and where stage 2 refreshes them.
     networks : NetworkSettings
     learning_rate : float
         Of stage 2.
@@ -100,7 +95,8 @@ class DP2VAESettings:
     """
 
     subsets: SubsetTraining
-    encoders: PretrainSettings
+    pretrain_steps: int
+    batch_size: int
     networks: NetworkSettings
     learning_rate: float
     initial_steps: int | None
@@ -160,7 +156,8 @@ def dp2vae_settings(given, seed):
     fields = ("n_components", "image_shape", "likelihood")
     return DP2VAESettings(
         subsets,
-        PretrainSettings(given["pretrain_steps"], given["batch_size"]),
+        given["pretrain_steps"],
+        given["batch_size"],
         NetworkSettings(architecture, encoder, decoder, *(given[name] for name in fields), seed),
         given["learning_rate"],
         given["warm_start_steps"] if from_moments else None,
@@ -518,7 +515,7 @@ def _chunks(settings, encoder_size, auxiliary_size, decoder_size, n_features):
             f"{subsets.n_subsets} encoders of {encoder_size} parameters take {readable(held)} in stage 2, more than "
             f"max_memory={settings.max_memory:g} GiB: at most {fits} fit"
         )
-    shared = (settings.device, limit, settings.encoders.batch_size, n_features)
+    shared = (settings.device, limit, settings.batch_size, n_features)
     first = default_chunk(encoder_size, auxiliary_size, *shared)[0]
     # stage 2 holds a gradient of the decoder itself for each subset of a chunk
     return first, min(first, default_chunk(encoder_size, decoder_size, *shared)[0])

@@ -446,7 +446,7 @@ def _train(data, networks, likelihood, n_classes, plan, settings, fit):
 
     (x, classes, private), (encoder, decoder, auxiliary) = data, networks
     ids, units = private.ids, private.unit_codes
-    encoders, k, rng = settings.encoders, settings.subsets.n_subsets, fit.rng
+    k, rng = settings.subsets.n_subsets, fit.rng
     stack = None
     if plan.steps_taken < plan.steps:  # of a fit that goes on, there may be no step left
         # A fit that goes on assigns subsets and trains encoders anew: nothing of them was written.
@@ -455,7 +455,7 @@ def _train(data, networks, likelihood, n_classes, plan, settings, fit):
         counted = None if private.unit_sizes is None else units[known]  # where each unit counts 1
         rows = SubsetRows(x[known], classes[known], n_classes, subsets[known], k, units=counted)
         training = EncoderTraining(
-            key=bytes(rng.random_bytes(16)), steps=encoders.steps, batch_size=encoders.batch_size,
+            key=bytes(rng.random_bytes(16)), steps=settings.pretrain_steps, batch_size=settings.batch_size,
             learning_rate=_ENCODER_RATE, gradient_bound=settings.subsets.gradient_bound, refine_steps=_REFINE_STEPS,
             device=settings.device, n_jobs=None,  # joblib's context says how many
         )  # fmt: skip

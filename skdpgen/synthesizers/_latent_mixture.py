@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ..generators.gaussians import LinearGenerator
@@ -11,16 +9,7 @@ from ..mixture import dp_em, initial_mixture
 from ..utils.blocks import map_blocks
 from ._array_model import ArrayModel
 
-__all__ = ["MixtureSettings", "release_array_mixture", "release_frame_mixture", "with_mixture"]
-
-
-@dataclass(frozen=True)
-class MixtureSettings:
-    """The second phase: a mixture by DP-EM, which releases its sums in every step."""
-
-    n_components: int
-    covariance_type: str
-    steps: int
+__all__ = ["release_array_mixture", "release_frame_mixture", "with_mixture"]
 
 
 def release_array_mixture(rows, model, mixture, fit):
@@ -58,7 +47,7 @@ def _release_mixture(latent, covariance, mixture, fit, *, unit_sizes, **kind):
     return dp_em(
         latent,
         initial,
-        n_iter=mixture.steps,
+        n_iter=mixture.n_iter,
         noise_multiplier=fit.noise["mixture"],
         rng=fit.rng,
         neighboring=fit.neighboring,

@@ -25,7 +25,6 @@ from ..utils.validation import MOST_UNITS, Interval, StrOptions
 from ._array_model import ArrayModel, fit_array_model
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer, LatentTransformerMixin
 from ._budget import (
-    FeatureSettings,
     MomentSettings,
     Network,
     Training,
@@ -37,7 +36,7 @@ from ._budget import (
 )
 from ._conditional import CONSTRAINTS, ConditionalSamplingMixin
 from ._frame_model import FrameModel, fit_frame_model
-from ._latent_mixture import MixtureSettings, release_array_mixture, release_frame_mixture, with_mixture
+from ._latent_mixture import release_array_mixture, release_frame_mixture, with_mixture
 from ._released import NetGenerator
 from ._synthetic_units import unit_settings
 
@@ -374,7 +373,7 @@ def _model_of(state):
 
 
 def _name_prior(parameters):
-    """Set "prior" to its name, and "mixture" to the settings of a mixture."""
+    """Set "prior" to its name, and "mixture" to the LatentMixture that it is, or None."""
     given = parameters["prior"]
     mixture = LatentMixture() if given == "mixture" else given if isinstance(given, LatentMixture) else None
     parameters.update(mixture=mixture, prior=given if mixture is None else "mixture")
@@ -382,10 +381,7 @@ def _name_prior(parameters):
 
 def _settings(parameters, seed, refines, features):
     """The settings of a model, from resolved parameters of the synthesizer; `features` are for that decoder alone."""
-    mixture = decoder = None
-    if parameters["prior"] == "mixture":
-        given = parameters["mixture"]
-        mixture = MixtureSettings(given.n_components, given.covariance_type, given.n_iter)
+    decoder = None
     if parameters["decoder"] == "net":
         rate, steps = _REFINING if refines else _SAMPLING
         warm = parameters["warm_start_steps"]
@@ -400,9 +396,12 @@ def _settings(parameters, seed, refines, features):
             _WARM_STEPS if warm is None else warm,
             refines,
         )
-    features = FeatureSettings(**features.get_params()) if parameters["decoder"] == "features" else None
     return MomentSettings(
-        parameters["n_components"], shows_bars(parameters["progress"]), mixture, decoder, features=features
+        parameters["n_components"],
+        shows_bars(parameters["progress"]),
+        parameters["mixture"],
+        decoder,
+        features=features if parameters["decoder"] == "features" else None,
     )
 
 

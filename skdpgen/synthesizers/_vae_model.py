@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from .._parameters import GroupDivergence
 from ..accounting import Phase
 from ..data.frames import FrameRows
 from ..exceptions import InvalidInputError, UtilityWarning
@@ -21,7 +22,6 @@ from ._released import CHUNK_ROWS, ReleasedModel
 __all__ = [
     "DEFAULT_AVERAGE",
     "DEFAULT_LEARNING_RATE",
-    "GroupSettings",
     "VAEModel",
     "VAESettings",
     "encode_rows",
@@ -54,43 +54,6 @@ _MOMENT_SHARE, _TABLE_RATE, _ARRAY_RATE, _REFINED_UNITS = 0.8, 3e-4, 1e-3, 300
 
 # ---- settings -----------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
-class GroupSettings:
-    """The divergence of random groups of records.
-
-    Parameters
-    ----------
-    divergence : str or callable
-    alpha : float
-    n_groups : int or None
-        None follows from the public or released row count.
-    gradient_bound : float or None
-        Norm to which the gradient of one group is clipped; None follows from the released row count.
-    aggregation : {"termwise", "micro", "batch"}
-    """
-
-    divergence: object
-    alpha: float
-    n_groups: int | None = None
-    gradient_bound: float | None = None
-    aggregation: str = "termwise"
-
-    def make(self, expected_group_size=1.0):
-        """The divergence as a module."""
-        from ..nn._divergences import make_divergence
-
-        return make_divergence(self.divergence, expected_group_size)
-
-    @property
-    def smallest(self):
-        """Fewest records of a group."""
-        return self.make().min_group_size
-
-    def count(self, expected_batch_size):
-        """Number of groups of a step; by default by the expected batch size, which is public or released."""
-        return self.n_groups or max(1, int(expected_batch_size // _GROUP_SIZE))
-
-
-@dataclass(frozen=True, eq=False)
 class VAESettings:
     """A variational autoencoder and its training; `start_steps`: on rows of released moments, or None."""
 
@@ -101,7 +64,7 @@ class VAESettings:
     training: Training
     network: Network
     prior: object = "normal"
-    groups: GroupSettings | None = None
+    groups: GroupDivergence | None = None
     start_steps: int | None = None
 
     def make_prior(self):
@@ -146,8 +109,9 @@ def vae_settings(given, seed):
                     raise ValueError(
                         f'{name}= of GroupDivergence is used only with aggregation="termwise": leave it out'
                     )
-            n_groups = 1
-        shared["groups"] = GroupSettings(divergence, given["alpha"], n_groups, bound, aggregation)
+        shared["groups"] = GroupDivergence(
+            divergence, alpha=given["alpha"], n_groups=n_groups, gradient_bound=bound, aggregation=aggregation
+        )
     start_steps = given.get("warm_start_steps") or None
     return VAESettings(**shared, prior=given.get("prior", "normal"), start_steps=start_steps)
 
@@ -158,13 +122,30 @@ def resolve_training(settings, n_rows, relation, **sizes):
     if settings.groups is None or relation != "replace_one":  # between units it is no text
         return settings
     expected = settings.training.sampling_rate * n_rows
-    n_groups, smallest = settings.groups.count(expected), settings.groups.smallest
+    n_groups, smallest = _group_sizes(settings.groups, expected)
     if expected < n_groups * smallest:
         raise InvalidInputError(
             f"n_groups={n_groups} groups of at least {smallest} need {n_groups * smallest} records a step; "
             f"{expected:.4g} are to be expected (of batch_size, or sampling_rate)"
         )
     return settings
+
+
+def _group_sizes(groups, expected_batch_size):
+    """Number of groups of a step, and the fewest records of a group that its divergence takes.
+
+    Parameters
+    ----------
+    groups : GroupDivergence
+    expected_batch_size : float
+        Public or released; by default the number of groups follows from it.
+    """
+    from ..nn._divergences import make_divergence
+
+    smallest = make_divergence(groups.kind).min_group_size
+    if groups.aggregation != "termwise":
+        return 1, smallest
+    return groups.n_groups or max(1, int(expected_batch_size // _GROUP_SIZE)), smallest
 
 
 # ---- budget -------------------------------------------------------------------------------------------------------
@@ -222,8 +203,8 @@ def training_plan(settings, fit, step_size):
     }
     if groups is None:
         return DPSGDPlan(l2_bound=training.gradient_bound, expected_batch_size=expected, **shared), True
-    n_groups = groups.count(expected)
-    floor = float(n_groups * groups.smallest)
+    n_groups, smallest = _group_sizes(groups, expected)
+    floor = float(n_groups * smallest)
     enough, shared["expected_batch_size"] = expected >= floor, max(expected, floor)
     if groups.aggregation != "termwise":
         bound = training.gradient_bound
@@ -248,6 +229,7 @@ def make_likelihood(name, widths=None):
 def make_net(settings, n_features, n_labels, likelihood, *, plan=None, progress_text=""):
     """The net of the settings, or the default."""
     from ..nn import DPNet, ParameterAverage, PriVAEModule, TableLikelihood
+    from ..nn._divergences import make_divergence
 
     groups = settings.groups
     expected = 1.0 if plan is None else plan.expected_batch_size / getattr(plan, "n_groups", 1)
@@ -266,7 +248,7 @@ def make_net(settings, n_features, n_labels, likelihood, *, plan=None, progress_
         n_latent=settings.n_components,
         likelihood=likelihood,
         prior=settings.make_prior(),
-        divergence=None if groups is None else groups.make(expected),
+        divergence=None if groups is None else make_divergence(groups.kind, expected),
         alpha=0.0 if groups is None else groups.alpha,
         beta=settings.beta,
         n_labels=n_labels,
@@ -292,7 +274,7 @@ def check_network(settings, n_features, n_labels, exact):
         dimension; a divergence that is not one finite number, or that reaches other groups.
     """
     from ..nn import PriVAEModule
-    from ..nn._divergences import check_divergence
+    from ..nn._divergences import check_divergence, make_divergence
     from ..nn._dp_net import check_template
     from ..nn._priors import check_prior
 
@@ -300,7 +282,7 @@ def check_network(settings, n_features, n_labels, exact):
     check_device(settings.network.device)
     check_prior(settings.make_prior(), settings.n_components)
     if settings.groups is not None:
-        check_divergence(settings.groups.make(), settings.n_components)
+        check_divergence(make_divergence(settings.groups.kind), settings.n_components)
     net = make_net(settings, n_features, n_labels, make_likelihood("gaussian"))
     width = n_features + n_labels
     check_modules(net, PriVAEModule, lambda module: module, settings, width, exact, groups=settings.groups is not None)
