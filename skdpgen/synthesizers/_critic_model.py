@@ -14,8 +14,8 @@ from ..data.validation import read_vectors
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
+from ._before_training import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
 from ._generator_model import FREQUENCIES, Coordinates, GeneratorModel, training_rows
-from ._vae_model import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
 
 __all__ = ["CRITIC_CONSTRAINTS", "BaseCriticSynthesizer", "CriticReleases", "CriticSettings", "fit_critic_model"]
 

@@ -18,9 +18,9 @@ from ..exceptions import InvalidInputError
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
+from ._before_training import has_classes
 from ._budget import COUNT_SHARE, check_device, relative_shares, remaining_share
 from ._dp2vae_model import DP2VAEModel, NetworkSettings, fit_dp2vae_model, likelihood_of, make_auxiliary, make_networks
-from ._vae_model import has_classes
 
 __all__ = ["PRESETS", "DP2VAESettings", "DP2VAESynthesizer", "SubsetTraining"]
 

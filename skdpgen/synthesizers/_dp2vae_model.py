@@ -14,10 +14,11 @@ from ..data.frames import FrameRows
 from ..exceptions import UtilityWarning
 from ..generators.gaussians import full_covariances
 from ..utils.printing import listed
+from ._before_training import release_class_counts, sizes_by_counts
 from ._frame_model import FrameModel
+from ._generator_model import training_rows
 from ._moment_start import draw_components, draw_rows, facts_state, release_moments, restore_facts
 from ._released import CHUNK_ROWS, ReleasedModel, level_probabilities
-from ._vae_model import release_class_counts, sizes_by_counts
 
 __all__ = [
     "DP2VAEModel",
@@ -257,7 +258,8 @@ def fit_dp2vae_model(rows, settings, fit):
     row_count, weights, step_size = sizes_by_counts(counts, rows, fit, moments)
     plan = subset_plan(settings, fit)
     _warn_of_what_is_rare(settings.subsets.n_subsets, codec, weights, step_size, rows.unit)
-    x, classes, width = _encoded(rows, codec)
+    x, classes, _ = training_rows(rows, codec)
+    width = x.shape[1]
     likelihood, name, n_outputs = _make_likelihood(rows, settings.networks, codec, width)
     encoder, decoder = make_networks(settings.networks, width, codec.n_classes, n_outputs)
     auxiliary = make_auxiliary(settings.networks, n_outputs, codec.n_classes)
@@ -395,16 +397,6 @@ def initialise_networks(encoder, decoder, auxiliary, synthetic, n_classes, likel
         else:
             train_together(encoder, decoder, x, codes, n_classes, likelihood, **options)
     return copy.deepcopy(decoder) if auxiliary is None else auxiliary
-
-
-def _encoded(rows, codec):
-    """Rows as the networks take them, their class codes, and their number of columns."""
-    if isinstance(rows, FrameRows):
-        codes, classes = codec.codes(rows.frame)
-        x = codec.one_hot(codes)
-        return x, np.zeros(len(x), dtype=np.int64) if classes is None else classes, int(codec.n_levels.sum())
-    x = to_unit_box(codec, codec.scale(rows.X))
-    return x, rows.codes, x.shape[1]
 
 
 def _make_likelihood(rows, settings, codec, width):

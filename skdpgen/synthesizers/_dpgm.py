@@ -15,6 +15,7 @@ from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
 from ..mechanisms import CLUSTER_COUNT_WEIGHT, add_gaussian, cluster_sums, histogram, nearest_centers
 from ..utils.validation import MOST_UNITS, Interval
+from ._before_training import encode_rows, learn_codec, network_shape, positive_counts
 from ._budget import COUNT_SHARE, check_device, remaining_share, resolve_sampling
 from ._checkpoint import codec_of
 from ._dp_merf import RandomFeatures
@@ -26,11 +27,7 @@ from ._vae_model import (
     VAEModel,
     VAESettings,
     check_modules,
-    encode_rows,
-    learn_codec,
     make_likelihood,
-    network_shape,
-    positive_counts,
     vae_settings,
 )
 

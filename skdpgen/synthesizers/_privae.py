@@ -13,12 +13,11 @@ from ..data.validation import read_vectors
 from ..generators.components import join_chunks
 from ..utils.validation import MOST_UNITS, HasMethods, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer, LatentTransformerMixin
+from ._before_training import network_shape, plan_phases
 from ._vae_model import (
     VAEModel,
     check_network,
     fit_vae_model,
-    network_shape,
-    plan_phases,
     resolve_training,
     vae_settings,
 )
