@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Integral, Real
 
-import numpy as np
-from sklearn.utils.validation import check_is_fitted
-
-from .._parameters import UNIT_CONSTRAINTS
 from ..data.frames import FrameRows
 from ..data.validation import validate_input
 from ..utils.progress import shows_bars
-from ..utils.validation import MOST_UNITS, Interval, StrOptions
-from ._array_model import ArrayModel, fit_array_model
-from ._base import DATA_CONSTRAINTS, BaseSynthesizer
+from ._array_model import fit_array_model
 from ._budget import MomentSettings, plan_moments
-from ._conditional import CONSTRAINTS, ConditionalSamplingMixin
-from ._frame_model import FrameModel, fit_frame_model
+from ._frame_model import fit_frame_model
+from ._moment_base import MOMENT_CONSTRAINTS, BaseMomentSynthesizer
 from ._synthetic_units import unit_settings
 
 __all__ = ["MomentSynthesizer"]
 
 
-class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
+class MomentSynthesizer(BaseMomentSynthesizer):
     """Generative model fitted to the noisy moments of each class: one-way and two-way tables, or means and covariances.
 
     Releases noisy class-conditional moments and nothing else: for a DataFrame the one-way and two-way tables of its
@@ -146,13 +139,9 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
     """
 
     _parameter_constraints = {
-        **DATA_CONSTRAINTS,
-        **UNIT_CONSTRAINTS,
-        "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
+        **MOMENT_CONSTRAINTS,
         "importance": [dict, None],
-        **CONSTRAINTS,
         "image_shape": ["array-like", None],
-        "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both"), StrOptions({"auto"}), None],
     }
 
     def __init__(
@@ -207,15 +196,3 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
     def _release(self, rows, settings, fit):
         """Release the moments; the model is a function of them."""
         return (fit_frame_model if isinstance(rows, FrameRows) else fit_array_model)(rows, settings, fit)
-
-    @staticmethod
-    def _model_from_state(state):
-        return {"array": ArrayModel, "frame": FrameModel}[state["kind"]].from_state(state)
-
-    def score(self, X, y=None):
-        """Return the mean log-likelihood of rows (higher is better).
-
-        It is computed from the rows given without protection: do not publish it.
-        """
-        check_is_fitted(self)
-        return float(np.mean(self.model_.score_samples(self._rows_like_fit(X), y)))

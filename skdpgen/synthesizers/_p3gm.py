@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
-from .._parameters import UNIT_CONSTRAINTS, ImageFeatures, LatentMixture
+from .._parameters import ImageFeatures, LatentMixture
 from ..data.frames import FrameRows
 from ..data.validation import validate_input
 from ..exceptions import InvalidInputError
@@ -21,9 +19,9 @@ from ..generators.refined_table import RefinedTable, refinement_inputs
 from ..mixture import GaussianMixtureParameters, dp_em, initial_mixture
 from ..utils.blocks import map_blocks
 from ..utils.progress import shows_bars
-from ..utils.validation import MOST_UNITS, Interval, StrOptions
+from ..utils.validation import StrOptions
 from ._array_model import ArrayModel, fit_array_model
-from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer, LatentTransformerMixin
+from ._base import TRAINING_CONSTRAINTS, LatentTransformerMixin
 from ._before_training import encode_rows, with_labels
 from ._budget import (
     MomentSettings,
@@ -35,8 +33,8 @@ from ._budget import (
     plan_moments,
     resolve_sampling,
 )
-from ._conditional import CONSTRAINTS, ConditionalSamplingMixin
 from ._frame_model import fit_frame_model
+from ._moment_base import MOMENT_CONSTRAINTS, BaseMomentSynthesizer
 from ._moment_start import draw_rows, model_of, train_on_rows
 from ._released import NetGenerator
 from ._synthetic_units import unit_settings
@@ -73,7 +71,7 @@ class DecoderSettings:
     refines: bool = False
 
 
-class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynthesizer):
+class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
     """P3GM: a generative model from noisy moments, with an optional mixture by DP-EM and an optional decoder by DP-SGD.
 
     Releases the parameters of a generative model of the rows, and nothing else: noisy moments give a DP-PCA and the
@@ -238,13 +236,9 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         "device": "cpu",
     }
     _parameter_constraints = {
-        **DATA_CONSTRAINTS,
-        **UNIT_CONSTRAINTS,
+        **MOMENT_CONSTRAINTS,
         **TRAINING_CONSTRAINTS,
-        "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
         "image_shape": [tuple, list, None],
-        **CONSTRAINTS,
-        "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both"), StrOptions({"auto"}), None],
         "prior": [StrOptions({"auto", "class_conditional", "gaussian", "mixture"}), LatentMixture],
         "decoder": [StrOptions({"released", "net", "features", "auto"}), ImageFeatures],
         "likelihood": [StrOptions({"auto", "bernoulli", "gaussian"})],
@@ -352,21 +346,6 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         else:
             model.generator = _train_in_place(rows, model, settings.decoder, fit)
         return model
-
-    # ---- using the model -------------------------------------------------------------------------------------
-    def score(self, X, y=None):
-        """Return the mean log-likelihood of rows, or the ELBO where a network replaces the decoder (higher is better).
-
-        With ``decoder="features"`` it is that of the released Gaussians, before images are moved.
-
-        It is computed from the rows given without protection: do not publish it.
-        """
-        check_is_fitted(self)
-        return float(np.mean(self.model_.score_samples(self._rows_like_fit(X), y)))
-
-    @staticmethod
-    def _model_from_state(state):
-        return model_of(state)
 
 
 def _name_prior(parameters):
